@@ -1,0 +1,104 @@
+# Every command of this repository. `make` alone lists them.
+# Environments are made from hash-checked pins with plain pip, which heeds your own pip settings.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+CORE := .venv-core
+LOCK := .venv-lock
+PY := $(VENV)/bin/python
+CODE := $(wildcard src tests bench tools examples)
+CORE_TESTS := tests/protocol tests/view tests/interaction
+PIP_INSTALL := -m pip install --disable-pip-version-check --require-hashes
+
+# The first Python that is new enough. `make setup PYTHON=/path/to/python` overrides it.
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo "$$python" && break; done)
+
+# $(call environment,<folder>,<requirements>): a fresh environment holding exactly the pins.
+# Its stamp, `.ready`, holds the seconds it took: `make test` reports them.
+define environment
+	@python="$(PYTHON)"; \
+	if [ -z "$$python" ] || ! "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+		echo "make: Python 3.11 or newer is needed and was not found; name one with PYTHON=/path/to/python" >&2; \
+		exit 1; \
+	fi; \
+	echo "── $(1): a fresh environment of $$("$$python" --version)"; \
+	"$$python" -m venv --clear $(1); \
+	echo "── $(1): installing $(2), hashes checked"; \
+	$(1)/bin/python $(PIP_INSTALL) -r $(2); \
+	echo "$$SECONDS" >$(1)/.ready
+endef
+
+.PHONY: help
+help: ## list these commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-10s %s\n", $$1, $$2 }'
+
+.PHONY: setup
+setup: $(VENV)/.project ## make .venv from the pins and install the project into it, once
+
+$(VENV)/.ready: requirements/dev.txt
+	$(call environment,$(VENV),$<)
+
+$(VENV)/.project: $(VENV)/.ready pyproject.toml
+	@echo "── $(VENV): installing the project itself, editable"
+	@$(PY) -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
+	@$(PY) -m pip check --disable-pip-version-check
+	@touch $@
+
+$(CORE)/.ready: requirements/core.txt
+	$(call environment,$(CORE),$<)
+
+$(LOCK)/.ready: requirements/lock.txt
+	$(call environment,$(LOCK),$<)
+
+.PHONY: demo
+demo: setup ## see a space at work
+	@$(PY) examples/core_story.py
+
+.PHONY: test
+test: setup ## run every part of the tests, or one: make test PART=core
+	@$(PY) -m tools.parts $(PART)
+
+.PHONY: test-fast
+test-fast: $(CORE)/.ready ## test the core with nothing but its own libraries, coverage included
+	@$(CORE)/bin/python -m pytest $(CORE_TESTS) -q --cov
+
+.PHONY: check
+check: setup ## style, types, who imports whom, dependencies, documents
+	@echo "── ruff"; $(PY) -m ruff check . && $(PY) -m ruff format --check .
+	@echo "── mypy"; $(PY) -m mypy $(CODE)
+	@echo "── import-linter"; $(VENV)/bin/lint-imports --no-logo
+	@echo "── deptry"; $(PY) -m deptry src
+	@echo "── documents"; $(PY) -m pytest tests/docs -q
+
+.PHONY: bench
+bench: setup ## measure; one thing only: make bench NAME=core
+	@$(PY) -m bench $(NAME)
+
+.PHONY: torture
+torture: setup ## the long tests: many histories, hours if you let them
+	@MEW_TORTURE=1 $(PY) -m pytest tests/torture -q --timeout=3600
+
+.PHONY: format
+format: setup ## rewrite the code in the house's format
+	@$(PY) -m ruff check --fix . && $(PY) -m ruff format .
+
+.PHONY: lock
+lock: $(LOCK)/.ready ## remake the pins; newer versions too: make lock UPGRADE=1
+	@for name in core dev lock; do \
+		echo "── requirements/$$name.txt"; \
+		$(LOCK)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+			--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade) \
+			requirements/$$name.in --output-file requirements/$$name.txt; \
+	done
+
+.PHONY: clean
+clean: ## remove environments, caches and what builds made
+	rm -rf .venv .venv-core .venv-lock build dist htmlcov mutants .coverage .coverage.*
+	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Measurements: each module here has a `main()` that measures one thing and prints it."""

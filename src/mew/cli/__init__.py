@@ -1,0 +1,47 @@
+"""The `mew` command: parse, call, print.
+
+Must not decide anything about the protocol, and must not import what a command needs before that command
+runs: `mew --version` has to answer at once.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError
+
+from mew import __version__
+
+USAGE_ERROR = 2
+INTERRUPTED = 130
+
+EXAMPLES = """\
+Examples:
+
+  mew --version     which version is installed
+  mew --help        this page"""
+
+app = App(
+    name="mew",
+    help="Run and look into MEW spaces, which people, agents and tools share.",
+    help_epilogue=EXAMPLES,
+    help_format="plaintext",
+    version=f"mew {__version__}",
+    version_format="plaintext",
+    exit_on_error=False,
+    print_error=False,
+    suppress_keyboard_interrupt=False,
+    result_action="return_int_as_exit_code_else_zero",
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with these arguments, or the process's own, and return its exit code."""
+    try:
+        return int(app(sys.argv[1:] if arguments is None else arguments))
+    except CycloptsError as error:
+        # One line, whatever cyclopts would draw around it: scripts and terminals of any width read it.
+        sentence = " ".join(str(error).split())
+        print(f"mew: {sentence} Try 'mew --help'.", file=sys.stderr)
+        return USAGE_ERROR
+    except KeyboardInterrupt:
+        return INTERRUPTED

@@ -1,0 +1,96 @@
+"""The MEW protocol as a pure library: commands in, effects out.
+
+No sockets, no clock, no randomness, no files: time, ids and tokens are arguments. `Space.handle` decides,
+`Space.route` is the rule for frames, `fold` rebuilds a space from what was recorded.
+"""
+
+from mew.protocol.admission import JoinRequest, Lobby, turn_away
+from mew.protocol.capability import Capability, CapabilitySet, Decision, read_capabilities, read_capability
+from mew.protocol.commands import Attach, Command, Join, Leave, Lose, Poll, Post, Receive, Start, Tick
+from mew.protocol.effects import (
+    EVERYONE,
+    Admit,
+    AllBut,
+    Answer,
+    Audience,
+    Checked,
+    Close,
+    Deliver,
+    DeliverFrame,
+    Effect,
+    Everyone,
+    Only,
+    To,
+)
+from mew.protocol.envelope import Envelope, parse
+from mew.protocol.errors import ERROR_CODES, MewError, Refusal
+from mew.protocol.fold import fold
+from mew.protocol.frames import Route
+from mew.protocol.kinds import GATEWAY, KINDS, PROTOCOL
+from mew.protocol.records import Record
+from mew.protocol.sessions import Identity, Session, Tokens
+from mew.protocol.settings import Limits, Settings, StreamSettings
+from mew.protocol.snapshots import FOLD_VERSION, restore, snapshot
+from mew.protocol.space import Space
+from mew.protocol.state import SpaceState
+from mew.protocol.streams import Stream
+from mew.protocol.welcome import observer_welcome_at, welcome_at
+
+__all__ = [
+    "ERROR_CODES",
+    "EVERYONE",
+    "FOLD_VERSION",
+    "GATEWAY",
+    "KINDS",
+    "PROTOCOL",
+    "Admit",
+    "AllBut",
+    "Answer",
+    "Attach",
+    "Audience",
+    "Capability",
+    "CapabilitySet",
+    "Checked",
+    "Close",
+    "Command",
+    "Decision",
+    "Deliver",
+    "DeliverFrame",
+    "Effect",
+    "Envelope",
+    "Everyone",
+    "Identity",
+    "Join",
+    "JoinRequest",
+    "Leave",
+    "Limits",
+    "Lobby",
+    "Lose",
+    "MewError",
+    "Only",
+    "Poll",
+    "Post",
+    "Receive",
+    "Record",
+    "Refusal",
+    "Route",
+    "Session",
+    "Settings",
+    "Space",
+    "SpaceState",
+    "Start",
+    "Stream",
+    "StreamSettings",
+    "Tick",
+    "To",
+    "Tokens",
+    "fold",
+    "observer_welcome_at",
+    "parse",
+    "read_capabilities",
+    "read_capability",
+    "restore",
+    "snapshot",
+    "turn_away",
+    "welcome_at",
+]

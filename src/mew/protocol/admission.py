@@ -1,0 +1,129 @@
+"""At the threshold: what a join message says, and who may come in as whom (protocol §2).
+
+Pure. It establishes identity and finds the space; letting somebody in is the space's own doing.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mew.protocol import jsontext, kinds
+from mew.protocol.commands import Join
+from mew.protocol.effects import Close, Deliver, Effect, To
+from mew.protocol.envelope import Stamp, compose
+from mew.protocol.errors import InvalidEnvelope, MissingToken, Refusal, SpaceNotFound, Unauthenticated
+from mew.protocol.frames import is_frame
+from mew.protocol.names import is_participant_id, is_reserved_id
+from mew.protocol.sessions import Tokens
+
+if TYPE_CHECKING:
+    from mew.protocol.space import Space
+
+
+class JoinRequest(msgspec.Struct, frozen=True):
+    """Who somebody says it is, where it wants to go, and with what proof; from header, query or message."""
+
+    space: str | None = None
+    participant: str | None = None
+    token: str | None = None
+
+    def or_else(self, other: "JoinRequest") -> "JoinRequest":
+        """This request, and from the other what it lacks."""
+        return JoinRequest(self.space or other.space, self.participant or other.participant, self.token or other.token)
+
+
+_PARTICIPANT = ("participantId", "participant_id", "participant")
+
+
+def is_join(values: Mapping[str, Any]) -> bool:
+    """Whether a message is a join, in either of its shapes."""
+    return values.get("kind") == kinds.JOIN or (values.get("type") == "join" and "kind" not in values)
+
+
+def read_join(values: Mapping[str, Any]) -> JoinRequest:
+    """The request in a join message of any shape: its fields at top level or in `payload`."""
+    payload = values.get("payload")
+    places = [values, payload if isinstance(payload, dict) else {}]
+
+    def find(*names: str) -> str | None:
+        found = [place[name] for place in places for name in names if place.get(name) is not None]
+        if found and not isinstance(found[0], str):
+            raise InvalidEnvelope(f"`{names[0]}` of a join must be a string")
+        return found[0] if found else None
+
+    return JoinRequest(find("space"), find(*_PARTICIPANT), find("token"))
+
+
+class Lobby:
+    """The spaces of one gateway, and the way into them."""
+
+    def __init__(self, spaces: Mapping[str, "Space"], tokens: Tokens) -> None:
+        """The first space is the one that is meant where none is named."""
+        self.spaces = spaces
+        self.tokens = tokens
+
+    def first_message(self, message: bytes) -> JoinRequest:
+        """What a connection's first message asks for; anything but a join is refused (protocol §2)."""
+        if not is_frame(message):
+            try:
+                values = jsontext.decode(message)
+            except jsontext.NotJSON:
+                values = None
+            if isinstance(values, dict) and is_join(values):
+                return read_join(values)
+        raise Unauthenticated("join first: the first message must be a `system/join` with a token")
+
+    def admit(self, connection: str, request: JoinRequest) -> tuple["Space", Join]:
+        """The space and the `Join` for it, else a refusal that closes the connection."""
+        space = self.find(request.space)
+        identity = None if request.token is None else self.tokens.identify(request.token)
+        if identity is None or identity.space_id != space.settings.space_id:
+            return space, self._anonymous(connection, space, request)
+        if request.participant not in {None, identity.participant}:
+            raise Unauthenticated(f"the token is {identity.participant!r}'s, not {request.participant!r}'s")
+        return space, Join(connection=connection, participant=identity.participant, observer=identity.observer)
+
+    def find(self, name: str | None) -> "Space":
+        """The named space; none or `default` is the first (protocol §2)."""
+        if name in {None, "default"} and name not in self.spaces:
+            return next(iter(self.spaces.values()))
+        space = self.spaces.get(str(name))
+        if space is None:
+            raise SpaceNotFound(f"no space {name!r} here", space=name)
+        return space
+
+    def authenticate(self, participant: str, request: JoinRequest) -> "Space":
+        """The space that an HTTP request of this participant is for (protocol §5)."""
+        space = self.find(request.space)
+        if request.token is None:
+            raise MissingToken("send a token: `Authorization: Bearer …`")
+        identity = self.tokens.identify(request.token)
+        if identity is None or identity.space_id != space.settings.space_id:
+            raise Unauthenticated("the token is not known here")
+        if identity.observer or identity.participant != participant:
+            raise Unauthenticated(f"the token is {identity.participant!r}'s, not {participant!r}'s")
+        return space
+
+    def _anonymous(self, connection: str, space: "Space", request: JoinRequest) -> Join:
+        """Somebody without a valid token, where the space lets such in under a free id."""
+        if not space.settings.allow_anonymous:
+            if request.token is None:
+                raise MissingToken("a token is needed to join")
+            raise Unauthenticated("the token is not known here")
+        name = request.participant
+        if name is None or not is_participant_id(name) or is_reserved_id(name):
+            raise Unauthenticated("to join without a token, claim a `participantId` that is well formed")
+        if space.state.knows(name):
+            raise Unauthenticated(f"{name!r} is somebody else's id")
+        return Join(connection=connection, participant=name, anonymous=True)
+
+
+def turn_away(connection: str, refusal: Refusal, new_id: str, now: int) -> list[Effect]:
+    """Tell a connection that never came in why, and close it."""
+    payload = jsontext.encode(refusal.payload())
+    message = compose(kinds.ERROR, payload, Stamp(kinds.GATEWAY, new_id, now))
+    return [
+        Deliver(To(connection), kinds.ERROR, new_id, message),
+        Close(connection, refusal.close_code or 4401, refusal.code),
+    ]

@@ -1,0 +1,166 @@
+"""Capabilities: what a participant may send, decided with a reason, and who may hand on what.
+
+Pure. One matcher for the gateway, the SDK and the tools (protocol §3).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from mew.protocol import jsontext, kinds
+from mew.protocol.errors import InvalidEnvelope
+from mew.protocol.patterns import KindPattern, ValueTest, compile_value, covers_value
+
+MAX_DEPTH: Final = 32
+"""Levels in one pattern: every recursion over patterns stays within it."""
+
+
+class Capability(msgspec.Struct, frozen=True):
+    """One pattern `{kind, payload?, to?}`, compiled; `text` is what its author wrote."""
+
+    pattern: Mapping[str, Any]
+    text: bytes
+    kind: KindPattern
+    fits_payload: ValueTest | None
+    fits_recipient: ValueTest | None
+
+    def miss(self, kind: str, payload: Mapping[str, Any], to: tuple[str, ...]) -> "Miss | None":
+        """None where the envelope matches, else how far it got and what stood in the way."""
+        if not self.kind.matches(kind):
+            return Miss(0, self, f"its kind {self.pattern['kind']!r} does not match {kind!r}")
+        if self.fits_recipient is not None and not (to and all(map(self.fits_recipient, to))):
+            return Miss(1, self, f"`to` {list(to)!r} does not match {self.pattern['to']!r}")
+        if self.fits_payload is not None and not self.fits_payload(payload):
+            return Miss(2, self, f"`payload` does not match {self.pattern['payload']!r}")
+        return None
+
+    def covers(self, asked: "Capability") -> bool:
+        """Whether every envelope that `asked` matches is matched by this one; in doubt, no (protocol §3)."""
+        if not self.kind.covers(asked.kind):
+            return False
+        for name in ("payload", "to"):
+            held = self.pattern.get(name)
+            if held is not None and not (held == {} or _covers_part(held, asked.pattern.get(name))):
+                return False
+        return True
+
+
+def _covers_part(held: Any, asked: Any) -> bool:
+    return asked is not None and covers_value(held, asked)
+
+
+class Miss(msgspec.Struct, frozen=True):
+    """Why a capability does not allow an envelope; the larger `near`, the closer it came."""
+
+    near: int
+    capability: Capability
+    reason: str
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """Whether an envelope is allowed, by which capability, or what came nearest."""
+
+    allowed: bool
+    reason: str
+    capability: Capability | None = None
+    source: str | None = None
+    """`configured`, `invited`, `default`, `baseline`, or the id of a grant."""
+    matched: str | None = None
+    """The text of the capability."""
+
+
+def read_capability(value: Any, where: str) -> Capability:
+    """A capability from JSON, else `InvalidEnvelope` that says where it stood and what is wrong."""
+    if not isinstance(value, dict):
+        raise InvalidEnvelope(f"`{where}` must be an object")
+    kind = value.get("kind")
+    if not isinstance(kind, str) or not kind:
+        raise InvalidEnvelope(f"`{where}.kind` must be a non-empty string")
+    payload, to = value.get("payload"), value.get("to")
+    if payload is not None and not isinstance(payload, dict):
+        raise InvalidEnvelope(f"`{where}.payload` must be an object")
+    if to is not None and not _is_recipients(to):
+        raise InvalidEnvelope(f"`{where}.to` must be a string or an array of strings")
+    if _depth(value) > MAX_DEPTH:
+        raise InvalidEnvelope(f"`{where}` is nested deeper than {MAX_DEPTH} levels")
+    return Capability(
+        pattern=value,
+        text=jsontext.encode(value),
+        kind=KindPattern.parse(kind),
+        fits_payload=compile_value(payload) if payload else None,
+        fits_recipient=compile_value(to) if to is not None else None,
+    )
+
+
+def read_capabilities(values: Any, where: str) -> tuple[Capability, ...]:
+    """A list of capabilities from JSON."""
+    if not isinstance(values, list):
+        raise InvalidEnvelope(f"`{where}` must be an array of capabilities")
+    return tuple(read_capability(value, f"{where}[{index}]") for index, value in enumerate(values))
+
+
+def _is_recipients(to: Any) -> bool:
+    return isinstance(to, str) or (isinstance(to, list) and all(isinstance(each, str) for each in to))
+
+
+def _depth(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + max(map(_depth, value.values()), default=0)
+    if isinstance(value, list):
+        return 1 + max(map(_depth, value), default=0)
+    return 0
+
+
+BASELINE: Final = read_capability({"kind": kinds.MCP_RESPONSE}, "baseline")
+"""What every participant may send (protocol §2)."""
+CHAT_ONLY: Final = (read_capability({"kind": kinds.CHAT}, "default"),)
+"""What a participant has when nothing was configured."""
+
+
+class CapabilitySet:
+    """The effective capabilities of one participant, in order, each with where it came from."""
+
+    def __init__(self, sourced: Iterable[tuple[str, Capability]] = ()) -> None:
+        """Index by exact kind; patterns are tried after them."""
+        self.sourced = tuple(_with_every_depth(sourced))
+        self.text = jsontext.array(capability.text for _, capability in self.sourced)
+        self._exact: dict[str, list[tuple[Capability, Decision]]] = {}
+        self._patterns: list[tuple[Capability, Decision]] = []
+        for source, capability in self.sourced:
+            text = capability.text.decode()
+            allowed = Decision(True, f"allowed by {text}", capability, source, text)
+            exact = None if capability.kind.negated else capability.kind.exact
+            index = self._patterns if exact is None else self._exact.setdefault(exact, [])
+            index.append((capability, allowed))
+
+    def decide(self, kind: str, payload: Mapping[str, Any], to: tuple[str, ...] = ()) -> Decision:
+        """The first capability that matches, else the nearest miss."""
+        nearest: Miss | None = None
+        for tried in (self._exact.get(kind, ()), self._patterns):
+            for capability, allowed in tried:
+                miss = capability.miss(kind, payload, to)
+                if miss is None:
+                    return allowed
+                if nearest is None or miss.near > nearest.near:
+                    nearest = miss
+        if nearest is None:
+            return Decision(False, f"no capability is for {kind!r}")
+        return Decision(False, f"nearest is {nearest.capability.text.decode()}: {nearest.reason}")
+
+    def covers(self, asked: Capability) -> bool:
+        """Whether one held capability covers the asked one: then it may be handed on."""
+        return any(capability.covers(asked) for _, capability in self.sourced)
+
+
+def _with_every_depth(sourced: Iterable[tuple[str, Capability]]) -> Iterator[tuple[str, Capability]]:
+    """Each capability once, and `**` beside each `*`: the TypeScript clients' matcher needs it (protocol §3)."""
+    listed: set[bytes] = set()
+    for source, capability in sourced:
+        together = [capability]
+        if capability.pattern["kind"] == "*":
+            together.append(read_capability({**capability.pattern, "kind": "**"}, "wildcard"))
+        for each in together:
+            if each.text not in listed:
+                listed.add(each.text)
+                yield source, each

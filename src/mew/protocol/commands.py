@@ -1,0 +1,81 @@
+"""What a space can be told: the whole input of `Space.handle`.
+
+Frozen values that doors build. A connection is a name that its door chose; `http:<id>` and `log:<id>` are the
+space's own.
+"""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+Transport = Literal["websocket", "http", "virtual"]
+
+
+class Start(msgspec.Struct, frozen=True):
+    """The gateway has started: a new epoch, nobody here."""
+
+    epoch: str
+    """Unique for each start; every id the gateway makes begins with it."""
+
+
+class Join(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody whose identity is established comes in by a socket."""
+
+    connection: str
+    participant: str
+    observer: bool = False
+    anonymous: bool = False
+
+
+class Attach(msgspec.Struct, frozen=True):
+    """Connect an `output_log` participant to its file (protocol §5)."""
+
+    participant: str
+
+
+class Leave(msgspec.Struct, frozen=True):
+    """A connection is gone."""
+
+    connection: str
+    reason: str | None = None
+
+
+class Receive(msgspec.Struct, frozen=True):
+    """A message came in by a connection: JSON, or a frame."""
+
+    connection: str
+    message: bytes
+    text: bool = True
+    """The WebSocket opcode, which a frame keeps."""
+
+
+class Post(msgspec.Struct, frozen=True):
+    """A message came in over HTTP, from an authenticated participant."""
+
+    participant: str
+    message: bytes
+
+
+class Poll(msgspec.Struct, frozen=True):
+    """An authenticated participant asks over HTTP for what it has received."""
+
+    participant: str
+
+
+class Lose(msgspec.Struct, frozen=True, kw_only=True):
+    """A reader was too slow, or left, and frames of a stream were dropped for it."""
+
+    participant: str
+    stream_id: str
+    first: int
+    last: int
+    dropped: int
+    reason: str | None = None
+    """`disconnected` where nobody is left to be told."""
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """Time has passed."""
+
+
+Command: TypeAlias = Start | Join | Attach | Leave | Receive | Post | Poll | Lose | Tick

@@ -1,0 +1,174 @@
+"""The envelope: what every message but a frame is, taken apart, checked, stamped and put together again.
+
+Pure. It knows what an envelope is, not who may send it.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from mew.protocol import jsontext, kinds
+from mew.protocol.errors import InvalidEnvelope
+from mew.protocol.times import is_rfc3339, rfc3339
+
+ID_LENGTH: Final = 256
+_NULL: Final = b"null"
+_PROTOCOL: Final = jsontext.encode(kinds.PROTOCOL)
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+    """One message of one sender: the fields the gateway reads, and the text of all of them in their order."""
+
+    id: str
+    ts: str
+    sender: str
+    kind: str
+    to: tuple[str, ...] = ()
+    correlation_id: tuple[str, ...] = ()
+    payload: dict[str, Any] = msgspec.field(default_factory=dict)
+    fields: dict[str, bytes]
+
+    def encode(self) -> bytes:
+        """The envelope as it is sent out: compact JSON."""
+        return jsontext.join(self.fields)
+
+    def with_payload(self, fields: dict[str, bytes]) -> "Envelope":
+        """The same envelope carrying these payload fields."""
+        text = jsontext.join(fields)
+        return msgspec.structs.replace(self, payload=jsontext.decode(text), fields={**self.fields, "payload": text})
+
+    def with_context(self, context: str) -> "Envelope":
+        """The same envelope in this context, unless its sender gave one."""
+        if self.fields.get("context", _NULL) != _NULL:
+            return self
+        return msgspec.structs.replace(self, fields={**self.fields, "context": jsontext.encode(context)})
+
+    def payload_fields(self) -> dict[str, bytes]:
+        """The text of each payload field."""
+        return jsontext.split(self.fields["payload"]) if "payload" in self.fields else {}
+
+
+def read_object(message: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """A message as the values and the texts of a JSON object's fields, else `InvalidEnvelope`."""
+    try:
+        values = jsontext.decode(message)
+    except jsontext.NotJSON as error:
+        raise InvalidEnvelope(f"not JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise InvalidEnvelope("a message is a JSON object, or a frame that begins with '#'")
+    return values, jsontext.split(message)
+
+
+class Stamp(msgspec.Struct, frozen=True):
+    """What the gateway puts on an envelope that lacks it (protocol §1)."""
+
+    sender: str
+    new_id: str
+    now: int
+
+
+def receive(values: dict[str, Any], fields: dict[str, bytes], stamp: Stamp) -> Envelope:
+    """The stamped envelope of a participant's message, else `InvalidEnvelope` naming the field (protocol §1)."""
+    kind = _text(values, "kind")
+    if kind is None:
+        raise InvalidEnvelope("`kind` is missing")
+    protocol = values.get("protocol")
+    if protocol is not None and (not isinstance(protocol, str) or protocol not in kinds.PROTOCOLS):
+        raise InvalidEnvelope(f"`protocol` must be {kinds.PROTOCOL!r}")
+    given_id = _text(values, "id")
+    to = _texts(values, "to")
+    correlation_id = _texts(values, "correlation_id")
+    payload = values.get("payload", {})
+    if not isinstance(payload, dict):
+        raise InvalidEnvelope("`payload` must be an object")
+    envelope_id = given_id or stamp.new_id
+    ts = values["ts"] if is_rfc3339(values.get("ts")) else rfc3339(stamp.now)
+    return Envelope(
+        id=envelope_id,
+        ts=ts,
+        sender=stamp.sender,
+        kind=kind,
+        to=to,
+        correlation_id=correlation_id,
+        payload=payload,
+        fields=_stamped(values, fields, envelope_id, ts, stamp.sender),
+    )
+
+
+def check_content(envelope: Envelope) -> None:
+    """The kinds whose payload the gateway requires something of, whoever handles them (protocol §1)."""
+    if envelope.kind == kinds.CHAT:
+        text = envelope.payload.get("text")
+        if not isinstance(text, str) or not text:
+            raise InvalidEnvelope("`payload.text` of a chat must be a non-empty string")
+    elif envelope.kind == kinds.MCP_REQUEST:
+        method = envelope.payload.get("method")
+        if not isinstance(method, str) or not method:
+            raise InvalidEnvelope("`payload.method` of an mcp/request must be a non-empty string")
+
+
+def _stamped(
+    values: dict[str, Any], fields: dict[str, bytes], envelope_id: str, ts: str, sender: str
+) -> dict[str, bytes]:
+    """The fields with what was missing in front and what was wrong replaced where it stood."""
+    stamps: dict[str, bytes] = {}
+    if values.get("protocol") is None:
+        stamps["protocol"] = _PROTOCOL
+    if values.get("id") != envelope_id:
+        stamps["id"] = jsontext.encode(envelope_id)
+    if values.get("ts") != ts:
+        stamps["ts"] = jsontext.encode(ts)
+    if values.get("from") != sender:
+        stamps["from"] = jsontext.encode(sender)
+    if isinstance(values.get("correlation_id"), str):
+        fields["correlation_id"] = b"[" + fields["correlation_id"] + b"]"
+    if not stamps:
+        return fields
+    missing = {key: text for key, text in stamps.items() if key not in fields}
+    return {**missing, **fields, **stamps}
+
+
+def _text(values: dict[str, Any], name: str) -> str | None:
+    """A field that is a string where it is given; null and "" count as not given."""
+    value = values.get(name)
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or len(value) > ID_LENGTH:
+        raise InvalidEnvelope(f"`{name}` must be a string of at most {ID_LENGTH} characters")
+    return value
+
+
+def _texts(values: dict[str, Any], name: str) -> tuple[str, ...]:
+    """A field that is an array of strings where it is given; `correlation_id` may be one string (protocol §1)."""
+    value = values.get(name)
+    if value is None:
+        return ()
+    if isinstance(value, str) and name == "correlation_id":
+        return (value,)
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise InvalidEnvelope(f"`{name}` must be an array of strings")
+    return tuple(value)
+
+
+def compose(kind: str, payload: bytes, stamp: Stamp, **optional: Any) -> bytes:
+    """The text of an envelope of the gateway's own; `optional` are `to`, `correlation_id` and `context`."""
+    fields = {
+        "protocol": _PROTOCOL,
+        "id": jsontext.encode(stamp.new_id),
+        "ts": jsontext.encode(rfc3339(stamp.now)),
+        "from": jsontext.encode(stamp.sender),
+    }
+    if optional.get("to"):
+        fields["to"] = jsontext.encode(optional["to"])
+    fields["kind"] = jsontext.encode(kind)
+    for name in ("correlation_id", "context"):
+        if optional.get(name):
+            fields[name] = jsontext.encode(optional[name])
+    fields["payload"] = payload
+    return jsontext.join(fields)
+
+
+def parse(message: bytes) -> Envelope:
+    """An envelope that a gateway sent or recorded, for whoever observes it."""
+    values, fields = read_object(message)
+    return receive(values, fields, Stamp(sender=str(values.get("from", "")), new_id="", now=0))

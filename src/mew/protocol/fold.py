@@ -1,0 +1,260 @@
+"""What each record of the journal makes of a space's state: the one definition of what happened.
+
+Pure. The gateway lives by it, recovery repeats it, the audit and the pipeline read it. It decides nothing:
+a record is something that was already accepted.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from mew.protocol import jsontext, kinds, records
+from mew.protocol.capability import Capability, read_capability
+from mew.protocol.records import Record
+from mew.protocol.snapshots import restore
+from mew.protocol.state import Grant, Presence, SpaceState
+from mew.protocol.streams import LIVE, Stream, read_entry, read_ready
+from mew.protocol.times import SECOND, rfc3339
+
+SHUTDOWN_SECONDS: Final = 5
+"""How long a participant that was shut down may still say goodbye (protocol §3)."""
+
+
+def fold(state: SpaceState, record: Record) -> SpaceState:
+    """The state after the record: the same object, changed, but for a checkpoint, which is a state of its own."""
+    if record.event == records.CHECKPOINT:
+        state = restore(record.payload)
+    else:
+        change = _BY_EVENT.get(record.event)
+        if change is not None:
+            change(state, record)
+    state.position = record.position
+    state.time = record.time
+    return state
+
+
+def count_frames(state: SpaceState, stream_id: str, count: int) -> int:
+    """Count accepted frames or data of a stream; the number of the first of them."""
+    first = state.frames[stream_id] + 1
+    state.frames[stream_id] += count
+    return first
+
+
+def _start(state: SpaceState, record: Record) -> None:
+    """A new epoch: nobody is here, and whoever was has just left (architecture, Journal)."""
+    start = jsontext.decode(record.payload)
+    state.epoch = start["epoch"]
+    state.configured = {
+        name: None if held is None else _capabilities(held) for name, held in start["participants"].items()
+    }
+    state.defaults = _capabilities(start["defaults"])
+    for participant in list(state.present):
+        _depart(state, participant, record.time)
+
+
+def _join(state: SpaceState, record: Record) -> None:
+    if record.participant not in state.present:
+        joined = jsontext.decode(record.payload)
+        state.present[record.participant] = Presence(joined["transport"], joined.get("anonymous", False))
+    state.left.pop(record.participant, None)
+
+
+def _leave(state: SpaceState, record: Record) -> None:
+    _depart(state, record.participant, record.time)
+
+
+def _depart(state: SpaceState, participant: str, now: int) -> None:
+    presence = state.present.pop(participant)
+    state.closing.pop(participant, None)
+    if presence.anonymous:
+        for table in (state.grants, state.paused, state.revoked):
+            table.pop(participant, None)
+    else:
+        state.left[participant] = now
+
+
+def _frame(state: SpaceState, record: Record) -> None:
+    count_frames(state, str(record.stream_id), 1)
+
+
+def _envelope(state: SpaceState, record: Record) -> None:
+    change = (_BY_GATEWAY if record.participant == kinds.GATEWAY else _BY_PARTICIPANT).get(str(record.kind))
+    if change is not None:
+        change(state, record)
+
+
+def _data(state: SpaceState, record: Record) -> None:
+    stream_id = str(record.stream_id)
+    count_frames(state, stream_id, 1)
+    state.sequences.setdefault(stream_id, {})[record.participant] = int(record.sequence or 0)
+
+
+def _opened(state: SpaceState, record: Record) -> None:
+    stream = read_entry(state.space_id, _payload_fields(record))
+    state.stream_count += 1
+    _register(state, stream)
+
+
+def _readied(state: SpaceState, record: Record) -> None:
+    stream = read_ready(state.space_id, _payload_fields(record), rfc3339(record.time))
+    if stream.stream_id == f"stream-{state.stream_count + 1}":
+        state.stream_count += 1
+    else:
+        state.desired_ids[stream.stream_id] = None
+    _register(state, stream)
+
+
+def _register(state: SpaceState, stream: Stream) -> None:
+    state.streams[stream.stream_id] = stream
+    state.frames[stream.stream_id] = 0
+
+
+def _started(state: SpaceState, record: Record) -> None:
+    _change_stream(state, str(record.stream_id), status=LIVE)
+
+
+def _ended(state: SpaceState, record: Record) -> None:
+    if record.stream_id is not None:
+        for table in (state.streams, state.frames, state.sequences):
+            table.pop(record.stream_id, None)
+
+
+def _writers_changed(state: SpaceState, record: Record) -> None:
+    payload = _payload(record)
+    _change_stream(state, payload["stream_id"], writers=tuple(payload["authorized_writers"]))
+
+
+def _ownership_transferred(state: SpaceState, record: Record) -> None:
+    payload = _payload(record)
+    writers = tuple(payload["authorized_writers"])
+    _change_stream(state, payload["stream_id"], owner=payload["new_owner"], writers=writers)
+
+
+def _change_stream(state: SpaceState, stream_id: str, **changes: Any) -> None:
+    state.streams[stream_id] = msgspec.structs.replace(state.streams[stream_id], **changes)
+
+
+def _capability_granted(state: SpaceState, record: Record) -> None:
+    payload = _payload(record)
+    recipient = payload["recipient"]
+    granted = tuple(
+        Grant(str(record.envelope_id), record.participant, capability)
+        for capability in _capabilities(payload["capabilities"])
+    )
+    state.grants[recipient] = state.grants.get(recipient, ()) + granted
+
+
+def _capability_revoked(state: SpaceState, record: Record) -> None:
+    """Take away what was granted or configured and is covered by a pattern, or all of one grant (protocol §3)."""
+    payload = _payload(record)
+    recipient, grant_id = payload["recipient"], payload.get("grant_id")
+    patterns = () if grant_id is not None else _capabilities(payload["capabilities"])
+
+    def is_taken(capability: Capability) -> bool:
+        return any(pattern.covers(capability) for pattern in patterns)
+
+    kept = tuple(
+        grant
+        for grant in state.grants.get(recipient, ())
+        if grant.grant_id != grant_id and not is_taken(grant.capability)
+    )
+    _put(state.grants, recipient, kept)
+    taken = [capability.text for capability in state.base(recipient)[1] if is_taken(capability)]
+    _put(state.revoked, recipient, tuple(dict.fromkeys((*state.revoked.get(recipient, ()), *taken))))
+
+
+def _put(table: dict[str, tuple[Any, ...]], key: str, values: tuple[Any, ...]) -> None:
+    """Keep no empty entries: equal states are equal snapshots."""
+    if values:
+        table[key] = values
+    else:
+        table.pop(key, None)
+
+
+def _invited(state: SpaceState, record: Record) -> None:
+    payload = _payload(record)
+    invited = payload["participant_id"]
+    if state.knows(invited) and invited not in state.kicked:
+        return
+    if invited in state.kicked:
+        del state.kicked[invited]
+        state.grants.pop(invited, None)
+        state.revoked.pop(invited, None)
+    initial = payload.get("initial_capabilities")
+    state.invited[invited] = None if initial is None else _capabilities(initial)
+
+
+def _kicked(state: SpaceState, record: Record) -> None:
+    state.kicked[_payload(record)["participant_id"]] = None
+
+
+def _paused(state: SpaceState, record: Record) -> None:
+    seconds = _payload(record).get("timeout_seconds")
+    until = None if seconds is None else record.time + round(seconds * SECOND)
+    for participant in _recipients(state, record):
+        state.paused[participant] = until
+
+
+def _resumed(state: SpaceState, record: Record) -> None:
+    for participant in _recipients(state, record):
+        if participant != record.participant:
+            state.paused.pop(participant, None)
+
+
+def _shut_down(state: SpaceState, record: Record) -> None:
+    for participant in _recipients(state, record):
+        if participant in state.present:
+            state.closing.setdefault(participant, record.time + SHUTDOWN_SECONDS * SECOND)
+
+
+def _recipients(state: SpaceState, record: Record) -> list[str]:
+    to = jsontext.decode(record.payload).get("to") or []
+    return [participant for participant in to if state.knows(participant)]
+
+
+def _payload(record: Record) -> Any:
+    return jsontext.decode(record.payload)["payload"]
+
+
+def _payload_fields(record: Record) -> dict[str, bytes]:
+    return jsontext.split(jsontext.split(record.payload)["payload"])
+
+
+def _capabilities(values: list[Any]) -> tuple[Capability, ...]:
+    return tuple(read_capability(value, "recorded") for value in values)
+
+
+_Change = Callable[[SpaceState, Record], None]
+
+_BY_GATEWAY: Final[dict[str, _Change]] = {
+    kinds.STREAM_OPEN: _opened,
+    kinds.STREAM_READY: _readied,
+    kinds.STREAM_CLOSE: _ended,
+    kinds.WRITE_GRANTED: _writers_changed,
+    kinds.WRITE_REVOKED: _writers_changed,
+    kinds.OWNERSHIP_TRANSFERRED: _ownership_transferred,
+}
+_BY_PARTICIPANT: Final[dict[str, _Change]] = {
+    kinds.STREAM_START: _started,
+    kinds.STREAM_DATA: _data,
+    kinds.STREAM_CLOSE: _ended,
+    kinds.STREAM_COMPLETE: _ended,
+    kinds.STREAM_ERROR: _ended,
+    kinds.CAPABILITY_GRANT: _capability_granted,
+    kinds.CAPABILITY_REVOKE: _capability_revoked,
+    kinds.INVITE: _invited,
+    kinds.KICK: _kicked,
+    kinds.PAUSE: _paused,
+    kinds.RESUME: _resumed,
+    kinds.SHUTDOWN: _shut_down,
+}
+_BY_EVENT: Final[dict[str, _Change]] = {
+    records.START: _start,
+    records.JOINED: _join,
+    records.LEFT: _leave,
+    records.ENVELOPE: _envelope,
+    records.CONSUMED: _envelope,
+    records.FRAME: _frame,
+}
+"""The other events are remarks: they change nothing."""

@@ -1,0 +1,74 @@
+"""Handing capabilities on and taking them away (protocol §3).
+
+Pure. What a grant means stands in `fold`; whether it may be made stands here.
+"""
+
+from mew.protocol import joining
+from mew.protocol.capability import Capability, read_capabilities
+from mew.protocol.envelope import Envelope
+from mew.protocol.errors import (
+    CapabilityViolation,
+    InvalidEnvelope,
+    InvalidOperation,
+    ParticipantNotFound,
+    QuotaExceeded,
+)
+from mew.protocol.payloads import CapabilityGrant, CapabilityRevoke, read
+from mew.protocol.turn import Turn
+
+
+def grant(turn: Turn, envelope: Envelope) -> None:
+    """Only what the granter holds, all or nothing; the recipient need not be present."""
+    space = turn.space
+    asked = read(envelope, CapabilityGrant)
+    capabilities = read_capabilities(asked.capabilities, "payload.capabilities")
+    check_grantable(capabilities)
+    _require_known(turn, asked.recipient)
+    held = space.capabilities(envelope.sender)
+    uncovered = [capability.pattern for capability in capabilities if not held.covers(capability)]
+    if uncovered:
+        raise CapabilityViolation(
+            f"{envelope.sender!r} can grant only what it has itself",
+            attempted_kind=envelope.kind,
+            your_capabilities=[capability.pattern for _, capability in held.sourced],
+            uncovered=uncovered,
+        )
+    limit = space.settings.limits.grants
+    if len(space.state.grants.get(asked.recipient, ())) + len(capabilities) > limit:
+        raise QuotaExceeded(f"{asked.recipient!r} would have over {limit} grants")
+    turn.relay(envelope)
+    _tell_change(turn, asked.recipient, envelope)
+
+
+def revoke(turn: Turn, envelope: Envelope) -> None:
+    """By grant or by pattern, from the next message on; nothing to revoke is no error."""
+    asked = read(envelope, CapabilityRevoke)
+    if (asked.grant_id is None) == (asked.capabilities is None):
+        raise InvalidEnvelope("capability/revoke: give either `payload.grant_id` or `payload.capabilities`")
+    if asked.capabilities is not None:
+        read_capabilities(asked.capabilities, "payload.capabilities")
+    _require_known(turn, asked.recipient)
+    turn.relay(envelope)
+    _tell_change(turn, asked.recipient, envelope)
+
+
+def check_grantable(capabilities: tuple[Capability, ...]) -> None:
+    """`stream/write:<id>` mirrors a stream's list of writers and cannot be handed on (protocol §4)."""
+    for capability in capabilities:
+        kind = capability.pattern["kind"].removeprefix("!")
+        if kind.startswith("stream/write:"):
+            raise InvalidOperation(f"{kind!r} cannot be granted; the stream's owner sends stream/grant-write")
+
+
+def _require_known(turn: Turn, participant: str) -> None:
+    if not turn.space.state.knows(participant):
+        raise ParticipantNotFound(f"no participant {participant!r}", participant_id=participant)
+
+
+def _tell_change(turn: Turn, participant: str, envelope: Envelope) -> None:
+    """A fresh welcome to whom it concerns, the change to all others."""
+    changed = turn.space.capabilities_changed(participant)
+    if participant in turn.space.state.present:
+        joining.welcome(turn, participant, (envelope.id,))
+        if changed:
+            joining.tell_presence(turn, "capabilities", participant, (envelope.id,))

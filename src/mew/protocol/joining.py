@@ -1,0 +1,225 @@
+"""Coming and going: joins, take-overs, leaves, who is present and what they are told (protocol §2).
+
+Pure. Identity is established before a `Join` gets here (`admission`).
+"""
+
+from typing import Any
+
+from mew.protocol import jsontext, kinds, ownership, records
+from mew.protocol.admission import read_join
+from mew.protocol.capability import CapabilitySet
+from mew.protocol.commands import Attach, Join, Leave, Start, Tick
+from mew.protocol.effects import Admit, AllBut, Close, Only, To
+from mew.protocol.errors import InvalidRequest, Kicked, Refusal, TooManyConnections
+from mew.protocol.sessions import Identity, Session
+from mew.protocol.times import SECOND
+from mew.protocol.turn import Saying, Turn
+from mew.protocol.welcome import welcome_payload
+
+TAKEN_OVER = 4409
+REMOVED = 4403
+DONE = 1000
+
+
+def start(turn: Turn, command: Start) -> None:
+    """Begin a new epoch; streams whose owner can never return do not outlive the old one."""
+    space = turn.space
+    payload = {"epoch": command.epoch, **space.settings.effective()}
+    text = jsontext.encode(payload)
+    turn.record(records.START, kinds.GATEWAY, size=len(text), payload=text)
+    space.pass_time(turn.now)
+    ownership.settle_absent(turn)
+
+
+def join(turn: Turn, command: Join) -> None:
+    """Let a socket in: snapshot, registration and welcome are one step."""
+    space = turn.space
+    if command.connection in space.sessions:
+        return
+    session = Session(
+        connection=command.connection,
+        participant=command.participant,
+        transport="websocket",
+        observer=command.observer,
+        anonymous=command.anonymous,
+    )
+    try:
+        if command.participant in space.state.kicked and not command.observer:
+            raise Kicked(f"{command.participant!r} was removed from {space.settings.space_id!r}")
+        limit = space.settings.limits.connections
+        if command.participant not in space.seats and len(space.sessions) >= limit:
+            raise TooManyConnections(f"the space has {limit} connections, the most it may")
+    except Refusal as refusal:
+        turn.send_error(To(command.connection), command.participant, refusal)
+        turn.effects.append(Close(command.connection, refusal.close_code or DONE, refusal.code))
+        return
+    if command.observer:
+        space.sessions[session.connection] = session
+        turn.effects.append(_admission(session))
+        _welcome_observer(turn, session)
+    else:
+        _enter(turn, session)
+
+
+def attach(turn: Turn, command: Attach) -> None:
+    """Connect an `output_log` participant, if it is not here already."""
+    if command.participant not in turn.space.seats and command.participant not in turn.space.state.kicked:
+        _enter(turn, _log_session(command.participant))
+
+
+def appear(turn: Turn, participant: str) -> Session:
+    """Somebody uses the HTTP door: present from now on, if not already (protocol §5)."""
+    space = turn.space
+    if participant in space.state.kicked:
+        raise Kicked(f"{participant!r} was removed from {space.settings.space_id!r}")
+    if participant in space.settings.output_logs:
+        attach(turn, Attach(participant))
+    elif participant not in space.seats:
+        connection = f"http:{participant}"
+        _enter(turn, Session(connection=connection, participant=participant, transport="http"))
+    session = space.sessions[space.seats[participant]]
+    if session.transport == "http":
+        space.http_until[participant] = turn.now + round(space.settings.http_presence_seconds * SECOND)
+    return session
+
+
+def _enter(turn: Turn, session: Session) -> None:
+    """Seat a participant; whoever sat there for it is closed, and then nobody sees a join."""
+    space = turn.space
+    replaced = space.sessions.get(space.seats.get(session.participant, ""))
+    if replaced is not None:
+        space.http_until.pop(session.participant, None)
+        del space.sessions[replaced.connection]
+        turn.effects.append(Close(replaced.connection, TAKEN_OVER, "another connection took over"))
+    space.sessions[session.connection] = session
+    space.seats[session.participant] = session.connection
+    joined: dict[str, Any] = {"transport": session.transport}
+    if session.anonymous:
+        joined["anonymous"] = True
+    reason = None if replaced is None else "takeover"
+    turn.record(records.JOINED, session.participant, reason=reason, payload=jsontext.encode(joined))
+    turn.effects.append(_admission(session))
+    welcome(turn, session.participant)
+    if replaced is None:
+        tell_presence(turn, "join", session.participant)
+
+
+def _log_session(participant: str) -> Session:
+    return Session(connection=f"log:{participant}", participant=participant, transport="virtual")
+
+
+def _admission(session: Session) -> Admit:
+    return Admit(
+        connection=session.connection,
+        participant=session.participant,
+        transport=session.transport,
+        observer=session.observer,
+    )
+
+
+def welcome(turn: Turn, participant: str, cause: tuple[str, ...] = ()) -> None:
+    """Tell a participant everything there is to know now."""
+    space = turn.space
+    payload = welcome_payload(space.state, participant, space.capabilities(participant), space.roster)
+    saying = Saying(kind=kinds.WELCOME, payload=payload, audience=Only((participant,)), to=(participant,), cause=cause)
+    turn.say(saying, records.WELCOMED, participant=participant)
+
+
+def _welcome_observer(turn: Turn, session: Session) -> None:
+    space = turn.space
+    payload = welcome_payload(space.state, session.participant, CapabilitySet(), space.roster)
+    audience = To(session.connection)
+    saying = Saying(kind=kinds.WELCOME, payload=payload, audience=audience, to=(session.participant,))
+    turn.say(saying, records.WELCOMED, participant=session.participant, reason="observer")
+
+
+def tell_presence(turn: Turn, event: str, participant: str, cause: tuple[str, ...] = (), **parts: Any) -> None:
+    """Tell all but the one it is about; `but` leaves out another instead, `known_as` is its entry of before."""
+    left_out = parts.pop("but", participant)
+    known_as = parts.pop("known_as", None) or turn.space.roster_entry(participant)
+    told = {name: jsontext.encode(value) for name, value in parts.items() if value is not None}
+    payload = jsontext.join({"event": jsontext.encode(event), "participant": known_as, **told})
+    saying = Saying(kind=kinds.PRESENCE, payload=payload, audience=AllBut(left_out), cause=cause)
+    turn.say(saying, reason=parts.get("reason"))
+
+
+def rejoin(turn: Turn, session: Session, values: dict[str, Any]) -> None:
+    """A join on a joined socket: a fresh welcome for the same, a refusal for another (protocol §2)."""
+    space = turn.space
+    request = read_join(values)
+    if (
+        request.participant not in {None, session.participant}
+        or request.space not in {None, "default", space.settings.space_id}
+        or not _is_own_token(turn, session, request.token)
+    ):
+        raise InvalidRequest(f"this connection has joined {space.settings.space_id!r} as {session.participant!r}")
+    if session.observer:
+        _welcome_observer(turn, session)
+    else:
+        welcome(turn, session.participant)
+
+
+def _is_own_token(turn: Turn, session: Session, token: str | None) -> bool:
+    """Whether a token given once more, if any, says the same as before; any of the participant's own does."""
+    if token is None:
+        return True
+    identity = turn.space.tokens.identify(token)
+    if identity is None:
+        return session.anonymous
+    return identity == Identity(turn.space.settings.space_id, session.participant, session.observer)
+
+
+def leave(turn: Turn, command: Leave) -> None:
+    """A connection is gone; one that was taken over was gone before."""
+    session = turn.space.sessions.get(command.connection)
+    if session is not None:
+        depart(turn, session, reason=command.reason)
+
+
+def depart(turn: Turn, session: Session, reason: str | None = None, cause: tuple[str, ...] = ()) -> None:
+    """Unseat a participant and tell the others, in the order of protocol §2; its log, if it has one, goes on."""
+    space, participant = turn.space, session.participant
+    del space.sessions[session.connection]
+    if session.observer:
+        return
+    if _has_log(turn, session):
+        log = _log_session(participant)
+        space.sessions[log.connection] = log
+        space.seats[participant] = log.connection
+        turn.effects.append(_admission(log))
+        return
+    known_as = space.roster_entry(participant)
+    turn.record(records.LEFT, participant, reason=reason)
+    space.forget(participant)
+    tell_presence(turn, "leave", participant, cause, known_as=known_as, reason=reason)
+    ownership.release(turn, participant, cause)
+
+
+def _has_log(turn: Turn, session: Session) -> bool:
+    """Whether an `output_log` stays behind when this connection goes; a kick takes the log along."""
+    return (
+        session.transport != "virtual"
+        and session.participant in turn.space.settings.output_logs
+        and session.participant not in turn.space.state.kicked
+    )
+
+
+def remove(turn: Turn, participant: str, code: int, reason: str, cause: tuple[str, ...] = ()) -> None:
+    """Close whatever connection a participant has, and let it leave."""
+    space = turn.space
+    session = space.sessions.get(space.seats.get(participant, ""))
+    if session is not None:
+        turn.effects.append(Close(session.connection, code, reason))
+        depart(turn, session, reason, cause)
+
+
+def tick(turn: Turn, _command: Tick) -> None:
+    """Let time take effect: pauses, shut-downs, HTTP presences, graces."""
+    space = turn.space
+    space.pass_time(turn.now)
+    for participant in [name for name, until in space.state.closing.items() if until <= turn.now]:
+        if not space.seats[participant].startswith("log:"):
+            remove(turn, participant, DONE, "shutdown")
+    for participant in [name for name, until in space.http_until.items() if until <= turn.now]:
+        remove(turn, participant, DONE, "timeout")
+    ownership.settle_absent(turn)

@@ -1,0 +1,71 @@
+"""JSON as text that is taken apart one level and put together again without touching what lies below.
+
+Pure. Values that nobody has to change stay the bytes that came: `1.0`, twenty digits, duplicate keys (protocol §1).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+MAX_NESTING = 128
+"""Levels of objects and arrays in one message; far below where any parser of ours gives up."""
+
+Fields: TypeAlias = Mapping[str, bytes]
+
+_raw_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_encoder = msgspec.json.Encoder()
+encode = _encoder.encode
+_values = msgspec.json.Decoder()
+_keys: dict[str, bytes] = {}
+
+
+class NotJSON(ValueError):
+    """The bytes are no JSON text that we relay, and why."""
+
+
+def decode(text: bytes) -> Any:
+    """The value of a JSON text, or `NotJSON`."""
+    try:
+        value = _values.decode(text)
+    except RecursionError:
+        raise NotJSON("nested too deeply") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise NotJSON(str(error)) from None
+    if text.count(b"{") + text.count(b"[") > MAX_NESTING and _nesting(value) > MAX_NESTING:
+        raise NotJSON(f"nested deeper than {MAX_NESTING} levels")
+    return value
+
+
+def split(text: bytes) -> dict[str, bytes]:
+    """The fields of an object whose text `decode` has accepted, each value's text untouched; the last of two wins."""
+    return {key: bytes(value) for key, value in _raw_fields.decode(text).items()}
+
+
+def join(fields: Fields) -> bytes:
+    """The compact JSON object of these fields, in their order."""
+    return b"{" + b",".join([_key(key) + value for key, value in fields.items()]) + b"}"
+
+
+def array(items: Iterable[bytes]) -> bytes:
+    """The compact JSON array of these texts."""
+    return b"[" + b",".join(items) + b"]"
+
+
+def _key(key: str) -> bytes:
+    """`"key":`, remembered for the words of the protocol, which come in every message."""
+    known = _keys.get(key)
+    return known if known is not None else encode(key) + b":"
+
+
+def _nesting(value: Any) -> int:
+    """How many levels of objects and arrays; level by level, because recursion is what this guards against."""
+    depth, level = 0, [value]
+    while containers := [each for each in level if isinstance(each, dict | list)]:
+        depth += 1
+        level = [child for each in containers for child in (each.values() if isinstance(each, dict) else each)]
+    return depth
+
+
+for _word in ("protocol", "id", "ts", "from", "to", "kind", "correlation_id", "context", "payload", "stream"):
+    _keys[_word] = encode(_word) + b":"

@@ -1,0 +1,132 @@
+"""The words of the protocol: kinds, who may send them, and what becomes of them.
+
+Constants only. What a kind does stands in the handler that the table of `space` names.
+"""
+
+GATEWAY = "system:gateway"
+"""Who signs everything the gateway says."""
+
+PROTOCOL = "mew/v0.4"
+PROTOCOLS = frozenset({PROTOCOL, "mew/v0.3"})
+"""What `protocol` may say; the second is relayed as it came."""
+
+JOIN = "system/join"
+HEARTBEAT = "system/heartbeat"
+REGISTER = "system/register"
+WELCOME = "system/welcome"
+PRESENCE = "system/presence"
+ERROR = "system/error"
+
+CHAT = "chat"
+CHAT_ACKNOWLEDGE = "chat/acknowledge"
+CHAT_CANCEL = "chat/cancel"
+MCP_REQUEST = "mcp/request"
+MCP_RESPONSE = "mcp/response"
+REASONING_CANCEL = "reasoning/cancel"
+
+CAPABILITY_GRANT = "capability/grant"
+CAPABILITY_REVOKE = "capability/revoke"
+CAPABILITY_GRANT_ACK = "capability/grant-ack"
+
+INVITE = "space/invite"
+INVITE_ACK = "space/invite-ack"
+KICK = "space/kick"
+
+PAUSE = "participant/pause"
+RESUME = "participant/resume"
+SHUTDOWN = "participant/shutdown"
+STATUS = "participant/status"
+REQUEST_STATUS = "participant/request-status"
+CLEAR = "participant/clear"
+FORGET = "participant/forget"
+COMPACT_DONE = "participant/compact-done"
+
+STREAM_REQUEST = "stream/request"
+STREAM_OPEN = "stream/open"
+STREAM_ANNOUNCE = "stream/announce"
+STREAM_READY = "stream/ready"
+STREAM_START = "stream/start"
+STREAM_DATA = "stream/data"
+STREAM_CLOSE = "stream/close"
+STREAM_COMPLETE = "stream/complete"
+STREAM_ERROR = "stream/error"
+STREAM_GAP = "stream/gap"
+STREAM_MANAGE = "stream/manage"
+"""A capability's kind, never an envelope's (ADR-STR, capability model)."""
+
+GRANT_WRITE = "stream/grant-write"
+REVOKE_WRITE = "stream/revoke-write"
+TRANSFER_OWNERSHIP = "stream/transfer-ownership"
+WRITE_GRANTED = "stream/write-granted"
+WRITE_REVOKED = "stream/write-revoked"
+OWNERSHIP_TRANSFERRED = "stream/ownership-transferred"
+
+RELAYED_ONLY = frozenset(
+    {
+        CHAT,
+        CHAT_ACKNOWLEDGE,
+        CHAT_CANCEL,
+        MCP_REQUEST,
+        MCP_RESPONSE,
+        "mcp/proposal",
+        "mcp/withdraw",
+        "mcp/reject",
+        "reasoning/start",
+        "reasoning/thought",
+        "reasoning/conclusion",
+        REASONING_CANCEL,
+        CAPABILITY_GRANT_ACK,
+        STATUS,
+        REQUEST_STATUS,
+        CLEAR,
+        FORGET,
+        "participant/compact",
+        COMPACT_DONE,
+        "participant/restart",
+    }
+)
+"""Known kinds that the gateway carries and otherwise leaves alone, like every kind it does not know."""
+
+ENDINGS = frozenset({STREAM_CLOSE, STREAM_COMPLETE, STREAM_ERROR})
+"""Each ends a stream, whichever way it was opened (protocol §4)."""
+
+RESERVED = frozenset({STREAM_READY, STREAM_GAP, WRITE_GRANTED, WRITE_REVOKED, OWNERSHIP_TRANSFERRED, INVITE_ACK})
+"""Kinds that a participant may not send, besides `system/*` (protocol §1)."""
+
+FROM_PARTICIPANTS = frozenset({JOIN, HEARTBEAT})
+"""The only `system/*` that a participant may send."""
+
+CONSUMED = frozenset({JOIN, HEARTBEAT, INVITE, KICK, GRANT_WRITE, REVOKE_WRITE, TRANSFER_OWNERSHIP})
+"""Carried out and not relayed."""
+
+ALLOWED_WHILE_PAUSED = ENDINGS | {
+    STATUS,
+    RESUME,
+    REQUEST_STATUS,
+    CLEAR,
+    FORGET,
+    COMPACT_DONE,
+    SHUTDOWN,
+    CHAT_ACKNOWLEDGE,
+    CHAT_CANCEL,
+    REASONING_CANCEL,
+    HEARTBEAT,
+    JOIN,
+}
+"""What a paused participant may still send (protocol §3)."""
+
+KINDS = (
+    RELAYED_ONLY
+    | ENDINGS
+    | RESERVED
+    | CONSUMED
+    | ALLOWED_WHILE_PAUSED
+    | {REGISTER, WELCOME, PRESENCE, ERROR, CAPABILITY_GRANT, CAPABILITY_REVOKE, PAUSE}
+    | {STREAM_REQUEST, STREAM_OPEN, STREAM_ANNOUNCE, STREAM_START, STREAM_DATA}
+)
+"""Every kind that the protocol names."""
+
+
+def is_reserved(kind: str) -> bool:
+    """Whether only the gateway may send this kind."""
+    return kind in RESERVED or (kind.startswith("system/") and kind not in FROM_PARTICIPANTS)

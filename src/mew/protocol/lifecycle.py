@@ -1,0 +1,174 @@
+"""The life of a stream: two ways in, one registry, three ways out (j8v, s2w, ADR-STR; protocol §4).
+
+Pure. Everything is checked before anything is allocated, relayed or recorded.
+"""
+
+from mew.protocol import kinds
+from mew.protocol.authority import manages_streams, require_capability
+from mew.protocol.envelope import Envelope
+from mew.protocol.errors import (
+    InvalidFormat,
+    InvalidOperation,
+    QuotaExceeded,
+    StreamNotFound,
+    TargetNotFound,
+    Unauthorized,
+)
+from mew.protocol.formats import read_formats
+from mew.protocol.names import SLUG_LENGTH, is_desired_id
+from mew.protocol.payloads import StreamFailure, StreamRequest, read
+from mew.protocol.references import check_namespace, checked_reference, completed, reference
+from mew.protocol.streams import LIVE, READY, Stream, entry, new_stream, ready_payload
+from mew.protocol.times import rfc3339
+from mew.protocol.turn import Saying, Turn
+
+
+def request(turn: Turn, envelope: Envelope) -> None:
+    """The v0.4 way in: relayed, then opened at once with everything that was asked (j8v)."""
+    _check_request(turn, envelope)
+    space = turn.space
+    stream_id = f"stream-{space.state.stream_count + 1}"
+    created = rfc3339(turn.now)
+    fields = envelope.payload_fields()
+    stream = new_stream(space.settings.space_id, stream_id, envelope.sender, LIVE, created, fields)
+    turn.relay(envelope)
+    turn.say(
+        Saying(
+            kind=kinds.STREAM_OPEN,
+            payload=entry(stream, owner_connected=True, frames=0),
+            to=(envelope.sender,),
+            cause=(envelope.id,),
+            stream=stream,
+        )
+    )
+    turn.answer = {"status": "stream_opened", "stream_id": stream_id}
+
+
+def announce(turn: Turn, envelope: Envelope) -> None:
+    """The handshake's first two steps: intent and formats in, the canonical name out (ADR-STR)."""
+    asked = _check_request(turn, envelope)
+    if asked.formats is None:
+        raise InvalidFormat("`payload.formats` must name at least one format")
+    space = turn.space
+    stream_id = _free_id(turn, asked.desired_id)
+    fields = envelope.payload_fields()
+    created = rfc3339(turn.now)
+    stream = new_stream(space.settings.space_id, stream_id, envelope.sender, READY, created, fields)
+    turn.relay(envelope)
+    turn.say(
+        Saying(
+            kind=kinds.STREAM_READY,
+            payload=ready_payload(stream, fields),
+            to=tuple(dict.fromkeys((envelope.sender, *(asked.scope or ())))),
+            cause=(envelope.id,),
+            stream=stream,
+        )
+    )
+    turn.answer = {"status": "stream_ready", "stream_id": stream_id, "namespace": stream.namespace}
+
+
+def _check_request(turn: Turn, envelope: Envelope) -> StreamRequest:
+    """What both ways in require of a payload."""
+    space = turn.space
+    limits = space.settings.limits
+    asked = read(envelope, StreamRequest)
+    if asked.formats is not None:
+        read_formats(asked.formats, limits.formats)
+    if asked.target is not None:
+        absent = [name for name in asked.target if name not in space.state.present]
+        if absent or not asked.target:
+            raise TargetNotFound("`payload.target` must name participants that are present", targets=absent)
+    if len(envelope.fields.get("payload", b"")) > limits.stream_request_bytes:
+        raise QuotaExceeded(f"a stream may be described in {limits.stream_request_bytes} bytes")
+    if len(space.state.streams) >= limits.streams:
+        raise QuotaExceeded(f"the space has {limits.streams} streams, the most it may")
+    return asked
+
+
+def _free_id(turn: Turn, desired: object) -> str:
+    """The desired id where it is usable and free, else the next of `_2`, `_3`…; never one that was ever used."""
+    space = turn.space
+    used = space.state.desired_ids
+    numbered = f"stream-{space.state.stream_count + 1}"
+    if not isinstance(desired, str) or not is_desired_id(desired):
+        return numbered
+    if len(used) >= space.settings.limits.desired_ids:
+        return numbered
+    if desired not in used:
+        return desired
+    suffix = space.suffixes.get(desired, 2)
+    while (candidate := _suffixed(desired, suffix)) in used:
+        suffix += 1
+    space.suffixes[desired] = suffix
+    return candidate
+
+
+def _suffixed(desired: str, suffix: int) -> str:
+    ending = f"_{suffix}"
+    return desired[: SLUG_LENGTH - len(ending)] + ending
+
+
+def start(turn: Turn, envelope: Envelope) -> None:
+    """The handshake's last step, the owner's: the stream is live."""
+    stream = _stream(turn, envelope)
+    if envelope.sender != stream.owner:
+        raise Unauthorized(f"only {stream.owner!r} may start {stream.stream_id!r}", stream_id=stream.stream_id)
+    if stream.status != READY:
+        raise InvalidOperation(f"{stream.stream_id!r} is {stream.status}", stream_id=stream.stream_id)
+    _relay_on(turn, envelope, stream.stream_id)
+
+
+def close(turn: Turn, envelope: Envelope) -> None:
+    """End a stream; a close that names no stream is a message like any other (ts)."""
+    stream_id = reference(envelope)
+    if stream_id is None or stream_id not in turn.space.state.streams:
+        require_capability(turn, envelope)
+        turn.relay(envelope)
+    else:
+        _end(turn, envelope)
+
+
+def complete(turn: Turn, envelope: Envelope) -> None:
+    """End a stream in good order."""
+    _end(turn, envelope)
+
+
+def fail(turn: Turn, envelope: Envelope) -> None:
+    """End a stream, saying what went wrong."""
+    read(envelope, StreamFailure)
+    _end(turn, envelope)
+
+
+def _end(turn: Turn, envelope: Envelope) -> None:
+    """Its owner may, and who manages streams in general (protocol §4, Who may)."""
+    stream = _stream(turn, envelope)
+    if envelope.sender != stream.owner and not manages_streams(turn, envelope):
+        raise Unauthorized(f"only {stream.owner!r} may end {stream.stream_id!r}", stream_id=stream.stream_id)
+    reason = envelope.payload.get("reason")
+    turn.relay(
+        completed(turn.space.state, envelope, stream.stream_id),
+        stream_id=stream.stream_id,
+        reason=reason if isinstance(reason, str) else None,
+    )
+
+
+def relay_about_stream(turn: Turn, envelope: Envelope) -> None:
+    """A `stream/*` that the gateway does not act on: its reference is completed where it names a stream."""
+    stream_id = reference(envelope)
+    if stream_id is None or stream_id not in turn.space.state.streams:
+        turn.relay(envelope)
+    else:
+        check_namespace(turn.space.state, envelope, stream_id)
+        _relay_on(turn, envelope, stream_id)
+
+
+def _relay_on(turn: Turn, envelope: Envelope, stream_id: str) -> None:
+    turn.relay(completed(turn.space.state, envelope, stream_id), stream_id=stream_id)
+
+
+def _stream(turn: Turn, envelope: Envelope) -> Stream:
+    stream_id = checked_reference(turn.space.state, envelope)
+    stream = turn.space.state.streams.get(stream_id)
+    if stream is None:
+        raise StreamNotFound(f"no stream {stream_id!r}", stream_id=stream_id)
+    return stream

@@ -1,0 +1,170 @@
+"""Who owns a stream and who may write to it: grant, revoke, transfer, and what becomes of it when somebody leaves.
+
+Pure (s2w; protocol §4, Ownership). Each answer carries the new list; `fold` takes it from there.
+"""
+
+from mew.protocol import kinds
+from mew.protocol.envelope import Envelope
+from mew.protocol.errors import (
+    InvalidOperation,
+    ParticipantNotFound,
+    QuotaExceeded,
+    StreamNotFound,
+    Unauthorized,
+)
+from mew.protocol.payloads import GrantWrite, RevokeWrite, TransferOwnership, read
+from mew.protocol.references import checked_reference
+from mew.protocol.streams import Stream
+from mew.protocol.times import SECOND
+from mew.protocol.turn import Turn
+
+DISCONNECTED = "disconnected"
+OWNER_DISCONNECTED = "owner_disconnected"
+
+
+def grant_write(turn: Turn, envelope: Envelope) -> None:
+    """Let another participant write (s2w §1). Idempotent."""
+    grant = read(envelope, GrantWrite)
+    stream = _owned_stream(turn, envelope)
+    _require_present(turn, grant.participant_id)
+    writers = stream.writers
+    if grant.participant_id not in writers:
+        limit = turn.space.settings.limits.writers
+        if len(writers) >= limit:
+            raise QuotaExceeded(f"{stream.stream_id!r} has {limit} writers, the most it may")
+        writers = (*writers, grant.participant_id)
+    turn.consume(envelope, stream_id=stream.stream_id)
+    turn.say_of(
+        stream,
+        kinds.WRITE_GRANTED,
+        (envelope.id,),
+        participant_id=grant.participant_id,
+        authorized_writers=writers,
+        reason=grant.reason,
+    )
+    turn.answer = {"status": "granted", "stream_id": stream.stream_id, "authorized_writers": list(writers)}
+
+
+def revoke_write(turn: Turn, envelope: Envelope) -> None:
+    """No longer let it (s2w §2). Idempotent; present or not."""
+    revoke = read(envelope, RevokeWrite)
+    stream = _owned_stream(turn, envelope)
+    if revoke.participant_id == stream.owner:
+        raise InvalidOperation(f"the owner of {stream.stream_id!r} always may write to it; transfer it instead")
+    turn.consume(envelope, stream_id=stream.stream_id)
+    writers = _revoke(turn, stream, revoke.participant_id, (envelope.id,), revoke.reason)
+    turn.answer = {"status": "revoked", "stream_id": stream.stream_id, "authorized_writers": list(writers)}
+
+
+def transfer_ownership(turn: Turn, envelope: Envelope) -> None:
+    """Hand the stream over at once (s2w §3); the previous owner writes no more unless granted again."""
+    transfer = read(envelope, TransferOwnership)
+    stream = _owned_stream(turn, envelope)
+    _require_present(turn, transfer.new_owner)
+    turn.consume(envelope, stream_id=stream.stream_id)
+    writers = _transfer(turn, stream, transfer.new_owner, (envelope.id,), transfer.reason)
+    turn.answer = {
+        "status": "transferred",
+        "stream_id": stream.stream_id,
+        "authorized_writers": list(writers),
+        "previous_owner": stream.owner,
+        "new_owner": transfer.new_owner,
+    }
+
+
+def _owned_stream(turn: Turn, envelope: Envelope) -> Stream:
+    stream_id = checked_reference(turn.space.state, envelope)
+    stream = turn.space.state.streams.get(stream_id)
+    if stream is None:
+        raise StreamNotFound(f"no stream {stream_id!r}", stream_id=stream_id)
+    if envelope.sender != stream.owner:
+        raise Unauthorized(f"only {stream.owner!r} may send {envelope.kind} for {stream_id!r}", stream_id=stream_id)
+    return stream
+
+
+def _require_present(turn: Turn, participant: str) -> None:
+    if participant not in turn.space.state.present:
+        raise ParticipantNotFound(f"{participant!r} is not present", participant_id=participant)
+
+
+def _revoke(
+    turn: Turn, stream: Stream, participant: str, cause: tuple[str, ...], reason: str | None
+) -> tuple[str, ...]:
+    writers = tuple(writer for writer in stream.writers if writer != participant)
+    turn.say_of(
+        stream,
+        kinds.WRITE_REVOKED,
+        cause,
+        participant_id=participant,
+        authorized_writers=writers,
+        reason=reason,
+    )
+    return writers
+
+
+def _transfer(
+    turn: Turn, stream: Stream, new_owner: str, cause: tuple[str, ...], reason: str | None
+) -> tuple[str, ...]:
+    others = (writer for writer in stream.writers if writer not in {stream.owner, new_owner})
+    writers = (new_owner, *others)
+    turn.say_of(
+        stream,
+        kinds.OWNERSHIP_TRANSFERRED,
+        cause,
+        previous_owner=stream.owner,
+        new_owner=new_owner,
+        authorized_writers=writers,
+        reason=reason,
+    )
+    return writers
+
+
+def release(turn: Turn, participant: str, cause: tuple[str, ...] = ()) -> None:
+    """Somebody left: its writing ends at once, its own streams close or wait for it (protocol §2 and §4)."""
+    streams = list(turn.space.state.streams.values())
+    for stream in streams:
+        if stream.owner != participant and participant in stream.writers:
+            _revoke(turn, stream, participant, cause, DISCONNECTED)
+    for stream in streams:
+        if stream.owner == participant:
+            _settle(turn, stream.stream_id, cause)
+
+
+def settle_absent(turn: Turn, cause: tuple[str, ...] = ()) -> None:
+    """Let graces end: of owners that stay away, and of writers that a restart interrupted."""
+    state = turn.space.state
+    away = {
+        writer
+        for stream in state.streams.values()
+        for writer in stream.writers
+        if writer not in state.present and _grace_over(turn, writer)
+    }
+    for stream_id, stream in list(state.streams.items()):
+        for writer in stream.writers:
+            if writer in away and writer != stream.owner:
+                _revoke(turn, state.streams[stream_id], writer, cause, DISCONNECTED)
+        if stream.owner not in state.present:
+            _settle(turn, stream_id, cause)
+
+
+def _settle(turn: Turn, stream_id: str, cause: tuple[str, ...]) -> None:
+    """Decide on a stream whose owner is away: wait, hand it over, or close it."""
+    state = turn.space.state
+    stream = state.streams[stream_id]
+    policy = stream.value("on_owner_disconnect") or turn.space.settings.streams.on_owner_disconnect
+    returns = state.may_return(stream.owner)
+    if policy == "keep" and returns:
+        return
+    if policy == "transfer" and returns and not _grace_over(turn, stream.owner):
+        return
+    heir = next((writer for writer in stream.writers if writer in state.present), None)
+    if policy != "close" and heir is not None:
+        _transfer(turn, stream, heir, cause, OWNER_DISCONNECTED)
+    else:
+        turn.say_of(stream, kinds.STREAM_CLOSE, cause, reason=OWNER_DISCONNECTED)
+
+
+def _grace_over(turn: Turn, participant: str) -> bool:
+    state = turn.space.state
+    grace = round(turn.space.settings.streams.owner_grace_seconds * SECOND)
+    return not state.may_return(participant) or turn.now >= state.left.get(participant, 0) + grace

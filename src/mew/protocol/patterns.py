@@ -1,0 +1,183 @@
+"""The pattern language of capabilities: what a pattern stands for, and which pattern covers which.
+
+Pure, linear in the size of what it looks at, and free of regular expressions: patterns come from participants.
+`covers_*` answer whether every thing the second pattern matches is matched by the first; in doubt, no.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+ValueTest: TypeAlias = Callable[[Any], bool]
+
+
+class Glob(msgspec.Struct, frozen=True):
+    """A string pattern in which `*` stands for any text, `/` included, and every other character for itself."""
+
+    text: str
+    pieces: tuple[str, ...]
+    """The text between the stars: one piece is a literal."""
+
+    @classmethod
+    def parse(cls, text: str) -> "Glob":
+        """Take the pattern apart once, however often it is used."""
+        return cls(text, tuple(text.split("*")))
+
+    def matches(self, value: str) -> bool:
+        """Whether the whole value fits."""
+        if len(self.pieces) == 1:
+            return value == self.text
+        first, *middle, last = self.pieces
+        if len(value) < len(first) + len(last) or not value.startswith(first) or not value.endswith(last):
+            return False
+        at, end = len(first), len(value) - len(last)
+        for piece in middle:
+            at = value.find(piece, at, end)
+            if at < 0:
+                return False
+            at += len(piece)
+        return True
+
+    def covers(self, other: "Glob") -> bool:
+        """Exact: a letter that neither pattern uses, put for the other's stars, is matched only by stars of ours."""
+        return self.matches(_unused_letter(self.text + other.text).join(other.pieces))
+
+    def is_disjoint(self, other: "Glob") -> bool:
+        """Whether surely no text fits both: exact where one is literal, else judged by their ends."""
+        if len(self.pieces) == 1:
+            return not other.matches(self.text)
+        if len(other.pieces) == 1:
+            return not self.matches(other.text)
+        heads = self.pieces[0], other.pieces[0]
+        tails = self.pieces[-1], other.pieces[-1]
+        return not (
+            (heads[0].startswith(heads[1]) or heads[1].startswith(heads[0]))
+            and (tails[0].endswith(tails[1]) or tails[1].endswith(tails[0]))
+        )
+
+
+def _unused_letter(text: str) -> str:
+    return next(letter for letter in map(chr, range(0xE000, 0x10000)) if letter not in text)
+
+
+class KindPattern(msgspec.Struct, frozen=True):
+    """A set of kinds: one (`exact`), everything below a prefix, or every kind; or all but such a set."""
+
+    exact: str | None = None
+    prefix: str | None = None
+    negated: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> "KindPattern":
+        """`chat`, `mcp/*`, `mcp/**`, `*`, `**`, and each after `!` (protocol §3)."""
+        negated = text.startswith("!")
+        body = text.removeprefix("!")
+        if body in {"*", "**"}:
+            return cls(prefix="", negated=negated)
+        stem = body.removesuffix("**") if body.endswith("/**") else body.removesuffix("*")
+        if stem != body and stem.endswith("/"):
+            return cls(prefix=stem, negated=negated)
+        return cls(exact=body, negated=negated)
+
+    def matches(self, kind: str) -> bool:
+        """Whether the kind belongs to the set."""
+        if self.prefix is not None:
+            return kind.startswith(self.prefix) is not self.negated
+        return (kind == self.exact) is not self.negated
+
+    def covers(self, other: "KindPattern") -> bool:
+        """Whether every kind of the other belongs to this."""
+        if not self.negated and not other.negated:
+            return _within(other, self)
+        if self.negated and other.negated:
+            return _within(self, other)
+        if self.negated:
+            return _apart(self, other)
+        return self.prefix == "" or other.prefix == ""
+
+
+def _within(inner: KindPattern, outer: KindPattern) -> bool:
+    """Whether the bodies nest; negation left aside."""
+    if outer.prefix is not None:
+        return (inner.prefix if inner.prefix is not None else str(inner.exact)).startswith(outer.prefix)
+    return inner.exact is not None and inner.exact == outer.exact
+
+
+def _apart(one: KindPattern, other: KindPattern) -> bool:
+    """Whether no kind belongs to both bodies; negation left aside."""
+    return not (_within(one, other) or _within(other, one))
+
+
+class _Missing:
+    """Stands for a key the envelope does not have."""
+
+
+MISSING: Final = _Missing()
+
+
+def _leaves(value: list[Any]) -> Iterator[Any]:
+    """The elements of a list and of the lists in it, without recursion: the envelope decides how deep it goes."""
+    stack = [value]
+    while stack:
+        for each in stack.pop():
+            if isinstance(each, list):
+                stack.append(each)
+            else:
+                yield each
+
+
+def compile_value(pattern: Any) -> ValueTest:
+    """The test of a payload value against a payload pattern (protocol §3): a list fits if every element does."""
+    test = _compile_one(pattern)
+
+    def fits(value: Any) -> bool:
+        return all(map(test, _leaves(value))) if isinstance(value, list) else test(value)
+
+    return fits
+
+
+def _compile_one(pattern: Any) -> ValueTest:
+    """The test of anything but a list."""
+    if isinstance(pattern, list):
+        choices = [_compile_one(each) for each in pattern]
+        return lambda value: any(choice(value) for choice in choices)
+    if isinstance(pattern, dict):
+        keys = [(key, compile_value(each)) for key, each in pattern.items()]
+        return lambda value: isinstance(value, dict) and all(test(value.get(key, MISSING)) for key, test in keys)
+    if isinstance(pattern, str):
+        glob = Glob.parse(pattern.removeprefix("!"))
+        if pattern.startswith("!"):
+            return lambda value: not (isinstance(value, str) and glob.matches(value))
+        return lambda value: isinstance(value, str) and glob.matches(value)
+    return lambda value: _same(pattern, value)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Numbers, booleans and null compare by value; `true` is never 1."""
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+def covers_value(held: Any, asked: Any) -> bool:
+    """Whether every value that fits `asked` fits `held`. Sound, and complete but for unions and overlapping globs."""
+    if isinstance(asked, list):
+        return all(covers_value(held, each) for each in asked)
+    if isinstance(held, list):
+        return any(covers_value(each, asked) for each in held)
+    if isinstance(held, str):
+        return _covers_text(held, asked)
+    if isinstance(held, dict):
+        return isinstance(asked, dict) and all(
+            key in asked and covers_value(each, asked[key]) for key, each in held.items()
+        )
+    return not isinstance(asked, str | dict) and _same(held, asked)
+
+
+def _covers_text(held: str, asked: Any) -> bool:
+    negated = held.startswith("!")
+    if not isinstance(asked, str):
+        return negated
+    ours, theirs = Glob.parse(held.removeprefix("!")), Glob.parse(asked.removeprefix("!"))
+    if asked.startswith("!"):
+        return negated and theirs.covers(ours)
+    return ours.is_disjoint(theirs) if negated else ours.covers(theirs)

@@ -1,0 +1,205 @@
+"""A message comes in: the order of the checks, the same at every door (protocol §1).
+
+Pure. The first check that fails answers; what passes them all goes to its kind's handler.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from mew.protocol import granting, joining, kinds, lifecycle, membership, ownership, records, writing
+from mew.protocol.admission import is_join
+from mew.protocol.authority import require_capability
+from mew.protocol.commands import Poll, Post, Receive
+from mew.protocol.effects import Answer, Close, Only, To
+from mew.protocol.envelope import ID_LENGTH, Envelope, Stamp, check_content, read_object
+from mew.protocol.envelope import receive as stamp_envelope
+from mew.protocol.errors import (
+    CapabilityViolation,
+    InvalidEnvelope,
+    InvalidRequest,
+    MessageTooLarge,
+    Paused,
+    RateLimited,
+    Refusal,
+    ReservedKind,
+)
+from mew.protocol.frames import is_frame
+from mew.protocol.sessions import Session
+from mew.protocol.times import rfc3339
+from mew.protocol.turn import Turn
+
+REGISTER_REFUSED: Final = "system/register is reserved for the gateway. Use capability/grant instead."
+
+
+def receive(turn: Turn, command: Receive) -> None:
+    """A message of a socket; what a replaced socket still sends is dropped (protocol §2)."""
+    session = turn.space.sessions.get(command.connection)
+    if session is None:
+        return
+    turn.space.pass_time(turn.now)
+    if is_frame(command.message):
+        writing.frame(turn, session, command)
+        return
+    incoming = _Incoming(turn, session.participant, command.message)
+    try:
+        incoming.carry_out(session)
+    except Refusal as refusal:
+        incoming.reject(refusal)
+        _tell(turn, session, incoming, refusal)
+
+
+def post(turn: Turn, command: Post) -> None:
+    """A message over HTTP: the same rules, and an answer (protocol §5)."""
+    incoming = _Incoming(turn, command.participant, command.message)
+    try:
+        session = joining.appear(turn, command.participant)
+        turn.space.pass_time(turn.now)
+        if is_frame(command.message):
+            raise InvalidEnvelope("frames cannot be posted; send `stream/data`")
+        incoming.carry_out(session)
+    except Refusal as refusal:
+        incoming.reject(refusal)
+        if incoming.kind == kinds.REGISTER:
+            audience = Only((command.participant,))
+            turn.send_error(audience, command.participant, refusal, incoming.at_fault)
+        turn.effects.append(Answer(refusal.payload(), refusal))
+        return
+    envelope = incoming.envelope
+    if envelope is None:
+        turn.finish(turn.space.new_id(), rfc3339(turn.now))
+    else:
+        turn.finish(envelope.id, envelope.ts)
+
+
+def poll(turn: Turn, command: Poll) -> None:
+    """Asking over HTTP makes present too (protocol §5)."""
+    try:
+        joining.appear(turn, command.participant)
+    except Refusal as refusal:
+        turn.effects.append(Answer(refusal.payload(), refusal))
+
+
+class _Incoming:
+    """One message on its way through the checks; keeps what is known of it when one of them fails."""
+
+    def __init__(self, turn: Turn, sender: str, message: bytes) -> None:
+        self.turn = turn
+        self.sender = sender
+        self.message = message
+        self.envelope: Envelope | None = None
+        self.values: dict[str, Any] = {}
+
+    @property
+    def kind(self) -> Any:
+        return self.values.get("kind")
+
+    @property
+    def at_fault(self) -> tuple[str, ...]:
+        """The id to correlate an error with, where one can be made out."""
+        given = self.values.get("id") if self.envelope is None else self.envelope.id
+        return (given,) if isinstance(given, str) and 0 < len(given) <= ID_LENGTH else ()
+
+    def carry_out(self, session: Session) -> None:
+        """Check and handle the message."""
+        turn, space = self.turn, self.turn.space
+        if len(self.message) > space.settings.limits.message_bytes:
+            raise MessageTooLarge(
+                f"a message may have {space.settings.limits.message_bytes} bytes; this one has {len(self.message)}"
+            )
+        if not space.envelope_rate(self.sender, turn.now).take():
+            raise RateLimited(f"over {space.settings.limits.envelopes_per_second:g} envelopes a second")
+        self.values, fields = read_object(self.message)
+        if is_join(self.values):
+            joining.rejoin(turn, session, self.values)
+            return
+        envelope = stamp_envelope(self.values, fields, Stamp(self.sender, space.new_id(), turn.now))
+        self.envelope = envelope
+        self._check(envelope, session)
+        _HANDLERS.get(envelope.kind, _relay)(turn, envelope)
+
+    def _check(self, envelope: Envelope, session: Session) -> None:
+        """Validity, `system/register`, reserved, paused, capability, in this order."""
+        space, kind = self.turn.space, envelope.kind
+        claimed = self.values.get("from")
+        if space.settings.strict_from and claimed is not None and claimed != self.sender:
+            raise InvalidEnvelope(f"`from` is {claimed!r}, but you are {self.sender!r}")
+        check_content(envelope)
+        if kind == kinds.REGISTER:
+            raise InvalidRequest(REGISTER_REFUSED)
+        if kinds.is_reserved(kind):
+            raise ReservedKind(f"{kind!r} is sent by the gateway alone", attempted_kind=kind)
+        if kind not in kinds.ALLOWED_WHILE_PAUSED and space.is_muted(self.sender):
+            raise Paused(f"{self.sender!r} is paused", attempted_kind=kind)
+        if session.observer and kind != kinds.HEARTBEAT:
+            raise CapabilityViolation("an observer only looks", attempted_kind=kind, your_capabilities=[])
+        if kind not in _DECIDED_BY_OWNERSHIP:
+            require_capability(self.turn, envelope)
+
+    def reject(self, refusal: Refusal) -> None:
+        """Record the refusal; the message itself only where it is an envelope, because others may hold a token."""
+        envelope = self.envelope
+        message = b"" if envelope is None else envelope.encode()
+        self.turn.record(
+            records.REJECTED,
+            self.sender,
+            kind=None if envelope is None else envelope.kind,
+            envelope_id=next(iter(self.at_fault), None),
+            reason=refusal.code,
+            size=len(self.message),
+            payload=message,
+        )
+
+
+def _tell(turn: Turn, session: Session, incoming: _Incoming, refusal: Refusal) -> None:
+    """Answer a refused message of a socket, and close it where the refusal says so."""
+    if isinstance(refusal, RateLimited):
+        suppressed = turn.space.throttle(session.participant).admit("", refusal.code, turn.now)
+        if suppressed is None:
+            return
+        if suppressed:
+            refusal.parts["suppressed"] = suppressed
+    turn.send_error(To(session.connection), session.participant, refusal, incoming.at_fault)
+    if refusal.close_code is not None:
+        turn.effects.append(Close(session.connection, refusal.close_code, refusal.code))
+        joining.depart(turn, session, reason=refusal.code)
+
+
+def _relay(turn: Turn, envelope: Envelope) -> None:
+    if envelope.kind.startswith("stream/"):
+        lifecycle.relay_about_stream(turn, envelope)
+    else:
+        turn.relay(envelope)
+
+
+def _heartbeat(turn: Turn, envelope: Envelope) -> None:
+    turn.consume(envelope)
+
+
+_DECIDED_BY_OWNERSHIP: Final = kinds.ENDINGS | {
+    kinds.HEARTBEAT,
+    kinds.STREAM_START,
+    kinds.STREAM_DATA,
+    kinds.GRANT_WRITE,
+    kinds.REVOKE_WRITE,
+    kinds.TRANSFER_OWNERSHIP,
+}
+"""No capability is asked for: who owns or writes the stream decides (protocol §4)."""
+
+_HANDLERS: Final[dict[str, Callable[[Turn, Envelope], None]]] = {
+    kinds.HEARTBEAT: _heartbeat,
+    kinds.CAPABILITY_GRANT: granting.grant,
+    kinds.CAPABILITY_REVOKE: granting.revoke,
+    kinds.INVITE: membership.invite,
+    kinds.KICK: membership.kick,
+    kinds.PAUSE: membership.pause,
+    kinds.STREAM_REQUEST: lifecycle.request,
+    kinds.STREAM_ANNOUNCE: lifecycle.announce,
+    kinds.STREAM_START: lifecycle.start,
+    kinds.STREAM_CLOSE: lifecycle.close,
+    kinds.STREAM_COMPLETE: lifecycle.complete,
+    kinds.STREAM_ERROR: lifecycle.fail,
+    kinds.STREAM_DATA: writing.data,
+    kinds.GRANT_WRITE: ownership.grant_write,
+    kinds.REVOKE_WRITE: ownership.revoke_write,
+    kinds.TRANSFER_OWNERSHIP: ownership.transfer_ownership,
+}

@@ -1,0 +1,59 @@
+"""How an envelope names a stream, and how the gateway completes the name before it sends the envelope on.
+
+Pure (protocol §4): `payload.stream_id` or `payload.stream.stream_id`, and the namespace as payload and context.
+"""
+
+import msgspec
+
+from mew.protocol import jsontext
+from mew.protocol.envelope import Envelope
+from mew.protocol.errors import InvalidEnvelope
+from mew.protocol.names import namespace
+from mew.protocol.state import SpaceState
+
+
+def reference(envelope: Envelope) -> str | None:
+    """The stream that an envelope names, if any; the two places must not contradict each other."""
+    payload = envelope.payload
+    nested = payload.get("stream")
+    given = [payload.get("stream_id"), nested.get("stream_id") if isinstance(nested, dict) else None]
+    named = [each for each in given if isinstance(each, str)]
+    if len(named) == 2 and named[0] != named[1]:
+        raise InvalidEnvelope(f"`payload.stream_id` is {named[0]!r}, `payload.stream.stream_id` {named[1]!r}")
+    return named[0] if named else None
+
+
+def checked_reference(state: SpaceState, envelope: Envelope) -> str:
+    """The stream that an envelope has to name, its namespace checked where given."""
+    stream_id = reference(envelope)
+    if stream_id is None:
+        raise InvalidEnvelope(f"{envelope.kind}: `payload.stream_id` is missing or not a string")
+    check_namespace(state, envelope, stream_id)
+    return stream_id
+
+
+def check_namespace(state: SpaceState, envelope: Envelope, stream_id: str) -> None:
+    """Refuse a namespace that is not the stream's own."""
+    nested = envelope.payload.get("stream")
+    if nested is not None and not isinstance(nested, dict):
+        raise InvalidEnvelope(f"{envelope.kind}: `payload.stream` must be an object")
+    given = None if nested is None else nested.get("namespace")
+    if given is not None and given != namespace(state.space_id, stream_id):
+        raise InvalidEnvelope(f"`payload.stream.namespace` is {given!r}, not {namespace(state.space_id, stream_id)!r}")
+
+
+def completed(state: SpaceState, envelope: Envelope, stream_id: str) -> Envelope:
+    """The envelope with the stream's whole name in `payload.stream`, and in `context` where that is free."""
+    name = namespace(state.space_id, stream_id)
+    nested = envelope.payload.get("stream") or {}
+    if nested.get("stream_id") != stream_id or nested.get("namespace") != name:
+        fields = envelope.payload_fields()
+        given = jsontext.split(fields["stream"]) if nested else {}
+        whole = {"stream_id": jsontext.encode(stream_id), "namespace": jsontext.encode(name)}
+        fields["stream"] = jsontext.join({**given, **whole})
+        envelope = msgspec.structs.replace(
+            envelope,
+            payload={**envelope.payload, "stream": {**nested, "stream_id": stream_id, "namespace": name}},
+            fields={**envelope.fields, "payload": jsontext.join(fields)},
+        )
+    return envelope.with_context(name)

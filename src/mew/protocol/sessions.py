@@ -1,0 +1,40 @@
+"""Who is behind a connection, and how a token says so.
+
+Pure values, and the interface of the one thing the core leaves outside because it holds secrets.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from mew.protocol.commands import Transport
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """What a token says about its holder."""
+
+    space_id: str
+    participant: str
+    observer: bool = False
+
+
+class Tokens(Protocol):
+    """Who holds which token; kept outside, because tokens are secrets and a space's state is not."""
+
+    def identify(self, token: str) -> Identity | None:
+        """Whose token this is."""
+        ...
+
+    def issue(self, space_id: str, participant: str) -> str:
+        """The participant's token, made where it has none."""
+        ...
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """A connection and who is behind it."""
+
+    connection: str
+    participant: str
+    transport: Transport
+    observer: bool = False
+    anonymous: bool = False

@@ -1,0 +1,237 @@
+"""A space: commands in, effects out.
+
+Pure, synchronous and total: `handle` never raises, never waits, and asks no clock. What the journal determines is in
+`state` and changes only by folding records; what a process holds besides (connections, rates, caches) is here.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from mew.protocol import joining, kinds, receiving, records, writing
+from mew.protocol.capability import CapabilitySet
+from mew.protocol.commands import (
+    Attach,
+    Command,
+    Join,
+    Leave,
+    Lose,
+    Poll,
+    Post,
+    Receive,
+    Start,
+    Tick,
+)
+from mew.protocol.effects import Effect
+from mew.protocol.errors import Refusal
+from mew.protocol.fold import count_frames, fold
+from mew.protocol.formats import Formats, read_formats
+from mew.protocol.frames import Route, header
+from mew.protocol.limits import Bucket, ErrorThrottle
+from mew.protocol.records import Record
+from mew.protocol.sessions import Session, Tokens
+from mew.protocol.settings import Settings
+from mew.protocol.state import SpaceState
+from mew.protocol.streams import LIVE
+from mew.protocol.turn import Turn
+from mew.protocol.welcome import roster_entry
+
+
+class Space:
+    """One space, from the moment its gateway starts."""
+
+    def __init__(self, settings: Settings, tokens: Tokens, state: SpaceState | None = None) -> None:
+        """Go on from a state that was folded from the journal, or begin with an empty one."""
+        self.settings = settings
+        self.tokens = tokens
+        self.state = state or SpaceState(space_id=settings.space_id)
+        self.sessions: dict[str, Session] = {}
+        self.seats: dict[str, str] = {}
+        """The connection that receives for each participant present."""
+        self.http_until: dict[str, int] = {}
+        self.roster: dict[str, bytes] = {}
+        self.suffixes: dict[str, int] = {}
+        """Where to go on looking for a free name."""
+        self._ids = 0
+        limits = settings.limits
+        self._short_cut_bytes = limits.message_bytes if limits.frames_per_second is None else -1
+        self._routes: dict[bytes, Route] = {}
+        self._muted: set[str] = set()
+        self._mutes_change = _NEVER
+        self._capabilities: dict[str, CapabilitySet] = {}
+        self._formats: dict[str, Formats] = {}
+        self._envelope_rates: dict[str, Bucket] = {}
+        self._frame_rates: dict[str, Bucket] = {}
+        self._throttles: dict[str, ErrorThrottle] = {}
+
+    def handle(self, command: Command, now: int) -> list[Effect]:
+        """Carry out one command; `now` is in microseconds since 1970 and never goes back here."""
+        turn = Turn(self, max(now, self.state.time))
+        _HANDLERS[type(command)](turn, command)
+        return turn.effects
+
+    def route(self, participant: str, message: bytes) -> Route | Refusal:
+        """Where a frame goes, or why nowhere: the whole frame rule (protocol §4), in constant time."""
+        route = self._routes.get(message[: message.find(b"#", 1) + 1])
+        if (
+            route is not None
+            and participant in route.writers
+            and participant not in self._muted
+            and len(message) <= self._short_cut_bytes
+        ):
+            return route
+        return writing.check_frame(self, participant, message)
+
+    def accept_frames(self, route: Route, count: int, now: int) -> tuple[int, int, int]:
+        """Number a run of routed frames, a record each: position, time and frame number of the first."""
+        state = self.state
+        position = state.position + 1
+        state.position += count
+        state.time = max(now, state.time)
+        return position, state.time, count_frames(state, route.stream_id, count)
+
+    def stream_route(self, stream_header: bytes) -> Route | None:
+        """The route behind a frame's header, live or not."""
+        return self._routes.get(stream_header)
+
+    def new_id(self) -> str:
+        """An envelope id that no start of the gateway has used."""
+        self._ids += 1
+        return f"{self.state.epoch}-{self._ids:x}"
+
+    def capabilities(self, participant: str) -> CapabilitySet:
+        """The compiled effective capabilities."""
+        held = self._capabilities.get(participant)
+        if held is None:
+            held = self._capabilities[participant] = self.state.capabilities(participant)
+        return held
+
+    def roster_entry(self, participant: str) -> bytes:
+        """What others are told of a participant, present or not."""
+        known = self.roster.get(participant)
+        return known if known is not None else roster_entry(participant, self.capabilities(participant))
+
+    def formats(self, stream_id: str) -> Formats:
+        """The compiled formats of a stream."""
+        compiled = self._formats.get(stream_id)
+        if compiled is None:
+            declared = self.state.streams[stream_id].value("formats")
+            compiled = Formats() if declared is None else read_formats(declared, len(declared))
+            self._formats[stream_id] = compiled
+        return compiled
+
+    def envelope_rate(self, participant: str, now: int) -> Bucket:
+        """How much a participant may send just now."""
+        limits = self.settings.limits
+        bucket = self._envelope_rates.get(participant)
+        if bucket is None:
+            bucket = Bucket(limits.envelopes_per_second, limits.envelope_burst, now)
+            self._envelope_rates[participant] = bucket
+        bucket.fill(now)
+        return bucket
+
+    def frame_rate(self, participant: str) -> Bucket:
+        """Likewise for frames; filled whenever a command tells the time."""
+        limits = self.settings.limits
+        bucket = self._frame_rates.get(participant)
+        if bucket is None:
+            bucket = Bucket(limits.frames_per_second or 0, limits.frame_burst, self.state.time)
+            self._frame_rates[participant] = bucket
+        return bucket
+
+    def throttle(self, participant: str) -> ErrorThrottle:
+        """What a participant has been told lately."""
+        return self._throttles.setdefault(participant, ErrorThrottle())
+
+    def is_muted(self, participant: str) -> bool:
+        """Whether the participant is paused or shutting down, as of the last command."""
+        return participant in self._muted
+
+    def pass_time(self, now: int) -> None:
+        """Let pauses end and rates recover."""
+        if now >= self._mutes_change:
+            self._derive_mutes(now)
+        for bucket in self._frame_rates.values():
+            bucket.fill(now)
+
+    def forget(self, participant: str) -> None:
+        """Drop what was kept of a participant only while it was here."""
+        for table in (self._envelope_rates, self._frame_rates, self._throttles, self.http_until, self.seats):
+            table.pop(participant, None)
+
+    def take(self, record: Record) -> None:
+        """Become what a new record says, and bring what is derived from the state up to date."""
+        self.state = fold(self.state, record)
+        if record.event == records.START:
+            self._derive_all()
+        elif record.event == records.JOINED:
+            self._derive_participant(record.participant)
+        elif record.event == records.LEFT:
+            self.roster.pop(record.participant, None)
+            self._derive_participant(record.participant)
+            self._derive_mutes(record.time)
+        elif record.kind in _ABOUT_STREAMS and record.stream_id is not None:
+            self._derive_stream(record.stream_id)
+        elif record.kind in _ABOUT_PAUSES:
+            self._derive_mutes(record.time)
+
+    def capabilities_changed(self, participant: str) -> bool:
+        """Compile a participant's capabilities anew; whether they differ from before."""
+        before = self.capabilities(participant).text
+        self._derive_participant(participant)
+        return self.capabilities(participant).text != before
+
+    def _derive_all(self) -> None:
+        self._capabilities.clear()
+        self._formats.clear()
+        self._routes.clear()
+        self.roster.clear()
+        self._derive_mutes(self.state.time)
+        for stream_id in self.state.streams:
+            self._derive_stream(stream_id)
+
+    def _derive_participant(self, participant: str) -> None:
+        self._capabilities.pop(participant, None)
+        if participant in self.state.present:
+            self.roster[participant] = roster_entry(participant, self.capabilities(participant))
+
+    def _derive_mutes(self, now: int) -> None:
+        state = self.state
+        self._muted = {name for name in (*state.paused, *state.closing) if state.is_muted(name, now)}
+        ends = [until for until in (*state.paused.values(), *state.closing.values()) if until is not None]
+        self._mutes_change = min((until for until in ends if until > now), default=_NEVER)
+
+    def _derive_stream(self, stream_id: str) -> None:
+        stream = self.state.streams.get(stream_id)
+        if stream is None:
+            self._routes.pop(header(stream_id), None)
+            self._formats.pop(stream_id, None)
+            return
+        self._routes[header(stream_id)] = Route(
+            stream_id=stream_id,
+            writers=frozenset(stream.writers) if stream.status == LIVE else frozenset(),
+            live=stream.status == LIVE,
+            targets=stream.targets,
+        )
+
+
+_NEVER: Final = 2**63
+_ABOUT_STREAMS: Final = kinds.ENDINGS | {
+    kinds.STREAM_OPEN,
+    kinds.STREAM_READY,
+    kinds.STREAM_START,
+    kinds.WRITE_GRANTED,
+    kinds.WRITE_REVOKED,
+    kinds.OWNERSHIP_TRANSFERRED,
+}
+_ABOUT_PAUSES: Final = frozenset({kinds.PAUSE, kinds.RESUME, kinds.SHUTDOWN})
+_HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
+    Start: joining.start,
+    Join: joining.join,
+    Attach: joining.attach,
+    Leave: joining.leave,
+    Receive: receiving.receive,
+    Post: receiving.post,
+    Poll: receiving.poll,
+    Lose: writing.lose,
+    Tick: joining.tick,
+}

@@ -1,0 +1,134 @@
+"""A stream as the registry holds it, and as everybody sees it.
+
+Pure values; who may change one stands in `lifecycle` and `ownership`.
+"""
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+from mew.protocol import jsontext
+from mew.protocol.names import namespace
+
+READY: Final = "ready"
+LIVE: Final = "live"
+Status = Literal["ready", "live"]
+
+OVERLAID: Final = frozenset({"stream_id", "owner", "authorized_writers", "created", "direction", "encoding", "stream"})
+"""Fields of an entry that no request can set (protocol §2, Welcome)."""
+
+_UNFORGEABLE: Final = OVERLAID - {"direction", "encoding"}
+
+
+class Stream(msgspec.Struct, frozen=True, kw_only=True):
+    """One open stream."""
+
+    stream_id: str
+    namespace: str
+    creator: str
+    owner: str
+    writers: tuple[str, ...]
+    """The owner first, then by time of grant."""
+    status: Status
+    created: str
+    direction: bytes
+    encoding: bytes
+    fields: dict[str, bytes]
+    """Every other field of the request or announce, as it was written."""
+
+    def value(self, name: str) -> Any:
+        """A request field's value, None where it was not given."""
+        text = self.fields.get(name)
+        return None if text is None else jsontext.decode(text)
+
+    @property
+    def targets(self) -> tuple[str, ...] | None:
+        """The only receivers of its data, None for all."""
+        target = self.value("target")
+        return None if target is None else tuple(dict.fromkeys(target))
+
+
+def new_stream(
+    space_id: str, stream_id: str, creator: str, status: Status, created: str, request: jsontext.Fields
+) -> Stream:
+    """The stream that a request or an announce asks for."""
+    return Stream(
+        stream_id=stream_id,
+        namespace=namespace(space_id, stream_id),
+        creator=creator,
+        owner=creator,
+        writers=(creator,),
+        status=status,
+        created=created,
+        direction=_given(request, "direction", b'"upload"'),
+        encoding=_given(request, "encoding", b'"utf-8"'),
+        fields={name: text for name, text in request.items() if name not in OVERLAID},
+    )
+
+
+def _given(request: jsontext.Fields, name: str, default: bytes) -> bytes:
+    text = request.get(name, b"null")
+    return default if text == b"null" else text
+
+
+def entry(stream: Stream, *, owner_connected: bool, frames: int) -> bytes:
+    """What a welcome and `stream/open` say of a stream: all that was asked, overlaid by the gateway."""
+    known = jsontext.encode(
+        {
+            "stream_id": stream.stream_id,
+            "namespace": stream.namespace,
+            "status": stream.status,
+            "creator": stream.creator,
+            "formats": msgspec.Raw(stream.fields.get("formats", b"[]")),
+            "owner_connected": owner_connected,
+            "frames": frames,
+        }
+    )
+    return jsontext.join(
+        {
+            "stream_id": jsontext.encode(stream.stream_id),
+            "owner": jsontext.encode(stream.owner),
+            "authorized_writers": jsontext.encode(stream.writers),
+            "created": jsontext.encode(stream.created),
+            "direction": stream.direction,
+            "encoding": stream.encoding,
+            **stream.fields,
+            "stream": known,
+        }
+    )
+
+
+def ready_payload(stream: Stream, announce: jsontext.Fields) -> bytes:
+    """What `stream/ready` says: all that was announced, and the canonical name (ADR-STR).
+
+    Signed by the gateway, it repeats no field that an announce could pass off as the gateway's.
+    """
+    canonical = {
+        "stream_id": stream.stream_id,
+        "namespace": stream.namespace,
+        "creator": stream.creator,
+        "owner": stream.owner,
+        "authorized_writers": stream.writers,
+        "status": stream.status,
+        "formats": msgspec.Raw(stream.fields.get("formats", b"[]")),
+        "capabilities": {
+            "write": [f"stream/write:{stream.stream_id}"],
+            "read": [f"stream/read:{stream.stream_id}"],
+        },
+    }
+    echoed = {name: text for name, text in announce.items() if name not in _UNFORGEABLE}
+    return jsontext.join({**echoed, "stream": jsontext.encode(canonical)})
+
+
+def read_entry(space_id: str, payload: jsontext.Fields) -> Stream:
+    """The stream behind a `stream/open`, whose payload is its entry."""
+    creator = str(jsontext.decode(payload["owner"]))
+    stream_id = str(jsontext.decode(payload["stream_id"]))
+    created = str(jsontext.decode(payload["created"]))
+    return new_stream(space_id, stream_id, creator, LIVE, created, payload)
+
+
+def read_ready(space_id: str, payload: jsontext.Fields, created: str) -> Stream:
+    """The stream behind a `stream/ready` of this time."""
+    canonical = jsontext.decode(payload["stream"])
+    return new_stream(space_id, canonical["stream_id"], canonical["creator"], READY, created, payload)

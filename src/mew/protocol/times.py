@@ -1,0 +1,25 @@
+"""Instants as the wire writes them: RFC 3339 in UTC; inside, whole microseconds since 1970.
+
+Pure: no clock. Whoever calls says what time it is.
+"""
+
+import re
+from datetime import datetime, timedelta
+
+SECOND = 1_000_000
+_EPOCH = datetime(1970, 1, 1)
+_RFC3339 = re.compile(
+    r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?"
+    r"([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)",
+    re.ASCII,
+)
+
+
+def rfc3339(instant: int) -> str:
+    """Microseconds since 1970 as `2026-11-15T14:03:00.000000Z`."""
+    return (_EPOCH + timedelta(microseconds=instant)).isoformat(timespec="microseconds") + "Z"
+
+
+def is_rfc3339(text: object) -> bool:
+    """Whether a sender's `ts` can be kept as it came (protocol §1)."""
+    return isinstance(text, str) and _RFC3339.fullmatch(text) is not None

@@ -1,0 +1,117 @@
+"""One command being carried out: what it has led to so far, in order.
+
+Pure. Handlers check first and then record, relay and say; nothing is taken back.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mew.protocol import jsontext, kinds, records
+from mew.protocol.effects import EVERYONE, Answer, Audience, Deliver, Effect
+from mew.protocol.envelope import Envelope, Stamp, compose
+from mew.protocol.errors import Refusal
+from mew.protocol.records import Record
+from mew.protocol.streams import Stream
+
+if TYPE_CHECKING:
+    from mew.protocol.space import Space
+
+
+class Saying(msgspec.Struct, frozen=True, kw_only=True):
+    """An envelope of the gateway's own, before it has an id and a time."""
+
+    kind: str
+    payload: bytes
+    audience: Audience = EVERYONE
+    to: tuple[str, ...] = ()
+    cause: tuple[str, ...] = ()
+    """Ids of what it answers to."""
+    stream: Stream | None = None
+    recorded: bytes | None = None
+    """The payload as the journal may have it, where the sent one holds a token."""
+
+
+class Turn:
+    """The effects of one command, growing."""
+
+    __slots__ = ("answer", "effects", "matched", "now", "space")
+
+    def __init__(self, space: "Space", now: int) -> None:
+        """Nothing has happened yet."""
+        self.space = space
+        self.now = now
+        self.effects: list[Effect] = []
+        self.matched: str | None = None
+        """The capability that allowed the envelope at hand."""
+        self.answer: dict[str, Any] = {}
+        """What an HTTP door answers besides id and time."""
+
+    def record(self, event: str, participant: str, **columns: Any) -> Record:
+        """Write a record, and let the space become what it says."""
+        record = Record(self.space.state.position + 1, self.now, event, participant, **columns)
+        self.space.take(record)
+        self.effects.append(record)
+        return record
+
+    def relay(self, envelope: Envelope, audience: Audience = EVERYONE, **columns: Any) -> None:
+        """Record a participant's envelope and send it on."""
+        message = envelope.encode()
+        self._record_envelope(records.ENVELOPE, envelope, message, columns)
+        self.effects.append(Deliver(audience, envelope.kind, envelope.id, message))
+
+    def consume(self, envelope: Envelope, **columns: Any) -> None:
+        """Record a participant's envelope that is carried out and not relayed."""
+        self._record_envelope(records.CONSUMED, envelope, envelope.encode(), columns)
+
+    def _record_envelope(self, event: str, envelope: Envelope, message: bytes, columns: dict[str, Any]) -> None:
+        self.record(
+            event,
+            envelope.sender,
+            kind=envelope.kind,
+            envelope_id=envelope.id,
+            size=len(message),
+            payload=message,
+            capability=self.matched,
+            **columns,
+        )
+
+    def say(self, saying: Saying, event: str = records.ENVELOPE, **columns: Any) -> None:
+        """Record an envelope of the gateway's and send it."""
+        stamp = Stamp(kinds.GATEWAY, self.space.new_id(), self.now)
+        message = _compose(saying, saying.payload, stamp)
+        told: dict[str, Any] = {
+            "participant": kinds.GATEWAY,
+            "kind": saying.kind,
+            "envelope_id": stamp.new_id,
+            "stream_id": None if saying.stream is None else saying.stream.stream_id,
+            "size": len(message),
+            "payload": message if saying.recorded is None else _compose(saying, saying.recorded, stamp),
+        }
+        self.record(event, **{**told, **columns})
+        self.effects.append(Deliver(saying.audience, saying.kind, stamp.new_id, message))
+
+    def send_error(
+        self, audience: Audience, participant: str, refusal: Refusal, at_fault: tuple[str, ...] = ()
+    ) -> None:
+        """Send `system/error` (protocol §6); the refusal has a record of its own."""
+        saying = Saying(kind=kinds.ERROR, payload=jsontext.encode(refusal.payload()), to=(participant,), cause=at_fault)
+        stamp = Stamp(kinds.GATEWAY, self.space.new_id(), self.now)
+        message = _compose(saying, saying.payload, stamp)
+        self.effects.append(Deliver(audience, kinds.ERROR, stamp.new_id, message))
+
+    def say_of(self, stream: Stream, kind: str, cause: tuple[str, ...], **payload: Any) -> None:
+        """Tell everyone something of a stream; what is None is left out."""
+        told = {name: value for name, value in payload.items() if value is not None}
+        reference = {"stream_id": stream.stream_id, "namespace": stream.namespace}
+        text = jsontext.encode({"stream_id": stream.stream_id, **told, "stream": reference})
+        self.say(Saying(kind=kind, payload=text, cause=cause, stream=stream), reason=payload.get("reason"))
+
+    def finish(self, envelope_id: str, ts: str) -> None:
+        """Answer a `Post` that was carried out."""
+        self.effects.append(Answer({"id": envelope_id, "status": "accepted", **self.answer, "timestamp": ts}))
+
+
+def _compose(saying: Saying, payload: bytes, stamp: Stamp) -> bytes:
+    context = None if saying.stream is None else saying.stream.namespace
+    return compose(saying.kind, payload, stamp, to=saying.to, correlation_id=saying.cause, context=context)

@@ -1,0 +1,173 @@
+"""Data on a stream: raw frames and `stream/data`, of authorised writers alone; and what a reader lost.
+
+Pure (protocol §4). Frames never touch JSON.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from mew.protocol import joining, jsontext, kinds, records
+from mew.protocol.commands import Lose, Receive
+from mew.protocol.effects import EVERYONE, Audience, Close, DeliverFrame, Only, To
+from mew.protocol.envelope import Envelope
+from mew.protocol.errors import (
+    InvalidEnvelope,
+    MessageTooLarge,
+    Paused,
+    RateLimited,
+    Refusal,
+    SequenceOutOfOrder,
+    StreamNotFound,
+    StreamNotLive,
+    UnauthorizedStreamWrite,
+)
+from mew.protocol.formats import check_fits
+from mew.protocol.frames import Route, header, split
+from mew.protocol.names import namespace
+from mew.protocol.references import checked_reference, completed
+from mew.protocol.sessions import Session
+from mew.protocol.streams import Stream
+from mew.protocol.turn import Saying, Turn
+
+if TYPE_CHECKING:
+    from mew.protocol.space import Space
+
+LAST_SEQUENCE = 2**53 - 1
+_ONLOOKER = UnauthorizedStreamWrite("an observer only looks")
+
+
+def data(turn: Turn, envelope: Envelope) -> None:
+    """`stream/data`: known, live, authorised, in order, of a known format, and fitting where asked for."""
+    space = turn.space
+    stream_id = checked_reference(space.state, envelope)
+    route = space.stream_route(header(stream_id))
+    if route is None:
+        raise StreamNotFound(f"no stream {stream_id!r}", stream_id=stream_id)
+    if not route.live:
+        raise StreamNotLive(f"{stream_id!r} is announced but not started", stream_id=stream_id)
+    if envelope.sender not in route.writers:
+        raise _unauthorized(envelope.sender, stream_id)
+    sequence = _next_sequence(space, envelope, stream_id)
+    if "content" not in envelope.payload:
+        raise InvalidEnvelope("stream/data: `payload.content` is missing")
+    format_ = space.formats(stream_id).choose(envelope.payload.get("format_id"))
+    if format_ is not None and _validates(space, space.state.streams[stream_id]):
+        check_fits(format_, envelope.payload["content"])
+    turn.relay(
+        completed(space.state, envelope, stream_id),
+        _audience(route.targets),
+        stream_id=stream_id,
+        frame_number=space.state.frames[stream_id] + 1,
+        sequence=sequence,
+    )
+
+
+def _next_sequence(space: "Space", envelope: Envelope, stream_id: str) -> int:
+    sequence = envelope.payload.get("sequence")
+    if type(sequence) is not int or not 0 <= sequence <= LAST_SEQUENCE:
+        raise InvalidEnvelope("stream/data: `payload.sequence` must be an integer from 0 to 2^53 - 1")
+    last = space.state.sequences.get(stream_id, {}).get(envelope.sender)
+    if last is not None and sequence <= last:
+        raise SequenceOutOfOrder(
+            f"sequence {sequence} on {stream_id!r} does not follow {last}",
+            stream_id=stream_id,
+            last_sequence=last,
+        )
+    return sequence
+
+
+def _validates(space: "Space", stream: Stream) -> bool:
+    asked = stream.value("validate")
+    return space.settings.streams.validate if asked is None else bool(asked)
+
+
+def _audience(targets: tuple[str, ...] | None) -> Audience:
+    return EVERYONE if targets is None else Only(targets)
+
+
+def frame(turn: Turn, session: Session, command: Receive) -> None:
+    """One raw frame, by the rule of `Space.route`."""
+    space = turn.space
+    sender = session.participant
+    routed = _ONLOOKER if session.observer else space.route(sender, command.message)
+    if isinstance(routed, Refusal):
+        _refuse_frame(turn, session, command.message, routed)
+        return
+    payload = split(command.message)[1]
+    number = space.state.frames[routed.stream_id] + 1
+    turn.record(
+        records.FRAME,
+        sender,
+        stream_id=routed.stream_id,
+        frame_number=number,
+        size=len(payload),
+        payload=payload,
+    )
+    audience = _audience(routed.targets)
+    turn.effects.append(DeliverFrame(audience, routed.stream_id, number, command.message, command.text))
+
+
+def check_frame(space: "Space", participant: str, message: bytes) -> Route | Refusal:
+    """The frame rule at length, in the order of the checks: what `Space.route` asks when its short cut fails."""
+    limits = space.settings.limits
+    if len(message) > limits.message_bytes:
+        return MessageTooLarge(f"a message may have {limits.message_bytes} bytes; this one has {len(message)}")
+    if limits.frames_per_second is not None and not space.frame_rate(participant).take():
+        return RateLimited(f"over {limits.frames_per_second:g} frames a second")
+    try:
+        stream_id, _ = split(message)
+    except InvalidEnvelope as refusal:
+        return refusal
+    if space.is_muted(participant):
+        return Paused(f"{participant!r} is paused", stream_id=stream_id)
+    route = space.stream_route(header(stream_id))
+    if route is None:
+        return _unauthorized(participant, stream_id)
+    if not route.live:
+        return StreamNotLive(f"{stream_id!r} is announced but not started", stream_id=stream_id)
+    return route if participant in route.writers else _unauthorized(participant, stream_id)
+
+
+def _unauthorized(participant: str, stream_id: str) -> UnauthorizedStreamWrite:
+    message = f"{participant!r} is not an authorised writer of {stream_id!r}"
+    return UnauthorizedStreamWrite(message, stream_id=stream_id)
+
+
+def _refuse_frame(turn: Turn, session: Session, message: bytes, refusal: Refusal) -> None:
+    """Record it, and tell its sender, not too often."""
+    space = turn.space
+    named: Any = refusal.parts.get("stream_id")
+    known = named if named in space.state.streams else None
+    turn.record(
+        records.FRAME_REJECTED,
+        session.participant,
+        stream_id=known,
+        reason=refusal.code,
+        size=len(message),
+    )
+    suppressed = space.throttle(session.participant).admit(named or "", refusal.code, turn.now)
+    if suppressed is None:
+        return
+    if suppressed:
+        refusal = type(refusal)(refusal.message, **refusal.parts, suppressed=suppressed)
+    turn.send_error(To(session.connection), session.participant, refusal)
+    if refusal.close_code is not None:
+        turn.effects.append(Close(session.connection, refusal.close_code, refusal.code))
+        joining.depart(turn, session, reason=refusal.code)
+
+
+def lose(turn: Turn, command: Lose) -> None:
+    """Tell a reader what it lost, once an episode; record it in any case (architecture, Slow readers)."""
+    space, reader = turn.space, command.participant
+    name = {
+        "stream_id": command.stream_id,
+        "namespace": namespace(space.settings.space_id, command.stream_id),
+    }
+    lost = {"from": command.first, "to": command.last, "dropped": command.dropped}
+    payload = jsontext.encode({"stream_id": command.stream_id, **lost, "stream": name})
+    columns = {"stream_id": command.stream_id, "reason": command.reason}
+    if reader not in space.seats:
+        turn.record(records.GAP, reader, kind=kinds.STREAM_GAP, payload=payload, size=len(payload), **columns)
+        return
+    stream = space.state.streams.get(command.stream_id)
+    saying = Saying(kind=kinds.STREAM_GAP, payload=payload, audience=Only((reader,)), to=(reader,), stream=stream)
+    turn.say(saying, records.GAP, participant=reader, **columns)

@@ -1,0 +1,351 @@
+"""A whole space in memory, for tests: participants that join, send and receive without a gateway or a network.
+
+It runs the same core as the gateway. Nothing here waits; time passes when the test says so.
+
+    lab = MemorySpace(participants={"alice": [{"kind": "*"}], "bob": None})
+    alice, bob = lab.join("alice"), lab.join("bob")
+    alice.send(kind="chat", payload={"text": "hello"})
+    assert bob.take("chat")["payload"]["text"] == "hello"
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from mew.protocol import (
+    Admit,
+    AllBut,
+    Answer,
+    Attach,
+    Audience,
+    Close,
+    Command,
+    Deliver,
+    DeliverFrame,
+    Effect,
+    Everyone,
+    Identity,
+    JoinRequest,
+    Leave,
+    Lobby,
+    Lose,
+    Only,
+    Poll,
+    Post,
+    Receive,
+    Record,
+    Refusal,
+    Settings,
+    Space,
+    SpaceState,
+    Start,
+    Tick,
+    To,
+    fold,
+    parse,
+    read_capabilities,
+    turn_away,
+)
+from mew.protocol.frames import build, split
+from mew.protocol.times import SECOND
+from mew.view import SpaceView, apply, apply_frame, welcomed
+
+NOON = 1_763_208_000_000_000
+"""2025-11-15T12:00:00Z: when a space in memory begins unless told otherwise."""
+
+
+class Message(dict[str, Any]):
+    """A received envelope; `raw` is its text."""
+
+    def __init__(self, raw: bytes) -> None:
+        """Decode what came."""
+        super().__init__(msgspec.json.decode(raw))
+        self.raw = raw
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """A received frame."""
+
+    stream_id: str
+    data: bytes
+    text: bool = True
+
+
+class MemoryTokens:
+    """Tokens that can be read off: `token-of-alice@lab`."""
+
+    def __init__(self) -> None:
+        """Nobody has one yet."""
+        self.holders: dict[str, Identity] = {}
+
+    def identify(self, token: str) -> Identity | None:
+        """Whose token this is."""
+        return self.holders.get(token)
+
+    def issue(self, space_id: str, participant: str, *, observer: bool = False) -> str:
+        """The participant's token."""
+        token = f"token-of-{participant}@{space_id}"
+        self.holders.setdefault(token, Identity(space_id, participant, observer))
+        return token
+
+
+class Client:
+    """One connection, and everything that reached it."""
+
+    def __init__(self, lab: "MemorySpace", connection: str) -> None:
+        """Not joined yet."""
+        self._lab = lab
+        self.connection = connection
+        self.credentials = JoinRequest()
+        self.participant: str | None = None
+        self.observer = False
+        self.closed: int | None = None
+        """The close code, once the gateway has closed the connection."""
+        self.view: SpaceView | None = None
+        """What this client knows, folded from what it received."""
+        self._unread: list[Message | Frame] = []
+
+    def send(self, envelope: Mapping[str, Any] | None = None, **fields: Any) -> None:
+        """Send an envelope, given as a mapping, as fields, or both."""
+        self.send_bytes(msgspec.json.encode({**(envelope or {}), **fields}))
+
+    def send_bytes(self, message: bytes, *, text: bool = True) -> None:
+        """Send a message as it is."""
+        self._lab.receive(self, message, text=text)
+
+    def frame(self, stream_id: str, data: bytes | str, *, text: bool = True) -> None:
+        """Send a raw frame."""
+        payload = data.encode() if isinstance(data, str) else data
+        self.send_bytes(build(stream_id, payload), text=text)
+
+    def leave(self) -> None:
+        """Drop the connection."""
+        self._lab.drop(self.connection)
+        self._lab.run(Leave(self.connection))
+
+    def inbox(self) -> list[Message | Frame]:
+        """Everything not read yet, in order; read from now on."""
+        unread, self._unread = self._unread, []
+        return unread
+
+    def kinds(self) -> list[str]:
+        """The kinds of everything not read yet, `#` for a frame; read from now on."""
+        return ["#" if isinstance(each, Frame) else each["kind"] for each in self.inbox()]
+
+    def take(self, kind: str) -> Message:
+        """The first envelope of this kind not read yet; the others stay unread."""
+        for index, each in enumerate(self._unread):
+            if isinstance(each, Message) and each["kind"] == kind:
+                del self._unread[index]
+                return each
+        raise AssertionError(f"{self.connection} received no {kind!r}; unread: {self._unread}")
+
+    def take_frame(self) -> Frame:
+        """The first frame not read yet."""
+        for index, each in enumerate(self._unread):
+            if isinstance(each, Frame):
+                del self._unread[index]
+                return each
+        raise AssertionError(f"{self.connection} received no frame; unread: {self._unread}")
+
+    def error(self) -> dict[str, Any]:
+        """The payload of the first `system/error` not read yet."""
+        payload: dict[str, Any] = self.take("system/error")["payload"]
+        return payload
+
+    def deliver(self, message: bytes) -> None:
+        """An envelope reaches this client."""
+        self._unread.append(Message(message))
+        envelope = parse(message)
+        if envelope.kind == "system/welcome" and self.view is None:
+            self.view = welcomed(envelope)
+        elif self.view is not None:
+            self.view = apply(self.view, envelope)
+
+    def deliver_frame(self, message: bytes, *, text: bool) -> None:
+        """A frame reaches this client."""
+        self._unread.append(Frame(*split(message), text))
+        if self.view is not None:
+            self.view = apply_frame(self.view, message)
+
+
+def settings(
+    space_id: str = "lab",
+    participants: Mapping[str, list[dict[str, Any]] | None] | None = None,
+    defaults: list[dict[str, Any]] | None = None,
+    **others: Any,
+) -> Settings:
+    """Settings with capabilities written as plain JSON."""
+    if defaults is not None:
+        others["defaults"] = read_capabilities(defaults, "defaults")
+    named = {
+        name: None if held is None else read_capabilities(held, name) for name, held in (participants or {}).items()
+    }
+    return Settings(space_id=space_id, participants=named, **others)
+
+
+class MemorySpace:
+    """One space, its clients and its journal, in memory."""
+
+    def __init__(self, *, now: int = NOON, **configuration: Any) -> None:
+        """Configured as `settings` takes it."""
+        self.settings = settings(**configuration)
+        self.tokens = MemoryTokens()
+        self.now = now
+        self.records: list[Record] = []
+        self.effects: list[Effect] = []
+        """Of the last command."""
+        self._starts = 0
+        self._connections = 0
+        self._clients: dict[str, Client] = {}
+        self._seats: dict[str, str] = {}
+        self._observers: dict[str, None] = {}
+        for participant in self.settings.participants:
+            self.tokens.issue(self.settings.space_id, participant)
+        self.space = self._start(None)
+
+    def _start(self, state: SpaceState | None) -> Space:
+        self._starts += 1
+        self.space = Space(self.settings, self.tokens, state)
+        self.run(Start(f"epoch{self._starts}"))
+        return self.space
+
+    @property
+    def state(self) -> SpaceState:
+        """What the journal determines."""
+        return self.space.state
+
+    def restart(self) -> None:
+        """Crash and recover: a new space from the journal alone; every connection is gone."""
+        for table in (self._clients, self._seats, self._observers):
+            table.clear()
+        self._start(self.folded())
+
+    def folded(self) -> SpaceState:
+        """The state as the records say it."""
+        state = SpaceState(space_id=self.settings.space_id)
+        for record in self.records:
+            state = fold(state, record)
+        return state
+
+    def token(self, participant: str) -> str:
+        """A participant's token."""
+        return self.tokens.issue(self.settings.space_id, participant)
+
+    def connect(self, *, token: str | None = None, space: str | None = None) -> Client:
+        """A new connection; with a token in its header it joins at once."""
+        self._connections += 1
+        client = Client(self, f"c{self._connections}")
+        client.credentials = JoinRequest(space=space, token=token)
+        self._clients[client.connection] = client
+        if token is not None:
+            self._admit(client, client.credentials)
+        return client
+
+    def join(self, participant: str) -> Client:
+        """A participant joins with its token."""
+        return self.connect(token=self.token(participant))
+
+    def observe(self, name: str = "onlooker") -> Client:
+        """Somebody joins with an observer's token."""
+        return self.connect(token=self.tokens.issue(self.settings.space_id, name, observer=True))
+
+    def log(self, participant: str) -> Client:
+        """The `output_log` of a participant: what was written to it."""
+        client = self._clients.setdefault(f"log:{participant}", Client(self, f"log:{participant}"))
+        self.run(Attach(participant))
+        return client
+
+    def receive(self, client: Client, message: bytes, *, text: bool) -> None:
+        """A client's message arrives; the first of a connection joins."""
+        if client.connection in self.space.sessions or client.participant is not None:
+            self.run(Receive(client.connection, message, text))
+            return
+        try:
+            request = Lobby({self.settings.space_id: self.space}, self.tokens).first_message(message)
+        except Refusal as refusal:
+            self._carry_out(turn_away(client.connection, refusal, self.space.new_id(), self.now))
+            return
+        self._admit(client, request.or_else(client.credentials))
+
+    def _admit(self, client: Client, request: JoinRequest) -> None:
+        try:
+            space, join = Lobby({self.settings.space_id: self.space}, self.tokens).admit(client.connection, request)
+        except Refusal as refusal:
+            self._carry_out(turn_away(client.connection, refusal, self.space.new_id(), self.now))
+            return
+        client.participant, client.observer = join.participant, join.observer
+        self._carry_out(space.handle(join, self.now))
+
+    def post(self, participant: str, envelope: Mapping[str, Any] | bytes) -> Answer:
+        """A message over HTTP, and its answer."""
+        message = envelope if isinstance(envelope, bytes) else msgspec.json.encode(envelope)
+        self._clients.setdefault(f"http:{participant}", Client(self, f"http:{participant}"))
+        self.run(Post(participant, message))
+        return next(effect for effect in self.effects if isinstance(effect, Answer))
+
+    def poll(self, participant: str) -> list[Message | Frame]:
+        """What reached a participant's HTTP presence and was not asked for yet."""
+        client = self._clients.setdefault(f"http:{participant}", Client(self, f"http:{participant}"))
+        self.run(Poll(participant))
+        return client.inbox()
+
+    def lose(self, participant: str, stream_id: str, first: int, last: int) -> None:
+        """Frames of a stream were dropped for a reader."""
+        dropped = last - first + 1
+        self.run(Lose(participant=participant, stream_id=stream_id, first=first, last=last, dropped=dropped))
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += round(seconds * SECOND)
+        self.run(Tick())
+
+    def run(self, command: Command) -> list[Effect]:
+        """Carry out a command, and its effects."""
+        self._carry_out(self.space.handle(command, self.now))
+        return self.effects
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        self.effects = effects
+        for effect in effects:
+            match effect:
+                case Record():
+                    self.records.append(effect)
+                case Admit(observer=True):
+                    self._observers[effect.connection] = None
+                case Admit():
+                    self._seats[effect.participant] = effect.connection
+                case Deliver():
+                    for client in self._audience(effect.audience):
+                        client.deliver(effect.message)
+                case DeliverFrame():
+                    for client in self._audience(effect.audience):
+                        client.deliver_frame(effect.message, text=effect.text)
+                case Close():
+                    self._close(effect)
+
+    def _close(self, close: Close) -> None:
+        self.drop(close.connection)
+        client = self._clients.get(close.connection)
+        if client is not None and not close.connection.startswith(("http:", "log:")):
+            client.closed = close.code
+
+    def drop(self, connection: str) -> None:
+        """The connection receives nothing more."""
+        self._observers.pop(connection, None)
+        for participant in [name for name, seat in self._seats.items() if seat == connection]:
+            del self._seats[participant]
+
+    def _audience(self, audience: Audience) -> list[Client]:
+        match audience:
+            case To():
+                connections = [audience.connection]
+            case Only():
+                connections = [self._seats[name] for name in audience.participants if name in self._seats]
+            case AllBut():
+                seated = [seat for name, seat in self._seats.items() if name != audience.participant]
+                connections = [*seated, *self._observers]
+            case Everyone():
+                connections = [*self._seats.values(), *self._observers]
+        return [self._clients[connection] for connection in connections if connection in self._clients]

@@ -1,0 +1,107 @@
+"""The rules of the house that a machine can check: size, a word at the door, nothing of anybody's machine."""
+
+import ast
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.needs import requires
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULE_LINES = 400
+FUNCTION_LINES = 40
+MODULES = sorted((ROOT / "src").rglob("*.py"))
+
+# Patterns, not plain words: this file must pass its own test.
+FOREIGN = {
+    "a registry's host": re.compile(r"pypi\.org|files\.pythonhosted|registry\.npmjs|repo1\.maven"),
+    "a path of one machine": re.compile(r"(?<![\w.])/(?:work|root|home|Users|opt/wheels)/\w"),
+    "somebody else's package": re.compile(r"pip\s+install\s+(?:-\S+\s+)*['\"]?mew(?!-protocol)\b"),
+}
+
+
+def long_functions(tree: ast.Module) -> Iterator[str]:
+    """Name and length of each function that is too long, from its `def` to its last line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > FUNCTION_LINES:
+                yield f"{node.name} has {lines} lines"
+
+
+def broken_rules(source: str) -> list[str]:
+    """What the source of one module has against it."""
+    tree = ast.parse(source)
+    lines = len(source.splitlines())
+    return [
+        *([f"the module has {lines} lines"] if lines > MODULE_LINES else []),
+        *([] if ast.get_docstring(tree) else ["the module does not say what it is"]),
+        *long_functions(tree),
+    ]
+
+
+def foreign_words(text: str) -> list[str]:
+    """What in a text belongs to another place."""
+    return [f"{what}: {found.group()}" for what, pattern in FOREIGN.items() if (found := pattern.search(text))]
+
+
+def repository_files() -> list[Path]:
+    """Every file that is, or by its name would be, in the repository."""
+    requires(shutil.which("git") and (ROOT / ".git").exists(), "not a git checkout")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    paths = (ROOT / name for name in sorted(set(listed.split("\0"))) if name)
+    return [path for path in paths if path.is_file()]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT / "src")))
+def test_a_module_is_short_and_says_what_it_is(module: Path) -> None:
+    assert broken_rules(module.read_text(encoding="utf-8")) == []
+
+
+def test_no_file_holds_what_belongs_to_another_place() -> None:
+    offenders = {}
+    for path in repository_files():
+        # Bytes that are no text become marks, which match nothing.
+        found = foreign_words(path.read_text(encoding="utf-8", errors="replace"))
+        if found:
+            offenders[str(path.relative_to(ROOT))] = found
+    assert offenders == {}
+
+
+def test_a_module_may_have_400_lines_and_no_more() -> None:
+    source = '"""Says what it is."""\n' + "x = 1\n" * (MODULE_LINES - 1)
+    assert broken_rules(source) == []
+    assert broken_rules(source + "x = 1\n") == ["the module has 401 lines"]
+
+
+@pytest.mark.parametrize("word", ["def", "async def"])
+def test_a_function_may_have_40_lines_and_no_more(word: str) -> None:
+    source = f'"""Says what it is."""\n\n@decorated\n{word} long():\n' + "    x = 1\n" * (FUNCTION_LINES - 1)
+    assert broken_rules(source) == []
+    assert broken_rules(source + "    x = 1\n") == ["long has 41 lines"]
+
+
+def test_a_module_must_say_what_it_is() -> None:
+    assert broken_rules("x = 1\n") == ["the module does not say what it is"]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("see https://{}/simple".format("pypi" + ".org"), "a registry's host"),
+        ("ls {}you/mew".format("/" + "home/"), "a path of one machine"),
+        ("pip {}".format("install mew"), "somebody else's package"),
+        ("pip {}".format("install 'mew[server]'"), "somebody else's package"),
+    ],
+)
+def test_foreign_words_are_found(text: str, what: str) -> None:
+    assert [found.partition(":")[0] for found in foreign_words(text)] == [what]
+
+
+def test_our_own_words_are_not_foreign() -> None:
+    assert foreign_words("pip install mew-protocol; GET /spaces/home/x; framework/root/; ./work/x") == []

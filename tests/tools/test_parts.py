@@ -1,0 +1,112 @@
+"""`make test` runs parts, tells their times, and never lets what was not tested pass."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.parts import (
+    PARTS,
+    ROOT,
+    SET_UP,
+    Outcome,
+    Part,
+    closing_words,
+    main,
+    run,
+    set_up_outcome,
+    table_line,
+)
+
+ONE_OF_EACH = """
+import pytest
+
+def test_a(): pass
+
+def test_b(): assert 0
+
+def test_c(): pytest.skip("no java")
+"""
+# A project of its own, so that neither this one's settings nor its conftest are in the picture.
+SETTINGS = "[pytest]\naddopts = -p no:cacheprovider\n"
+
+
+def part_of(tmp_path: Path, tests: str) -> Part:
+    folder = tmp_path / "some"
+    folder.mkdir()
+    (tmp_path / "pytest.ini").write_text(SETTINGS, encoding="utf-8")
+    (folder / "test_some.py").write_text(tests, encoding="utf-8")
+    return Part("some", 1, ("some",))
+
+
+def test_an_unknown_part_names_the_parts_and_exits_2() -> None:
+    command = [sys.executable, "-m", "tools.parts", "nonsense"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (2, "")
+    names = ", ".join([SET_UP, *(part.name for part in PARTS)])
+    assert result.stderr == f"no part 'nonsense'; there are: {names}\n"
+
+
+def test_a_part_whose_folder_is_missing_has_failed(tmp_path: Path) -> None:
+    outcome = run(Part("ghost", 1, ("tests/ghost",)), tmp_path)
+    assert (outcome.failed, outcome.broken) == (1, "no folder tests/ghost")
+
+
+def test_a_part_without_tests_has_failed(tmp_path: Path) -> None:
+    outcome = run(part_of(tmp_path, ""), tmp_path)
+    assert (outcome.passed, outcome.failed, outcome.broken) == (0, 1, "pytest ended with 5")
+
+
+def test_a_part_that_cannot_be_imported_has_failed(tmp_path: Path) -> None:
+    assert run(part_of(tmp_path, "import nowhere_at_all\n"), tmp_path).failed == 1
+
+
+def test_a_pytest_that_dies_without_a_report_has_failed(tmp_path: Path) -> None:
+    outcome = run(part_of(tmp_path, "import os\n\ndef test_a():\n    os._exit(9)\n"), tmp_path)
+    assert (outcome.failed, outcome.broken) == (1, "pytest ended with 9, no report")
+
+
+def test_passed_failed_and_not_run_are_counted_apart(tmp_path: Path) -> None:
+    outcome = run(part_of(tmp_path, ONE_OF_EACH), tmp_path)
+    assert (outcome.passed, outcome.failed, outcome.broken) == (1, 1, "")
+    assert outcome.not_run == ("some.test_some::test_c: no java",)
+
+
+def test_the_closing_words_end_with_the_totals_and_list_what_did_not_run() -> None:
+    words = closing_words(
+        [
+            Outcome("core", 2, 3.25, passed=5, not_run=("tests::test_a: no java",)),
+            Outcome("docs", 1, 61.0, passed=1, failed=2),
+        ]
+    )
+    assert words.splitlines() == [
+        "",
+        "core            3.2 s of 2 min  5 passed, 0 failed",
+        "docs           61.0 s of 1 min  1 passed, 2 failed; OVER BUDGET",
+        "",
+        "not run: why",
+        "  tests::test_a: no java",
+        "",
+        "6 passed, 2 failed",
+    ]
+
+
+def test_the_set_up_time_is_read_from_its_stamp(tmp_path: Path) -> None:
+    stamp = tmp_path / "stamp"
+    assert table_line(set_up_outcome(stamp)) == "set-up      not known of 5 min"
+    stamp.write_text("42\n", encoding="utf-8")
+    assert table_line(set_up_outcome(stamp)) == "set-up         42.0 s of 5 min"
+
+
+def test_the_set_up_part_alone_runs_no_tests(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([SET_UP]) == 0
+    assert capsys.readouterr().out.endswith("\n0 passed, 0 failed\n")
+
+
+def test_every_folder_of_tests_belongs_to_exactly_one_part() -> None:
+    # The long tests have their own command, `make torture`.
+    there = {f"tests/{path.parent.name}" for path in (ROOT / "tests").glob("*/test_*.py")} - {"tests/torture"}
+    named = [folder for part in PARTS for folder in part.folders]
+    assert len(named) == len(set(named))
+    assert there <= set(named)
