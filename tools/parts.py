@@ -29,11 +29,11 @@ class Part:
 
 SET_UP = "set-up"
 PARTS = (
-    Part("core", 2, ("tests/protocol", "tests/view", "tests/interaction", "tests/faults")),
-    Part("command", 1, ("tests/cli", "tests/tools")),
-    Part("docs", 1, ("tests/docs",)),
+    Part("core", 0.5, ("tests/protocol", "tests/view", "tests/interaction", "tests/faults")),
+    Part("command", 2.5, ("tests/cli", "tests/tools")),
+    Part("docs", 2, ("tests/docs",)),
 )
-SET_UP_MINUTES = 5.0
+SET_UP_MINUTES = 3.0
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,8 @@ from mew.view import SpaceView, apply, apply_frame, welcomed
 
 NOON = 1_763_208_000_000_000
 """2025-11-15T12:00:00Z: when a space in memory begins unless told otherwise."""
+OWN_TOKEN = "own"
+"""Stands for the token of whoever posts."""
 
 
 class Message(dict[str, Any]):
@@ -84,8 +86,8 @@ class MemoryTokens:
         return self.holders.get(token)
 
     def issue(self, space_id: str, participant: str, *, observer: bool = False) -> str:
-        """The participant's token."""
-        token = f"token-of-{participant}@{space_id}"
+        """The participant's token; an observer's is another than that of a participant of the same name."""
+        token = f"{'observer-' if observer else ''}token-of-{participant}@{space_id}"
         self.holders.setdefault(token, Identity(space_id, participant, observer))
         return token
 
@@ -139,7 +141,7 @@ class Client:
             if isinstance(each, Message) and each["kind"] == kind:
                 del self._unread[index]
                 return each
-        raise AssertionError(f"{self.connection} received no {kind!r}; unread: {self._unread}")
+        raise AssertionError(f"{self.participant or self.connection} received no {kind!r}; unread: {self._summary()}")
 
     def take_frame(self) -> Frame:
         """The first frame not read yet."""
@@ -147,12 +149,16 @@ class Client:
             if isinstance(each, Frame):
                 del self._unread[index]
                 return each
-        raise AssertionError(f"{self.connection} received no frame; unread: {self._unread}")
+        raise AssertionError(f"{self.participant or self.connection} received no frame; unread: {self._summary()}")
 
     def error(self) -> dict[str, Any]:
         """The payload of the first `system/error` not read yet."""
         payload: dict[str, Any] = self.take("system/error")["payload"]
         return payload
+
+    def _summary(self) -> str:
+        """What is unread, in few words: an error is mostly why something else did not come."""
+        return ", ".join(map(_summarised, self._unread)) or "nothing"
 
     def deliver(self, message: bytes) -> None:
         """An envelope reaches this client."""
@@ -168,6 +174,14 @@ class Client:
         self._unread.append(Frame(*split(message), text))
         if self.view is not None:
             self.view = apply_frame(self.view, message)
+
+
+def _summarised(received: Message | Frame) -> str:
+    if isinstance(received, Frame):
+        return f"#{received.stream_id}#"
+    if received["kind"] == "system/error":
+        return f"system/error ({received['payload']['error']}: {received['payload']['message']})"
+    return str(received["kind"])
 
 
 def settings(
@@ -253,43 +267,54 @@ class MemorySpace:
 
     def log(self, participant: str) -> Client:
         """The `output_log` of a participant: what was written to it."""
-        client = self._clients.setdefault(f"log:{participant}", Client(self, f"log:{participant}"))
         self.run(Attach(participant))
-        return client
+        return self._client(f"log:{participant}")
+
+    def _client(self, connection: str) -> Client:
+        """The client behind a connection; those of HTTP and logs begin with their first use."""
+        return self._clients.setdefault(connection, Client(self, connection))
 
     def receive(self, client: Client, message: bytes, *, text: bool) -> None:
         """A client's message arrives; the first of a connection joins."""
         if client.connection in self.space.sessions or client.participant is not None:
             self.run(Receive(client.connection, message, text))
             return
+        if client.closed is not None:
+            return
         try:
-            request = Lobby({self.settings.space_id: self.space}, self.tokens).first_message(message)
+            request = self._lobby().first_message(message)
         except Refusal as refusal:
-            self._carry_out(turn_away(client.connection, refusal, self.space.new_id(), self.now))
+            self.carry_out(turn_away(client.connection, refusal, self.space.new_id(), self.now))
             return
         self._admit(client, request.or_else(client.credentials))
 
     def _admit(self, client: Client, request: JoinRequest) -> None:
         try:
-            space, join = Lobby({self.settings.space_id: self.space}, self.tokens).admit(client.connection, request)
+            space, join = self._lobby().admit(client.connection, request)
         except Refusal as refusal:
-            self._carry_out(turn_away(client.connection, refusal, self.space.new_id(), self.now))
+            self.carry_out(turn_away(client.connection, refusal, self.space.new_id(), self.now))
             return
         client.participant, client.observer = join.participant, join.observer
-        self._carry_out(space.handle(join, self.now))
+        self.carry_out(space.handle(join, self.now))
 
-    def post(self, participant: str, envelope: Mapping[str, Any] | bytes) -> Answer:
+    def _lobby(self) -> Lobby:
+        return Lobby({self.settings.space_id: self.space}, self.tokens)
+
+    def post(self, participant: str, envelope: Mapping[str, Any] | bytes, *, token: str | None = OWN_TOKEN) -> Answer:
         """A message over HTTP, and its answer."""
+        own = token == OWN_TOKEN
+        try:
+            self._lobby().authenticate(participant, JoinRequest(token=self.token(participant) if own else token))
+        except Refusal as refusal:
+            return Answer(refusal.payload(), refusal)
         message = envelope if isinstance(envelope, bytes) else msgspec.json.encode(envelope)
-        self._clients.setdefault(f"http:{participant}", Client(self, f"http:{participant}"))
         self.run(Post(participant, message))
         return next(effect for effect in self.effects if isinstance(effect, Answer))
 
     def poll(self, participant: str) -> list[Message | Frame]:
         """What reached a participant's HTTP presence and was not asked for yet."""
-        client = self._clients.setdefault(f"http:{participant}", Client(self, f"http:{participant}"))
         self.run(Poll(participant))
-        return client.inbox()
+        return self._client(f"http:{participant}").inbox()
 
     def lose(self, participant: str, stream_id: str, first: int, last: int) -> None:
         """Frames of a stream were dropped for a reader."""
@@ -303,10 +328,11 @@ class MemorySpace:
 
     def run(self, command: Command) -> list[Effect]:
         """Carry out a command, and its effects."""
-        self._carry_out(self.space.handle(command, self.now))
+        self.carry_out(self.space.handle(command, self.now))
         return self.effects
 
-    def _carry_out(self, effects: list[Effect]) -> None:
+    def carry_out(self, effects: list[Effect]) -> None:
+        """Do what a space wants done."""
         self.effects = effects
         for effect in effects:
             match effect:
@@ -315,7 +341,7 @@ class MemorySpace:
                 case Admit(observer=True):
                     self._observers[effect.connection] = None
                 case Admit():
-                    self._seats[effect.participant] = effect.connection
+                    self._seats[effect.participant] = self._client(effect.connection).connection
                 case Deliver():
                     for client in self._audience(effect.audience):
                         client.deliver(effect.message)

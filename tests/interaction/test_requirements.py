@@ -17,7 +17,7 @@ def declared() -> list[str]:
     return [each["id"] for file in files for each in tomllib.loads(file.read_text())["requirement"]]
 
 
-def tested() -> dict[str, list[str]]:
+def named_in_tests() -> dict[str, list[str]]:
     """Requirement id → the tests that name it."""
     found: dict[str, list[str]] = {}
     for file in TESTS.rglob("test_*.py"):
@@ -41,13 +41,13 @@ def named_by(function: ast.FunctionDef) -> list[str]:
 
 
 def test_every_requirement_has_a_test() -> None:
-    covered = tested()
+    covered = named_in_tests()
     assert [each for each in declared() if each not in covered] == []
 
 
 def test_every_test_names_requirements_that_exist() -> None:
     known = set(declared())
-    assert {each: tests for each, tests in tested().items() if each not in known} == {}
+    assert {each: tests for each, tests in named_in_tests().items() if each not in known} == {}
 
 
 def test_no_requirement_is_declared_twice() -> None:

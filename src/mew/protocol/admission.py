@@ -11,11 +11,11 @@ import msgspec
 from mew.protocol import jsontext, kinds
 from mew.protocol.commands import Join
 from mew.protocol.effects import Close, Deliver, Effect, To
-from mew.protocol.envelope import Stamp, compose
+from mew.protocol.envelope import Stamp, compose, given_id
 from mew.protocol.errors import InvalidEnvelope, MissingToken, Refusal, SpaceNotFound, Unauthenticated
 from mew.protocol.frames import is_frame
 from mew.protocol.names import is_participant_id, is_reserved_id
-from mew.protocol.sessions import Tokens
+from mew.protocol.sessions import Identity, Tokens
 
 if TYPE_CHECKING:
     from mew.protocol.space import Space
@@ -27,10 +27,17 @@ class JoinRequest(msgspec.Struct, frozen=True):
     space: str | None = None
     participant: str | None = None
     token: str | None = None
+    cause: tuple[str, ...] = ()
+    """The id of the message, where it had one."""
 
     def or_else(self, other: "JoinRequest") -> "JoinRequest":
         """This request, and from the other what it lacks."""
-        return JoinRequest(self.space or other.space, self.participant or other.participant, self.token or other.token)
+        return JoinRequest(
+            self.space or other.space,
+            self.participant or other.participant,
+            self.token or other.token,
+            self.cause or other.cause,
+        )
 
 
 _PARTICIPANT = ("participantId", "participant_id", "participant")
@@ -52,7 +59,7 @@ def read_join(values: Mapping[str, Any]) -> JoinRequest:
             raise InvalidEnvelope(f"`{names[0]}` of a join must be a string")
         return found[0] if found else None
 
-    return JoinRequest(find("space"), find(*_PARTICIPANT), find("token"))
+    return JoinRequest(find("space"), find(*_PARTICIPANT), find("token"), given_id(values))
 
 
 class Lobby:
@@ -77,12 +84,14 @@ class Lobby:
     def admit(self, connection: str, request: JoinRequest) -> tuple["Space", Join]:
         """The space and the `Join` for it, else a refusal that closes the connection."""
         space = self.find(request.space)
-        identity = None if request.token is None else self.tokens.identify(request.token)
-        if identity is None or identity.space_id != space.settings.space_id:
+        identity = None if request.token is None else self._identify(space, request.token)
+        if identity is None:
             return space, self._anonymous(connection, space, request)
         if request.participant not in {None, identity.participant}:
             raise Unauthenticated(f"the token is {identity.participant!r}'s, not {request.participant!r}'s")
-        return space, Join(connection=connection, participant=identity.participant, observer=identity.observer)
+        return space, Join(
+            connection=connection, participant=identity.participant, observer=identity.observer, cause=request.cause
+        )
 
     def find(self, name: str | None) -> "Space":
         """The named space; none or `default` is the first (protocol §2)."""
@@ -98,12 +107,19 @@ class Lobby:
         space = self.find(request.space)
         if request.token is None:
             raise MissingToken("send a token: `Authorization: Bearer …`")
-        identity = self.tokens.identify(request.token)
-        if identity is None or identity.space_id != space.settings.space_id:
+        identity = self._identify(space, request.token)
+        if identity is None:
             raise Unauthenticated("the token is not known here")
         if identity.observer or identity.participant != participant:
             raise Unauthenticated(f"the token is {identity.participant!r}'s, not {participant!r}'s")
         return space
+
+    def _identify(self, space: "Space", token: str) -> Identity | None:
+        """Who the token admits to the space: nobody under a name that no participant may bear, whatever it says."""
+        identity = self.tokens.identify(token)
+        if identity is None or identity.space_id != space.settings.space_id or not _may_bear(identity.participant):
+            return None
+        return identity
 
     def _anonymous(self, connection: str, space: "Space", request: JoinRequest) -> Join:
         """Somebody without a valid token, where the space lets such in under a free id."""
@@ -112,11 +128,15 @@ class Lobby:
                 raise MissingToken("a token is needed to join")
             raise Unauthenticated("the token is not known here")
         name = request.participant
-        if name is None or not is_participant_id(name) or is_reserved_id(name):
+        if name is None or not _may_bear(name):
             raise Unauthenticated("to join without a token, claim a `participantId` that is well formed")
         if space.state.knows(name):
             raise Unauthenticated(f"{name!r} is somebody else's id")
-        return Join(connection=connection, participant=name, anonymous=True)
+        return Join(connection=connection, participant=name, anonymous=True, cause=request.cause)
+
+
+def _may_bear(name: str) -> bool:
+    return is_participant_id(name) and not is_reserved_id(name)
 
 
 def turn_away(connection: str, refusal: Refusal, new_id: str, now: int) -> list[Effect]:

@@ -46,7 +46,6 @@ def manages_streams(turn: Turn, envelope: Envelope) -> bool:
     """Whether a literal `stream/manage` or `*` of the sender's matches; `stream/*` does not."""
     held = turn.space.capabilities(envelope.sender)
     return any(
-        capability.pattern["kind"] in {kinds.STREAM_MANAGE, "*", "**"}
-        and capability.miss(kinds.STREAM_MANAGE, envelope.payload, envelope.to) is None
+        capability.manages_streams and capability.miss(kinds.STREAM_MANAGE, envelope.payload, envelope.to) is None
         for _, capability in held.sourced
     )

@@ -14,6 +14,10 @@ from mew.protocol.patterns import KindPattern, ValueTest, compile_value, covers_
 
 MAX_DEPTH: Final = 32
 """Levels in one pattern: every recursion over patterns stays within it."""
+MAX_SIZE: Final = 256
+"""Values in one pattern: to cover and to match take as many steps as two sizes multiplied."""
+MAX_TEXT: Final = 8 * 2**10
+"""Bytes of one pattern's text."""
 
 
 class Capability(msgspec.Struct, frozen=True):
@@ -21,6 +25,8 @@ class Capability(msgspec.Struct, frozen=True):
 
     pattern: Mapping[str, Any]
     text: bytes
+    size: int
+    """How many values it is made of."""
     kind: KindPattern
     fits_payload: ValueTest | None
     fits_recipient: ValueTest | None
@@ -34,6 +40,11 @@ class Capability(msgspec.Struct, frozen=True):
         if self.fits_payload is not None and not self.fits_payload(payload):
             return Miss(2, self, f"`payload` does not match {self.pattern['payload']!r}")
         return None
+
+    @property
+    def manages_streams(self) -> bool:
+        """Whether it is literally `stream/manage` or `*`: only those may end another's stream (protocol §4)."""
+        return self.pattern["kind"] in {kinds.STREAM_MANAGE, "*", "**"}
 
     def covers(self, asked: "Capability") -> bool:
         """Whether every envelope that `asked` matches is matched by this one; in doubt, no (protocol §3)."""
@@ -65,7 +76,7 @@ class Decision(msgspec.Struct, frozen=True):
     reason: str
     capability: Capability | None = None
     source: str | None = None
-    """`configured`, `invited`, `default`, `baseline`, or the id of a grant."""
+    """`configured`, `invited`, `default`, `baseline`, or `grant:<id>`."""
     matched: str | None = None
     """The text of the capability."""
 
@@ -84,9 +95,13 @@ def read_capability(value: Any, where: str) -> Capability:
         raise InvalidEnvelope(f"`{where}.to` must be a string or an array of strings")
     if _depth(value) > MAX_DEPTH:
         raise InvalidEnvelope(f"`{where}` is nested deeper than {MAX_DEPTH} levels")
+    text, size = jsontext.encode(value), _size(value)
+    if size > MAX_SIZE or len(text) > MAX_TEXT:
+        raise InvalidEnvelope(f"`{where}` has over {MAX_SIZE} values or {MAX_TEXT} bytes")
     return Capability(
         pattern=value,
-        text=jsontext.encode(value),
+        text=text,
+        size=size,
         kind=KindPattern.parse(kind),
         fits_payload=compile_value(payload) if payload else None,
         fits_recipient=compile_value(to) if to is not None else None,
@@ -110,6 +125,15 @@ def _depth(value: Any) -> int:
     if isinstance(value, list):
         return 1 + max(map(_depth, value), default=0)
     return 0
+
+
+def _size(value: Any) -> int:
+    """Every value in it, itself included; the level is known to be shallow."""
+    if isinstance(value, dict):
+        return 1 + sum(map(_size, value.values()))
+    if isinstance(value, list):
+        return 1 + sum(map(_size, value))
+    return 1
 
 
 BASELINE: Final = read_capability({"kind": kinds.MCP_RESPONSE}, "baseline")
@@ -149,8 +173,11 @@ class CapabilitySet:
         return Decision(False, f"nearest is {nearest.capability.text.decode()}: {nearest.reason}")
 
     def covers(self, asked: Capability) -> bool:
-        """Whether one held capability covers the asked one: then it may be handed on."""
-        return any(capability.covers(asked) for _, capability in self.sourced)
+        """Whether one held capability covers the asked one, its power over streams included: it may be handed on."""
+        return any(
+            capability.covers(asked) and (capability.manages_streams or not asked.manages_streams)
+            for _, capability in self.sourced
+        )
 
 
 def _with_every_depth(sourced: Iterable[tuple[str, Capability]]) -> Iterator[tuple[str, Capability]]:

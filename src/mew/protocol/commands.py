@@ -25,6 +25,8 @@ class Join(msgspec.Struct, frozen=True, kw_only=True):
     participant: str
     observer: bool = False
     anonymous: bool = False
+    cause: tuple[str, ...] = ()
+    """The id of the join message, where it had one."""
 
 
 class Attach(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 Pure. It knows what an envelope is, not who may send it.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -48,10 +49,10 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         return jsontext.split(self.fields["payload"]) if "payload" in self.fields else {}
 
 
-def read_object(message: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
+def read_object(message: bytes, max_nesting: int = jsontext.MAX_NESTING) -> tuple[dict[str, Any], dict[str, bytes]]:
     """A message as the values and the texts of a JSON object's fields, else `InvalidEnvelope`."""
     try:
-        values = jsontext.decode(message)
+        values = jsontext.decode(message, max_nesting)
     except jsontext.NotJSON as error:
         raise InvalidEnvelope(f"not JSON: {error}") from None
     if not isinstance(values, dict):
@@ -93,6 +94,12 @@ def receive(values: dict[str, Any], fields: dict[str, bytes], stamp: Stamp) -> E
         payload=payload,
         fields=_stamped(values, fields, envelope_id, ts, stamp.sender),
     )
+
+
+def given_id(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The usable id that a message has, if any, as what answers it is correlated."""
+    value = values.get("id")
+    return (value,) if isinstance(value, str) and 0 < len(value) <= ID_LENGTH else ()
 
 
 def check_content(envelope: Envelope) -> None:
@@ -170,5 +177,5 @@ def compose(kind: str, payload: bytes, stamp: Stamp, **optional: Any) -> bytes:
 
 def parse(message: bytes) -> Envelope:
     """An envelope that a gateway sent or recorded, for whoever observes it."""
-    values, fields = read_object(message)
+    values, fields = read_object(message, jsontext.MAX_NESTING_SENT)
     return receive(values, fields, Stamp(sender=str(values.get("from", "")), new_id="", now=0))

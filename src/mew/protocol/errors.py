@@ -31,7 +31,11 @@ a door turns it into an HTTP status.
         └── InternalError           internal_error
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+MESSAGE_LENGTH: Final = 500
+PART_LENGTH: Final = 256
+"""A refusal quotes what was sent; it must not be as large."""
 
 
 class MewError(Exception):
@@ -48,9 +52,9 @@ class Refusal(MewError):
 
     def __init__(self, message: str, **parts: Any) -> None:
         """Keep the sentence for people and the parts for programs."""
-        super().__init__(message)
-        self.message = message
-        self.parts = parts
+        self.message = message[:MESSAGE_LENGTH]
+        self.parts = {name: _shortened(value) for name, value in parts.items()}
+        super().__init__(self.message)
 
     def payload(self) -> dict[str, Any]:
         """The payload of `system/error`, and the body of an HTTP refusal."""
@@ -241,6 +245,10 @@ class InternalError(Refusal):
 
     code = "internal_error"
     status = 500
+
+
+def _shortened(value: Any) -> Any:
+    return value[:PART_LENGTH] if isinstance(value, str) else value
 
 
 def _codes(error: type[Refusal]) -> set[str]:

@@ -58,6 +58,8 @@ def _join(state: SpaceState, record: Record) -> None:
         joined = jsontext.decode(record.payload)
         state.present[record.participant] = Presence(joined["transport"], joined.get("anonymous", False))
     state.left.pop(record.participant, None)
+    if state.closing.get(record.participant, record.time + 1) <= record.time:
+        del state.closing[record.participant]  # a log stayed behind when the socket was shut down; this is a new one
 
 
 def _leave(state: SpaceState, record: Record) -> None:
@@ -179,8 +181,8 @@ def _invited(state: SpaceState, record: Record) -> None:
         return
     if invited in state.kicked:
         del state.kicked[invited]
-        state.grants.pop(invited, None)
-        state.revoked.pop(invited, None)
+        for table in (state.grants, state.revoked, state.paused):
+            table.pop(invited, None)
     initial = payload.get("initial_capabilities")
     state.invited[invited] = None if initial is None else _capabilities(initial)
 
@@ -204,8 +206,8 @@ def _resumed(state: SpaceState, record: Record) -> None:
 
 def _shut_down(state: SpaceState, record: Record) -> None:
     for participant in _recipients(state, record):
-        if participant in state.present:
-            state.closing.setdefault(participant, record.time + SHUTDOWN_SECONDS * SECOND)
+        if participant in state.present and state.closing.get(participant, 0) <= record.time:
+            state.closing[participant] = record.time + SHUTDOWN_SECONDS * SECOND
 
 
 def _recipients(state: SpaceState, record: Record) -> list[str]:
@@ -214,7 +216,7 @@ def _recipients(state: SpaceState, record: Record) -> list[str]:
 
 
 def _payload(record: Record) -> Any:
-    return jsontext.decode(record.payload)["payload"]
+    return jsontext.decode(record.payload).get("payload", {})
 
 
 def _payload_fields(record: Record) -> dict[str, bytes]:

@@ -3,7 +3,6 @@
 Pure: a schema is compiled and applied here, and nothing it refers to is ever fetched.
 """
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 import jsonschema_rs
@@ -11,10 +10,25 @@ import msgspec
 
 from mew.protocol import jsontext
 from mew.protocol.errors import InvalidEnvelope, InvalidFormat, SchemaViolation, UnknownFormat
+from mew.protocol.schema_cost import TooCostly, applications
 
 SCHEMA_BYTES: Final = 64 * 2**10
-_REFERENCES: Final = ("$ref", "$dynamicRef")
-_BUNDLED: Final = ("http://json-schema.org/", "https://json-schema.org/")
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+SUBSCHEMAS_PER_VALUE: Final = 1_024
+"""How many subschemas of a format may apply to one value of the content: what bounds the work of validating it."""
+
+APPLICATIONS: Final = 2**26
+"""How many subschemas may meet how many bytes of content: about half a second of validating."""
+
+_DESCRIBED: Final = 2**24
+"""How far it is worth saying where content does not fit, in bytes copied: some tenths of a second.
+
+That it does not fit is found out at once; to say where, the validator makes an error at every turn, each with copies of
+content and schema."""
+_ERROR_BYTES: Final = 512
+"""What an error costs besides."""
+_PATTERN_BYTES: Final = 2**20
+"""What one compiled `pattern` may take."""
 
 
 class Format(msgspec.Struct, frozen=True):
@@ -22,6 +36,13 @@ class Format(msgspec.Struct, frozen=True):
 
     id: str
     validator: jsonschema_rs.Draft202012Validator | None
+    schema_bytes: int = 0
+    subschemas: int = 0
+    """How many of them a value of the content can meet."""
+
+    def describes(self, size: int) -> bool:
+        """Whether it can be said in good time where content of this size does not fit."""
+        return self.subschemas * size * (self.schema_bytes + size + _ERROR_BYTES) <= _DESCRIBED
 
 
 class Formats(msgspec.Struct, frozen=True):
@@ -41,18 +62,27 @@ class Formats(msgspec.Struct, frozen=True):
         return self.by_id[format_id]
 
 
-def check_fits(format_: Format, content: Any) -> None:
-    """Refuse content that does not fit the format's schema."""
-    if format_.validator is None:
+def check_fits(format_: Format, content: Any, size: int) -> None:
+    """Refuse content, so many bytes of it, that does not fit; it is said where, unless that would take long."""
+    validator = format_.validator
+    if validator is None:
         return
-    error = next(iter(format_.validator.iter_errors(content)), None)
-    if error is not None:
-        path = "/".join(str(step) for step in error.instance_path)
-        raise SchemaViolation(
-            f"content does not fit {format_.id!r} at {'/' + path!r}: {error.message[:200]}",
-            format_id=format_.id,
-            path=path,
-        )
+    if format_.subschemas * size > APPLICATIONS:
+        message = f"{size} bytes are more than can be checked against {format_.id!r} in good time"
+        raise SchemaViolation(message, format_id=format_.id)
+    if validator.is_valid(content):
+        return
+    if format_.describes(size):
+        try:
+            validator.validate(content)
+        except jsonschema_rs.ValidationError as error:
+            path = "/".join(str(step) for step in error.instance_path)
+            raise SchemaViolation(
+                f"content does not fit {format_.id!r} at {'/' + path!r}: {error.message[:200]}",
+                format_id=format_.id,
+                path=path,
+            ) from None
+    raise SchemaViolation(f"content does not fit {format_.id!r}", format_id=format_.id)
 
 
 def read_formats(value: Any, most: int) -> Formats:
@@ -83,31 +113,25 @@ def _read_format(value: Any, where: str) -> Format:
             raise InvalidFormat(f"`{where}.{name}` must be a string")
     if value.get("schema") is None:
         return Format(format_id, None)
-    return Format(format_id, _compile(value["schema"], f"{where}.schema"))
+    return _compile(format_id, value["schema"], f"{where}.schema")
 
 
-def _compile(schema: Any, where: str) -> jsonschema_rs.Draft202012Validator:
-    if len(jsontext.encode(schema)) > SCHEMA_BYTES:
+def _compile(format_id: str, schema: Any, where: str) -> Format:
+    size = len(jsontext.encode(schema))
+    if size > SCHEMA_BYTES:
         raise InvalidFormat(f"`{where}` is over {SCHEMA_BYTES} bytes")
-    for reference in _references(schema):
-        if reference.startswith(_BUNDLED):
-            raise InvalidFormat(f"`{where}` refers outside itself, to {reference!r}")
+    if isinstance(schema, dict) and schema.get("$schema", DIALECT) != DIALECT:
+        raise InvalidFormat(f"`{where}.$schema` must be {DIALECT!r}")
     try:
         # `offline` is what keeps it from fetching; the plain engine refuses patterns that could backtrack.
-        return jsonschema_rs.Draft202012Validator(schema, offline=True, pattern_options=jsonschema_rs.RegexOptions())
+        options = jsonschema_rs.RegexOptions(size_limit=_PATTERN_BYTES)
+        validator = jsonschema_rs.Draft202012Validator(schema, offline=True, pattern_options=options)
+        subschemas = applications(schema, SUBSCHEMAS_PER_VALUE)
+    except TooCostly as error:
+        raise InvalidFormat(f"`{where}` cannot be used: {error}") from None
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         raise InvalidFormat(f"`{where}` is not a usable JSON Schema 2020-12: {_first_line(error)}") from None
-
-
-def _references(schema: Any) -> Iterator[str]:
-    stack = [schema]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, dict):
-            yield from (value[key] for key in _REFERENCES if isinstance(value.get(key), str))
-            stack.extend(value.values())
-        elif isinstance(value, list):
-            stack.extend(value)
+    return Format(format_id, validator, size, subschemas)
 
 
 def _first_line(error: Exception) -> str:

@@ -24,6 +24,8 @@ def grant(turn: Turn, envelope: Envelope) -> None:
     capabilities = read_capabilities(asked.capabilities, "payload.capabilities")
     check_grantable(capabilities)
     _require_known(turn, asked.recipient)
+    granted = space.state.grants.get(asked.recipient, ())
+    check_size(turn, (*(each.capability for each in granted), *capabilities), f"what {asked.recipient!r} is granted")
     held = space.capabilities(envelope.sender)
     uncovered = [capability.pattern for capability in capabilities if not held.covers(capability)]
     if uncovered:
@@ -33,9 +35,6 @@ def grant(turn: Turn, envelope: Envelope) -> None:
             your_capabilities=[capability.pattern for _, capability in held.sourced],
             uncovered=uncovered,
         )
-    limit = space.settings.limits.grants
-    if len(space.state.grants.get(asked.recipient, ())) + len(capabilities) > limit:
-        raise QuotaExceeded(f"{asked.recipient!r} would have over {limit} grants")
     turn.relay(envelope)
     _tell_change(turn, asked.recipient, envelope)
 
@@ -46,10 +45,17 @@ def revoke(turn: Turn, envelope: Envelope) -> None:
     if (asked.grant_id is None) == (asked.capabilities is None):
         raise InvalidEnvelope("capability/revoke: give either `payload.grant_id` or `payload.capabilities`")
     if asked.capabilities is not None:
-        read_capabilities(asked.capabilities, "payload.capabilities")
+        check_size(turn, read_capabilities(asked.capabilities, "payload.capabilities"), "one revocation")
     _require_known(turn, asked.recipient)
     turn.relay(envelope)
     _tell_change(turn, asked.recipient, envelope)
+
+
+def check_size(turn: Turn, capabilities: tuple[Capability, ...], what: str) -> None:
+    """Patterns are tried against patterns: so many values at once, no more."""
+    limit = turn.space.settings.limits.grants
+    if sum(capability.size for capability in capabilities) > limit:
+        raise QuotaExceeded(f"{what} may come to {limit} pattern values")
 
 
 def check_grantable(capabilities: tuple[Capability, ...]) -> None:

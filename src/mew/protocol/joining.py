@@ -7,14 +7,13 @@ from typing import Any
 
 from mew.protocol import jsontext, kinds, ownership, records
 from mew.protocol.admission import read_join
-from mew.protocol.capability import CapabilitySet
 from mew.protocol.commands import Attach, Join, Leave, Start, Tick
 from mew.protocol.effects import Admit, AllBut, Close, Only, To
 from mew.protocol.errors import InvalidRequest, Kicked, Refusal, TooManyConnections
 from mew.protocol.sessions import Identity, Session
 from mew.protocol.times import SECOND
 from mew.protocol.turn import Saying, Turn
-from mew.protocol.welcome import welcome_payload
+from mew.protocol.welcome import observer_payload, welcome_payload
 
 TAKEN_OVER = 4409
 REMOVED = 4403
@@ -28,6 +27,7 @@ def start(turn: Turn, command: Start) -> None:
     text = jsontext.encode(payload)
     turn.record(records.START, kinds.GATEWAY, size=len(text), payload=text)
     space.pass_time(turn.now)
+    ownership.await_writers(turn)
     ownership.settle_absent(turn)
 
 
@@ -47,18 +47,19 @@ def join(turn: Turn, command: Join) -> None:
         if command.participant in space.state.kicked and not command.observer:
             raise Kicked(f"{command.participant!r} was removed from {space.settings.space_id!r}")
         limit = space.settings.limits.connections
-        if command.participant not in space.seats and len(space.sessions) >= limit:
+        takes_over = command.participant in space.seats and not command.observer
+        if not takes_over and len(space.sessions) >= limit:
             raise TooManyConnections(f"the space has {limit} connections, the most it may")
     except Refusal as refusal:
-        turn.send_error(To(command.connection), command.participant, refusal)
+        turn.send_error(To(command.connection), command.participant, refusal, command.cause)
         turn.effects.append(Close(command.connection, refusal.close_code or DONE, refusal.code))
         return
     if command.observer:
         space.sessions[session.connection] = session
         turn.effects.append(_admission(session))
-        _welcome_observer(turn, session)
+        _welcome_observer(turn, session, command.cause)
     else:
-        _enter(turn, session)
+        _enter(turn, session, command.cause)
 
 
 def attach(turn: Turn, command: Attach) -> None:
@@ -83,7 +84,7 @@ def appear(turn: Turn, participant: str) -> Session:
     return session
 
 
-def _enter(turn: Turn, session: Session) -> None:
+def _enter(turn: Turn, session: Session, cause: tuple[str, ...] = ()) -> None:
     """Seat a participant; whoever sat there for it is closed, and then nobody sees a join."""
     space = turn.space
     replaced = space.sessions.get(space.seats.get(session.participant, ""))
@@ -99,7 +100,7 @@ def _enter(turn: Turn, session: Session) -> None:
     reason = None if replaced is None else "takeover"
     turn.record(records.JOINED, session.participant, reason=reason, payload=jsontext.encode(joined))
     turn.effects.append(_admission(session))
-    welcome(turn, session.participant)
+    welcome(turn, session.participant, cause)
     if replaced is None:
         tell_presence(turn, "join", session.participant)
 
@@ -125,11 +126,11 @@ def welcome(turn: Turn, participant: str, cause: tuple[str, ...] = ()) -> None:
     turn.say(saying, records.WELCOMED, participant=participant)
 
 
-def _welcome_observer(turn: Turn, session: Session) -> None:
+def _welcome_observer(turn: Turn, session: Session, cause: tuple[str, ...] = ()) -> None:
     space = turn.space
-    payload = welcome_payload(space.state, session.participant, CapabilitySet(), space.roster)
-    audience = To(session.connection)
-    saying = Saying(kind=kinds.WELCOME, payload=payload, audience=audience, to=(session.participant,))
+    payload = observer_payload(space.state, session.participant, space.roster)
+    audience, to = To(session.connection), (session.participant,)
+    saying = Saying(kind=kinds.WELCOME, payload=payload, audience=audience, to=to, cause=cause)
     turn.say(saying, records.WELCOMED, participant=session.participant, reason="observer")
 
 
@@ -143,7 +144,7 @@ def tell_presence(turn: Turn, event: str, participant: str, cause: tuple[str, ..
     turn.say(saying, reason=parts.get("reason"))
 
 
-def rejoin(turn: Turn, session: Session, values: dict[str, Any]) -> None:
+def rejoin(turn: Turn, session: Session, values: dict[str, Any], cause: tuple[str, ...]) -> None:
     """A join on a joined socket: a fresh welcome for the same, a refusal for another (protocol §2)."""
     space = turn.space
     request = read_join(values)
@@ -154,9 +155,9 @@ def rejoin(turn: Turn, session: Session, values: dict[str, Any]) -> None:
     ):
         raise InvalidRequest(f"this connection has joined {space.settings.space_id!r} as {session.participant!r}")
     if session.observer:
-        _welcome_observer(turn, session)
+        _welcome_observer(turn, session, cause)
     else:
-        welcome(turn, session.participant)
+        welcome(turn, session.participant, cause)
 
 
 def _is_own_token(turn: Turn, session: Session, token: str | None) -> bool:
@@ -181,6 +182,7 @@ def depart(turn: Turn, session: Session, reason: str | None = None, cause: tuple
     space, participant = turn.space, session.participant
     del space.sessions[session.connection]
     if session.observer:
+        space.forget(session.allowance)
         return
     if _has_log(turn, session):
         log = _log_session(participant)
@@ -217,6 +219,7 @@ def tick(turn: Turn, _command: Tick) -> None:
     """Let time take effect: pauses, shut-downs, HTTP presences, graces."""
     space = turn.space
     space.pass_time(turn.now)
+    space.fill_frame_rates(turn.now)
     for participant in [name for name, until in space.state.closing.items() if until <= turn.now]:
         if not space.seats[participant].startswith("log:"):
             remove(turn, participant, DONE, "shutdown")

@@ -10,6 +10,8 @@ import msgspec
 
 MAX_NESTING = 128
 """Levels of objects and arrays in one message; far below where any parser of ours gives up."""
+MAX_NESTING_SENT = MAX_NESTING + 8
+"""What the gateway sends may wrap what it was sent: a request's fields stand deeper in a welcome."""
 
 Fields: TypeAlias = Mapping[str, bytes]
 
@@ -17,14 +19,24 @@ _raw_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encoder = msgspec.json.Encoder()
 encode = _encoder.encode
 _values = msgspec.json.Decoder()
-_keys: dict[str, bytes] = {}
+
+
+class _Keys(dict[str, bytes]):
+    """`"key":` for each key; those of every message are ready, others are made and forgotten."""
+
+    def __missing__(self, key: str) -> bytes:
+        return encode(key) + b":"
+
+
+_WORDS = ("protocol", "id", "ts", "from", "to", "kind", "correlation_id", "context", "payload", "stream")
+_keys = _Keys({word: encode(word) + b":" for word in _WORDS})
 
 
 class NotJSON(ValueError):
     """The bytes are no JSON text that we relay, and why."""
 
 
-def decode(text: bytes) -> Any:
+def decode(text: bytes, max_nesting: int = MAX_NESTING) -> Any:
     """The value of a JSON text, or `NotJSON`."""
     try:
         value = _values.decode(text)
@@ -32,8 +44,8 @@ def decode(text: bytes) -> Any:
         raise NotJSON("nested too deeply") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise NotJSON(str(error)) from None
-    if text.count(b"{") + text.count(b"[") > MAX_NESTING and _nesting(value) > MAX_NESTING:
-        raise NotJSON(f"nested deeper than {MAX_NESTING} levels")
+    if text.count(b"{") + text.count(b"[") > max_nesting and _nesting(value) > max_nesting:
+        raise NotJSON(f"nested deeper than {max_nesting} levels")
     return value
 
 
@@ -44,18 +56,12 @@ def split(text: bytes) -> dict[str, bytes]:
 
 def join(fields: Fields) -> bytes:
     """The compact JSON object of these fields, in their order."""
-    return b"{" + b",".join([_key(key) + value for key, value in fields.items()]) + b"}"
+    return b"{" + b",".join([_keys[key] + value for key, value in fields.items()]) + b"}"
 
 
 def array(items: Iterable[bytes]) -> bytes:
     """The compact JSON array of these texts."""
     return b"[" + b",".join(items) + b"]"
-
-
-def _key(key: str) -> bytes:
-    """`"key":`, remembered for the words of the protocol, which come in every message."""
-    known = _keys.get(key)
-    return known if known is not None else encode(key) + b":"
 
 
 def _nesting(value: Any) -> int:
@@ -65,7 +71,3 @@ def _nesting(value: Any) -> int:
         depth += 1
         level = [child for each in containers for child in (each.values() if isinstance(each, dict) else each)]
     return depth
-
-
-for _word in ("protocol", "id", "ts", "from", "to", "kind", "correlation_id", "context", "payload", "stream"):
-    _keys[_word] = encode(_word) + b":"

@@ -1,6 +1,6 @@
 """The words of the protocol: kinds, who may send them, and what becomes of them.
 
-Constants only. What a kind does stands in the handler that the table of `space` names.
+Constants only. What a kind does stands in the handler that the table of `receiving` names.
 """
 
 GATEWAY = "system:gateway"

@@ -9,8 +9,8 @@ from mew.protocol import joining, jsontext, kinds, ownership
 from mew.protocol.capability import read_capabilities
 from mew.protocol.effects import Only
 from mew.protocol.envelope import Envelope
-from mew.protocol.errors import InvalidEnvelope, InvalidRequest, ParticipantNotFound, QuotaExceeded
-from mew.protocol.granting import check_grantable
+from mew.protocol.errors import AlreadyExists, InvalidEnvelope, InvalidRequest, ParticipantNotFound, QuotaExceeded
+from mew.protocol.granting import check_grantable, check_size
 from mew.protocol.names import is_participant_id, is_reserved_id
 from mew.protocol.payloads import Invite, Kick, Pause, read
 from mew.protocol.turn import Saying, Turn
@@ -25,14 +25,17 @@ def invite(turn: Turn, envelope: Envelope) -> None:
     if not is_participant_id(asked.participant_id) or is_reserved_id(asked.participant_id):
         raise InvalidRequest(f"participant id {asked.participant_id!r} is reserved or contains invalid characters")
     if asked.initial_capabilities is not None:
-        check_grantable(read_capabilities(asked.initial_capabilities, "payload.initial_capabilities"))
+        initial = read_capabilities(asked.initial_capabilities, "payload.initial_capabilities")
+        check_grantable(initial)
+        check_size(turn, initial, "an invitation")
     invited = asked.participant_id
     if space.state.knows(invited) and invited not in space.state.kicked:
         turn.consume(envelope)
-        _acknowledge(turn, envelope, {"status": "already_exists", "participant_id": invited})
-        turn.answer = {"status": "already_exists", "participant_id": invited}
+        known = {"status": AlreadyExists.code, "participant_id": invited}
+        _acknowledge(turn, envelope, known)
+        turn.refusal = AlreadyExists(f"{invited!r} is already in the space", **known)
         return
-    if len(space.state.invited) >= space.settings.limits.invitations:
+    if invited not in space.state.invited and len(space.state.invited) >= space.settings.limits.invitations:
         raise QuotaExceeded(f"the space has {space.settings.limits.invitations} invitations, the most it may")
     turn.consume(envelope)
     space.capabilities_changed(invited)

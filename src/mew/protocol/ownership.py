@@ -130,20 +130,24 @@ def release(turn: Turn, participant: str, cause: tuple[str, ...] = ()) -> None:
             _settle(turn, stream.stream_id, cause)
 
 
+def await_writers(turn: Turn) -> None:
+    """After a restart: who may write and is not here has the grace to come back."""
+    state = turn.space.state
+    writers = {writer for stream in state.streams.values() for writer in stream.writers}
+    turn.space.awaited = writers - state.present.keys()
+
+
 def settle_absent(turn: Turn, cause: tuple[str, ...] = ()) -> None:
     """Let graces end: of owners that stay away, and of writers that a restart interrupted."""
-    state = turn.space.state
-    away = {
-        writer
-        for stream in state.streams.values()
-        for writer in stream.writers
-        if writer not in state.present and _grace_over(turn, writer)
-    }
-    for stream_id, stream in list(state.streams.items()):
-        for writer in stream.writers:
-            if writer in away and writer != stream.owner:
-                _revoke(turn, state.streams[stream_id], writer, cause, DISCONNECTED)
-        if stream.owner not in state.present:
+    space = turn.space
+    space.awaited -= space.state.present.keys()
+    gone = {writer for writer in space.awaited if _grace_over(turn, writer)}
+    space.awaited -= gone
+    for stream_id, stream in list(space.state.streams.items()):
+        for writer in stream.writers if gone else ():
+            if writer in gone and writer != stream.owner:
+                _revoke(turn, space.state.streams[stream_id], writer, cause, DISCONNECTED)
+        if stream.owner not in space.state.present:
             _settle(turn, stream_id, cause)
 
 
@@ -152,10 +156,9 @@ def _settle(turn: Turn, stream_id: str, cause: tuple[str, ...]) -> None:
     state = turn.space.state
     stream = state.streams[stream_id]
     policy = stream.value("on_owner_disconnect") or turn.space.settings.streams.on_owner_disconnect
-    returns = state.may_return(stream.owner)
-    if policy == "keep" and returns:
+    if policy == "keep" and state.may_return(stream.owner):
         return
-    if policy == "transfer" and returns and not _grace_over(turn, stream.owner):
+    if policy == "transfer" and not _grace_over(turn, stream.owner):
         return
     heir = next((writer for writer in stream.writers if writer in state.present), None)
     if policy != "close" and heir is not None:

@@ -1,15 +1,22 @@
 """The pattern language of capabilities: what a pattern stands for, and which pattern covers which.
 
-Pure, linear in the size of what it looks at, and free of regular expressions: patterns come from participants.
+Pure, bounded by the sizes of patterns multiplied, and free of regular expressions: patterns come from participants.
 `covers_*` answer whether every thing the second pattern matches is matched by the first; in doubt, no.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
+MAX_LEAVES: Final = 1_024
+"""A longer list in an envelope fits no pattern: each of its elements is tried against each choice."""
+
 ValueTest: TypeAlias = Callable[[Any], bool]
+
+_ANY_TEXT: Final = "\ud800"
+"""Half a surrogate pair, put for the stars of a glob: no text of JSON's holds it, so nothing but a star matches it."""
 
 
 class Glob(msgspec.Struct, frozen=True):
@@ -41,7 +48,7 @@ class Glob(msgspec.Struct, frozen=True):
 
     def covers(self, other: "Glob") -> bool:
         """Exact: a letter that neither pattern uses, put for the other's stars, is matched only by stars of ours."""
-        return self.matches(_unused_letter(self.text + other.text).join(other.pieces))
+        return self.matches(_ANY_TEXT.join(other.pieces))
 
     def is_disjoint(self, other: "Glob") -> bool:
         """Whether surely no text fits both: exact where one is literal, else judged by their ends."""
@@ -55,10 +62,6 @@ class Glob(msgspec.Struct, frozen=True):
             (heads[0].startswith(heads[1]) or heads[1].startswith(heads[0]))
             and (tails[0].endswith(tails[1]) or tails[1].endswith(tails[0]))
         )
-
-
-def _unused_letter(text: str) -> str:
-    return next(letter for letter in map(chr, range(0xE000, 0x10000)) if letter not in text)
 
 
 class KindPattern(msgspec.Struct, frozen=True):
@@ -132,7 +135,10 @@ def compile_value(pattern: Any) -> ValueTest:
     test = _compile_one(pattern)
 
     def fits(value: Any) -> bool:
-        return all(map(test, _leaves(value))) if isinstance(value, list) else test(value)
+        if not isinstance(value, list):
+            return test(value)
+        leaves = list(islice(_leaves(value), MAX_LEAVES + 1))
+        return len(leaves) <= MAX_LEAVES and all(map(test, leaves))
 
     return fits
 
@@ -170,7 +176,7 @@ def covers_value(held: Any, asked: Any) -> bool:
         return isinstance(asked, dict) and all(
             key in asked and covers_value(each, asked[key]) for key, each in held.items()
         )
-    return not isinstance(asked, str | dict) and _same(held, asked)
+    return _same(held, asked)
 
 
 def _covers_text(held: str, asked: Any) -> bool:

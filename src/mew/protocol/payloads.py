@@ -96,5 +96,5 @@ def read(envelope: Envelope, view: type[T]) -> T:
     try:
         return msgspec.convert(envelope.payload, view)
     except msgspec.ValidationError as error:
-        told = str(error).replace("$.", "payload.").replace(" - at `$`", "")
+        told = str(error).replace("$.", "payload.")
         raise InvalidEnvelope(f"{envelope.kind}: {told}") from None

@@ -11,7 +11,7 @@ from mew.protocol.admission import is_join
 from mew.protocol.authority import require_capability
 from mew.protocol.commands import Poll, Post, Receive
 from mew.protocol.effects import Answer, Close, Only, To
-from mew.protocol.envelope import ID_LENGTH, Envelope, Stamp, check_content, read_object
+from mew.protocol.envelope import Envelope, Stamp, check_content, given_id, read_object
 from mew.protocol.envelope import receive as stamp_envelope
 from mew.protocol.errors import (
     CapabilityViolation,
@@ -96,8 +96,7 @@ class _Incoming:
     @property
     def at_fault(self) -> tuple[str, ...]:
         """The id to correlate an error with, where one can be made out."""
-        given = self.values.get("id") if self.envelope is None else self.envelope.id
-        return (given,) if isinstance(given, str) and 0 < len(given) <= ID_LENGTH else ()
+        return given_id(self.values) if self.envelope is None else (self.envelope.id,)
 
     def carry_out(self, session: Session) -> None:
         """Check and handle the message."""
@@ -106,11 +105,11 @@ class _Incoming:
             raise MessageTooLarge(
                 f"a message may have {space.settings.limits.message_bytes} bytes; this one has {len(self.message)}"
             )
-        if not space.envelope_rate(self.sender, turn.now).take():
+        if not space.envelope_rate(session.allowance, turn.now).take():
             raise RateLimited(f"over {space.settings.limits.envelopes_per_second:g} envelopes a second")
         self.values, fields = read_object(self.message)
         if is_join(self.values):
-            joining.rejoin(turn, session, self.values)
+            joining.rejoin(turn, session, self.values, self.at_fault)
             return
         envelope = stamp_envelope(self.values, fields, Stamp(self.sender, space.new_id(), turn.now))
         self.envelope = envelope
@@ -128,10 +127,10 @@ class _Incoming:
             raise InvalidRequest(REGISTER_REFUSED)
         if kinds.is_reserved(kind):
             raise ReservedKind(f"{kind!r} is sent by the gateway alone", attempted_kind=kind)
-        if kind not in kinds.ALLOWED_WHILE_PAUSED and space.is_muted(self.sender):
-            raise Paused(f"{self.sender!r} is paused", attempted_kind=kind)
         if session.observer and kind != kinds.HEARTBEAT:
             raise CapabilityViolation("an observer only looks", attempted_kind=kind, your_capabilities=[])
+        if kind not in kinds.ALLOWED_WHILE_PAUSED and space.is_muted(self.sender):
+            raise Paused(f"{self.sender!r} is paused", attempted_kind=kind)
         if kind not in _DECIDED_BY_OWNERSHIP:
             require_capability(self.turn, envelope)
 
@@ -153,7 +152,7 @@ class _Incoming:
 def _tell(turn: Turn, session: Session, incoming: _Incoming, refusal: Refusal) -> None:
     """Answer a refused message of a socket, and close it where the refusal says so."""
     if isinstance(refusal, RateLimited):
-        suppressed = turn.space.throttle(session.participant).admit("", refusal.code, turn.now)
+        suppressed = turn.space.throttle(session.allowance).admit("", refusal.code, turn.now)
         if suppressed is None:
             return
         if suppressed:

@@ -38,3 +38,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     transport: Transport
     observer: bool = False
     anonymous: bool = False
+
+    @property
+    def allowance(self) -> str:
+        """Whose rate a message counts against; an observer may be named like a participant, so its is nobody's name."""
+        return f"#{self.connection}" if self.observer else self.participant

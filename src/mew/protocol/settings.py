@@ -27,7 +27,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     formats: int = 64
     stream_request_bytes: int = 256 * 2**10
     """A request's payload stands in every later welcome."""
-    grants: int = 1_024
+    grants: int = 2_048
+    """Pattern values that one participant may be granted: two for a capability that names just a kind."""
     invitations: int = 10_000
     desired_ids: int = 100_000
 

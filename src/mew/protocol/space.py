@@ -49,9 +49,12 @@ class Space:
         """The connection that receives for each participant present."""
         self.http_until: dict[str, int] = {}
         self.roster: dict[str, bytes] = {}
+        self.awaited: set[str] = set()
+        """Writers that a restart interrupted and that have not come back yet."""
         self.suffixes: dict[str, int] = {}
         """Where to go on looking for a free name."""
         self._ids = 0
+        self._now = 0
         limits = settings.limits
         self._short_cut_bytes = limits.message_bytes if limits.frames_per_second is None else -1
         self._routes: dict[bytes, Route] = {}
@@ -65,7 +68,8 @@ class Space:
 
     def handle(self, command: Command, now: int) -> list[Effect]:
         """Carry out one command; `now` is in microseconds since 1970 and never goes back here."""
-        turn = Turn(self, max(now, self.state.time))
+        self._now = max(now, self._now, self.state.time)
+        turn = Turn(self, self._now)
         _HANDLERS[type(command)](turn, command)
         return turn.effects
 
@@ -130,11 +134,11 @@ class Space:
         return bucket
 
     def frame_rate(self, participant: str) -> Bucket:
-        """Likewise for frames; filled whenever a command tells the time."""
+        """Likewise for frames; filled at every tick, and by the sender's own commands."""
         limits = self.settings.limits
         bucket = self._frame_rates.get(participant)
         if bucket is None:
-            bucket = Bucket(limits.frames_per_second or 0, limits.frame_burst, self.state.time)
+            bucket = Bucket(limits.frames_per_second or 0, limits.frame_burst, self._now)
             self._frame_rates[participant] = bucket
         return bucket
 
@@ -147,9 +151,12 @@ class Space:
         return participant in self._muted
 
     def pass_time(self, now: int) -> None:
-        """Let pauses end and rates recover."""
+        """Let pauses end."""
         if now >= self._mutes_change:
             self._derive_mutes(now)
+
+    def fill_frame_rates(self, now: int) -> None:
+        """Let the rates of frames recover; `route` knows no time."""
         for bucket in self._frame_rates.values():
             bucket.fill(now)
 

@@ -76,9 +76,9 @@ class SpaceState(msgspec.Struct, kw_only=True):
     def base(self, participant: str) -> tuple[str, tuple[Capability, ...]]:
         """What a participant starts from, and where that comes from."""
         for source, table in (("invited", self.invited), ("configured", self.configured)):
-            held = table.get(participant)
-            if held is not None:
-                return source, held
+            if participant in table:
+                held = table[participant]
+                return ("default", self.defaults) if held is None else (source, held)
         return "default", self.defaults
 
     def capabilities(self, participant: str) -> CapabilitySet:
@@ -90,4 +90,4 @@ class SpaceState(msgspec.Struct, kw_only=True):
         revoked = self.revoked.get(participant, ())
         yield from ((source, capability) for capability in base if capability.text not in revoked)
         yield "baseline", BASELINE
-        yield from ((grant.grant_id, grant.capability) for grant in self.grants.get(participant, ()))
+        yield from ((f"grant:{grant.grant_id}", grant.capability) for grant in self.grants.get(participant, ()))

@@ -79,7 +79,7 @@ def entry(stream: Stream, *, owner_connected: bool, frames: int) -> bytes:
             "namespace": stream.namespace,
             "status": stream.status,
             "creator": stream.creator,
-            "formats": msgspec.Raw(stream.fields.get("formats", b"[]")),
+            "formats": msgspec.Raw(_given(stream.fields, "formats", b"[]")),
             "owner_connected": owner_connected,
             "frames": frames,
         }
@@ -110,7 +110,7 @@ def ready_payload(stream: Stream, announce: jsontext.Fields) -> bytes:
         "owner": stream.owner,
         "authorized_writers": stream.writers,
         "status": stream.status,
-        "formats": msgspec.Raw(stream.fields.get("formats", b"[]")),
+        "formats": msgspec.Raw(_given(stream.fields, "formats", b"[]")),
         "capabilities": {
             "write": [f"stream/write:{stream.stream_id}"],
             "read": [f"stream/read:{stream.stream_id}"],

@@ -4,6 +4,7 @@ Pure: no clock. Whoever calls says what time it is.
 """
 
 import re
+from calendar import monthrange
 from datetime import datetime, timedelta
 
 SECOND = 1_000_000
@@ -22,4 +23,7 @@ def rfc3339(instant: int) -> str:
 
 def is_rfc3339(text: object) -> bool:
     """Whether a sender's `ts` can be kept as it came (protocol §1)."""
-    return isinstance(text, str) and _RFC3339.fullmatch(text) is not None
+    if not isinstance(text, str) or _RFC3339.fullmatch(text) is None:
+        return False
+    day = int(text[8:10])
+    return day <= 28 or day <= monthrange(int(text[:4]), int(text[5:7]))[1]

@@ -35,7 +35,7 @@ class Saying(msgspec.Struct, frozen=True, kw_only=True):
 class Turn:
     """The effects of one command, growing."""
 
-    __slots__ = ("answer", "effects", "matched", "now", "space")
+    __slots__ = ("answer", "effects", "matched", "now", "refusal", "space")
 
     def __init__(self, space: "Space", now: int) -> None:
         """Nothing has happened yet."""
@@ -46,6 +46,8 @@ class Turn:
         """The capability that allowed the envelope at hand."""
         self.answer: dict[str, Any] = {}
         """What an HTTP door answers besides id and time."""
+        self.refusal: Refusal | None = None
+        """What an HTTP door answers instead, where the sender is told in the protocol's own words."""
 
     def record(self, event: str, participant: str, **columns: Any) -> Record:
         """Write a record, and let the space become what it says."""
@@ -109,6 +111,9 @@ class Turn:
 
     def finish(self, envelope_id: str, ts: str) -> None:
         """Answer a `Post` that was carried out."""
+        if self.refusal is not None:
+            self.effects.append(Answer(self.refusal.payload(), self.refusal))
+            return
         self.effects.append(Answer({"id": envelope_id, "status": "accepted", **self.answer, "timestamp": ts}))
 
 

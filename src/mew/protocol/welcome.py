@@ -3,7 +3,7 @@
 Pure functions of the state, so that any welcome ever sent can be made again from the journal.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from mew.protocol import jsontext
 from mew.protocol.capability import CapabilitySet
@@ -28,12 +28,20 @@ def roster(state: SpaceState) -> dict[str, bytes]:
 
 def welcome_payload(state: SpaceState, you: str, capabilities: CapabilitySet, others: Mapping[str, bytes]) -> bytes:
     """The payload of `system/welcome` (protocol §2); `others` is the roster."""
+    own = _own_capabilities(state, you, capabilities)
+    return _payload(state, you, own, [text for name, text in others.items() if name != you])
+
+
+def observer_payload(state: SpaceState, observer: str, others: Mapping[str, bytes]) -> bytes:
+    """The payload of an observer's welcome: it has nothing and leaves out nobody, whatever it is called."""
+    return _payload(state, observer, b"[]", others.values())
+
+
+def _payload(state: SpaceState, you: str, own: bytes, others: Iterable[bytes]) -> bytes:
     return jsontext.join(
         {
-            "you": jsontext.join(
-                {"id": jsontext.encode(you), "capabilities": _own_capabilities(state, you, capabilities)}
-            ),
-            "participants": jsontext.array(text for name, text in others.items() if name != you),
+            "you": jsontext.join({"id": jsontext.encode(you), "capabilities": own}),
+            "participants": jsontext.array(others),
             "active_streams": jsontext.array(stream_entry(state, each) for each in state.streams.values()),
             "position": jsontext.encode(state.position),
         }
@@ -47,7 +55,7 @@ def welcome_at(state: SpaceState, participant: str) -> bytes:
 
 def observer_welcome_at(state: SpaceState, observer: str) -> bytes:
     """The payload of the welcome that an observer would get in this state."""
-    return welcome_payload(state, observer, CapabilitySet(), roster(state))
+    return observer_payload(state, observer, roster(state))
 
 
 def _own_capabilities(state: SpaceState, you: str, capabilities: CapabilitySet) -> bytes:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from mew.protocol.space import Space
 
 LAST_SEQUENCE = 2**53 - 1
+SKIPPED = "skipped"
+"""Why a `gap` record stands there for a writer: its own numbers have a hole."""
 _ONLOOKER = UnauthorizedStreamWrite("an observer only looks")
 
 
@@ -51,7 +53,8 @@ def data(turn: Turn, envelope: Envelope) -> None:
         raise InvalidEnvelope("stream/data: `payload.content` is missing")
     format_ = space.formats(stream_id).choose(envelope.payload.get("format_id"))
     if format_ is not None and _validates(space, space.state.streams[stream_id]):
-        check_fits(format_, envelope.payload["content"])
+        check_fits(format_, envelope.payload["content"], len(envelope.fields["payload"]))
+    _record_skipped(turn, envelope, stream_id, sequence)
     turn.relay(
         completed(space.state, envelope, stream_id),
         _audience(route.targets),
@@ -75,6 +78,26 @@ def _next_sequence(space: "Space", envelope: Envelope, stream_id: str) -> int:
     return sequence
 
 
+def _record_skipped(turn: Turn, envelope: Envelope, stream_id: str, sequence: int) -> None:
+    """Numbers that a writer leaves out are forwarded as they are, and journalled as a gap (protocol §4)."""
+    last = turn.space.state.sequences.get(stream_id, {}).get(envelope.sender)
+    if last is None or sequence == last + 1:
+        return
+    payload = jsontext.encode(
+        {"stream_id": stream_id, "from": last + 1, "to": sequence - 1, "dropped": sequence - last - 1}
+    )
+    turn.record(
+        records.GAP,
+        envelope.sender,
+        kind=envelope.kind,
+        envelope_id=envelope.id,
+        stream_id=stream_id,
+        reason=SKIPPED,
+        size=len(payload),
+        payload=payload,
+    )
+
+
 def _validates(space: "Space", stream: Stream) -> bool:
     asked = stream.value("validate")
     return space.settings.streams.validate if asked is None else bool(asked)
@@ -86,9 +109,12 @@ def _audience(targets: tuple[str, ...] | None) -> Audience:
 
 def frame(turn: Turn, session: Session, command: Receive) -> None:
     """One raw frame, by the rule of `Space.route`."""
-    space = turn.space
-    sender = session.participant
-    routed = _ONLOOKER if session.observer else space.route(sender, command.message)
+    space, sender = turn.space, session.participant
+    if space.settings.limits.frames_per_second is not None:
+        space.frame_rate(session.allowance).fill(turn.now)
+    routed = space.route(session.allowance, command.message)
+    if session.observer and not isinstance(routed, MessageTooLarge):
+        routed = _ONLOOKER
     if isinstance(routed, Refusal):
         _refuse_frame(turn, session, command.message, routed)
         return
@@ -144,8 +170,8 @@ def _refuse_frame(turn: Turn, session: Session, message: bytes, refusal: Refusal
         reason=refusal.code,
         size=len(message),
     )
-    suppressed = space.throttle(session.participant).admit(named or "", refusal.code, turn.now)
-    if suppressed is None:
+    suppressed = space.throttle(session.allowance).admit(named or "", refusal.code, turn.now)
+    if suppressed is None and refusal.close_code is None:
         return
     if suppressed:
         refusal = type(refusal)(refusal.message, **refusal.parts, suppressed=suppressed)

@@ -12,8 +12,6 @@ from mew.protocol import frames, kinds
 from mew.protocol.envelope import Envelope
 from mew.view.space import ParticipantView, SpaceView, StreamView
 
-_SET_BY_GATEWAY: Final = frozenset({"stream_id", "owner", "authorized_writers", "created"})
-
 
 def welcomed(envelope: Envelope) -> SpaceView:
     """The view that a welcome gives."""
@@ -76,15 +74,14 @@ def _opened(view: SpaceView, envelope: Envelope) -> SpaceView:
 def _readied(view: SpaceView, envelope: Envelope) -> SpaceView:
     payload = envelope.payload
     known = payload["stream"]
-    own = {name: value for name, value in payload.items() if name not in _SET_BY_GATEWAY}
     entry = {
-        **own,
+        **payload,
         "stream_id": known["stream_id"],
         "owner": known["owner"],
         "authorized_writers": known["authorized_writers"],
         "created": envelope.ts,
-        "direction": payload.get("direction") or "upload",
-        "encoding": payload.get("encoding") or "utf-8",
+        "direction": _given(payload, "direction", "upload"),
+        "encoding": _given(payload, "encoding", "utf-8"),
         "stream": {
             "stream_id": known["stream_id"],
             "namespace": known["namespace"],
@@ -96,6 +93,11 @@ def _readied(view: SpaceView, envelope: Envelope) -> SpaceView:
         },
     }
     return _put(view, StreamView(entry))
+
+
+def _given(payload: dict[str, Any], name: str, default: str) -> Any:
+    value = payload.get(name)
+    return default if value is None else value
 
 
 def _started(view: SpaceView, envelope: Envelope) -> SpaceView:

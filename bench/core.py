@@ -1,0 +1,109 @@
+"""What the core costs: a frame's routing with few and with many writers, and a chat envelope through `handle`.
+
+Medians of interleaved rounds, so that a busy machine disturbs both sides alike.
+"""
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from mew.protocol import Limits, Receive, Space, Start, restore, snapshot
+from mew.protocol.frames import build
+from mew.testing import MemorySpace
+
+ROUNDS = 15
+ROUTE_GOAL = 1.5
+CHAT_GOAL = 15.0
+CHAT = b'{"kind":"chat","payload":{"text":"a message of ordinary length, for everyone in the space"}}'
+UNLIMITED = Limits(envelopes_per_second=1e12, envelope_burst=10**12)
+
+
+def stream_with_writers(count: int) -> tuple[Space, str, bytes]:
+    """A live stream with so many writers; the last of them and a frame of 100 bytes."""
+    names = [f"writer-{number}" for number in range(count)]
+    lab = MemorySpace(participants={name: [{"kind": "*"}] for name in names}, limits=UNLIMITED)
+    owner = lab.join(names[0])
+    owner.send(kind="stream/request", payload={"description": "positions"})
+    stream_id = owner.take("stream/open")["payload"]["stream_id"]
+    # Ten thousand joins would each be welcomed with the names of all before: recover into such a state instead.
+    state = lab.state
+    state.streams[stream_id] = msgspec.structs.replace(state.streams[stream_id], writers=tuple(names))
+    state.left = dict.fromkeys(names, lab.now)
+    space = Space(lab.settings, lab.tokens, restore(snapshot(state)))
+    space.handle(Start("bench"), lab.now)
+    return space, names[-1], build(stream_id, b"x" * 100)
+
+
+def microseconds(work: Callable[[int], None], count: int) -> float:
+    """The time of one of `count` repetitions."""
+    gc.collect()
+    started = time.perf_counter()
+    work(count)
+    return (time.perf_counter() - started) / count * 1e6
+
+
+def routing(space: Space, participant: str, frame: bytes) -> Callable[[int], None]:
+    """Route the same frame again and again."""
+    route = space.route
+
+    def work(count: int) -> None:
+        for _ in range(count):
+            route(participant, frame)
+
+    return work
+
+
+def numbering(space: Space, participant: str, frame: bytes) -> Callable[[int], None]:
+    """Route a frame and number it, as a gateway does that journals each."""
+
+    def work(count: int) -> None:
+        for _ in range(count):
+            routed = space.route(participant, frame)
+            assert not isinstance(routed, Exception)
+            space.accept_frames(routed, 1, 0)
+
+    return work
+
+
+def chatting() -> Callable[[int], None]:
+    """One chat after another, capability check and record included."""
+    capabilities = [{"kind": "mcp/*"}, {"kind": "stream/request"}, {"kind": "chat"}]
+    lab = MemorySpace(participants={"alice": capabilities, "bob": None}, limits=UNLIMITED)
+    alice = lab.join("alice")
+    lab.join("bob")
+    command, handle = Receive(alice.connection, CHAT), lab.space.handle
+
+    def work(count: int) -> None:
+        for _ in range(count):
+            handle(command, 0)
+
+    return work
+
+
+def main() -> int:
+    """Measure, print, and fail where a goal is missed."""
+    few, many = stream_with_writers(2), stream_with_writers(10_000)
+    works = {
+        "route, 2 writers": (routing(*few), 50_000),
+        "route, 10,000 writers": (routing(*many), 50_000),
+        "route and number, 2 writers": (numbering(*few), 50_000),
+        "chat through handle": (chatting(), 5_000),
+    }
+    rounds: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(ROUNDS):
+        for name, (work, count) in works.items():
+            rounds[name].append(microseconds(work, count))
+    medians = {name: statistics.median(each) for name, each in rounds.items()}
+    for name, each in rounds.items():
+        print(f"{name:30} {medians[name]:7.2f} µs   ({min(each):.2f} to {max(each):.2f})")
+    ratio = medians["route, 10,000 writers"] / medians["route, 2 writers"]
+    print(f"{'10,000 writers against 2':30} {ratio:7.2f} ×")
+    missed = [
+        *([f"routing takes over {ROUTE_GOAL} µs"] if medians["route, 10,000 writers"] > ROUTE_GOAL else []),
+        *([f"a chat takes over {CHAT_GOAL} µs"] if medians["chat through handle"] > CHAT_GOAL else []),
+    ]
+    print("missed: " + "; ".join(missed) if missed else f"goals met: {ROUTE_GOAL} µs a frame, {CHAT_GOAL:g} µs a chat")
+    return len(missed)

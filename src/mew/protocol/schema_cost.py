@@ -1,0 +1,213 @@
+"""How many subschemas a JSON Schema can apply to one value: a bound, found when the schema is declared.
+
+Pure. A validator follows a schema wherever it leads and need not remember where it has been: thirty definitions, each
+`anyOf` twice the next, are 2^30 steps, and `{"items":{"anyOf":[{"$ref":"#"},{"$ref":"#"}]}}` doubles with each level of
+the content. So a schema is walked here first, the way a validator walks content, for all contents at once. A *state* is
+what applies to one value, and how often; for each name or index there is a next state, of what applies to that member
+or item. A tree or a linked list has a state that leads back to itself; a state over the limit is refused.
+
+The bound errs on the safe side: every alternative is taken, every pattern of `patternProperties` fits every name, and
+whatever stands beside `unevaluatedProperties` or `unevaluatedItems` counts three times, because a validator looks at it
+again. So a recursion must not lead through two alternatives with a member in common, nor through a neighbour of these.
+A schema is one document: `$id` stands at its root only, and references begin with `#`.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from mew.protocol.jsontext import MAX_NESTING
+
+MOST_STEPS: Final = 200_000
+"""How far the walk itself may go, some tenths of a second; schemas that people read need far less."""
+
+_ONE_SCHEMA: Final = ("not", "if", "then", "else")
+_SCHEMAS: Final = ("allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies")
+_REFERENCES: Final = ("$ref", "$dynamicRef")
+_ANCHORS: Final = ("$anchor", "$dynamicAnchor")
+_UNEVALUATED: Final = ("unevaluatedProperties", "unevaluatedItems")
+_FOR_PARTS: Final = (
+    *("properties", "patternProperties", "additionalProperties", "propertyNames"),
+    *("items", "prefixItems", "contains"),
+)
+_APPLICATORS: Final = frozenset((*_ONE_SCHEMA, *_SCHEMAS, *_REFERENCES, *_UNEVALUATED, *_FOR_PARTS))
+_PERCENT: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
+
+State: TypeAlias = dict[int, int]
+"""Subschemas by their `id()`, and how often each applies to one value."""
+
+
+class TooCostly(ValueError):
+    """One value could meet too many subschemas, or nobody can say how many; and why."""
+
+
+class _Parts(msgspec.Struct, frozen=True):
+    """What applies to one sort of parts of a value: to those with a name or an index, and to the rest."""
+
+    named: dict[Any, list[Any]]
+    rest: list[Any]
+
+
+class _Node(msgspec.Struct, frozen=True):
+    """One subschema: what else it applies to the same value, to its members, to its items and to its members' names."""
+
+    here: list[Any]
+    parts: tuple[_Parts, ...] = ()
+
+
+def applications(schema: Any, most: int) -> int:
+    """The most subschemas that one value can meet, else `TooCostly`."""
+    walk = _Walk(schema, most)
+    level = [walk.applied[id(schema)]]
+    seen = {frozenset(level[0].items())}
+    dearest = sum(level[0].values())
+    for _ in range(MAX_NESTING):
+        following = {frozenset(state.items()): state for each in level for state in walk.next_states(each)}
+        level = [state for known, state in following.items() if known not in seen]
+        seen.update(following)
+        dearest = max([dearest, *(sum(state.values()) for state in level)])
+    return dearest
+
+
+class _Walk:
+    """The subschemas that can be reached, and what each comes to at the value where it is applied."""
+
+    def __init__(self, schema: Any, most: int) -> None:
+        self._most = most
+        self._steps = 0
+        self._nodes = _reachable(schema)
+        self.applied: dict[int, State] = {}
+        graph = {key: [id(each) for each in node.here] for key, node in self._nodes.items()}
+        try:
+            order = list(TopologicalSorter(graph).static_order())
+        except CycleError:
+            raise TooCostly("a subschema applies itself to the same value again") from None
+        for key in order:
+            self.applied[key] = self._sum([({key: 1}, 1), *((self.applied[target], 1) for target in graph[key])])
+
+    def next_states(self, state: State) -> Iterator[State]:
+        """What applies to each part of a value to which this applies."""
+        nodes = [(self._nodes[key], count) for key, count in state.items()]
+        for sort in range(3):
+            yield from self._states_of([(node.parts[sort], count) for node, count in nodes if node.parts])
+
+    def _states_of(self, parts: list[tuple[_Parts, int]]) -> Iterator[State]:
+        names: dict[Any, list[tuple[list[Any], int]]] = {}
+        for each, count in parts:
+            for name, schemas in each.named.items():
+                names.setdefault(name, []).append((schemas, count))
+        resting = [(each, count) for each, count in parts if each.rest]
+        for name, applying in names.items():
+            unnamed = [(each.rest, count) for each, count in resting if name not in each.named]
+            yield self._state(applying + unnamed)
+        if resting:
+            yield self._state([(each.rest, count) for each, count in resting])
+
+    def _state(self, applying: list[tuple[list[Any], int]]) -> State:
+        return self._sum((self.applied[id(schema)], count) for schemas, count in applying for schema in schemas)
+
+    def _sum(self, states: Iterable[tuple[State, int]]) -> State:
+        """States put together, each as often as said; every step of the walk is counted here."""
+        whole: State = {}
+        for state, count in states:
+            self._steps += len(state) + 1
+            for key, times in state.items():
+                whole[key] = whole.get(key, 0) + times * count
+            if self._steps > MOST_STEPS:
+                raise TooCostly("its subschemas refer to one another too much")
+        if sum(whole.values()) > self._most:
+            raise TooCostly(f"over {self._most} subschemas can apply to one value")
+        return whole
+
+
+def _reachable(schema: Any) -> dict[int, _Node]:
+    """Every subschema that can apply to something, by its `id()`."""
+    anchors = _anchors(schema)
+    found: dict[int, _Node] = {}
+    stack = [schema]
+    while stack:
+        each = stack.pop()
+        if id(each) not in found:
+            node = found[id(each)] = _read(each, schema, anchors)
+            stack += node.here
+            for parts in node.parts:
+                stack += parts.rest
+                stack.extend(target for targets in parts.named.values() for target in targets)
+    return found
+
+
+def _read(schema: Any, document: Any, anchors: dict[str, Any]) -> _Node:
+    if not isinstance(schema, dict) or _APPLICATORS.isdisjoint(schema):
+        return _Node([])
+    references = [schema[keyword] for keyword in _REFERENCES if isinstance(schema.get(keyword), str)]
+    here = [_resolve(reference, document, anchors) for reference in references]
+    here += _given(schema, *_ONE_SCHEMA)
+    here += [each for keyword in _SCHEMAS for each in _values(schema.get(keyword))]
+    again = 3 if any(keyword in schema for keyword in _UNEVALUATED) else 1
+    patterns = _values(schema.get("patternProperties"))
+    contains = _given(schema, "contains") * again
+    members = _parts(schema, "properties", patterns, ["additionalProperties", "unevaluatedProperties"])
+    items = _parts(schema, "prefixItems", contains, ["items", "unevaluatedItems"])
+    return _Node(here * again, (members, items, _parts(schema, "", [], ["propertyNames"])))
+
+
+def _parts(schema: dict[str, Any], named: str, to_all: list[Any], to_rest: list[str]) -> _Parts:
+    """`true` and `false` end where they stand, one to a keyword: for parts they do not count."""
+    names = {name: _objects([each, *to_all]) for name, each in _items(schema.get(named))}
+    return _Parts(names, _objects([*to_all, *_given(schema, *to_rest)]))
+
+
+def _objects(schemas: list[Any]) -> list[Any]:
+    return [each for each in schemas if isinstance(each, dict)]
+
+
+def _items(value: Any) -> Iterator[tuple[Any, Any]]:
+    """The schemas of a list or an object with their places; what is no schema there is not for us to say."""
+    places = enumerate(value) if isinstance(value, list) else value.items() if isinstance(value, dict) else ()
+    return ((place, each) for place, each in places if isinstance(each, dict | bool))
+
+
+def _values(value: Any) -> list[Any]:
+    return [each for _, each in _items(value)]
+
+
+def _given(schema: dict[str, Any], *keywords: str) -> list[Any]:
+    """The schemas under these keywords."""
+    return _values([schema[keyword] for keyword in keywords if keyword in schema])
+
+
+def _resolve(reference: str, document: Any, anchors: dict[str, Any]) -> Any:
+    """The subschema behind a reference."""
+    if not reference.startswith("#"):
+        raise TooCostly(f"it refers outside itself, to {reference!r}; references within begin with '#'")
+    fragment = _PERCENT.sub(lambda match: bytes([int(match[1], 16)]), reference[1:].encode()).decode(errors="replace")
+    place = document
+    try:
+        if fragment and not fragment.startswith("/"):
+            return anchors[fragment]
+        for step in fragment.split("/")[1:]:
+            name = step.replace("~1", "/").replace("~0", "~")
+            place = place[int(name) if isinstance(place, list) else name]
+    except (KeyError, IndexError, ValueError, TypeError):
+        raise TooCostly(f"{reference!r} leads nowhere") from None
+    return place
+
+
+def _anchors(document: Any) -> dict[str, Any]:
+    """The subschemas that have a name, wherever they stand."""
+    anchors: dict[str, Any] = {}
+    stack = [document]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, dict):
+            if value is not document and isinstance(value.get("$id"), str):
+                raise TooCostly(f"`$id` is allowed at the root only, not for {value['$id']!r}")
+            for name in {value[keyword] for keyword in _ANCHORS if isinstance(value.get(keyword), str)}:
+                if name in anchors:
+                    raise TooCostly(f"there are two anchors {name!r}")
+                anchors[name] = value
+        stack.extend(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
+    return anchors

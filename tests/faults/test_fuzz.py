@@ -1,0 +1,241 @@
+"""A hundred thousand messages as nobody should send them: none raises, none makes the space grow, each is answered."""
+
+import gc
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+
+from mew.protocol import (
+    ERROR_CODES,
+    Answer,
+    Deliver,
+    DeliverFrame,
+    Effect,
+    Join,
+    JoinRequest,
+    Limits,
+    Lobby,
+    Only,
+    Post,
+    Receive,
+    Record,
+    Refusal,
+    Space,
+    SpaceState,
+    Start,
+    Tick,
+    To,
+    fold,
+    observer_welcome_at,
+    parse,
+    restore,
+    snapshot,
+)
+from mew.protocol.frames import is_frame
+from mew.testing import NOON, MemoryTokens, settings
+from mew.view import SpaceView, apply, apply_frame, welcomed
+from tests.faults.mutator import FORMATS, NAMES, Mutator
+
+INPUTS = 25_000
+SEEDS = (1, 2, 3, 4)
+ROUND = 125
+"""Inputs between two cleanings."""
+HELD: dict[str, list[dict[str, Any]]] = {
+    "ada": [{"kind": "*"}],
+    "ben": [{"kind": "stream/*"}, {"kind": "mcp/*", "to": ["ada"]}],
+    "eve": [{"kind": "chat"}],
+    "fay": [{"kind": "*"}],
+}
+LIMITS = Limits(
+    envelopes_per_second=1e9, envelope_burst=10**9, streams=12, writers=8, grants=16, invitations=6, desired_ids=40
+)
+WARDEN = "warden-of-the-test"
+BY_HTTP = "fay"
+PASSES_FOR_CHANCE = 500
+"""Blocks of memory, of more than 100,000, that come and go."""
+MAY_VARY = 2 + LIMITS.invitations - len(HELD)
+"""How many entries a table may have more at one time than at another: for a stranger each that was invited."""
+
+
+def is_compact(text: bytes) -> bool:
+    """Whether JSON has no spaces between its parts; what is no JSON has none either."""
+    try:
+        return msgspec.json.format(text, indent=-1) == text
+    except (msgspec.DecodeError, RecursionError):
+        return True
+
+
+class Target:
+    """A space under fire, and what can be seen from outside."""
+
+    def __init__(self) -> None:
+        self.tokens = MemoryTokens()
+        people = {**HELD, WARDEN: [{"kind": "*"}]}
+        self.settings = settings(participants=people, limits=LIMITS, allow_anonymous=True)
+        for name in people:
+            self.tokens.issue("lab", name)
+        self.space = Space(self.settings, self.tokens)
+        self.lobby = Lobby({"lab": self.space}, self.tokens)
+        self.shadow = SpaceState(space_id="lab")
+        self.view: SpaceView | None = None
+        self.compact = True
+        """Whether everything that anybody said since the last cleaning was: what is relayed raw keeps its spaces."""
+        self.now = NOON
+        self.run(Start("epoch"))
+        self.run(Join(connection=WARDEN, participant=WARDEN))
+        self.run(Join(connection="onlooker", participant="onlooker", observer=True))
+        self.clean()
+
+    def run(self, command: Any) -> list[Effect]:
+        effects = self.space.handle(command, self.now)
+        for effect in effects:
+            self._take(effect)
+        return effects
+
+    def _take(self, effect: Effect) -> None:
+        """Everything said is JSON that an observer can follow, and everything recorded can be folded."""
+        match effect:
+            case Record():
+                assert effect.position == self.shadow.position + 1
+                assert effect.event not in {"rejected", "frame_rejected"} or effect.reason in ERROR_CODES
+                self.shadow = fold(self.shadow, effect)
+            case Deliver(audience=audience):
+                envelope = parse(effect.message)
+                assert not self.compact or is_compact(effect.message)
+                if envelope.kind == "system/error":
+                    assert envelope.payload["error"] in ERROR_CODES
+                if audience == To("onlooker") and envelope.kind == "system/welcome":
+                    self.view = welcomed(envelope)
+                elif self.view is not None and not isinstance(audience, To | Only):
+                    self.view = apply(self.view, envelope)
+            case DeliverFrame(audience=audience) if self.view is not None and not isinstance(audience, Only):
+                self.view = apply_frame(self.view, effect.message)
+
+    def order(self, kind: str, to: list[str] | None = None, **payload: Any) -> None:
+        self.run(Receive(WARDEN, msgspec.json.encode({"kind": kind, "to": to, "payload": payload})))
+
+    def clean(self) -> None:
+        """End every stream, bring everybody back as they were, and open streams to aim at."""
+        self.compact = False
+        for stream_id in list(self.space.state.streams):
+            self.order("stream/close", stream_id=stream_id)
+        self.order("participant/resume", to=[*NAMES, *self.space.state.paused])
+        for name, held in HELD.items():
+            self.order("space/kick", participant_id=name)
+            self.order("space/invite", participant_id=name, initial_capabilities=held)
+            if name != BY_HTTP:
+                self.run(Join(connection=name, participant=name))
+        if "onlooker" not in self.space.sessions:
+            self.run(Join(connection="onlooker", participant="onlooker", observer=True))
+        self.compact = True
+        described = {"formats": FORMATS, "validate": True, "desired_id": "voice"}
+        for kind in ("stream/request", "stream/announce"):
+            self.run(Receive("ada", msgspec.json.encode({"kind": kind, "payload": described})))
+        self.live, self.ready = (stream_id.encode() for stream_id in self.space.state.streams)
+
+    def aim(self, message: bytes) -> bytes:
+        """The same message about streams that there are."""
+        return message.replace(b"stream-2", self.ready).replace(b"stream-1", self.live)
+
+    def receive(self, connection: str, message: bytes, *, text: bool) -> None:
+        session = self.space.sessions.get(connection)
+        effects = self.run(Receive(connection, message, text))
+        if session is None:
+            assert effects == []
+            return
+        records = [each for each in effects if isinstance(each, Record)]
+        assert records, "nothing was recorded"
+        refused = [each for each in records if each.event in {"rejected", "frame_rejected"}]
+        if refused and refused[0].event == "rejected":
+            assert any(
+                isinstance(each, Deliver) and each.audience == To(connection) and each.kind == "system/error"
+                for each in effects
+            )
+        if is_frame(message) and not session.observer:
+            routed = self.space.route(session.participant, message)
+            assert isinstance(routed, Refusal) == bool(refused)
+
+    def post(self, message: bytes) -> None:
+        effects = self.run(Post(BY_HTTP, message))
+        answers = [each for each in effects if isinstance(each, Answer)]
+        assert answers == effects[-1:]
+        refusal = answers[0].refusal
+        assert refusal is None or refusal.code in ERROR_CODES
+        assert isinstance(msgspec.json.decode(msgspec.json.encode(answers[0].body)), dict)
+
+    def knock(self, message: bytes) -> None:
+        """As the first message of a connection."""
+        try:
+            self.lobby.admit("c", self.lobby.first_message(message).or_else(JoinRequest(space="lab")))
+        except Refusal as refusal:
+            assert refusal.code in ERROR_CODES
+
+    def sizes(self) -> dict[str, int]:
+        """How much each table of the space holds, and its state as text, strangers and used-up names aside."""
+        kept = {**vars(self.space), **msgspec.structs.asdict(self.space.state)}
+        tables = {
+            name: len(table) for name, table in kept.items() if hasattr(table, "__len__") and name != "desired_ids"
+        }
+        state = restore(snapshot(self.space.state))
+        for known in (state.invited, state.kicked, state.left, state.grants, state.revoked, state.paused):
+            for stranger in known.keys() - HELD.keys():
+                del known[stranger]
+        state.desired_ids.clear()
+        return {**tables, "state": len(snapshot(state)) // 100, "memory": sys.getallocatedblocks() // PASSES_FOR_CHANCE}
+
+    def check(self) -> None:
+        assert snapshot(self.shadow) == snapshot(self.space.state)
+        assert self.view is not None
+        welcome = msgspec.json.decode(observer_welcome_at(self.space.state, "onlooker"))
+        assert [each.id for each in self.view.participants.values()] == [each["id"] for each in welcome["participants"]]
+        for entry in welcome["active_streams"]:
+            known = self.view.streams[entry["stream_id"]]
+            if entry.get("target") is None:
+                assert known.entry == entry
+        assert len(self.view.streams) == len(welcome["active_streams"])
+
+
+def fire_much(target: Target, mutator: Mutator, count: int) -> dict[str, int]:
+    """Fire, clean up every now and then and at the end, and look how much is there."""
+    for number in range(1, count + 1):
+        fire(target, mutator)
+        if number % ROUND == 0:
+            target.check()
+            target.clean()
+    gc.collect()
+    return target.sizes()
+
+
+def fire(target: Target, mutator: Mutator) -> None:
+    """One message at one of the doors."""
+    message = target.aim(mutator.message())
+    chance = mutator.chance
+    target.compact = target.compact and is_compact(message)
+    target.now += chance.choice((0, 1_000, 1_000, 300_000))
+    door = chance.choice(("ada", "ada", "ada", "ada", "ben", "ben", "eve", "onlooker", "http", "http"))
+    try:
+        if door == "http":
+            target.post(message)
+        else:
+            target.receive(door, message, text=chance.random() < 0.9)
+        target.space.route("ada", message)
+        if chance.random() < 0.2:
+            target.knock(message)
+        if chance.random() < 0.02:
+            target.run(Tick())
+    except BaseException as error:
+        error.add_note(f"at {door!r}: {message[:2_000]!r}")
+        raise
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_message_of_a_hundred_thousand_raises_or_lets_the_space_grow(seed: int) -> None:
+    target, mutator = Target(), Mutator(seed)
+    after_half = fire_much(target, mutator, INPUTS // 2)
+    after_all = fire_much(target, mutator, INPUTS // 2)
+    assert len(target.space.state.invited) <= LIMITS.invitations
+    assert len(target.space.state.desired_ids) <= LIMITS.desired_ids
+    grown = {name: size for name, size in after_all.items() if size > after_half[name] + MAY_VARY}
+    assert grown == {}, f"more than {after_half}"

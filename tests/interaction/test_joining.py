@@ -1,0 +1,400 @@
+"""Coming in by a socket: the first message, joining again, taking over, and the welcome first of all (protocol §2)."""
+
+from typing import Any
+
+import pytest
+
+from mew.protocol import Identity, Limits, StreamSettings
+from tests.interaction.doors import Door
+
+EVERYTHING = [{"kind": "*"}]
+WIDE = {"participants": {"alice": EVERYTHING, "bob": EVERYTHING, "carol": None}}
+CLOSING = StreamSettings(on_owner_disconnect="close")
+
+
+def hello(client: Any, text: str = "hello") -> None:
+    client.send(kind="chat", payload={"text": text})
+
+
+def texts(client: Any) -> list[str]:
+    """What was said in the chats a client has not read yet."""
+    return [each["payload"]["text"] for each in client.inbox() if each["kind"] == "chat"]
+
+
+def open_stream(client: Any, **payload: Any) -> str:
+    client.inbox()
+    client.send(kind="stream/request", payload=payload)
+    stream_id: str = client.take("stream/open")["payload"]["stream_id"]
+    return stream_id
+
+
+def grant_write(owner: Any, stream_id: str, participant: str) -> None:
+    owner.send(kind="stream/grant-write", payload={"stream_id": stream_id, "participant_id": participant})
+
+
+def forget_inboxes(*clients: Any) -> None:
+    for client in clients:
+        client.inbox()
+
+
+# --------------------------------------------------------------------------------------------------- the first message
+
+
+@pytest.mark.requirement("JOIN-01")
+def test_a_bearer_token_is_welcomed_before_anything_is_sent(open_space: Door) -> None:
+    lab = open_space(participants={"alice": None})
+    alice = lab.connect(token=lab.token("alice"))
+    assert alice.take("system/welcome")["payload"]["you"]["id"] == "alice"
+
+
+@pytest.mark.requirement("JOIN-02")
+@pytest.mark.parametrize("name", ["participantId", "participant_id", "participant"])
+@pytest.mark.parametrize("head", [{"type": "join"}, {"kind": "system/join"}])
+@pytest.mark.parametrize("nested", [False, True])
+def test_the_first_message_joins_in_all_its_shapes(
+    open_space: Door, name: str, head: dict[str, str], nested: bool
+) -> None:
+    lab = open_space(participants={"alice": None})
+    fields = {"space": "lab", "token": lab.token("alice"), name: "alice"}
+    client = lab.connect()
+    assert client.inbox() == []
+    client.send({**head, "payload": fields} if nested else {**head, **fields})
+    assert client.take("system/welcome")["payload"]["you"]["id"] == "alice"
+
+
+@pytest.mark.requirement("JOIN-03")
+@pytest.mark.doors("core")
+def test_what_a_join_message_lacks_comes_from_the_query(open_space: Door) -> None:
+    lab = open_space(participants={"alice": None})
+    client = lab.connect(space="nowhere")
+    client.send(type="join", token=lab.token("alice"))
+    assert (client.error()["error"], client.closed) == ("space_not_found", 4404)
+    client = lab.connect(space="nowhere")
+    client.send(type="join", token=lab.token("alice"), space="lab")
+    assert client.kinds() == ["system/welcome"]
+
+
+@pytest.mark.requirement("JOIN-03")
+@pytest.mark.doors("core")
+def test_what_a_join_message_lacks_comes_from_the_header(open_space: Door) -> None:
+    lab = open_space(participants={"alice": None})
+    client = lab.connect()
+    client.credentials = type(client.credentials)(token=lab.token("alice"))
+    client.send(type="join")
+    assert client.take("system/welcome")["payload"]["you"]["id"] == "alice"
+
+
+@pytest.mark.requirement("JOIN-04")
+@pytest.mark.parametrize(
+    "message",
+    [
+        b'{"kind":"chat","payload":{"text":"hello"}}',
+        b'{"kind":"system/heartbeat"}',
+        b'{"kind":"chat","type":"join"}',
+        b"#stream-1#data",
+        b"[]",
+        b"no JSON",
+        b"",
+    ],
+)
+def test_any_other_first_message_is_turned_away(open_space: Door, message: bytes) -> None:
+    lab = open_space(participants={"alice": None})
+    client = lab.connect()
+    client.send_bytes(message)
+    assert (client.error()["error"], client.closed) == ("unauthorized", 4401)
+
+
+@pytest.mark.requirement("JOIN-04")
+def test_who_was_turned_away_cannot_join_on_the_same_socket(open_space: Door) -> None:
+    lab = open_space(participants={"alice": None})
+    client = lab.connect()
+    hello(client)
+    client.inbox()
+    client.send(type="join", token=lab.token("alice"))
+    assert client.inbox() == []
+
+
+@pytest.mark.requirement("JOIN-05")
+@pytest.mark.parametrize("token", [None, "", "of nobody"])
+def test_an_unknown_or_missing_token_is_turned_away(open_space: Door, token: str | None) -> None:
+    lab = open_space(participants={"alice": None})
+    watcher = lab.join("alice")
+    watcher.inbox()
+    client = lab.connect()
+    client.send(type="join", space="lab", participantId="alice", token=token)
+    assert client.error()["error"] == "unauthorized"
+    assert (client.inbox(), client.closed) == ([], 4401)
+    assert (watcher.inbox(), watcher.closed) == ([], None)
+
+
+@pytest.mark.requirement("JOIN-05")
+def test_an_unknown_bearer_token_is_turned_away_at_once(open_space: Door) -> None:
+    client = open_space(participants={"alice": None}).connect(token="of nobody")
+    assert (client.kinds(), client.closed) == (["system/error"], 4401)
+
+
+@pytest.mark.requirement("JOIN-06")
+def test_the_token_says_who_joins(open_space: Door) -> None:
+    lab = open_space(participants={"alice": None, "bob": None})
+    client = lab.connect()
+    client.send(type="join", token=lab.token("alice"))
+    assert client.take("system/welcome")["payload"]["you"]["id"] == "alice"
+
+
+@pytest.mark.requirement("JOIN-06")
+def test_a_claim_to_be_somebody_else_is_refused_with_the_name_of_the_tokens_holder(open_space: Door) -> None:
+    lab = open_space(participants={"alice": None, "bob": None})
+    client = lab.connect()
+    client.send(type="join", token=lab.token("alice"), participantId="bob")
+    error = client.error()
+    assert (error["error"], client.closed) == ("unauthorized", 4401)
+    assert "'alice'" in error["message"]
+
+
+@pytest.mark.requirement("JOIN-07")
+@pytest.mark.doors("core")
+def test_each_token_of_a_participant_admits_it(open_space: Door) -> None:
+    lab = open_space(participants={"alice": None})
+    lab.tokens.holders["another"] = Identity("lab", "alice")
+    for token in ("another", lab.token("alice")):
+        client = lab.connect(token=token)
+        assert client.take("system/welcome")["payload"]["you"]["id"] == "alice"
+
+
+@pytest.mark.requirement("JOIN-08")
+@pytest.mark.parametrize("space", [None, "default", "lab"])
+def test_no_space_or_default_is_the_first_configured_one(open_space: Door, space: str | None) -> None:
+    lab = open_space(participants={"alice": None, "bob": None})
+    alice = lab.join("alice")
+    client = lab.connect(token=lab.token("bob"), space=space)
+    assert client.kinds() == ["system/welcome"]
+    assert alice.take("system/presence")["payload"]["participant"]["id"] == "bob"
+
+
+@pytest.mark.requirement("JOIN-08")
+@pytest.mark.doors("core")
+def test_a_token_of_another_space_does_not_open_this_one(open_space: Door) -> None:
+    lab = open_space(participants={"alice": None})
+    client = lab.connect(token=lab.tokens.issue("elsewhere", "alice"))
+    assert (client.error()["error"], client.closed) == ("unauthorized", 4401)
+
+
+@pytest.mark.requirement("JOIN-09")
+def test_an_unknown_space_is_not_found(open_space: Door) -> None:
+    lab = open_space(participants={"alice": None})
+    client = lab.connect()
+    client.send(type="join", space="nowhere", token=lab.token("alice"))
+    error = client.error()
+    assert (error["error"], client.closed) == ("space_not_found", 4404)
+    assert "nowhere" in error["message"]
+
+
+# --------------------------------------------------------------------------------------------------- joining once more
+
+
+@pytest.mark.requirement("JOIN-10")
+@pytest.mark.parametrize(
+    "again", [{}, {"participantId": "alice", "space": "lab"}, {"space": "default", "token": "token-of-alice@lab"}]
+)
+def test_joining_again_as_the_same_gives_one_fresh_welcome(open_space: Door, again: dict[str, str]) -> None:
+    lab = open_space(**WIDE)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    forget_inboxes(alice, bob)
+    alice.send({"type": "join", **again})
+    assert [each["id"] for each in alice.take("system/welcome")["payload"]["participants"]] == ["bob"]
+    assert (alice.inbox(), bob.inbox()) == ([], [])
+
+
+@pytest.mark.requirement("JOIN-10")
+@pytest.mark.doors("core")
+def test_joining_again_with_another_token_of_ones_own_gives_a_fresh_welcome(open_space: Door) -> None:
+    lab = open_space(participants={"alice": None})
+    lab.tokens.holders["another"] = Identity("lab", "alice")
+    alice = lab.join("alice")
+    alice.inbox()
+    alice.send(type="join", token="another")
+    assert alice.kinds() == ["system/welcome"]
+
+
+@pytest.mark.requirement("JOIN-11")
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"participantId": "bob"},
+        {"space": "nowhere"},
+        {"token": "token-of-bob@lab"},
+        {"token": "of nobody"},
+        {"participantId": "bob", "token": "token-of-bob@lab"},
+    ],
+)
+def test_joining_again_as_somebody_else_is_refused_and_the_socket_stays(
+    open_space: Door, other: dict[str, str]
+) -> None:
+    lab = open_space(**WIDE)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    forget_inboxes(alice, bob)
+    alice.send({"type": "join", **other})
+    assert alice.error()["error"] == "invalid_request"
+    assert (alice.inbox(), alice.closed, bob.closed) == ([], None, None)
+    hello(alice)
+    assert bob.take("chat")["from"] == "alice"
+
+
+@pytest.mark.requirement("JOIN-12")
+def test_a_join_beyond_the_connection_limit_is_sent_away(open_space: Door) -> None:
+    lab = open_space(**WIDE, limits=Limits(connections=2))
+    alice = lab.join("alice")
+    lab.join("bob")
+    alice.inbox()
+    carol = lab.join("carol")
+    assert (carol.error()["error"], carol.closed) == ("quota_exceeded", 1013)
+    assert alice.inbox() == []
+
+
+@pytest.mark.requirement("JOIN-12")
+def test_a_full_space_has_no_room_for_an_observer_whatever_its_name(open_space: Door) -> None:
+    lab = open_space(participants={"alice": None}, limits=Limits(connections=1))
+    lab.join("alice")
+    for onlooker in (lab.observe(), lab.observe("alice")):
+        assert (onlooker.error()["error"], onlooker.closed) == ("quota_exceeded", 1013)
+
+
+@pytest.mark.requirement("JOIN-12", "JOIN-13")
+def test_a_take_over_needs_no_room(open_space: Door) -> None:
+    lab = open_space(participants={"alice": None}, limits=Limits(connections=1))
+    lab.join("alice")
+    assert lab.join("alice").kinds() == ["system/welcome"]
+
+
+# --------------------------------------------------------------------------------------------------------- taking over
+
+
+@pytest.mark.requirement("JOIN-13")
+def test_a_second_socket_takes_over_and_nobody_else_notices(open_space: Door) -> None:
+    lab = open_space(**WIDE)
+    bob, first = lab.join("bob"), lab.join("alice")
+    forget_inboxes(bob, first)
+    second = lab.join("alice")
+    assert (first.closed, second.closed) == (4409, None)
+    assert (first.inbox(), bob.inbox()) == ([], [])
+    assert second.kinds() == ["system/welcome"]
+    hello(bob)
+    assert (texts(first), texts(second)) == ([], ["hello"])
+
+
+@pytest.mark.requirement("JOIN-14")
+def test_a_take_over_leaves_streams_as_they_were(open_space: Door) -> None:
+    lab = open_space(**WIDE, streams=CLOSING)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    own, shared = open_stream(bob), open_stream(alice)
+    grant_write(alice, shared, "bob")
+    bob.send(kind="stream/data", payload={"stream_id": own, "sequence": 7, "content": 1})
+    alice.inbox()
+    again = lab.join("bob")
+    assert alice.inbox() == []
+    assert again.view.streams[own].owner == "bob"
+    assert again.view.streams[shared].writers == ("alice", "bob")
+    again.frame(shared, "still mine to write")
+    assert alice.take_frame().data == b"still mine to write"
+    again.send(kind="stream/data", payload={"stream_id": own, "sequence": 7, "content": 1})
+    assert again.error()["last_sequence"] == 7
+
+
+@pytest.mark.requirement("JOIN-14")
+def test_a_take_over_leaves_pause_and_grants_as_they_were(open_space: Door) -> None:
+    lab = open_space(**WIDE)
+    alice = lab.join("alice")
+    lab.join("carol")
+    granted = {"kind": "reasoning/*"}
+    alice.send(kind="capability/grant", payload={"recipient": "carol", "capabilities": [granted]})
+    alice.send(kind="participant/pause", to=["carol"])
+    again = lab.join("carol")
+    assert granted in again.take("system/welcome")["payload"]["you"]["capabilities"]
+    hello(again)
+    assert again.error()["error"] == "paused"
+
+
+@pytest.mark.requirement("JOIN-15")
+@pytest.mark.doors("core")
+def test_what_a_replaced_socket_still_sends_has_no_effect(open_space: Door) -> None:
+    lab = open_space(**WIDE)
+    alice, first = lab.join("alice"), lab.join("bob")
+    stream_id = open_stream(first)
+    second = lab.join("bob")
+    forget_inboxes(alice, first, second)
+    before = len(lab.records)
+    hello(first)
+    first.frame(stream_id, "late")
+    first.send(type="join")
+    assert (alice.inbox(), first.inbox(), second.inbox()) == ([], [], [])
+    assert len(lab.records) == before
+
+
+@pytest.mark.requirement("JOIN-15")
+def test_the_closing_of_a_replaced_socket_removes_nobody(open_space: Door) -> None:
+    lab = open_space(**WIDE)
+    alice, first = lab.join("alice"), lab.join("bob")
+    second = lab.join("bob")
+    alice.inbox()
+    first.leave()
+    assert alice.inbox() == []
+    hello(alice)
+    assert texts(second) == ["hello"]
+
+
+# --------------------------------------------------------------------------------------------- the welcome comes first
+
+
+@pytest.mark.requirement("JOIN-16")
+def test_the_first_thing_a_joiner_receives_is_its_welcome(open_space: Door) -> None:
+    lab = open_space(**WIDE)
+    alice = lab.join("alice")
+    stream_id = open_stream(alice)
+    client = lab.connect()
+    hello(alice)
+    alice.frame(stream_id, "before")
+    client.send(type="join", token=lab.token("bob"))
+    hello(alice)
+    assert client.kinds() == ["system/welcome", "chat"]
+
+
+@pytest.mark.requirement("JOIN-17")
+def test_everything_after_the_snapshot_reaches_the_joiner_once_and_nothing_before(open_space: Door) -> None:
+    lab = open_space(**WIDE)
+    alice = lab.join("alice")
+    before = open_stream(alice)
+    hello(alice, "before")
+    bob = lab.join("bob")
+    after = open_stream(alice)
+    hello(alice, "after")
+    alice.frame(before, "after")
+    welcome = bob.take("system/welcome")["payload"]
+    assert [each["stream_id"] for each in welcome["active_streams"]] == [before]
+    opened = bob.take("stream/open")["payload"]
+    assert opened["stream_id"] == after
+    assert bob.kinds() == ["stream/request", "chat", "#"]
+
+
+@pytest.mark.requirement("JOIN-18")
+def test_a_join_is_told_to_the_others_with_effective_capabilities(open_space: Door) -> None:
+    lab = open_space(**WIDE)
+    alice = lab.join("alice")
+    alice.inbox()
+    carol = lab.join("carol")
+    presence = alice.take("system/presence")
+    assert presence["from"] == "system:gateway"
+    assert presence["payload"] == {
+        "event": "join",
+        "participant": {"id": "carol", "capabilities": [{"kind": "chat"}, {"kind": "mcp/response"}]},
+    }
+    assert (alice.inbox(), carol.kinds()) == ([], ["system/welcome"])
+
+
+@pytest.mark.requirement("JOIN-18")
+@pytest.mark.doors("core")
+def test_presence_follows_the_welcome(open_space: Door) -> None:
+    lab = open_space(**WIDE)
+    lab.join("alice")
+    lab.join("carol")
+    told = [effect.kind for effect in lab.effects if hasattr(effect, "audience")]
+    assert told == ["system/welcome", "system/presence"]

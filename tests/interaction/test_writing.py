@@ -1,0 +1,692 @@
+"""Raw frames and `stream/data`: whose are accepted, whom they reach and how they are counted (protocol §4)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mew.protocol import Limits, StreamSettings
+from mew.testing import Client, Frame
+from tests.interaction.doors import Door
+
+ALL = [{"kind": "*"}]
+TWO = {"alice": ALL, "bob": None}
+THREE = {"alice": ALL, "bob": None, "carol": None}
+TEXT = [{"id": "text"}]
+LAST = 2**53 - 1
+
+
+def request(client: Client, **fields: Any) -> str:
+    client.inbox()
+    client.send(kind="stream/request", payload=fields)
+    return str(client.take("stream/open")["payload"]["stream_id"])
+
+
+def announce(client: Client, **fields: Any) -> str:
+    client.inbox()
+    client.send(kind="stream/announce", payload={"formats": TEXT, **fields})
+    return str(client.take("stream/ready")["payload"]["stream"]["stream_id"])
+
+
+def start(client: Client, stream_id: str) -> None:
+    client.send(kind="stream/start", payload={"stream": {"stream_id": stream_id}})
+
+
+def grant(owner: Client, stream_id: str, writer: str) -> None:
+    owner.send(kind="stream/grant-write", payload={"stream_id": stream_id, "participant_id": writer})
+
+
+def transfer(owner: Client, stream_id: str, new_owner: str) -> None:
+    owner.send(kind="stream/transfer-ownership", payload={"stream_id": stream_id, "new_owner": new_owner})
+
+
+def data(client: Client, stream_id: str, sequence: Any, content: Any = "x", **fields: Any) -> None:
+    payload = {"stream": {"stream_id": stream_id}, "sequence": sequence, "content": content, **fields}
+    client.send(kind="stream/data", payload=payload)
+
+
+def refusal(client: Client, stream_id: str, sequence: Any, content: Any = "x", **fields: Any) -> dict[str, Any]:
+    """What the gateway says to a `stream/data` that it refuses; nothing else comes of it."""
+    client.inbox()
+    data(client, stream_id, sequence, content, **fields)
+    told = client.error()
+    assert client.inbox() == []
+    return told
+
+
+def frame_refusal(client: Client, stream_id: str, payload: bytes | str = "x") -> dict[str, Any]:
+    client.inbox()
+    client.frame(stream_id, payload)
+    told = client.error()
+    assert client.inbox() == []
+    return told
+
+
+def written(client: Client) -> list[Any]:
+    """The data that reached a client, of frames and envelopes, in order."""
+    return list(_written(client))
+
+
+def _written(client: Client) -> Iterator[Any]:
+    for each in client.inbox():
+        if isinstance(each, Frame):
+            yield each.data
+        elif each["kind"] == "stream/data":
+            yield each["payload"]["content"]
+
+
+# Frames
+
+
+@pytest.mark.requirement("WRT-01")
+@pytest.mark.parametrize(
+    "payload", [b"", b"hello", bytes(range(256)), b"#", b"##a#b#", b"\xff\xfe", b"\x00", b'{"a":1}']
+)
+def test_a_frame_reaches_everyone_byte_for_byte(open_space: Door, payload: bytes) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob, onlooker = lab.join("alice"), lab.join("bob"), lab.observe()
+    stream_id = request(alice)
+    alice.frame(stream_id, payload, text=False)
+    for client in (alice, bob, onlooker):
+        frame = client.take_frame()
+        assert (frame.stream_id, frame.data) == (stream_id, payload)
+
+
+@pytest.mark.requirement("WRT-02")
+def test_a_frame_keeps_its_opcode(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    stream_id = request(alice)
+    for text in (True, False, True):
+        alice.frame(stream_id, "same", text=text)
+    assert [bob.take_frame().text for _ in range(3)] == [True, False, True]
+
+
+@pytest.mark.requirement("WRT-03")
+@pytest.mark.parametrize("announced", [True, False])
+def test_either_kind_of_stream_takes_frames_and_data_mixed(open_space: Door, announced: bool) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    if announced:
+        stream_id = announce(alice)
+        start(alice, stream_id)
+    else:
+        stream_id = request(alice)
+    alice.frame(stream_id, "one")
+    data(alice, stream_id, 0, "two")
+    alice.frame(stream_id, "three")
+    data(alice, stream_id, 1, "four")
+    assert written(bob) == [b"one", "two", b"three", "four"]
+
+
+@pytest.mark.requirement("WRT-04")
+def test_a_frame_of_somebody_else_reaches_nobody_and_only_its_sender_is_told(open_space: Door) -> None:
+    lab = open_space(participants={"alice": ALL, "bob": ALL, "carol": None})
+    alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
+    stream_id = request(alice)
+    for client in (alice, bob, carol):
+        client.inbox()
+    bob.frame(stream_id, "mine?")
+    refused = bob.take("system/error")
+    assert refused["payload"]["error"] == "unauthorized_stream_write"
+    assert refused["payload"]["stream_id"] == stream_id
+    assert refused["to"] == ["bob"]
+    assert "correlation_id" not in refused
+    assert [client.inbox() for client in (alice, bob, carol)] == [[], [], []]
+
+
+@pytest.mark.requirement("WRT-04")
+def test_an_observer_writes_to_no_stream(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice, onlooker = lab.join("alice"), lab.observe()
+    stream_id = request(alice)
+    assert frame_refusal(onlooker, stream_id)["error"] == "unauthorized_stream_write"
+    assert written(alice) == []
+
+
+@pytest.mark.requirement("WRT-05")
+def test_owner_and_writers_write_in_turn_and_order_is_kept(open_space: Door) -> None:
+    lab = open_space(participants=THREE)
+    alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
+    stream_id = request(alice)
+    for writer in ("bob", "carol"):
+        grant(alice, stream_id, writer)
+    for turn in range(5):
+        for client in (carol, alice, bob):
+            client.frame(stream_id, f"{client.participant}{turn}")
+    expected = [f"{name}{turn}".encode() for turn in range(5) for name in ("carol", "alice", "bob")]
+    assert [written(client) for client in (alice, bob, carol)] == [expected] * 3
+
+
+@pytest.mark.requirement("WRT-06")
+def test_a_frame_needs_a_stream_that_is_live(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    ready, ended = announce(alice), request(alice)
+    alice.send(kind="stream/close", payload={"stream_id": ended})
+    told = frame_refusal(alice, ready)
+    assert (told["error"], told["stream_id"]) == ("stream_not_live", ready)
+    for stream_id in (ended, "stream-99", "stream-", "Ünbekannt"):
+        told = frame_refusal(alice, stream_id)
+        assert (told["error"], told["stream_id"]) == ("unauthorized_stream_write", stream_id)
+    assert written(bob) == []
+
+
+@pytest.mark.requirement("WRT-06")
+def test_a_stream_id_that_is_no_text_is_an_unknown_stream(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice = lab.join("alice")
+    alice.send_bytes(b"#\xff\xfe#x", text=False)
+    assert alice.error()["error"] == "unauthorized_stream_write"
+
+
+@pytest.mark.requirement("WRT-07")
+def test_the_checks_of_a_frame_have_an_order(open_space: Door) -> None:
+    limits = Limits(message_bytes=300, frames_per_second=1, frame_burst=4)
+    lab = open_space(participants={"alice": ALL, "bob": None}, limits=limits)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    ready = announce(alice)
+    assert frame_refusal(bob, ready)["error"] == "stream_not_live"
+    alice.send(kind="participant/pause", to=["bob"])
+    assert frame_refusal(bob, "stream-99")["error"] == "paused"
+    bob.send_bytes(b"#no end")
+    assert bob.error()["error"] == "invalid_envelope"
+    bob.send_bytes(b"##no name")
+    bob.inbox()
+    assert frame_refusal(bob, "stream-99")["error"] == "rate_limited"
+    bob.send_bytes(b"#no end" + b"x" * 300)
+    assert bob.error()["error"] == "message_too_large"
+    assert bob.closed == 1009
+
+
+@pytest.mark.requirement("WRT-07")
+@pytest.mark.parametrize("message", [b"#", b"#stream-1", b"##", b"##data"])
+def test_a_frame_without_a_name_is_refused(open_space: Door, message: bytes) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    request(alice)
+    bob.inbox()
+    alice.send_bytes(message)
+    assert alice.error()["error"] == "invalid_envelope"
+    assert bob.inbox() == []
+    assert alice.closed is None
+
+
+@pytest.mark.requirement("WRT-08")
+def test_frame_errors_come_at_once_and_then_four_a_second(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    bob = lab.join("bob")
+    bob.inbox()
+    told = []
+    for step in range(21):
+        if step:
+            lab.advance(0.05)
+        bob.frame("stream-99", "x")
+        told += [(step, each["payload"].get("suppressed", 0)) for each in bob.inbox()]
+    assert told == [(0, 0), (5, 4), (10, 4), (15, 4), (20, 4)]
+
+
+@pytest.mark.requirement("WRT-08")
+def test_frame_errors_are_counted_per_participant_stream_and_code(open_space: Door) -> None:
+    lab = open_space(participants=THREE)
+    alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
+    ready = announce(alice)
+    for client in (bob, carol):
+        client.inbox()
+        for stream_id in (ready, "stream-98", "stream-99", "stream-99"):
+            client.frame(stream_id, "x")
+        assert [each["payload"]["error"] for each in client.inbox()] == [
+            "stream_not_live",
+            "unauthorized_stream_write",
+            "unauthorized_stream_write",
+        ]
+    start(alice, ready)
+    assert frame_refusal(bob, ready)["error"] == "unauthorized_stream_write"
+
+
+@pytest.mark.requirement("WRT-09")
+def test_beyond_sixty_four_combinations_one_allowance_is_shared(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    bob = lab.join("bob")
+    bob.inbox()
+    for each in range(200):
+        bob.frame(f"stream-{each}", "x")
+    assert len(bob.inbox()) == 64 + 1
+    lab.advance(1)
+    bob.frame("another", "x")
+    assert bob.error()["suppressed"] == 200 - 64 - 1
+
+
+@pytest.mark.requirement("WRT-10")
+def test_frames_are_not_limited_by_default(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    stream_id = request(alice)
+    for _ in range(6_000):
+        alice.frame(stream_id, "x")
+    assert len(written(bob)) == 6_000
+
+
+@pytest.mark.requirement("WRT-10")
+def test_frames_above_a_configured_rate_are_dropped(open_space: Door) -> None:
+    lab = open_space(participants=THREE, limits=Limits(frames_per_second=2, frame_burst=3))
+    alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
+    stream_id = request(alice)
+    grant(alice, stream_id, "carol")
+    for each in range(5):
+        alice.frame(stream_id, str(each))
+    assert written(bob) == [b"0", b"1", b"2"]
+    assert alice.error()["error"] == "rate_limited"
+    carol.frame(stream_id, "her own allowance")
+    assert written(bob) == [b"her own allowance"]
+    lab.advance(0.5)
+    alice.frame(stream_id, "again")
+    alice.frame(stream_id, "too soon")
+    assert written(bob) == [b"again"]
+
+
+@pytest.mark.requirement("WRT-11")
+def test_frames_and_data_are_counted_together(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    stream_id = request(alice)
+    alice.frame(stream_id, "1")
+    data(alice, stream_id, 0)
+    bob.frame(stream_id, "refused")
+    data(alice, stream_id, 0)
+    alice.frame(stream_id, "3")
+    bob.inbox()
+    bob.send(type="join")
+    [entry] = bob.take("system/welcome")["payload"]["active_streams"]
+    assert entry["stream"]["frames"] == 3
+
+
+@pytest.mark.requirement("WRT-11")
+@pytest.mark.doors("core")
+def test_the_journal_numbers_frames_and_data_without_a_gap(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    one, other = request(alice), request(alice)
+    for stream_id in (one, other):
+        alice.frame(stream_id, "1")
+        data(alice, stream_id, 0)
+        bob.frame(stream_id, "refused")
+        data(alice, stream_id, 0)
+        alice.frame(stream_id, "3")
+    for stream_id in (one, other):
+        numbers = [record.frame_number for record in lab.records if record.stream_id == stream_id]
+        assert [number for number in numbers if number is not None] == [1, 2, 3]
+
+
+# stream/data
+
+
+@pytest.mark.requirement("WRT-12")
+def test_data_is_relayed_to_all_byte_for_byte(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    stream_id = request(alice)
+    content = b'{"x":1.0,"y":12345678901234567890,"z":"\xc3\xa4\\u00e4","d":{"k":1,"k":2}}'
+    name = stream_id.encode()
+    alice.send_bytes(b'{"kind":"stream/data","payload":{"stream_id":"%s","sequence":7,"content":%s}}' % (name, content))
+    for client in (alice, bob):
+        message = client.take("stream/data")
+        assert (message["from"], message["payload"]["sequence"]) == ("alice", 7)
+        assert b'"content":' + content in message.raw
+
+
+@pytest.mark.requirement("WRT-12")
+@pytest.mark.parametrize("content", [None, False, 0, "", [], {}])
+def test_any_json_is_content(open_space: Door, content: Any) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    data(alice, request(alice), 0, content)
+    assert written(bob) == [content]
+
+
+@pytest.mark.requirement("WRT-13")
+def test_data_needs_a_stream_that_is_live(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice = lab.join("alice")
+    ready, ended = announce(alice), request(alice)
+    alice.send(kind="stream/close", payload={"stream_id": ended})
+    alice.inbox()
+    nameless: list[dict[str, Any]] = [{}, {"stream": {}}, {"stream": {"stream_id": 7}}, {"stream_id": None}]
+    for payload in nameless:
+        alice.send(kind="stream/data", payload={**payload, "sequence": 0, "content": "x"})
+        assert alice.error()["error"] == "invalid_envelope"
+    for stream_id in (ended, "stream-99"):
+        assert refusal(alice, stream_id, 0)["error"] == "stream_not_found"
+    assert refusal(alice, ready, 0)["error"] == "stream_not_live"
+
+
+@pytest.mark.requirement("WRT-14")
+@pytest.mark.parametrize("held", ["*", "stream/data", "stream/manage", "chat"])
+def test_data_is_for_writers_whatever_the_capabilities(open_space: Door, held: str) -> None:
+    lab = open_space(participants={"alice": ALL, "bob": [{"kind": held}]})
+    alice, bob = lab.join("alice"), lab.join("bob")
+    stream_id = request(alice)
+    alice.inbox()
+    told = refusal(bob, stream_id, 0)
+    assert (told["error"], told["stream_id"]) == ("unauthorized_stream_write", stream_id)
+    assert alice.inbox() == []
+    grant(alice, stream_id, "bob")
+    data(bob, stream_id, 0)
+    assert written(alice) == ["x"]
+
+
+@pytest.mark.requirement("WRT-15")
+@pytest.mark.parametrize("sequence", [b"null", b"true", b"1.0", b"1e0", b'"1"', b"-1", b"9007199254740992", b"[1]"])
+def test_a_sequence_is_a_whole_number(open_space: Door, sequence: bytes) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    stream_id = request(alice)
+    given = (stream_id.encode(), sequence)
+    alice.send_bytes(b'{"kind":"stream/data","payload":{"stream_id":"%s","sequence":%s,"content":1}}' % given)
+    told = alice.error()
+    assert (told["error"], "payload.sequence" in told["message"]) == ("invalid_envelope", True)
+    assert written(bob) == []
+
+
+@pytest.mark.requirement("WRT-15")
+def test_a_sequence_may_not_be_missing(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice = lab.join("alice")
+    stream_id = request(alice)
+    alice.send(kind="stream/data", payload={"stream_id": stream_id, "content": 1})
+    assert alice.error()["error"] == "invalid_envelope"
+
+
+@pytest.mark.requirement("WRT-15")
+def test_the_first_and_the_last_sequence_are_accepted(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    stream_id = request(alice)
+    data(alice, stream_id, 0, "first")
+    data(alice, stream_id, LAST, "last")
+    assert written(bob) == ["first", "last"]
+
+
+@pytest.mark.requirement("WRT-16")
+@pytest.mark.parametrize("sequence", [5, 4, 0])
+def test_a_sequence_has_to_grow(open_space: Door, sequence: int) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    stream_id = request(alice)
+    data(alice, stream_id, 5, "kept")
+    told = refusal(alice, stream_id, sequence)
+    assert (told["error"], told["last_sequence"], told["stream_id"]) == ("sequence_out_of_order", 5, stream_id)
+    assert written(bob) == ["kept"]
+
+
+@pytest.mark.requirement("WRT-17")
+def test_a_sequence_may_skip(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    stream_id = request(alice)
+    for sequence in (3, 4, 10, 1_000_000):
+        data(alice, stream_id, sequence, sequence)
+    assert written(bob) == [3, 4, 10, 1_000_000]
+
+
+@pytest.mark.requirement("WRT-18")
+def test_sequences_are_counted_per_writer_and_stream(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    one, other = request(alice), request(alice)
+    grant(alice, one, "bob")
+    data(alice, one, 7, "alice on one")
+    data(bob, one, 3, "bob on one")
+    data(alice, other, 0, "alice on other")
+    assert written(bob) == ["alice on one", "bob on one", "alice on other"]
+    assert refusal(bob, one, 3)["last_sequence"] == 3
+    assert refusal(alice, one, 7)["last_sequence"] == 7
+    assert refusal(alice, other, 0)["last_sequence"] == 0
+
+
+@pytest.mark.requirement("WRT-19")
+def test_a_last_sequence_survives_revoke_and_grant(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    stream_id = request(alice)
+    grant(alice, stream_id, "bob")
+    data(bob, stream_id, 9)
+    alice.send(kind="stream/revoke-write", payload={"stream_id": stream_id, "participant_id": "bob"})
+    grant(alice, stream_id, "bob")
+    assert refusal(bob, stream_id, 9)["last_sequence"] == 9
+
+
+@pytest.mark.requirement("WRT-19")
+def test_a_last_sequence_survives_transfer_and_back(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    stream_id = request(alice)
+    data(alice, stream_id, 9)
+    transfer(alice, stream_id, "bob")
+    data(bob, stream_id, 0, "its own")
+    transfer(bob, stream_id, "alice")
+    assert refusal(alice, stream_id, 9)["last_sequence"] == 9
+
+
+@pytest.mark.requirement("WRT-19")
+def test_a_last_sequence_survives_reconnecting(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    stream_id = request(alice)
+    grant(alice, stream_id, "bob")
+    data(alice, stream_id, 9)
+    data(bob, stream_id, 8)
+    alice.leave(), bob.leave()
+    alice, bob = lab.join("alice"), lab.join("bob")
+    grant(alice, stream_id, "bob")
+    assert refusal(alice, stream_id, 9)["last_sequence"] == 9
+    assert refusal(bob, stream_id, 8)["last_sequence"] == 8
+
+
+@pytest.mark.requirement("WRT-19")
+@pytest.mark.doors("core")
+def test_a_last_sequence_survives_a_restart(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice = lab.join("alice")
+    stream_id = request(alice)
+    data(alice, stream_id, 9)
+    lab.restart()
+    alice = lab.join("alice")
+    assert refusal(alice, stream_id, 9)["last_sequence"] == 9
+    data(alice, stream_id, 10, "on")
+    assert written(alice) == ["on"]
+
+
+@pytest.mark.requirement("WRT-20")
+def test_refused_data_does_not_advance_the_sequence(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    schema = {"type": "string"}
+    stream_id = request(alice, formats=[{"id": "text", "schema": schema}], validate=True)
+    data(alice, stream_id, 1, "kept")
+    refusal(alice, stream_id, 50, 7)
+    refusal(alice, stream_id, 60, "x", format_id="other")
+    refusal(alice, stream_id, True)
+    refusal(bob, stream_id, 70)
+    data(alice, stream_id, 2, "kept too")
+    assert written(bob) == ["kept too"]
+
+
+@pytest.mark.requirement("WRT-21")
+def test_the_checks_of_data_have_an_order(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    schema = {"type": "string"}
+    stream_id = announce(alice, formats=[{"id": "a", "schema": schema}, {"id": "b"}], validate=True)
+    wrong: dict[str, Any] = {"stream_id": 7, "sequence": "no", "format_id": "none"}
+
+    def told(client: Client, **corrected: Any) -> tuple[str, bool]:
+        wrong.update(corrected)
+        client.inbox()
+        client.send(kind="stream/data", payload=wrong)
+        payload = client.error()
+        return payload["error"], "`payload.content`" in payload["message"]
+
+    assert told(bob) == ("invalid_envelope", False)
+    assert told(bob, stream_id="stream-99") == ("stream_not_found", False)
+    assert told(bob, stream_id=stream_id) == ("stream_not_live", False)
+    start(alice, stream_id)
+    assert told(bob) == ("unauthorized_stream_write", False)
+    data(alice, stream_id, 4, format_id="b")
+    assert told(alice) == ("invalid_envelope", False)
+    assert told(alice, sequence=4) == ("sequence_out_of_order", False)
+    assert told(alice, sequence=5) == ("invalid_envelope", True)
+    assert told(alice, content=7) == ("unknown_format", False)
+    assert told(alice, format_id="a") == ("schema_violation", False)
+    data(alice, stream_id, 5, "fits", format_id="a")
+    assert written(alice) == ["fits"]
+
+
+@pytest.mark.requirement("WRT-22")
+def test_a_format_has_to_be_one_of_the_streams(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    one = request(alice, formats=TEXT)
+    several = request(alice, formats=[{"id": "text"}, {"id": "json"}])
+    none = request(alice)
+    for stream_id in (one, several):
+        for format_id in ("other", "", 7, ["text"]):
+            assert refusal(alice, stream_id, 0, format_id=format_id)["error"] == "unknown_format"
+    told = refusal(alice, several, 0)
+    assert (told["error"], told["formats"]) == ("unknown_format", ["text", "json"])
+    bob.inbox()
+    data(alice, one, 0, "left out")
+    data(alice, one, 1, "named", format_id="text")
+    data(alice, several, 0, "one of several", format_id="json")
+    data(alice, none, 0, "none at all")
+    data(alice, none, 1, "any", format_id="whatever")
+    data(alice, none, 2, "anything", format_id=7)
+    assert written(bob) == ["left out", "named", "one of several", "none at all", "any", "anything"]
+
+
+@pytest.mark.requirement("WRT-23")
+@pytest.mark.parametrize(
+    ("configured", "asked", "checked"),
+    [
+        (False, {}, False),
+        (False, {"validate": None}, False),
+        (False, {"validate": False}, False),
+        (False, {"validate": True}, True),
+        (True, {}, True),
+        (True, {"validate": True}, True),
+    ],
+)
+def test_content_is_checked_where_stream_or_configuration_asks(
+    open_space: Door, configured: bool, asked: dict[str, Any], checked: bool
+) -> None:
+    lab = open_space(participants=TWO, streams=StreamSettings(validate=configured))
+    alice, bob = lab.join("alice"), lab.join("bob")
+    position = {"type": "object", "properties": {"at": {"items": {"type": "number"}}}, "required": ["at"]}
+    stream_id = request(alice, formats=[{"id": "position", "schema": position}], **asked)
+    data(alice, stream_id, 0, {"at": [1, 2.5]})
+    if checked:
+        told = refusal(alice, stream_id, 1, {"at": [1, "here"]})
+        assert (told["error"], told["format_id"], told["path"]) == ("schema_violation", "position", "at/1")
+        assert written(bob) == [{"at": [1, 2.5]}]
+    else:
+        data(alice, stream_id, 1, {"at": [1, "here"]})
+        assert len(written(bob)) == 2
+
+
+@pytest.mark.requirement("WRT-23")
+def test_a_format_without_schema_takes_any_content(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    data(alice, request(alice, formats=TEXT, validate=True), 0, {"any": "thing"})
+    assert written(bob) == [{"any": "thing"}]
+
+
+# Targets
+
+
+@pytest.mark.requirement("WRT-24")
+@pytest.mark.parametrize("announced", [True, False])
+def test_data_reaches_the_targets_only_and_lifecycle_reaches_all(open_space: Door, announced: bool) -> None:
+    lab = open_space(participants=THREE)
+    alice, bob, carol, onlooker = lab.join("alice"), lab.join("bob"), lab.join("carol"), lab.observe()
+    stream_id = (announce if announced else request)(alice, target=["bob", "bob"])
+    if announced:
+        start(alice, stream_id)
+    for client in (alice, bob, carol, onlooker):
+        client.inbox()
+    alice.frame(stream_id, "frame")
+    data(alice, stream_id, 0, "data")
+    grant(alice, stream_id, "carol")
+    carol.frame(stream_id, "of a writer")
+    alice.send(kind="stream/close", payload={"stream_id": stream_id})
+    assert bob.kinds() == ["#", "stream/data", "stream/write-granted", "#", "stream/close"]
+    for client in (alice, carol, onlooker):
+        assert client.kinds() == ["stream/write-granted", "stream/close"]
+
+
+@pytest.mark.requirement("WRT-24")
+def test_the_sender_has_its_echo_if_it_is_a_target(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    stream_id = request(alice, target=["alice", "bob"])
+    alice.frame(stream_id, "echo")
+    data(alice, stream_id, 0, "echo")
+    assert written(alice) == written(bob) == [b"echo", "echo"]
+
+
+@pytest.mark.requirement("WRT-25")
+def test_targets_stay_as_they_were(open_space: Door) -> None:
+    lab = open_space(participants={**THREE, "dave": None})
+    alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
+    stream_id = request(alice, target=["bob"])
+    bob.leave()
+    alice.frame(stream_id, "while away")
+    bob, dave = lab.join("bob"), lab.join("dave")
+    [entry] = dave.take("system/welcome")["payload"]["active_streams"]
+    assert (entry["stream_id"], entry["target"]) == (stream_id, ["bob"])
+    alice.frame(stream_id, "back")
+    transfer(alice, stream_id, "carol")
+    carol.frame(stream_id, "of the new owner")
+    assert written(bob) == [b"back", b"of the new owner"]
+    assert [written(client) for client in (alice, carol, dave)] == [[], [], []]
+
+
+# What a reader lost
+
+
+@pytest.mark.requirement("WRT-26")
+@pytest.mark.doors("core")
+def test_a_reader_is_told_what_it_lost_and_nobody_else_is(open_space: Door) -> None:
+    lab = open_space(participants=THREE)
+    alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
+    stream_id = request(alice)
+    for client in (alice, bob, carol):
+        client.inbox()
+    lab.lose("bob", stream_id, first=3, last=9)
+    gap = bob.take("stream/gap")
+    assert (gap["from"], gap["to"], gap["context"]) == ("system:gateway", ["bob"], f"lab/{stream_id}")
+    assert gap["payload"] == {
+        "stream_id": stream_id,
+        "from": 3,
+        "to": 9,
+        "dropped": 7,
+        "stream": {"stream_id": stream_id, "namespace": f"lab/{stream_id}"},
+    }
+    assert [client.inbox() for client in (alice, bob, carol)] == [[], [], []]
+
+
+@pytest.mark.requirement("WRT-26")
+@pytest.mark.doors("core")
+def test_a_loss_is_recorded_though_its_reader_or_its_stream_is_gone(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    stream_id = request(alice)
+    alice.send(kind="stream/close", payload={"stream_id": stream_id})
+    lab.lose("bob", stream_id, first=1, last=2)
+    assert bob.take("stream/gap")["payload"]["dropped"] == 2
+    bob.leave()
+    alice.inbox()
+    lab.lose("bob", stream_id, first=3, last=3)
+    assert alice.inbox() == []
+    gaps = [record for record in lab.records if record.event == "gap"]
+    assert [(record.participant, record.stream_id) for record in gaps] == [("bob", stream_id)] * 2

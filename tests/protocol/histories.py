@@ -1,0 +1,42 @@
+"""Histories of chance, for when there must be many: the same steps for the same seed.
+
+Must not check anything: the world does.
+"""
+
+import random
+from typing import Any
+
+from tests.protocol.machine import ACTIONS, World
+
+Step = tuple[str, dict[str, Any]]
+
+
+def history(seed: int, steps: int) -> list[Step]:
+    """The steps that a seed stands for."""
+    chance = random.Random(seed)
+    names = list(ACTIONS)
+    chosen = chance.choices(names, [ACTIONS[name].weight for name in names], k=steps)
+    return [(name, {key: chance.choice(options) for key, options in ACTIONS[name].options.items()}) for name in chosen]
+
+
+def live(steps: list[Step]) -> Exception | None:
+    """Live through a history; what went wrong, if anything did."""
+    world = World()
+    for name, arguments in steps:
+        try:
+            world.do(name, **arguments)
+        except Exception as error:
+            return error
+    return None
+
+
+def shortest(steps: list[Step]) -> list[Step]:
+    """A failing history without the steps that it fails without."""
+    shrunk = True
+    while shrunk:
+        shrunk = False
+        for index in reversed(range(len(steps))):
+            fewer = steps[:index] + steps[index + 1 :]
+            if live(fewer) is not None:
+                steps, shrunk = fewer, True
+    return steps

@@ -1,0 +1,297 @@
+"""A space, its twin, everybody who listens and the model side by side, and what must hold of them whatever happens.
+
+Must not decide what is right: `model` does. Must not know what can happen: that is `machine`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from mew.protocol import (
+    GATEWAY,
+    Admit,
+    AllBut,
+    Answer,
+    Audience,
+    Checked,
+    Close,
+    Command,
+    Deliver,
+    DeliverFrame,
+    Effect,
+    Envelope,
+    Everyone,
+    Only,
+    Receive,
+    Record,
+    Refusal,
+    Settings,
+    Space,
+    SpaceState,
+    Start,
+    To,
+    fold,
+    observer_welcome_at,
+    parse,
+    restore,
+    snapshot,
+    welcome_at,
+)
+from mew.testing import NOON, MemoryTokens
+from mew.view import SpaceView, apply, apply_frame, welcomed
+from tests.protocol.model import Model
+
+SECOND: Final = 1_000_000
+
+
+@dataclass
+class Listener:
+    """A connection, what it knows, and what reached it in the step at hand."""
+
+    connection: str
+    participant: str
+    observer: bool
+    view: SpaceView | None = None
+    heard: list[Envelope | bytes] = field(default_factory=list)
+
+    def hears(self, envelope: Envelope) -> None:
+        self.heard.append(envelope)
+        if self.view is not None:
+            self.view = apply(self.view, envelope)
+        else:
+            assert envelope.kind == "system/welcome", f"{self.connection} hears {envelope.kind} before its welcome"
+            self.view = welcomed(envelope)
+
+    def hears_frame(self, message: bytes) -> None:
+        assert self.view is not None, f"{self.connection} hears a frame before its welcome"
+        self.heard.append(message)
+        self.view = apply_frame(self.view, message)
+
+
+class Stage:
+    """Where a history is played: every command goes to the space and to its twin, every effect to who listens."""
+
+    def __init__(self, settings: Settings, model: Model) -> None:
+        self.settings = settings
+        self.model = model
+        self.tokens = MemoryTokens()
+        self.space = Space(settings, self.tokens)
+        self.twin = Space(settings, self.tokens)
+        self.shadow = SpaceState(space_id=settings.space_id)
+        self.records: list[Record] = []
+        self.listeners: dict[str, Listener] = {}
+        self.seats: dict[str, str] = {}
+        self.gone: list[str] = []
+        """Sockets that the space has closed."""
+        self.refused: dict[str, str] = {}
+        """The codes that connections were turned away with."""
+        self.effects: list[Effect] = []
+        self.run(Start("epoch"))
+
+    @property
+    def now(self) -> int:
+        """The model's time, as the core counts it."""
+        return NOON + self.model.now * SECOND
+
+    def recover(self) -> None:
+        """Begin anew from the journal: the space from every record, its twin from a checkpoint."""
+        self.listeners.clear()
+        self.seats.clear()
+        self.gone.clear()
+        folded = SpaceState(space_id=self.settings.space_id)
+        for record in self.records:
+            folded = fold(folded, record)
+        checkpoint = Record(folded.position, folded.time, "checkpoint", GATEWAY, payload=snapshot(self.twin.state))
+        self.twin = Space(self.settings, self.tokens, fold(SpaceState(space_id="?"), checkpoint))
+        self.space = Space(self.settings, self.tokens, folded)
+        self.run(Start(f"epoch{folded.position}"))
+
+    def run(self, command: Command) -> list[Effect]:
+        effects = self.space.handle(command, self.now)
+        self._run_twin(command, self.now, effects)
+        self.effects = effects
+        for effect in effects:
+            self._carry_out(effect)
+        return effects
+
+    def _run_twin(self, command: Command, now: int, effects: list[Effect]) -> None:
+        """The same again must give the same; a frame that is accepted, by the short way too."""
+        frame = next((each for each in effects if isinstance(each, DeliverFrame)), None)
+        if frame is not None and isinstance(command, Receive):
+            route = self.twin.route(self.space.sessions[command.connection].participant, command.message)
+            if not isinstance(route, Refusal):
+                record = effects[0]
+                assert isinstance(record, Record)
+                numbered = self.twin.accept_frames(route, 1, now)
+                assert numbered == (record.position, record.time, frame.frame_number)
+                return
+        again = self.twin.handle(command, now)
+        assert list(map(_plain, again)) == list(map(_plain, effects))
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Record():
+                assert effect.position == len(self.records)
+                self.records.append(effect)
+                self.shadow = fold(self.shadow, effect)
+            case Admit():
+                self._admit(effect)
+            case Close():
+                self.gone += [effect.connection] if effect.connection.startswith("c") else []
+                self.listeners.pop(effect.connection, None)
+            case Deliver():
+                self._deliver(effect)
+            case DeliverFrame():
+                for listener in self._audience(effect.audience):
+                    listener.hears_frame(effect.message)
+
+    def _admit(self, admit: Admit) -> None:
+        listener = Listener(admit.connection, admit.participant, admit.observer)
+        if not any(isinstance(each, Record) and each.event == "join" for each in self.effects) and not admit.observer:
+            listener.view = _view(welcome_at(self.shadow, admit.participant))  # a log goes on where its socket stopped
+        self.listeners[admit.connection] = listener
+        if not admit.observer:
+            self.seats[admit.participant] = admit.connection
+
+    def _deliver(self, deliver: Deliver) -> None:
+        envelope = parse(deliver.message)
+        assert envelope.encode() == deliver.message == msgspec.json.format(deliver.message, indent=-1)
+        if isinstance(deliver.audience, To) and deliver.audience.connection not in self.listeners:
+            self.refused[deliver.audience.connection] = envelope.payload["error"]
+        for listener in self._audience(deliver.audience):
+            listener.hears(envelope)
+
+    def _audience(self, audience: Audience) -> list[Listener]:
+        listening = list(self.listeners.values())
+        match audience:
+            case To():
+                return [each for each in listening if each.connection == audience.connection]
+            case Only():
+                return [each for each in listening if each.participant in audience.participants and not each.observer]
+            case AllBut():
+                return [each for each in listening if each.observer or each.participant != audience.participant]
+            case Everyone():
+                return listening
+
+    # What must hold whatever happens
+
+    def check(self) -> None:
+        model, state = self.model, self.space.state
+        saved = snapshot(state)
+        assert saved == snapshot(self.shadow) == snapshot(restore(saved)) == snapshot(self.twin.state)
+        assert _announcements(self.effects) == model.told
+        present = {name: [{"kind": kind} for kind in model.holds(name)] for name in model.seats}
+        welcome = msgspec.json.decode(observer_welcome_at(state, "onlooker"))
+        assert [(each["id"], each["capabilities"]) for each in welcome["participants"]] == list(present.items())
+        assert [_summary(entry) for entry in welcome["active_streams"]] == list(map(self._predicted, model.streams))
+        assert {name: dict(each) for name, each in state.sequences.items()} == {
+            name: stream["sequences"] for name, stream in model.streams.items() if stream["sequences"]
+        }
+        assert {each.connection for each in self.listeners.values() if not each.observer} == {
+            self.seats[name] for name in model.seats
+        }
+        for name in {**model.configured, **model.invited, **model.seats}:
+            assert [each.pattern["kind"] for _, each in self.space.capabilities(name).sourced] == model.holds(name)
+            assert state.is_muted(name, self.now) == model.is_muted(name)
+            if name not in model.closing and model.paused.get(name, 0) in {None, 0}:
+                assert self.space.is_muted(name) == (name in model.paused)
+        for stream in state.streams.values():
+            assert stream.owner == stream.writers[0] and len(set(stream.writers)) == len(stream.writers)
+        for listener in self.listeners.values():
+            self._check_view(listener, welcome, present)
+
+    def _predicted(self, stream_id: str) -> dict[str, Any]:
+        stream = self.model.streams[stream_id]
+        return {
+            "stream_id": stream_id,
+            "owner": stream["owner"],
+            "writers": stream["writers"],
+            "target": stream["target"],
+            "creator": stream["creator"],
+            "status": stream["status"],
+            "frames": stream["frames"],
+            "owner_connected": stream["owner"] in self.model.seats,
+        }
+
+    def _check_view(self, listener: Listener, welcome: dict[str, Any], present: dict[str, Any]) -> None:
+        """What a listener has been told adds up to what a newcomer would be told now."""
+        view, name = listener.view, listener.participant
+        assert view is not None and view.you.id == name
+        others = {each: held for each, held in present.items() if listener.observer or each != name}
+        assert {each.id: each.capabilities for each in view.participants.values()} == others
+        assert list(view.participants) == list(others)
+        if not listener.observer:
+            own = [each for each in view.you.capabilities if not each["kind"].startswith("stream/write:")]
+            assert own == present[name]
+        assert list(view.streams) == [entry["stream_id"] for entry in welcome["active_streams"]]
+        for entry in welcome["active_streams"]:
+            known = view.streams[entry["stream_id"]]
+            target = entry.get("target")
+            if target is not None and (listener.observer or name not in target):
+                assert known.frames <= entry["stream"]["frames"]
+                known = known.with_stream(frames=entry["stream"]["frames"])
+            assert known.entry == entry
+
+    def check_receivers(self, messages: list[bytes], target: list[str] | None, *, accepted: bool) -> None:
+        """Frames and data reach exactly who may have them, once, and nobody if they were refused."""
+        for listener in self.listeners.values():
+            heard = [
+                each if isinstance(each, bytes) else each.encode()
+                for each in listener.heard
+                if isinstance(each, bytes) or each.kind == "stream/data"
+            ]
+            meant = accepted and (target is None or (not listener.observer and listener.participant in target))
+            assert heard == (messages if meant else []), f"{listener.connection}, {listener.participant}"
+
+
+def _view(payload: bytes) -> SpaceView:
+    return welcomed(parse(b'{"kind":"system/welcome","payload":' + payload + b"}"))
+
+
+def _plain(effect: Effect) -> object:
+    """An effect as something that can be compared."""
+    match effect:
+        case Checked(decision=decision):
+            made = (decision.allowed, decision.reason, decision.source, decision.matched)
+            return effect.envelope_id, effect.participant, effect.kind, made
+        case Answer(refusal=refusal):
+            return effect.body, None if refusal is None else refusal.code
+        case _:
+            return effect
+
+
+def _summary(entry: dict[str, Any]) -> dict[str, Any]:
+    known = entry["stream"]
+    return {
+        "stream_id": entry["stream_id"],
+        "owner": entry["owner"],
+        "writers": entry["authorized_writers"],
+        "target": entry.get("target"),
+        **{name: known[name] for name in ("creator", "status", "frames", "owner_connected")},
+    }
+
+
+def _announcements(effects: list[Effect]) -> list[tuple[Any, ...]]:
+    """What the gateway says to more than one, in the model's words."""
+    told: list[tuple[Any, ...]] = []
+    for effect in effects:
+        if not isinstance(effect, Deliver) or isinstance(effect.audience, To | Only):
+            continue
+        envelope = parse(effect.message)
+        payload = envelope.payload
+        if envelope.sender != GATEWAY:
+            continue
+        stream_id = payload.get("stream", {}).get("stream_id")
+        match envelope.kind:
+            case "system/presence":
+                told.append((payload["event"], payload["participant"]["id"]))
+            case "stream/write-granted":
+                told.append(("granted", stream_id, payload["participant_id"]))
+            case "stream/write-revoked":
+                told.append(("revoked", stream_id, payload["participant_id"]))
+            case "stream/ownership-transferred":
+                told.append(("transferred", stream_id, payload["new_owner"]))
+            case _:
+                told.append((envelope.kind.removeprefix("stream/"), stream_id))
+    return told

@@ -1,0 +1,30 @@
+"""States to compare: one with something in every table, and any as plain values."""
+
+from typing import Any
+
+import msgspec
+
+from mew.protocol import SpaceState
+from mew.testing import MemorySpace
+from tests.histories import CONFIGURATION, History, Step
+
+
+def rich_state() -> SpaceState:
+    """A state with something in every table."""
+    lab = MemorySpace(**CONFIGURATION)
+    history = History(lab)
+    names = {"join": ("alice", "bob", "carol", "guest"), "announce": ("alice",)}
+    for verb, actors in names.items():
+        history.play_all([Step(verb, actor, "bob", 1) for actor in actors])
+    history.play_all([Step("request", "alice", "bob", 1), Step("grant write", "alice", "bob", 1)])
+    history.play_all([Step("data", "bob", "x", 1), Step("frame", "alice", "x", 1), Step("leave", "carol", "carol", 1)])
+    history.play_all([Step(verb, "alice", "bob", 1) for verb in ("grant", "revoke", "grant", "pause", "shutdown")])
+    history.play(Step("pause", "alice", "carol", 3))
+    history.play_all([Step("invite", "alice", "dave", 1), Step("kick", "alice", "carol", 1)])
+    return lab.state
+
+
+def plain(state: SpaceState) -> dict[str, Any]:
+    """A state as plain values, capabilities by what they say, and the order of what has one."""
+    value: dict[str, Any] = msgspec.to_builtins(state, enc_hook=lambda _compiled: None)
+    return {**value, "order": [list(state.present), list(state.streams)]}

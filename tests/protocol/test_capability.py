@@ -1,0 +1,173 @@
+"""Capabilities as compiled values: reading, deciding with a reason, and covering."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mew.protocol.capability import MAX_DEPTH, Capability, CapabilitySet, read_capabilities, read_capability
+from mew.protocol.errors import InvalidEnvelope
+from tests.protocol.generated_patterns import (
+    allows,
+    capabilities,
+    narrowed_capability,
+    related_capabilities,
+    sent_to_fit,
+)
+
+
+def read(pattern: dict[str, Any]) -> Capability:
+    return read_capability(pattern, "it")
+
+
+def held(*patterns: dict[str, Any]) -> CapabilitySet:
+    return CapabilitySet(("configured", read(pattern)) for pattern in patterns)
+
+
+def listed(capability_set: CapabilitySet) -> list[Any]:
+    return [capability.pattern for _, capability in capability_set.sourced]
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """A capability with so many levels, itself included."""
+    value: Any = "x"
+    for _ in range(levels - 2):
+        value = [value]
+    return {"kind": "chat", "payload": {"x": value}}
+
+
+@pytest.mark.requirement("CAP-19")
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), holder=capabilities)
+def test_what_a_covered_capability_allows_the_covering_one_allows(data: st.DataObject, holder: Capability) -> None:
+    asked = data.draw(narrowed_capability(holder) | capabilities)
+    if holder.covers(asked):
+        for sent in data.draw(st.lists(sent_to_fit(asked), min_size=5, max_size=10)):
+            assert allows(holder, sent) or not allows(asked, sent), sent
+
+
+@settings(max_examples=40, deadline=None)
+@given(capability=capabilities)
+def test_every_capability_covers_itself(capability: Capability) -> None:
+    assert capability.covers(capability)
+
+
+@settings(max_examples=40, deadline=None)
+@given(three=related_capabilities())
+def test_covering_goes_on_through_a_third(three: tuple[Capability, Capability, Capability]) -> None:
+    """So a revocation takes all that could have been made of what it takes."""
+    first, second, third = three
+    if first.covers(second) and second.covers(third):
+        assert first.covers(third)
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data(), owned=st.lists(capabilities, max_size=4))
+def test_a_set_allows_exactly_what_one_of_its_members_allows(data: st.DataObject, owned: list[Capability]) -> None:
+    together = CapabilitySet(("configured", each) for each in owned)
+    for sent in data.draw(st.lists(st.one_of(*map(sent_to_fit, owned or [read({"kind": "*"})])), max_size=5)):
+        decision = together.decide(*sent)
+        assert decision.allowed == any(allows(each, sent) for each in owned)
+        assert decision.reason
+
+
+@pytest.mark.parametrize(
+    "empty", [{"payload": {}}, {"payload": None}, {"to": None}, {"note": "only for fun"}], ids=repr
+)
+def test_a_part_that_constrains_nothing_counts_as_not_given(empty: dict[str, Any]) -> None:
+    plain, empty_part = read({"kind": "chat"}), read({"kind": "chat", **empty})
+    assert plain.covers(empty_part)
+    assert empty_part.covers(plain)
+    assert allows(empty_part, ("chat", {}, ()))
+
+
+@pytest.mark.parametrize("part", [{"payload": {"x": "!a"}}, {"to": "*"}, {"to": []}], ids=repr)
+def test_a_part_that_the_asked_one_leaves_open_is_not_covered(part: dict[str, Any]) -> None:
+    assert not read({"kind": "chat", **part}).covers(read({"kind": "chat"}))
+
+
+def test_a_pattern_for_nobody_allows_nothing() -> None:
+    assert not allows(read({"kind": "*", "to": []}), ("chat", {}, ()))
+    assert not allows(read({"kind": "*", "to": []}), ("chat", {}, ("bob",)))
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        ("chat", "`it` must be an object"),
+        ({}, "`it.kind`"),
+        ({"kind": ""}, "`it.kind`"),
+        ({"kind": 1}, "`it.kind`"),
+        ({"kind": "chat", "payload": []}, "`it.payload`"),
+        ({"kind": "chat", "payload": "text"}, "`it.payload`"),
+        ({"kind": "chat", "to": {}}, "`it.to`"),
+        ({"kind": "chat", "to": ["bob", 1]}, "`it.to`"),
+        (nested(MAX_DEPTH + 1), "`it` is nested deeper than 32 levels"),
+        ({"kind": "chat", "note": nested(MAX_DEPTH)}, "`it` is nested deeper than 32 levels"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_is_no_capability_is_refused_by_name(value: Any, named: str) -> None:
+    with pytest.raises(InvalidEnvelope) as refusal:
+        read_capability(value, "it")
+    assert named in refusal.value.message
+
+
+def test_a_pattern_of_32_levels_is_read() -> None:
+    assert allows(read(nested(MAX_DEPTH)), ("chat", {"x": "x"}, ()))
+
+
+def test_capabilities_are_a_list_and_the_wrong_one_is_named_by_its_place() -> None:
+    with pytest.raises(InvalidEnvelope, match="`them` must be an array"):
+        read_capabilities({"kind": "chat"}, "them")
+    with pytest.raises(InvalidEnvelope, match=r"`them\[1\].kind`"):
+        read_capabilities([{"kind": "chat"}, {}], "them")
+
+
+def test_every_wildcard_is_listed_with_its_twin_for_any_depth() -> None:
+    assert listed(held({"kind": "*", "to": "bob"}, {"kind": "chat"})) == [
+        {"kind": "*", "to": "bob"},
+        {"kind": "**", "to": "bob"},
+        {"kind": "chat"},
+    ]
+
+
+def test_equal_capabilities_are_listed_once() -> None:
+    assert listed(held({"kind": "*"}, {"kind": "**"}, {"kind": "*"})) == [{"kind": "*"}, {"kind": "**"}]
+
+
+def test_a_decision_names_the_capability_and_its_source() -> None:
+    owned = CapabilitySet([("configured", read({"kind": "mcp/*"})), ("grant-1", read({"kind": "chat"}))])
+    decision = owned.decide("chat", {"text": "hello"})
+    assert (decision.allowed, decision.source, decision.matched) == (True, "grant-1", '{"kind":"chat"}')
+    assert decision.reason == 'allowed by {"kind":"chat"}'
+
+
+@pytest.mark.parametrize(
+    ("patterns", "reason"),
+    [
+        ([], "no capability is for 'chat'"),
+        ([{"kind": "mcp/*"}], "its kind 'mcp/*' does not match 'chat'"),
+        ([{"kind": "chat", "to": "bob"}, {"kind": "mcp/*"}], "`to` ['eve'] does not match 'bob'"),
+        (
+            [{"kind": "mcp/*"}, {"kind": "*", "to": "bob"}, {"kind": "chat", "payload": {"text": "hi"}}],
+            "`payload` does not match {'text': 'hi'}",
+        ),
+    ],
+    ids=["none", "kind", "to", "payload"],
+)
+def test_a_refusal_says_what_came_nearest(patterns: list[dict[str, Any]], reason: str) -> None:
+    decision = held(*patterns).decide("chat", {"text": "hello"}, ("eve",))
+    assert not decision.allowed
+    assert decision.reason.endswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("holder", "may"),
+    [("stream/manage", True), ("*", True), ("**", True), ("stream/*", False), ("stream/**", False), ("!chat", False)],
+)
+def test_the_power_over_others_streams_is_handed_on_only_by_who_has_it(holder: str, *, may: bool) -> None:
+    asked = read({"kind": "stream/manage"})
+    assert held({"kind": holder}).covers(asked) is may
+    assert read({"kind": holder}).covers(asked)

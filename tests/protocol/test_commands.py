@@ -1,0 +1,42 @@
+"""Commands: every one is carried out, none can be changed on its way."""
+
+from typing import get_args
+
+import pytest
+
+from mew.protocol import Attach, Command, Join, Leave, Lose, Poll, Post, Receive, Start, Tick
+from mew.testing import MemorySpace
+
+EXAMPLES: list[Command] = [
+    Start("epoch2"),
+    Join(connection="c1", participant="alice"),
+    Attach("alice"),
+    Leave("c1"),
+    Receive("c1", b"{}"),
+    Post("alice", b"{}"),
+    Poll("alice"),
+    Lose(participant="alice", stream_id="stream-1", first=1, last=2, dropped=2),
+    Tick(),
+]
+
+
+def test_every_command_has_an_example_here() -> None:
+    assert {type(example) for example in EXAMPLES} == set(get_args(Command))
+
+
+@pytest.mark.parametrize("command", EXAMPLES, ids=lambda command: type(command).__name__)
+def test_a_space_carries_out_every_command_at_any_time(command: Command) -> None:
+    MemorySpace().run(command)
+    lab = MemorySpace(participants={"alice": None})
+    lab.join("alice")
+    lab.run(command)
+
+
+@pytest.mark.parametrize("command", [Start("epoch2"), Poll("alice")])
+def test_a_command_cannot_be_changed(command: Command) -> None:
+    with pytest.raises(AttributeError):
+        command.epoch = "another"  # type: ignore[union-attr,misc]
+
+
+def test_a_message_is_text_unless_its_door_says_otherwise() -> None:
+    assert Receive("c1", b"#s#data").text

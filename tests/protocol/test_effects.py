@@ -1,0 +1,54 @@
+"""Effects: what is delivered was recorded before, and each audience is who its name says."""
+
+import pytest
+from hypothesis import given, settings
+
+from mew.protocol import EVERYONE, AllBut, Audience, Deliver, DeliverFrame, Only, Record, To
+from mew.testing import MemorySpace
+from tests.histories import CONFIGURATION, History, Step, histories
+
+
+@given(steps=histories())
+@settings(max_examples=40, deadline=None)
+def test_a_record_stands_before_the_delivery_that_it_is_the_record_of(steps: list[Step]) -> None:
+    lab = MemorySpace(**CONFIGURATION)
+    history = History(lab)
+    for step in steps:
+        history.play(step)
+        recorded: set[object] = set()
+        for effect in lab.effects:
+            if isinstance(effect, Record):
+                recorded |= {effect.envelope_id, (effect.stream_id, effect.frame_number)}
+            elif isinstance(effect, DeliverFrame):
+                assert (effect.stream_id, effect.frame_number) in recorded
+            elif isinstance(effect, Deliver) and effect.kind != "system/error":
+                assert effect.envelope_id in recorded
+
+
+@given(steps=histories())
+@settings(max_examples=30, deadline=None)
+def test_the_positions_of_records_have_no_gap(steps: list[Step]) -> None:
+    lab = MemorySpace(**CONFIGURATION)
+    History(lab).play_all(steps)
+    assert [record.position for record in lab.records] == list(range(len(lab.records)))
+
+
+@pytest.mark.parametrize(
+    ("audience", "receivers"),
+    [
+        (EVERYONE, {"alice", "bob", "onlooker"}),
+        (AllBut("alice"), {"bob", "onlooker"}),
+        (AllBut("nobody"), {"alice", "bob", "onlooker"}),
+        (Only(("alice", "absent")), {"alice"}),
+        (Only(()), set()),
+        (To("c3"), {"onlooker"}),
+        (To("c9"), set()),
+    ],
+)
+def test_an_audience_is_who_its_name_says(audience: Audience, receivers: set[str]) -> None:
+    lab = MemorySpace(participants={"alice": None, "bob": None})
+    clients = [lab.join("alice"), lab.join("bob"), lab.observe("onlooker")]
+    for client in clients:
+        client.inbox()
+    lab.carry_out([Deliver(audience, "chat", "1", b'{"from":"alice","kind":"chat","payload":{"text":"x"}}')])
+    assert {client.participant for client in clients if client.kinds()} == receivers

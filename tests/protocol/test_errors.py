@@ -1,0 +1,90 @@
+"""Each refusal has its code, its status and its parts."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from mew.protocol import errors
+from mew.protocol.errors import ERROR_CODES, MewError, Refusal
+
+STATUSES = {
+    400: {
+        "invalid_envelope",
+        "invalid_request",
+        "invalid_format",
+        "invalid_operation",
+        "unknown_format",
+        "schema_violation",
+        "reserved_kind",
+        "target_not_found",
+    },
+    403: {"unauthorized", "capability_violation", "unauthorized_stream_write", "paused"},
+    404: {"space_not_found", "stream_not_found", "participant_not_found", "not_found"},
+    409: {"stream_not_live", "sequence_out_of_order", "already_exists"},
+    413: {"message_too_large"},
+    429: {"rate_limited", "quota_exceeded"},
+    500: {"internal_error"},
+    503: {"journal_unavailable"},
+}
+CLOSING = {
+    errors.Unauthenticated: 4401,
+    errors.MissingToken: 4401,
+    errors.Kicked: 4403,
+    errors.SpaceNotFound: 4404,
+    errors.MessageTooLarge: 1009,
+    errors.TooManyConnections: 1013,
+}
+
+
+def below(error: type[Refusal]) -> Iterator[type[Refusal]]:
+    for each in error.__subclasses__():
+        yield each
+        yield from below(each)
+
+
+REFUSALS = list(below(Refusal))
+
+
+def test_the_codes_are_these_and_each_has_its_status() -> None:
+    assert set().union(*STATUSES.values()) == ERROR_CODES
+    by_status: dict[int, set[str]] = {}
+    for refusal in Refusal.__subclasses__():
+        by_status.setdefault(refusal.status, set()).add(refusal.code)
+    assert by_status == STATUSES
+
+
+def test_a_missing_token_is_401_and_a_wrong_one_403() -> None:
+    assert (errors.MissingToken.status, errors.Unauthenticated.status) == (401, 403)
+
+
+def test_each_code_has_one_class_of_its_own() -> None:
+    own = [refusal.code for refusal in Refusal.__subclasses__()]
+    assert len(own) == len(set(own))
+    for refusal in REFUSALS:
+        assert refusal.code in own
+
+
+def test_the_tree_in_the_docstring_is_the_tree() -> None:
+    drawn = re.findall(r"[├└]── (\w+) +(\w+)", str(errors.__doc__))
+    assert drawn[1:] == [(refusal.__name__, refusal.code) for refusal in Refusal.__subclasses__()]
+    assert drawn[0][0] == "Refusal"
+    assert Refusal.__bases__ == (MewError,)
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_only_these_close_a_socket(refusal: type[Refusal]) -> None:
+    assert refusal.close_code == CLOSING.get(refusal)
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_a_refusal_says_its_code_its_sentence_and_its_parts_in_this_order(refusal: type[Refusal]) -> None:
+    raised = refusal("no such thing", stream_id="stream-1", targets=["bob"])
+    assert list(raised.payload().items()) == [
+        ("error", refusal.code),
+        ("message", "no such thing"),
+        ("stream_id", "stream-1"),
+        ("targets", ["bob"]),
+    ]
+    assert str(raised) == raised.message == "no such thing"
+    assert refusal("bare").payload() == {"error": refusal.code, "message": "bare"}

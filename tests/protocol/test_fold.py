@@ -1,0 +1,176 @@
+"""What each record makes of a state, and that this never changes unnoticed."""
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mew.protocol import FOLD_VERSION, Record, SpaceState, fold, records, snapshot
+from mew.protocol.fold import count_frames
+from mew.testing import MemorySpace
+from tests.protocol.states import plain, rich_state
+
+JOURNAL = Path(__file__).parent / "golden_journal.jsonl"
+"""A small history with every kind of record in it; never to be changed, only added to under another name."""
+DIGESTS = {1: "76a5a185d75e8bf8d3b1bf55a55291522f323354ddd04de1f54f1de299a576c9"}
+"""Fold version → what the golden journal folds to. Another fold is another version: add a line, keep the old."""
+ALL = [{"kind": "*"}]
+
+
+def golden_journal() -> list[Record]:
+    lines = (msgspec.json.decode(line) for line in JOURNAL.read_bytes().splitlines())
+    return [Record(**{**line, "payload": line["payload"].encode()}) for line in lines]
+
+
+def test_a_changed_fold_has_another_version() -> None:
+    state, digest = SpaceState(space_id="golden"), hashlib.sha256()
+    for record in golden_journal():
+        state = fold(state, record)
+        digest.update(snapshot(state))
+    assert digest.hexdigest() == DIGESTS[FOLD_VERSION], "the fold has changed: raise FOLD_VERSION"
+
+
+def test_the_golden_journal_has_every_record_that_changes_a_state() -> None:
+    journal = golden_journal()
+    said = {
+        (each.participant == "system:gateway", each.kind) for each in journal if each.event in {"envelope", "consumed"}
+    }
+    changing = {
+        True: "stream/open stream/ready stream/close stream/write-granted stream/write-revoked "
+        "stream/ownership-transferred",
+        False: "stream/start stream/data stream/close stream/complete stream/error capability/grant capability/revoke "
+        "space/invite space/kick participant/pause participant/resume participant/shutdown",
+    }
+    assert {(by_gateway, kind) for by_gateway, listed in changing.items() for kind in listed.split()} <= said
+    assert {"start", "join", "leave", "frame"} <= {each.event for each in journal}
+
+
+@pytest.mark.parametrize(
+    "event", [records.REJECTED, records.FRAME_REJECTED, records.GAP, records.WELCOMED, "an event of a later version"]
+)
+def test_a_remark_moves_position_and_time_and_nothing_else(event: str) -> None:
+    state = rich_state()
+    before = plain(state)
+    after = plain(
+        fold(state, Record(900, before["time"] + 5, event, "alice", kind="stream/close", stream_id="stream-1"))
+    )
+    assert after == {**before, "position": 900, "time": before["time"] + 5}
+
+
+def test_a_checkpoint_replaces_whatever_was_before_it() -> None:
+    state = rich_state()
+    checkpoint = Record(state.position, state.time, records.CHECKPOINT, "system:gateway", payload=snapshot(state))
+    elsewhere = SpaceState(space_id="lab", stream_count=99, kicked={"zoe": None})
+    assert plain(fold(elsewhere, checkpoint)) == plain(state)
+
+
+def test_a_checkpoints_own_position_and_time_count() -> None:
+    state = rich_state()
+    later = Record(state.position + 1, state.time + 7, records.CHECKPOINT, "system:gateway", payload=snapshot(state))
+    after = fold(SpaceState(space_id="lab"), later)
+    assert (after.position, after.time) == (state.position + 1, state.time + 7)
+
+
+def test_only_the_gateways_own_word_opens_a_stream() -> None:
+    lab = MemorySpace(participants={"alice": ALL})
+    lab.join("alice").send(kind="stream/open", payload={"stream_id": "stream-1", "owner": "alice", "created": "x"})
+    assert lab.records[-1].kind == "stream/open"
+    assert lab.state.streams == {}
+
+
+def test_frames_are_numbered_from_one() -> None:
+    state = SpaceState(space_id="lab", frames={"moves": 0})
+    assert count_frames(state, "moves", 3) == 1
+    assert count_frames(state, "moves", 1) == 4
+    assert state.frames == {"moves": 4}
+
+
+def test_an_ended_stream_leaves_nothing_behind_but_its_name() -> None:
+    lab = MemorySpace(participants={"alice": ALL})
+    alice = lab.join("alice")
+    alice.send(kind="stream/announce", payload={"formats": [{"id": "x"}], "desired_id": "moves"})
+    alice.send(kind="stream/start", payload={"stream_id": "moves"})
+    alice.send(kind="stream/data", payload={"stream_id": "moves", "sequence": 1, "content": 1})
+    assert lab.state.sequences == {"moves": {"alice": 1}}
+    alice.send(kind="stream/complete", payload={"stream_id": "moves"})
+    assert (lab.state.streams, lab.state.frames, lab.state.sequences) == ({}, {}, {})
+    assert lab.state.desired_ids == {"moves": None}
+
+
+def test_what_an_anonymous_participant_had_ends_with_its_leaving() -> None:
+    lab = MemorySpace(participants={"alice": ALL}, allow_anonymous=True)
+    alice, guest = lab.join("alice"), lab.connect()
+    guest.send(type="join", participantId="guest")
+    alice.send(kind="capability/grant", payload={"recipient": "guest", "capabilities": [{"kind": "mcp/*"}]})
+    alice.send(kind="capability/revoke", payload={"recipient": "guest", "capabilities": [{"kind": "chat"}]})
+    alice.send(kind="participant/pause", to=["guest"], payload={})
+    assert all("guest" in table for table in (lab.state.grants, lab.state.revoked, lab.state.paused))
+    guest.leave()
+    tables = (lab.state.grants, lab.state.revoked, lab.state.paused, lab.state.left)
+    assert not any("guest" in table for table in tables)
+
+
+def test_revoking_all_that_was_granted_leaves_no_empty_entry() -> None:
+    lab = MemorySpace(participants={"alice": ALL, "bob": None})
+    alice = lab.join("alice")
+    before = plain(lab.state)
+    alice.send(id="g", kind="capability/grant", payload={"recipient": "bob", "capabilities": [{"kind": "mcp/*"}]})
+    alice.send(kind="capability/revoke", payload={"recipient": "bob", "grant_id": "g"})
+    after = plain(lab.state)
+    assert (after["grants"], after["revoked"]) == (before["grants"], before["revoked"]) == ({}, {})
+
+
+def test_revoking_twice_keeps_one_mark() -> None:
+    lab = MemorySpace(participants={"alice": ALL, "bob": [{"kind": "mcp/request"}, {"kind": "mcp/request"}]})
+    alice = lab.join("alice")
+    for _ in range(2):
+        alice.send(kind="capability/revoke", payload={"recipient": "bob", "capabilities": [{"kind": "mcp/*"}]})
+    assert lab.state.revoked == {"bob": (b'{"kind":"mcp/request"}',)}
+
+
+def test_nobody_lifts_their_own_pause() -> None:
+    lab = MemorySpace(participants={"alice": ALL, "bob": ALL})
+    alice, bob = lab.join("alice"), lab.join("bob")
+    alice.send(kind="participant/pause", to=["bob"], payload={})
+    bob.send(kind="participant/resume", to=["bob"], payload={})
+    assert lab.records[-1].event == "envelope"
+    assert lab.state.paused == {"bob": None}
+    alice.send(kind="participant/resume", to=["bob"], payload={})
+    assert lab.state.paused == {}
+
+
+def test_an_invitation_after_a_kick_starts_afresh() -> None:
+    lab = MemorySpace(participants={"alice": ALL, "bob": [{"kind": "mcp/request"}]})
+    alice = lab.join("alice")
+    alice.send(kind="capability/grant", payload={"recipient": "bob", "capabilities": [{"kind": "stream/*"}]})
+    alice.send(kind="capability/revoke", payload={"recipient": "bob", "capabilities": [{"kind": "mcp/*"}]})
+    alice.send(kind="space/kick", payload={"participant_id": "bob"})
+    again = {"participant_id": "bob", "initial_capabilities": [{"kind": "mcp/request"}]}
+    alice.send(kind="space/invite", payload=again)
+    assert (lab.state.grants, lab.state.revoked, lab.state.kicked) == ({}, {}, {})
+    held = [each.pattern for _, each in lab.state.capabilities("bob").sourced]
+    assert held == [{"kind": "mcp/request"}, {"kind": "mcp/response"}]
+
+
+def test_a_second_shut_down_does_not_put_off_the_first() -> None:
+    lab = MemorySpace(participants={"alice": ALL, "bob": None})
+    alice, bob = lab.join("alice"), lab.join("bob")
+    for _ in range(2):
+        alice.send(kind="participant/shutdown", to=["bob"], payload={})
+        lab.advance(3)
+    assert bob.closed == 1000
+
+
+def test_a_socket_that_follows_a_shut_down_one_stays_though_the_log_never_left() -> None:
+    lab = MemorySpace(participants={"alice": ALL, "bob": None}, output_logs=frozenset({"bob"}))
+    alice, bob = lab.join("alice"), lab.join("bob")
+    alice.send(kind="participant/shutdown", to=["bob"], payload={})
+    lab.advance(5)
+    assert bob.closed == 1000
+    again = lab.join("bob")
+    lab.advance(60)
+    assert again.closed is None
+    alice.send(kind="participant/shutdown", to=["bob"], payload={})
+    lab.advance(5)
+    assert again.closed == 1000

@@ -1,0 +1,310 @@
+"""Formats: what may be declared, what is never fetched, and what validating may cost."""
+
+import os
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import jsonschema_rs
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mew.protocol import jsontext
+from mew.protocol.errors import InvalidEnvelope, InvalidFormat, Refusal, SchemaViolation, UnknownFormat
+from mew.protocol.formats import SCHEMA_BYTES, Format, Formats, check_fits, read_formats
+
+MOST = 64
+
+
+def declared(schema: Any) -> Formats:
+    return read_formats([{"id": "f", "schema": schema}], MOST)
+
+
+def check(format_: Format | None, content: Any) -> None:
+    assert format_ is not None
+    check_fits(format_, content, len(msgspec.json.encode(content)))
+
+
+def fits(schema: Any, content: Any) -> bool:
+    try:
+        check(declared(schema).choose(None), content)
+    except SchemaViolation:
+        return False
+    return True
+
+
+# Nothing is fetched
+
+REFERRING = [
+    {"$ref": "{there}"},
+    {"$ref": "{there}#/$defs/a"},
+    {"$dynamicRef": "{there}#a"},
+    {"$schema": "{there}"},
+    {"$id": "{there}", "$ref": "{there}#"},
+    {"$id": "{there}", "$ref": "other"},
+    {"$id": "{there}", "$ref": "./schema.json"},
+    {"$id": "{there}", "$schema": "{there}"},
+    {"properties": {"a": {"items": {"not": {"$ref": "{there}"}}}}},
+    {"$defs": {"unused": {"$ref": "{there}"}}},
+    {"$defs": {"a": {"$id": "{there}", "$ref": "other"}}, "$ref": "#/$defs/a"},
+    {"$defs": {"a": {"$schema": "{there}", "$id": "{there}"}}},
+    {"anything": {"$ref": "{there}"}, "$ref": "#/anything"},
+]
+
+
+def pointed(schema: Any, there: str) -> Any:
+    return jsontext.decode(jsontext.encode(schema).replace(b"{there}", there.encode()))
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        yield server
+
+
+def was_called(listener: socket.socket) -> bool:
+    try:
+        listener.accept()[0].close()
+    except BlockingIOError:
+        return False
+    return True
+
+
+def test_the_listener_would_notice_a_call(listener: socket.socket) -> None:
+    with socket.create_connection(listener.getsockname()):
+        assert was_called(listener)
+
+
+@pytest.mark.parametrize("schema", REFERRING)
+def test_a_schema_that_refers_to_an_address_is_refused_and_nobody_is_called(
+    listener: socket.socket, schema: dict[str, Any]
+) -> None:
+    host, port = listener.getsockname()
+    with pytest.raises(InvalidFormat):
+        declared(pointed(schema, f"http://{host}:{port}/schema.json"))
+    assert not was_called(listener)
+
+
+@pytest.fixture
+def schema_file(tmp_path: Path) -> Path:
+    """A schema that was last read long ago, so that reading it would leave a trace."""
+    file = tmp_path / "schema.json"
+    file.write_text('{"$defs":{"a":{"$dynamicAnchor":"a"}}}')
+    os.utime(file, ns=(0, file.stat().st_mtime_ns))
+    return file
+
+
+@pytest.mark.parametrize("schema", REFERRING)
+def test_a_schema_that_refers_to_a_file_is_refused_and_the_file_is_not_read(
+    schema_file: Path, schema: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidFormat):
+        declared(pointed(schema, schema_file.as_uri()))
+    assert schema_file.stat().st_atime_ns == 0
+
+
+def test_the_validator_would_have_read_the_file(schema_file: Path) -> None:
+    assert jsonschema_rs.Draft202012Validator({"$ref": schema_file.as_uri()}).is_valid("anything")
+
+
+def test_an_id_of_ones_own_is_no_address(listener: socket.socket) -> None:
+    host, port = listener.getsockname()
+    own = {"$id": f"http://{host}:{port}/own", "$defs": {"a": {"type": "string"}}, "items": {"$ref": "#/$defs/a"}}
+    assert fits(own, ["a"])
+    assert not fits(own, [1])
+    assert not was_called(listener)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"enum": [{"$ref": "http://127.0.0.1:9/"}]},
+        {"properties": {"$ref": {"type": "string"}, "$id": {"type": "string"}}},
+        {"default": {"$ref": "file:///nowhere"}},
+    ],
+)
+def test_what_only_looks_like_a_reference_is_none(schema: dict[str, Any]) -> None:
+    assert declared(schema).by_id["f"].validator is not None
+
+
+@pytest.mark.parametrize(
+    "uri", ["https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema#"]
+)
+def test_the_validators_own_schemas_are_outside_too(uri: str) -> None:
+    with pytest.raises(InvalidFormat):
+        declared({"items": {"$ref": uri}})
+
+
+# What may be declared
+
+
+@pytest.mark.parametrize("value", [None, {}, "text", 7, True])
+def test_formats_are_an_array(value: Any) -> None:
+    with pytest.raises(InvalidEnvelope, match="must be an array"):
+        read_formats(value, MOST)
+
+
+def test_sixty_four_formats_are_allowed_and_no_more() -> None:
+    many = [{"id": f"f{each}"} for each in range(MOST)]
+    assert len(read_formats(many, MOST).by_id) == MOST
+    with pytest.raises(InvalidFormat, match="65 formats; at most 64"):
+        read_formats([*many, {"id": "more"}], MOST)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ([], "at least one"),
+        ([7], r"formats\[0\]` must be an object"),
+        ([{"id": "a"}, {}], r"formats\[1\]\.id`"),
+        ([{"id": ""}], r"formats\[0\]\.id`"),
+        ([{"id": ["a"]}], r"formats\[0\]\.id`"),
+        ([{"id": "a"}, {"id": "a"}], "'a' is given twice"),
+        ([{"id": "a", "description": 7}], "description` must be a string"),
+        ([{"id": "a", "mime_type": None}], "mime_type` must be a string"),
+        ([{"id": "a", "schema": 7}], r"formats\[0\]\.schema` is not a usable"),
+    ],
+)
+def test_a_refusal_names_what_is_wrong(value: Any, why: str) -> None:
+    with pytest.raises(InvalidFormat, match=why):
+        read_formats(value, MOST)
+
+
+def test_a_schema_may_have_so_many_bytes() -> None:
+    frame = len(jsontext.encode({"title": ""}))
+    assert declared({"title": "x" * (SCHEMA_BYTES - frame)}).by_id
+    with pytest.raises(InvalidFormat, match="over 65536 bytes"):
+        declared({"title": "x" * (SCHEMA_BYTES - frame + 1)})
+    with pytest.raises(InvalidFormat, match="over 65536 bytes"):
+        declared({"title": "ä" * (SCHEMA_BYTES // 2)})
+
+
+@pytest.mark.parametrize(
+    "dialect", ["http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2019-09/schema", "", 7, None]
+)
+def test_another_dialect_is_refused(dialect: Any) -> None:
+    with pytest.raises(
+        InvalidFormat, match=re.escape("$schema` must be 'https://json-schema.org/draft/2020-12/schema'")
+    ):
+        declared({"$schema": dialect})
+
+
+@pytest.mark.parametrize("schema", [True, {}, {"$schema": "https://json-schema.org/draft/2020-12/schema"}, None])
+def test_a_schema_may_allow_anything(schema: Any) -> None:
+    assert fits(schema, {"any": ["thing", 10**40, -0.0, None]})
+
+
+def test_a_schema_may_allow_nothing() -> None:
+    assert not fits(False, None)
+
+
+@pytest.mark.parametrize("pattern", [r"(?=a)", r"(?!a)b", r"(?<=a)b", r"(?<!a)b", r"(a)\1", r"(?P<x>a)(?P=x)", "(?>a)"])
+@pytest.mark.parametrize("place", ["pattern", "patternProperties"])
+def test_a_pattern_that_could_backtrack_is_refused(place: str, pattern: str) -> None:
+    with pytest.raises(InvalidFormat, match="not a usable JSON Schema"):
+        declared({place: pattern if place == "pattern" else {pattern: True}})
+
+
+@pytest.mark.parametrize("pattern", [r"^(a+)+$", r"^(a|a)*$", r"^(.*)*$", r"^(a?){30}a{30}$", r"^([a-z]+)*\d$"])
+def test_patterns_take_linear_time(pattern: str) -> None:
+    began = perf_counter()
+    fits({"pattern": pattern}, "a" * 20_000 + "!")
+    assert perf_counter() - began < 2
+
+
+@pytest.mark.parametrize("pattern", ["a{1000000}", "((a{1000}){1000}){1000}"])
+def test_a_pattern_that_would_fill_the_memory_is_refused(pattern: str) -> None:
+    with pytest.raises(InvalidFormat):
+        declared({"pattern": pattern})
+
+
+# What validating may cost
+
+
+def test_schemas_that_refer_to_themselves_are_followed_as_deep_as_content_goes() -> None:
+    tree = {"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}}
+    deep: Any = 7
+    for _ in range(120):
+        deep = {"left": deep, "right": {}}
+    assert not fits(tree, deep)
+    assert fits({**tree, "type": ["object", "integer"]}, deep)
+
+
+@pytest.mark.parametrize(
+    "schema", [{"$ref": "#"}, {"allOf": [{"$ref": "#"}]}, {"items": {"oneOf": [{"$ref": "#"}] * 2}}]
+)
+def test_schemas_that_never_end_are_refused(schema: dict[str, Any]) -> None:
+    with pytest.raises(InvalidFormat, match="cannot be used"):
+        declared(schema)
+
+
+@pytest.mark.parametrize("content", [7, "x", [1, "x"], {"a": {"b": "x"}}])
+def test_it_is_said_where_content_does_not_fit(content: Any) -> None:
+    schema = {"type": ["array", "object"], "items": {"type": "integer"}, "properties": {"a": {"maxProperties": 0}}}
+    format_ = declared(schema).by_id["f"]
+    with pytest.raises(SchemaViolation, match="content does not fit 'f' at '/") as refused:
+        check(format_, content)
+    path = {"int": "", "str": "", "list": "1", "dict": "a"}[type(content).__name__]
+    assert refused.value.parts == {"format_id": "f", "path": path}
+
+
+def test_content_that_is_large_is_refused_quickly_and_without_detail() -> None:
+    format_ = declared({"anyOf": [{"items": {"type": "string"}}, {"items": {"type": "null"}}]}).by_id["f"]
+    began = perf_counter()
+    with pytest.raises(SchemaViolation) as refused:
+        check(format_, list(range(300_000)))
+    assert perf_counter() - began < 1
+    assert refused.value.parts == {"format_id": "f"}
+
+
+def test_content_that_would_take_long_to_check_is_refused_unread() -> None:
+    format_ = declared({"items": {"anyOf": [{"const": number} for number in range(600)]}}).by_id["f"]
+    check(format_, [0] * 1_000)
+    began = perf_counter()
+    with pytest.raises(SchemaViolation, match="in good time") as refused:
+        check(format_, [599] * 30_000)
+    assert perf_counter() - began < 1
+    assert refused.value.parts == {"format_id": "f"}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=20,
+)
+KEYWORDS = st.sampled_from(
+    ["type", "enum", "const", "items", "properties", "pattern", "$ref", "allOf", "minimum", "$id", "$anchor", "format"]
+)
+
+
+@given(schema=JSON | st.dictionaries(KEYWORDS, JSON | st.just("#") | st.just("string"), max_size=3), content=JSON)
+@settings(max_examples=60, deadline=None)
+def test_whatever_is_declared_is_refused_or_works(schema: Any, content: Any) -> None:
+    try:
+        check(declared(schema).choose(None), content)
+    except Refusal as refusal:
+        assert refusal.code in {"invalid_format", "schema_violation"}
+
+
+# Which format
+
+
+def test_a_stream_without_formats_takes_any() -> None:
+    assert Formats().choose("whatever") is None
+    assert Formats().choose(None) is None
+
+
+def test_one_format_need_not_be_named_and_several_must() -> None:
+    one, two = read_formats([{"id": "a"}], MOST), read_formats([{"id": "a"}, {"id": "b"}], MOST)
+    assert one.choose(None) is one.by_id["a"]
+    assert two.choose("b") is two.by_id["b"]
+    for formats, format_id in ((two, None), (one, "b"), (one, 7), (one, ["a"])):
+        with pytest.raises(UnknownFormat) as refused:
+            formats.choose(format_id)
+        assert refused.value.parts == {"formats": list(formats.by_id)}

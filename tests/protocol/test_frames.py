@@ -1,0 +1,42 @@
+"""Frames: built, recognised and taken apart."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mew.protocol.errors import InvalidEnvelope
+from mew.protocol.frames import build, header, is_frame, split
+
+
+@given(stream_id=st.text(min_size=1).filter(lambda text: "#" not in text), payload=st.binary())
+def test_a_frame_that_was_built_is_taken_apart_again(stream_id: str, payload: bytes) -> None:
+    message = build(stream_id, payload)
+    assert is_frame(message)
+    assert message.startswith(header(stream_id))
+    assert split(message) == (stream_id, payload)
+
+
+@given(message=st.binary())
+def test_the_first_byte_alone_makes_a_frame(message: bytes) -> None:
+    assert is_frame(message) == message.startswith(b"#")
+
+
+@given(rest=st.binary())
+def test_splitting_either_gives_a_name_or_refuses(rest: bytes) -> None:
+    """Whatever the bytes; a name that is no UTF-8 is still a name, though no stream's."""
+    try:
+        stream_id, payload = split(b"#" + rest)
+    except InvalidEnvelope as refusal:
+        assert rest.find(b"#") <= 0
+        assert "#<stream_id>#<bytes>" in refusal.message
+    else:
+        assert stream_id
+        assert rest.endswith(b"#" + payload)
+
+
+@pytest.mark.parametrize(
+    ("message", "why"), [(b"#", "second"), (b"#a", "second"), (b"##", "empty"), (b"##a#", "empty")]
+)
+def test_a_frame_has_a_name_between_two_marks(message: bytes, why: str) -> None:
+    with pytest.raises(InvalidEnvelope, match=why):
+        split(message)

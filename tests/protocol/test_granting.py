@@ -1,0 +1,78 @@
+"""Granting as a whole: however capabilities are handed around, no power comes into being."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mew.protocol.capability import Capability, read_capability
+from mew.testing import MemorySpace
+from tests.protocol.generated_patterns import Sent, capabilities, narrowed_capability, sent_to_fit
+
+NAMES = ["alice", "bob", "carol"]
+GRANTING = read_capability({"kind": "capability/grant"}, "granting")
+
+
+def space_of(*bases: list[Capability]) -> MemorySpace:
+    """Three participants that may grant and hold these besides, and one that may revoke."""
+    held = {
+        name: [capability.pattern for capability in [GRANTING, *base]] for name, base in zip(NAMES, bases, strict=True)
+    }
+    return MemorySpace(participants={**held, "admin": [{"kind": "capability/revoke"}]})
+
+
+def grant(lab: MemorySpace, granter: str, recipient: str, capability: Capability) -> bool:
+    """Try to grant; whether it was accepted."""
+    envelope = {
+        "kind": "capability/grant",
+        "payload": {"recipient": recipient, "capabilities": [capability.pattern]},
+    }
+    return lab.post(granter, envelope).refusal is None
+
+
+def allowed(lab: MemorySpace, name: str, sent: Sent) -> bool:
+    return lab.space.capabilities(name).decide(*sent).allowed
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data(), bases=st.tuples(*[st.lists(capabilities, max_size=2)] * 3))
+def test_nobody_comes_to_a_power_that_nobody_was_given_by_the_configuration(
+    data: st.DataObject, bases: tuple[list[Capability], ...]
+) -> None:
+    lab, untouched = space_of(*bases), space_of(*bases)
+    circulating = [GRANTING, *(each for base in bases for each in base)]
+    for _ in range(data.draw(st.integers(1, 5))):
+        granter, recipient = data.draw(st.sampled_from(NAMES)), data.draw(st.sampled_from(NAMES))
+        asked = data.draw(st.sampled_from(circulating).flatmap(narrowed_capability) | capabilities)
+        before = lab.space.capabilities(granter)
+        if grant(lab, granter, recipient, asked):
+            circulating.append(asked)
+            sent = data.draw(sent_to_fit(asked))
+            assert before.decide(*sent).allowed or asked.miss(*sent) is not None, "granted what the granter had not"
+    for sent in data.draw(st.lists(st.sampled_from(circulating).flatmap(sent_to_fit), max_size=5)):
+        now = [name for name in NAMES if allowed(lab, name, sent)]
+        assert not now or [name for name in NAMES if allowed(untouched, name, sent)], sent
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data(), held=capabilities)
+def test_what_somebody_made_of_a_capability_is_revoked_with_it(data: st.DataObject, held: Capability) -> None:
+    """Narrower copies that somebody grants to itself are no way to keep what is taken."""
+    lab = space_of([], [held], [])
+    for _ in range(3):
+        grant(lab, "bob", "bob", data.draw(narrowed_capability(held)))
+    payload = {"recipient": "bob", "capabilities": [held.pattern, GRANTING.pattern]}
+    assert lab.post("admin", {"kind": "capability/revoke", "payload": payload}).refusal is None
+    left = [capability.pattern for _, capability in lab.space.capabilities("bob").sourced]
+    assert left == [{"kind": "mcp/response"}]
+
+
+@pytest.mark.parametrize("shape", [{"a": []}, {"a": [[]]}, {"a": [[], []]}], ids=repr)
+def test_a_pattern_that_nothing_fits_gives_nothing(shape: dict[str, Any]) -> None:
+    """It is covered by everything, because only the empty list fits it, and that fits everything."""
+    lab = space_of([read_capability({"kind": "note", "payload": {"a": "x"}}, "held")], [], [])
+    assert grant(lab, "alice", "bob", read_capability({"kind": "note", "payload": shape}, "asked"))
+    assert not allowed(lab, "bob", ("note", {"a": "x"}, ()))
+    assert not allowed(lab, "bob", ("note", {}, ()))
+    assert allowed(lab, "alice", ("note", {"a": []}, ()))

@@ -1,0 +1,305 @@
+"""Coming and going as commands and effects: what a hub is told to do, and in which order."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from mew.protocol import (
+    Admit,
+    Answer,
+    Attach,
+    Close,
+    Deliver,
+    Effect,
+    Join,
+    Leave,
+    Limits,
+    Only,
+    Poll,
+    Record,
+    Start,
+    StreamSettings,
+    Tick,
+    To,
+)
+from mew.testing import MemorySpace
+
+EVERYTHING = [{"kind": "*"}]
+
+
+def lab_of(*names: str, **configuration: Any) -> MemorySpace:
+    return MemorySpace(participants=dict.fromkeys(names, EVERYTHING), **configuration)
+
+
+def outline(effects: list[Effect]) -> list[str]:
+    """The effects in few words."""
+    told = []
+    for effect in effects:
+        match effect:
+            case Record():
+                told.append(f"record {effect.kind or effect.event}")
+            case Deliver():
+                told.append(f"deliver {effect.kind}")
+            case Admit() | Close():
+                told.append(f"{type(effect).__name__.lower()} {effect.connection}")
+            case _:
+                told.append(type(effect).__name__.lower())
+    return told
+
+
+def of_type(effects: list[Effect], kind: type[Any]) -> list[Any]:
+    return [effect for effect in effects if isinstance(effect, kind)]
+
+
+def kick(client: Any, name: str) -> None:
+    client.send(kind="space/kick", payload={"participant_id": name})
+
+
+# -------------------------------------------------------------------------------------------------- coming in
+
+
+def test_a_start_records_the_epoch_and_the_configuration_without_secrets() -> None:
+    lab = lab_of("alice", output_logs=frozenset({"alice"}))
+    (started,) = lab.records
+    told = msgspec.json.decode(started.payload)
+    assert (started.event, told["epoch"]) == ("start", "epoch1")
+    assert (told["participants"], told["output_logs"]) == ({"alice": EVERYTHING}, ["alice"])
+    assert b"token" not in started.payload
+
+
+@pytest.mark.requirement("JOIN-16", "JOIN-18")
+def test_a_join_is_recorded_admitted_welcomed_and_then_told() -> None:
+    lab = lab_of("alice")
+    assert outline(lab.run(Join(connection="c1", participant="alice"))) == [
+        "record join",
+        "admit c1",
+        "record system/welcome",
+        "deliver system/welcome",
+        "record system/presence",
+        "deliver system/presence",
+    ]
+
+
+@pytest.mark.requirement("JOIN-13")
+def test_a_take_over_closes_the_old_connection_before_it_admits_the_new() -> None:
+    lab = lab_of("alice")
+    lab.run(Join(connection="c1", participant="alice"))
+    effects = lab.run(Join(connection="c2", participant="alice"))
+    assert outline(effects) == [
+        "close c1",
+        "record join",
+        "admit c2",
+        "record system/welcome",
+        "deliver system/welcome",
+    ]
+    assert of_type(effects, Record)[0].reason == "takeover"
+
+
+def test_a_connection_joins_once() -> None:
+    lab = lab_of("alice", "bob")
+    lab.run(Join(connection="c1", participant="alice"))
+    assert lab.run(Join(connection="c1", participant="bob")) == []
+
+
+@pytest.mark.requirement("JOIN-20")
+def test_an_observer_is_admitted_and_welcomed_and_no_more() -> None:
+    lab = lab_of("alice")
+    effects = lab.run(Join(connection="c1", participant="onlooker", observer=True))
+    assert outline(effects) == ["admit c1", "record system/welcome", "deliver system/welcome"]
+    assert of_type(effects, Deliver)[0].audience == To("c1")
+    assert lab.run(Leave("c1")) == []
+
+
+def test_a_refused_join_leaves_no_trace_in_the_journal() -> None:
+    lab = lab_of("alice", limits=Limits(connections=0))
+    effects = lab.run(Join(connection="c1", participant="alice"))
+    assert outline(effects) == ["deliver system/error", "close c1"]
+
+
+# ------------------------------------------------------------------------------------------------------ kicked
+
+
+def test_who_was_kicked_does_not_come_in_by_any_door() -> None:
+    lab = lab_of("alice", "bob", "carol", output_logs=frozenset({"carol"}))
+    alice = lab.join("alice")
+    for name in ("bob", "carol"):
+        kick(alice, name)
+    assert [each.code for each in of_type(lab.run(Join(connection="c9", participant="bob")), Close)] == [4403]
+    (answer,) = lab.run(Poll("bob"))
+    assert isinstance(answer, Answer)
+    assert answer.body["error"] == "unauthorized"
+    assert lab.post("carol", {"kind": "chat", "payload": {"text": "x"}}).body["error"] == "unauthorized"
+    assert lab.run(Attach("carol")) == []
+    assert list(lab.state.present) == ["alice"]
+
+
+def test_an_observer_is_not_the_kicked_participant_of_its_name() -> None:
+    lab = lab_of("alice", "bob")
+    kick(lab.join("alice"), "bob")
+    assert lab.observe("bob").kinds() == ["system/welcome"]
+
+
+def test_kicking_who_is_not_here_closes_nothing() -> None:
+    lab = lab_of("alice", "bob")
+    kick(lab.join("alice"), "bob")
+    assert of_type(lab.effects, Close) == []
+    assert "bob" in lab.state.kicked
+
+
+@pytest.mark.requirement("JOIN-36")
+def test_a_kick_takes_the_log_along() -> None:
+    lab = lab_of("alice", "bob", output_logs=frozenset({"bob"}))
+    lab.log("bob")
+    alice, socket = lab.join("alice"), lab.join("bob")
+    alice.inbox()
+    kick(alice, "bob")
+    assert socket.closed == 4403
+    assert alice.take("system/presence")["payload"]["reason"] == "kicked"
+    assert list(lab.state.present) == ["alice"]
+
+
+# ------------------------------------------------------------------------------------------------------ going
+
+
+def test_the_leave_of_an_unknown_connection_is_nothing() -> None:
+    lab = lab_of("alice")
+    assert lab.run(Leave("c9")) == []
+
+
+def test_a_log_that_its_door_gives_up_leaves() -> None:
+    lab = lab_of("alice", output_logs=frozenset({"alice"}))
+    lab.log("alice")
+    lab.run(Leave("log:alice"))
+    assert list(lab.state.present) == []
+
+
+def test_a_leave_tells_what_was_known_of_an_anonymous_participant_while_it_was_here() -> None:
+    lab = lab_of("alice", allow_anonymous=True)
+    alice, guest = lab.join("alice"), lab.connect()
+    guest.send(type="join", participantId="guest")
+    alice.send(kind="capability/grant", payload={"recipient": "guest", "capabilities": [{"kind": "mcp/*"}]})
+    alice.inbox()
+    guest.leave()
+    assert {"kind": "mcp/*"} in alice.take("system/presence")["payload"]["participant"]["capabilities"]
+
+
+def test_a_leave_with_a_reason_tells_it() -> None:
+    lab = lab_of("alice", "bob")
+    alice, bob = lab.join("alice"), lab.join("bob")
+    alice.inbox()
+    lab.run(Leave(bob.connection, "slow"))
+    assert alice.take("system/presence")["payload"]["reason"] == "slow"
+    assert [each.reason for each in lab.records if each.event == "leave"] == ["slow"]
+
+
+@pytest.mark.requirement("JOIN-29")
+def test_an_http_presence_that_ends_is_closed_for_the_hub_too() -> None:
+    lab = lab_of("alice")
+    lab.poll("alice")
+    lab.advance(60)
+    assert of_type(lab.effects, Close) == [Close("http:alice", 1000, "timeout")]
+    assert lab.run(Tick()) == []
+    assert lab.space.http_until == {}
+
+
+@pytest.mark.requirement("JOIN-29")
+def test_how_long_an_http_presence_lasts_can_be_set() -> None:
+    lab = lab_of("alice", http_presence_seconds=2.5)
+    lab.poll("alice")
+    lab.advance(2.4)
+    assert list(lab.state.present) == ["alice"]
+    lab.advance(0.1)
+    assert list(lab.state.present) == []
+
+
+@pytest.mark.requirement("JOIN-30")
+def test_a_take_over_of_an_http_presence_closes_it_for_the_hub() -> None:
+    lab = lab_of("alice")
+    lab.poll("alice")
+    lab.join("alice")
+    assert of_type(lab.effects, Close) == [Close("http:alice", 4409, "another connection took over")]
+
+
+def test_who_was_shut_down_is_closed_after_five_seconds_and_may_come_again() -> None:
+    lab = lab_of("alice", "bob")
+    alice, bob = lab.join("alice"), lab.join("bob")
+    alice.send(kind="participant/shutdown", to=["bob"])
+    lab.advance(4.9)
+    closed_early = bob.closed
+    alice.inbox()
+    lab.advance(0.1)
+    assert (closed_early, bob.closed) == (None, 1000)
+    assert alice.take("system/presence")["payload"]["reason"] == "shutdown"
+    again = lab.join("bob")
+    lab.advance(10)
+    assert again.closed is None
+
+
+def test_a_shut_down_log_stays_and_its_next_socket_is_not_closed_for_it() -> None:
+    lab = lab_of("alice", "bob", output_logs=frozenset({"bob"}))
+    lab.log("bob")
+    alice = lab.join("alice")
+    alice.send(kind="participant/shutdown", to=["bob"])
+    lab.advance(10)
+    assert list(lab.state.present) == ["bob", "alice"]
+    socket = lab.join("bob")
+    lab.advance(10)
+    assert socket.closed is None
+
+
+@pytest.mark.requirement("JOIN-36")
+def test_a_socket_that_was_shut_down_gives_way_to_its_log() -> None:
+    lab = lab_of("alice", "bob", output_logs=frozenset({"bob"}))
+    alice, socket = lab.join("alice"), lab.join("bob")
+    alice.send(kind="participant/shutdown", to=["bob"])
+    alice.inbox()
+    lab.advance(5)
+    assert socket.closed == 1000
+    assert of_type(lab.effects, Admit) == [Admit(connection="log:bob", participant="bob", transport="virtual")]
+    assert alice.inbox() == []
+
+
+# ---------------------------------------------------------------------------------------------- starting again
+
+
+def test_after_a_start_nobody_is_here_and_whoever_was_has_just_left() -> None:
+    lab = lab_of("alice", "bob")
+    alice = lab.join("alice")
+    alice.send(kind="stream/request", payload={})
+    lab.restart()
+    bob = lab.join("bob")
+    assert bob.view is not None
+    assert list(bob.view.participants) == []
+    assert not bob.view.streams["stream-1"].owner_connected
+    lab.advance(59)
+    assert list(bob.view.streams) == ["stream-1"]
+    lab.advance(1)
+    assert list(bob.view.streams) == []
+
+
+def test_streams_whose_owner_can_never_return_do_not_outlive_a_start() -> None:
+    lab = MemorySpace(allow_anonymous=True, defaults=EVERYTHING, streams=StreamSettings(on_owner_disconnect="keep"))
+    guest = lab.connect()
+    guest.send(type="join", participantId="guest")
+    guest.send(kind="stream/request", payload={})
+    lab.restart()
+    assert lab.state.streams == {}
+    assert outline(lab.effects)[-1] == "deliver stream/close"
+
+
+def test_a_start_begins_with_its_record() -> None:
+    lab = lab_of("alice")
+    lab.join("alice")
+    assert outline(lab.run(Start("epoch9")))[0] == "record start"
+
+
+# ------------------------------------------------------------------------------------------- who gets a welcome
+
+
+def test_a_welcome_goes_to_its_participant_alone() -> None:
+    lab = lab_of("alice")
+    lab.join("alice")
+    assert [each.audience for each in of_type(lab.effects, Deliver) if each.kind == "system/welcome"] == [
+        Only(("alice",))
+    ]

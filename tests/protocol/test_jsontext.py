@@ -1,0 +1,163 @@
+"""JSON is taken apart and put together without touching what lies below."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mew.protocol import jsontext
+from mew.protocol.jsontext import NotJSON
+
+strings = st.text(st.characters(codec="utf-8"), max_size=6)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | strings,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(strings, inner, max_size=3),
+    max_leaves=8,
+)
+blanks = st.text(" \t\r\n", max_size=2)
+
+
+@st.composite
+def texts(draw: st.DrawFn, value: st.SearchStrategy[Any] = values) -> bytes:
+    """JSON as somebody else would write it: blanks anywhere, escapes or not."""
+    return written(draw, draw(value)).encode()
+
+
+def written(draw: st.DrawFn, value: Any) -> str:
+    before, after = draw(blanks), draw(blanks)
+    if isinstance(value, list):
+        inside = "[" + ",".join(written(draw, each) for each in value) + "]"
+    elif isinstance(value, dict):
+        fields = [
+            f"{draw(blanks)}{spelt(draw, key)}{draw(blanks)}:{written(draw, each)}" for key, each in value.items()
+        ]
+        inside = "{" + ",".join(fields) + "}" if fields else "{" + draw(blanks) + "}"
+    else:
+        inside = spelt(draw, value)
+    return before + inside + after
+
+
+def spelt(draw: st.DrawFn, value: Any) -> str:
+    return json.dumps(value, ensure_ascii=draw(st.booleans()))
+
+
+@settings(max_examples=60)
+@given(texts())
+def test_decoding_agrees_with_the_standard_library(text: bytes) -> None:
+    assert jsontext.decode(text) == json.loads(text)
+
+
+@settings(max_examples=60)
+@given(texts(st.dictionaries(strings, values, max_size=5)))
+def test_split_fields_have_the_order_and_the_text_they_came_in(text: bytes) -> None:
+    fields = jsontext.split(text)
+    assert list(fields) == list(json.loads(text))
+    assert {key: json.loads(each) for key, each in fields.items()} == json.loads(text)
+    for each in fields.values():
+        assert each in text
+        assert each == each.strip()
+
+
+@settings(max_examples=60)
+@given(st.dictionaries(strings, texts(), max_size=5))
+def test_joined_fields_come_apart_the_same(fields: dict[str, bytes]) -> None:
+    stripped = {key: text.strip() for key, text in fields.items()}
+    joined = jsontext.join(stripped)
+    assert jsontext.split(joined) == stripped
+    assert list(jsontext.split(joined)) == list(stripped)
+    assert jsontext.join(jsontext.split(joined)) == joined
+
+
+def test_joining_is_compact_and_does_not_escape() -> None:
+    fields = {"kind": b'"chat"', "é": b"1.0", 'a"b\n': b"{ }", "": b"null"}
+    assert jsontext.join(fields) == '{"kind":"chat","é":1.0,"a\\"b\\n":{ },"":null}'.encode()
+    assert jsontext.join({}) == b"{}"
+
+
+def test_an_array_of_texts_is_compact() -> None:
+    assert jsontext.array([]) == b"[]"
+    assert jsontext.array(iter([b"1.0", b'{"a": 1}'])) == b'[1.0,{"a": 1}]'
+
+
+def test_encoding_is_compact_and_does_not_escape() -> None:
+    assert jsontext.encode({"a": ["é", 1, None]}) == '{"a":["é",1,null]}'.encode()
+
+
+def test_what_lies_below_the_first_level_stays_the_bytes_that_came() -> None:
+    text = b'{"a" : { "b" : 1.0, "b" : 12345678901234567890 , "\\u0062":"\\/" } , "c":[ ]}'
+    assert jsontext.split(text) == {
+        "a": b'{ "b" : 1.0, "b" : 12345678901234567890 , "\\u0062":"\\/" }',
+        "c": b"[ ]",
+    }
+
+
+@pytest.mark.parametrize("text", [b'{"a":1,"b":2,"a":3}', b'{"a":1,"b":2,"\\u0061":3}', b'{"a":{},"b":2,"a": 3 }'])
+def test_the_last_of_two_equal_keys_wins_and_stands_where_the_first_stood(text: bytes) -> None:
+    assert list(jsontext.split(text).items()) == [("a", b"3"), ("b", b"2")]
+    assert jsontext.decode(text) == {"a": 3, "b": 2}
+
+
+def test_a_text_may_have_128_levels() -> None:
+    assert jsontext.decode(b"[" * 128 + b"]" * 128) is not None
+    assert jsontext.decode(b'{"a":' * 128 + b"1" + b"}" * 128) is not None
+
+
+@pytest.mark.parametrize("levels", [129, 500, 100_000])
+def test_a_text_may_not_have_more(levels: int) -> None:
+    for text in (b"[" * levels + b"]" * levels, b'{"a":' * levels + b"1" + b"}" * levels):
+        with pytest.raises(NotJSON, match="nested"):
+            jsontext.decode(text)
+
+
+def test_brackets_inside_strings_and_siblings_are_no_levels() -> None:
+    assert jsontext.decode(b'"' + b"[{" * 200 + b'"') == "[{" * 200
+    assert len(jsontext.decode(b"[" + b",".join([b"[{}]"] * 200) + b"]")) == 200
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b" ",
+        b"nul",
+        b"NaN",
+        b"-Infinity",
+        b"1e309",
+        b"9" * 4301,
+        b"-" + b"9" * 4301,
+        b"1.",
+        b".5",
+        b"0x10",
+        b"'a'",
+        b'"\n"',
+        b'"\\u12"',
+        b'"\\ud800"',
+        b'"\\udfff\\ud800"',
+        b'"\xff"',
+        b'{"\xff":1}',
+        b'"\xed\xb0\x80"',
+        b"[1,]",
+        b'{"a"}',
+        b"{1:2}",
+        b"1 2",
+        b"\xef\xbb\xbf1",
+        "1".encode("utf-16"),
+        b"// 1",
+    ],
+    ids=lambda text: str(text)[:24],
+)
+def test_what_is_no_json_that_we_relay_says_so(text: bytes) -> None:
+    with pytest.raises(NotJSON):
+        jsontext.decode(text)
+
+
+@settings(max_examples=100)
+@given(st.binary(max_size=30))
+def test_any_bytes_are_decoded_or_refused(text: bytes) -> None:
+    try:
+        value = jsontext.decode(text)
+    except NotJSON:
+        return
+    assert value == json.loads(text)

@@ -1,0 +1,72 @@
+"""The protocol's words fit together."""
+
+import pytest
+
+from mew.protocol import kinds
+
+
+def constants() -> set[str]:
+    return {value for name, value in vars(kinds).items() if name.isupper() and isinstance(value, str)}
+
+
+def test_every_kind_with_a_name_is_among_all_kinds() -> None:
+    not_kinds = {kinds.GATEWAY, kinds.PROTOCOL, kinds.STREAM_MANAGE}
+    assert constants() - not_kinds <= kinds.KINDS
+    assert not kinds.KINDS & not_kinds
+
+
+def test_all_kinds_are_these() -> None:
+    by_area: dict[str, set[str]] = {}
+    for kind in kinds.KINDS:
+        area, _, word = kind.partition("/")
+        by_area.setdefault(area, set()).add(word)
+    assert by_area == {
+        "system": {"join", "heartbeat", "register", "welcome", "presence", "error"},
+        "chat": {"", "acknowledge", "cancel"},
+        "mcp": {"request", "response", "proposal", "withdraw", "reject"},
+        "reasoning": {"start", "thought", "conclusion", "cancel"},
+        "capability": {"grant", "revoke", "grant-ack"},
+        "space": {"invite", "invite-ack", "kick"},
+        "participant": {"pause", "resume", "shutdown", "status", "request-status", "clear", "forget", "restart"}
+        | {"compact", "compact-done"},
+        "stream": {"request", "open", "announce", "ready", "start", "data", "close", "complete", "error", "gap"}
+        | {"grant-write", "revoke-write", "transfer-ownership"}
+        | {"write-granted", "write-revoked", "ownership-transferred"},
+    }
+
+
+@pytest.mark.parametrize("kind", ["system/welcome", "system/", "system/join/x", "stream/ready", "space/invite-ack"])
+def test_the_gateways_kinds_are_reserved(kind: str) -> None:
+    assert kinds.is_reserved(kind)
+
+
+@pytest.mark.parametrize("kind", ["system/join", "system/heartbeat", "system", "systems/x", "stream/open", "chat", "x"])
+def test_other_kinds_are_not(kind: str) -> None:
+    assert not kinds.is_reserved(kind)
+
+
+def test_a_kind_is_only_relayed_or_consumed_or_acted_upon() -> None:
+    assert kinds.RELAYED_ONLY.isdisjoint(kinds.CONSUMED | kinds.RESERVED | kinds.ENDINGS)
+    assert kinds.CONSUMED.isdisjoint(kinds.RESERVED | kinds.ENDINGS)
+    assert not any(map(kinds.is_reserved, kinds.RELAYED_ONLY | kinds.CONSUMED | kinds.ALLOWED_WHILE_PAUSED))
+
+
+def test_a_pause_leaves_these() -> None:
+    allowed = {
+        "participant/status",
+        "participant/resume",
+        "participant/request-status",
+        "participant/clear",
+        "participant/forget",
+        "participant/compact-done",
+        "participant/shutdown",
+        "chat/acknowledge",
+        "chat/cancel",
+        "reasoning/cancel",
+        "stream/close",
+        "stream/complete",
+        "stream/error",
+        "system/heartbeat",
+        "system/join",
+    }
+    assert allowed == kinds.ALLOWED_WHILE_PAUSED

@@ -1,0 +1,101 @@
+"""The life of a stream in the journal: one record a step, and names that are never free again."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mew.protocol import Limits, Record, snapshot
+from mew.protocol.names import is_desired_id
+from mew.testing import Client, MemorySpace
+
+ALL = [{"kind": "*"}]
+TEXT = [{"id": "text"}]
+
+
+def events(lab: MemorySpace) -> list[tuple[str, str | None, str | None]]:
+    """What the last command left in the journal."""
+    return [(each.event, each.kind, each.stream_id) for each in lab.effects if isinstance(each, Record)]
+
+
+def announce(client: Client, **fields: Any) -> str:
+    client.inbox()
+    client.send(kind="stream/announce", payload={"formats": TEXT, **fields})
+    return str(client.take("stream/ready")["payload"]["stream"]["stream_id"])
+
+
+def test_each_step_of_a_stream_is_a_record_that_names_it() -> None:
+    lab = MemorySpace(participants={"alice": ALL})
+    alice = lab.join("alice")
+    stream_id = announce(alice)
+    assert events(lab) == [("envelope", "stream/announce", None), ("envelope", "stream/ready", stream_id)]
+    alice.send(kind="stream/start", payload={"stream_id": stream_id})
+    assert events(lab) == [("envelope", "stream/start", stream_id)]
+    alice.send(kind="stream/note", payload={"stream_id": stream_id})
+    assert events(lab) == [("envelope", "stream/note", stream_id)]
+    alice.send(kind="stream/complete", payload={"stream_id": stream_id, "reason": "done"})
+    assert events(lab) == [("envelope", "stream/complete", stream_id)]
+    assert lab.records[-1].reason == "done"
+
+
+def test_a_reason_that_is_no_text_is_relayed_and_stands_in_no_column() -> None:
+    lab = MemorySpace(participants={"alice": ALL})
+    alice = lab.join("alice")
+    stream_id = announce(alice)
+    alice.send(kind="stream/close", payload={"stream_id": stream_id, "reason": {"code": 7}})
+    assert alice.take("stream/close")["payload"]["reason"] == {"code": 7}
+    assert lab.records[-1].reason is None
+
+
+def test_a_close_that_ends_nothing_is_recorded_without_a_stream() -> None:
+    lab = MemorySpace(participants={"alice": ALL})
+    alice = lab.join("alice")
+    alice.send(kind="stream/close", payload={"stream_id": "stream-99"})
+    assert events(lab) == [("envelope", "stream/close", None)]
+
+
+def test_what_is_refused_changes_nothing_but_the_journal() -> None:
+    lab = MemorySpace(participants={"alice": ALL}, limits=Limits(streams=1))
+    alice = lab.join("alice")
+    announce(alice, desired_id="voice")
+    before = known(lab)
+    refused: list[dict[str, Any]] = [
+        {"formats": TEXT, "desired_id": "voice"},
+        {"formats": []},
+        {"formats": TEXT, "target": ["bob"]},
+    ]
+    for payload in refused:
+        alice.send(kind="stream/announce", payload=payload)
+        assert events(lab) == [("rejected", "stream/announce", None)]
+    assert known(lab) == before
+
+
+def known(lab: MemorySpace) -> list[Any]:
+    """What the space knows of streams and their names."""
+    state = lab.state
+    return [dict(state.streams), state.stream_count, dict(state.desired_ids), dict(lab.space.suffixes)]
+
+
+WISHES = st.sampled_from(["voice", "voice_2", "voice_3", "v" * 63, "v" * 64, "v" * 62 + "_2", "stream-1", "No", None])
+
+
+@settings(max_examples=60, deadline=None)
+@given(wishes=st.lists(st.tuples(WISHES, st.sampled_from(["keep", "end", "restart"])), max_size=15))
+def test_no_name_is_ever_given_twice(wishes: list[tuple[str | None, str]]) -> None:
+    """Whatever is wished for, ended and recovered in between; and a wish that can be met is met."""
+    lab = MemorySpace(participants={"alice": ALL})
+    alice = lab.join("alice")
+    given_ids: list[str] = []
+    for wish, then in wishes:
+        stream_id = announce(alice, desired_id=wish)
+        if wish is not None and is_desired_id(wish) and wish not in given_ids:
+            assert stream_id == wish
+        assert stream_id not in given_ids
+        assert is_desired_id(stream_id) or stream_id == f"stream-{lab.state.stream_count}"
+        given_ids.append(stream_id)
+        if then == "end":
+            alice.send(kind="stream/close", payload={"stream_id": stream_id})
+        elif then == "restart":
+            lab.restart()
+            alice = lab.join("alice")
+    assert snapshot(lab.folded()) == snapshot(lab.state)

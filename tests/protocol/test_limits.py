@@ -1,0 +1,81 @@
+"""Rates: what may come at once, what a second, and how often errors are told."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mew.protocol.limits import KEYS_PER_PARTICIPANT, Bucket, ErrorThrottle
+from mew.protocol.times import SECOND
+
+QUARTER = SECOND // 4
+
+
+def taken(bucket: Bucket, tries: int) -> int:
+    return sum(bucket.take() for _ in range(tries))
+
+
+def test_a_bucket_gives_its_burst_and_then_nothing() -> None:
+    bucket = Bucket(2, 5, 0)
+    assert taken(bucket, 10) == 5
+    bucket.fill(0)
+    assert not bucket.take()
+
+
+def test_a_bucket_fills_by_its_rate_up_to_its_burst() -> None:
+    bucket = Bucket(2, 5, 1_000 * SECOND)
+    taken(bucket, 5)
+    bucket.fill(1_000 * SECOND + SECOND // 2 - 1)
+    assert not bucket.take()
+    bucket.fill(1_001 * SECOND)
+    assert taken(bucket, 10) == 2
+    bucket.fill(9_999 * SECOND)
+    assert taken(bucket, 10) == 5
+
+
+def test_a_bucket_counts_every_moment_once() -> None:
+    bucket = Bucket(1, 1, 0)
+    assert bucket.take()
+    for _ in range(10):
+        bucket.fill(SECOND // 2)
+    assert not bucket.take()
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 50), st.integers(1, 20), st.lists(st.integers(0, SECOND), max_size=40))
+def test_no_more_is_ever_taken_than_burst_and_rate_allow(rate: int, burst: int, steps: list[int]) -> None:
+    bucket, now, count = Bucket(rate, burst, 0), 0, 0
+    for step in steps:
+        now += step
+        bucket.fill(now)
+        count += taken(bucket, 3)
+        assert count <= burst + now * rate / SECOND + 1e-6
+
+
+def test_the_first_error_is_told_at_once_and_then_four_a_second() -> None:
+    throttle = ErrorThrottle()
+    told = [throttle.admit("s", "paused", now) for now in range(0, SECOND + 1, QUARTER // 5)]
+    assert [each for each in told if each is not None] == [0, 4, 4, 4, 4]
+
+
+def test_the_count_of_suppressed_errors_starts_anew_once_told() -> None:
+    throttle = ErrorThrottle()
+    assert throttle.admit("s", "paused", 0) == 0
+    assert throttle.admit("s", "paused", QUARTER - 1) is None
+    assert throttle.admit("s", "paused", QUARTER) == 1
+    assert throttle.admit("s", "paused", 2 * QUARTER) == 0
+
+
+def test_streams_and_codes_are_throttled_apart() -> None:
+    throttle = ErrorThrottle()
+    for stream_id, code in [("s", "paused"), ("t", "paused"), ("s", "rate_limited")]:
+        assert throttle.admit(stream_id, code, 0) == 0
+        assert throttle.admit(stream_id, code, 1) is None
+
+
+def test_after_64_streams_and_codes_all_others_share_one_place() -> None:
+    throttle = ErrorThrottle()
+    for number in range(KEYS_PER_PARTICIPANT):
+        assert throttle.admit(f"s{number}", "paused", 0) == 0
+    assert throttle.admit("one", "paused", 0) == 0
+    assert throttle.admit("another", "paused", 0) is None
+    assert throttle.admit("s0", "paused", QUARTER) == 0
+    assert throttle.admit("a third", "rate_limited", QUARTER) == 1

@@ -1,0 +1,30 @@
+"""What inviting leaves behind in the journal and keeps out of it."""
+
+import pytest
+
+from mew.testing import MemorySpace
+
+
+def test_the_token_of_an_invitation_is_sent_and_never_recorded() -> None:
+    lab = MemorySpace(participants={"alice": [{"kind": "*"}]})
+    alice = lab.join("alice")
+    alice.send(kind="space/invite", payload={"participant_id": "carol"})
+    token = alice.take("space/invite-ack")["payload"]["token"]
+    assert token == lab.token("carol")
+    acknowledged = [record for record in lab.records if record.kind == "space/invite-ack"]
+    assert len(acknowledged) == 1
+    assert not any(token.encode() in record.payload for record in lab.records)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["invited once", "kicked and invited again"])
+def test_an_invitation_holds_after_a_restart(*, again: bool) -> None:
+    lab = MemorySpace(participants={"alice": [{"kind": "*"}]})
+    alice = lab.join("alice")
+    alice.send(kind="space/invite", payload={"participant_id": "carol", "initial_capabilities": [{"kind": "memo"}]})
+    if again:
+        alice.send(kind="space/kick", payload={"participant_id": "carol"})
+        alice.send(kind="space/invite", payload={"participant_id": "carol", "initial_capabilities": [{"kind": "note"}]})
+    lab.restart()
+    carol = lab.join("carol")
+    held = carol.take("system/welcome")["payload"]["you"]["capabilities"]
+    assert held == [{"kind": "note" if again else "memo"}, {"kind": "mcp/response"}]

@@ -1,0 +1,90 @@
+"""Which texts are ids of spaces, participants and streams."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mew.protocol.names import is_desired_id, is_participant_id, is_reserved_id, is_space_id, namespace
+
+FIRST = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+REST = FIRST | set("._@-")
+names = st.text(st.sampled_from("aZ09._@:-/# *é\n"), max_size=6) | st.text(max_size=4)
+
+
+def has_form(name: str, rest: set[str]) -> bool:
+    return 1 <= len(name) <= 128 and name[0] in FIRST and set(name[1:]) <= rest
+
+
+@pytest.mark.requirement("VAL-26")
+@settings(max_examples=100)
+@given(names)
+def test_an_id_has_the_characters_of_an_id(name: str) -> None:
+    assert is_space_id(name) == has_form(name, REST)
+    assert is_participant_id(name) == has_form(name, REST | {":"})
+
+
+@pytest.mark.requirement("VAL-26")
+def test_an_id_has_at_most_128_characters() -> None:
+    assert is_space_id("a" * 128)
+    assert is_participant_id("a" * 128)
+    assert not is_space_id("a" * 129)
+    assert not is_participant_id("a" * 129)
+
+
+@pytest.mark.requirement("VAL-26")
+@pytest.mark.parametrize("name", ["", "a\n", "\na", "a b", "a/b", "é", "٣", "a\0", "-a", ".", "@a", ":a"])
+def test_other_characters_make_no_id(name: str) -> None:
+    assert not is_space_id(name)
+    assert not is_participant_id(name)
+
+
+@pytest.mark.requirement("VAL-26")
+def test_a_colon_is_for_participants_only() -> None:
+    assert is_participant_id("agent:1")
+    assert not is_space_id("agent:1")
+
+
+@pytest.mark.parametrize("name", ["gateway", "system", "system:", "system:gateway", "system:x"])
+def test_the_gateways_names_are_reserved(name: str) -> None:
+    assert is_reserved_id(name)
+
+
+@pytest.mark.parametrize("name", ["gateway2", "gateway:x", "systems", "System", "system-x", "x:system", ""])
+def test_other_names_are_not(name: str) -> None:
+    assert not is_reserved_id(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "0", "a-b_c", "a" * 64, "stream", "stream-", "stream-x", "stream-1a", "1-stream"]
+)
+def test_a_slug_may_be_desired(name: str) -> None:
+    assert is_desired_id(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "-a",
+        "_a",
+        "A",
+        "a.b",
+        "a b",
+        "a#b",
+        "é",
+        "a\n",
+        "a" * 65,
+        "stream-1",
+        "stream-007",
+        None,
+        5,
+        ["a"],
+        {"a": 1},
+    ],
+)
+def test_nothing_else_may(name: object) -> None:
+    assert not is_desired_id(name)
+
+
+def test_a_namespace_is_the_space_and_the_stream() -> None:
+    assert namespace("lab", "stream-1") == "lab/stream-1"

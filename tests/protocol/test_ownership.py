@@ -1,0 +1,67 @@
+"""What becomes of streams when a restart brings another configuration."""
+
+from typing import Any
+
+import pytest
+
+from mew.testing import Client, MemorySpace, settings
+
+ALL = [{"kind": "*"}]
+
+
+def open_stream(client: Client, **fields: Any) -> str:
+    client.inbox()
+    client.send(kind="stream/request", payload=fields)
+    return str(client.take("stream/open")["payload"]["stream_id"])
+
+
+def restart_with(lab: MemorySpace, **configuration: Any) -> None:
+    lab.settings = settings(**configuration)
+    lab.restart()
+
+
+@pytest.mark.parametrize("policy", ["keep", "transfer"])
+def test_a_stream_whose_owner_is_no_longer_configured_ends_with_the_restart(policy: str) -> None:
+    lab = MemorySpace(participants={"alice": ALL, "bob": None})
+    open_stream(lab.join("alice"), on_owner_disconnect=policy)
+    restart_with(lab, participants={"bob": None})
+    assert lab.state.streams == {}
+    assert (lab.records[-1].kind, lab.records[-1].reason) == ("stream/close", "owner_disconnected")
+
+
+def test_a_writer_that_is_no_longer_configured_is_revoked_with_the_restart() -> None:
+    lab = MemorySpace(participants={"alice": ALL, "bob": None})
+    alice, _bob = lab.join("alice"), lab.join("bob")
+    stream_id = open_stream(alice)
+    alice.send(kind="stream/grant-write", payload={"stream_id": stream_id, "participant_id": "bob"})
+    restart_with(lab, participants={"alice": ALL})
+    assert lab.state.streams[stream_id].writers == ("alice",)
+
+
+def test_under_close_a_restart_is_a_leave() -> None:
+    lab = MemorySpace(participants={"alice": ALL})
+    open_stream(lab.join("alice"), on_owner_disconnect="close")
+    lab.restart()
+    assert lab.state.streams == {}
+
+
+def test_under_keep_an_absent_writer_is_revoked_and_the_owner_still_waited_for() -> None:
+    lab = MemorySpace(participants={"alice": ALL, "bob": None})
+    alice, _bob = lab.join("alice"), lab.join("bob")
+    stream_id = open_stream(alice, on_owner_disconnect="keep")
+    alice.send(kind="stream/grant-write", payload={"stream_id": stream_id, "participant_id": "bob"})
+    lab.restart()
+    lab.advance(3600)
+    assert lab.state.streams[stream_id].writers == ("alice",)
+
+
+def test_a_grace_ends_once() -> None:
+    lab = MemorySpace(participants={"alice": ALL, "bob": None})
+    alice, bob = lab.join("alice"), lab.join("bob")
+    stream_id = open_stream(alice)
+    alice.send(kind="stream/grant-write", payload={"stream_id": stream_id, "participant_id": "bob"})
+    alice.leave()
+    bob.inbox()
+    for _ in range(3):
+        lab.advance(60)
+    assert bob.kinds() == ["stream/ownership-transferred"]

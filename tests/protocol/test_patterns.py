@@ -1,0 +1,201 @@
+"""The pattern language by itself: what fits, and that covering says no more than it knows."""
+
+import re
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mew.protocol.patterns import Glob, KindPattern, compile_value, covers_value
+from tests.protocol.generated_patterns import ABSENT, fitting, narrowed, value_patterns, values
+
+
+def words(letters: str, longest: int) -> list[str]:
+    """Every text of these letters up to a length, the empty one included."""
+    return ["".join(each) for length in range(longest + 1) for each in product(letters, repeat=length)]
+
+
+def fits(pattern: Any, value: Any) -> bool:
+    """Whether `value` fits where it stands under a key, or its absence does."""
+    return compile_value({"k": pattern})({} if value is ABSENT else {"k": value})
+
+
+def members(matches: Any, universe: list[str]) -> int:
+    """The texts that match, as the bits of a number."""
+    return sum(1 << place for place, text in enumerate(universe) if matches(text))
+
+
+def test_a_glob_matches_as_the_regular_expression_that_it_stands_for() -> None:
+    for pattern in words("ab*", 4):
+        expression = re.compile(".*".join(map(re.escape, pattern.split("*"))))
+        for text in words("ab", 5):
+            assert Glob.parse(pattern).matches(text) == bool(expression.fullmatch(text)), (pattern, text)
+
+
+def test_one_glob_covers_another_exactly_if_it_matches_all_that_the_other_does() -> None:
+    """Short texts suffice: the other's own text with `c`, which no pattern has, in place of its stars is among them."""
+    universe = words("abc", 4)
+    known = {glob: members(glob.matches, universe) for glob in map(Glob.parse, words("ab*", 4))}
+    for held, asked in product(known, repeat=2):
+        assert held.covers(asked) == (known[asked] & ~known[held] == 0), (held.text, asked.text)
+
+
+def test_globs_are_called_disjoint_only_if_no_text_matches_both() -> None:
+    universe = words("ab", 7)
+    known = {glob: members(glob.matches, universe) for glob in map(Glob.parse, words("ab*", 3))}
+    for one, other in product(known, repeat=2):
+        apart = known[one] & known[other] == 0
+        literal = "*" not in one.text or "*" not in other.text
+        assert one.is_disjoint(other) == apart if literal else one.is_disjoint(other) <= apart, (one.text, other.text)
+
+
+def test_globs_with_a_star_are_known_to_be_disjoint_by_either_end() -> None:
+    assert Glob.parse("a*").is_disjoint(Glob.parse("b*"))
+    assert Glob.parse("*a").is_disjoint(Glob.parse("*b"))
+    assert not Glob.parse("ab*a").is_disjoint(Glob.parse("a*ba"))
+
+
+def test_covering_needs_no_letter_that_a_pattern_could_use_up() -> None:
+    every_private_letter = "".join(map(chr, range(0xE000, 0x10000)))
+    assert Glob.parse("*").covers(Glob.parse(every_private_letter + "*"))
+    assert not Glob.parse(every_private_letter).covers(Glob.parse("*"))
+
+
+def test_a_glob_of_many_stars_is_decided_at_once() -> None:
+    assert not Glob.parse("*a" * 5_000 + "b*").matches("a" * 100_000)
+    assert Glob.parse("*a" * 5_000).covers(Glob.parse("*a" * 5_001))
+
+
+def test_one_kind_covers_another_exactly_if_it_matches_all_that_the_other_does() -> None:
+    """Every pattern of three characters and some longer, over every kind with a letter that no pattern has."""
+    texts = [*words("a/*!", 3), "a/**", "!a/*", "!a/**", "!!a/*", "a/a/*", "!a/a", "!a/a/*", "a/*a", "a/***", "!**"]
+    universe = [*words("ab/*!", 4), "a/a/b", "a/a/a", "!a/b", "a/***", "a/*a", "a/**b"]
+    known = {kind: members(kind.matches, universe) for kind in map(KindPattern.parse, texts)}
+    for held, asked in product(known, repeat=2):
+        assert held.covers(asked) == (known[asked] & ~known[held] == 0), (held, asked)
+
+
+@settings(max_examples=100, deadline=None)
+@given(pattern=value_patterns, value=values)
+def test_values_fit_as_the_rules_say_one_by_one(pattern: Any, value: Any) -> None:
+    """The same rules once more, as plain as can be."""
+
+    def plainly(pattern: Any, value: Any) -> bool:
+        if isinstance(value, list):
+            return all(plainly(pattern, each) for each in value)
+        if isinstance(pattern, list):
+            return any(plainly(each, value) for each in pattern)
+        if isinstance(pattern, dict):
+            return isinstance(value, dict) and all(plainly(pattern[key], value.get(key, ABSENT)) for key in pattern)
+        if isinstance(pattern, str) and pattern.startswith("!"):
+            return not plainly_text(pattern[1:], value)
+        if isinstance(pattern, str):
+            return plainly_text(pattern, value)
+        return sort(value) == sort(pattern) and bool(value == pattern)
+
+    def sort(value: Any) -> str:
+        return "number" if type(value) in {int, float} else type(value).__name__
+
+    def plainly_text(glob: str, value: Any) -> bool:
+        return isinstance(value, str) and bool(re.fullmatch(".*".join(map(re.escape, glob.split("*"))), value))
+
+    assert fits(pattern, value) == plainly(pattern, value)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), held=value_patterns)
+def test_what_a_covered_pattern_fits_the_covering_one_fits(data: st.DataObject, held: Any) -> None:
+    asked = data.draw(narrowed(held) | value_patterns)
+    if covers_value(held, asked):
+        for value in data.draw(st.lists(fitting(asked), min_size=5, max_size=10)):
+            assert fits(held, value) or not fits(asked, value), value
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), held=value_patterns)
+def test_a_pattern_with_tighter_parts_is_covered(data: st.DataObject, held: Any) -> None:
+    assert covers_value(held, data.draw(narrowed(held)))
+
+
+EVERY_SORT: list[Any] = ["", "a", "b", "!a", 0, 1, True, False, None, 2.5, {}, {"x": 1}, {"x": "a"}, {"y": None}]
+VALUES: list[Any] = [
+    ABSENT,
+    *EVERY_SORT,
+    [],
+    [[]],
+    ["a", "b"],
+    ["a", ["a"]],
+    [1, True],
+    [{}, "a"],
+    [None, [1]],
+    {"x": []},
+]
+PATTERNS: list[Any] = [
+    *EVERY_SORT,
+    *["*", "**", "!*", "!**", "!", "!!a", "a*", "!a*", "*b", "!*b"],
+    *[[], [[]], ["a"], ["a", "b"], ["a", ["b", 1]], ["!a", "a"], ["!a", "!b"], ["!*", "*"], [{"x": 1}, {"x": True}]],
+    *[{"x": "!a"}, {"x": "!*"}, {"x": "*"}, {"x": []}, {"x": {}}, {"x": [1, "a"]}, {"x": 1, "y": "!a"}],
+]
+
+
+@pytest.mark.parametrize("held", PATTERNS, ids=repr)
+def test_covering_holds_for_every_sort_of_pattern_and_value(held: Any) -> None:
+    for asked in PATTERNS:
+        if covers_value(held, asked):
+            assert [value for value in VALUES if fits(asked, value) and not fits(held, value)] == [], asked
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=repr)
+def test_every_pattern_covers_itself(pattern: Any) -> None:
+    assert covers_value(pattern, pattern)
+
+
+@pytest.mark.parametrize(
+    ("held", "asked"),
+    [
+        (1, True),
+        (True, 1),
+        (0, None),
+        (None, "!*"),
+        ("*", "!a"),
+        ("*", 1),
+        ("*", ["a", 1]),
+        ("!a", "*"),
+        ("!a", ["b", "a"]),
+        ("!a", "!b"),
+        ("!*", "!a"),
+        ([], "a"),
+        ({}, "!*"),
+        ({}, [{}, None]),
+        ({"x": "!a"}, {}),
+        ({"x": "*"}, {"x": "!a"}),
+        ({"x": []}, {"x": "a"}),
+        ([{"x": 1}, {"y": 1}], {"x": [1, 2], "y": 2}),
+    ],
+    ids=repr,
+)
+def test_a_wider_pattern_is_not_covered(held: Any, asked: Any) -> None:
+    assert not covers_value(held, asked)
+
+
+@pytest.mark.parametrize(
+    ("held", "asked"),
+    [
+        (1, 1.0),
+        ("*", "a*"),
+        ("!a", "b*"),
+        ("!a", ["b", 1, None, {"x": 1}]),
+        ("!a", "!a*"),
+        ("!a", "!*"),
+        ("a", []),
+        ({}, {"x": 1}),
+        ({"x": "!a"}, {"x": "!*", "y": 1}),
+        (["a", "b"], ["b", ["a"]]),
+        ([["a"], 1], 1),
+    ],
+    ids=repr,
+)
+def test_a_tighter_pattern_is_covered(held: Any, asked: Any) -> None:
+    assert covers_value(held, asked)

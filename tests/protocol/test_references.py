@@ -1,0 +1,82 @@
+"""How an envelope names a stream, and how its name is completed."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mew.protocol import jsontext
+from mew.protocol.envelope import Envelope, parse
+from mew.protocol.errors import InvalidEnvelope
+from mew.protocol.references import check_namespace, checked_reference, completed, reference
+from mew.protocol.state import SpaceState
+
+LAB = SpaceState(space_id="lab")
+WHOLE = {"stream_id": "s", "namespace": "lab/s"}
+
+
+def envelope(**payload: Any) -> Envelope:
+    return parse(msgspec.json.encode({"kind": "stream/note", "from": "alice", "payload": payload}))
+
+
+@pytest.mark.parametrize(
+    ("payload", "named"),
+    [
+        ({}, None),
+        ({"stream_id": "s"}, "s"),
+        ({"stream": {"stream_id": "s"}}, "s"),
+        ({"stream_id": "s", "stream": {"stream_id": "s"}}, "s"),
+        ({"stream_id": 7, "stream": {"stream_id": "s"}}, "s"),
+        ({"stream_id": "s", "stream": "t"}, "s"),
+        ({"stream": {"stream_id": None}}, None),
+        ({"stream": ["s"]}, None),
+    ],
+)
+def test_a_stream_is_named_in_either_place(payload: dict[str, Any], named: str | None) -> None:
+    assert reference(envelope(**payload)) == named
+
+
+def test_the_two_places_must_not_contradict_each_other() -> None:
+    with pytest.raises(InvalidEnvelope, match=r"'s'.*'t'"):
+        reference(envelope(stream_id="s", stream={"stream_id": "t"}))
+
+
+def test_a_name_that_is_needed_has_to_be_there() -> None:
+    with pytest.raises(InvalidEnvelope, match=r"stream/note: `payload\.stream_id`"):
+        checked_reference(LAB, envelope(text="which?"))
+    assert checked_reference(LAB, envelope(stream=WHOLE)) == "s"
+
+
+@pytest.mark.parametrize("stream", [{}, {"namespace": None}, {"namespace": "lab/s"}, None])
+def test_a_namespace_may_be_left_out(stream: Any) -> None:
+    check_namespace(LAB, envelope(stream=stream), "s")
+
+
+@pytest.mark.parametrize("stream", [{"namespace": "lab/t"}, {"namespace": ""}, {"namespace": 7}, "s", ["s"], 0, False])
+def test_a_namespace_that_is_given_is_the_streams(stream: Any) -> None:
+    with pytest.raises(InvalidEnvelope, match=r"payload\.stream"):
+        check_namespace(LAB, envelope(stream=stream), "s")
+
+
+def test_an_envelope_that_has_the_whole_name_keeps_its_payload_as_it_came() -> None:
+    text = b'{"kind":"stream/note","payload":{ "stream" : {"namespace":"lab/s","stream_id":"s"}, "a":1.0 }}'
+    sent = completed(LAB, parse(text), "s")
+    assert sent.fields["payload"] == b'{ "stream" : {"namespace":"lab/s","stream_id":"s"}, "a":1.0 }'
+    assert sent.fields["context"] == b'"lab/s"'
+
+
+MEMBERS = st.dictionaries(st.text(max_size=4), st.integers() | st.text(max_size=4), max_size=3)
+
+
+@given(others=MEMBERS, nested=st.none() | MEMBERS, at_the_top=st.booleans())
+def test_whatever_else_a_payload_has_it_is_kept(
+    others: dict[str, Any], nested: dict[str, Any] | None, at_the_top: bool
+) -> None:
+    payload = {**others, **({"stream_id": "s"} if at_the_top else {})}
+    payload["stream"] = nested
+    sent = completed(LAB, envelope(**payload), "s")
+    assert sent.payload == {**payload, "stream": {**(nested or {}), **WHOLE}}
+    assert jsontext.decode(sent.fields["payload"]) == sent.payload
+    assert completed(LAB, sent, "s") == sent

@@ -1,0 +1,245 @@
+"""The bound on what a schema can cost: what it refuses, what it lets pass, and that a validator keeps to it."""
+
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from mew.protocol.schema_cost import TooCostly, applications
+
+MOST = 1_024
+
+
+def doubling(keyword: str, levels: int) -> dict[str, Any]:
+    """Definitions, each of which applies the next one twice."""
+    twice = {
+        f"d{level}": {keyword: [{"$ref": f"#/$defs/d{level + 1}"}, {"$ref": f"#/$defs/d{level + 1}"}]}
+        for level in range(levels)
+    }
+    return {"$ref": "#/$defs/d0", "$defs": {**twice, f"d{levels}": {"type": "integer"}}}
+
+
+def tree(**others: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"children": {"items": {"$ref": "#"}}}, **others}
+
+
+@pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
+def test_definitions_that_double_thirty_times_are_refused(keyword: str) -> None:
+    with pytest.raises(TooCostly, match="over 1024 subschemas can apply to one value"):
+        applications(doubling(keyword, 30), MOST)
+
+
+def test_the_count_is_exact_where_nothing_is_guessed() -> None:
+    # Two nodes on each level below the first: the reference, and what it leads to.
+    assert applications(doubling("anyOf", 3), MOST) == 2 * (1 + 2 + 4 + 8)
+
+
+@pytest.mark.parametrize("place", ["here", "below"])
+def test_as_many_as_the_limit_are_allowed_and_no_more(place: str) -> None:
+    def cost(alternatives: int) -> int:
+        schema: dict[str, Any] = {"anyOf": [{} for _ in range(alternatives)]}
+        return applications(schema if place == "here" else {"items": schema}, most=10)
+
+    assert cost(9) == 10
+    with pytest.raises(TooCostly, match="over 10 subschemas"):
+        cost(10)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"items": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}},
+        {"properties": {"a": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}},
+        {"properties": {"a": {"$ref": "#"}}, "patternProperties": {"^a": {"$ref": "#"}}},
+        {"patternProperties": {"^a": {"$ref": "#"}, "a$": {"$ref": "#"}}},
+        {"anyOf": [{"additionalProperties": {"$ref": "#"}}, {"properties": {"a": {"$ref": "#"}}}]},
+        {"items": {"$ref": "#"}, "contains": {"$ref": "#"}},
+        {"prefixItems": [{"$ref": "#"}], "contains": {"$ref": "#"}},
+        {"items": {"not": {"$ref": "#"}, "if": {"$ref": "#"}}},
+        {"items": {"then": {"$ref": "#"}, "else": {"$ref": "#"}, "if": True}},
+        {"additionalProperties": {"dependentSchemas": {"a": {"$ref": "#"}}, "$ref": "#"}},
+        {"additionalProperties": {"dependencies": {"a": {"$ref": "#"}}, "$ref": "#"}},
+        {"$dynamicAnchor": "here", "items": {"anyOf": [{"$dynamicRef": "#here"}, {"$ref": "#"}]}},
+        {"allOf": [{"properties": {"a": {"$ref": "#"}}}], "unevaluatedProperties": False},
+        {"allOf": [{"unevaluatedItems": {"$ref": "#"}}, {"unevaluatedItems": {"$ref": "#"}}]},
+    ],
+)
+def test_a_recursion_that_multiplies_is_refused(schema: dict[str, Any]) -> None:
+    with pytest.raises(TooCostly, match="over 1024"):
+        applications(schema, MOST)
+
+
+@pytest.mark.parametrize(
+    ("schema", "cost"),
+    [
+        (True, 1),
+        ({}, 1),
+        (tree(), 2),
+        (tree(additionalProperties=False), 2),
+        (tree(unevaluatedProperties=False), 2),
+        ({"properties": {"next": {"$ref": "#"}}}, 2),
+        ({"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}}, 2),
+        ({"properties": {"left": {"$ref": "#"}}, "additionalProperties": {"$ref": "#"}}, 2),
+        ({"anyOf": [{"type": "null"}, {"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}}]}, 4),
+        ({"anyOf": [{"items": {"$ref": "#"}}, {"additionalProperties": {"$ref": "#"}}]}, 4),
+        ({"prefixItems": [{"$ref": "#"}, {"$ref": "#"}], "items": {"$ref": "#"}}, 2),
+        ({"properties": {"a": {"properties": {"x": {"$ref": "#"}}}, "b": {"properties": {"x": {"$ref": "#"}}}}}, 2),
+        ({"propertyNames": {"pattern": "^a"}, "additionalProperties": {"$ref": "#"}}, 2),
+        ({"$defs": {"node": {"$anchor": "node", "items": {"$ref": "#node"}}}, "$ref": "#node"}, 2),
+        ({"$defs": {"a b": {"type": "null"}}, "items": {"$ref": "#/$defs/a%20b"}}, 2),
+        ({"$defs": {"a/b~": {"type": "null"}}, "items": {"$ref": "#/$defs/a~1b~0"}}, 2),
+        ({"anyOf": [{"type": "null"}, {"items": {"$ref": "#/anyOf/0"}}]}, 3),
+        ({"$id": "https://example.org/tree", **tree()}, 2),
+        ({"properties": {"$id": {"type": "string"}, "$ref": {"type": "string"}}}, 1),
+    ],
+)
+def test_ordinary_schemas_pass(schema: Any, cost: int) -> None:
+    assert applications(schema, MOST) == cost
+
+
+def test_what_grows_with_the_depth_is_counted_to_the_deepest_content_there_is() -> None:
+    """Each level adds one loop more, and no content is nested deeper than a message may be."""
+    loop = {"items": {"$ref": "#/$defs/loop"}}
+    schema = {"$defs": {"loop": loop}, "items": {"allOf": [{"$ref": "#"}, {"$ref": "#/$defs/loop"}]}}
+    assert 128 < applications(schema, MOST) < 400
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"allOf": [{"$ref": "#"}]},
+        {"$dynamicAnchor": "a", "$dynamicRef": "#a"},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"not": {"$ref": "#/$defs/a"}}}},
+    ],
+)
+def test_a_schema_that_applies_itself_to_the_same_value_is_refused(schema: dict[str, Any]) -> None:
+    with pytest.raises(TooCostly, match="itself to the same value"):
+        applications(schema, MOST)
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({"$ref": "https://example.org/"}, "outside itself"),
+        ({"$ref": "other"}, "outside itself"),
+        ({"items": {"$dynamicRef": "file:///etc/passwd#a"}}, "outside itself"),
+        ({"$ref": "#/$defs/none"}, "leads nowhere"),
+        ({"$ref": "#none"}, "leads nowhere"),
+        ({"$ref": "#/allOf/9", "allOf": [True]}, "leads nowhere"),
+        ({"$ref": "#/allOf/x", "allOf": [True]}, "leads nowhere"),
+        ({"$ref": "#/type/x", "type": None}, "leads nowhere"),
+        ({"$defs": {"a": {"$id": "urn:a"}}}, "at the root only"),
+        ({"$defs": {"a": {"$anchor": "x"}, "b": {"$dynamicAnchor": "x"}}}, "two anchors 'x'"),
+    ],
+)
+def test_a_reference_that_cannot_be_followed_here_is_refused(schema: dict[str, Any], why: str) -> None:
+    with pytest.raises(TooCostly, match=why):
+        applications(schema, MOST)
+
+
+def test_an_anchor_may_be_both_kinds_at_once() -> None:
+    assert applications({"$anchor": "a", "$dynamicAnchor": "a", "items": {"$ref": "#a"}}, MOST) == 2
+
+
+def test_the_walk_itself_is_bounded() -> None:
+    """A chain of references to follow, begun from many places."""
+    chain = {f"d{step}": {"$ref": f"#/$defs/d{step + 1}", "items": {}} for step in range(400)}
+    schema = {"properties": {f"p{each}": {"$ref": "#/$defs/d0"} for each in range(400)}, "$defs": {**chain, "d400": {}}}
+    with pytest.raises(TooCostly, match="refer to one another too much"):
+        applications(schema, MOST)
+
+
+def test_a_union_of_two_hundred_types_passes() -> None:
+    types = {
+        f"t{each}": {"properties": {"type": {"const": each}, f"v{each}": {"type": "string"}}} for each in range(200)
+    }
+    schema = {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in types], "$defs": types}
+    assert applications(schema, MOST) == 401
+
+
+# What a validator really does, counted by a keyword that every subschema of the test has.
+
+NAMES = st.sampled_from(["a", "b"])
+CONTENT = st.recursive(
+    st.sampled_from([1, "a", None]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=2),
+    max_leaves=12,
+)
+LEAVES = st.sampled_from([{"type": "object"}, {"type": "array"}, {"type": "integer"}, {}]).map(dict) | st.builds(
+    lambda name: {"$ref": f"#/$defs/{name}"}, NAMES
+)
+
+
+def _nodes(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    lists = st.lists(inner, min_size=1, max_size=2)
+    members = st.dictionaries(NAMES, inner, max_size=2)
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            **dict.fromkeys(["allOf", "anyOf", "oneOf", "prefixItems"], lists),
+            **dict.fromkeys(["properties", "dependentSchemas", "patternProperties"], members),
+            **dict.fromkeys(["not", "if", "then", "else", "items", "contains", "propertyNames"], inner),
+            **dict.fromkeys(["additionalProperties", "unevaluatedProperties", "unevaluatedItems"], inner),
+        },
+    )
+
+
+SUBSCHEMAS = st.recursive(LEAVES, _nodes, max_leaves=6)
+SCHEMAS = st.builds(lambda root, a, b: {**root, "$defs": {"a": a, "b": b}}, SUBSCHEMAS, SUBSCHEMAS, SUBSCHEMAS)
+
+
+def counted(schema: Any) -> Any:
+    """The schema with the counting keyword in every subschema; in the names of members it does no harm."""
+    if isinstance(schema, list):
+        return [counted(each) for each in schema]
+    if isinstance(schema, dict):
+        return {"count": True, **{key: counted(value) for key, value in schema.items()}}
+    return schema
+
+
+def values_in(content: Any) -> int:
+    """How many values a validator meets, names of members included."""
+    if isinstance(content, dict):
+        return 1 + sum(1 + values_in(each) for each in content.values())
+    return 1 + sum(values_in(each) for each in content) if isinstance(content, list) else 1
+
+
+def nested(levels: int) -> Any:
+    content: Any = {"a": 1}
+    for _ in range(levels):
+        content = {"a": content}
+    return content
+
+
+def closed(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"properties": {"a": {}}}
+    for _ in range(levels):
+        schema = {"allOf": [schema], "unevaluatedProperties": False}
+    return schema
+
+
+@given(schema=SCHEMAS, content=CONTENT)
+@example(schema=doubling("anyOf", 7), content="a")
+@example(schema=closed(5), content={"a": 1})
+@example(schema={"anyOf": [{"type": "null"}, {"properties": {"a": {"$ref": "#"}}}]}, content=nested(20))
+@settings(max_examples=60, deadline=None)
+def test_no_validation_takes_more_steps_than_were_foreseen(schema: Any, content: Any) -> None:
+    steps = 0
+
+    class Count:
+        def __init__(self, _parent: Any, _value: Any, _path: Any) -> None: ...
+
+        def validate(self, _content: Any) -> None:
+            nonlocal steps
+            steps += 1
+
+    try:
+        foreseen = applications(schema, MOST) * values_in(content)
+    except TooCostly:
+        return
+    validator = jsonschema_rs.Draft202012Validator(counted(schema), keywords={"count": Count}, offline=True)
+    validator.is_valid(content)
+    assert steps <= foreseen

@@ -1,0 +1,32 @@
+"""What the configuration of a space leaves in its journal."""
+
+from mew.protocol import jsontext
+from mew.protocol.settings import Limits, Settings
+from mew.testing import settings
+
+
+def test_the_effective_configuration_is_plain_json_with_capabilities_as_written() -> None:
+    made = settings(
+        participants={"alice": [{"kind": "chat", "note": "hers"}], "bob": None},
+        defaults=[{"kind": "x/*"}],
+        output_logs=frozenset({"z", "a"}),
+        strict_from=True,
+        limits=Limits(streams=3),
+    )
+    written = jsontext.decode(jsontext.encode(made.effective()))
+    assert written["participants"] == {"alice": [{"kind": "chat", "note": "hers"}], "bob": None}
+    assert written["defaults"] == [{"kind": "x/*"}]
+    assert written["output_logs"] == ["a", "z"]
+    assert (written["allow_anonymous"], written["strict_from"]) == (False, True)
+    assert written["streams"] == {"on_owner_disconnect": "transfer", "owner_grace_seconds": 60, "validate": False}
+    assert written["limits"]["streams"] == 3
+
+
+def test_whoever_is_not_configured_otherwise_may_chat() -> None:
+    assert Settings(space_id="lab").effective()["defaults"] == [{"kind": "chat"}]
+
+
+def test_the_limits_are_those_that_the_rules_name() -> None:
+    limits = Limits()
+    assert (limits.message_bytes, limits.stream_request_bytes) == (16 * 1024**2, 256 * 1024)
+    assert (limits.grants, limits.invitations, limits.formats, limits.desired_ids) == (2_048, 10_000, 64, 100_000)

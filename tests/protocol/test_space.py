@@ -1,0 +1,178 @@
+"""What a space holds besides its state, and that it never differs from it."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mew.protocol import Leave, Limits, Receive, Refusal, Route, Space, Tick, snapshot
+from mew.protocol.errors import Paused
+from mew.protocol.frames import build, header
+from mew.protocol.welcome import roster
+from mew.protocol.writing import check_frame
+from mew.testing import NOON, Client, MemorySpace
+from tests.histories import CONFIGURATION, NAMES, History, Step, histories
+
+ALL = [{"kind": "*"}]
+SECOND = 1_000_000
+by_chance = settings(max_examples=30, deadline=None)
+
+
+def open_stream(client: Client, **fields: Any) -> str:
+    client.inbox()
+    client.send(kind="stream/request", payload=fields)
+    return str(client.take("stream/open")["payload"]["stream_id"])
+
+
+# What is derived
+
+
+@by_chance
+@given(steps=histories())
+def test_what_is_derived_from_the_state_is_what_the_state_says(steps: list[Step]) -> None:
+    lab = MemorySpace(**CONFIGURATION)
+    history = History(lab)
+    for step in steps:
+        history.play(step)
+        space, state = lab.space, lab.state
+        assert list(space.roster.items()) == list(roster(state).items())
+        assert set(space.seats) == set(state.present)
+        for name in NAMES:
+            assert space.capabilities(name).text == state.capabilities(name).text
+        for stream_id, stream in state.streams.items():
+            route = space.stream_route(header(stream_id))
+            assert route is not None
+            assert route.live is (stream.status == "live")
+            assert route.writers == (set(stream.writers) if route.live else set())
+
+
+@by_chance
+@given(steps=histories())
+def test_the_short_cut_for_frames_decides_as_the_rule_at_length_does(steps: list[Step]) -> None:
+    lab = MemorySpace(**CONFIGURATION)
+    history = History(lab)
+    for step in steps:
+        history.play(step)
+        for stream_id in ("stream-1", "stream-2", "moves", "unknown"):
+            for name in NAMES:
+                message = build(stream_id, b"data")
+                assert told(lab.space.route(name, message)) == told(check_frame(lab.space, name, message))
+
+
+def told(decision: Route | Refusal) -> object:
+    return decision if isinstance(decision, Route) else decision.payload()
+
+
+@by_chance
+@given(message=st.binary(max_size=12), name=st.sampled_from(NAMES))
+def test_whatever_a_frame_looks_like_there_is_a_decision(message: bytes, name: str) -> None:
+    lab = MemorySpace(participants={"alice": ALL})
+    open_stream(lab.join("alice"))
+    assert isinstance(lab.space.route(name, b"#" + message), Route | Refusal)
+
+
+@by_chance
+@given(message=st.binary(max_size=60))
+def test_whatever_comes_in_handling_never_raises(message: bytes) -> None:
+    lab = MemorySpace(participants={"alice": ALL})
+    lab.join("alice").send_bytes(message)
+    assert lab.records[-1].event in {"rejected", "frame_rejected"}
+
+
+def test_frames_counted_in_runs_are_the_same_as_one_by_one() -> None:
+    one, other = MemorySpace(participants={"alice": ALL}), MemorySpace(participants={"alice": ALL})
+    client = one.join("alice")
+    open_stream(client)
+    open_stream(other.join("alice"))
+    one.now += SECOND
+    for _ in range(3):
+        client.frame("stream-1", "x")
+    route = other.space.route("alice", b"#stream-1#x")
+    assert isinstance(route, Route)
+    position = other.state.position
+    assert other.space.accept_frames(route, 2, NOON + SECOND) == (position + 1, NOON + SECOND, 1)
+    assert other.space.accept_frames(route, 1, NOON) == (position + 3, NOON + SECOND, 3)
+    assert snapshot(other.state) == snapshot(one.state)
+
+
+def test_a_frame_limit_turns_the_short_cut_off() -> None:
+    lab = MemorySpace(participants={"alice": ALL}, limits=Limits(frames_per_second=1, frame_burst=1))
+    open_stream(lab.join("alice"))
+    decisions = [lab.space.route("alice", b"#stream-1#x") for _ in range(2)]
+    assert [isinstance(each, Route) for each in decisions] == [True, False]
+
+
+def test_a_paused_writer_takes_no_short_cut() -> None:
+    lab = MemorySpace(participants={"alice": ALL, "bob": ALL})
+    alice, bob = lab.join("alice"), lab.join("bob")
+    stream_id = open_stream(alice)
+    message = build(stream_id, b"x")
+    bob.send(kind="participant/pause", to=["alice"], payload={"timeout_seconds": 1})
+    assert isinstance(lab.space.route("alice", message), Paused)
+    lab.advance(1)
+    assert isinstance(lab.space.route("alice", message), Route)
+
+
+def test_formats_are_compiled_once_and_dropped_with_their_stream() -> None:
+    lab = MemorySpace(participants={"alice": ALL})
+    alice = lab.join("alice")
+    stream_id = open_stream(alice, formats=[{"id": "x"}])
+    assert lab.space.formats(stream_id) is lab.space.formats(stream_id)
+    alice.send(kind="stream/close", payload={"stream_id": stream_id})
+    assert lab.space._formats == {}
+
+
+def test_nothing_is_kept_of_who_has_left() -> None:
+    lab = MemorySpace(participants={"alice": ALL, "bob": None}, limits=Limits(frames_per_second=10))
+    lab.post("bob", {"kind": "chat", "payload": {"text": "by post"}})
+    bob = lab.join("bob")
+    bob.frame("unknown", "x")
+    bob.send(kind="chat", payload={"text": "hello"})
+    bob.leave()
+    space = lab.space
+    tables = (space.sessions, space.seats, space.http_until, space.roster, space._throttles)
+    assert [len(table) for table in (*tables, space._envelope_rates, space._frame_rates)] == [0] * 7
+
+
+# Time and ids
+
+
+def test_time_does_not_go_back_even_where_nothing_was_recorded() -> None:
+    limits = Limits(frames_per_second=1, frame_burst=2)
+    lab = MemorySpace(participants={"alice": ALL}, limits=limits)
+    alice = lab.join("alice")
+    stream_id = open_stream(alice)
+    alice.frame(stream_id, "one")
+    lab.advance(3600)
+    lab.now -= 3600 * SECOND
+    alice.inbox()
+    alice.frame(stream_id, "two")
+    assert alice.kinds() == ["#"]
+    assert lab.records[-1].time == NOON + 3600 * SECOND
+
+
+def test_ids_of_two_starts_never_meet() -> None:
+    lab = MemorySpace(participants={"alice": ALL})
+    first = {lab.space.new_id() for _ in range(20)}
+    lab.restart()
+    second = {lab.space.new_id() for _ in range(20)}
+    assert len(first | second) == 40
+
+
+def test_a_tick_with_nothing_to_do_does_nothing() -> None:
+    lab = MemorySpace(participants={"alice": ALL})
+    lab.join("alice")
+    assert lab.run(Tick()) == []
+
+
+@pytest.mark.parametrize("command", [Leave("never"), Receive("never", b"{}"), Receive("never", b"#a#b")])
+def test_a_connection_that_is_not_there_does_nothing(command: Leave | Receive) -> None:
+    lab = MemorySpace(participants={"alice": ALL})
+    assert lab.run(command) == []
+
+
+def test_a_space_that_goes_on_from_a_state_begins_with_it() -> None:
+    lab = MemorySpace(participants={"alice": ALL})
+    again = Space(lab.settings, lab.tokens, lab.folded())
+    assert snapshot(again.state) == snapshot(lab.state)

@@ -1,0 +1,110 @@
+"""What can be asked of a state."""
+
+from typing import Any
+
+import pytest
+
+from mew.protocol import SpaceState, read_capabilities
+from mew.protocol.capability import Capability
+from mew.protocol.state import Grant, Presence
+
+
+def caps(*kinds: str) -> tuple[Capability, ...]:
+    return read_capabilities([{"kind": kind} for kind in kinds], "test")
+
+
+def effective(state: SpaceState, participant: str) -> list[tuple[str, Any]]:
+    return [(source, each.pattern["kind"]) for source, each in state.capabilities(participant).sourced]
+
+
+STATE = SpaceState(
+    space_id="lab",
+    configured={"alice": caps("*"), "bob": None, "gone": None},
+    invited={"erin": caps("mcp/*"), "frank": None},
+    kicked={"gone": None},
+    present={"alice": Presence("websocket"), "guest": Presence("websocket", anonymous=True)},
+)
+
+
+@pytest.mark.parametrize(
+    ("participant", "known", "returns"),
+    [
+        ("alice", True, True),
+        ("bob", True, True),
+        ("erin", True, True),
+        ("frank", True, True),
+        ("gone", True, False),
+        ("guest", True, False),
+        ("nobody", False, False),
+    ],
+)
+def test_who_is_somebody_and_who_can_come_back(participant: str, known: bool, returns: bool) -> None:
+    assert STATE.knows(participant) is known
+    assert STATE.may_return(participant) is returns
+
+
+@pytest.mark.parametrize(
+    ("paused", "closing", "muted"),
+    [
+        ({}, {}, False),
+        ({"bob": None}, {}, True),
+        ({"bob": 101}, {}, True),
+        ({"bob": 100}, {}, False),
+        ({}, {"bob": 101}, True),
+        ({}, {"bob": 100}, False),
+        ({"bob": 100}, {"bob": 101}, True),
+        ({"alice": None}, {"alice": 101}, False),
+    ],
+)
+def test_who_is_muted_at_a_time(paused: dict[str, int | None], closing: dict[str, int], muted: bool) -> None:
+    state = SpaceState(space_id="lab", paused=paused, closing=closing)
+    assert state.is_muted("bob", 100) is muted
+
+
+@pytest.mark.parametrize(
+    ("participant", "source", "kinds"),
+    [
+        ("alice", "configured", ["*"]),
+        ("bob", "default", ["chat"]),
+        ("erin", "invited", ["mcp/*"]),
+        ("frank", "default", ["chat"]),
+        ("nobody", "default", ["chat"]),
+    ],
+)
+def test_what_a_participant_starts_from(participant: str, source: str, kinds: list[str]) -> None:
+    told, held = STATE.base(participant)
+    assert (told, [each.pattern["kind"] for each in held]) == (source, kinds)
+
+
+def test_an_invitation_outranks_what_was_configured() -> None:
+    state = SpaceState(space_id="lab", configured={"bob": caps("chat")}, invited={"bob": caps("mcp/*")})
+    assert state.base("bob") == ("invited", caps("mcp/*"))
+
+
+def test_configured_with_nothing_is_not_configured_with_the_defaults() -> None:
+    state = SpaceState(space_id="lab", configured={"bob": ()})
+    assert effective(state, "bob") == [("baseline", "mcp/response")]
+
+
+def test_effective_capabilities_are_base_then_baseline_then_granted() -> None:
+    (granted,) = caps("stream/request")
+    state = SpaceState(space_id="lab", grants={"bob": (Grant("g1", "alice", granted),)})
+    assert effective(state, "bob") == [
+        ("default", "chat"),
+        ("baseline", "mcp/response"),
+        ("grant:g1", "stream/request"),
+    ]
+
+
+def test_what_was_revoked_comes_back_only_by_a_grant() -> None:
+    (chat,) = caps("chat")
+    state = SpaceState(space_id="lab", revoked={"bob": (chat.text,)})
+    assert effective(state, "bob") == [("baseline", "mcp/response")]
+    state.grants = {"bob": (Grant("g1", "alice", chat),)}
+    assert effective(state, "bob") == [("baseline", "mcp/response"), ("grant:g1", "chat")]
+
+
+def test_two_states_share_no_table() -> None:
+    one, other = SpaceState(space_id="one"), SpaceState(space_id="other")
+    one.kicked["bob"] = None
+    assert other.kicked == {}

@@ -1,0 +1,35 @@
+"""Whatever happens in a space, and in whatever order, it does what the model says and everybody sees the same."""
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+
+from tests.protocol.machine import ACTIONS, World
+
+
+class Histories(RuleBasedStateMachine):
+    """Each action of the world is a rule; the world checks itself after each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+
+
+def as_rule(name: str, options: dict[str, tuple[Any, ...]]) -> Any:
+    def happens(self: Histories, **arguments: Any) -> None:
+        self.world.do(name, **arguments)
+
+    happens.__name__ = name
+    strategies: dict[str, Any] = {argument: st.sampled_from(choices) for argument, choices in options.items()}
+    make_a_rule: Any = rule(**strategies)
+    return make_a_rule(happens)
+
+
+for each, action in ACTIONS.items():
+    setattr(Histories, each, as_rule(each, action.options))
+
+
+def test_every_history_is_as_the_model_tells_it() -> None:
+    run_state_machine_as_test(Histories, settings=settings(max_examples=100, stateful_step_count=40, deadline=None))

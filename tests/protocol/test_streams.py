@@ -1,0 +1,90 @@
+"""Streams as values: what an entry shows, and that an announcement of one is enough to know it."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mew.protocol import jsontext
+from mew.protocol.streams import LIVE, OVERLAID, READY, Stream, entry, new_stream, read_entry, read_ready, ready_payload
+
+NOON = "2025-11-15T12:00:00.000000Z"
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.dictionaries(
+    st.text(max_size=6) | st.sampled_from([*sorted(OVERLAID), "formats", "status"]), JSON, max_size=6
+)
+by_chance = settings(max_examples=40, deadline=None)
+
+
+def stream_of(fields: dict[str, Any], *, ready: bool = False) -> Stream:
+    texts = {name: jsontext.encode(value) for name, value in fields.items()}
+    return new_stream("lab", "s", "alice", READY if ready else LIVE, NOON, texts)
+
+
+def shown(stream: Stream) -> dict[str, Any]:
+    value: dict[str, Any] = jsontext.decode(entry(stream, owner_connected=True, frames=3))
+    return value
+
+
+@by_chance
+@given(fields=FIELDS)
+def test_an_entry_shows_every_field_that_was_asked_for_but_those_of_the_gateway(fields: dict[str, Any]) -> None:
+    told = shown(stream_of(fields))
+    own = {name: value for name, value in fields.items() if name not in OVERLAID}
+    assert {name: told[name] for name in own} == own
+    assert set(told) == OVERLAID | set(own)
+    assert (told["stream_id"], told["owner"], told["authorized_writers"]) == ("s", "alice", ["alice"])
+    assert told["created"] == NOON
+    assert told["stream"] == {
+        "stream_id": "s",
+        "namespace": "lab/s",
+        "status": "live",
+        "creator": "alice",
+        "formats": [] if fields.get("formats") is None else fields["formats"],
+        "owner_connected": True,
+        "frames": 3,
+    }
+
+
+@by_chance
+@given(fields=FIELDS)
+def test_direction_and_encoding_are_the_requests_or_the_usual_ones(fields: dict[str, Any]) -> None:
+    told = shown(stream_of(fields))
+    assert told["direction"] == ("upload" if fields.get("direction") is None else fields["direction"])
+    assert told["encoding"] == ("utf-8" if fields.get("encoding") is None else fields["encoding"])
+
+
+@by_chance
+@given(fields=FIELDS)
+def test_a_stream_is_known_from_its_stream_open(fields: dict[str, Any]) -> None:
+    stream = stream_of(fields)
+    assert read_entry("lab", jsontext.split(entry(stream, owner_connected=True, frames=0))) == stream
+
+
+@by_chance
+@given(fields=FIELDS)
+def test_a_stream_is_known_from_its_stream_ready(fields: dict[str, Any]) -> None:
+    stream = stream_of(fields, ready=True)
+    texts = {name: jsontext.encode(value) for name, value in fields.items()}
+    assert read_ready("lab", jsontext.split(ready_payload(stream, texts)), NOON) == stream
+
+
+def test_values_are_read_off_the_text() -> None:
+    stream = stream_of({"target": ["bob", "carol", "bob"], "validate": False})
+    assert stream.targets == ("bob", "carol")
+    assert stream.value("validate") is False
+    assert stream.value("unknown") is None
+    assert stream_of({"target": None}).targets is None
+    assert stream_of({}).targets is None
+
+
+def test_fields_keep_their_order_and_their_text() -> None:
+    texts = {"z": b"1.0", "a": b"12345678901234567890", "direction": b'"down"'}
+    stream = new_stream("lab", "s", "alice", LIVE, NOON, texts)
+    told = entry(stream, owner_connected=False, frames=0)
+    assert b'"direction":"down","encoding":"utf-8","z":1.0,"a":12345678901234567890,"stream":{' in told
+    assert told.startswith(b'{"stream_id":"s","owner":"alice","authorized_writers":["alice"],"created":"2025-')

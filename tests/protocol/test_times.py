@@ -1,0 +1,98 @@
+"""Instants leave in RFC 3339, and a sender's are kept only if they are that."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mew.protocol.times import SECOND, is_rfc3339, rfc3339
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LAST = 253_402_300_799 * SECOND
+
+
+@settings(max_examples=60)
+@given(st.integers(0, LAST))
+def test_an_instant_is_written_to_the_microsecond_and_read_back(instant: int) -> None:
+    text = rfc3339(instant)
+    assert is_rfc3339(text)
+    assert len(text) == len("2025-11-15T12:00:00.000000Z")
+    assert (datetime.fromisoformat(text) - EPOCH) // timedelta(microseconds=1) == instant
+
+
+@settings(max_examples=60)
+@given(st.integers(0, LAST), st.integers(0, LAST))
+def test_instants_sort_as_their_texts_do(one: int, other: int) -> None:
+    assert (one < other) == (rfc3339(one) < rfc3339(other))
+
+
+def test_the_beginning_is_1970() -> None:
+    assert rfc3339(0) == "1970-01-01T00:00:00.000000Z"
+
+
+@settings(max_examples=100)
+@given(st.integers(1, 9999), st.integers(0, 13), st.integers(0, 32))
+def test_a_day_has_to_exist(year: int, month: int, day: int) -> None:
+    try:
+        datetime(year, month, day)
+        exists = True
+    except ValueError:
+        exists = False
+    assert is_rfc3339(f"{year:04}-{month:02}-{day:02}T12:00:00Z") is exists
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2025-11-15T12:00:00Z",
+        "2025-11-15t12:00:00z",
+        "2025-11-15T12:00:00.0Z",
+        "2025-11-15T12:00:00.123456789123Z",
+        "2025-11-15T23:59:59+00:00",
+        "2025-11-15T00:00:00-23:59",
+        "2016-12-31T23:59:60Z",
+        "2024-02-29T00:00:00Z",
+        "2000-02-29T00:00:00Z",
+        "0000-02-29T00:00:00Z",
+    ],
+)
+def test_every_form_of_rfc_3339_is_known(text: str) -> None:
+    assert is_rfc3339(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "2025-11-15",
+        "12:00:00Z",
+        "2025-11-15T12:00:00",
+        "2025-11-15T12:00Z",
+        "2025-11-15 12:00:00Z",
+        "2025-11-15T12:00:00.Z",
+        "2025-11-15T12:00:00,5Z",
+        "2025-11-15T12:00:00+0000",
+        "2025-11-15T12:00:00+24:00",
+        "2025-11-15T12:00:00+00:60",
+        "2025-11-15T24:00:00Z",
+        "2025-11-15T12:60:00Z",
+        "2025-11-15T12:00:61Z",
+        "1900-02-29T00:00:00Z",
+        "2023-02-29T00:00:00Z",
+        "2025-04-31T00:00:00Z",
+        "25-11-15T12:00:00Z",
+        "12025-11-15T12:00:00Z",
+        "+2025-11-15T12:00:00Z",
+        " 2025-11-15T12:00:00Z",
+        "2025-11-15T12:00:00Z\n",
+        "２０２５-11-15T12:00:00Z",
+        None,
+        0,
+        1763208000000,
+        ["2025-11-15T12:00:00Z"],
+        b"2025-11-15T12:00:00Z",
+    ],
+)
+def test_nothing_else_is(text: object) -> None:
+    assert not is_rfc3339(text)

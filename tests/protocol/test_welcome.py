@@ -1,0 +1,45 @@
+"""Any welcome ever sent can be made again from the journal."""
+
+import msgspec
+from hypothesis import given, settings
+
+from mew.protocol import SpaceState, fold, observer_welcome_at, welcome_at
+from mew.protocol.jsontext import split
+from mew.protocol.welcome import roster
+from mew.testing import MemorySpace
+from tests.histories import CONFIGURATION, History, Step, histories
+
+
+def decoded(payload: bytes) -> object:
+    return msgspec.json.decode(payload)
+
+
+def test_a_state_in_which_nothing_happened_has_a_welcome() -> None:
+    assert decoded(welcome_at(SpaceState(space_id="lab"), "alice")) == {
+        "you": {"id": "alice", "capabilities": [{"kind": "chat"}, {"kind": "mcp/response"}]},
+        "participants": [],
+        "active_streams": [],
+        "position": -1,
+    }
+
+
+@given(steps=histories())
+@settings(max_examples=40, deadline=None)
+def test_every_welcome_that_was_sent_follows_from_the_records_before_it(steps: list[Step]) -> None:
+    lab = MemorySpace(**CONFIGURATION)
+    History(lab).play_all(steps)
+    lab.observe()
+    state = SpaceState(space_id="lab")
+    for record in lab.records:
+        if record.event == "welcome":
+            again = observer_welcome_at if record.reason == "observer" else welcome_at
+            assert split(record.payload)["payload"] == again(state, record.participant)
+        state = fold(state, record)
+
+
+@given(steps=histories())
+@settings(max_examples=30, deadline=None)
+def test_the_roster_that_is_kept_is_the_one_that_the_state_says(steps: list[Step]) -> None:
+    lab = MemorySpace(**CONFIGURATION)
+    History(lab).play_all(steps)
+    assert list(lab.space.roster.items()) == list(roster(lab.state).items())

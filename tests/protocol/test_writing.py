@@ -1,0 +1,161 @@
+"""The frame rule asked and carried out: `Space.route` and `Space.handle` never disagree, however many may write."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mew.protocol import Limits, Receive, Record, Refusal, Route, fold
+from mew.protocol.effects import Close, Deliver, DeliverFrame, Everyone, Only
+from mew.protocol.frames import build, split
+from mew.testing import Client, MemorySpace
+from tests.histories import CONFIGURATION, History, Step, histories
+
+ALL = [{"kind": "*"}]
+MALFORMED = [b"#", b"#stream-1", b"##", b"##data", b"#\xff#data", b"#stream-1\xff#data"]
+MESSAGES = [build(name, b"data") for name in ("stream-1", "stream-2", "stream-3", "moves", "unknown")] + MALFORMED
+
+
+def open_stream(client: Client, **fields: Any) -> str:
+    client.inbox()
+    client.send(kind="stream/request", payload=fields)
+    return str(client.take("stream/open")["payload"]["stream_id"])
+
+
+def agree(lab: MemorySpace, answer: Route | Refusal, client: Client, message: bytes) -> None:
+    """What is carried out is what was answered."""
+    frames = dict(lab.state.frames)
+    effects = lab.run(Receive(client.connection, message, text=False))
+    records = [effect for effect in effects if isinstance(effect, Record)]
+    delivered = [effect for effect in effects if isinstance(effect, DeliverFrame)]
+    if isinstance(answer, Route):
+        [record], [delivery] = records, delivered
+        number = frames[answer.stream_id] + 1
+        audience = Everyone() if answer.targets is None else Only(answer.targets)
+        assert delivery == DeliverFrame(audience, answer.stream_id, number, message, text=False)
+        assert (record.event, record.participant, record.payload) == ("frame", client.participant, split(message)[1])
+        assert (record.stream_id, record.frame_number) == (answer.stream_id, number)
+    else:
+        assert delivered == []
+        assert (records[0].event, records[0].reason) == ("frame_rejected", answer.code)
+        assert all(lab.state.frames[stream_id] == count for stream_id, count in frames.items())
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=histories(), message=st.sampled_from(MESSAGES))
+def test_what_is_answered_to_a_frame_is_what_is_done_with_it(steps: list[Step], message: bytes) -> None:
+    lab = MemorySpace(**CONFIGURATION)
+    history = History(lab)
+    for step in steps:
+        history.play(step)
+        for name, client in list(history.clients.items()):
+            if client.connection in lab.space.sessions:
+                agree(lab, lab.space.route(name, message), client, message)
+
+
+@pytest.mark.parametrize("size", [99, 100, 101])
+def test_they_agree_on_the_size(size: int) -> None:
+    lab = MemorySpace(participants={"alice": ALL}, limits=Limits(message_bytes=100))
+    alice = lab.join("alice")
+    message = build(open_stream(alice), b"x" * (size - len("#stream-1#")))
+    answer = lab.space.route("alice", message)
+    assert isinstance(answer, Route) is (size <= 100)
+    agree(lab, answer, alice, message)
+    assert alice.closed == (1009 if size > 100 else None)
+
+
+def test_they_agree_on_the_rate() -> None:
+    """Asking spends the allowance, so two spaces are asked the same: one to answer, one to act."""
+    limits = Limits(frames_per_second=2, frame_burst=3)
+    asked, told = (MemorySpace(participants={"alice": ALL}, limits=limits) for _ in range(2))
+    alice = told.join("alice")
+    message = build(open_stream(asked.join("alice")), b"x")
+    open_stream(alice)
+    answers = []
+    for _ in range(12):
+        for lab in (asked, told):
+            lab.advance(0.2)
+        for _ in range(2):
+            answers.append(asked.space.route("alice", message))
+            agree(told, answers[-1], alice, message)
+    assert {type(answer).__name__ for answer in answers} == {"Route", "RateLimited"}
+
+
+def test_the_answer_is_one_object_however_many_may_write() -> None:
+    """Constant time: the same route is handed out for every frame, found by its header and a set."""
+    writers = [f"w{each}" for each in range(10_000)]
+    for count in (2, 10_000):
+        lab = MemorySpace(participants={"w0": ALL}, limits=Limits(writers=10_000))
+        stream_id = open_stream(lab.join("w0"))
+        granted = {"stream_id": stream_id, "authorized_writers": writers[:count], "participant_id": writers[1]}
+        payload = msgspec.json.encode({"payload": granted})
+        position = lab.state.position + 1
+        lab.space.take(
+            Record(
+                position,
+                lab.now,
+                "envelope",
+                "system:gateway",
+                kind="stream/write-granted",
+                stream_id=stream_id,
+                payload=payload,
+            )
+        )
+        answers = [
+            lab.space.route(writer, build(stream_id, data))
+            for writer in (writers[0], writers[1], writers[count - 1])
+            for data in (b"", b"one", b"#other#")
+        ]
+        assert isinstance(answers[0], Route)
+        assert len(answers[0].writers) == count
+        assert isinstance(answers[0].writers, frozenset)
+        assert all(answer is answers[0] for answer in answers)
+        assert isinstance(lab.space.route("nobody", build(stream_id, b"")), Refusal)
+
+
+def test_a_route_is_made_anew_when_the_writers_change() -> None:
+    lab = MemorySpace(participants={"alice": ALL, "bob": None})
+    alice, _ = lab.join("alice"), lab.join("bob")
+    stream_id = open_stream(alice)
+    message = build(stream_id, b"x")
+    before = lab.space.route("alice", message)
+    alice.send(kind="stream/grant-write", payload={"stream_id": stream_id, "participant_id": "bob"})
+    after = lab.space.route("bob", message)
+    assert isinstance(before, Route)
+    assert isinstance(after, Route)
+    assert (before.writers, after.writers) == ({"alice"}, {"alice", "bob"})
+    assert lab.space.route("alice", message) is after
+
+
+def test_a_frame_that_is_refused_leaves_nothing_but_a_record() -> None:
+    lab = MemorySpace(participants={"alice": ALL, "bob": None})
+    alice, bob = lab.join("alice"), lab.join("bob")
+    stream_id = open_stream(alice)
+    before = lab.folded()
+    bob.frame(stream_id, "mine?")
+    [record, error] = lab.effects
+    assert isinstance(record, Record)
+    assert (record.stream_id, record.size, record.payload) == (stream_id, len("#stream-1#mine?"), b"")
+    assert isinstance(error, Deliver)
+    after = fold(before, record)
+    assert (after.frames, after.streams) == ({stream_id: 0}, before.streams)
+
+
+def test_an_error_that_is_held_back_leaves_its_record() -> None:
+    lab = MemorySpace(participants={"alice": ALL})
+    alice = lab.join("alice")
+    for _ in range(3):
+        alice.frame("unknown", "x")
+    rejected = [record for record in lab.records if record.event == "frame_rejected"]
+    assert [(record.stream_id, record.reason) for record in rejected] == [(None, "unauthorized_stream_write")] * 3
+    assert alice.kinds().count("system/error") == 1
+
+
+def test_a_frame_that_is_too_large_closes_the_connection_after_saying_so() -> None:
+    lab = MemorySpace(participants={"alice": ALL}, limits=Limits(message_bytes=100))
+    alice = lab.join("alice")
+    alice.frame("stream-1", "x" * 100)
+    assert [type(effect) for effect in lab.effects[:3]] == [Record, Deliver, Close]
+    assert "alice" not in lab.state.present
