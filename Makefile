@@ -12,7 +12,7 @@ CORE := .venv-core
 LOCK := .venv-lock
 PY := $(VENV)/bin/python
 CODE := $(wildcard src tests bench tools examples)
-CORE_TESTS := tests/protocol tests/view tests/interaction
+CORE_TESTS := tests/protocol tests/view tests/interaction tests/testing
 PIP_INSTALL := -m pip install --disable-pip-version-check --require-hashes
 
 # The first Python that is new enough. `make setup PYTHON=/path/to/python` overrides it.
@@ -65,8 +65,8 @@ test: setup ## run every part of the tests, or one: make test PART=core
 	@$(PY) -m tools.parts $(PART)
 
 .PHONY: test-fast
-test-fast: $(CORE)/.ready ## test the core with nothing but its own libraries, coverage included
-	@$(CORE)/bin/python -m pytest $(CORE_TESTS) -q --cov
+test-fast: $(CORE)/.ready ## test the core with nothing but its own libraries, in a minute
+	@$(CORE)/bin/python -m pytest $(CORE_TESTS) -q -n 2
 
 .PHONY: check
 check: setup ## style, types, who imports whom, dependencies, documents

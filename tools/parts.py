@@ -25,11 +25,14 @@ class Part:
     name: str
     minutes: float
     folders: tuple[str, ...]
+    options: tuple[str, ...] = ()
 
 
+BOTH_CORES = ("-n", "2")
 SET_UP = "set-up"
 PARTS = (
-    Part("core", 0.5, ("tests/protocol", "tests/view", "tests/interaction", "tests/faults")),
+    Part("core", 0.5, ("tests/protocol", "tests/view", "tests/interaction", "tests/testing"), (*BOTH_CORES, "--cov")),
+    Part("faults", 0.5, ("tests/faults",), BOTH_CORES),
     Part("command", 2.5, ("tests/cli", "tests/tools")),
     Part("docs", 2, ("tests/docs",)),
 )
@@ -77,7 +80,7 @@ def run(part: Part, root: Path = ROOT) -> Outcome:
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch) / "report.xml"
         started = time.monotonic()
-        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *part.folders]
+        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *part.options, *part.folders]
         exit_code = wait_for(command, root)
         return read_report(part, time.monotonic() - started, exit_code, report)
 

@@ -42,7 +42,7 @@ GUEST: Final = "guest"
 NAMES: Final = (*PEOPLE, GUEST)
 MIGHTY: Final = (*NAMES, "ada", "ada", "dan", "fay")
 HERE_FROM_THE_START: Final = ("ada", "ben", "cleo", "dan", "fay", GUEST)
-LIMITS: Final = {"streams": 5, "writers": 4, "grants": 4}
+LIMITS: Final = {"streams": 5, "writers": 4, "grants": 8}
 SOMEWHERE: Final = (*[0, 1, 2, 3, 4] * 4, -1)
 OWNER, WRITER, REMOVED = "the owner", "a writer", "somebody removed"
 OWNERS: Final = (*NAMES, *[OWNER] * 12)
@@ -183,6 +183,7 @@ class World(Stage):
     @action(weight=1, seconds=(1, 5, 30, 70))
     def wait(self, seconds: int) -> None:
         self.model.now += seconds
+        self.told_the_time = False
 
     @action(weight=1, returning=(0, 2, 4, 8))
     def restart(self, returning: int) -> None:

@@ -14,6 +14,8 @@ GOODBYE = 5
 BASELINE = "mcp/response"
 MANAGES = {"stream/manage", "*", "**"}
 """What, held literally, may end the streams of others."""
+VALUES_IN_A_CAPABILITY = 2
+"""`{"kind": …}`: the object and its one value."""
 PASS_WHILE_PAUSED = {"stream/close", "stream/complete", "stream/error", "participant/resume", "participant/shutdown"}
 EVERY_SORT_OF_KIND = [
     *("chat", "mcp/response", "mcp/request", "space/invite", "space/kick", "capability/grant", "capability/revoke"),
@@ -354,10 +356,10 @@ class Model:
             raise Refused("invalid_operation")
         if not self.knows(recipient):
             raise Refused("participant_not_found")
+        if VALUES_IN_A_CAPABILITY * (len(self.grants.get(recipient, [])) + 1) > self.limits["grants"]:
+            raise Refused("quota_exceeded")
         if not any(covers(held, kind) and (held in MANAGES or kind not in MANAGES) for held in self.holds(who)):
             raise Refused("capability_violation")
-        if len(self.grants.get(recipient, [])) >= self.limits["grants"]:
-            raise Refused("quota_exceeded")
         before = self.holds(recipient)
         self.grants.setdefault(recipient, []).append((grant_id, kind))
         self._tell_change(recipient, before)

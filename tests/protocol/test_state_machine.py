@@ -33,3 +33,13 @@ for each, action in ACTIONS.items():
 
 def test_every_history_is_as_the_model_tells_it() -> None:
     run_state_machine_as_test(Histories, settings=settings(max_examples=100, stateful_step_count=40, deadline=None))
+
+
+def test_an_invitation_after_a_removal_lifts_the_pause_for_good() -> None:
+    world = World()
+    world.do("pause", who="ada", via="socket", whom="cleo", seconds=None)
+    world.do("kick", who="ada", via="socket", kicked="cleo")
+    world.do("invite", who="ada", via="socket", invited="cleo", initial=["stream/*"])
+    world.do("join", who="cleo")
+    world.do("request", who="cleo", via="socket", readers=None, policy=None, formats=None)
+    assert [stream["owner"] for stream in world.model.streams.values()].count("cleo") == 1

@@ -230,7 +230,7 @@ _ABOUT_STREAMS: Final = kinds.ENDINGS | {
     kinds.WRITE_REVOKED,
     kinds.OWNERSHIP_TRANSFERRED,
 }
-_ABOUT_PAUSES: Final = frozenset({kinds.PAUSE, kinds.RESUME, kinds.SHUTDOWN})
+_ABOUT_PAUSES: Final = frozenset({kinds.PAUSE, kinds.RESUME, kinds.SHUTDOWN, kinds.INVITE})
 _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     Start: joining.start,
     Join: joining.join,
