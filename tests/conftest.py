@@ -5,6 +5,12 @@ Must not hold fixtures of one subject; those live in its own folder.
 
 import pytest
 
+from tests.interaction.doors import DOORS
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--door", default="core", choices=list(DOORS), help="where the rules of the protocol are tried")
+
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = terminalreporter.getreports("skipped")

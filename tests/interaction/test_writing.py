@@ -690,3 +690,4 @@ def test_a_loss_is_recorded_though_its_reader_or_its_stream_is_gone(open_space: 
     assert alice.inbox() == []
     gaps = [record for record in lab.records if record.event == "gap"]
     assert [(record.participant, record.stream_id) for record in gaps] == [("bob", stream_id)] * 2
+    assert all(record.size >= len(record.payload) > 0 for record in gaps)

@@ -10,15 +10,18 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from mew import __version__
+from mew.errors import MewError
 
+FAILED = 1
 USAGE_ERROR = 2
 INTERRUPTED = 130
 
 EXAMPLES = """\
 Examples:
 
-  mew --version     which version is installed
-  mew --help        this page"""
+  mew gateway start     serve the space of this directory
+  mew --version         which version is installed
+  mew --help            this page"""
 
 app = App(
     name="mew",
@@ -32,6 +35,7 @@ app = App(
     suppress_keyboard_interrupt=False,
     result_action="return_int_as_exit_code_else_zero",
 )
+app.command("mew.cli.gateway:app", name="gateway", help="Run a gateway, which serves spaces on one port.")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,6 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # One line, whatever cyclopts would draw around it: scripts and terminals of any width read it.
         sentence = " ".join(str(error).split())
         print(f"mew: {sentence} Try 'mew --help'.", file=sys.stderr)
+        return USAGE_ERROR
+    except ModuleNotFoundError as error:
+        print(f"mew: this command needs {error.name}: install mew-protocol[server]", file=sys.stderr)
+        return FAILED
+    except MewError as error:
+        print(f"mew: {error}", file=sys.stderr)
         return USAGE_ERROR
     except KeyboardInterrupt:
         return INTERRUPTED

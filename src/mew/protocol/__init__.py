@@ -4,6 +4,7 @@ No sockets, no clock, no randomness, no files: time, ids and tokens are argument
 `Space.route` is the rule for frames, `fold` rebuilds a space from what was recorded.
 """
 
+from mew.errors import MewError
 from mew.protocol.admission import JoinRequest, Lobby, turn_away
 from mew.protocol.capability import Capability, CapabilitySet, Decision, read_capabilities, read_capability
 from mew.protocol.commands import Attach, Command, Join, Leave, Lose, Poll, Post, Receive, Start, Tick
@@ -23,7 +24,7 @@ from mew.protocol.effects import (
     To,
 )
 from mew.protocol.envelope import Envelope, parse
-from mew.protocol.errors import ERROR_CODES, MewError, Refusal
+from mew.protocol.errors import ERROR_CODES, Refusal
 from mew.protocol.fold import fold
 from mew.protocol.frames import Route
 from mew.protocol.kinds import GATEWAY, KINDS, PROTOCOL

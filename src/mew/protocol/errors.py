@@ -33,13 +33,11 @@ a door turns it into an HTTP status.
 
 from typing import Any, ClassVar, Final
 
+from mew.errors import MewError
+
 MESSAGE_LENGTH: Final = 500
 PART_LENGTH: Final = 256
 """A refusal quotes what was sent; it must not be as large."""
-
-
-class MewError(Exception):
-    """The root of every error this package raises on purpose."""
 
 
 class Refusal(MewError):

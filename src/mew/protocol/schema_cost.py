@@ -151,7 +151,8 @@ def _read(schema: Any, document: Any, anchors: dict[str, Any]) -> _Node:
     contains = _given(schema, "contains") * again
     members = _parts(schema, "properties", patterns, ["additionalProperties", "unevaluatedProperties"])
     items = _parts(schema, "prefixItems", contains, ["items", "unevaluatedItems"])
-    return _Node(here * again, (members, items, _parts(schema, "", [], ["propertyNames"])))
+    names = _Parts({}, _objects(_given(schema, "propertyNames")))
+    return _Node(here * again, (members, items, names))
 
 
 def _parts(schema: dict[str, Any], named: str, to_all: list[Any], to_rest: list[str]) -> _Parts:

@@ -1,0 +1,64 @@
+"""`mew gateway start`: read the configuration, take the port, serve until told to stop.
+
+Must not know how any of that is done.
+"""
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import uvloop
+from cyclopts import App, Parameter
+
+from mew.gateway.auth import TokenStore
+from mew.gateway.config import find_config, load
+from mew.gateway.gateway import Gateway
+from mew.gateway.server import Server
+
+app = App(name="gateway", help="Run a gateway, which serves spaces over WebSocket and HTTP on one port.")
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+@app.command
+def start(
+    *,
+    port: Annotated[int | None, Parameter(alias="-p")] = None,
+    host: str | None = None,
+    space_config: Annotated[list[Path] | None, Parameter(alias="-s")] = None,
+    log_level: Annotated[LogLevel, Parameter(alias="-l")] = "warning",
+) -> int:
+    """Serve the spaces of one or more space.yaml until interrupted.
+
+    Examples:
+
+      mew gateway start                                     the space of this directory
+      mew gateway start --port 0                            on any port that is free
+      mew gateway start -s lab/space.yaml -s game/space.yaml
+
+    Parameters
+    ----------
+    port
+        The port to listen on, instead of the configured one (8080).
+    host
+        The address to listen on, instead of the configured one (localhost: 127.0.0.1 and ::1).
+    space_config
+        A space.yaml; give it again for more spaces. Without it: .mew/space.yaml, then space.yaml, in this directory.
+    log_level
+        How much to tell on standard error.
+    """
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    files = space_config or [find_config(Path.cwd())]
+    config = load(files, environ=os.environ).listening_on(host, port)
+    tokens = TokenStore(config.spaces, environ=os.environ)
+    for warning in (*config.warnings, *tokens.warnings):
+        print(f"mew: warning: {warning}", file=sys.stderr)
+    server = Server(Gateway(config, tokens))
+    server.bind()
+    scheme = "ws" if config.tls is None else "wss"
+    names = ", ".join(space.settings.space_id for space in config.spaces)
+    print(f"listening on {scheme}://{config.host}:{server.port} for {names}", flush=True)
+    uvloop.run(server.serve())
+    return 0

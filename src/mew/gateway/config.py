@@ -1,0 +1,395 @@
+"""What a gateway is told in space.yaml and the environment, read once, as one frozen value (protocol §8).
+
+Must not start, open or write anything, and must never show a token: neither in an error nor in a repr.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, cast
+
+import msgspec
+
+from mew.gateway.yaml_file import ConfigError, Place, Section, read_yaml
+from mew.protocol.capability import CHAT_ONLY, Capability, read_capability
+from mew.protocol.errors import InvalidEnvelope
+from mew.protocol.names import is_participant_id, is_reserved_id, is_space_id
+from mew.protocol.settings import Limits, OwnerPolicy, Settings, StreamSettings
+
+__all__ = ["ConfigError", "GatewayConfig", "ParticipantConfig", "SpaceConfig", "find_config", "load"]
+
+RestartPolicy: TypeAlias = Literal["never", "on-failure", "always"]
+
+
+class TLS(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the certificate chain and its key are, as PEM."""
+
+    certificate: Path
+    key: Path
+
+
+class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the gateway waits for a peer."""
+
+    handshake_seconds: float = 10
+    """From the connection to the end of the request's head, and on to the join."""
+    idle_seconds: float = 60
+    """Silence after which a peer is pinged."""
+    close_seconds: float = 5
+
+
+class Queues(msgspec.Struct, frozen=True, kw_only=True):
+    """What may wait for one slow reader (architecture, "Slow readers")."""
+
+    data_bytes: int = 8 * 2**20
+    control_bytes: int = 2**20
+
+
+class LoggingConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Which of the readable logs are written (protocol §7)."""
+
+    envelope_history: bool = True
+    capability_decisions: bool = True
+
+
+class _Discreet(msgspec.Struct, frozen=True, kw_only=True):
+    """Has fields with secrets in them, so its repr shows no field."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __rich_repr__(self) -> Any:
+        """Nothing: msgspec's own would show every field."""
+        return iter(())
+
+
+class McpServer(_Discreet, frozen=True, kw_only=True):
+    """The MCP server behind a bridge; `args` and `env` as written, the supervisor fills in `${…}`."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str | None = None
+
+
+class BridgeConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How a bridge treats its server; None leaves it to the bridge."""
+
+    init_timeout: float | None = None
+    """Milliseconds."""
+    reconnect: bool = True
+    max_reconnects: int | None = None
+
+
+class ParticipantConfig(_Discreet, frozen=True, kw_only=True):
+    """One participant as configured; `args` and `env` as written, the supervisor fills in `${…}`."""
+
+    type: str = "local"
+    tokens: tuple[str, ...] = ()
+    capabilities: tuple[Capability, ...] | None = None
+    """None: the defaults."""
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    auto_start: bool = False
+    restart_policy: RestartPolicy = "never"
+    output_log: Path | None = None
+    auto_connect: bool = False
+    io: str | None = None
+    fifo: bool = False
+    default_to: dict[str, tuple[str, ...]] = {}
+    """Kind to recipients, for whoever types without naming one."""
+    mcp_server: McpServer | None = None
+    bridge_config: BridgeConfig = BridgeConfig()
+
+
+class SpaceConfig(_Discreet, frozen=True, kw_only=True):
+    """One space, as its file describes it."""
+
+    settings: Settings
+    directory: Path
+    """The space directory: what relative paths start from, and where `.mew` is."""
+    file: Path
+    name: str
+    description: str = ""
+    default_participant: str | None = None
+    participants: dict[str, ParticipantConfig] = {}
+    logging: LoggingConfig = LoggingConfig()
+    routing: dict[str, Any] = {}
+    """`defaults.routing`, for the terminal client."""
+    journal: dict[str, Any] = {}
+    pipeline: dict[str, Any] = {}
+
+
+class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """One gateway: where it listens, what it bears, and its spaces in the order they were given."""
+
+    host: str = "localhost"
+    port: int = 8080
+    """0: any that is free."""
+    tls: TLS | None = None
+    allowed_origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    timeouts: Timeouts = Timeouts()
+    queues: Queues = Queues()
+    spaces: tuple[SpaceConfig, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def listening_on(self, host: str | None = None, port: int | None = None) -> "GatewayConfig":
+        """The same gateway at another address, which its invitations then name."""
+        host, port = host or self.host, self.port if port is None else port
+        url = _url(host, port, secure=self.tls is not None)
+        spaces = tuple(
+            msgspec.structs.replace(space, settings=msgspec.structs.replace(space.settings, connection_url=url))
+            for space in self.spaces
+        )
+        return msgspec.structs.replace(self, host=host, port=port, spaces=spaces)
+
+
+_SECTIONS: Final = {"space", "participants", "defaults", "gateway", "gateway_logging", "streams", "journal", "pipeline"}
+_SPACE: Final = frozenset({"id", "name", "description", "default_participant", "ui_theme"})
+_PROCESS: Final = frozenset({"host", "port", "tls", "allowed_origins", "allowed_hosts", "timeouts"})
+_GATEWAY: Final = _PROCESS | {"allow_anonymous", "strict_from", "limits"}
+_QUEUES: Final = frozenset({"data_queue_bytes", "control_queue_bytes"})
+_LIMITS: Final = frozenset(Limits.__struct_fields__) | _QUEUES
+_PARTICIPANT: Final = frozenset(ParticipantConfig.__struct_fields__)
+_TYPES: Final = frozenset({"local", "mcp-bridge"})
+_YES: Final = frozenset({"true", "1", "yes", "on"})
+_NO: Final = frozenset({"false", "0", "no", "off"})
+
+
+def find_config(directory: Path) -> Path:
+    """The space.yaml of a space directory: `.mew/space.yaml`, then `space.yaml` (protocol §8)."""
+    places = (directory / ".mew" / "space.yaml", directory / "space.yaml")
+    for place in places:
+        if place.is_file():
+            return place
+    raise ConfigError("no space.yaml here: looked for " + " and ".join(map(str, places)))
+
+
+def load(files: Sequence[Path], *, environ: Mapping[str, str]) -> GatewayConfig:
+    """The configuration in these files, else `ConfigError`; the first file also speaks for the gateway itself."""
+    if not files:
+        raise ConfigError("no configuration given: a gateway needs a space.yaml")
+    roots = [read_yaml(file) for file in files]
+    tops = [root.section(frozenset(_SECTIONS)) for root in roots]
+    spaces = tuple(_read_space(top, environ) for top in tops)
+    _refuse_shared(tops, spaces)
+    _refuse_shared_tokens(tops)
+    gateway = _read_gateway(tops[0], spaces[0].directory)
+    for top in tops[1:]:
+        _warn_of_second_gateway(top, tops[0].place.file)
+    warnings = tuple(warning for root in roots for warning in root.warnings)
+    return msgspec.structs.replace(gateway, spaces=spaces, warnings=warnings).listening_on()
+
+
+def _read_gateway(top: Section, directory: Path) -> GatewayConfig:
+    given = top.section("gateway", _GATEWAY)
+    limits, timeouts = given.section("limits"), given.section("timeouts", frozenset(Timeouts.__struct_fields__))
+    queues = Queues()
+    return GatewayConfig(
+        host=given.text("host", "a host name or address") or "localhost",
+        port=given.whole("port", 8080, least=0, most=65535),
+        tls=_read_tls(given, directory),
+        allowed_origins=given.texts("allowed_origins"),
+        allowed_hosts=given.texts("allowed_hosts"),
+        timeouts=Timeouts(**_numbers(timeouts, Timeouts)),
+        queues=Queues(
+            data_bytes=limits.whole("data_queue_bytes", queues.data_bytes, least=1),
+            control_bytes=limits.whole("control_queue_bytes", queues.control_bytes, least=1),
+        ),
+    )
+
+
+def _read_tls(given: Section, directory: Path) -> TLS | None:
+    if given.get("tls") is None:
+        return None
+    section = given.section("tls", frozenset(TLS.__struct_fields__))
+    paths = {key: section.required(key) for key in TLS.__struct_fields__}
+    for place in paths.values():
+        if not (directory / place.text("a path")).is_file():
+            raise place.error(f"no such file: {directory / place.text()}")
+    return TLS(**{key: directory / place.text() for key, place in paths.items()})
+
+
+def _warn_of_second_gateway(top: Section, first: Path) -> None:
+    """Host, port and the like of another file than the first have no effect; nobody should think they had."""
+    given = top.section("gateway", _GATEWAY)
+    for key, place in (*given.entries(), *given.section("limits").entries()):
+        if key in _PROCESS or key in _QUEUES:
+            place.warn(f"ignored: the first configuration, {first}, speaks for the gateway")
+
+
+def _read_space(top: Section, environ: Mapping[str, str]) -> SpaceConfig:
+    file = top.place.file.absolute()
+    directory = file.parent.parent if file.parent.name == ".mew" else file.parent
+    given, defaults = top.section("space", _SPACE), top.section("defaults", frozenset({"capabilities", "routing"}))
+    listed = top.section("participants").entries()
+    participants = {name: _read_participant(name, place, directory) for name, place in listed}
+    default_participant = given.text("default_participant")
+    if default_participant is not None and default_participant not in participants:
+        given.place.warn(f"default_participant {default_participant!r} is not among the participants")
+    space_id = _read_space_id(given)
+    return SpaceConfig(
+        settings=_read_settings(top, space_id, participants),
+        directory=directory,
+        file=file,
+        name=given.text("name") or space_id,
+        description=given.text("description") or "",
+        default_participant=default_participant,
+        participants=participants,
+        logging=_read_logging(top, environ),
+        routing=defaults.plain("routing"),
+        journal=top.plain("journal"),
+        pipeline=top.plain("pipeline"),
+    )
+
+
+def _read_space_id(given: Section) -> str:
+    place = given.required("id")
+    if not is_space_id(place.text("a space id")):
+        raise place.error("expected 1 to 128 letters, digits, `.`, `_`, `@` or `-`, the first a letter or digit")
+    return place.text()
+
+
+def _read_settings(top: Section, space_id: str, participants: Mapping[str, ParticipantConfig]) -> Settings:
+    gateway, defaults = top.section("gateway"), _read_capabilities(top.section("defaults"))
+    streams = top.section("streams", frozenset(StreamSettings.__struct_fields__))
+    usual, grace = StreamSettings(), streams.number("owner_grace_seconds", zero=True)
+    policy = streams.choice("on_owner_disconnect", ("close", "keep", "transfer"))
+    return Settings(
+        space_id=space_id,
+        participants={name: each.capabilities for name, each in participants.items()},
+        defaults=CHAT_ONLY if defaults is None else defaults,
+        output_logs=frozenset(name for name, each in participants.items() if each.output_log is not None),
+        allow_anonymous=gateway.flag("allow_anonymous", default=False),
+        strict_from=gateway.flag("strict_from", default=False),
+        streams=StreamSettings(
+            on_owner_disconnect=cast("OwnerPolicy", policy or usual.on_owner_disconnect),
+            owner_grace_seconds=usual.owner_grace_seconds if grace is None else grace,
+            validate=streams.flag("validate", default=usual.validate),
+        ),
+        limits=Limits(**_numbers(gateway.section("limits", _LIMITS), Limits)),
+    )
+
+
+def _numbers(section: Section, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The fields of a struct of numbers that the section gives, each above zero, whole where the field is."""
+    found: dict[str, Any] = {}
+    for field in msgspec.structs.fields(kind):
+        if section.get(field.name) is not None:
+            whole = field.type is int
+            found[field.name] = section.whole(field.name, 0, least=1) if whole else section.number(field.name)
+    return found
+
+
+def _read_logging(top: Section, environ: Mapping[str, str]) -> LoggingConfig:
+    """The file's choice, overridden by the environment's; switched off as a whole, none is written (protocol §7)."""
+    logs = ("envelope_history", "capability_decisions")
+    given = top.section("gateway_logging", frozenset({"enabled", *logs}))
+    all_of_them = _overridden(environ, "GATEWAY_LOGGING", given.flag("enabled", default=True))
+    chosen = {
+        log: _overridden(environ, log.upper(), given.section(log, frozenset({"enabled"})).flag("enabled", default=True))
+        for log in logs
+    }
+    return LoggingConfig(**{log: all_of_them and on for log, on in chosen.items()})
+
+
+def _overridden(environ: Mapping[str, str], variable: str, configured: bool) -> bool:
+    word = environ.get(variable, "").strip().lower()
+    if not word:
+        return configured
+    if word not in _YES | _NO:
+        raise ConfigError("expected true, 1, yes, on, false, 0, no or off", where=f"environment variable {variable}")
+    return word in _YES
+
+
+def _read_participant(name: str, place: Place, directory: Path) -> ParticipantConfig:
+    if not is_participant_id(name):
+        raise place.error("no participant id: expected 1 to 128 letters, digits, `.`, `_`, `@`, `:` or `-`")
+    if is_reserved_id(name):
+        raise place.error("the id belongs to the gateway")
+    if place.node.value is None:
+        return ParticipantConfig()
+    given = place.section(_PARTICIPANT)
+    kind, log = given.text("type") or "local", given.text("output_log", "a path")
+    if kind not in _TYPES:
+        place.warn(f"unknown type {kind!r}: expected local or mcp-bridge")
+    policy = given.choice("restart_policy", ("never", "on-failure", "always")) or "never"
+    return ParticipantConfig(
+        type=kind,
+        tokens=given.texts("tokens", "a list of tokens"),
+        capabilities=_read_capabilities(given),
+        command=given.text("command"),
+        args=given.words("args"),
+        env=given.variables("env"),
+        auto_start=given.flag("auto_start", default=False),
+        restart_policy=cast("RestartPolicy", policy),
+        output_log=None if log is None else directory / log,
+        auto_connect=given.flag("auto_connect", default=False),
+        io=given.text("io"),
+        fifo=given.flag("fifo", default=False),
+        default_to={kind: given.section("default_to").texts(kind) for kind in given.section("default_to").nodes},
+        mcp_server=_read_mcp_server(given),
+        bridge_config=_read_bridge(given.section("bridge_config", frozenset(BridgeConfig.__struct_fields__))),
+    )
+
+
+def _read_mcp_server(given: Section) -> McpServer | None:
+    if given.get("mcp_server") is None:
+        return None
+    server = given.section("mcp_server", frozenset(McpServer.__struct_fields__))
+    command = server.required("command").text()
+    return McpServer(command=command, args=server.words("args"), env=server.variables("env"), cwd=server.text("cwd"))
+
+
+def _read_bridge(given: Section) -> BridgeConfig:
+    return BridgeConfig(
+        init_timeout=given.number("init_timeout"),
+        reconnect=given.flag("reconnect", default=True),
+        max_reconnects=given.whole("max_reconnects", 0, least=0) if given.get("max_reconnects") else None,
+    )
+
+
+def _read_capabilities(given: Section) -> tuple[Capability, ...] | None:
+    """The `capabilities` of a participant or of the defaults; None where none are given."""
+    place = given.get("capabilities")
+    return None if place is None else tuple(map(_read_capability, place.items("a list of capabilities")))
+
+
+def _read_capability(place: Place) -> Capability:
+    if not isinstance(place.node.value, dict):
+        raise place.expected("a capability such as `kind: chat`")
+    try:
+        return read_capability(place.node.plain(), "capability")
+    except InvalidEnvelope as refusal:
+        raise place.error(refusal.message) from None
+
+
+def _refuse_shared(tops: Sequence[Section], spaces: Sequence[SpaceConfig]) -> None:
+    """Two spaces have two ids, and two directories: their tokens and logs lie in `.mew` there."""
+    seen: dict[str | Path, Path] = {}
+    for top, space in zip(tops, spaces, strict=True):
+        place = top.section("space").required("id")
+        for key, what in ((place.text(), "id"), (space.directory.resolve(), "directory")):
+            if key in seen:
+                raise place.error(f"the space has the same {what} as that of {seen[key]}: each needs its own")
+            seen[key] = top.place.file
+
+
+def _refuse_shared_tokens(tops: Sequence[Section]) -> None:
+    """A token says who its holder is, so it is one participant's, in one space (protocol §2)."""
+    holders: dict[str, Place] = {}
+    for top in tops:
+        for _, participant in top.section("participants").entries():
+            tokens = participant.section().get("tokens") if participant.node.value is not None else None
+            for place in tokens.items() if tokens is not None else ():
+                first = holders.setdefault(place.text(), place)
+                if (first.file, first.path[1]) != (place.file, place.path[1]):
+                    other = f"{first.file}:{first.node.line}: {first.where}"
+                    raise place.error(f"the same token as {other}: each participant needs its own")
+
+
+def _url(host: str, port: int, *, secure: bool) -> str:
+    """Where somebody on this machine or beyond reaches the gateway."""
+    name = "localhost" if host in {"0.0.0.0", "::"} else f"[{host}]" if ":" in host else host
+    return f"{'wss' if secure else 'ws'}://{name}:{port}"

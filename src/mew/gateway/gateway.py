@@ -1,0 +1,90 @@
+"""The gateway as a whole: its spaces, their hubs, and the sockets of all of them.
+
+Holds things together. Listening is `server`'s business, deciding is the core's.
+"""
+
+import secrets
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mew.gateway.config import GatewayConfig, SpaceConfig
+from mew.gateway.hub import Hub
+from mew.gateway.logs import CapabilityDecisions, EnvelopeHistory, LineLog
+from mew.gateway.outlets import LogOutlet
+from mew.protocol import Lobby, Space, Start, Tokens
+
+if TYPE_CHECKING:
+    from mew.gateway.websocket import Socket
+
+
+def wall_clock() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+class Gateway:
+    """Every space of one process."""
+
+    def __init__(self, config: GatewayConfig, tokens: Tokens, clock: Callable[[], int] = wall_clock) -> None:
+        """Each space begins a new epoch when `start` is called."""
+        self._clock = clock
+        self.config = config
+        self.tokens = tokens
+        self.started = time.monotonic()
+        self.sockets: set[Socket] = set()
+        self.losses = 0
+        self.hubs = {each.settings.space_id: self._hub(each) for each in config.spaces}
+        self.lobby = Lobby({name: hub.space for name, hub in self.hubs.items()}, tokens)
+        self.message_bytes = max(hub.space.settings.limits.message_bytes for hub in self.hubs.values())
+        self._connections = 0
+
+    def _hub(self, space: SpaceConfig) -> Hub:
+        logs = {
+            name: LogOutlet(space.directory / each.output_log)
+            for name, each in space.participants.items()
+            if each.output_log is not None
+        }
+        core = Space(space.settings, self.tokens)
+        hub = Hub(core, clock=self._clock, log_outlets=logs, mailbox_bytes=self.config.queues.data_bytes)
+        folder, name = space.directory / ".mew" / "logs", space.settings.space_id
+        if space.logging.envelope_history:
+            hub.history = EnvelopeHistory(LineLog(folder / "envelope-history.jsonl"), name)
+        if space.logging.capability_decisions:
+            hub.decisions = CapabilityDecisions(LineLog(folder / "capability-decisions.jsonl"), name)
+        return hub
+
+    @property
+    def first_hub(self) -> Hub:
+        """The space that is meant where none is named."""
+        return next(iter(self.hubs.values()))
+
+    @property
+    def uptime(self) -> float:
+        """Seconds since the gateway was made."""
+        return time.monotonic() - self.started
+
+    def new_connection(self) -> str:
+        """A name for a new connection."""
+        self._connections += 1
+        return f"ws-{self._connections}"
+
+    def count_loss(self) -> None:
+        """A reader has begun to lose frames."""
+        self.losses += 1
+
+    def start(self) -> None:
+        """Open the spaces."""
+        for space in self.config.spaces:
+            hub = self.hubs[space.settings.space_id]
+            hub.run(Start(secrets.token_hex(4)))
+            hub.start(
+                [name for name, each in space.participants.items() if each.output_log is not None and each.auto_connect]
+            )
+
+    def stop(self) -> None:
+        """Close the spaces and say goodbye on every socket."""
+        for hub in self.hubs.values():
+            hub.stop()
+        for each in list(self.sockets):
+            each.close(1001, "the gateway is stopping")

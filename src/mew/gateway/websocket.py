@@ -1,0 +1,242 @@
+"""The WebSocket door: one socket, from its upgrade to its close.
+
+Turns messages into commands and outlets into frames. picows does masking, opcodes, lengths and control frames; fragments,
+reserved bits, UTF-8, pongs and the close handshake are done here (RFC 6455). No byte follows a close frame.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs
+
+from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
+
+from mew.gateway.outlets import SocketOutlet
+from mew.gateway.wire import pong
+from mew.protocol import JoinRequest, Refusal, turn_away
+from mew.protocol.envelope import ID_LENGTH
+
+if TYPE_CHECKING:
+    from mew.gateway.gateway import Gateway
+    from mew.gateway.hub import Hub
+
+REASON_BYTES: Final = 123
+CODE_BYTES: Final = 2
+NORMAL: Final = 1000
+PROTOCOL_ERROR: Final = 1002
+INVALID_TEXT: Final = 1007
+POLICY: Final = 1008
+CLOSE_CODES: Final = frozenset((1000, 1001, 1002, 1003, *range(1007, 1015), *range(3000, 5000)))
+"""What a close frame may say: what RFC 6455 §7.4 and IANA's registry name, and what is left to applications."""
+_MESSAGES: Final = frozenset((WSMsgType.TEXT, WSMsgType.BINARY))
+
+
+def credentials(path: str, authorization: str | None) -> JoinRequest:
+    """What header and query say of who is coming (protocol §2)."""
+    scheme, _, token = (authorization or "").partition(" ")
+    # Not urlsplit, which refuses some paths: here any path will do.
+    spaces = parse_qs(path.partition("?")[2]).get("space")
+    return JoinRequest(
+        space=spaces[0] if spaces else None, token=token.strip() or None if scheme.lower() == "bearer" else None
+    )
+
+
+class Socket(WSListener):
+    """One WebSocket."""
+
+    def __init__(self, gateway: "Gateway", request: WSUpgradeRequest) -> None:
+        """Upgraded, not joined."""
+        super().__init__()
+        self._gateway = gateway
+        self._credentials = credentials(request.path.decode("latin-1"), request.headers.get("Authorization"))
+        self.connection = gateway.new_connection()
+        self._hub: Hub | None = None
+        self._participant = ""
+        self._fragments = bytearray()
+        self._fragments_pending = False
+        self._fragments_text = True
+        self._owed_pong: bytes | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._closing = False
+        self.outlet = SocketOutlet(
+            self,
+            data_bytes=gateway.config.queues.data_bytes,
+            control_bytes=gateway.config.queues.control_bytes,
+            on_loss=gateway.count_loss,
+        )
+
+    # What picows calls
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        """Open: joined at once where the header has a token, else the first message has to come soon."""
+        self._transport = transport
+        transport.underlying_transport.set_write_buffer_limits(high=1, low=0)
+        self._gateway.sockets.add(self)
+        if self._credentials.token is not None:
+            self._join(self._credentials)
+        else:
+            self._set_deadline(self._gateway.config.timeouts.handshake_seconds, self._never_joined)
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        """Gone, by whoever's doing."""
+        self._clear_deadline()
+        self._gateway.sockets.discard(self)
+        self.outlet.abandon()
+        if self._hub is not None:
+            self._hub.leave(self.connection)
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        """A frame came in."""
+        kind = frame.msg_type
+        if frame.rsv1 or frame.rsv2 or frame.rsv3:
+            self.close(PROTOCOL_ERROR, "reserved bits are set")
+        elif self._closing:
+            if kind == WSMsgType.CLOSE:
+                self._disconnect()
+        elif kind in _MESSAGES:
+            self._begin(frame, text=kind == WSMsgType.TEXT)
+        elif kind == WSMsgType.CONTINUATION:
+            self._continue(frame)
+        elif kind == WSMsgType.PING:
+            self._owed_pong = frame.get_payload_as_bytes()
+            self._pay_pong()
+        elif kind == WSMsgType.CLOSE:
+            self._answer_close(frame.get_payload_as_bytes())
+
+    def pause_writing(self) -> None:
+        """The kernel takes no more."""
+        self.outlet.pause()
+
+    def resume_writing(self) -> None:
+        """The kernel takes again."""
+        if self._hub is None or self.outlet.closed:
+            self.outlet.resume([])
+        else:
+            self._hub.writable(self.connection)
+        self._pay_pong()
+
+    def _pay_pong(self) -> None:
+        """Answer the latest ping, as soon as the peer reads: pings without end must not pile up pongs (§5.5.3)."""
+        if self._owed_pong is not None and not self.outlet.paused:
+            self.write(pong(self._owed_pong))
+            self._owed_pong = None
+
+    # Messages
+
+    def _begin(self, frame: WSFrame, *, text: bool) -> None:
+        if self._fragments_pending:
+            self.close(PROTOCOL_ERROR, "a new message began inside another")
+        elif frame.fin:
+            self._message(frame.get_payload_as_bytes(), text=text)
+        else:
+            self._fragments_pending = True
+            self._fragments_text = text
+            self._fragments += frame.get_payload_as_memoryview()
+
+    def _continue(self, frame: WSFrame) -> None:
+        if not self._fragments_pending:
+            self.close(PROTOCOL_ERROR, "a continuation of nothing")
+            return
+        self._fragments += frame.get_payload_as_memoryview()
+        if frame.fin or len(self._fragments) > self._gateway.message_bytes:
+            message = bytes(self._fragments)
+            self._fragments, self._fragments_pending = bytearray(), False
+            self._message(message, text=self._fragments_text)
+
+    def _message(self, message: bytes, *, text: bool) -> None:
+        # One that is too large may have been cut off within a character; the core says what is wrong with it.
+        if text and not message.isascii() and len(message) <= self._gateway.message_bytes:
+            try:
+                message.decode()
+            except UnicodeDecodeError:
+                self.close(INVALID_TEXT, "a text message is not UTF-8")
+                return
+        if self._hub is not None:
+            self._hub.receive(self.connection, self._participant, message, text=text)
+            return
+        try:
+            request = self._gateway.lobby.first_message(message)
+        except Refusal as refusal:
+            self._turn_away(refusal)
+            return
+        self._join(request.or_else(self._credentials))
+
+    def _join(self, request: JoinRequest) -> None:
+        try:
+            space, join = self._gateway.lobby.admit(self.connection, request)
+        except Refusal as refusal:
+            self._turn_away(refusal)
+            return
+        self._clear_deadline()
+        self._hub = self._gateway.hubs[space.settings.space_id]
+        self._participant = join.participant
+        self._hub.attach(self.connection, self.outlet)
+        self._hub.run(join)
+
+    def _turn_away(self, refusal: Refusal) -> None:
+        """Never came in: told why, and closed."""
+        hub = self._gateway.first_hub
+        hub.attach(self.connection, self.outlet)
+        new_id = hub.space.new_id()[:ID_LENGTH]
+        hub.carry_out(turn_away(self.connection, refusal, new_id, hub.clock()))
+
+    def _never_joined(self) -> None:
+        self.close(POLICY, "no join came in time")
+
+    # Closing
+
+    def write(self, data: bytes) -> None:
+        """Frames ready for the wire."""
+        if not self._transport.is_close_frame_sent:
+            self._transport.underlying_transport.write(data)
+
+    def close(self, code: int, reason: str) -> None:
+        """Begin the closing handshake; a peer that does not answer is cut off."""
+        if self._closing:
+            return
+        self._closing = True
+        self._send_close(code, reason.encode()[:REASON_BYTES])
+        self._give_up_soon()
+
+    def fail(self) -> bool:
+        """picows found a fault and has sent the close frame by itself; whether that was news."""
+        if self._closing:
+            return False
+        self._closing = True
+        self._give_up_soon()
+        return True
+
+    def cut_off(self) -> None:
+        """End the connection now, whatever still waits to be sent."""
+        self._transport.disconnect(False)
+
+    def _answer_close(self, payload: bytes) -> None:
+        """Echo the code of a close frame, if it is one that may be sent (RFC 6455 §5.5.1, §7.4)."""
+        self._closing = True
+        code = int.from_bytes(payload[:CODE_BYTES], "big") if payload else NORMAL
+        valid = code in CLOSE_CODES
+        self._send_close(code if valid else PROTOCOL_ERROR, b"" if valid else b"no such close code")
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        """Both have said goodbye. A peer that never reads what is left to be sent is not waited for."""
+        self._transport.disconnect()
+        self._give_up_soon()
+
+    def _give_up_soon(self) -> None:
+        self.outlet.abandon()
+        self._set_deadline(self._gateway.config.timeouts.close_seconds, self.cut_off)
+
+    def _send_close(self, code: Any, reason: bytes) -> None:
+        """picows takes any number for a code, whatever its types say."""
+        self._transport.send_close(code, reason)
+
+    def _set_deadline(self, seconds: float, action: Callable[[], None]) -> None:
+        self._clear_deadline()
+        if not self._transport.is_disconnected:
+            self._deadline = asyncio.get_running_loop().call_later(seconds, action)
+
+    def _clear_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None

@@ -1,0 +1,146 @@
+"""The logs that people and scripts read: their lines, their order of keys, and what never stands in them."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mew.gateway.logs import LineLog
+from tests.interaction.doors.websocket import WebsocketSpace
+
+ALL = [{"kind": "*"}]
+HISTORY_KEYS = [
+    *("timestamp", "event", "id", "envelope", "participant", "space_id", "direction", "transport", "metadata"),
+]
+DECISION_KEYS = [
+    *("timestamp", "event", "envelope_id", "participant", "space_id", "result", "required_capability"),
+    *("matched_capability", "matched_source", "granted_capabilities", "metadata"),
+]
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
+
+
+def within(seconds: float, happened: Callable[[], bool]) -> bool:
+    """Whether something comes to be in time."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+@pytest.fixture
+def lab() -> Iterator[WebsocketSpace]:
+    lab = WebsocketSpace(participants={"alice": ALL, "bob": None}, output_logs=frozenset({"watcher"}))
+    yield lab
+    lab.close()
+
+
+def logged(lab: WebsocketSpace, name: str) -> list[dict[str, Any]]:
+    """Everything in a log once all that has happened is written."""
+    path = lab.directory / ".mew" / "logs" / name
+    assert within(2, path.exists)
+    size = -1
+    while size != path.stat().st_size:
+        size = path.stat().st_size
+        time.sleep(0.15)
+    return read(path)
+
+
+def test_an_envelope_gives_a_line_received_and_a_line_for_each_who_gets_it(lab: WebsocketSpace) -> None:
+    alice, _ = lab.join("alice"), lab.join("bob")
+    lab.log("watcher")
+    alice.send(kind="chat", id="hello", payload={"text": "hi"})
+    lines = [line for line in logged(lab, "envelope-history.jsonl") if line["id"] == "hello"]
+    assert [list(line) for line in lines] == [HISTORY_KEYS] * 4
+    assert {(line["event"], line["participant"], line["direction"], line["transport"]) for line in lines} == {
+        ("received", "alice", "inbound", "websocket"),
+        ("delivered", "alice", "outbound", "websocket"),
+        ("delivered", "bob", "outbound", "websocket"),
+        ("delivered", "watcher", "outbound", "virtual"),
+    }
+    assert all(line["envelope"]["payload"] == {"text": "hi"} for line in lines)
+    assert {line["space_id"] for line in lines} == {"lab"}
+
+
+def test_a_refused_envelope_gives_a_line_received_and_a_line_rejected_with_the_reason(lab: WebsocketSpace) -> None:
+    bob = lab.join("bob")
+    bob.send(kind="mcp/request", id="tried", payload={"method": "x"})
+    lab.post("bob", {"kind": "space/kick", "id": "posted", "payload": {}})
+    lines = [line for line in logged(lab, "envelope-history.jsonl") if line["id"] in ("tried", "posted")]
+    assert [(line["id"], line["event"], line["transport"], line["metadata"]) for line in lines] == [
+        ("tried", "received", "websocket", {}),
+        ("tried", "rejected", "websocket", {"reason": "capability_violation"}),
+        ("posted", "received", "http", {}),
+        ("posted", "rejected", "http", {"reason": "capability_violation"}),
+    ]
+
+
+def test_a_decision_says_what_was_asked_and_what_allowed_it(lab: WebsocketSpace) -> None:
+    bob = lab.join("bob")
+    bob.send(kind="chat", id="yes", payload={"text": "hi"})
+    bob.send(kind="note", id="no")
+    lines = logged(lab, "capability-decisions.jsonl")
+    assert [list(line) for line in lines] == [DECISION_KEYS] * 2
+    assert [(line["envelope_id"], line["result"], line["required_capability"]) for line in lines] == [
+        ("yes", "allowed", "chat"),
+        ("no", "denied", "note"),
+    ]
+    assert [line["matched_capability"] for line in lines] == [{"kind": "chat"}, None]
+    assert lines[0]["granted_capabilities"] == [{"kind": "chat"}, {"kind": "mcp/response"}]
+
+
+def test_no_token_stands_in_a_log(lab: WebsocketSpace) -> None:
+    alice = lab.join("alice")
+    alice.send({"kind": "system/join", "token": lab.token("alice")})
+    alice.send({"type": "join", "token": lab.token("bob"), "participantId": "bob"})
+    alice.send(kind="space/invite", payload={"participant_id": "carol"})
+    token = alice.take("space/invite-ack")["payload"]["token"]
+    logged(lab, "envelope-history.jsonl")
+    written = b"".join(path.read_bytes() for path in (lab.directory / ".mew" / "logs").iterdir())
+    assert b"invite-ack" in written
+    for secret in (token, lab.token("alice"), lab.token("bob")):
+        assert secret.encode() not in written
+
+
+def test_a_line_is_visible_within_100_ms(tmp_path: Path) -> None:
+    log = LineLog(tmp_path / "logs" / "a.jsonl")
+    log.put(lambda: b"{}", 2)
+    assert within(0.3, (tmp_path / "logs" / "a.jsonl").exists)
+    log.close()
+
+
+def test_an_orderly_stop_loses_no_line_and_nothing_is_truncated(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"before":1}\n')
+    log = LineLog(path)
+    for number in range(1_000):
+        log.put(lambda number=number: msgspec.json.encode({"n": number}), 10)  # type: ignore[misc]
+    log.close()
+    assert read(path) == [{"before": 1}, *({"n": number} for number in range(1_000))]
+
+
+def test_a_log_that_is_behind_says_how_many_lines_it_left_out(tmp_path: Path) -> None:
+    log = LineLog(tmp_path / "a.jsonl", queued_bytes=100)
+    for _ in range(25):
+        log.put(lambda: b"{}", 10)
+    log.close()
+    lines = read(tmp_path / "a.jsonl")
+    told = [line["count"] for line in lines if line.get("event") == "dropped"]
+    assert lines.count({}) + sum(told) == 25
+    assert lines.count({}) >= 10
+
+
+def test_a_log_that_has_grown_is_rotated_and_the_oldest_goes(tmp_path: Path) -> None:
+    for number in range(8):
+        log = LineLog(tmp_path / "a.jsonl", rotated_bytes=20)
+        log.put(lambda number=number: msgspec.json.encode({"number": number, "x": "x" * 20}), 40)  # type: ignore[misc]
+        log.close()
+    kept = {path.name: read(path)[0]["number"] for path in tmp_path.iterdir()}
+    assert kept == {f"a.jsonl.{place}": 8 - place for place in range(1, 6)}
