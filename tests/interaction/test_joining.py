@@ -398,3 +398,15 @@ def test_presence_follows_the_welcome(open_space: Door) -> None:
     lab.join("carol")
     told = [effect.kind for effect in lab.effects if hasattr(effect, "audience")]
     assert told == ["system/welcome", "system/presence"]
+
+
+@pytest.mark.requirement("JOIN-37")
+def test_a_token_of_somebody_who_is_neither_configured_nor_invited_admits_nobody(open_space: Door) -> None:
+    lab = open_space(participants={"alice": [{"kind": "*"}]})
+    alice, former = lab.join("alice"), lab.join("bob")
+    assert (former.error()["error"], former.closed) == ("unauthorized", 4401)
+    posted = lab.post("bob", {"kind": "chat", "payload": {"text": "let me in"}})
+    assert (posted.refusal.code, posted.refusal.status) == ("unauthorized", 403)
+    alice.inbox()
+    alice.send(kind="space/invite", payload={"participant_id": "bob"})
+    assert lab.connect(token=alice.take("space/invite-ack")["payload"]["token"]).take("system/welcome")

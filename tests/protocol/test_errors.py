@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from mew.errors import MewError
 from mew.protocol import errors
-from mew.protocol.errors import ERROR_CODES, MewError, Refusal
+from mew.protocol.errors import ERROR_CODES, Refusal
 
 STATUSES = {
     400: {
@@ -88,3 +89,8 @@ def test_a_refusal_says_its_code_its_sentence_and_its_parts_in_this_order(refusa
     ]
     assert str(raised) == raised.message == "no such thing"
     assert refusal("bare").payload() == {"error": refusal.code, "message": "bare"}
+
+
+def test_a_refusal_is_short_however_long_what_it_quotes() -> None:
+    raised = Refusal("x" * 501, stream_id="y" * 257, last_sequence=7)
+    assert (raised.message, raised.parts) == ("x" * 500, {"stream_id": "y" * 256, "last_sequence": 7})

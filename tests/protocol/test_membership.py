@@ -2,7 +2,9 @@
 
 import pytest
 
-from mew.testing import MemorySpace
+from mew.protocol import parse
+from mew.protocol.errors import InternalError
+from mew.testing import MemorySpace, MemoryTokens
 
 
 def test_the_token_of_an_invitation_is_sent_and_never_recorded() -> None:
@@ -11,8 +13,8 @@ def test_the_token_of_an_invitation_is_sent_and_never_recorded() -> None:
     alice.send(kind="space/invite", payload={"participant_id": "carol"})
     token = alice.take("space/invite-ack")["payload"]["token"]
     assert token == lab.token("carol")
-    acknowledged = [record for record in lab.records if record.kind == "space/invite-ack"]
-    assert len(acknowledged) == 1
+    (acknowledged,) = [record for record in lab.records if record.kind == "space/invite-ack"]
+    assert parse(acknowledged.payload).payload == {"status": "created", "participant_id": "carol"}
     assert not any(token.encode() in record.payload for record in lab.records)
 
 
@@ -28,3 +30,18 @@ def test_an_invitation_holds_after_a_restart(*, again: bool) -> None:
     carol = lab.join("carol")
     held = carol.take("system/welcome")["payload"]["you"]["capabilities"]
     assert held == [{"kind": "note" if again else "memo"}, {"kind": "mcp/response"}]
+
+
+def test_an_invitation_whose_token_cannot_be_kept_has_not_happened() -> None:
+    class FullDisk(MemoryTokens):
+        def issue(self, space_id: str, participant: str, *, observer: bool = False) -> str:
+            if participant == "carol":
+                raise InternalError("the token cannot be kept")
+            return super().issue(space_id, participant, observer=observer)
+
+    lab = MemorySpace(participants={"alice": [{"kind": "*"}]})
+    alice = lab.join("alice")
+    lab.space.tokens = FullDisk()
+    alice.send(kind="space/invite", payload={"participant_id": "carol"})
+    assert alice.error()["error"] == "internal_error"
+    assert not lab.state.knows("carol")

@@ -115,11 +115,11 @@ class Lobby:
         return space
 
     def _identify(self, space: "Space", token: str) -> Identity | None:
-        """Who the token admits to the space: nobody under a name that no participant may bear, whatever it says."""
+        """Who the token admits: somebody the space knows, under a name that a participant may bear, or an observer."""
         identity = self.tokens.identify(token)
         if identity is None or identity.space_id != space.settings.space_id or not _may_bear(identity.participant):
             return None
-        return identity
+        return identity if identity.observer or space.state.knows(identity.participant) else None
 
     def _anonymous(self, connection: str, space: "Space", request: JoinRequest) -> Join:
         """Somebody without a valid token, where the space lets such in under a free id."""

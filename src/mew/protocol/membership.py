@@ -37,12 +37,12 @@ def invite(turn: Turn, envelope: Envelope) -> None:
         return
     if invited not in space.state.invited and len(space.state.invited) >= space.settings.limits.invitations:
         raise QuotaExceeded(f"the space has {space.settings.limits.invitations} invitations, the most it may")
-    turn.consume(envelope)
-    space.capabilities_changed(invited)
     secret = {
         "token": space.tokens.issue(space.settings.space_id, invited),
         "connection_url": space.settings.connection_url,
     }
+    turn.consume(envelope)
+    space.capabilities_changed(invited)
     _acknowledge(turn, envelope, {"status": "created", "participant_id": invited}, secret)
     turn.answer = {"status": "created", "participant_id": invited, **secret}
     parts = {"invited_by": envelope.sender, "reason": asked.reason, "but": envelope.sender}

@@ -1,0 +1,755 @@
+"""What space.yaml and the environment may say, and the one line that says what is wrong with them."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from mew.gateway.config import (
+    TLS,
+    BridgeConfig,
+    ConfigError,
+    GatewayConfig,
+    LoggingConfig,
+    McpServer,
+    ParticipantConfig,
+    Queues,
+    SpaceConfig,
+    Timeouts,
+    find_config,
+    load,
+)
+from mew.gateway.yaml_file import MAX_DEPTH, read_yaml
+from mew.protocol import Limits, MewError, StreamSettings
+from mew.protocol.capability import CHAT_ONLY
+
+SECRET = "s3cret-of-alice"
+SPACE = "space: {id: lab}\n"
+
+
+def written(folder: Path, text: str, name: str = "space.yaml") -> Path:
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def configured(folder: Path, text: str, **environ: str) -> GatewayConfig:
+    return load([written(folder, text)], environ=environ)
+
+
+def space_of(folder: Path, text: str, **environ: str) -> SpaceConfig:
+    return configured(folder, SPACE + text, **environ).spaces[0]
+
+
+def participant_of(folder: Path, text: str) -> ParticipantConfig:
+    return space_of(folder, f"participants:\n  alice: {text}\n").participants["alice"]
+
+
+def refused(folder: Path, text: str, **environ: str) -> str:
+    """The error's line with the folder taken off; it must be one line."""
+    with pytest.raises(ConfigError) as caught:
+        configured(folder, text, **environ)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message.replace(f"{folder}/", "")
+
+
+FULL = """\
+space:
+  id: lab
+  name: The lab
+  description: Where things are tried
+  default_participant: alice
+  ui_theme: dark
+participants:
+  alice:
+    type: local
+    tokens: [one, two]
+    capabilities:
+      - kind: "mcp/*"
+        payload: {method: tools/call}
+        to: bob
+    command: node
+    args: [agent.js, --port, "${PORT}", 8080, 1.10]
+    env: {TOKEN: "${TOKEN}", DEPTH: 3, QUICK: true, EMPTY: }
+    auto_start: true
+    restart_policy: on-failure
+    output_log: ./logs/alice.log
+    auto_connect: true
+    io: http
+    fifo: true
+    default_to: {chat: [bob]}
+  bob:
+    type: mcp-bridge
+    mcp_server: {command: npx, args: [-y, files], env: {A: b}, cwd: ./files}
+    bridge_config: {init_timeout: 30000, reconnect: false, max_reconnects: 0}
+  carol:
+defaults:
+  capabilities: [{kind: x/*}]
+  routing: {default_to: {chat: [bob]}}
+gateway:
+  host: 127.0.0.1
+  port: 9000
+  allow_anonymous: true
+  strict_from: true
+  allowed_origins: ["https://example.org"]
+  allowed_hosts: [example.org]
+  timeouts: {handshake_seconds: 1, idle_seconds: 2.5, close_seconds: 3}
+  limits: {streams: 7, envelopes_per_second: 0.5, frames_per_second: 10, data_queue_bytes: 11, control_queue_bytes: 12}
+streams: {on_owner_disconnect: keep, owner_grace_seconds: 0, validate: true}
+journal: {sync: always, kafka: {password: hush}}
+pipeline: {warehouse: ./tables}
+gateway_logging:
+  enabled: true
+  envelope_history: {enabled: false}
+"""
+
+
+def test_everything_that_can_be_said_is_understood(tmp_path: Path) -> None:
+    config = configured(tmp_path, FULL)
+    (space,) = config.spaces
+    assert config.warnings == ()
+    assert (config.host, config.port, config.tls) == ("127.0.0.1", 9000, None)
+    assert (config.allowed_origins, config.allowed_hosts) == (("https://example.org",), ("example.org",))
+    assert config.timeouts == Timeouts(handshake_seconds=1, idle_seconds=2.5, close_seconds=3)
+    assert config.queues == Queues(data_bytes=11, control_bytes=12)
+    assert (space.name, space.description, space.default_participant) == ("The lab", "Where things are tried", "alice")
+    assert space.logging == LoggingConfig(envelope_history=False, capability_decisions=True)
+    assert space.routing == {"default_to": {"chat": ["bob"]}}
+    assert (space.journal["sync"], space.pipeline) == ("always", {"warehouse": "./tables"})
+
+
+def test_the_space_is_told_what_it_depends_on(tmp_path: Path) -> None:
+    settings = configured(tmp_path, FULL).spaces[0].settings
+    assert settings.space_id == "lab"
+    assert list(settings.participants) == ["alice", "bob", "carol"]
+    (held,) = settings.participants["alice"] or ()
+    assert held.pattern == {"kind": "mcp/*", "payload": {"method": "tools/call"}, "to": "bob"}
+    assert settings.participants["carol"] is None
+    assert [each.pattern for each in settings.defaults] == [{"kind": "x/*"}]
+    assert settings.output_logs == {"alice"}
+    assert (settings.allow_anonymous, settings.strict_from) == (True, True)
+    assert settings.connection_url == "ws://127.0.0.1:9000"
+    assert settings.streams == StreamSettings(on_owner_disconnect="keep", owner_grace_seconds=0, validate=True)
+    assert settings.limits == Limits(streams=7, envelopes_per_second=0.5, frames_per_second=10)
+
+
+def test_a_participant_is_kept_as_it_was_written(tmp_path: Path) -> None:
+    people = configured(tmp_path, FULL).spaces[0].participants
+    alice, bob = people["alice"], people["bob"]
+    assert (alice.type, alice.tokens, alice.command) == ("local", ("one", "two"), "node")
+    assert alice.args == ("agent.js", "--port", "${PORT}", "8080", "1.10")
+    assert alice.env == {"TOKEN": "${TOKEN}", "DEPTH": "3", "QUICK": "true", "EMPTY": ""}
+    assert (alice.auto_start, alice.restart_policy, alice.auto_connect) == (True, "on-failure", True)
+    assert alice.output_log == tmp_path / "logs" / "alice.log"
+    assert (alice.io, alice.fifo, alice.default_to) == ("http", True, {"chat": ("bob",)})
+    assert bob.type == "mcp-bridge"
+    assert bob.mcp_server == McpServer(command="npx", args=("-y", "files"), env={"A": "b"}, cwd="./files")
+    assert bob.bridge_config == BridgeConfig(init_timeout=30000, reconnect=False, max_reconnects=0)
+    assert people["carol"] == ParticipantConfig()
+
+
+def test_a_space_needs_no_more_than_an_id(tmp_path: Path) -> None:
+    config = configured(tmp_path, SPACE)
+    (space,) = config.spaces
+    assert (config.host, config.port, config.tls) == ("localhost", 8080, None)
+    assert (config.allowed_origins, config.allowed_hosts, config.warnings) == ((), (), ())
+    assert config.timeouts == Timeouts(handshake_seconds=10, idle_seconds=60, close_seconds=5)
+    assert config.queues == Queues(data_bytes=8 * 1024**2, control_bytes=1024**2)
+    assert (space.name, space.description, space.default_participant) == ("lab", "", None)
+    assert (space.participants, space.journal, space.pipeline, space.routing) == ({}, {}, {}, {})
+    assert (space.settings.defaults, space.settings.limits) == (CHAT_ONLY, Limits())
+    assert space.settings.streams == StreamSettings()
+    assert space.settings.connection_url == "ws://localhost:8080"
+
+
+def test_a_key_whose_value_is_left_out_counts_as_absent(tmp_path: Path) -> None:
+    text = "participants:\ngateway:\n  port:\n  limits:\nstreams:\njournal:\nspace: {id: lab, description: ''}\n"
+    config = configured(tmp_path, text)
+    assert (config.port, config.spaces[0].settings.limits) == (8080, Limits())
+
+
+def test_an_empty_list_of_capabilities_is_not_the_defaults(tmp_path: Path) -> None:
+    assert participant_of(tmp_path, "{capabilities: []}").capabilities == ()
+
+
+# ------------------------------------------------------------------------------------------- where things are
+
+
+@pytest.mark.parametrize("name", ["space.yaml", ".mew/space.yaml"])
+def test_the_space_directory_is_where_the_file_is_or_above_its_mew_folder(tmp_path: Path, name: str) -> None:
+    file = written(tmp_path, SPACE, name)
+    (space,) = load([file], environ={}).spaces
+    assert (space.directory, space.file) == (tmp_path, file)
+
+
+def test_a_file_given_by_a_relative_path_has_an_absolute_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, SPACE, ".mew/space.yaml")
+    monkeypatch.chdir(tmp_path / ".mew")
+    assert load([Path("space.yaml")], environ={}).spaces[0].directory == tmp_path
+
+
+def test_the_file_in_the_mew_folder_is_found_before_the_one_beside_it(tmp_path: Path) -> None:
+    beside = written(tmp_path, SPACE)
+    assert find_config(tmp_path) == beside
+    inside = written(tmp_path, SPACE, ".mew/space.yaml")
+    assert find_config(tmp_path) == inside
+
+
+def test_where_no_file_is_found_the_error_says_where_it_looked(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        find_config(tmp_path)
+    assert f"{tmp_path}/.mew/space.yaml and {tmp_path}/space.yaml" in str(caught.value)
+
+
+def test_an_absolute_output_log_stays_where_it_is(tmp_path: Path) -> None:
+    assert participant_of(tmp_path, "{output_log: /var/log/x}").output_log == Path("/var/log/x")
+
+
+def test_certificate_and_key_are_files_of_the_space_directory(tmp_path: Path) -> None:
+    for name in ("c.pem", "k.pem"):
+        written(tmp_path, "", name)
+    config = configured(tmp_path, SPACE + "gateway: {tls: {certificate: c.pem, key: k.pem}}\n")
+    assert config.tls == TLS(certificate=tmp_path / "c.pem", key=tmp_path / "k.pem")
+    assert config.spaces[0].settings.connection_url == "wss://localhost:8080"
+
+
+def test_certificate_and_key_must_both_be_named_and_be_there(tmp_path: Path) -> None:
+    written(tmp_path, "", "c.pem")
+    text = SPACE + "gateway:\n  tls:\n    certificate: c.pem\n"
+    assert refused(tmp_path, text) == "space.yaml:3: gateway.tls: `key` is missing"
+    assert refused(tmp_path, text + "    key: k.pem\n") == "space.yaml:5: gateway.tls.key: no such file: k.pem"
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("example.org", "ws://example.org:1234"),
+        ("::1", "ws://[::1]:1234"),
+        ("0.0.0.0", "ws://localhost:1234"),
+        ("::", "ws://localhost:1234"),
+        (None, "ws://localhost:1234"),
+    ],
+)
+def test_invitations_name_the_address_that_is_listened_on(tmp_path: Path, host: str | None, url: str) -> None:
+    config = configured(tmp_path, SPACE).listening_on(host, 1234)
+    assert (config.host, config.port) == (host or "localhost", 1234)
+    assert config.spaces[0].settings.connection_url == url
+
+
+def test_any_free_port_can_be_asked_for(tmp_path: Path) -> None:
+    config = configured(tmp_path, SPACE + "gateway: {port: 7}\n")
+    assert config.listening_on(port=0).port == 0
+    assert config.listening_on("example.org").port == 7
+
+
+# ---------------------------------------------------------------------------------------------- several files
+
+
+def test_several_files_are_several_spaces_in_their_order(tmp_path: Path) -> None:
+    files = [written(tmp_path, f"space: {{id: {name}}}", f"{name}/space.yaml") for name in ("b", "a")]
+    config = load(files, environ={})
+    assert [space.settings.space_id for space in config.spaces] == ["b", "a"]
+
+
+def test_the_first_file_speaks_for_the_gateway_and_another_that_tries_is_warned_about(tmp_path: Path) -> None:
+    first = written(tmp_path, "space: {id: a}\ngateway: {port: 1}\n", "a/space.yaml")
+    limits = "{streams: 5, data_queue_bytes: 9}"
+    text = f"space: {{id: b}}\ngateway:\n  port: 2\n  strict_from: true\n  limits: {limits}\n  x: 1\n"
+    second = written(tmp_path, text, "b/space.yaml")
+    config = load([first, second], environ={})
+    assert (config.port, config.queues) == (1, Queues())
+    assert config.spaces[1].settings.connection_url == "ws://localhost:1"
+    assert (config.spaces[1].settings.strict_from, config.spaces[1].settings.limits.streams) == (True, 5)
+    ignored = f"ignored: the first configuration, {first}, speaks for the gateway"
+    assert set(config.warnings) == {
+        f"{second}:3: gateway.port: {ignored}",
+        f"{second}:5: gateway.limits.data_queue_bytes: {ignored}",
+        f"{second}:6: gateway.x: unknown key, ignored",
+    }
+
+
+@pytest.mark.parametrize(("other", "what"), [("b/space.yaml", "id"), ("other.yaml", "directory")])
+def test_two_spaces_cannot_share_an_id_or_a_directory(tmp_path: Path, other: str, what: str) -> None:
+    first = written(tmp_path, "space: {id: lab}")
+    second = written(tmp_path, "# second\nspace: {id: %s}" % ("lab" if what == "id" else "lib"), other)
+    with pytest.raises(ConfigError) as caught:
+        load([first, second], environ={})
+    problem = f"the space has the same {what} as that of {first}: each needs its own"
+    assert str(caught.value) == f"{second}:2: space.id: {problem}"
+
+
+def test_without_a_file_there_is_no_configuration() -> None:
+    with pytest.raises(ConfigError, match="a gateway needs a space"):
+        load([], environ={})
+
+
+# ------------------------------------------------------------------------------------------------ what is wrong
+
+
+def test_an_error_of_the_configuration_has_its_parts_as_attributes(tmp_path: Path) -> None:
+    file = written(tmp_path, SPACE + "gateway:\n  port: x\n")
+    with pytest.raises(MewError) as caught:
+        load([file], environ={})
+    error = caught.value
+    assert isinstance(error, ConfigError)
+    assert (error.file, error.line, error.where) == (file, 3, "gateway.port")
+    assert str(error) == f"{file}:3: gateway.port: {error.problem}"
+
+
+WRONG = {
+    "participants.alice.capabilities: expected a list of capabilities, got a string": "alice: {capabilities: chat}",
+    "participants.alice.capabilities[0]: expected a capability such as `kind: chat`, got a string": (
+        "alice: {capabilities: [chat]}"
+    ),
+    "participants.alice.capabilities[1]: `capability.kind` must be a non-empty string": (
+        "alice: {capabilities: [{kind: a}, {kind: 3}]}"
+    ),
+    "participants.alice: expected a mapping, got a list": "alice: []",
+    "participants.alice.tokens: expected a list of tokens, got a string": "alice: {tokens: abc}",
+    "participants.alice.tokens[0]: expected a string, got a number; put it in quotes": "alice: {tokens: [17]}",
+    "participants.alice.tokens[0]: expected a string, got an empty one": "alice: {tokens: ['']}",
+    "participants.alice.tokens[0]: expected a string, got nothing": "alice: {tokens: [~]}",
+    "participants.alice.tokens[1]: expected a string, got a mapping": "alice: {tokens: [x, {kind: a}]}",
+    "participants.alice.command: expected a string, got a list": "alice: {command: [node]}",
+    "participants.alice.args: expected a list of strings, got a string": "alice: {args: --verbose}",
+    "participants.alice.args[0]: expected a string, got a list": "alice: {args: [[a]]}",
+    "participants.alice.args[1]: expected a string, got nothing": "alice: {args: [a, ~]}",
+    "participants.alice.env: expected a mapping, got a list": "alice: {env: [A=b]}",
+    "participants.alice.env.A: expected a string, got a mapping": "alice: {env: {A: {}}}",
+    "participants.alice.auto_start: expected true or false, got a number": "alice: {auto_start: 1}",
+    "participants.alice.auto_start: expected true or false, got a string": "alice: {auto_start: 'true'}",
+    "participants.alice.fifo: expected true or false, got 'Yes', which is only a string in YAML 1.2": (
+        "alice: {fifo: Yes}"
+    ),
+    "participants.alice.fifo: expected true or false, got 'off', which is only a string in YAML 1.2": (
+        "alice: {fifo: off}"
+    ),
+    "participants.alice.restart_policy: expected one of never, on-failure, always, got 'sometimes'": (
+        "alice: {restart_policy: sometimes}"
+    ),
+    "participants.alice.restart_policy: expected one of never, on-failure, always, got a boolean; put it in quotes": (
+        "alice: {restart_policy: true}"
+    ),
+    "participants.alice.output_log: expected a path, got a boolean; put it in quotes": "alice: {output_log: true}",
+    "participants.alice.default_to.chat: expected a list of strings, got a string": "alice: {default_to: {chat: bob}}",
+    "participants.alice.mcp_server: `command` is missing": "alice: {mcp_server: {args: [a]}}",
+    "participants.alice.bridge_config.init_timeout: expected a number above 0, got a string": (
+        "alice: {bridge_config: {init_timeout: 30s}}"
+    ),
+    "participants.alice.bridge_config.max_reconnects: expected a whole number of at least 0, got -1": (
+        "alice: {bridge_config: {max_reconnects: -1}}"
+    ),
+    "participants.a/b: no participant id: expected 1 to 128 letters, digits, `.`, `_`, `@`, `:` or `-`": "a/b: {}",
+    "participants.system: the id belongs to the gateway": "system:",
+    "participants.system:x: the id belongs to the gateway": "'system:x': {}",
+    "participants.gateway: the id belongs to the gateway": "gateway: {}",
+}
+
+
+@pytest.mark.parametrize("problem", WRONG)
+def test_what_is_wrong_with_a_participant_is_said_with_line_and_path(tmp_path: Path, problem: str) -> None:
+    text = f"{SPACE}participants:\n  bob: {{}}\n  {WRONG[problem]}\n"
+    assert refused(tmp_path, text) == f"space.yaml:4: {problem}"
+
+
+WRONG_ELSEWHERE = {
+    "gateway: expected a mapping, got a list": "gateway: []",
+    "gateway.host: expected a host name or address, got a number; put it in quotes": "gateway: {host: 127}",
+    "gateway.port: expected a whole number from 0 to 65535, got a string": "gateway: {port: '8080'}",
+    "gateway.port: expected a whole number from 0 to 65535, got 65536": "gateway: {port: 65536}",
+    "gateway.port: expected a whole number from 0 to 65535, got -1": "gateway: {port: -1}",
+    "gateway.port: expected a whole number from 0 to 65535, got a number": "gateway: {port: 80.5}",
+    "gateway.port: expected a whole number from 0 to 65535, got a boolean": "gateway: {port: true}",
+    "gateway.allow_anonymous: expected true or false, got a string": "gateway: {allow_anonymous: maybe}",
+    "gateway.tls: expected a mapping, got a boolean": "gateway: {tls: true}",
+    "gateway.allowed_origins: expected a list of strings, got a string": "gateway: {allowed_origins: '*'}",
+    "gateway.allowed_hosts[0]: expected a string, got a number; put it in quotes": "gateway: {allowed_hosts: [1]}",
+    "gateway.timeouts.idle_seconds: expected a number above 0, got 0": "gateway: {timeouts: {idle_seconds: 0}}",
+    "gateway.limits.streams: expected a whole number of at least 1, got 0": "gateway: {limits: {streams: 0}}",
+    "gateway.limits.streams: expected a whole number of at least 1, got a number": "gateway: {limits: {streams: 1.5}}",
+    "gateway.limits.frames_per_second: expected a number above 0, got .inf": (
+        "gateway: {limits: {frames_per_second: .inf}}"
+    ),
+    "gateway.limits.envelopes_per_second: expected a number above 0, got .nan": (
+        "gateway: {limits: {envelopes_per_second: .nan}}"
+    ),
+    "gateway.limits.data_queue_bytes: expected a whole number of at least 1, got 0": (
+        "gateway: {limits: {data_queue_bytes: 0}}"
+    ),
+    "gateway.limits.control_queue_bytes: expected a whole number of at least 1, got a string": (
+        "gateway: {limits: {control_queue_bytes: 1M}}"
+    ),
+    "streams.on_owner_disconnect: expected one of close, keep, transfer, got 'drop'": (
+        "streams: {on_owner_disconnect: drop}"
+    ),
+    "streams.owner_grace_seconds: expected a number of at least 0, got -1": "streams: {owner_grace_seconds: -1}",
+    "streams.owner_grace_seconds: expected a number of at least 0, got a boolean": (
+        "streams: {owner_grace_seconds: true}"
+    ),
+    "streams.validate: expected true or false, got 'on', which is only a string in YAML 1.2": "streams: {validate: on}",
+    "journal: expected a mapping, got a string": "journal: always",
+    "pipeline: expected a mapping, got a list": "pipeline: [a]",
+    "defaults.routing: expected a mapping, got a string": "defaults: {routing: all}",
+    "defaults.capabilities: expected a list of capabilities, got a mapping": "defaults: {capabilities: {kind: chat}}",
+    "gateway_logging.enabled: expected true or false, got a number": "gateway_logging: {enabled: 1}",
+    "gateway_logging.envelope_history: expected a mapping, got a boolean": "gateway_logging: {envelope_history: true}",
+    "participants: expected a mapping, got a list": "participants: [alice]",
+}
+
+
+@pytest.mark.parametrize("problem", WRONG_ELSEWHERE)
+def test_what_is_wrong_with_a_section_is_said_with_line_and_path(tmp_path: Path, problem: str) -> None:
+    text = f"{SPACE}# a line\n{WRONG_ELSEWHERE[problem]}\n"
+    assert refused(tmp_path, text) == f"space.yaml:3: {problem}"
+
+
+@pytest.mark.parametrize("field", ["message_bytes", "connections", "writers", "grants", "frame_burst", "desired_ids"])
+def test_every_limit_of_the_core_can_be_set(tmp_path: Path, field: str) -> None:
+    limits = space_of(tmp_path, f"gateway: {{limits: {{{field}: 3}}}}\n").settings.limits
+    assert getattr(limits, field) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("participants: {}\n", "space.yaml:1: space: `id` is missing"),
+        ("# first\nspace:\n  name: x\n", "space.yaml:2: space: `id` is missing"),
+        ("space:\n  id: 17\n", "space.yaml:2: space.id: expected a space id, got a number; put it in quotes"),
+        ("space: lab\n", "space.yaml:1: space: expected a mapping, got a string"),
+        ("- space\n", "space.yaml:1: expected a mapping, got a list"),
+        ("space\n", "space.yaml:1: expected a mapping, got a string"),
+        *(
+            (
+                f"space:\n  id: {name}\n",
+                "space.yaml:2: space.id: expected 1 to 128 letters, digits, `.`, `_`, `@` or `-`, "
+                "the first a letter or digit",
+            )
+            for name in ("a/b", "-a", "a:b", "'{{SPACE_NAME}}'", "a" * 129)
+        ),
+    ],
+)
+def test_a_space_without_a_usable_id_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    assert refused(tmp_path, text) == problem
+
+
+# ---------------------------------------------------------------------------------------------------- the YAML
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n", "---\n", "~\n"])
+def test_an_empty_file_is_refused(tmp_path: Path, text: str) -> None:
+    assert refused(tmp_path, text) == "space.yaml:1: the file is empty"
+
+
+def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load([tmp_path / "none.yaml"], environ={})
+    assert str(caught.value) == f"{tmp_path}/none.yaml: no such file"
+
+
+def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load([tmp_path], environ={})
+    assert str(caught.value) == f"{tmp_path}: cannot be read: Is a directory"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("space: {id: lab\nparticipants: {}\n", "2: not YAML: expected ',' or '}', but got ':'"),
+        ("space:\n  id: lab\n name: x\n", "3: not YAML: expected <block end>, but found '<block mapping start>'"),
+        ("space: lab: x\n", "1: not YAML: mapping values are not allowed here"),
+        ("space:\n\t id: x\n", "2: not YAML: found character '\\t' that cannot start any token"),
+        ("space:\n  id: 'lab\n", "3: not YAML: found unexpected end of stream"),
+        ("space:\n  id: \x07\n", "2: a character that YAML does not allow"),
+        ("space: {id: a}\n---\nspace: {id: b}\n", "2: a second document: one file is one space"),
+    ],
+)
+def test_what_is_no_yaml_is_refused_with_its_line(tmp_path: Path, text: str, problem: str) -> None:
+    assert refused(tmp_path, text) == f"space.yaml:{problem}"
+
+
+def test_a_file_that_is_not_utf_8_is_refused_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "space.yaml"
+    file.write_bytes(b"space:\n  id: lab\n  name: caf\xe9\n")
+    with pytest.raises(ConfigError) as caught:
+        load([file], environ={})
+    assert str(caught.value) == f"{file}:3: not UTF-8"
+
+
+def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+    (tmp_path / "space.yaml").write_bytes(b"\xef\xbb\xbf" + SPACE.encode())
+    assert load([tmp_path / "space.yaml"], environ={}).spaces[0].name == "lab"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("space: {id: a}\nspace: {id: b}\n", "2: space: given twice, first in line 1"),
+        (
+            "space: {id: a}\nparticipants:\n  bob: {}\n  bob:\n    fifo: true\n",
+            "4: participants.bob: given twice, first in line 3",
+        ),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    assert refused(tmp_path, text) == f"space.yaml:{problem}"
+
+
+@pytest.mark.parametrize(
+    ("key", "got"), [("17", "a number"), ("true", "a boolean"), ("~", "nothing"), ("[a]", "a list")]
+)
+def test_a_key_is_a_string(tmp_path: Path, key: str, got: str) -> None:
+    text = f"{SPACE}participants:\n  ? {key}\n  : {{}}\n"
+    expected = f"space.yaml:3: participants: expected a string as key, got {got}; put it in quotes"
+    assert refused(tmp_path, text) == expected
+
+
+def test_a_key_cannot_break_the_line_that_names_it(tmp_path: Path) -> None:
+    text = f'{SPACE}participants: {{"a\\nb\\e[0m": {{}}}}\n'
+    assert refused(tmp_path, text).startswith(r"space.yaml:2: participants.'a\nb\x1b[0m': no participant id")
+
+
+def test_an_anchor_and_its_aliases_say_the_same(tmp_path: Path) -> None:
+    text = "participants:\n  a: {capabilities: &all [{kind: '*'}]}\n  b: {capabilities: *all}\n"
+    settings = space_of(tmp_path, text).settings
+    assert settings.participants["a"] == settings.participants["b"] != None  # noqa: E711
+
+
+def test_what_is_merged_stands_behind_what_is_written_out(tmp_path: Path) -> None:
+    text = (
+        "participants:\n  a: &a {command: x, io: http, fifo: true}\n  b: &b {command: y, auto_start: true}\n"
+        "  c: {<<: [*a, *b], fifo: false}\n  d: {<<: *b}\n"
+    )
+    people = space_of(tmp_path, text).participants
+    c, d = people["c"], people["d"]
+    assert (c.command, c.io, c.fifo, c.auto_start) == ("x", "http", False, True)
+    assert (d.command, d.auto_start) == ("y", True)
+
+
+def test_only_mappings_can_be_merged(tmp_path: Path) -> None:
+    text = f"{SPACE}participants:\n  a: {{<<: [x]}}\n"
+    assert refused(tmp_path, text) == "space.yaml:3: participants.a: expected a mapping behind <<, got a string"
+
+
+def test_a_small_file_cannot_stand_for_a_large_one(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 30)]
+    assert refused(tmp_path, "\n".join(lines)) == "space.yaml:5: a4: more than 100000 values, aliases counted"
+
+
+def test_a_file_cannot_be_nested_without_end(tmp_path: Path) -> None:
+    assert "nested deeper than 64 levels" in refused(tmp_path, "a: " + "[" * (MAX_DEPTH + 10))
+    assert "an alias without its anchor" in refused(tmp_path, "a: &a [*a]")
+
+
+def test_scalars_mean_what_yaml_1_2_says(tmp_path: Path) -> None:
+    text = (
+        "[yes, no, on, 012, 0o14, 0x1F, +7, -7, 1_000, 12e03, .5, 5., -.inf, 2020-01-01, ~, null, '', True, FALSE,"
+        " '7', !!str 7, ! 7, 12:30, 1.2.3]"
+    )
+    place = read_yaml(written(tmp_path, text))
+    assert place.node.plain() == [
+        *(
+            "yes",
+            "no",
+            "on",
+            12,
+            12,
+            31,
+            7,
+            -7,
+            "1_000",
+            12000.0,
+            0.5,
+            5.0,
+            float("-inf"),
+            "2020-01-01",
+            None,
+            None,
+            "",
+        ),
+        *(True, False, "7", "7", "7", "12:30", "1.2.3"),
+    ]
+
+
+def test_a_longer_row_of_digits_than_any_number_has_is_a_string(tmp_path: Path) -> None:
+    text = "gateway: {limits: {frames_per_second: %s}}\n" % ("9" * 5000)
+    assert "expected a number above 0, got a string" in refused(tmp_path, SPACE + text)
+    assert space_of(tmp_path, text.replace("9" * 5000, "9" * 200)).settings.limits.frames_per_second == int("9" * 200)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300)
+@given(st.text(alphabet="ab:-[]{},&*!|>'\"%@`#?<\\xU0F \n\t~", max_size=60))
+@example('"\\UFFFFFFFF"')
+@example("%YAML 3.0\n---\na: 1\n")
+@example("%TAG ! x\n--- !y z\n")
+def test_any_text_is_a_configuration_or_one_clear_line(tmp_path: Path, text: str) -> None:
+    try:
+        configured(tmp_path, text)
+    except ConfigError as error:
+        assert "\n" not in str(error)
+        assert str(error).startswith(f"{tmp_path}/space.yaml")
+
+
+# ---------------------------------------------------------------------------------------------------- warnings
+
+
+def test_keys_that_nobody_knows_are_warned_about_by_name_file_and_line(tmp_path: Path) -> None:
+    text = """\
+space: {id: lab, colour: red}
+participants:
+  alice:
+    capabilites: []
+    mcp_server: {command: x, shell: true}
+    bridge_config: {retry: 1}
+    type: human
+gateway:
+  prot: 80
+  limits: {speed: 3}
+  timeouts: {read: 3}
+streams: {x: 1}
+defaults: {y: 1}
+gateway_logging: {z: 1, envelope_history: {path: p}}
+extra: 1
+"""
+    config = configured(tmp_path, text)
+    unknown = {
+        *((1, "space.colour"), (4, "participants.alice.capabilites"), (5, "participants.alice.mcp_server.shell")),
+        *((6, "participants.alice.bridge_config.retry"), (9, "gateway.prot"), (10, "gateway.limits.speed")),
+        *((11, "gateway.timeouts.read"), (12, "streams.x"), (13, "defaults.y"), (14, "gateway_logging.z")),
+        *((14, "gateway_logging.envelope_history.path"), (15, "extra")),
+    }
+    file = tmp_path / "space.yaml"
+    expected = [f"{file}:{line}: {path}: unknown key, ignored" for line, path in unknown]
+    expected.append(f"{file}:3: participants.alice: unknown type 'human': expected local or mcp-bridge")
+    assert sorted(config.warnings) == sorted(expected)
+
+
+def test_keys_that_later_parts_read_are_left_to_them(tmp_path: Path) -> None:
+    assert configured(tmp_path, SPACE + "journal: {any: 1}\npipeline: {thing: 2}\n").warnings == ()
+
+
+def test_a_default_participant_that_is_nobody_is_warned_about(tmp_path: Path) -> None:
+    (warning,) = configured(tmp_path, "space: {id: lab, default_participant: zoe}\n").warnings
+    assert warning.endswith("space.yaml:1: space: default_participant 'zoe' is not among the participants")
+
+
+# ------------------------------------------------------------------------------------------- logs on and off
+
+
+@pytest.mark.parametrize("word", ["true", "1", "yes", "on", "TRUE", "On", " yes "])
+def test_the_environment_can_switch_a_log_on(tmp_path: Path, word: str) -> None:
+    text = "gateway_logging: {enabled: false, capability_decisions: {enabled: false}}\n"
+    assert space_of(tmp_path, text).logging == LoggingConfig(envelope_history=False, capability_decisions=False)
+    one = space_of(tmp_path, text, GATEWAY_LOGGING=word).logging
+    assert one == LoggingConfig(envelope_history=True, capability_decisions=False)
+    both = space_of(tmp_path, text, GATEWAY_LOGGING=word, CAPABILITY_DECISIONS=word).logging
+    assert both == LoggingConfig(envelope_history=True, capability_decisions=True)
+
+
+@pytest.mark.parametrize("word", ["false", "0", "no", "off", "OFF", "False"])
+def test_the_environment_can_switch_a_log_off(tmp_path: Path, word: str) -> None:
+    none = LoggingConfig(envelope_history=False, capability_decisions=False)
+    assert space_of(tmp_path, "", ENVELOPE_HISTORY=word).logging == LoggingConfig(envelope_history=False)
+    assert space_of(tmp_path, "", CAPABILITY_DECISIONS=word).logging == LoggingConfig(capability_decisions=False)
+    assert space_of(tmp_path, "", GATEWAY_LOGGING=word, ENVELOPE_HISTORY="true").logging == none
+
+
+def test_both_logs_are_written_unless_something_says_otherwise(tmp_path: Path) -> None:
+    assert space_of(tmp_path, "").logging == LoggingConfig(envelope_history=True, capability_decisions=True)
+    assert space_of(tmp_path, "", GATEWAY_LOGGING="").logging == LoggingConfig()
+
+
+@pytest.mark.parametrize("variable", ["GATEWAY_LOGGING", "ENVELOPE_HISTORY", "CAPABILITY_DECISIONS"])
+def test_another_word_in_the_environment_is_refused(tmp_path: Path, variable: str) -> None:
+    expected = f"environment variable {variable}: expected true, 1, yes, on, false, 0, no or off"
+    assert refused(tmp_path, SPACE, **{variable: "perhaps"}) == expected
+
+
+# ------------------------------------------------------------------------------------------------------ secrets
+
+
+def test_a_token_of_two_participants_is_refused_without_being_shown(tmp_path: Path) -> None:
+    alice, bob = f"  alice:\n    tokens: [{SECRET}]\n", f"  bob:\n    tokens:\n      - other\n      - {SECRET}\n"
+    text = f"{SPACE}participants:\n{alice}{bob}"
+    message = refused(tmp_path, text)
+    assert SECRET not in message
+    assert message == (
+        "space.yaml:8: participants.bob.tokens[1]: the same token as "
+        "space.yaml:4: participants.alice.tokens[0]: each participant needs its own"
+    )
+
+
+def test_a_token_of_two_spaces_is_refused(tmp_path: Path) -> None:
+    text = "space: {id: %s}\nparticipants: {alice: {tokens: [x]}}\n"
+    files = [written(tmp_path, text % name, f"{name}/space.yaml") for name in ("a", "b")]
+    with pytest.raises(ConfigError, match="each participant needs its own"):
+        load(files, environ={})
+
+
+def test_a_token_may_stand_twice_with_the_same_participant(tmp_path: Path) -> None:
+    assert participant_of(tmp_path, "{tokens: [x, x]}").tokens == ("x", "x")
+
+
+def test_no_repr_shows_a_secret(tmp_path: Path) -> None:
+    text = f"""\
+{SPACE}
+participants:
+  alice:
+    tokens: [{SECRET}]
+    args: [{SECRET}]
+    env: {{A: {SECRET}}}
+    mcp_server: {{command: x, env: {{A: {SECRET}}}}}
+journal: {{password: {SECRET}}}
+"""
+    config = configured(tmp_path, text)
+    alice = config.spaces[0].participants["alice"]
+    assert alice.tokens == (SECRET,)
+    for value in (config, config.spaces[0], alice, alice.mcp_server):
+        assert SECRET not in repr(value)
+        assert SECRET not in f"{value}"
+    for value in (config.spaces[0], alice, alice.mcp_server):
+        assert list(value.__rich_repr__()) == []  # type: ignore[union-attr]
+    assert SECRET not in repr(read_yaml(tmp_path / "space.yaml"))
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        f"{SECRET}",
+        f"*{SECRET}",
+        f"[*{SECRET}]",
+        f"!{SECRET}",
+        f"!{SECRET}!x y",
+        f"!<{SECRET}> y",
+        f"[!{SECRET} x]",
+        f"{{{SECRET}: 1}}",
+        f"{{{SECRET}, {SECRET}}}",
+        f"{{{SECRET}: [*x]}}",
+        f'"{SECRET}',
+        f"[{SECRET}",
+        f"'{SECRET}' '{SECRET}'",
+        f"{SECRET}: {SECRET}",
+        f"@{SECRET}",
+        f"%{SECRET}",
+        f"[[{SECRET}]]",
+        f"\n  {SECRET}",
+        f'"\\{SECRET}"',
+        f"|{SECRET}",
+        f"&{SECRET} &{SECRET} x",
+    ],
+)
+def test_no_error_quotes_what_stands_where_tokens_belong(tmp_path: Path, tokens: str) -> None:
+    message = refused(tmp_path, f"{SPACE}participants:\n  alice:\n    tokens: {tokens}\n")
+    assert "s3cret" not in message
+    assert message.startswith("space.yaml:")
+
+
+def test_a_participant_called_tokens_is_named_like_any_other(tmp_path: Path) -> None:
+    text = f"{SPACE}participants: {{tokens: {{env: {{A: []}}}}}}\n"
+    assert refused(tmp_path, text) == "space.yaml:2: participants.tokens.env.A: expected a string, got a list"
