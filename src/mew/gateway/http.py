@@ -14,6 +14,7 @@ from starlette.routing import Route
 from mew import __version__
 from mew.gateway.gateway import Gateway
 from mew.gateway.hub import Hub
+from mew.gateway.metrics import CONTENT_TYPE, exposition
 from mew.gateway.websocket import credentials
 from mew.protocol import JoinRequest, Poll, Post, Refusal, jsontext
 from mew.protocol.errors import AlreadyExists, InvalidRequest, MessageTooLarge, NotFound, Unauthenticated
@@ -44,6 +45,7 @@ class HttpDoor:
         routes = [
             Route("/health", self.health),
             Route("/ready", self.health),
+            Route("/metrics", self.metrics),
             Route("/participants", self.participants),
             Route(messages, self.post, methods=["POST"]),
             Route(messages, self.poll, methods=["GET"]),
@@ -63,6 +65,10 @@ class HttpDoor:
                 "features": FEATURES,
             }
         )
+
+    async def metrics(self, _request: Request) -> Response:
+        """The gateway's figures, for Prometheus."""
+        return Response(exposition(self._gateway), media_type=CONTENT_TYPE)
 
     async def participants(self, request: Request) -> Response:
         """Who is present in a space, for anybody with a token of that space."""

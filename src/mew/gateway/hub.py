@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from mew.gateway.outlets import Item, LogOutlet, Mailbox, Outlet, SocketOutlet
 from mew.gateway.wire import encode
 from mew.protocol import (
@@ -46,6 +48,17 @@ TICK_SECONDS: Final = 0.1
 _INBOUND: Final = frozenset({records.ENVELOPE, records.CONSUMED, records.REJECTED})
 
 
+class Counts(msgspec.Struct):
+    """What has happened since the start."""
+
+    envelopes: int = 0
+    frames: int = 0
+    deliveries: int = 0
+    delivered_bytes: int = 0
+    dropped_frames: int = 0
+    refusals: dict[str, int] = {}
+
+
 class Hub:
     """One space and the outlets of everybody in it."""
 
@@ -58,7 +71,9 @@ class Hub:
         self.on_record: Callable[[Record], None] = lambda record: None
         self.history: EnvelopeHistory | None = None
         self.decisions: CapabilityDecisions | None = None
-        self.deliveries = 0
+        self.counts = Counts()
+        self.lag = 0.0
+        """How late the last tick was, in seconds."""
         self._mailbox_bytes = mailbox_bytes
         self._log_outlets = log_outlets
         self._outlets: dict[str, Outlet] = {}
@@ -101,6 +116,7 @@ class Hub:
 
     def _forward(self, route: Route, participant: str, message: bytes, *, text: bool) -> None:
         position, time, number = self.space.accept_frames(route, 1, self.clock())
+        self.counts.frames += 1
         payload = message[message.index(b"#", 1) + 1 :]
         self.on_record(
             Record(
@@ -126,33 +142,37 @@ class Hub:
     def leave(self, connection: str, reason: str | None = None) -> None:
         """A connection is gone; what it had not received of its streams is recorded as lost."""
         self.flush()
-        outlet = self._outlets.get(connection)
-        session = self.space.sessions.get(connection)
+        losses = self._losses(connection, "disconnected")
         self._drop(connection)
-        if isinstance(outlet, SocketOutlet) and session is not None and not session.observer:
-            for stream_id, loss in outlet.losses.items():
-                lost = {"first": loss.first, "last": loss.last, "dropped": loss.dropped}
-                self.run(Lose(participant=session.participant, stream_id=stream_id, reason="disconnected", **lost))
+        for lose in losses:
+            self.run(lose)
         self.run(Leave(connection, reason))
 
     def writable(self, connection: str) -> None:
         """A socket takes bytes again: tell its reader what it lost, then send what waits."""
         outlet = self._outlets.get(connection)
+        if isinstance(outlet, SocketOutlet):
+            outlet.resume([notice for lose in self._losses(connection) for notice in self._notices(lose)])
+
+    def _losses(self, connection: str, reason: str | None = None) -> list[Lose]:
+        """What a reader has lost since it was last told; an observer is not told, but its losses count."""
+        outlet, session = self._outlets.get(connection), self.space.sessions.get(connection)
         if not isinstance(outlet, SocketOutlet):
-            return
-        session = self.space.sessions.get(connection)
-        notices: list[Item] = []
-        if session is not None and not session.observer:
-            for stream_id, loss in list(outlet.losses.items()):
-                lose = Lose(
-                    participant=session.participant,
-                    stream_id=stream_id,
-                    first=loss.first,
-                    last=loss.last,
-                    dropped=loss.dropped,
-                )
-                notices += self._notices(lose)
-        outlet.resume(notices)
+            return []
+        self.counts.dropped_frames += sum(loss.dropped for loss in outlet.losses.values())
+        if session is None or session.observer:
+            return []
+        return [
+            Lose(
+                participant=session.participant,
+                stream_id=stream_id,
+                first=loss.first,
+                last=loss.last,
+                dropped=loss.dropped,
+                reason=reason,
+            )
+            for stream_id, loss in outlet.losses.items()
+        ]
 
     def _notices(self, lose: Lose) -> list[Item]:
         """The gap's envelope, to be put before everything that waits; its record is written as usual."""
@@ -177,6 +197,7 @@ class Hub:
                     self._put(effect.audience, Item(encode(effect.message), effect.message, record=record))
                 case Record():
                     latest = effect
+                    self._count(effect)
                     self.on_record(effect)
                     if self.history is not None and effect.event in _INBOUND and effect.payload:
                         self._log_received(effect)
@@ -191,6 +212,15 @@ class Hub:
                 case Checked() if self.decisions is not None:
                     held = self.space.capabilities(effect.participant).text
                     self.decisions.decided(effect, self.space.state.time, held)
+
+    def _count(self, record: Record) -> None:
+        counts = self.counts
+        if record.event in (records.REJECTED, records.FRAME_REJECTED):
+            counts.refusals[str(record.reason)] = counts.refusals.get(str(record.reason), 0) + 1
+        elif record.frame_number is not None:
+            counts.frames += 1
+        elif record.event in _INBOUND and record.participant != GATEWAY:
+            counts.envelopes += 1
 
     def _record_of(self, deliver: Deliver, latest: Record | None) -> Record:
         """What the journal has of an envelope; of an error, which has no record, the envelope itself."""
@@ -254,7 +284,9 @@ class Hub:
                 outlet.put(joined, items)
             if self.history is not None:
                 self._log_deliveries((item, [*self._seats.values()]) for item in items)
-            self.deliveries += len(items) * (len(self._seats) + len(self._observers))
+            readers = len(self._seats) + len(self._observers)
+            self.counts.deliveries += len(items) * readers
+            self.counts.delivered_bytes += len(joined) * readers
             return
         self._flush_mixed(turn, late)
 
@@ -272,8 +304,10 @@ class Hub:
         for connection, items in selected.items():
             outlet = self._outlets.get(connection)
             if outlet is not None:
-                outlet.put(b"".join([item.wire for item in items]), items)
-                self.deliveries += len(items)
+                joined = b"".join([item.wire for item in items])
+                outlet.put(joined, items)
+                self.counts.deliveries += len(items)
+                self.counts.delivered_bytes += len(joined)
 
     def _log_deliveries(self, sent: Iterable[tuple[Item, list[str]]]) -> None:
         """A line a recipient; observers are nobody's recipients."""
@@ -308,8 +342,11 @@ class Hub:
         self._tick()
 
     def _tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._ticking is not None:
+            self.lag = max(0.0, loop.time() - self._ticking.when())
         self.run(Tick())
-        self._ticking = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
+        self._ticking = loop.call_later(TICK_SECONDS, self._tick)
 
     def stop(self) -> None:
         """Send what is left, close every socket as going away, and stop the clock."""

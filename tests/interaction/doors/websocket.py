@@ -194,6 +194,11 @@ class WebsocketSpace:
         self._folder.cleanup()
 
     @property
+    def url(self) -> str:
+        """Where the gateway answers HTTP."""
+        return f"http://127.0.0.1:{self._server.port}"
+
+    @property
     def directory(self) -> Path:
         """The space directory."""
         return Path(self._folder.name)

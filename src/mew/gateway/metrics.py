@@ -1,0 +1,93 @@
+"""What the gateway counts, as Prometheus reads it.
+
+Everything is read when it is asked for; counting costs the hot path an addition. Labels are spaces, transports, planes
+and error codes, whose number is known: never ids of participants or streams.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from mew.gateway.gateway import Gateway
+    from mew.gateway.hub import Hub
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def exposition(gateway: "Gateway") -> bytes:
+    """The metrics in Prometheus' text format."""
+    registry = CollectorRegistry()
+    registry.register(_Reading(gateway))
+    return generate_latest(registry)
+
+
+class _Reading(Collector):
+    """One reading of a gateway's figures."""
+
+    def __init__(self, gateway: "Gateway") -> None:
+        self._gateway = gateway
+
+    def collect(self) -> Iterator[Metric]:
+        hubs = self._gateway.hubs
+        yield self._connections()
+        yield _gauge("mew_streams", "Open streams.", {name: len(hub.space.state.streams) for name, hub in hubs.items()})
+        for name, what in _COUNTED.items():
+            counted = CounterMetricFamily(name, what, labels=["space"])
+            for space, hub in hubs.items():
+                counted.add_metric([space], getattr(hub.counts, name.removeprefix("mew_")))
+            yield counted
+        yield self._refusals()
+        yield self._queues()
+        yield GaugeMetricFamily("mew_sockets", "Open WebSockets, joined or not.", len(self._gateway.sockets))
+        lag = max((hub.lag for hub in hubs.values()), default=0.0)
+        yield GaugeMetricFamily("mew_loop_lag_seconds", "How late the last tick of the loop was.", lag)
+
+    def _connections(self) -> Metric:
+        family = GaugeMetricFamily(
+            "mew_connections", "Participants and observers by how they are connected.", labels=["space", "transport"]
+        )
+        for space, hub in self._gateway.hubs.items():
+            for transport, count in _transports(hub).items():
+                family.add_metric([space, transport], count)
+        return family
+
+    def _refusals(self) -> Metric:
+        family = CounterMetricFamily("mew_refusals", "Refused messages by error code.", labels=["space", "code"])
+        for space, hub in self._gateway.hubs.items():
+            for code, count in hub.counts.refusals.items():
+                family.add_metric([space, code], count)
+        return family
+
+    def _queues(self) -> Metric:
+        family = GaugeMetricFamily("mew_queue_bytes", "Bytes that wait for slow readers.", labels=["plane"])
+        queued = [each.outlet.queued_bytes for each in self._gateway.sockets]
+        for index, plane in enumerate(("data", "control")):
+            family.add_metric([plane], sum(each[index] for each in queued))
+        return family
+
+
+_COUNTED = {
+    "mew_envelopes": "Envelopes of participants that were accepted.",
+    "mew_frames": "Frames and stream data that were accepted.",
+    "mew_deliveries": "Messages handed to readers.",
+    "mew_delivered_bytes": "Their bytes.",
+    "mew_dropped_frames": "Frames that slow readers did not get.",
+}
+
+
+def _transports(hub: "Hub") -> Counter[str]:
+    return Counter(
+        "observer" if session.observer else session.transport for session in list(hub.space.sessions.values())
+    )
+
+
+def _gauge(name: str, what: str, values: dict[str, int]) -> Metric:
+    family = GaugeMetricFamily(name, what, labels=["space"])
+    for space, value in values.items():
+        family.add_metric([space], value)
+    return family
