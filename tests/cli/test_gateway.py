@@ -87,6 +87,16 @@ def test_a_folder_is_served_and_a_script_can_post_with_the_token_in_its_file(lab
         assert [line["kind"] for line in lines] == ["system/welcome", "system/presence", "chat"]
 
 
+def test_an_invitation_names_the_port_that_was_free(lab: Path) -> None:
+    with running(lab) as (_, url):
+        token = (lab / ".mew" / "tokens" / "alice.token").read_text(encoding="utf-8")
+        invite = {"kind": "space/invite", "payload": {"participant_id": "carol"}}
+        status, answer = ask(f"{url}/participants/alice/messages", token, invite)
+        assert (status, answer["status"]) == (200, "created")
+        assert answer["connection_url"] == f"ws://localhost:{url.rpartition(':')[2]}"
+        assert answer["token"] == (lab / ".mew" / "tokens" / "carol.token").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_stops_when_told_and_says_that_all_is_well(lab: Path, number: signal.Signals) -> None:
     with running(lab) as (process, _):

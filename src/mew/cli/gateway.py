@@ -59,6 +59,9 @@ def start(
     server.bind()
     scheme = "ws" if config.tls is None else "wss"
     names = ", ".join(space.settings.space_id for space in config.spaces)
-    print(f"listening on {scheme}://{config.host}:{server.port} for {names}", flush=True)
-    uvloop.run(server.serve())
+
+    def ready() -> None:
+        print(f"listening on {scheme}://{config.host}:{server.port} for {names}", flush=True)
+
+    uvloop.run(server.serve(ready))
     return 0

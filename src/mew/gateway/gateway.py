@@ -64,6 +64,12 @@ class Gateway:
         """Seconds since the gateway was made."""
         return time.monotonic() - self.started
 
+    def listens_on(self, port: int) -> None:
+        """The port is known: invitations name it, also where any free one was asked for."""
+        self.config = self.config.listening_on(port=port)
+        for space in self.config.spaces:
+            self.hubs[space.settings.space_id].space.settings = space.settings
+
     def new_connection(self) -> str:
         """A name for a new connection."""
         self._connections += 1

@@ -1,7 +1,7 @@
 """The WebSocket door: one socket, from its upgrade to its close.
 
-Turns messages into commands and outlets into frames. picows does masking, opcodes, lengths and control frames; fragments,
-reserved bits, UTF-8, pongs and the close handshake are done here (RFC 6455). No byte follows a close frame.
+Turns messages into commands and outlets into frames. picows does masking, opcodes, lengths and control frames;
+fragments, reserved bits, UTF-8, pongs and the close handshake are done here (RFC 6455). No byte follows a close frame.
 """
 
 import asyncio
@@ -28,7 +28,9 @@ INVALID_TEXT: Final = 1007
 POLICY: Final = 1008
 CLOSE_CODES: Final = frozenset((1000, 1001, 1002, 1003, *range(1007, 1015), *range(3000, 5000)))
 """What a close frame may say: what RFC 6455 §7.4 and IANA's registry name, and what is left to applications."""
-_MESSAGES: Final = frozenset((WSMsgType.TEXT, WSMsgType.BINARY))
+_TEXT: Final = WSMsgType.TEXT
+_MESSAGES: Final = (WSMsgType.TEXT, WSMsgType.BINARY)
+"""A tuple: a set would have to hash an enumeration's member, in Python."""
 
 
 def credentials(path: str, authorization: str | None) -> JoinRequest:
@@ -94,7 +96,7 @@ class Socket(WSListener):
             if kind == WSMsgType.CLOSE:
                 self._disconnect()
         elif kind in _MESSAGES:
-            self._begin(frame, text=kind == WSMsgType.TEXT)
+            self._begin(frame, text=kind == _TEXT)
         elif kind == WSMsgType.CONTINUATION:
             self._continue(frame)
         elif kind == WSMsgType.PING:
@@ -195,7 +197,7 @@ class Socket(WSListener):
         if self._closing:
             return
         self._closing = True
-        self._send_close(code, reason.encode()[:REASON_BYTES])
+        self._send_close(code, reason.encode()[:REASON_BYTES].decode(errors="ignore").encode())
         self._give_up_soon()
 
     def fail(self) -> bool:

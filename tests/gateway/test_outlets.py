@@ -1,0 +1,364 @@
+"""What waits for a reader that does not keep up: in one order, bounded, the oldest frames dropped, and each told."""
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mew.gateway import outlets
+from mew.gateway.outlets import Item, LogOutlet, Loss, Mailbox, SocketOutlet, readable
+from mew.gateway.wire import encode
+
+PLENTY = 1 << 30
+
+
+class FakeWire:
+    """A socket that takes writes until it is full."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.closed: list[tuple[int, str]] = []
+        self.room: int | None = None
+        """Writes until it is full; None: any number."""
+        self.outlet: SocketOutlet | None = None
+
+    def write(self, data: bytes) -> None:
+        self.sent.append(data)
+        if self.room is not None:
+            self.room -= 1
+            if self.room <= 0 and self.outlet is not None:
+                self.outlet.pause()
+
+    def close(self, code: int, reason: str) -> None:
+        self.closed.append((code, reason))
+
+    @property
+    def bytes(self) -> bytes:
+        return b"".join(self.sent)
+
+
+class Stage:
+    """An outlet between a fake wire and a test."""
+
+    def __init__(self, *, data_bytes: int = PLENTY, control_bytes: int = PLENTY) -> None:
+        self.wire = FakeWire()
+        self.episodes = 0
+        self.outlet = SocketOutlet(
+            self.wire, data_bytes=data_bytes, control_bytes=control_bytes, on_loss=self._lost_something
+        )
+        self.wire.outlet = self.outlet
+
+    def _lost_something(self) -> None:
+        self.episodes += 1
+
+    def put(self, *items: Item) -> None:
+        self.outlet.put(joined(items), list(items))
+
+
+def joined(items: Iterable[Item]) -> bytes:
+    return b"".join(item.wire for item in items)
+
+
+def envelope(text: str) -> Item:
+    message = text.encode()
+    return Item(encode(message), message)
+
+
+def frame(number: int, stream_id: str = "s", size: int = 10) -> Item:
+    message = f"#{stream_id}#{number:0{size}}".encode()
+    return Item(encode(message), message, True, stream_id, number)
+
+
+def cost(count: int) -> int:
+    """What this many frames take while they wait."""
+    return count * (2 * len(frame(0).wire) + outlets.ITEM_BYTES)
+
+
+# Straight through
+
+
+def test_a_reader_that_keeps_up_gets_a_turn_in_one_write() -> None:
+    stage = Stage()
+    turn = [envelope("a"), frame(1), frame(2)]
+    stage.put(*turn)
+    assert stage.wire.sent == [joined(turn)]
+    assert stage.outlet.queued_bytes == (0, 0)
+
+
+def test_nothing_is_written_while_the_kernel_takes_no_more() -> None:
+    stage = Stage()
+    stage.outlet.pause()
+    stage.put(envelope("a"), frame(1))
+    assert stage.wire.sent == []
+    assert stage.outlet.queued_bytes == (cost(1), len(envelope("a").wire))
+
+
+def test_what_waited_goes_out_in_its_order() -> None:
+    stage = Stage()
+    items = [frame(1), envelope("a"), envelope("b"), frame(2), frame(3), envelope("c"), frame(4)]
+    stage.outlet.pause()
+    for item in items:
+        stage.put(item)
+    stage.outlet.resume([])
+    assert stage.wire.bytes == joined(items)
+    assert stage.outlet.queued_bytes == (0, 0)
+    assert stage.episodes == 0
+
+
+def test_what_comes_after_the_queue_has_drained_goes_straight_through() -> None:
+    stage = Stage()
+    stage.outlet.pause()
+    stage.put(frame(1))
+    stage.outlet.resume([])
+    stage.put(frame(2))
+    assert stage.wire.sent == [frame(1).wire, frame(2).wire]
+
+
+def test_the_queue_drains_only_until_the_kernel_is_full_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlets, "BATCH_BYTES", 1)
+    stage = Stage()
+    items = [frame(1), envelope("a"), frame(2), envelope("b")]
+    stage.outlet.pause()
+    stage.put(*items)
+    stage.wire.room = 2
+    stage.outlet.resume([])
+    assert stage.wire.bytes == joined(items[:2])
+    stage.put(frame(3))
+    stage.wire.room = None
+    stage.outlet.resume([])
+    assert stage.wire.bytes == joined([*items, frame(3)])
+
+
+def test_a_queue_drains_in_writes_of_moderate_size() -> None:
+    stage = Stage()
+    items = [frame(n, size=1000) for n in range(1000)]
+    stage.outlet.pause()
+    stage.put(*items)
+    stage.outlet.resume([])
+    assert stage.wire.bytes == joined(items)
+    assert len(stage.wire.sent) < 20
+    assert max(map(len, stage.wire.sent)) < outlets.BATCH_BYTES + 2000
+
+
+# Losses
+
+
+def test_the_oldest_frames_are_dropped_and_counted() -> None:
+    stage = Stage(data_bytes=cost(3))
+    stage.outlet.pause()
+    for number in range(1, 11):
+        stage.put(frame(number))
+    assert stage.outlet.losses == {"s": Loss(1, 7, 7)}
+    assert stage.outlet.queued_bytes == (cost(3), 0)
+    stage.outlet.resume([])
+    assert stage.wire.bytes == joined(frame(number) for number in (8, 9, 10))
+
+
+def test_envelopes_are_kept_where_they_were_when_frames_before_and_behind_them_go() -> None:
+    stage = Stage(data_bytes=cost(1))
+    stage.outlet.pause()
+    stage.put(frame(1), envelope("a"), frame(2), envelope("b"), frame(3), envelope("c"))
+    stage.outlet.resume([])
+    assert stage.wire.bytes == joined([envelope("a"), envelope("b"), frame(3), envelope("c")])
+
+
+def test_losses_are_counted_by_stream() -> None:
+    stage = Stage(data_bytes=cost(1))
+    stage.outlet.pause()
+    stage.put(frame(5, "a"), frame(1, "b"), frame(6, "a"), frame(8, "a"), frame(9, "a"))
+    assert stage.outlet.losses == {"a": Loss(5, 8, 3), "b": Loss(1, 1, 1)}
+
+
+def test_a_frame_larger_than_the_queue_is_lost() -> None:
+    stage = Stage(data_bytes=cost(1))
+    stage.outlet.pause()
+    stage.put(frame(1, size=1000))
+    assert stage.outlet.losses == {"s": Loss(1, 1, 1)}
+    assert stage.outlet.queued_bytes == (0, 0)
+
+
+def test_an_episode_is_reported_once_and_ends_when_the_reader_is_told() -> None:
+    stage = Stage(data_bytes=cost(1))
+    stage.outlet.pause()
+    stage.put(frame(1), frame(2), frame(3))
+    stage.put(frame(4))
+    assert stage.episodes == 1
+    stage.outlet.resume([])
+    assert stage.outlet.losses == {}
+    stage.outlet.pause()
+    stage.put(frame(5), frame(6))
+    assert stage.episodes == 2
+    assert stage.outlet.losses == {"s": Loss(5, 5, 1)}
+
+
+def test_what_was_lost_is_told_before_anything_else() -> None:
+    stage = Stage(data_bytes=cost(1))
+    stage.outlet.pause()
+    stage.put(envelope("a"), frame(1, "s"), frame(1, "t"), frame(2, "s"))
+    notices = [envelope("gap of s"), envelope("gap of t")]
+    stage.outlet.resume(notices)
+    assert stage.wire.bytes == joined([*notices, envelope("a"), frame(2, "s")])
+    assert stage.outlet.queued_bytes == (0, 0)
+
+
+def test_notices_go_out_together_even_if_the_kernel_is_full_right_away() -> None:
+    stage = Stage(data_bytes=cost(1))
+    stage.outlet.pause()
+    stage.put(frame(1), frame(2))
+    stage.wire.room = 1
+    stage.outlet.resume([envelope("gap of s"), envelope("gap of t")])
+    assert stage.wire.bytes == joined([envelope("gap of s"), envelope("gap of t")])
+    assert stage.outlet.queued_bytes == (cost(1), 0)
+    stage.put(frame(3))
+    assert stage.outlet.losses == {"s": Loss(2, 2, 1)}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_every_frame_is_received_or_told_and_the_order_kept(seed: int) -> None:
+    chance = random.Random(seed)
+    stage = Stage(data_bytes=cost(chance.randint(0, 20)))
+    told: list[tuple[str, int, int, int]] = []
+    sent: list[Item] = []
+    numbers = {"a": 0, "b": 0}
+
+    def resume(room: int | None) -> None:
+        told.extend((stream, loss.first, loss.last, loss.dropped) for stream, loss in stage.outlet.losses.items())
+        stage.wire.room = room
+        stage.outlet.resume([])
+
+    for _ in range(300):
+        turn: list[Item] = []
+        for _ in range(chance.randint(1, 5)):
+            stream = chance.choice("ab")
+            numbers[stream] += 1
+            turn.append(envelope(f"{len(sent)}") if chance.random() < 0.2 else frame(numbers[stream], stream))
+            sent.append(turn[-1])
+            if turn[-1].stream_id is None:
+                numbers[stream] -= 1
+        stage.put(*turn)
+        if chance.random() < 0.1:
+            stage.outlet.pause()
+        elif chance.random() < 0.1:
+            resume(chance.choice([1, 2, 5, None]))
+    resume(None)
+    received = stage.wire.bytes
+    lost = [item for item in sent if item.stream_id is not None and _told(item, told)]
+    assert received == joined(item for item in sent if item not in lost)
+    assert sum(dropped for *_, dropped in told) == len(lost)
+
+
+def _told(item: Item, told: list[tuple[str, int, int, int]]) -> bool:
+    return any(stream == item.stream_id and first <= item.frame_number <= last for stream, first, last, _ in told)
+
+
+# Too slow, and gone
+
+
+def test_too_many_envelopes_close_the_reader() -> None:
+    stage = Stage(control_bytes=2 * len(envelope("a").wire))
+    stage.outlet.pause()
+    stage.put(envelope("a"), envelope("b"))
+    assert stage.wire.closed == []
+    stage.put(envelope("c"))
+    assert [code for code, _ in stage.wire.closed] == [1013]
+
+
+def test_frames_do_not_count_against_the_envelopes_nor_envelopes_against_the_frames() -> None:
+    stage = Stage(data_bytes=cost(2), control_bytes=len(envelope("a").wire))
+    stage.outlet.pause()
+    stage.put(*(frame(number) for number in range(100)), envelope("a"))
+    assert stage.wire.closed == []
+    assert stage.outlet.losses == {"s": Loss(0, 97, 98)}
+
+
+def test_nothing_follows_a_close() -> None:
+    stage = Stage()
+    stage.outlet.pause()
+    stage.put(envelope("a"), frame(1))
+    stage.outlet.close(1001, "bye")
+    stage.put(envelope("b"), frame(2))
+    stage.outlet.resume([envelope("gap")])
+    stage.put(frame(3))
+    assert stage.wire.sent == []
+    assert stage.wire.closed == [(1001, "bye")]
+    assert stage.outlet.queued_bytes == (0, 0)
+
+
+def test_a_second_close_says_nothing() -> None:
+    stage = Stage()
+    stage.outlet.close(1001, "bye")
+    stage.outlet.close(4409, "again")
+    assert stage.wire.closed == [(1001, "bye")]
+
+
+def test_what_a_reader_leaves_unread_is_lost() -> None:
+    stage = Stage(data_bytes=cost(2))
+    stage.outlet.pause()
+    stage.put(frame(1), envelope("a"), frame(2), frame(3))
+    stage.outlet.abandon()
+    stage.put(frame(4))
+    assert stage.outlet.losses == {"s": Loss(1, 4, 4)}
+    assert stage.episodes == 1
+
+
+def test_a_reader_that_kept_up_leaves_nothing() -> None:
+    stage = Stage()
+    stage.put(frame(1))
+    stage.outlet.abandon()
+    assert stage.outlet.losses == {}
+
+
+# Mailboxes and logs
+
+
+@pytest.mark.parametrize(
+    ("message", "text", "shown"),
+    [
+        (b"#s#hello", True, {"stream_id": "s", "encoding": "text", "data": "hello"}),
+        ("#s#κόσμε".encode(), True, {"stream_id": "s", "encoding": "text", "data": "κόσμε"}),
+        (b"#s#hello", False, {"stream_id": "s", "encoding": "base64", "data": "aGVsbG8="}),
+        (b"#s#\xff", True, {"stream_id": "s", "encoding": "base64", "data": "/w=="}),
+    ],
+)
+def test_a_frame_reads_as_json(message: bytes, text: bool, shown: dict[str, str]) -> None:
+    item = Item(encode(message, text=text), message, text, "s", 1)
+    assert msgspec.json.decode(readable(item)) == {"frame": shown}
+
+
+def test_an_envelope_reads_as_it_is() -> None:
+    assert readable(envelope('{"a":1.0}')) == b'{"a":1.0}'
+
+
+def test_a_mailbox_numbers_what_it_holds_and_tells_what_is_gone() -> None:
+    box = Mailbox(most_bytes=6)
+    for text in ("aa", "bb", "cc", "dd"):
+        box.put(b"", [envelope(text)])
+    assert box.since(0) == ([b"bb", b"cc", b"dd"], 4, 1)
+    assert box.since(3) == ([b"dd"], 4, 0)
+    assert box.since(4) == ([], 4, 0)
+    assert box.since(9) == ([], 4, 0)
+
+
+def test_a_mailbox_holds_so_many_messages_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlets, "MAILBOX_MESSAGES", 2)
+    box = Mailbox(most_bytes=PLENTY, first=5)
+    box.put(b"", [envelope(text) for text in "abc"])
+    assert box.since(5) == ([b"b", b"c"], 8, 1)
+
+
+def test_a_closed_mailbox_can_still_be_asked() -> None:
+    box = Mailbox(most_bytes=PLENTY)
+    box.put(b"", [envelope("a")])
+    box.close(1001, "bye")
+    assert box.since(0) == ([b"a"], 1, 0)
+
+
+def test_a_log_is_made_with_its_folders_and_only_ever_grows(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "down" / "alice.log"
+    LogOutlet(path).put(b"", [envelope("{}")])
+    log = LogOutlet(path)
+    log.put(b"", [envelope("[]"), Item(encode(b"#s#x"), b"#s#x", True, "s", 1)])
+    log.close(1001, "bye")
+    assert path.read_bytes() == b'{}\n[]\n{"frame":{"stream_id":"s","encoding":"text","data":"x"}}\n'

@@ -1,0 +1,887 @@
+"""WebSocket as RFC 6455 has it, byte by byte, in the families of the Autobahn suite.
+
+A frame of a stream that its writer also reads is the echo: it comes back as it was sent, opcode and all.
+"""
+
+import hashlib
+import ssl
+import struct
+import time
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import pytest
+
+from mew.gateway.config import Timeouts
+from mew.protocol import Limits
+from mew.protocol.settings import StreamSettings
+from tests.gateway.raw import (
+    BINARY,
+    CLOSE,
+    CONTINUATION,
+    KEY,
+    MASK,
+    PING,
+    PONG,
+    TEXT,
+    UPGRADE,
+    Frame,
+    Raw,
+    Running,
+    closing,
+    fragments,
+    frame,
+    head,
+    joined,
+    length_of,
+    masked,
+    running,
+    tls_of,
+    unmasked,
+    upgrade,
+)
+
+LARGEST = 256 * 1024
+MARGIN = 64 * 1024
+P = b"#echo#"
+SPACE = {"streams": StreamSettings(owner_grace_seconds=600), "limits": Limits(message_bytes=LARGEST)}
+SHORT = 0.3
+
+
+def open_echo(gateway: Running, **options: Any) -> None:
+    """Alice's stream, which waits for her while she is away."""
+    alice = joined(gateway, **options)
+    assert alice.open_stream() == P
+    alice.close()
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("gateway"), SPACE) as started:
+        open_echo(started)
+        yield started
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A gateway that waits for nobody."""
+    times = Timeouts(handshake_seconds=SHORT, idle_seconds=SHORT, close_seconds=SHORT)
+    with running(tmp_path_factory.mktemp("impatient"), SPACE, timeouts=times) as started:
+        yield started
+
+
+@pytest.fixture
+def client(gateway: Running) -> Iterator[Raw]:
+    connected = joined(gateway)
+    yield connected
+    connected.close()
+
+
+class Case(msgspec.Struct, frozen=True):
+    """What is sent and what comes back."""
+
+    name: str
+    sent: Sequence[bytes]
+    received: Sequence[Frame] = ()
+
+
+def fill(size: int) -> bytes:
+    """A message of this size for the stream."""
+    return (P + b"*" * size)[:size]
+
+
+def closed(code: int) -> Sequence[Frame]:
+    return [Frame(CLOSE, struct.pack(">H", code))]
+
+
+def refused(name: str, code: int, sent: Sequence[bytes]) -> Case:
+    return Case(name, sent, closed(code))
+
+
+def echoed(name: str, opcode: int, message: bytes, *parts: int) -> Case:
+    """A message that comes back whole, sent in fragments that end where told."""
+    edges = [0, *parts, len(message)]
+    sent = fragments(opcode, *(message[start:end] for start, end in pairwise(edges)))
+    return Case(name, sent, [Frame(opcode, message)])
+
+
+def converse(client: Raw, case: Case, *, piecemeal: bool = False) -> None:
+    """Send what the case sends and hold what comes back against what should; a connection not closed goes on."""
+    if piecemeal:
+        client.chop(b"".join(case.sent))
+    else:
+        client.send(*case.sent)
+    for each in case.received:
+        if each.opcode == CLOSE:
+            assert client.closed() == each.code
+            return
+        assert client.echo() == each
+    client.send(frame(PING, b"still there?"))
+    assert client.echo() == Frame(PONG, b"still there?")
+
+
+def cases(*families: Sequence[Case]) -> pytest.MarkDecorator:
+    listed = [case for family in families for case in family]
+    return pytest.mark.parametrize("case", listed, ids=[case.name for case in listed])
+
+
+OPCODES = {"text": TEXT, "binary": BINARY}
+
+# Framing
+
+SIZES = (30, 125, 126, 127, 128, 65535, 65536, 65537, LARGEST)
+FRAMING = [echoed(f"{kind} of {size} bytes", opcode, fill(size)) for kind, opcode in OPCODES.items() for size in SIZES]
+EMPTY = [Case(f"{kind} of {size} bytes", [frame(opcode, b"*" * size)], [])
+         for kind, opcode in OPCODES.items() for size in (0, 1)]  # fmt: skip
+
+
+@cases(FRAMING)
+def test_a_message_of_any_size_arrives_whole(client: Raw, case: Case) -> None:
+    converse(client, case)
+
+
+@cases([case for case in FRAMING if "65" not in case.name and str(LARGEST) not in case.name])
+def test_a_message_arrives_whole_however_it_is_chopped(client: Raw, case: Case) -> None:
+    converse(client, case, piecemeal=True)
+
+
+@cases(EMPTY)
+def test_a_message_that_says_nothing_is_answered_and_closes_nothing(client: Raw, case: Case) -> None:
+    client.send(*case.sent)
+    assert client.envelope("system/error")["payload"]["error"] == "invalid_envelope"
+    converse(client, case)
+
+
+@pytest.mark.parametrize("opcode", [TEXT, BINARY])
+@pytest.mark.parametrize("size", [65535, 65536])
+def test_a_large_message_arrives_whole_in_pieces_of_997_bytes(client: Raw, opcode: int, size: int) -> None:
+    message = fill(size)
+    data = frame(opcode, message)
+    for start in range(0, len(data), 997):
+        client.send(data[start : start + 997])
+    assert client.echo() == Frame(opcode, message)
+
+
+@pytest.mark.parametrize("mask", [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\1\2\3\4", b"\0\0\0\1"])
+def test_any_mask_is_taken_off(client: Raw, mask: bytes) -> None:
+    message = P + bytes(range(256))
+    client.send(frame(BINARY, message, mask=mask))
+    assert client.echo() == Frame(BINARY, message)
+
+
+def test_many_messages_in_one_packet_arrive_in_their_order(client: Raw) -> None:
+    client.send(*(frame(TEXT, b"%b%d" % (P, n)) for n in range(1000)))
+    assert [client.echo().payload for _ in range(1000)] == [b"%b%d" % (P, n) for n in range(1000)]
+
+
+def misstated(opcode: int, size: int, form: Literal[16, 64], declared: int) -> bytes:
+    payload = b"*" * size
+    return bytes((0x80 | opcode,)) + length_of(declared, form, masked=True) + MASK + masked(payload)
+
+
+LENGTHS = [
+    refused("125 bytes in 16 bits", 1002, [misstated(TEXT, 125, 16, 125)]),
+    refused("0 bytes in 16 bits", 1002, [misstated(BINARY, 0, 16, 0)]),
+    refused("65535 bytes in 64 bits", 1002, [misstated(TEXT, 0, 64, 65535)]),
+    refused("125 bytes in 64 bits", 1002, [misstated(BINARY, 125, 64, 125)]),
+    refused("more than 63 bits", 1002, [misstated(TEXT, 0, 64, 1 << 63)]),
+    refused("all 64 bits", 1002, [misstated(TEXT, 0, 64, (1 << 64) - 1)]),
+]
+
+
+@cases(LENGTHS)
+def test_a_length_has_its_shortest_form(client: Raw, case: Case) -> None:
+    converse(client, case)
+
+
+UNMASKED = [
+    refused(f"unmasked {name}", 1002, [unmasked(opcode, b"hello")])
+    for name, opcode in {**OPCODES, "ping": PING, "pong": PONG, "continuation": CONTINUATION}.items()
+] + [refused("unmasked close", 1002, [unmasked(CLOSE, struct.pack(">H", 1000))])]
+
+
+@cases(UNMASKED)
+def test_a_client_masks_what_it_sends(client: Raw, case: Case) -> None:
+    converse(client, case)
+
+
+# Pings and pongs
+
+PINGS = [
+    Case(f"ping of {size} bytes", [frame(PING, bytes(range(size)))],
+         [Frame(PONG, bytes(range(size)))])
+    for size in (0, 1, 12, 124, 125)
+]  # fmt: skip
+PONGS = [
+    Case(f"pong of {size} bytes", [frame(PONG, b"*" * size)], []) for size in (0, 1, 125)
+] + [
+    Case("pong, then ping", [frame(PONG, b"1"), frame(PING, b"2")], [Frame(PONG, b"2")]),
+    Case("ping within a message",
+         [frame(TEXT, P + b"one ", fin=False), frame(PING, b"here"), frame(CONTINUATION, b"two")],
+         [Frame(PONG, b"here"), Frame(TEXT, P + b"one two")]),
+    Case("pong within a message",
+         [frame(BINARY, P + b"one ", fin=False), frame(PONG, b"here"), frame(CONTINUATION, b"two")],
+         [Frame(BINARY, P + b"one two")]),
+    Case("pings without end",
+         [frame(PING, b"%d" % n) for n in range(50)],
+         [Frame(PONG, b"%d" % n) for n in range(50)]),
+]  # fmt: skip
+CONTROL = [
+    refused(f"{name} of {size} bytes", 1002, [frame(opcode, b"*" * size)])
+    for name, opcode in {"ping": PING, "pong": PONG, "close": CLOSE}.items()
+    for size in (126, 65536)
+] + [
+    refused(f"{name} in fragments", 1002, [frame(opcode, b"he", fin=False), frame(CONTINUATION, b"re")])
+    for name, opcode in {"ping": PING, "pong": PONG, "close": CLOSE}.items()
+]
+
+
+@cases(PINGS, PONGS)
+def test_a_ping_is_answered_and_a_pong_is_not(client: Raw, case: Case) -> None:
+    converse(client, case)
+
+
+@cases(PINGS)
+def test_a_ping_is_answered_however_it_is_chopped(client: Raw, case: Case) -> None:
+    converse(client, case, piecemeal=True)
+
+
+@cases(CONTROL)
+def test_a_control_frame_is_short_and_whole(client: Raw, case: Case) -> None:
+    converse(client, case)
+
+
+def test_a_ping_is_answered_before_anybody_has_joined(gateway: Running) -> None:
+    client = Raw(gateway.port)
+    client.send(upgrade(), frame(PING, b"first of all"))
+    assert client.answer().status == 101
+    assert client.frame() == Frame(PONG, b"first of all")
+    client.close()
+
+
+# Reserved bits and opcodes
+
+RESERVED = [
+    refused(f"bits {bits:03b} of a {name}", 1002, [frame(opcode, P, reserved=bits)])
+    for bits in range(1, 8)
+    for name, opcode in {**OPCODES, "ping": PING}.items()
+] + [
+    refused("bits 100 of a pong", 1002, [frame(PONG, reserved=4)]),
+    refused("bits 100 of a close", 1002, [frame(CLOSE, struct.pack(">H", 1000), reserved=4)]),
+    refused("bits 001 of a continuation", 1002,
+            [frame(TEXT, P, fin=False), frame(CONTINUATION, b"x", reserved=1)]),
+    Case("a good message, then bits 010", [frame(TEXT, P + b"good"), frame(TEXT, P, reserved=2)],
+         closed(1002)),
+]  # fmt: skip
+UNKNOWN = [
+    refused(f"opcode {opcode}{name}", 1002, [frame(opcode, b"*" * size)])
+    for opcode in (3, 4, 5, 6, 7, 11, 12, 13, 14, 15)
+    for name, size in ((" with nothing", 0), (" with a payload", 5))
+]
+
+
+@cases(RESERVED)
+def test_nobody_negotiated_the_reserved_bits(client: Raw, case: Case) -> None:
+    converse(client, case)
+
+
+@cases(UNKNOWN)
+def test_an_opcode_that_means_nothing_is_refused(client: Raw, case: Case) -> None:
+    converse(client, case)
+
+
+def test_nothing_is_sent_after_the_close_that_answers_a_fault(client: Raw) -> None:
+    client.send(frame(PING, b"answered too late"), frame(7))
+    assert client.closed() == 1002
+
+
+def test_a_peer_that_goes_on_after_a_fault_is_not_heard(client: Raw, caplog: pytest.LogCaptureFixture) -> None:
+    client.send(frame(7))
+    assert client.echo().code == 1002
+    with suppress(OSError):
+        for _ in range(100):
+            client.send(frame(7))
+    assert client.rest() == b""
+    assert len([record for record in caplog.records if record.name == "mew.sockets"]) == 1
+
+
+def test_what_came_before_a_fault_is_heard_by_the_others(gateway: Running, client: Raw) -> None:
+    bob = joined(gateway, "bob")
+    client.send(frame(TEXT, P + b"good"), frame(7, b"bad"), frame(TEXT, P + b"too late"))
+    assert client.closed() == 1002
+    assert bob.echo() == Frame(TEXT, P + b"good")
+    assert bob.envelope("system/presence")["payload"]["event"] == "leave"
+    bob.close()
+
+
+# Fragments
+
+FRAGMENTS = [
+    echoed("two", TEXT, P + b"hello", 20),
+    echoed("two, binary", BINARY, P + b"\xff\xfe\xfd", 20),
+    echoed("cut within the stream's name", TEXT, P + b"hello", 1, 2, 3),
+    echoed("three", TEXT, P + b"hello", 20, 22),
+    echoed("a hundred of one byte", TEXT, fill(100), *range(1, 100)),
+    echoed("two large ones", BINARY, fill(140_000), 70_000),
+    echoed("a large and a small one", TEXT, fill(70_001), 70_000),
+    echoed("empty first", TEXT, P + b"hello", 0),
+    echoed("empty last", TEXT, P + b"hello", 10_000),
+    echoed("empty between", BINARY, P + b"hello", 3, 3, 3),
+    echoed("full size", TEXT, fill(LARGEST), *range(20_000, LARGEST, 20_000)),
+    Case("two messages", [*fragments(TEXT, P, b"1"), *fragments(BINARY, P, b"2", b"3")],
+         [Frame(TEXT, P + b"1"), Frame(BINARY, P + b"23")]),
+    Case("ten thousand empty ones", fragments(TEXT, P, *[b""] * 10_000, b"end"),
+         [Frame(TEXT, P + b"end")]),
+    Case("pings between all",
+         [frame(TEXT, P, fin=False), frame(PING, b"1"), frame(CONTINUATION, b"a", fin=False),
+                    frame(PING, b"2"), frame(CONTINUATION, b"b")],
+         [Frame(PONG, b"1"), Frame(PONG, b"2"), Frame(TEXT, P + b"ab")]),
+    Case("close within a message", [frame(TEXT, P, fin=False), closing(1000)], closed(1000)),
+]  # fmt: skip
+BROKEN = [
+    refused("a last fragment of nothing", 1002, [frame(CONTINUATION, b"x")]),
+    refused("a fragment of nothing", 1002, [frame(CONTINUATION, b"x", fin=False)]),
+    refused("an empty fragment of nothing", 1002, [frame(CONTINUATION)]),
+    refused("a fragment after the last", 1002, [*fragments(TEXT, b"", P), frame(CONTINUATION, b"x")]),
+    refused("text within text", 1002, [frame(TEXT, P, fin=False), frame(TEXT, P)]),
+    refused("binary within text", 1002, [frame(TEXT, P, fin=False), frame(BINARY, P)]),
+    refused("text within binary", 1002, [frame(BINARY, P, fin=False), frame(TEXT, P)]),
+    refused("fragments within fragments", 1002, [frame(TEXT, P, fin=False)] * 2),
+]
+
+
+@cases(FRAGMENTS)
+def test_fragments_make_one_message(client: Raw, case: Case) -> None:
+    converse(client, case)
+
+
+@cases(FRAGMENTS[:5])
+def test_fragments_make_one_message_however_they_are_chopped(client: Raw, case: Case) -> None:
+    converse(client, case, piecemeal=True)
+
+
+@cases(BROKEN)
+def test_fragments_come_in_order(client: Raw, case: Case) -> None:
+    converse(client, case)
+
+
+# UTF-8
+
+VALID = {
+    "two bytes": "ä".encode(),
+    "three bytes": "κόσμε€".encode(),
+    "four bytes": "𝄞😀".encode(),
+    "all lengths": "a\x7f\x80\u07ff\u0800\uffff\U00010000\U0010ffff".encode(),
+    "zero": b"\0",
+    "last before the surrogates": b"\xed\x9f\xbf",
+    "first after the surrogates": b"\xee\x80\x80",
+    "no character, yet a code point": b"\xef\xbf\xbe\xf4\x8f\xbf\xbf",
+    "replacement character": b"\xef\xbf\xbd",
+}
+INVALID = {
+    "a continuation alone": b"\x80",
+    "a run of continuations": b"\x80\xbf\x80",
+    "a start alone": b"\xc3 ",
+    "two of three bytes": b"\xe2\x82 ",
+    "three of four bytes": b"\xf0\x9f\x98 ",
+    "two bytes cut off at the end": b"\xc3",
+    "three bytes cut off at the end": b"\xe2\x82",
+    "four bytes cut off at the end": b"\xf0\x9f\x98",
+    "overlong in two bytes": b"\xc0\xaf",
+    "overlong in three bytes": b"\xe0\x80\xaf",
+    "overlong in four bytes": b"\xf0\x80\x80\xaf",
+    "overlong zero": b"\xc0\x80",
+    "first surrogate": b"\xed\xa0\x80",
+    "last surrogate": b"\xed\xbf\xbf",
+    "a pair of surrogates": b"\xed\xa0\xb4\xed\xb4\x9e",
+    "over the last code point": b"\xf4\x90\x80\x80",
+    "five bytes": b"\xf8\x88\x80\x80\x80",
+    "six bytes": b"\xfc\x84\x80\x80\x80\x80",
+    "FE": b"\xfe",
+    "FF": b"\xff",
+    "after valid text": "κόσμε".encode() + b"\xed\xa0\x80edited",
+}
+
+
+@pytest.mark.parametrize("text", VALID.values(), ids=VALID)
+def test_text_may_have_any_character(client: Raw, text: bytes) -> None:
+    converse(client, echoed("", TEXT, P + text))
+
+
+@pytest.mark.parametrize("text", VALID.values(), ids=VALID)
+def test_a_character_may_be_cut_by_fragments(client: Raw, text: bytes) -> None:
+    client.send(*fragments(TEXT, P, *(text[n : n + 1] for n in range(len(text)))))
+    assert client.echo() == Frame(TEXT, P + text)
+
+
+@pytest.mark.parametrize("text", INVALID.values(), ids=INVALID)
+def test_text_that_is_not_utf_8_is_refused(client: Raw, text: bytes) -> None:
+    converse(client, refused("", 1007, [frame(TEXT, P + text)]))
+
+
+@pytest.mark.parametrize("text", INVALID.values(), ids=INVALID)
+def test_text_that_is_not_utf_8_is_refused_in_fragments(client: Raw, text: bytes) -> None:
+    converse(client, refused("", 1007, fragments(TEXT, P, text[:1], text[1:])))
+
+
+@pytest.mark.parametrize("text", INVALID.values(), ids=INVALID)
+def test_binary_may_have_any_bytes(client: Raw, text: bytes) -> None:
+    converse(client, echoed("", BINARY, P + text, 20))
+
+
+def test_an_envelope_that_is_not_utf_8_is_refused(client: Raw) -> None:
+    client.send(frame(TEXT, b'{"kind":"chat","payload":{"text":"\xff"}}'))
+    assert client.closed() == 1007
+
+
+def test_a_join_that_is_not_utf_8_is_refused(gateway: Running) -> None:
+    client = Raw(gateway.port)
+    client.send(upgrade(), frame(TEXT, b'{"type":"join","token":"\xff"}'))
+    assert client.answer().status == 101
+    assert client.closed() == 1007
+
+
+# Closing
+
+GOOD_CODES = (1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, 3000, 3999, 4000, 4999)
+BAD_CODES = (0, 1, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65535)
+CLOSINGS = [
+    *(Case(f"code {code}", [closing(code)], closed(code)) for code in GOOD_CODES),
+    Case("no code", [closing()], closed(1000)),
+    Case("a reason", [closing(1000, b"goodbye")], closed(1000)),
+    Case("a reason beyond ASCII", [closing(1000, "κόσμε".encode())], closed(1000)),
+    Case("the longest reason", [closing(1000, b"*" * 123)], closed(1000)),
+    *(refused(f"code {code}, which nobody may send", 1002, [closing(code)]) for code in BAD_CODES),
+    refused("half a code", 1002, [frame(CLOSE, b"\x03")]),
+    refused("a reason that is not UTF-8", 1007, [closing(1000, b"\xce\xba\xed\xa0\x80")]),
+    refused("a reason that is cut off", 1007, [closing(1000, b"\xe2\x82")]),
+    Case("text after it", [closing(1000), frame(TEXT, P)], closed(1000)),
+    Case("a ping after it", [closing(1000), frame(PING)], closed(1000)),
+]  # fmt: skip
+
+
+@cases(CLOSINGS)
+def test_a_close_is_answered(client: Raw, case: Case) -> None:
+    converse(client, case)
+
+
+@cases(CLOSINGS[:18])
+def test_a_close_is_answered_however_it_is_chopped(client: Raw, case: Case) -> None:
+    converse(client, case, piecemeal=True)
+
+
+def test_data_after_a_close_has_no_effect(gateway: Running, client: Raw) -> None:
+    bob = joined(gateway, "bob")
+    client.send(closing(1000), frame(TEXT, P + b"too late"))
+    assert client.closed() == 1000
+    assert bob.envelope("system/presence")["payload"]["event"] == "leave"
+    bob.send(frame(PING))
+    assert bob.echo() == Frame(PONG)
+    bob.close()
+
+
+def test_a_peer_that_hangs_up_without_a_word_has_left(gateway: Running, client: Raw) -> None:
+    bob = joined(gateway, "bob")
+    client.close()
+    assert bob.envelope("system/presence")["payload"]["event"] == "leave"
+    bob.close()
+
+
+def test_a_peer_that_does_not_answer_a_close_is_cut_off(impatient: Running) -> None:
+    old = joined(impatient)
+    since = time.monotonic()
+    new = joined(impatient)
+    received = old.echo()
+    assert (received.opcode, received.code) == (CLOSE, 4409)
+    assert old.rest() == b""
+    assert time.monotonic() - since >= SHORT * 0.9
+    new.close()
+
+
+def test_a_peer_that_answers_a_close_is_let_go_at_once(gateway: Running) -> None:
+    old, new = joined(gateway), joined(gateway)
+    assert old.echo().code == 4409
+    old.send(frame(TEXT, b"not heard"), closing(4409))
+    assert old.rest() == b""
+    new.close()
+
+
+def test_a_peer_that_neither_reads_nor_answers_is_cut_off(tmp_path: Path) -> None:
+    """Bytes that it never takes still wait to be sent: a graceful end would wait for ever."""
+    with running(tmp_path, timeouts=Timeouts(close_seconds=SHORT)) as gateway:
+        old, bob = joined(gateway, buffer=4096), joined(gateway, "bob")
+        prefix = bob.open_stream()
+        while not gateway.ask(lambda gateway: any(each.outlet.paused for each in gateway.sockets)):
+            bob.send(frame(BINARY, prefix + bytes(60_000)))
+            bob.echo()
+        new = joined(gateway)
+        assert gateway.ask(lambda gateway: len(gateway.sockets)) == 3
+        gateway.until(lambda gateway: len(gateway.sockets) == 2)
+        for each in (old, new, bob):
+            each.close()
+
+
+# Limits
+
+PAST = LARGEST + 1
+
+
+@pytest.mark.parametrize("opcode", [TEXT, BINARY])
+@pytest.mark.parametrize("size", [PAST, LARGEST + MARGIN])
+@pytest.mark.parametrize("parts", [1, 2, 7])
+def test_a_message_over_the_limit_is_named_and_closes(client: Raw, opcode: int, size: int, parts: int) -> None:
+    message = fill(size)
+    step = -(-size // parts)
+    client.send(*fragments(opcode, *(message[n : n + step] for n in range(0, size, step))))
+    assert client.envelope("system/error")["payload"]["error"] == "message_too_large"
+    assert client.closed() == 1009
+
+
+@pytest.mark.parametrize("size", [LARGEST + MARGIN + 1, 1 << 32, (1 << 63) - 1])
+def test_a_frame_far_over_the_limit_is_refused_by_its_length_alone(client: Raw, size: int) -> None:
+    client.send(bytes((0x80 | BINARY,)), length_of(size), MASK)
+    assert client.closed() == 1009
+
+
+def test_fragments_without_end_are_refused_before_the_last(client: Raw) -> None:
+    client.send(frame(TEXT, b"*" * 60_000, fin=False), *[frame(CONTINUATION, b"*" * 60_000, fin=False)] * 4)
+    assert client.envelope("system/error")["payload"]["error"] == "message_too_large"
+    assert client.closed() == 1009
+
+
+def test_a_text_cut_off_by_the_limit_is_too_large_not_invalid(client: Raw) -> None:
+    client.send(frame(TEXT, fill(LARGEST), fin=False), frame(CONTINUATION, "€".encode()[:1], fin=False))
+    assert client.envelope("system/error")["payload"]["error"] == "message_too_large"
+    assert client.closed() == 1009
+
+
+def test_what_was_refused_by_its_length_is_not_taken_after_all(gateway: Running, client: Raw) -> None:
+    bob = joined(gateway, "bob")
+    message = fill(LARGEST + MARGIN + 1)
+    data = frame(BINARY, message)
+    client.send(data[:14])
+    assert client.echo().code == 1009
+    with suppress(ConnectionResetError, BrokenPipeError):  # it may be cut off already
+        client.send(data[14:])
+    assert bob.envelope("system/presence")["payload"] is not None
+    bob.send(frame(PING))
+    assert bob.echo() == Frame(PONG)
+    bob.close()
+
+
+# The request to upgrade
+
+
+def test_the_answer_proves_that_the_request_was_read(gateway: Running) -> None:
+    client = Raw(gateway.port)
+    client.send(upgrade())
+    answer = client.answer()
+    accepted = b64encode(hashlib.sha1(KEY.encode() + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest()).decode()
+    assert (answer.status, answer.headers["sec-websocket-accept"]) == (101, accepted)
+    assert (answer.headers["upgrade"].lower(), answer.headers["connection"].lower()) == ("websocket", "upgrade")
+    client.close()
+
+
+@pytest.mark.parametrize(
+    "connection", ["Upgrade", "upgrade", "UPGRADE", "keep-alive, Upgrade", "Upgrade, keep-alive", "keep-alive,upgrade"]
+)
+def test_connection_is_a_list_in_any_case(gateway: Running, connection: str) -> None:
+    client = Raw(gateway.port)
+    client.send(upgrade(Connection=connection))
+    assert client.answer().status == 101
+    client.close()
+
+
+def test_connection_may_be_given_twice(gateway: Running) -> None:
+    client = Raw(gateway.port)
+    client.send(upgrade(Connection="Upgrade\r\nConnection: keep-alive"))
+    assert client.answer().status == 101
+    client.close()
+
+
+@pytest.mark.parametrize("path", ["/", "/ws", "/health", "/a/b/c?x=1", "//", "//[::", "/%ff%00", "/?space=lab&space=x"])
+def test_any_path_is_taken(gateway: Running, path: str) -> None:
+    client = Raw(gateway.port)
+    client.send(upgrade(path, Authorization=f"Bearer {gateway.token('alice')}"))
+    assert client.answer().status == 101
+    client.envelope("system/welcome")
+    client.close()
+
+
+@pytest.mark.parametrize("chopped", [False, True])
+@pytest.mark.parametrize("opcode", [TEXT, BINARY])
+def test_a_join_right_behind_the_request_is_answered(gateway: Running, opcode: int, chopped: bool) -> None:
+    client = Raw(gateway.port)
+    join = msgspec.json.encode({"type": "join", "token": gateway.token("alice")})
+    data = upgrade() + frame(opcode, join) + frame(PING, b"and this")
+    if chopped:
+        client.chop(data)
+    else:
+        client.send(data)
+    assert client.answer().status == 101
+    received = [client.frame(), client.frame()]
+    assert Frame(PONG, b"and this") in received
+    assert any(b"system/welcome" in each.payload for each in received)
+    client.close()
+
+
+def test_a_large_message_right_behind_the_request_is_not_lost(gateway: Running) -> None:
+    client = Raw(gateway.port)
+    join = {"type": "join", "token": gateway.token("alice"), "payload": {"filling": "*" * 100_000}}
+    client.send(upgrade(), frame(TEXT, msgspec.json.encode(join)))
+    assert client.answer().status == 101
+    client.envelope("system/welcome")
+    client.close()
+
+
+@pytest.mark.parametrize("version", ["12", "14", "0", "7", "8", "-1", "thirteen", "13, 8", None])
+def test_another_version_is_refused_with_ours(gateway: Running, version: str | None) -> None:
+    client = Raw(gateway.port)
+    client.send(upgrade(Sec_WebSocket_Version=version))
+    answer = client.answer()
+    assert (answer.status, answer.headers["sec-websocket-version"]) == (426, "13")
+    assert answer.json["error"] == "invalid_request"
+    assert client.rest() == b""
+
+
+@pytest.mark.parametrize("key", ["", "short", "*" * 24, KEY[:-4], KEY + KEY, None])
+def test_a_wrong_key_is_refused(gateway: Running, key: str | None) -> None:
+    client = Raw(gateway.port)
+    client.send(upgrade(Sec_WebSocket_Key=key))
+    assert client.answer().status == 400
+    assert client.rest() == b""
+
+
+@pytest.mark.parametrize(
+    "request_head",
+    [
+        head("/", UPGRADE, "POST"),
+        head("/", UPGRADE, "PUT"),
+        head("/", UPGRADE).replace(b"HTTP/1.1", b"HTTP/1.0"),
+        head("/", {**UPGRADE, "Content-Length": "5"}) + b"hello",
+        head("/", {**UPGRADE, "Transfer-Encoding": "chunked"}) + b"0\r\n\r\n",
+    ],
+    ids=["POST", "PUT", "HTTP/1.0", "a body", "a chunked body"],
+)
+def test_only_a_get_without_a_body_is_upgraded(gateway: Running, request_head: bytes) -> None:
+    client = Raw(gateway.port)
+    client.send(request_head)
+    answer = client.answer()
+    assert (answer.status, answer.json["error"]) == (400, "invalid_request")
+    assert client.rest() == b""
+
+
+@pytest.mark.parametrize(
+    "offer",
+    [
+        "permessage-deflate",
+        "permessage-deflate; client_max_window_bits",
+        "permessage-deflate; server_no_context_takeover, x-webkit-deflate-frame",
+    ],
+)
+def test_compression_is_never_negotiated(gateway: Running, offer: str) -> None:
+    client = Raw(gateway.port)
+    client.send(upgrade(Sec_WebSocket_Extensions=offer))
+    answer = client.answer()
+    assert answer.status == 101
+    assert "sec-websocket-extensions" not in answer.headers
+    client.close()
+
+
+# Heads without end, and peers that keep us waiting
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"G", b"GET / HTTP/1.1\r\nHost: x\r\n", upgrade()[:-2], b"\r\n"],
+    ids=["nothing", "a letter", "half a head", "all but the last line's end", "an empty line"],
+)
+def test_a_head_that_does_not_come_in_time_is_cut_off(impatient: Running, sent: bytes) -> None:
+    since = time.monotonic()
+    client = Raw(impatient.port)
+    client.send(sent)
+    assert client.rest() == b""
+    assert time.monotonic() - since >= SHORT * 0.9
+
+
+def test_a_head_that_comes_drop_by_drop_is_cut_off(impatient: Running) -> None:
+    """Each byte in time, the whole not."""
+    client = Raw(impatient.port)
+    client.socket.settimeout(0.05)
+    since = time.monotonic()
+    with pytest.raises((ConnectionResetError, BrokenPipeError)):
+        for byte in upgrade()[:-2] * 10:
+            client.send(bytes((byte,)))
+            try:
+                if client.socket.recv(1) == b"":
+                    raise ConnectionResetError
+            except TimeoutError:
+                continue
+    assert SHORT * 0.9 <= time.monotonic() - since < 2
+    client.close()
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [
+        b"GET /" + b"a" * 200_000,
+        b"GET / HTTP/1.1\r\nX: " + b"a" * 200_000,
+        b"GET / HTTP/1.1\r\n" + b"a" * 200_000,
+        b"GET / HTTP/1.1\r\n" + b"".join(b"X-%d: 1\r\n" % n for n in range(20_000)),
+        b"\r\n" * 100_000,
+        upgrade()[:-2] + b"X: " + b"a" * 200_000 + b"\r\n\r\n",
+    ],
+    ids=["target", "header", "header's name", "headers", "empty lines", "upgrade"],
+)
+def test_a_head_without_end_is_refused(gateway: Running, flood: bytes) -> None:
+    client = Raw(gateway.port)
+    client.send(flood)
+    answer = client.answer()
+    assert (answer.status, answer.json["error"]) == (431, "invalid_request")
+    client.close()
+
+
+def test_more_headers_than_anybody_needs_are_refused(gateway: Running) -> None:
+    client = Raw(gateway.port)
+    client.send(head("/health", {"Host": "localhost", **{f"X-{n}": "1" for n in range(100)}}))
+    assert client.answer().status == 431
+    assert client.rest() == b""
+
+
+def test_a_request_to_upgrade_too_long_for_the_library_is_answered(gateway: Running) -> None:
+    client = Raw(gateway.port)
+    client.send(upgrade(Cookie="*" * 20_000))
+    assert client.answer().status == 431
+    assert client.rest() == b""
+
+
+def test_a_body_that_does_not_come_is_cut_off(impatient: Running) -> None:
+    client = Raw(impatient.port)
+    headers = {"Host": "x", "Content-Length": "10", "Authorization": f"Bearer {impatient.token('alice')}"}
+    client.send(head("/participants/alice/messages", headers, "POST"), b"{")
+    assert client.rest() == b""
+
+
+def test_who_never_joins_is_closed(impatient: Running) -> None:
+    since = time.monotonic()
+    client = Raw(impatient.port)
+    client.send(upgrade())
+    assert client.answer().status == 101
+    assert client.closed() == 1008
+    assert time.monotonic() - since >= SHORT * 0.9
+
+
+def test_pings_and_half_a_message_are_no_join(impatient: Running) -> None:
+    client = Raw(impatient.port)
+    client.send(upgrade(), frame(PING, b"1"), frame(TEXT, b'{"type":', fin=False))
+    assert client.answer().status == 101
+    assert client.frame() == Frame(PONG, b"1")
+    assert client.closed() == 1008
+
+
+def test_a_silent_peer_is_pinged_and_stays_while_it_answers(impatient: Running) -> None:
+    client = joined(impatient)
+    for _ in range(2):
+        asked = client.echo()
+        assert asked.opcode == PING
+        client.send(frame(PONG, asked.payload))
+    client.close()
+
+
+def test_a_peer_that_answers_no_ping_is_closed(impatient: Running) -> None:
+    client = joined(impatient)
+    assert client.echo().opcode == PING
+    assert client.closed() == 1001
+
+
+# The same behind TLS
+
+SAMPLE = [
+    *(case for case in FRAMING if case.name.split(" ")[2] in {"126", "65536"}),
+    PINGS[-1],
+    CONTROL[0],
+    RESERVED[0],
+    UNKNOWN[0],
+    FRAGMENTS[2],
+    FRAGMENTS[-2],
+    BROKEN[0],
+    CLOSINGS[0],
+    CLOSINGS[16],
+    LENGTHS[0],
+    UNMASKED[0],
+]
+
+
+class Secure(msgspec.Struct, frozen=True):
+    """A gateway behind TLS, and what a client needs to trust it."""
+
+    gateway: Running
+    trust: ssl.SSLContext
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
+    directory = tmp_path_factory.mktemp("secure")
+    tls, trust = tls_of(directory)
+    with running(directory, SPACE, tls=tls, timeouts=Timeouts(handshake_seconds=SHORT, close_seconds=SHORT)) as started:
+        open_echo(started, tls=trust)
+        yield Secure(started, trust)
+
+
+@cases(SAMPLE)
+def test_behind_tls_everything_is_the_same(secure: Secure, case: Case) -> None:
+    client = joined(secure.gateway, tls=secure.trust)
+    converse(client, case)
+    client.close()
+
+
+def test_behind_tls_text_that_is_not_utf_8_is_refused(secure: Secure) -> None:
+    client = joined(secure.gateway, tls=secure.trust)
+    converse(client, refused("", 1007, [frame(TEXT, P + b"\xff")]))
+
+
+def test_behind_tls_a_join_right_behind_the_request_is_answered(secure: Secure) -> None:
+    client = Raw(secure.gateway.port, tls=secure.trust)
+    client.send(upgrade(), frame(TEXT, msgspec.json.encode({"type": "join", "token": secure.gateway.token("alice")})))
+    assert client.answer().status == 101
+    client.envelope("system/welcome")
+    client.close()
+
+
+def test_behind_tls_a_message_over_the_limit_is_named_and_closes(secure: Secure) -> None:
+    client = joined(secure.gateway, tls=secure.trust)
+    client.send(frame(TEXT, b"*" * PAST))
+    assert client.envelope("system/error")["payload"]["error"] == "message_too_large"
+    assert client.closed() == 1009
+
+
+def test_a_slow_handshake_of_tls_is_cut_off(secure: Secure) -> None:
+    client = Raw(secure.gateway.port)
+    client.send(b"\x16\x03\x01")
+    assert client.rest() == b""
+
+
+def test_behind_tls_a_head_without_end_is_refused(secure: Secure) -> None:
+    client = Raw(secure.gateway.port, tls=secure.trust)
+    client.send(b"GET / HTTP/1.1\r\nX: " + b"a" * 70_000)
+    assert client.answer().status == 431
+    client.close()
+
+
+def test_behind_tls_a_slow_head_is_cut_off(secure: Secure) -> None:
+    client = Raw(secure.gateway.port, tls=secure.trust)
+    client.send(b"GET /")
+    with pytest.raises((ssl.SSLError, EOFError)):
+        client.answer()
+
+
+def test_a_plain_request_to_a_port_behind_tls_is_cut_off(secure: Secure) -> None:
+    client = Raw(secure.gateway.port)
+    client.send(upgrade())
+    client.rest()
+    client.close()

@@ -1,0 +1,247 @@
+"""A reader that stops reading, for real: it loses the oldest frames and learns which; nobody else notices."""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import msgspec
+import pytest
+
+from mew.gateway.config import Queues, Timeouts
+from mew.gateway.gateway import Gateway
+from mew.gateway.outlets import SocketOutlet
+from mew.protocol import Record
+from tests.gateway.raw import CLOSE, PING, PONG, TEXT, Raw, Running, closing, frame, joined, running, tls_of
+
+DATA, CONTROL = 128 * 1024, 32 * 1024
+BATCH = 200
+SMALL = 4096
+"""The slow reader's own buffer: the sooner its kernel is full, the sooner the test is over."""
+
+
+@pytest.fixture(params=["plain", "tls"])
+def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator["Lab"]:
+    directory = tmp_path_factory.mktemp("slow")
+    tls, trust = tls_of(directory) if request.param == "tls" else (None, None)
+    queues, times = Queues(data_bytes=DATA, control_bytes=CONTROL), Timeouts(close_seconds=1)
+    with running(directory, tls=tls, queues=queues, timeouts=times) as started:
+        opened = Lab(started, {"tls": trust})
+        yield opened
+        opened.close()
+
+
+class Lab:
+    """A writer, a reader that keeps up, and one that reads only when it is told to."""
+
+    def __init__(self, gateway: Running, options: dict[str, Any]) -> None:
+        self.gateway = gateway
+        self.records: list[Record] = []
+        gateway.ask(self._listen)
+        self.alice = joined(gateway, "alice", buffer=SMALL, **options)
+        self.bob = joined(gateway, "bob", **options)
+        self.carol = joined(gateway, "carol", **options)
+        self.prefix = self.bob.open_stream()
+        self.sent = 0
+
+    def _listen(self, gateway: Gateway) -> None:
+        before = gateway.first_hub.on_record
+
+        def keep(record: Record) -> None:
+            self.records.append(record)
+            before(record)
+
+        gateway.first_hub.on_record = keep
+
+    def outlet(self, gateway: Gateway) -> SocketOutlet:
+        """Alice's, on the gateway's side."""
+        sessions = gateway.first_hub.space.sessions
+        named = {each.connection: each.outlet for each in gateway.sockets}
+        return next(named[name] for name, session in sessions.items() if session.participant == "alice")
+
+    def flood(self) -> None:
+        """Bob writes; Carol and Bob himself get everything, in order, before he goes on."""
+        numbers = range(self.sent + 1, self.sent + BATCH + 1)
+        self.sent += BATCH
+        payloads = [b"%b%08d%b" % (self.prefix, number, b"*" * 80) for number in numbers]
+        self.bob.send(*(frame(TEXT, payload) for payload in payloads))
+        for reader in (self.bob, self.carol):
+            assert [reader.echo().payload for _ in payloads] == payloads
+        data, control = self.gateway.ask(lambda gateway: self.outlet(gateway).queued_bytes)
+        assert data <= DATA
+        assert control <= CONTROL
+
+    def flood_until(self, question: Callable[[SocketOutlet], bool]) -> None:
+        for _ in range(1000):
+            self.flood()
+            if self.gateway.ask(lambda gateway: question(self.outlet(gateway))):
+                return
+        raise AssertionError("the kernel swallowed everything")
+
+    def chat(self, text: str) -> None:
+        self.bob.say(kind="chat", payload={"text": text})
+        for reader in (self.bob, self.carol):
+            assert reader.envelope("chat")["payload"]["text"] == text
+
+    def close(self) -> None:
+        for each in (self.alice, self.bob, self.carol):
+            each.close()
+
+
+class Account:
+    """What a reader got of a stream, and what it was told that it did not get."""
+
+    def __init__(self) -> None:
+        self.received: list[int] = []
+        self.gaps: list[tuple[int, int, int]] = []
+        self.seen: list[int | str] = []
+        """Numbers of frames, `gap`, and the texts of chats, in the order of their coming."""
+
+    def read(self, reader: Raw, prefix: bytes, last: str) -> int | None:
+        """Until this is said; or until the gateway closes, then the code."""
+        while not self.seen or self.seen[-1] != last:
+            received = reader.frame()
+            if received.opcode == CLOSE:
+                return received.code
+            assert received.opcode == TEXT, received
+            if received.payload.startswith(prefix):
+                number = int(received.payload[len(prefix) :][:8])
+                self.received.append(number)
+                self.seen.append(number)
+                continue
+            envelope = msgspec.json.decode(received.payload)
+            payload = envelope["payload"]
+            if envelope["kind"] == "stream/gap":
+                self.gaps.append((payload["from"], payload["to"], payload["dropped"]))
+                self.seen.append("gap")
+            elif envelope["kind"] == "chat":
+                self.seen.append(payload["text"])
+        return None
+
+    def lost(self) -> list[int]:
+        return [number for first, last, _ in self.gaps for number in range(first, last + 1)]
+
+
+def test_every_frame_is_received_or_told_to_be_lost(lab: Lab) -> None:
+    account = Account()
+    lab.flood_until(lambda outlet: bool(outlet.losses))
+    lab.flood()
+    lab.chat("after the first flood")
+    middle = lab.sent
+    lab.flood()
+    lab.chat("first over")
+    account.read(lab.alice, lab.prefix, "first over")
+    assert len(account.gaps) == 1
+    lab.flood_until(lambda outlet: bool(outlet.losses))
+    lab.chat("second over")
+    account.read(lab.alice, lab.prefix, "second over")
+
+    assert len(account.gaps) == 2
+    assert [dropped for *_, dropped in account.gaps] == [last - first + 1 for first, last, _ in account.gaps]
+    assert account.received == sorted(account.received)
+    assert sorted(account.received + account.lost()) == list(range(1, lab.sent + 1))
+    place = account.seen.index("after the first flood")
+    assert all(number <= middle for number in account.seen[:place] if isinstance(number, int))
+    assert all(number > middle for number in account.seen[place:] if isinstance(number, int))
+    for first, last, _ in account.gaps:
+        # Told where the hole is: behind the last frame before it, ahead of the first behind it.
+        told = [n for n, each in enumerate(account.seen) if each == "gap"][account.gaps.index((first, last, _))]
+        assert all(number < first for number in account.seen[:told] if isinstance(number, int))
+        assert all(number > last for number in account.seen[told:] if isinstance(number, int))
+    assert lab.gateway.ask(lambda running: running.losses) == 2
+
+
+def gap_records(lab: Lab) -> list[dict[str, Any]]:
+    found = [record for record in lab.records if record.event == "gap"]
+    assert all(record.participant == "alice" for record in found)
+    return [{**msgspec.json.decode(record.payload or b"{}")["payload"], "reason": record.reason} for record in found]
+
+
+def test_what_a_reader_was_told_is_recorded(lab: Lab) -> None:
+    account = Account()
+    lab.flood_until(lambda outlet: bool(outlet.losses))
+    lab.chat("over")
+    account.read(lab.alice, lab.prefix, "over")
+    recorded = [(each["from"], each["to"], each["dropped"], each["reason"]) for each in gap_records(lab)]
+    assert recorded == [(*gap, None) for gap in account.gaps]
+
+
+def test_what_a_reader_leaves_behind_is_recorded(lab: Lab) -> None:
+    lab.flood_until(lambda outlet: bool(outlet.losses))
+    lab.flood()
+    lab.alice.close()
+    lab.carol.envelope("system/presence")
+    (gap,) = gap_records(lab)
+    assert gap["reason"] == "disconnected"
+    assert gap["from"] > 1
+    assert gap["to"] == lab.sent
+    assert gap["dropped"] == gap["to"] - gap["from"] + 1
+
+
+def test_frames_that_wait_when_a_reader_leaves_are_recorded_too(lab: Lab) -> None:
+    lab.flood_until(lambda outlet: outlet.queued_bytes[0] > 0)
+    assert lab.gateway.ask(lambda running: lab.outlet(running).losses) == {}
+    lab.alice.close()
+    lab.carol.envelope("system/presence")
+    (gap,) = gap_records(lab)
+    assert (gap["to"], gap["dropped"]) == (lab.sent, gap["to"] - gap["from"] + 1)
+
+
+def test_what_a_reader_that_is_closed_did_not_get_is_recorded_once(lab: Lab) -> None:
+    account = Account()
+    lab.flood_until(lambda outlet: bool(outlet.losses))
+    lab.alice.send(frame(TEXT, b"\xff"))
+    lab.gateway.until(lambda running: lab.outlet(running).closed)
+    lab.flood()
+    assert account.read(lab.alice, lab.prefix, "") == 1007
+    lab.alice.send(closing(1007))
+    lab.carol.envelope("system/presence")
+    (gap,) = gap_records(lab)
+    assert account.gaps == []
+    assert account.received == list(range(1, gap["from"]))
+    assert (gap["to"], gap["dropped"], gap["reason"]) == (lab.sent, lab.sent - len(account.received), "disconnected")
+
+
+def test_a_reader_that_kept_up_leaves_no_gap(lab: Lab) -> None:
+    account = Account()
+    lab.flood()
+    lab.chat("over")
+    account.read(lab.alice, lab.prefix, "over")
+    lab.alice.close()
+    lab.carol.envelope("system/presence")
+    assert account.received == list(range(1, lab.sent + 1))
+    assert gap_records(lab) == []
+
+
+def test_too_many_envelopes_close_the_reader_and_nobody_else(lab: Lab) -> None:
+    for number in count():
+        lab.chat(f"{number} {'*' * 8000}")
+        if "alice" not in lab.gateway.ask(lambda running: running.first_hub.space.seats) or lab.gateway.ask(
+            lambda running: lab.outlet(running).closed
+        ):
+            break
+    received = lab.alice.frame()
+    while received.opcode != CLOSE:
+        received = lab.alice.frame()
+    assert received.code == 1013
+    lab.alice.send(closing(1013))
+    lab.carol.envelope("system/presence")
+    lab.chat("still here")
+
+
+def test_pings_without_end_from_a_peer_that_does_not_read_pile_nothing_up(lab: Lab) -> None:
+
+    def waiting(running: Gateway) -> int:
+        return max(each._transport.underlying_transport.get_write_buffer_size() for each in running.sockets)
+
+    last = b""
+    for batch in range(40):
+        pings = [b"%08d%b" % (batch * 500 + n, b"*" * 100) for n in range(500)]
+        lab.alice.send(*(frame(PING, ping) for ping in pings))
+        last = pings[-1]
+        assert lab.gateway.ask(waiting) < 256 * 1024
+    pongs = [lab.alice.echo().payload]
+    while pongs[-1] != last:
+        received = lab.alice.echo()
+        assert received.opcode == PONG
+        pongs.append(received.payload)
+    assert pongs == sorted(pongs)
