@@ -81,8 +81,9 @@ bench: setup ## measure; one thing only: make bench NAME=core
 	@$(PY) -m bench $(NAME)
 
 .PHONY: torture
-torture: setup ## the long tests: many histories, hours if you let them
+torture: setup ## the long tests: many histories, and every mutant of the core; within an hour
 	@MEW_TORTURE=1 $(PY) -m pytest tests/torture -q --timeout=3600
+	@$(PY) -m tools.mutants
 
 .PHONY: format
 format: setup ## rewrite the code in the house's format

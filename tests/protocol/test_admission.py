@@ -78,8 +78,8 @@ def test_a_field_that_is_no_string_is_refused_by_name(field: str, named: str, va
 
 
 def test_a_request_takes_what_it_lacks_from_another() -> None:
-    own, other = JoinRequest(participant="alice"), JoinRequest("lab", "bob", "t")
-    assert own.or_else(other) == JoinRequest("lab", "alice", "t")
+    own, other = JoinRequest(participant="alice"), JoinRequest("lab", "bob", "t", ("m",))
+    assert own.or_else(other) == JoinRequest("lab", "alice", "t", ("m",))
     assert other.or_else(own) == other
 
 
@@ -123,13 +123,22 @@ def test_a_token_opens_its_own_space_and_no_other() -> None:
 @pytest.mark.requirement("JOIN-09")
 @pytest.mark.parametrize("name", ["nowhere", ""])
 def test_a_space_that_does_not_exist_is_not_found_whatever_the_token(name: str) -> None:
-    assert refused(lobby("lab"), JoinRequest(name)) is SpaceNotFound
+    with pytest.raises(SpaceNotFound) as caught:
+        lobby("lab").admit("c1", JoinRequest(name))
+    assert caught.value.parts == {"space": name}
 
 
 def test_an_observers_token_makes_an_observer() -> None:
     entrance = lobby("lab")
     token = tokens_of(entrance).issue("lab", "onlooker", observer=True)
     assert entrance.admit("c1", JoinRequest(token=token))[1].observer
+
+
+@pytest.mark.parametrize("claim", [{"token": "token-of-alice@lab"}, {"participantId": "guest"}], ids=["known", "guest"])
+def test_a_join_remembers_the_message_that_asked_for_it(claim: dict[str, str]) -> None:
+    entrance = lobby("lab", allow_anonymous=True)
+    request = entrance.first_message(msgspec.json.encode({"kind": "system/join", "id": "hello", **claim}))
+    assert entrance.admit("c1", request)[1].cause == ("hello",)
 
 
 def test_no_token_and_a_wrong_one_are_told_apart() -> None:

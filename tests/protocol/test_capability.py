@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mew.protocol.capability import MAX_DEPTH, Capability, CapabilitySet, read_capabilities, read_capability
+from mew.protocol.capability import MAX_DEPTH, MAX_TEXT, Capability, CapabilitySet, read_capabilities, read_capability
 from mew.protocol.errors import InvalidEnvelope
+from mew.testing import MemorySpace
 from tests.protocol.generated_patterns import (
     allows,
     capabilities,
@@ -29,9 +30,9 @@ def listed(capability_set: CapabilitySet) -> list[Any]:
     return [capability.pattern for _, capability in capability_set.sourced]
 
 
-def nested(levels: int) -> dict[str, Any]:
+def nested(levels: int, innermost: Any = "x") -> dict[str, Any]:
     """A capability with so many levels, itself included."""
-    value: Any = "x"
+    value = innermost
     for _ in range(levels - 2):
         value = [value]
     return {"kind": "chat", "payload": {"x": value}}
@@ -118,6 +119,32 @@ def test_a_pattern_of_32_levels_is_read() -> None:
     assert allows(read(nested(MAX_DEPTH)), ("chat", {"x": "x"}, ()))
 
 
+@pytest.mark.parametrize("empty", [{}, []], ids=repr)
+def test_what_is_empty_is_one_level(empty: Any) -> None:
+    assert read(nested(MAX_DEPTH - 1, empty)).size > MAX_DEPTH - 1
+    with pytest.raises(InvalidEnvelope, match="nested deeper"):
+        read(nested(MAX_DEPTH, empty))
+
+
+def long_pattern(size: int) -> dict[str, Any]:
+    """A capability for everything whose text has so many bytes."""
+    frame = len(read({"kind": "*", "payload": {"x": ""}}).text)
+    return {"kind": "*", "payload": {"x": "a" * (size - frame)}}
+
+
+def test_a_pattern_may_have_so_many_bytes_and_its_twin_one_more() -> None:
+    assert [len(capability.text) for _, capability in held(long_pattern(MAX_TEXT)).sourced] == [MAX_TEXT, MAX_TEXT + 1]
+    with pytest.raises(InvalidEnvelope, match="8192 bytes"):
+        read(long_pattern(MAX_TEXT + 1))
+
+
+def test_who_holds_the_longest_pattern_can_join() -> None:
+    lab = MemorySpace(participants={"alice": [{"kind": "*"}], "bob": None})
+    grant = {"recipient": "bob", "capabilities": [long_pattern(MAX_TEXT)]}
+    assert lab.post("alice", {"kind": "capability/grant", "payload": grant}).refusal is None
+    assert lab.join("bob").kinds() == ["system/welcome"]
+
+
 def test_capabilities_are_a_list_and_the_wrong_one_is_named_by_its_place() -> None:
     with pytest.raises(InvalidEnvelope, match="`them` must be an array"):
         read_capabilities({"kind": "chat"}, "them")
@@ -149,13 +176,19 @@ def test_a_decision_names_the_capability_and_its_source() -> None:
     [
         ([], "no capability is for 'chat'"),
         ([{"kind": "mcp/*"}], "its kind 'mcp/*' does not match 'chat'"),
+        ([{"kind": "mcp/*"}, {"kind": "stream/*"}], "its kind 'mcp/*' does not match 'chat'"),
         ([{"kind": "chat", "to": "bob"}, {"kind": "mcp/*"}], "`to` ['eve'] does not match 'bob'"),
+        ([{"kind": "mcp/*"}, {"kind": "*", "to": "bob"}], "`to` ['eve'] does not match 'bob'"),
+        (
+            [{"kind": "*", "to": "bob"}, {"kind": "*", "payload": {"text": "hi"}}],
+            "`payload` does not match {'text': 'hi'}",
+        ),
         (
             [{"kind": "mcp/*"}, {"kind": "*", "to": "bob"}, {"kind": "chat", "payload": {"text": "hi"}}],
             "`payload` does not match {'text': 'hi'}",
         ),
     ],
-    ids=["none", "kind", "to", "payload"],
+    ids=["none", "kind", "first", "to", "to after kind", "payload after to", "payload"],
 )
 def test_a_refusal_says_what_came_nearest(patterns: list[dict[str, Any]], reason: str) -> None:
     decision = held(*patterns).decide("chat", {"text": "hello"}, ("eve",))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mew.protocol.envelope import Envelope, Stamp, check_content, compose, parse, read_object, receive
+from mew.protocol.envelope import Envelope, Stamp, check_content, compose, given_id, parse, read_object, receive
 from mew.protocol.errors import InvalidEnvelope
 
 STAMP = Stamp(sender="alice", new_id="e-1", now=0)
@@ -142,6 +142,13 @@ def test_the_limits_of_kind_and_id_are_in_characters() -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "usable"), [("x", True), ("😀" * 256, True), ("x" * 257, False), ("", False), (7, False)]
+)
+def test_an_answer_is_correlated_with_an_id_that_can_be_one(value: Any, usable: bool) -> None:
+    assert given_id({"id": value}) == ((value,) if usable else ())
+
+
+@pytest.mark.parametrize(
     ("kind", "payload", "field"),
     [
         ("chat", {}, "text"),
@@ -226,6 +233,16 @@ def test_the_gateways_own_envelopes_leave_out_what_they_lack() -> None:
 )
 def test_an_observer_takes_the_sender_from_the_envelope(message: bytes, sender: str) -> None:
     assert parse(message).sender == sender
+
+
+def test_an_observer_makes_up_neither_id_nor_time() -> None:
+    assert (parse(b'{"kind":"x"}').id, parse(b'{"kind":"x"}').ts) == ("", MIDNIGHT)
+
+
+def test_a_stamp_that_was_right_leaves_as_it_was_written() -> None:
+    stamps = {"id": rb'"\u0061"', "ts": rb'"2025-11-15T12:00:00\u005a"', "from": rb'"\u0061lice"'}
+    message = b'{"kind":"x",' + b",".join(b'"%b":%b' % (name.encode(), text) for name, text in stamps.items()) + b"}"
+    assert {name: received(message).fields[name] for name in stamps} == stamps
 
 
 def test_an_envelope_does_not_change() -> None:

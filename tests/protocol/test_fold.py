@@ -162,6 +162,18 @@ def test_a_second_shut_down_does_not_put_off_the_first() -> None:
     assert bob.closed == 1000
 
 
+def test_a_shut_down_whose_time_is_over_does_not_hold_back_the_next() -> None:
+    lab = MemorySpace(participants={"alice": ALL, "bob": None})
+    alice, bob = lab.join("alice"), lab.join("bob")
+    for _ in range(2):
+        alice.send(kind="participant/shutdown", to=["bob"], payload={})
+        lab.now += 5_000_000
+    lab.advance(-1)
+    assert bob.closed is None
+    lab.advance(1)
+    assert bob.closed == 1000
+
+
 def test_a_socket_that_follows_a_shut_down_one_stays_though_the_log_never_left() -> None:
     lab = MemorySpace(participants={"alice": ALL, "bob": None}, output_logs=frozenset({"bob"}))
     alice, bob = lab.join("alice"), lab.join("bob")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mew.protocol import jsontext
 from mew.protocol.errors import InvalidEnvelope, InvalidFormat, Refusal, SchemaViolation, UnknownFormat
-from mew.protocol.formats import SCHEMA_BYTES, Format, Formats, check_fits, read_formats
+from mew.protocol.formats import APPLICATIONS, SCHEMA_BYTES, Format, Formats, check_fits, read_formats
 
 MOST = 64
 
@@ -176,6 +176,15 @@ def test_a_refusal_names_what_is_wrong(value: Any, why: str) -> None:
         read_formats(value, MOST)
 
 
+def test_of_what_the_validator_says_the_first_line_is_passed_on() -> None:
+    with pytest.raises(InvalidFormat) as refused:
+        declared({"type": 12})
+    assert refused.value.message.startswith(
+        "`payload.formats[0].schema` is not a usable JSON Schema 2020-12: 12 is not"
+    )
+    assert "\n" not in refused.value.message
+
+
 def test_a_schema_may_have_so_many_bytes() -> None:
     frame = len(jsontext.encode({"title": ""}))
     assert declared({"title": "x" * (SCHEMA_BYTES - frame)}).by_id
@@ -218,7 +227,7 @@ def test_patterns_take_linear_time(pattern: str) -> None:
     assert perf_counter() - began < 2
 
 
-@pytest.mark.parametrize("pattern", ["a{1000000}", "((a{1000}){1000}){1000}"])
+@pytest.mark.parametrize("pattern", ["a{50000}", "a{1000000}", "((a{1000}){1000}){1000}"])
 def test_a_pattern_that_would_fill_the_memory_is_refused(pattern: str) -> None:
     with pytest.raises(InvalidFormat):
         declared({"pattern": pattern})
@@ -271,6 +280,20 @@ def test_content_that_would_take_long_to_check_is_refused_unread() -> None:
         check(format_, [599] * 30_000)
     assert perf_counter() - began < 1
     assert refused.value.parts == {"format_id": "f"}
+
+
+def test_so_many_subschemas_may_meet_so_many_bytes() -> None:
+    anything = jsonschema_rs.Draft202012Validator(True)
+    format_ = Format("f", anything, subschemas=1_024)
+    check_fits(format_, "x", APPLICATIONS // 1_024)
+    with pytest.raises(SchemaViolation, match="in good time"):
+        check_fits(format_, "x", APPLICATIONS // 1_024 + 1)
+
+
+@pytest.mark.parametrize(("schema_bytes", "described"), [(15 * 1_024 - 512, True), (15 * 1_024 - 511, False)])
+def test_it_is_said_where_unless_that_means_copying_sixteen_megabytes(schema_bytes: int, described: bool) -> None:
+    """1,024 bytes against one subschema: each makes an error with the schema, the content and 512 bytes more."""
+    assert Format("f", None, schema_bytes, subschemas=1).describes(1_024) is described
 
 
 JSON = st.recursive(

@@ -76,3 +76,11 @@ def test_a_pattern_that_nothing_fits_gives_nothing(shape: dict[str, Any]) -> Non
     assert not allowed(lab, "bob", ("note", {"a": "x"}, ()))
     assert not allowed(lab, "bob", ("note", {}, ()))
     assert allowed(lab, "alice", ("note", {"a": []}, ()))
+
+
+@pytest.mark.parametrize("kind", ["grant", "revoke"])
+def test_what_is_no_capability_is_named_by_its_place(kind: str) -> None:
+    lab = space_of([], [], [])
+    payload = {"recipient": "bob", "capabilities": [{"kind": "note"}, {"kind": ""}]}
+    answer = lab.post("admin" if kind == "revoke" else "alice", {"kind": f"capability/{kind}", "payload": payload})
+    assert "`payload.capabilities[1].kind`" in answer.body["message"]

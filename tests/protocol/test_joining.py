@@ -22,6 +22,7 @@ from mew.protocol import (
     StreamSettings,
     Tick,
     To,
+    parse,
 )
 from mew.testing import MemorySpace
 
@@ -107,8 +108,24 @@ def test_an_observer_is_admitted_and_welcomed_and_no_more() -> None:
     lab = lab_of("alice")
     effects = lab.run(Join(connection="c1", participant="onlooker", observer=True))
     assert outline(effects) == ["admit c1", "record system/welcome", "deliver system/welcome"]
-    assert of_type(effects, Deliver)[0].audience == To("c1")
+    welcome = of_type(effects, Deliver)[0]
+    assert (welcome.audience, parse(welcome.message).to) == (To("c1"), ("onlooker",))
     assert lab.run(Leave("c1")) == []
+
+
+@pytest.mark.parametrize(
+    ("joins", "answer"),
+    [
+        ({"participant": "alice"}, "system/welcome"),
+        ({"participant": "onlooker", "observer": True}, "system/welcome"),
+        ({"participant": "bob"}, "system/error"),
+    ],
+)
+def test_what_answers_a_join_names_it(joins: dict[str, Any], answer: str) -> None:
+    lab = lab_of("admin", "alice", "bob")
+    kick(lab.join("admin"), "bob")
+    told = of_type(lab.run(Join(connection="c9", cause=("hello",), **joins)), Deliver)[0]
+    assert (told.kind, parse(told.message).correlation_id) == (answer, ("hello",))
 
 
 def test_a_refused_join_leaves_no_trace_in_the_journal() -> None:
@@ -138,6 +155,20 @@ def test_an_observer_is_not_the_kicked_participant_of_its_name() -> None:
     lab = lab_of("alice", "bob")
     kick(lab.join("alice"), "bob")
     assert lab.observe("bob").kinds() == ["system/welcome"]
+
+
+def test_why_somebody_left_stands_with_the_leave_and_with_what_the_others_were_told() -> None:
+    lab = lab_of("alice", "bob")
+    alice = lab.join("alice")
+    lab.join("bob")
+    kick(alice, "bob")
+    reasons = [(record.event, record.reason) for record in of_type(lab.effects, Record)]
+    assert reasons == [("consumed", None), ("leave", "kicked"), ("envelope", "kicked")]
+
+
+def test_a_start_is_recorded_with_its_size() -> None:
+    start = lab_of("alice").records[0]
+    assert (start.event, start.size) == ("start", len(start.payload))
 
 
 def test_kicking_who_is_not_here_closes_nothing() -> None:

@@ -153,6 +153,11 @@ def test_what_is_no_json_that_we_relay_says_so(text: bytes) -> None:
         jsontext.decode(text)
 
 
+def test_it_is_said_where_a_text_is_no_json() -> None:
+    with pytest.raises(NotJSON, match=r"byte 5\b"):
+        jsontext.decode(b'{"a" 1}')
+
+
 @settings(max_examples=100)
 @given(st.binary(max_size=30))
 def test_any_bytes_are_decoded_or_refused(text: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -68,6 +69,30 @@ def test_what_is_refused_changes_nothing_but_the_journal() -> None:
         alice.send(kind="stream/announce", payload=payload)
         assert events(lab) == [("rejected", "stream/announce", None)]
     assert known(lab) == before
+
+
+OWNED = ("start", "complete", "error", "grant-write", "revoke-write", "transfer-ownership")
+REFUSED = [
+    *[("alice", kind, "nowhere", "stream_not_found") for kind in (*OWNED, "data")],
+    *[("bob", kind, "announced", "unauthorized") for kind in OWNED],
+    ("alice", "start", "live", "invalid_operation"),
+    ("alice", "data", "announced", "stream_not_live"),
+    ("bob", "data", "live", "unauthorized_stream_write"),
+]
+
+
+@pytest.mark.parametrize(("sender", "kind", "stream_id", "error"), REFUSED)
+def test_a_refusal_names_the_stream(sender: str, kind: str, stream_id: str, error: str) -> None:
+    lab = MemorySpace(participants={"alice": ALL, "bob": None})
+    alice, bob = lab.join("alice"), lab.join("bob")
+    for name in ("announced", "live"):
+        announce(alice, desired_id=name)
+    alice.send(kind="stream/start", payload={"stream_id": "live"})
+    client = alice if sender == "alice" else bob
+    details = {"code": "x", "message": "x", "sequence": 1, "content": 1, "participant_id": "bob", "new_owner": "bob"}
+    client.send(kind=f"stream/{kind}", payload={"stream_id": stream_id, **details})
+    told = client.error()
+    assert (told["error"], told["stream_id"]) == (error, stream_id)
 
 
 def known(lab: MemorySpace) -> list[Any]:

@@ -1,10 +1,10 @@
-"""What becomes of streams when a restart brings another configuration."""
+"""What the journal has of ownership, and what becomes of streams when a restart brings another configuration."""
 
 from typing import Any
 
 import pytest
 
-from mew.testing import Client, MemorySpace, settings
+from mew.testing import Client, MemorySpace, Message, settings
 
 ALL = [{"kind": "*"}]
 
@@ -65,3 +65,40 @@ def test_a_grace_ends_once() -> None:
     for _ in range(3):
         lab.advance(60)
     assert bob.kinds() == ["stream/ownership-transferred"]
+
+
+REQUESTS = {
+    "stream/grant-write": {"participant_id": "bob"},
+    "stream/revoke-write": {"participant_id": "bob"},
+    "stream/transfer-ownership": {"new_owner": "bob"},
+}
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_a_request_is_recorded_with_its_stream(kind: str) -> None:
+    lab = MemorySpace(participants={"alice": ALL, "bob": None})
+    alice, _bob = lab.join("alice"), lab.join("bob")
+    stream_id = open_stream(alice)
+    alice.send(kind=kind, payload={"stream_id": stream_id, **REQUESTS[kind]})
+    (consumed,) = [record for record in lab.records if record.event == "consumed"]
+    assert (consumed.kind, consumed.stream_id) == (kind, stream_id)
+
+
+def test_what_a_kick_leads_to_names_the_kick() -> None:
+    lab = MemorySpace(participants={"alice": ALL, "bob": ALL, "carol": ALL})
+    alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
+    written, waiting = open_stream(alice), open_stream(carol, on_owner_disconnect="keep")
+    open_stream(bob)
+    alice.send(kind="stream/grant-write", payload={"stream_id": written, "participant_id": "bob"})
+    carol.leave()
+    alice.inbox()
+    alice.send(kind="space/kick", id="first", payload={"participant_id": "bob"})
+    alice.send(kind="space/kick", id="second", payload={"participant_id": "carol"})
+    told = [(each["kind"], each["correlation_id"]) for each in alice.inbox() if isinstance(each, Message)]
+    assert told == [
+        ("system/presence", ["first"]),
+        ("stream/write-revoked", ["first"]),
+        ("stream/close", ["first"]),
+        ("stream/close", ["second"]),
+    ]
+    assert waiting not in lab.state.streams

@@ -147,6 +147,11 @@ def test_covering_holds_for_every_sort_of_pattern_and_value(held: Any) -> None:
             assert [value for value in VALUES if fits(asked, value) and not fits(held, value)] == [], asked
 
 
+def test_a_key_that_is_missing_is_not_null() -> None:
+    assert fits(None, None)
+    assert not fits(None, ABSENT)
+
+
 @pytest.mark.parametrize("pattern", PATTERNS, ids=repr)
 def test_every_pattern_covers_itself(pattern: Any) -> None:
     assert covers_value(pattern, pattern)

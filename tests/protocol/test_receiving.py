@@ -71,6 +71,8 @@ def test_too_large_a_message_closes_the_socket_after_the_answer() -> None:
     assert isinstance(told[0], Deliver)
     assert told[1] == Close("c1", 1009, "message_too_large")
     assert "alice" not in lab.state.present
+    (left,) = [record for record in lab.records if record.event == "leave"]
+    assert left.reason == "message_too_large"
 
 
 def test_too_large_a_message_closes_an_observers_socket_and_nobody_is_told() -> None:
@@ -93,6 +95,16 @@ def test_an_observer_may_send_nothing_but_heartbeats_and_joins() -> None:
     onlooker.send(kind="chat", payload={"text": "hi"})
     error = onlooker.error()
     assert (error["error"], error["attempted_kind"], error["your_capabilities"]) == ("capability_violation", "chat", [])
+
+
+@pytest.mark.parametrize(("kind", "error"), [("system/welcome", "reserved_kind"), ("custom/thing", "paused")])
+def test_what_was_tried_is_named(kind: str, error: str) -> None:
+    lab = lab_of()
+    alice, bob = lab.join("alice"), lab.join("bob")
+    alice.send(kind="participant/pause", to=["bob"], payload={})
+    bob.send(kind=kind)
+    told = bob.error()
+    assert (told["error"], told["attempted_kind"]) == (error, kind)
 
 
 def test_a_post_is_answered_with_id_and_time() -> None:
@@ -133,6 +145,8 @@ def test_who_was_kicked_can_neither_post_nor_poll() -> None:
     for command in (Post("bob", b'{"kind":"system/heartbeat"}'), Poll("bob")):
         (answer,) = [effect for effect in lab.run(command) if isinstance(effect, Answer)]
         assert answer.body["error"] == "unauthorized"
+        assert answer.refusal is not None
+        assert answer.refusal.status == 403
         assert "bob" not in lab.state.present
 
 

@@ -48,6 +48,21 @@ def test_as_many_as_the_limit_are_allowed_and_no_more(place: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "keyword",
+    [
+        *("additionalProperties", "unevaluatedProperties", "propertyNames"),
+        *("items", "unevaluatedItems", "contains"),
+    ],
+)
+def test_what_applies_to_parts_is_counted_there(keyword: str) -> None:
+    assert applications({keyword: {"allOf": [{}, {}, {}]}}, MOST) == 4
+
+
+def test_what_stands_beside_unevaluated_counts_three_times() -> None:
+    assert applications({"unevaluatedProperties": False, "allOf": [{}, {}]}, MOST) == 1 + 3 * 2
+
+
+@pytest.mark.parametrize(
     "schema",
     [
         {"items": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}},
@@ -91,6 +106,8 @@ def test_a_recursion_that_multiplies_is_refused(schema: dict[str, Any]) -> None:
         ({"$defs": {"a b": {"type": "null"}}, "items": {"$ref": "#/$defs/a%20b"}}, 2),
         ({"$defs": {"a/b~": {"type": "null"}}, "items": {"$ref": "#/$defs/a~1b~0"}}, 2),
         ({"anyOf": [{"type": "null"}, {"items": {"$ref": "#/anyOf/0"}}]}, 3),
+        ({"allOf": [{"$anchor": "listed"}], "items": {"$ref": "#listed"}}, 2),
+        ({"": {"": {"$ref": "#/$defs/none"}}}, 1),
         ({"$id": "https://example.org/tree", **tree()}, 2),
         ({"properties": {"$id": {"type": "string"}, "$ref": {"type": "string"}}}, 1),
     ],
@@ -131,6 +148,7 @@ def test_a_schema_that_applies_itself_to_the_same_value_is_refused(schema: dict[
         ({"$ref": "#/allOf/9", "allOf": [True]}, "leads nowhere"),
         ({"$ref": "#/allOf/x", "allOf": [True]}, "leads nowhere"),
         ({"$ref": "#/type/x", "type": None}, "leads nowhere"),
+        ({"$ref": "#/$defs/%FF"}, "leads nowhere"),
         ({"$defs": {"a": {"$id": "urn:a"}}}, "at the root only"),
         ({"$defs": {"a": {"$anchor": "x"}, "b": {"$dynamicAnchor": "x"}}}, "two anchors 'x'"),
     ],

@@ -28,6 +28,11 @@ def test_an_empty_state_comes_back_whole() -> None:
     assert plain(restore(snapshot(state))) == plain(state)
 
 
+def test_defaults_that_were_configured_come_back() -> None:
+    lab = MemorySpace(defaults=[{"kind": "memo"}, {"kind": "note"}])
+    assert [each.pattern["kind"] for each in restore(snapshot(lab.state)).defaults] == ["memo", "note"]
+
+
 @by_chance
 @given(steps=histories())
 def test_any_state_comes_back_whole_and_goes_on_the_same(steps: list[Step]) -> None:

@@ -96,6 +96,17 @@ def test_frames_counted_in_runs_are_the_same_as_one_by_one() -> None:
     assert snapshot(other.state) == snapshot(one.state)
 
 
+@pytest.mark.parametrize("data", [b"", b"x", b"#", b"a#b#", b"x" * 90])
+def test_the_short_cut_asks_nothing_but_its_own_tables(data: bytes) -> None:
+    """The rule at length reads the settings."""
+    lab = MemorySpace(participants={"alice": ALL}, limits=Limits(message_bytes=100))
+    message = build(open_stream(lab.join("alice")), data)
+    lab.space.settings = None  # type: ignore[assignment]
+    assert isinstance(lab.space.route("alice", message), Route)
+    with pytest.raises(AttributeError):
+        lab.space.route("bob", message)
+
+
 def test_a_frame_limit_turns_the_short_cut_off() -> None:
     lab = MemorySpace(participants={"alice": ALL}, limits=Limits(frames_per_second=1, frame_burst=1))
     open_stream(lab.join("alice"))
@@ -109,7 +120,9 @@ def test_a_paused_writer_takes_no_short_cut() -> None:
     stream_id = open_stream(alice)
     message = build(stream_id, b"x")
     bob.send(kind="participant/pause", to=["alice"], payload={"timeout_seconds": 1})
-    assert isinstance(lab.space.route("alice", message), Paused)
+    refusal = lab.space.route("alice", message)
+    assert isinstance(refusal, Paused)
+    assert refusal.parts == {"stream_id": stream_id}
     lab.advance(1)
     assert isinstance(lab.space.route("alice", message), Route)
 

@@ -55,9 +55,10 @@ def test_what_is_answered_to_a_frame_is_what_is_done_with_it(steps: list[Step], 
                 agree(lab, lab.space.route(name, message), client, message)
 
 
+@pytest.mark.parametrize("rate", [None, 10], ids=["by the short cut", "at length"])
 @pytest.mark.parametrize("size", [99, 100, 101])
-def test_they_agree_on_the_size(size: int) -> None:
-    lab = MemorySpace(participants={"alice": ALL}, limits=Limits(message_bytes=100))
+def test_they_agree_on_the_size(size: int, rate: float | None) -> None:
+    lab = MemorySpace(participants={"alice": ALL}, limits=Limits(message_bytes=100, frames_per_second=rate))
     alice = lab.join("alice")
     message = build(open_stream(alice), b"x" * (size - len("#stream-1#")))
     answer = lab.space.route("alice", message)
@@ -81,6 +82,16 @@ def test_they_agree_on_the_rate() -> None:
             answers.append(asked.space.route("alice", message))
             agree(told, answers[-1], alice, message)
     assert {type(answer).__name__ for answer in answers} == {"Route", "RateLimited"}
+
+
+def test_the_rate_recovers_between_ticks() -> None:
+    lab = MemorySpace(participants={"alice": ALL}, limits=Limits(frames_per_second=1, frame_burst=1))
+    alice = lab.join("alice")
+    stream_id = open_stream(alice)
+    for _ in range(3):
+        lab.now += 1_000_000
+        alice.frame(stream_id, "x")
+    assert lab.state.frames == {stream_id: 3}
 
 
 def test_the_answer_is_one_object_however_many_may_write() -> None:
@@ -159,3 +170,29 @@ def test_a_frame_that_is_too_large_closes_the_connection_after_saying_so() -> No
     alice.frame("stream-1", "x" * 100)
     assert [type(effect) for effect in lab.effects[:3]] == [Record, Deliver, Close]
     assert "alice" not in lab.state.present
+    (left,) = [record for record in lab.records if record.event == "leave"]
+    assert left.reason == "message_too_large"
+
+
+def test_an_error_that_was_held_back_before_says_no_less_than_the_first() -> None:
+    lab = MemorySpace(participants={"alice": ALL})
+    alice = lab.join("alice")
+    for _ in range(3):
+        alice.frame("unknown", "x")
+    first = alice.error()
+    lab.now += 250_000
+    alice.frame("unknown", "x")
+    assert alice.error() == {**first, "suppressed": 2}
+
+
+def test_a_gap_in_a_writers_numbers_is_recorded_with_the_envelope_that_shows_it() -> None:
+    lab = MemorySpace(participants={"alice": ALL})
+    alice = lab.join("alice")
+    stream_id = open_stream(alice)
+    for sequence in (1, 5):
+        payload = {"stream_id": stream_id, "sequence": sequence, "content": None}
+        alice.send(kind="stream/data", id=f"data-{sequence}", payload=payload)
+    (gap,) = [record for record in lab.records if record.event == "gap"]
+    assert (gap.participant, gap.kind, gap.envelope_id) == ("alice", "stream/data", "data-5")
+    assert (gap.stream_id, gap.reason, gap.size) == (stream_id, "skipped", len(gap.payload))
+    assert msgspec.json.decode(gap.payload) == {"stream_id": stream_id, "from": 2, "to": 4, "dropped": 3}

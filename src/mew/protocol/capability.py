@@ -186,7 +186,8 @@ def _with_every_depth(sourced: Iterable[tuple[str, Capability]]) -> Iterator[tup
     for source, capability in sourced:
         together = [capability]
         if capability.pattern["kind"] == "*":
-            together.append(read_capability({**capability.pattern, "kind": "**"}, "wildcard"))
+            twin = {**capability.pattern, "kind": "**"}  # the longest pattern has one too: it is not measured again
+            together.append(msgspec.structs.replace(capability, pattern=twin, text=jsontext.encode(twin)))
         for each in together:
             if each.text not in listed:
                 listed.add(each.text)

@@ -1,0 +1,45 @@
+"""A pytest plugin for mutation testing: lets mutmut ask for tests by name, and answers quickly.
+
+mutmut reads a private name of pytest's that newer versions no longer have, and asks for thousands of tests by their
+ids, some of which pytest cannot find that way. Must not be loaded by any other run.
+"""
+
+import os
+
+import pytest
+from hypothesis import Phase, settings
+
+WANTED = pytest.StashKey[dict[str, int]]()
+
+# The same examples every time, and no search for a shorter one: that it fails is all we ask.
+settings.register_profile("mutation", derandomize=True, phases=(Phase.explicit, Phase.generate))
+settings.load_profile("mutation")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Collect the files of the wanted tests instead of each test by its id."""
+    wanted = [argument for argument in config.args if "::" in argument]
+    if wanted:
+        config.stash[WANTED] = {name: place for place, name in enumerate(wanted)}
+        config.args[:] = sorted({argument.partition("::")[0] for argument in config.args})
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the wanted tests: the mutated module's own first, those with many examples last, else as mutmut has them."""
+    for item in items:
+        item._nodeid = item.nodeid  # type: ignore[attr-defined]
+    wanted = config.stash.get(WANTED, None)
+    if wanted is not None:
+        own = own_tests(os.environ.get("MUTANT_UNDER_TEST", ""))
+        items[:] = [item for item in items if item.nodeid in wanted]
+        items.sort(key=lambda item: (has_examples(item), item.path.name != own, wanted[item.nodeid]))
+
+
+def own_tests(mutant: str) -> str:
+    """The file with the tests of a mutant's module: `test_fold.py` for `mew.protocol.fold.x_apply__mutmut_1`."""
+    module = mutant.partition(".x")[0].rpartition(".")[2]
+    return f"test_{module}.py"
+
+
+def has_examples(item: pytest.Item) -> bool:
+    return hasattr(getattr(item, "function", None), "hypothesis")
