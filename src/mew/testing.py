@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from mew.protocol import (
+    GATEWAY,
     Admit,
     AllBut,
     Answer,
@@ -47,6 +48,7 @@ from mew.protocol import (
     read_capabilities,
     turn_away,
 )
+from mew.protocol.envelope import Stamp
 from mew.protocol.frames import build, split
 from mew.protocol.times import SECOND
 from mew.view import SpaceView, apply, apply_frame, welcomed
@@ -284,7 +286,7 @@ class MemorySpace:
         try:
             request = self._lobby().first_message(message)
         except Refusal as refusal:
-            self.carry_out(turn_away(client.connection, refusal, self.space.new_id(), self.now))
+            self.carry_out(turn_away(client.connection, refusal, self._stamp()))
             return
         self._admit(client, request.or_else(client.credentials))
 
@@ -292,10 +294,13 @@ class MemorySpace:
         try:
             space, join = self._lobby().admit(client.connection, request)
         except Refusal as refusal:
-            self.carry_out(turn_away(client.connection, refusal, self.space.new_id(), self.now))
+            self.carry_out(turn_away(client.connection, refusal, self._stamp(), request.cause))
             return
         client.participant, client.observer = join.participant, join.observer
         self.carry_out(space.handle(join, self.now))
+
+    def _stamp(self) -> Stamp:
+        return Stamp(GATEWAY, self.space.new_id(), self.now)
 
     def _lobby(self) -> Lobby:
         return Lobby({self.settings.space_id: self.space}, self.tokens)

@@ -410,3 +410,12 @@ def test_a_token_of_somebody_who_is_neither_configured_nor_invited_admits_nobody
     alice.inbox()
     alice.send(kind="space/invite", payload={"participant_id": "bob"})
     assert lab.connect(token=alice.take("space/invite-ack")["payload"]["token"]).take("system/welcome")
+
+
+@pytest.mark.requirement("ENV-21")
+def test_whether_let_in_or_turned_away_the_answer_names_the_join_message(open_space: Door) -> None:
+    lab = open_space(participants={"alice": None})
+    for token, kind in ((lab.token("alice"), "system/welcome"), ("wrong", "system/error")):
+        client = lab.connect()
+        client.send(kind="system/join", id="let-me-in", token=token)
+        assert client.take(kind)["correlation_id"] == ["let-me-in"]

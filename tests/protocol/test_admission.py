@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from mew.protocol import Close, Deliver, Identity, Join, JoinRequest, Lobby, Space, Start, To, parse, turn_away
 from mew.protocol.admission import is_join, read_join
+from mew.protocol.envelope import Stamp
 from mew.protocol.errors import InvalidEnvelope, MissingToken, Refusal, SpaceNotFound, Unauthenticated
 from mew.testing import NOON, MemoryTokens
 from mew.testing import settings as space_settings
@@ -217,11 +218,12 @@ def test_http_in_an_unknown_space_is_not_found_even_without_a_token() -> None:
     ],
 )
 def test_who_never_came_in_is_told_why_and_closed(refusal: Refusal, code: int) -> None:
-    told, closed = turn_away("c1", refusal, "id-1", NOON)
+    told, closed = turn_away("c1", refusal, Stamp("system:gateway", "id-1", NOON), ("join-1",))
     assert isinstance(told, Deliver)
     envelope = parse(told.message)
     assert (told.audience, told.kind, told.envelope_id) == (To("c1"), "system/error", "id-1")
     assert (envelope.sender, envelope.payload) == ("system:gateway", refusal.payload())
+    assert envelope.correlation_id == ("join-1",)
     assert closed == Close("c1", code, refusal.code)
 
 

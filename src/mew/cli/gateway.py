@@ -13,7 +13,7 @@ import uvloop
 from cyclopts import App, Parameter
 
 from mew.gateway.auth import TokenStore
-from mew.gateway.config import find_config, load
+from mew.gateway.config import GatewayConfig, find_config, load
 from mew.gateway.gateway import Gateway
 from mew.gateway.server import Server
 
@@ -51,7 +51,11 @@ def start(
     """
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
     files = space_config or [find_config(Path.cwd())]
-    config = load(files, environ=os.environ).listening_on(host, port)
+    return _serve(load(files, environ=os.environ).listening_on(host, port))
+
+
+def _serve(config: GatewayConfig) -> int:
+    """Serve what is configured until told to stop; say so when it is ready."""
     tokens = TokenStore(config.spaces, environ=os.environ)
     for warning in (*config.warnings, *tokens.warnings):
         print(f"mew: warning: {warning}", file=sys.stderr)

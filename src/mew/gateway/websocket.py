@@ -13,8 +13,8 @@ from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
 
 from mew.gateway.outlets import SocketOutlet
 from mew.gateway.wire import pong
-from mew.protocol import JoinRequest, Refusal, turn_away
-from mew.protocol.envelope import ID_LENGTH
+from mew.protocol import GATEWAY, JoinRequest, Refusal, turn_away
+from mew.protocol.envelope import Stamp
 
 if TYPE_CHECKING:
     from mew.gateway.gateway import Gateway
@@ -167,7 +167,7 @@ class Socket(WSListener):
         try:
             space, join = self._gateway.lobby.admit(self.connection, request)
         except Refusal as refusal:
-            self._turn_away(refusal)
+            self._turn_away(refusal, request.cause)
             return
         self._clear_deadline()
         self._hub = self._gateway.hubs[space.settings.space_id]
@@ -175,12 +175,12 @@ class Socket(WSListener):
         self._hub.attach(self.connection, self.outlet)
         self._hub.run(join)
 
-    def _turn_away(self, refusal: Refusal) -> None:
+    def _turn_away(self, refusal: Refusal, cause: tuple[str, ...] = ()) -> None:
         """Never came in: told why, and closed."""
         hub = self._gateway.first_hub
         hub.attach(self.connection, self.outlet)
-        new_id = hub.space.new_id()[:ID_LENGTH]
-        hub.carry_out(turn_away(self.connection, refusal, new_id, hub.clock()))
+        stamp = Stamp(GATEWAY, hub.space.new_id(), hub.clock())
+        hub.carry_out(turn_away(self.connection, refusal, stamp, cause))
 
     def _never_joined(self) -> None:
         self.close(POLICY, "no join came in time")

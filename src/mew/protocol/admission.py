@@ -139,10 +139,10 @@ def _may_bear(name: str) -> bool:
     return is_participant_id(name) and not is_reserved_id(name)
 
 
-def turn_away(connection: str, refusal: Refusal, new_id: str, now: int) -> list[Effect]:
-    """Tell a connection that never came in why, and close it."""
-    payload = jsontext.encode(refusal.payload())
-    message = compose(kinds.ERROR, payload, Stamp(kinds.GATEWAY, new_id, now))
+def turn_away(connection: str, refusal: Refusal, stamp: Stamp, cause: tuple[str, ...] = ()) -> list[Effect]:
+    """Tell a connection that never came in why, and close it; `cause` is the id of its join message."""
+    new_id = stamp.new_id
+    message = compose(kinds.ERROR, jsontext.encode(refusal.payload()), stamp, correlation_id=cause)
     return [
         Deliver(To(connection), kinds.ERROR, new_id, message),
         Close(connection, refusal.close_code or 4401, refusal.code),

@@ -71,6 +71,8 @@ def _check_request(turn: Turn, envelope: Envelope) -> StreamRequest:
     """What both ways in require of a payload."""
     space = turn.space
     limits = space.settings.limits
+    if len(envelope.fields.get("payload", b"")) > limits.stream_request_bytes:
+        raise QuotaExceeded(f"a stream may be described in {limits.stream_request_bytes} bytes")
     asked = read(envelope, StreamRequest)
     if asked.formats is not None:
         read_formats(asked.formats, limits.formats)
@@ -78,8 +80,6 @@ def _check_request(turn: Turn, envelope: Envelope) -> StreamRequest:
         absent = [name for name in asked.target if name not in space.state.present]
         if absent or not asked.target:
             raise TargetNotFound("`payload.target` must name participants that are present", targets=absent)
-    if len(envelope.fields.get("payload", b"")) > limits.stream_request_bytes:
-        raise QuotaExceeded(f"a stream may be described in {limits.stream_request_bytes} bytes")
     if len(space.state.streams) >= limits.streams:
         raise QuotaExceeded(f"the space has {limits.streams} streams, the most it may")
     return asked
