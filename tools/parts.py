@@ -81,7 +81,7 @@ def run(part: Part, root: Path = ROOT) -> Outcome:
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch) / "report.xml"
         started = time.monotonic()
-        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *part.options, *part.folders]
+        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *part.folders, *part.options]
         exit_code = wait_for(command, root)
         return read_report(part, time.monotonic() - started, exit_code, report)
 

@@ -709,6 +709,16 @@ def test_a_head_that_does_not_come_in_time_is_cut_off(impatient: Running, sent: 
     assert time.monotonic() - since >= SHORT * 0.9
 
 
+@pytest.mark.parametrize("sent", [b"GET /", b"\r\n"], ids=["half a line", "an empty line"])
+def test_a_second_head_that_does_not_come_in_time_is_cut_off(impatient: Running, sent: bytes) -> None:
+    client = Raw(impatient.port)
+    client.socket.settimeout(SHORT * 5)
+    client.send(head("/health", {"Host": "localhost"}))
+    assert client.answer().status == 200
+    client.send(sent)
+    assert client.rest() == b""
+
+
 def test_a_head_that_comes_drop_by_drop_is_cut_off(impatient: Running) -> None:
     """Each byte in time, the whole not."""
     client = Raw(impatient.port)

@@ -1,5 +1,6 @@
 """A reader that stops reading, for real: it loses the oldest frames and learns which; nobody else notices."""
 
+import socket
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from mew.gateway.config import Queues, Timeouts
 from mew.gateway.gateway import Gateway
 from mew.gateway.outlets import SocketOutlet
+from mew.gateway.server import KERNEL_BUFFER
 from mew.protocol import Record
 from tests.gateway.raw import CLOSE, PING, PONG, TEXT, Raw, Running, closing, frame, joined, running, tls_of
 
@@ -148,6 +150,17 @@ def test_every_frame_is_received_or_told_to_be_lost(lab: Lab) -> None:
         assert all(number < first for number in account.seen[:told] if isinstance(number, int))
         assert all(number > last for number in account.seen[told:] if isinstance(number, int))
     assert lab.gateway.ask(lambda running: running.losses) == 2
+
+
+@pytest.mark.parametrize("buffer", [socket.SO_SNDBUF, socket.SO_RCVBUF])
+def test_the_kernel_keeps_little_of_its_own(lab: Lab, buffer: int) -> None:
+    """Linux tells twice what was asked for: its own bookkeeping is counted."""
+
+    def sizes(running: Gateway) -> set[int]:
+        transports = [each._transport.underlying_transport for each in running.sockets]
+        return {each.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, buffer) for each in transports}
+
+    assert max(lab.gateway.ask(sizes)) <= 2 * KERNEL_BUFFER
 
 
 def gap_records(lab: Lab) -> list[dict[str, Any]]:
