@@ -6,6 +6,7 @@ Reads the test files as text trees, so that it says the same whichever tests are
 import ast
 import tomllib
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).parent.parent
@@ -17,6 +18,7 @@ def declared() -> list[str]:
     return [each["id"] for file in files for each in tomllib.loads(file.read_text())["requirement"]]
 
 
+@cache
 def named_in_tests() -> dict[str, list[str]]:
     """Requirement id → the tests that name it."""
     found: dict[str, list[str]] = {}

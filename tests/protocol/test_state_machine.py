@@ -32,7 +32,7 @@ for each, action in ACTIONS.items():
 
 
 def test_every_history_is_as_the_model_tells_it() -> None:
-    run_state_machine_as_test(Histories, settings=settings(max_examples=100, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(Histories, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))
 
 
 def test_an_invitation_after_a_removal_lifts_the_pause_for_good() -> None:
