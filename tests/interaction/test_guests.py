@@ -5,25 +5,10 @@ from typing import Any
 import pytest
 
 from tests.interaction.doors import Door
+from tests.interaction.steps import forget_inboxes, hello, open_stream
 
 EVERYTHING = [{"kind": "*"}]
 WIDE = {"participants": {"alice": EVERYTHING, "bob": EVERYTHING, "carol": None}}
-
-
-def hello(client: Any, text: str = "hello") -> None:
-    client.send(kind="chat", payload={"text": text})
-
-
-def open_stream(client: Any, **payload: Any) -> str:
-    client.inbox()
-    client.send(kind="stream/request", payload=payload)
-    stream_id: str = client.take("stream/open")["payload"]["stream_id"]
-    return stream_id
-
-
-def forget_inboxes(*clients: Any) -> None:
-    for client in clients:
-        client.inbox()
 
 
 # ----------------------------------------------------------------------------------------------------------- observers

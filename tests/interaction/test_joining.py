@@ -1,40 +1,14 @@
 """Coming in by a socket: the first message, joining again, taking over, and the welcome first of all (protocol §2)."""
 
-from typing import Any
-
 import pytest
 
 from mew.protocol import Identity, Limits, StreamSettings
 from tests.interaction.doors import Door
+from tests.interaction.steps import forget_inboxes, grant_write, hello, open_stream, texts
 
 EVERYTHING = [{"kind": "*"}]
 WIDE = {"participants": {"alice": EVERYTHING, "bob": EVERYTHING, "carol": None}}
 CLOSING = StreamSettings(on_owner_disconnect="close")
-
-
-def hello(client: Any, text: str = "hello") -> None:
-    client.send(kind="chat", payload={"text": text})
-
-
-def texts(client: Any) -> list[str]:
-    """What was said in the chats a client has not read yet."""
-    return [each["payload"]["text"] for each in client.inbox() if each["kind"] == "chat"]
-
-
-def open_stream(client: Any, **payload: Any) -> str:
-    client.inbox()
-    client.send(kind="stream/request", payload=payload)
-    stream_id: str = client.take("stream/open")["payload"]["stream_id"]
-    return stream_id
-
-
-def grant_write(owner: Any, stream_id: str, participant: str) -> None:
-    owner.send(kind="stream/grant-write", payload={"stream_id": stream_id, "participant_id": participant})
-
-
-def forget_inboxes(*clients: Any) -> None:
-    for client in clients:
-        client.inbox()
 
 
 # --------------------------------------------------------------------------------------------------- the first message

@@ -7,30 +7,14 @@ import pytest
 from mew.protocol import Limits
 from mew.testing import Client
 from tests.interaction.doors import Door
+from tests.interaction.steps import TEXT, announce, open_stream, start
 
 ALL = [{"kind": "*"}]
 MAY_REQUEST = [{"kind": "stream/request"}]
 MAY_MANAGE = [{"kind": "stream/manage"}]
 TWO = {"alice": ALL, "bob": None}
-TEXT = [{"id": "text"}]
 ENDINGS = ("stream/close", "stream/complete", "stream/error")
 WHAT_WENT_WRONG = {"code": "broken", "message": "the microphone is gone"}
-
-
-def request(client: Client, **fields: Any) -> str:
-    client.inbox()
-    client.send(kind="stream/request", payload=fields)
-    return str(client.take("stream/open")["payload"]["stream_id"])
-
-
-def announce(client: Client, **fields: Any) -> str:
-    client.inbox()
-    client.send(kind="stream/announce", payload={"formats": TEXT, **fields})
-    return str(client.take("stream/ready")["payload"]["stream"]["stream_id"])
-
-
-def start(client: Client, stream_id: str) -> None:
-    client.send(kind="stream/start", payload={"stream": {"stream_id": stream_id}})
 
 
 def end(client: Client, kind: str, stream_id: str, **fields: Any) -> None:
@@ -147,7 +131,7 @@ def test_the_owners_start_is_relayed_and_makes_the_stream_live(open_space: Door)
 def test_a_stream_that_is_live_cannot_be_started(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
-    announced, requested = announce(alice), request(alice)
+    announced, requested = announce(alice), open_stream(alice)
     start(alice, announced)
     for stream_id in (announced, requested):
         assert refusal(alice, "stream/start", stream_id=stream_id)["error"] == "invalid_operation"
@@ -203,7 +187,7 @@ def test_a_close_of_no_stream_needs_a_capability(open_space: Door) -> None:
 def test_each_ending_ends_any_stream_and_is_relayed(open_space: Door, kind: str, origin: str) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice) if origin == "requested" else announce(alice)
+    stream_id = open_stream(alice) if origin == "requested" else announce(alice)
     if origin == "started":
         start(alice, stream_id)
     end(alice, kind, stream_id, reason="enough")
@@ -219,7 +203,7 @@ def test_each_ending_ends_any_stream_and_is_relayed(open_space: Door, kind: str,
 def test_nothing_more_can_be_done_with_an_ended_stream(open_space: Door, kind: str) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     end(alice, kind, stream_id)
     assert streams_now(bob) == []
     assert refusal(alice, "stream/data", stream_id=stream_id, sequence=0, content=1)["error"] == "stream_not_found"
@@ -242,7 +226,7 @@ def test_nothing_more_can_be_done_with_an_ended_stream(open_space: Door, kind: s
 def test_an_error_says_what_and_why_or_the_stream_goes_on(open_space: Door, payload: dict[str, Any]) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     assert refusal(alice, "stream/error", stream_id=stream_id, **payload)["error"] == "invalid_envelope"
     alice.frame(stream_id, "still here")
     assert bob.take_frame().data == b"still here"
@@ -272,7 +256,7 @@ def test_only_the_owner_starts_and_ends(open_space: Door, kind: str) -> None:
 def test_who_manages_streams_may_end_anothers(open_space: Door, held: str, kind: str) -> None:
     lab = open_space(participants={"alice": ALL, "warden": [{"kind": held}]})
     alice, warden = lab.join("alice"), lab.join("warden")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     end(warden, kind, stream_id)
     assert alice.take(kind)["from"] == "warden"
     assert streams_now(alice) == []
@@ -283,7 +267,7 @@ def test_who_manages_streams_may_end_anothers(open_space: Door, held: str, kind:
 def test_no_other_pattern_ends_anothers_stream(open_space: Door, held: str) -> None:
     lab = open_space(participants={"alice": ALL, "bob": [{"kind": held}]})
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     for kind in ENDINGS:
         assert refusal(bob, kind, stream_id=stream_id, **WHAT_WENT_WRONG)["error"] == "unauthorized"
     assert len(streams_now(alice)) == 1
@@ -294,7 +278,7 @@ def test_no_other_pattern_ends_anothers_stream(open_space: Door, held: str) -> N
 def test_who_manages_streams_neither_starts_grants_transfers_nor_writes(open_space: Door, held: str) -> None:
     lab = open_space(participants={"alice": ALL, "warden": [{"kind": held}]})
     alice, warden = lab.join("alice"), lab.join("warden")
-    ready, live = announce(alice), request(alice)
+    ready, live = announce(alice), open_stream(alice)
     alice.inbox()
     assert refusal(warden, "stream/start", stream_id=ready)["error"] == "unauthorized"
     for kind, field in (
@@ -314,7 +298,7 @@ def test_who_manages_streams_neither_starts_grants_transfers_nor_writes(open_spa
 @pytest.mark.parametrize("held", ["stream/request", "stream/manage", "stream/*", "*", "!chat"])
 def test_a_request_is_allowed_by_its_kind_or_by_managing(open_space: Door, held: str) -> None:
     lab = open_space(participants={"alice": [{"kind": held}]})
-    assert request(lab.join("alice")) == "stream-1"
+    assert open_stream(lab.join("alice")) == "stream-1"
 
 
 @pytest.mark.requirement("STR-15")
@@ -338,7 +322,7 @@ def test_no_other_capability_allows_a_request(open_space: Door, held: dict[str, 
 @pytest.mark.requirement("STR-15")
 def test_a_capability_may_narrow_what_is_requested(open_space: Door) -> None:
     lab = open_space(participants={"alice": [{"kind": "stream/request", "payload": {"direction": "upload"}}]})
-    assert request(lab.join("alice"), direction="upload") == "stream-1"
+    assert open_stream(lab.join("alice"), direction="upload") == "stream-1"
 
 
 @pytest.mark.requirement("STR-16")
@@ -362,14 +346,14 @@ def test_no_other_capability_allows_an_announce(open_space: Door, held: str) -> 
 def test_what_is_refused_uses_up_no_id(open_space: Door) -> None:
     lab = open_space(participants={"alice": ALL, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
-    assert request(alice) == "stream-1"
+    assert open_stream(alice) == "stream-1"
     refusal(bob, "stream/request")
     refusal(bob, "stream/announce", formats=TEXT)
     refusal(alice, "stream/request", target=["nobody"])
     refusal(alice, "stream/announce", formats=[], desired_id="voice")
     refusal(alice, "stream/announce", formats=[{"id": "x", "schema": {"type": "no such"}}], desired_id="voice")
     assert announce(alice, desired_id="voice") == "voice"
-    assert request(alice) == "stream-2"
+    assert open_stream(alice) == "stream-2"
 
 
 @pytest.mark.requirement("STR-18")
@@ -405,7 +389,13 @@ def test_a_new_owner_with_chat_alone_inherits_everything(open_space: Door) -> No
 def test_streams_are_numbered_across_requests_and_announces(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
-    ids = [request(alice), announce(alice), request(alice), announce(alice, desired_id="voice"), announce(alice)]
+    ids = [
+        open_stream(alice),
+        announce(alice),
+        open_stream(alice),
+        announce(alice, desired_id="voice"),
+        announce(alice),
+    ]
     assert ids == ["stream-1", "stream-2", "stream-3", "voice", "stream-4"]
     assert [entry["stream_id"] for entry in streams_now(alice)] == ids
 
@@ -413,8 +403,8 @@ def test_streams_are_numbered_across_requests_and_announces(open_space: Door) ->
 @pytest.mark.requirement("STR-19")
 def test_each_space_numbers_its_own_streams(open_space: Door) -> None:
     one, other = open_space(space_id="one", participants=TWO), open_space(space_id="other", participants=TWO)
-    assert request(one.join("alice")) == "stream-1"
-    assert request(other.join("alice")) == "stream-1"
+    assert open_stream(one.join("alice")) == "stream-1"
+    assert open_stream(other.join("alice")) == "stream-1"
 
 
 @pytest.mark.requirement("STR-20")
@@ -469,7 +459,7 @@ def test_no_id_is_used_twice(open_space: Door) -> None:
         assert announce(alice, desired_id="voice") == expected
         end(alice, "stream/complete", expected)
     for expected in ("stream-1", "stream-2", "stream-3"):
-        assert request(alice) == expected
+        assert open_stream(alice) == expected
         end(alice, "stream/close", expected)
 
 
@@ -478,11 +468,11 @@ def test_no_id_is_used_twice(open_space: Door) -> None:
 def test_no_id_is_used_twice_after_a_restart_either(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
-    for stream_id in (request(alice), announce(alice, desired_id="voice"), announce(alice, desired_id="voice")):
+    for stream_id in (open_stream(alice), announce(alice, desired_id="voice"), announce(alice, desired_id="voice")):
         end(alice, "stream/close", stream_id)
     lab.restart()
     alice = lab.join("alice")
-    assert (request(alice), announce(alice, desired_id="voice")) == ("stream-2", "voice_3")
+    assert (open_stream(alice), announce(alice, desired_id="voice")) == ("stream-2", "voice_3")
 
 
 @pytest.mark.requirement("STR-23")
@@ -498,7 +488,7 @@ def test_when_the_desired_ids_are_used_up_streams_are_numbered(open_space: Door)
 def test_a_namespace_is_the_spaces_id_and_the_streams(open_space: Door) -> None:
     lab = open_space(space_id="studio.7", participants=TWO)
     alice = lab.join("alice")
-    request(alice), announce(alice, desired_id="voice")
+    open_stream(alice), announce(alice, desired_id="voice")
     assert [entry["stream"]["namespace"] for entry in streams_now(alice)] == ["studio.7/stream-1", "studio.7/voice"]
 
 
@@ -524,7 +514,7 @@ def test_a_stream_is_named_at_the_top_or_in_stream(open_space: Door, kind: str, 
 def test_two_names_that_contradict_each_other_are_refused(open_space: Door, kind: str) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
-    one, other = announce(alice), request(alice)
+    one, other = announce(alice), open_stream(alice)
     more = {"sequence": 0, "content": 1, "participant_id": "alice"}
     told = refusal(alice, kind, stream_id=one, stream={"stream_id": other}, **more)
     assert told["error"] == "invalid_envelope"
@@ -559,7 +549,7 @@ def test_every_envelope_about_a_stream_carries_its_whole_name(open_space: Door) 
 def test_completing_the_name_changes_nothing_else_of_the_payload(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     given = f'"a":1.0,"b":12345678901234567890,"stream":{{"mine":1.50}},"stream_id":"{stream_id}"'
     alice.send_bytes(b'{"kind":"stream/note","payload":{%s}}' % given.encode())
     whole = f'"stream":{{"mine":1.50,"stream_id":"{stream_id}","namespace":"lab/{stream_id}"}}'
@@ -570,7 +560,7 @@ def test_completing_the_name_changes_nothing_else_of_the_payload(open_space: Doo
 def test_the_gateways_own_ending_carries_the_whole_name_too(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice, on_owner_disconnect="close")
+    stream_id = open_stream(alice, on_owner_disconnect="close")
     alice.leave()
     closed = bob.take("stream/close")
     assert closed["payload"]["stream"] == {"stream_id": stream_id, "namespace": f"lab/{stream_id}"}
@@ -582,7 +572,7 @@ def test_the_gateways_own_ending_carries_the_whole_name_too(open_space: Door) ->
 def test_a_context_that_the_sender_gave_is_kept(open_space: Door, given: Any) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     alice.send(kind="stream/data", context=given, payload={"stream_id": stream_id, "sequence": 0, "content": 1})
     assert bob.take("stream/data")["context"] == given
 
@@ -592,7 +582,7 @@ def test_a_context_that_the_sender_gave_is_kept(open_space: Door, given: Any) ->
 def test_a_context_that_the_sender_left_out_is_the_namespace(open_space: Door, fields: dict[str, Any]) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     alice.send(kind="stream/data", payload={"stream_id": stream_id, "sequence": 0, "content": 1}, **fields)
     assert bob.take("stream/data")["context"] == f"lab/{stream_id}"
 
@@ -614,7 +604,7 @@ def test_a_wrong_namespace_is_refused(open_space: Door, kind: str, wrong: Any) -
 def test_a_stream_that_is_no_object_is_refused(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     told = refusal(alice, "stream/complete", stream_id=stream_id, stream=stream_id)
     assert (told["error"], "payload.stream" in told["message"]) == ("invalid_envelope", True)
 
@@ -623,7 +613,7 @@ def test_a_stream_that_is_no_object_is_refused(open_space: Door) -> None:
 def test_an_unknown_kind_about_a_stream_is_completed_and_relayed(open_space: Door) -> None:
     lab = open_space(participants={"alice": ALL, "bob": [{"kind": "stream/note"}], "carol": None})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     bob.send(kind="stream/note", payload={"stream": {"stream_id": stream_id}, "text": "louder"})
     noted = alice.take("stream/note")
     assert noted["payload"]["stream"] == {"stream_id": stream_id, "namespace": f"lab/{stream_id}"}
@@ -755,7 +745,7 @@ def test_a_schema_may_refer_within_itself(open_space: Door, schema: dict[str, An
 def test_a_request_may_have_formats_or_none(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
-    request(alice), request(alice, formats=None), request(alice, formats=TEXT)
+    open_stream(alice), open_stream(alice, formats=None), open_stream(alice, formats=TEXT)
     assert [entry["stream"]["formats"] for entry in streams_now(alice)] == [[], [], TEXT]
     assert refusal(alice, "stream/request", formats=[])["error"] == "invalid_format"
     assert refusal(alice, "stream/request", formats="text")["error"] == "invalid_envelope"
@@ -827,11 +817,11 @@ def test_a_space_has_so_many_streams_at_once(open_space: Door) -> None:
     assert Limits().streams == 1_000
     lab = open_space(participants=TWO, limits=Limits(streams=2))
     alice = lab.join("alice")
-    request(alice), announce(alice)
+    open_stream(alice), announce(alice)
     assert refusal(alice, "stream/request")["error"] == "quota_exceeded"
     assert refusal(alice, "stream/announce", formats=TEXT)["error"] == "quota_exceeded"
     end(alice, "stream/close", "stream-1")
-    assert request(alice) == "stream-3"
+    assert open_stream(alice) == "stream-3"
 
 
 @pytest.mark.requirement("STR-39")

@@ -8,36 +8,12 @@ import pytest
 from mew.protocol import Limits, StreamSettings
 from mew.testing import Client, Frame
 from tests.interaction.doors import Door
+from tests.interaction.steps import TEXT, announce, grant_write, open_stream, start, transfer_ownership
 
 ALL = [{"kind": "*"}]
 TWO = {"alice": ALL, "bob": None}
 THREE = {"alice": ALL, "bob": None, "carol": None}
-TEXT = [{"id": "text"}]
 LAST = 2**53 - 1
-
-
-def request(client: Client, **fields: Any) -> str:
-    client.inbox()
-    client.send(kind="stream/request", payload=fields)
-    return str(client.take("stream/open")["payload"]["stream_id"])
-
-
-def announce(client: Client, **fields: Any) -> str:
-    client.inbox()
-    client.send(kind="stream/announce", payload={"formats": TEXT, **fields})
-    return str(client.take("stream/ready")["payload"]["stream"]["stream_id"])
-
-
-def start(client: Client, stream_id: str) -> None:
-    client.send(kind="stream/start", payload={"stream": {"stream_id": stream_id}})
-
-
-def grant(owner: Client, stream_id: str, writer: str) -> None:
-    owner.send(kind="stream/grant-write", payload={"stream_id": stream_id, "participant_id": writer})
-
-
-def transfer(owner: Client, stream_id: str, new_owner: str) -> None:
-    owner.send(kind="stream/transfer-ownership", payload={"stream_id": stream_id, "new_owner": new_owner})
 
 
 def data(client: Client, stream_id: str, sequence: Any, content: Any = "x", **fields: Any) -> None:
@@ -85,7 +61,7 @@ def _written(client: Client) -> Iterator[Any]:
 def test_a_frame_reaches_everyone_byte_for_byte(open_space: Door, payload: bytes) -> None:
     lab = open_space(participants=TWO)
     alice, bob, onlooker = lab.join("alice"), lab.join("bob"), lab.observe()
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     alice.frame(stream_id, payload, text=False)
     for client in (alice, bob, onlooker):
         frame = client.take_frame()
@@ -96,7 +72,7 @@ def test_a_frame_reaches_everyone_byte_for_byte(open_space: Door, payload: bytes
 def test_a_frame_keeps_its_opcode(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     for text in (True, False, True):
         alice.frame(stream_id, "same", text=text)
     assert [bob.take_frame().text for _ in range(3)] == [True, False, True]
@@ -111,7 +87,7 @@ def test_either_kind_of_stream_takes_frames_and_data_mixed(open_space: Door, ann
         stream_id = announce(alice)
         start(alice, stream_id)
     else:
-        stream_id = request(alice)
+        stream_id = open_stream(alice)
     alice.frame(stream_id, "one")
     data(alice, stream_id, 0, "two")
     alice.frame(stream_id, "three")
@@ -123,7 +99,7 @@ def test_either_kind_of_stream_takes_frames_and_data_mixed(open_space: Door, ann
 def test_a_frame_of_somebody_else_reaches_nobody_and_only_its_sender_is_told(open_space: Door) -> None:
     lab = open_space(participants={"alice": ALL, "bob": ALL, "carol": None})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     for client in (alice, bob, carol):
         client.inbox()
     bob.frame(stream_id, "mine?")
@@ -139,7 +115,7 @@ def test_a_frame_of_somebody_else_reaches_nobody_and_only_its_sender_is_told(ope
 def test_an_observer_writes_to_no_stream(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, onlooker = lab.join("alice"), lab.observe()
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     assert frame_refusal(onlooker, stream_id)["error"] == "unauthorized_stream_write"
     assert written(alice) == []
 
@@ -148,9 +124,9 @@ def test_an_observer_writes_to_no_stream(open_space: Door) -> None:
 def test_owner_and_writers_write_in_turn_and_order_is_kept(open_space: Door) -> None:
     lab = open_space(participants=THREE)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     for writer in ("bob", "carol"):
-        grant(alice, stream_id, writer)
+        grant_write(alice, stream_id, writer)
     for turn in range(5):
         for client in (carol, alice, bob):
             client.frame(stream_id, f"{client.participant}{turn}")
@@ -162,7 +138,7 @@ def test_owner_and_writers_write_in_turn_and_order_is_kept(open_space: Door) -> 
 def test_a_frame_needs_a_stream_that_is_live(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    ready, ended = announce(alice), request(alice)
+    ready, ended = announce(alice), open_stream(alice)
     alice.send(kind="stream/close", payload={"stream_id": ended})
     told = frame_refusal(alice, ready)
     assert (told["error"], told["stream_id"]) == ("stream_not_live", ready)
@@ -204,7 +180,7 @@ def test_the_checks_of_a_frame_have_an_order(open_space: Door) -> None:
 def test_a_frame_without_a_name_is_refused(open_space: Door, message: bytes) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    request(alice)
+    open_stream(alice)
     bob.inbox()
     alice.send_bytes(message)
     assert alice.error()["error"] == "invalid_envelope"
@@ -261,7 +237,7 @@ def test_beyond_sixty_four_combinations_one_allowance_is_shared(open_space: Door
 def test_frames_are_not_limited_by_default(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     for _ in range(6_000):
         alice.frame(stream_id, "x")
     assert len(written(bob)) == 6_000
@@ -271,8 +247,8 @@ def test_frames_are_not_limited_by_default(open_space: Door) -> None:
 def test_frames_above_a_configured_rate_are_dropped(open_space: Door) -> None:
     lab = open_space(participants=THREE, limits=Limits(frames_per_second=2, frame_burst=3))
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
-    stream_id = request(alice)
-    grant(alice, stream_id, "carol")
+    stream_id = open_stream(alice)
+    grant_write(alice, stream_id, "carol")
     for each in range(5):
         alice.frame(stream_id, str(each))
     assert written(bob) == [b"0", b"1", b"2"]
@@ -289,7 +265,7 @@ def test_frames_above_a_configured_rate_are_dropped(open_space: Door) -> None:
 def test_frames_and_data_are_counted_together(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     alice.frame(stream_id, "1")
     data(alice, stream_id, 0)
     bob.frame(stream_id, "refused")
@@ -306,7 +282,7 @@ def test_frames_and_data_are_counted_together(open_space: Door) -> None:
 def test_the_journal_numbers_frames_and_data_without_a_gap(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    one, other = request(alice), request(alice)
+    one, other = open_stream(alice), open_stream(alice)
     for stream_id in (one, other):
         alice.frame(stream_id, "1")
         data(alice, stream_id, 0)
@@ -325,7 +301,7 @@ def test_the_journal_numbers_frames_and_data_without_a_gap(open_space: Door) -> 
 def test_data_is_relayed_to_all_byte_for_byte(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     content = b'{"x":1.0,"y":12345678901234567890,"z":"\xc3\xa4\\u00e4","d":{"k":1,"k":2}}'
     name = stream_id.encode()
     alice.send_bytes(b'{"kind":"stream/data","payload":{"stream_id":"%s","sequence":7,"content":%s}}' % (name, content))
@@ -340,7 +316,7 @@ def test_data_is_relayed_to_all_byte_for_byte(open_space: Door) -> None:
 def test_any_json_is_content(open_space: Door, content: Any) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    data(alice, request(alice), 0, content)
+    data(alice, open_stream(alice), 0, content)
     assert written(bob) == [content]
 
 
@@ -348,7 +324,7 @@ def test_any_json_is_content(open_space: Door, content: Any) -> None:
 def test_data_needs_a_stream_that_is_live(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
-    ready, ended = announce(alice), request(alice)
+    ready, ended = announce(alice), open_stream(alice)
     alice.send(kind="stream/close", payload={"stream_id": ended})
     alice.inbox()
     nameless: list[dict[str, Any]] = [{}, {"stream": {}}, {"stream": {"stream_id": 7}}, {"stream_id": None}]
@@ -365,12 +341,12 @@ def test_data_needs_a_stream_that_is_live(open_space: Door) -> None:
 def test_data_is_for_writers_whatever_the_capabilities(open_space: Door, held: str) -> None:
     lab = open_space(participants={"alice": ALL, "bob": [{"kind": held}]})
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     alice.inbox()
     told = refusal(bob, stream_id, 0)
     assert (told["error"], told["stream_id"]) == ("unauthorized_stream_write", stream_id)
     assert alice.inbox() == []
-    grant(alice, stream_id, "bob")
+    grant_write(alice, stream_id, "bob")
     data(bob, stream_id, 0)
     assert written(alice) == ["x"]
 
@@ -380,7 +356,7 @@ def test_data_is_for_writers_whatever_the_capabilities(open_space: Door, held: s
 def test_a_sequence_is_a_whole_number(open_space: Door, sequence: bytes) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     given = (stream_id.encode(), sequence)
     alice.send_bytes(b'{"kind":"stream/data","payload":{"stream_id":"%s","sequence":%s,"content":1}}' % given)
     told = alice.error()
@@ -392,7 +368,7 @@ def test_a_sequence_is_a_whole_number(open_space: Door, sequence: bytes) -> None
 def test_a_sequence_may_not_be_missing(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     alice.send(kind="stream/data", payload={"stream_id": stream_id, "content": 1})
     assert alice.error()["error"] == "invalid_envelope"
 
@@ -401,7 +377,7 @@ def test_a_sequence_may_not_be_missing(open_space: Door) -> None:
 def test_the_first_and_the_last_sequence_are_accepted(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     data(alice, stream_id, 0, "first")
     data(alice, stream_id, LAST, "last")
     assert written(bob) == ["first", "last"]
@@ -412,7 +388,7 @@ def test_the_first_and_the_last_sequence_are_accepted(open_space: Door) -> None:
 def test_a_sequence_has_to_grow(open_space: Door, sequence: int) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     data(alice, stream_id, 5, "kept")
     told = refusal(alice, stream_id, sequence)
     assert (told["error"], told["last_sequence"], told["stream_id"]) == ("sequence_out_of_order", 5, stream_id)
@@ -423,7 +399,7 @@ def test_a_sequence_has_to_grow(open_space: Door, sequence: int) -> None:
 def test_a_sequence_may_skip(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     for sequence in (3, 4, 10, 1_000_000):
         data(alice, stream_id, sequence, sequence)
     assert written(bob) == [3, 4, 10, 1_000_000]
@@ -433,8 +409,8 @@ def test_a_sequence_may_skip(open_space: Door) -> None:
 def test_sequences_are_counted_per_writer_and_stream(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    one, other = request(alice), request(alice)
-    grant(alice, one, "bob")
+    one, other = open_stream(alice), open_stream(alice)
+    grant_write(alice, one, "bob")
     data(alice, one, 7, "alice on one")
     data(bob, one, 3, "bob on one")
     data(alice, other, 0, "alice on other")
@@ -448,11 +424,11 @@ def test_sequences_are_counted_per_writer_and_stream(open_space: Door) -> None:
 def test_a_last_sequence_survives_revoke_and_grant(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice)
-    grant(alice, stream_id, "bob")
+    stream_id = open_stream(alice)
+    grant_write(alice, stream_id, "bob")
     data(bob, stream_id, 9)
     alice.send(kind="stream/revoke-write", payload={"stream_id": stream_id, "participant_id": "bob"})
-    grant(alice, stream_id, "bob")
+    grant_write(alice, stream_id, "bob")
     assert refusal(bob, stream_id, 9)["last_sequence"] == 9
 
 
@@ -460,11 +436,11 @@ def test_a_last_sequence_survives_revoke_and_grant(open_space: Door) -> None:
 def test_a_last_sequence_survives_transfer_and_back(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     data(alice, stream_id, 9)
-    transfer(alice, stream_id, "bob")
+    transfer_ownership(alice, stream_id, "bob")
     data(bob, stream_id, 0, "its own")
-    transfer(bob, stream_id, "alice")
+    transfer_ownership(bob, stream_id, "alice")
     assert refusal(alice, stream_id, 9)["last_sequence"] == 9
 
 
@@ -472,13 +448,13 @@ def test_a_last_sequence_survives_transfer_and_back(open_space: Door) -> None:
 def test_a_last_sequence_survives_reconnecting(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice)
-    grant(alice, stream_id, "bob")
+    stream_id = open_stream(alice)
+    grant_write(alice, stream_id, "bob")
     data(alice, stream_id, 9)
     data(bob, stream_id, 8)
     alice.leave(), bob.leave()
     alice, bob = lab.join("alice"), lab.join("bob")
-    grant(alice, stream_id, "bob")
+    grant_write(alice, stream_id, "bob")
     assert refusal(alice, stream_id, 9)["last_sequence"] == 9
     assert refusal(bob, stream_id, 8)["last_sequence"] == 8
 
@@ -488,7 +464,7 @@ def test_a_last_sequence_survives_reconnecting(open_space: Door) -> None:
 def test_a_last_sequence_survives_a_restart(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     data(alice, stream_id, 9)
     lab.restart()
     alice = lab.join("alice")
@@ -502,7 +478,7 @@ def test_refused_data_does_not_advance_the_sequence(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     schema = {"type": "string"}
-    stream_id = request(alice, formats=[{"id": "text", "schema": schema}], validate=True)
+    stream_id = open_stream(alice, formats=[{"id": "text", "schema": schema}], validate=True)
     data(alice, stream_id, 1, "kept")
     refusal(alice, stream_id, 50, 7)
     refusal(alice, stream_id, 60, "x", format_id="other")
@@ -546,9 +522,9 @@ def test_the_checks_of_data_have_an_order(open_space: Door) -> None:
 def test_a_format_has_to_be_one_of_the_streams(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    one = request(alice, formats=TEXT)
-    several = request(alice, formats=[{"id": "text"}, {"id": "json"}])
-    none = request(alice)
+    one = open_stream(alice, formats=TEXT)
+    several = open_stream(alice, formats=[{"id": "text"}, {"id": "json"}])
+    none = open_stream(alice)
     for stream_id in (one, several):
         for format_id in ("other", "", 7, ["text"]):
             assert refusal(alice, stream_id, 0, format_id=format_id)["error"] == "unknown_format"
@@ -582,7 +558,7 @@ def test_content_is_checked_where_stream_or_configuration_asks(
     lab = open_space(participants=TWO, streams=StreamSettings(validate=configured))
     alice, bob = lab.join("alice"), lab.join("bob")
     position = {"type": "object", "properties": {"at": {"items": {"type": "number"}}}, "required": ["at"]}
-    stream_id = request(alice, formats=[{"id": "position", "schema": position}], **asked)
+    stream_id = open_stream(alice, formats=[{"id": "position", "schema": position}], **asked)
     data(alice, stream_id, 0, {"at": [1, 2.5]})
     if checked:
         told = refusal(alice, stream_id, 1, {"at": [1, "here"]})
@@ -597,7 +573,7 @@ def test_content_is_checked_where_stream_or_configuration_asks(
 def test_a_format_without_schema_takes_any_content(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    data(alice, request(alice, formats=TEXT, validate=True), 0, {"any": "thing"})
+    data(alice, open_stream(alice, formats=TEXT, validate=True), 0, {"any": "thing"})
     assert written(bob) == [{"any": "thing"}]
 
 
@@ -609,14 +585,14 @@ def test_a_format_without_schema_takes_any_content(open_space: Door) -> None:
 def test_data_reaches_the_targets_only_and_lifecycle_reaches_all(open_space: Door, announced: bool) -> None:
     lab = open_space(participants=THREE)
     alice, bob, carol, onlooker = lab.join("alice"), lab.join("bob"), lab.join("carol"), lab.observe()
-    stream_id = (announce if announced else request)(alice, target=["bob", "bob"])
+    stream_id = (announce if announced else open_stream)(alice, target=["bob", "bob"])
     if announced:
         start(alice, stream_id)
     for client in (alice, bob, carol, onlooker):
         client.inbox()
     alice.frame(stream_id, "frame")
     data(alice, stream_id, 0, "data")
-    grant(alice, stream_id, "carol")
+    grant_write(alice, stream_id, "carol")
     carol.frame(stream_id, "of a writer")
     alice.send(kind="stream/close", payload={"stream_id": stream_id})
     assert bob.kinds() == ["#", "stream/data", "stream/write-granted", "#", "stream/close"]
@@ -628,7 +604,7 @@ def test_data_reaches_the_targets_only_and_lifecycle_reaches_all(open_space: Doo
 def test_the_sender_has_its_echo_if_it_is_a_target(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice, target=["alice", "bob"])
+    stream_id = open_stream(alice, target=["alice", "bob"])
     alice.frame(stream_id, "echo")
     data(alice, stream_id, 0, "echo")
     assert written(alice) == written(bob) == [b"echo", "echo"]
@@ -638,14 +614,14 @@ def test_the_sender_has_its_echo_if_it_is_a_target(open_space: Door) -> None:
 def test_targets_stay_as_they_were(open_space: Door) -> None:
     lab = open_space(participants={**THREE, "dave": None})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
-    stream_id = request(alice, target=["bob"])
+    stream_id = open_stream(alice, target=["bob"])
     bob.leave()
     alice.frame(stream_id, "while away")
     bob, dave = lab.join("bob"), lab.join("dave")
     [entry] = dave.take("system/welcome")["payload"]["active_streams"]
     assert (entry["stream_id"], entry["target"]) == (stream_id, ["bob"])
     alice.frame(stream_id, "back")
-    transfer(alice, stream_id, "carol")
+    transfer_ownership(alice, stream_id, "carol")
     carol.frame(stream_id, "of the new owner")
     assert written(bob) == [b"back", b"of the new owner"]
     assert [written(client) for client in (alice, carol, dave)] == [[], [], []]
@@ -659,7 +635,7 @@ def test_targets_stay_as_they_were(open_space: Door) -> None:
 def test_a_reader_is_told_what_it_lost_and_nobody_else_is(open_space: Door) -> None:
     lab = open_space(participants=THREE)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     for client in (alice, bob, carol):
         client.inbox()
     lab.lose("bob", stream_id, first=3, last=9)
@@ -680,7 +656,7 @@ def test_a_reader_is_told_what_it_lost_and_nobody_else_is(open_space: Door) -> N
 def test_a_loss_is_recorded_though_its_reader_or_its_stream_is_gone(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = request(alice)
+    stream_id = open_stream(alice)
     alice.send(kind="stream/close", payload={"stream_id": stream_id})
     lab.lose("bob", stream_id, first=1, last=2)
     assert bob.take("stream/gap")["payload"]["dropped"] == 2
