@@ -1,269 +1,34 @@
-"""One port for everything: HTTP and WebSocket, told apart by the request's head.
+"""One port for everything: takes it, lets connections in, and says goodbye to all of them.
 
-uvicorn listens and speaks HTTP; a request to upgrade is handed over to picows, with every byte that came behind its
-head. Knows nothing of spaces.
+What is spoken on a connection is the business of `first` and `upgraded`. Knows nothing of spaces.
 """
 
 import asyncio
 import errno
-import logging
 import signal
 import socket
 import time
-from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping
-from http import HTTPStatus
+from collections.abc import Callable
 from typing import Final
 
-import httptools
 import uvicorn
-from picows import WSUpgradeRequest
-from picows.picows import WSAutoPingStrategy, WSProtocol  # type: ignore[attr-defined]
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from picows.picows import WSProtocol  # type: ignore[attr-defined]
 from uvicorn.server import ServerState
 
 from mew.errors import MewError
+from mew.gateway.first import First
 from mew.gateway.gateway import Gateway
 from mew.gateway.http import HttpDoor
-from mew.gateway.websocket import Socket
-from mew.protocol import jsontext
-from mew.protocol.errors import InvalidRequest
 
-HEAD_BYTES: Final = 64 * 1024
-FRAME_MARGIN: Final = 64 * 1024
-"""A frame somewhat too large still reaches the core, which says so; a larger one picows cuts off."""
-HEADERS: Final = 100
-PICOWS_HEAD_BYTES: Final = 16 * 1024
-"""picows hangs up without a word on a larger one."""
-READ_BUFFER: Final = 2048
 KERNEL_BUFFER: Final = 128 * 1024
 """In each direction. The kernel would else swallow megabytes that a slow reader never asks for, and hand over as many
 of a flooding writer at once."""
 BACKLOG: Final = 4096
-KEY_BYTES: Final = 16
-LINGER_SECONDS: Final = 1.0
 TRIES: Final = 8
-
-
-class _SocketLog(logging.LoggerAdapter[logging.Logger]):
-    """One for all sockets. picows' most talkative level would show what is sent, tokens included."""
-
-    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - logging's name
-        return level >= logging.DEBUG and super().isEnabledFor(level)
-
-
-_log = _SocketLog(logging.getLogger("mew.sockets"))
 
 
 class PortTaken(MewError):
     """Somebody else listens there already."""
-
-
-class Upgraded(WSProtocol):  # type: ignore[misc]
-    """The protocol of a connection that has been upgraded."""
-
-    __slots__ = ("_deaf",)
-
-    def __init__(self, gateway: Gateway) -> None:
-        """With the gateway's limits and times."""
-
-        def listener(request: WSUpgradeRequest) -> Socket:
-            return Socket(gateway, request)
-
-        self._deaf = False
-        limit = gateway.message_bytes + FRAME_MARGIN
-        ping = WSAutoPingStrategy.PING_WHEN_IDLE
-        idle = gateway.config.timeouts.idle_seconds
-        # In picows' order: host, path, client side, listener, logger, disconnect on exception, handshake time-out,
-        # auto ping with its times and strategy, auto pong, frame size, extra headers, read buffer.
-        super().__init__(
-            None, None, False, listener, _log, True, 10, True, idle, idle / 2, ping, False, limit, None, READ_BUFFER
-        )
-
-    def buffer_updated(self, size: int) -> None:
-        """Bytes are in the buffer. After a fault picows would go on parsing, and take what it has just refused."""
-        if self._deaf:
-            return
-        super().buffer_updated(size)
-        if self.transport.is_close_frame_sent and self.listener is not None:
-            self._deaf = self.listener.fail()
-
-    def data_received(self, data: bytes) -> None:
-        """Feed bytes that another protocol has read."""
-        while data:
-            buffer = self.get_buffer(len(data))
-            size = min(len(buffer), len(data))
-            buffer[:size] = data[:size]
-            self.buffer_updated(size)
-            data = data[size:]
-
-
-def upgrade_fault(method: str, version: str, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
-    """What is wrong with a request to upgrade, as an HTTP status and a sentence (RFC 6455 §4.2.1)."""
-    if method != "GET" or version != "1.1":
-        return 400, "only a GET of HTTP/1.1 can be upgraded"
-    if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
-        return 400, "a request to upgrade has no body"
-    if headers.get(b"sec-websocket-version") != b"13":
-        return 426, "the version of WebSocket spoken here is 13"
-    try:
-        key = b64decode(headers.get(b"sec-websocket-key", b""), validate=True)
-    except ValueError:
-        key = b""
-    if len(key) != KEY_BYTES:
-        return 400, "`Sec-WebSocket-Key` must be 16 bytes in base64"
-    return None
-
-
-class First(HttpToolsProtocol):
-    """The protocol of every new connection: HTTP, until it asks for more."""
-
-    _in_head = True
-    _head_size = 0
-    """Of what the parser has made out."""
-    _raw_size = 0
-    """Of what came in, a header not yet at its end included."""
-    _deadline: asyncio.TimerHandle | None = None
-    _deaf = False
-
-    def __init__(self, gateway: Gateway, config: uvicorn.Config, state: ServerState) -> None:
-        """Serve this gateway."""
-        super().__init__(config, state, {})
-        self._gateway = gateway
-
-    # Time and size
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Connected: a request has to come soon."""
-        super().connection_made(transport)
-        self._await(self._gateway.config.timeouts.handshake_seconds)
-
-    def _await(self, seconds: float | None) -> None:
-        """What is due next has to be here in so many seconds; None: nothing is due."""
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._deadline = None if seconds is None else self.loop.call_later(seconds, self.transport.abort)
-
-    def on_message_begin(self) -> None:
-        """A request begins."""
-        super().on_message_begin()
-        self._head_size = 0
-
-    def on_url(self, url: bytes) -> None:
-        """A part of the target."""
-        self._count(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """A whole header."""
-        self._count(len(name) + len(value))
-        super().on_header(name, value)
-        if len(self.headers) > HEADERS:
-            self._head_size = HEAD_BYTES
-            self._count(1)
-
-    def _count(self, size: int) -> None:
-        self._head_size += size
-        if self._head_size > HEAD_BYTES:
-            raise ValueError("the head is too large")
-
-    def on_headers_complete(self) -> None:
-        """The head is here; the body has more time."""
-        self._in_head, self._raw_size = False, 0
-        self._await(self._gateway.config.timeouts.idle_seconds)
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        """The request is here."""
-        self._in_head = True
-        self._await(None)
-        super().on_message_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Gone."""
-        self._await(None)
-        super().connection_lost(exc)
-
-    # Bytes
-
-    def data_received(self, data: bytes) -> None:
-        """Bytes came in."""
-        if self._deaf:
-            return
-        self._unset_keepalive_if_required()
-        if self._deadline is None:
-            self._await(self._gateway.config.timeouts.handshake_seconds)
-        self._raw_size += len(data) if self._in_head else 0
-        try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._upgrade(data[upgrade.args[0] :])
-        except httptools.HttpParserError:
-            self._refuse(400 if self._head_size <= HEAD_BYTES else 431, "this is no HTTP request that can be read")
-        else:
-            if self._raw_size > HEAD_BYTES:
-                self._refuse(431, f"the head of a request may have {HEAD_BYTES} bytes")
-
-    def _refuse(self, status: int, message: str) -> None:
-        """Answer, and close once the peer has, or soon: closed over unread bytes, it might never see the answer."""
-        body = jsontext.encode(InvalidRequest(message).payload())
-        head = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", "content-type: application/json"]
-        head += [f"content-length: {len(body)}", "connection: close"]
-        head += ["sec-websocket-version: 13"] if status == HTTPStatus.UPGRADE_REQUIRED else []
-        self.transport.write("\r\n".join([*head, "", ""]).encode() + body)
-        self._deaf = True
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-            self._await(min(LINGER_SECONDS, self._gateway.config.timeouts.close_seconds))
-        else:
-            self.transport.close()
-
-    # Handing over
-
-    def _should_upgrade(self) -> bool:
-        """Whether WebSocket is asked for; `Connection` may be a list, and given more than once."""
-        asked = [value.lower() for name, value in self.headers if name == b"upgrade"]
-        return asked == [b"websocket"] and any(
-            token.strip().lower() == b"upgrade"
-            for name, value in self.headers
-            if name == b"connection"
-            for token in value.split(b",")
-        )
-
-    def _upgrade(self, behind: bytes) -> None:
-        """Hand the connection over, with the head as picows wants it and every byte behind it."""
-        if self._is_answering():
-            # An upgrade that is not ours (`h2c`) is ignored, as HTTP allows; one behind a request not yet answered
-            # would mix two protocols on one wire. What is being answered is answered, and that is all.
-            self.cycle.keep_alive = False
-            self._deaf = True
-            return
-        fault = upgrade_fault(self.scope["method"], self.parser.get_http_version(), dict(self.headers))
-        if fault is not None:
-            self._refuse(*fault)
-            return
-        head = b"".join([b"GET ", self.url, b" HTTP/1.1\r\n", *self._headers_for_picows()])
-        if len(head) >= PICOWS_HEAD_BYTES:
-            self._refuse(431, f"the head of a request to upgrade may have {PICOWS_HEAD_BYTES} bytes")
-            return
-        self._await(None)
-        self.connections.discard(self)
-        protocol = Upgraded(self._gateway)
-        protocol.connection_made(self.transport)
-        self.transport.set_protocol(protocol)
-        self.parser = self.flow = self.scope = None  # type: ignore[assignment]
-        protocol.data_received(head + b"\r\n" + behind)
-
-    def _is_answering(self) -> bool:
-        cycle: RequestResponseCycle | None = self.cycle
-        return cycle is not None and not cycle.response_complete
-
-    def _headers_for_picows(self) -> Iterator[bytes]:
-        """Firefox says `Connection: keep-alive, Upgrade`, which picows does not take."""
-        yield b"connection: Upgrade\r\n"
-        for name, value in self.headers:
-            if name != b"connection":
-                yield b"%b: %b\r\n" % (name, value)
 
 
 class Server:

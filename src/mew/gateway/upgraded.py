@@ -1,0 +1,66 @@
+"""What a connection speaks once it has been upgraded: picows' WebSocket, fed by whoever read the head.
+
+Knows nothing of messages: they are the listener's business.
+"""
+
+import logging
+from typing import Final
+
+from picows import WSUpgradeRequest
+from picows.picows import WSAutoPingStrategy, WSProtocol  # type: ignore[attr-defined]
+
+from mew.gateway.gateway import Gateway
+from mew.gateway.websocket import Socket
+
+FRAME_MARGIN: Final = 64 * 1024
+"""A frame somewhat too large still reaches the core, which says so; a larger one picows cuts off."""
+READ_BUFFER: Final = 2048
+
+
+class _SocketLog(logging.LoggerAdapter[logging.Logger]):
+    """One for all sockets. picows' most talkative level would show what is sent, tokens included."""
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - logging's name
+        return level >= logging.DEBUG and super().isEnabledFor(level)
+
+
+_log = _SocketLog(logging.getLogger("mew.sockets"))
+
+
+class Upgraded(WSProtocol):  # type: ignore[misc]
+    """The protocol of a connection that has been upgraded."""
+
+    __slots__ = ("_deaf",)
+
+    def __init__(self, gateway: Gateway) -> None:
+        """With the gateway's limits and times."""
+
+        def listener(request: WSUpgradeRequest) -> Socket:
+            return Socket(gateway, request)
+
+        self._deaf = False
+        limit = gateway.message_bytes + FRAME_MARGIN
+        ping = WSAutoPingStrategy.PING_WHEN_IDLE
+        idle = gateway.config.timeouts.idle_seconds
+        # In picows' order: host, path, client side, listener, logger, disconnect on exception, handshake time-out,
+        # auto ping with its times and strategy, auto pong, frame size, extra headers, read buffer.
+        super().__init__(
+            None, None, False, listener, _log, True, 10, True, idle, idle / 2, ping, False, limit, None, READ_BUFFER
+        )
+
+    def buffer_updated(self, size: int) -> None:
+        """Bytes are in the buffer. After a fault picows would go on parsing, and take what it has just refused."""
+        if self._deaf:
+            return
+        super().buffer_updated(size)
+        if self.transport.is_close_frame_sent and self.listener is not None:
+            self._deaf = self.listener.fail()
+
+    def data_received(self, data: bytes) -> None:
+        """Feed bytes that another protocol has read."""
+        while data:
+            buffer = self.get_buffer(len(data))
+            size = min(len(buffer), len(data))
+            buffer[:size] = data[:size]
+            self.buffer_updated(size)
+            data = data[size:]
