@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from mew.gateway import outlets
-from mew.gateway.outlets import Item, LogOutlet, Loss, Mailbox, SocketOutlet, readable
+from mew.gateway.items import ITEM_BYTES, Item, envelope_item, frame_items, readable
+from mew.gateway.outlets import LogOutlet, Loss, Mailbox, SocketOutlet
 from mew.gateway.wire import encode
 
 PLENTY = 1 << 30
@@ -54,7 +55,10 @@ class Stage:
         self.episodes += 1
 
     def put(self, *items: Item) -> None:
-        self.outlet.put(joined(items), list(items))
+        if self.outlet.direct is not None:
+            self.outlet.direct(joined(items))
+        else:
+            assert self.outlet.put(list(items)) == 0
 
 
 def joined(items: Iterable[Item]) -> bytes:
@@ -62,18 +66,22 @@ def joined(items: Iterable[Item]) -> bytes:
 
 
 def envelope(text: str) -> Item:
-    message = text.encode()
-    return Item(encode(message), message)
+    return envelope_item(text.encode())
 
 
 def frame(number: int, stream_id: str = "s", size: int = 10) -> Item:
-    message = f"#{stream_id}#{number:0{size}}".encode()
-    return Item(encode(message), message, True, stream_id, number)
+    return run(number, 1, stream_id, size)
+
+
+def run(first: int, count: int, stream_id: str = "s", size: int = 10) -> Item:
+    messages = [f"#{stream_id}#{number:0{size}}".encode() for number in range(first, first + count)]
+    (item,) = frame_items(stream_id, first, messages, text=True)
+    return item
 
 
 def cost(count: int) -> int:
     """What this many frames take while they wait."""
-    return count * (2 * len(frame(0).wire) + outlets.ITEM_BYTES)
+    return count * (len(frame(0).wire) + outlets.WAITING_BYTES)
 
 
 # Straight through
@@ -171,6 +179,29 @@ def test_losses_are_counted_by_stream() -> None:
     assert stage.outlet.losses == {"a": Loss(5, 8, 3), "b": Loss(1, 1, 1)}
 
 
+def test_frames_in_a_row_wait_and_are_lost_together_and_each_is_counted() -> None:
+    stage = Stage(data_bytes=2 * (len(run(1, 10).wire) + outlets.WAITING_BYTES))
+    stage.outlet.pause()
+    stage.put(run(1, 10), run(11, 10), envelope("a"), run(21, 10))
+    assert stage.outlet.losses == {"s": Loss(1, 10, 10)}
+    assert stage.outlet.counts.dropped_frames == 10
+    stage.outlet.resume([])
+    assert stage.wire.bytes == joined([run(11, 10), envelope("a"), run(21, 10)])
+    assert stage.outlet.counts.deliveries == 21
+    assert stage.outlet.counts.delivered_bytes == len(stage.wire.bytes)
+
+
+def test_many_frames_are_cut_into_pieces_of_moderate_size() -> None:
+    messages = [b"#s#" + bytes(1000) for _ in range(1000)]
+    items = list(frame_items("s", 7, messages, text=False))
+    assert [message for item in items for message in item.messages] == messages
+    assert [item.first for item in items] == [
+        7 + sum(len(each.messages) for each in items[:n]) for n in range(len(items))
+    ]
+    assert max(len(item.wire) for item in items) <= ITEM_BYTES
+    assert joined(items) == b"".join(encode(message, text=False) for message in messages)
+
+
 def test_a_frame_larger_than_the_queue_is_lost() -> None:
     stage = Stage(data_bytes=cost(1))
     stage.outlet.pause()
@@ -250,7 +281,7 @@ def test_whatever_happens_every_frame_is_received_or_told_and_the_order_kept(see
 
 
 def _told(item: Item, told: list[tuple[str, int, int, int]]) -> bool:
-    return any(stream == item.stream_id and first <= item.frame_number <= last for stream, first, last, _ in told)
+    return any(stream == item.stream_id and first <= item.first <= last for stream, first, last, _ in told)
 
 
 # Too slow, and gone
@@ -323,18 +354,18 @@ def test_a_reader_that_kept_up_leaves_nothing() -> None:
     ],
 )
 def test_a_frame_reads_as_json(message: bytes, text: bool, shown: dict[str, str]) -> None:
-    item = Item(encode(message, text=text), message, text, "s", 1)
-    assert msgspec.json.decode(readable(item)) == {"frame": shown}
+    (item,) = frame_items("s", 1, [message], text=text)
+    assert [msgspec.json.decode(line) for line in readable(item)] == [{"frame": shown}]
 
 
 def test_an_envelope_reads_as_it_is() -> None:
-    assert readable(envelope('{"a":1.0}')) == b'{"a":1.0}'
+    assert readable(envelope('{"a":1.0}')) == [b'{"a":1.0}']
 
 
 def test_a_mailbox_numbers_what_it_holds_and_tells_what_is_gone() -> None:
     box = Mailbox(most_bytes=6)
     for text in ("aa", "bb", "cc", "dd"):
-        box.put(b"", [envelope(text)])
+        box.put([envelope(text)])
     assert box.since(0) == ([b"bb", b"cc", b"dd"], 4, 1)
     assert box.since(3) == ([b"dd"], 4, 0)
     assert box.since(4) == ([], 4, 0)
@@ -344,21 +375,21 @@ def test_a_mailbox_numbers_what_it_holds_and_tells_what_is_gone() -> None:
 def test_a_mailbox_holds_so_many_messages_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outlets, "MAILBOX_MESSAGES", 2)
     box = Mailbox(most_bytes=PLENTY, first=5)
-    box.put(b"", [envelope(text) for text in "abc"])
+    box.put([envelope(text) for text in "abc"])
     assert box.since(5) == ([b"b", b"c"], 8, 1)
 
 
 def test_a_closed_mailbox_can_still_be_asked() -> None:
     box = Mailbox(most_bytes=PLENTY)
-    box.put(b"", [envelope("a")])
+    box.put([envelope("a")])
     box.close(1001, "bye")
     assert box.since(0) == ([b"a"], 1, 0)
 
 
 def test_a_log_is_made_with_its_folders_and_only_ever_grows(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "down" / "alice.log"
-    LogOutlet(path).put(b"", [envelope("{}")])
+    LogOutlet(path).put([envelope("{}")])
     log = LogOutlet(path)
-    log.put(b"", [envelope("[]"), Item(encode(b"#s#x"), b"#s#x", True, "s", 1)])
+    log.put([envelope("[]"), frame(1, size=1)])
     log.close(1001, "bye")
-    assert path.read_bytes() == b'{}\n[]\n{"frame":{"stream_id":"s","encoding":"text","data":"x"}}\n'
+    assert path.read_bytes() == b'{}\n[]\n{"frame":{"stream_id":"s","encoding":"text","data":"1"}}\n'

@@ -3,10 +3,11 @@
 Holds things together. Listening is `server`'s business, deciding is the core's.
 """
 
+import asyncio
 import secrets
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mew.gateway.config import GatewayConfig, SpaceConfig
 from mew.gateway.hub import Hub
@@ -16,6 +17,10 @@ from mew.protocol import Lobby, Space, Start, Tokens
 
 if TYPE_CHECKING:
     from mew.gateway.websocket import Socket
+
+
+LOOKS: Final = 4
+"""How often a silent peer is looked at before it is asked."""
 
 
 def wall_clock() -> int:
@@ -38,6 +43,7 @@ class Gateway:
         self.lobby = Lobby({name: hub.space for name, hub in self.hubs.items()}, tokens)
         self.message_bytes = max(hub.space.settings.limits.message_bytes for hub in self.hubs.values())
         self._connections = 0
+        self._looking: asyncio.TimerHandle | None = None
 
     def _hub(self, space: SpaceConfig) -> Hub:
         logs = {
@@ -49,7 +55,7 @@ class Gateway:
         hub = Hub(core, clock=self._clock, log_outlets=logs, mailbox_bytes=self.config.queues.data_bytes)
         folder, name = space.directory / ".mew" / "logs", space.settings.space_id
         if space.logging.envelope_history:
-            hub.history = EnvelopeHistory(LineLog(folder / "envelope-history.jsonl"), name)
+            hub.fanout.history = EnvelopeHistory(LineLog(folder / "envelope-history.jsonl"), name)
         if space.logging.capability_decisions:
             hub.decisions = CapabilityDecisions(LineLog(folder / "capability-decisions.jsonl"), name)
         return hub
@@ -87,9 +93,19 @@ class Gateway:
             hub.start(
                 [name for name, each in space.participants.items() if each.output_log is not None and each.auto_connect]
             )
+        self._look()
+
+    def _look(self) -> None:
+        """Find peers that have fallen silent; one look after all of them costs less than a timer each."""
+        for each in list(self.sockets):
+            each.look(LOOKS)
+        period = self.config.timeouts.idle_seconds / LOOKS
+        self._looking = asyncio.get_running_loop().call_later(period, self._look)
 
     def stop(self) -> None:
         """Close the spaces and say goodbye on every socket."""
+        if self._looking is not None:
+            self._looking.cancel()
         for hub in self.hubs.values():
             hub.stop()
         for each in list(self.sockets):

@@ -1,32 +1,28 @@
 """The hub of one space: runs commands through the core and carries out their effects, in order.
 
-Decides nothing. Everything that one turn of the loop has for a reader goes out as one write: a system call costs the
-same whatever its size.
+Decides nothing. Frames that come in a row are handled together: authorised once, numbered and recorded as one run.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
 
-import msgspec
-
-from mew.gateway.outlets import Item, LogOutlet, Mailbox, Outlet, SocketOutlet
-from mew.gateway.wire import encode
+from mew.gateway.counts import Counts
+from mew.gateway.fanout import Fanout
+from mew.gateway.items import Item, envelope_item, frame_items
+from mew.gateway.outlets import LogOutlet, Mailbox, Outlet, SocketOutlet
 from mew.protocol import (
     EVERYONE,
     GATEWAY,
     Admit,
-    AllBut,
     Answer,
     Attach,
-    Audience,
     Checked,
     Close,
     Command,
     Deliver,
     DeliverFrame,
     Effect,
-    Everyone,
     Leave,
     Lose,
     Only,
@@ -36,27 +32,44 @@ from mew.protocol import (
     Route,
     Space,
     Tick,
-    To,
     records,
 )
-from mew.protocol.frames import is_frame
+from mew.protocol.frames import header, is_frame
 
 if TYPE_CHECKING:
-    from mew.gateway.logs import CapabilityDecisions, EnvelopeHistory
+    from mew.gateway.logs import CapabilityDecisions
 
 TICK_SECONDS: Final = 0.1
+_PATIENT: Final = frozenset({"system/presence", "system/welcome"})
+"""Nobody waits for these when a thousand come at once."""
 _INBOUND: Final = frozenset({records.ENVELOPE, records.CONSUMED, records.REJECTED})
 
 
-class Counts(msgspec.Struct):
-    """What has happened since the start."""
+class Run:
+    """Frames that one connection sends to one stream in a row, not yet numbered."""
 
-    envelopes: int = 0
-    frames: int = 0
-    deliveries: int = 0
-    delivered_bytes: int = 0
-    dropped_frames: int = 0
-    refusals: dict[str, int] = {}
+    __slots__ = ("connection", "messages", "participant", "route", "text", "writer")
+
+    def __init__(self, connection: str, participant: str, route: Route, message: bytes, *, text: bool) -> None:
+        """It begins with this frame."""
+        self.connection = connection
+        self.participant = participant
+        self.route = route
+        self.text = text
+        self.messages = [message]
+        self.writer: RunWriter | None = None
+
+
+class RunWriter(Protocol):
+    """A door that adds to a run by itself, as long as it lasts: as long as nothing else happens in the space."""
+
+    def begin_run(self, header: bytes, add: Callable[[bytes], None], *, text: bool) -> None:
+        """Frames with this header and opcode may be added; they are authorised."""
+        ...
+
+    def end_run(self) -> None:
+        """No more."""
+        ...
 
 
 class Hub:
@@ -68,22 +81,18 @@ class Hub:
         """`clock` tells microseconds since 1970; `on_record` is set by whoever keeps a journal."""
         self.space = space
         self.clock = clock
-        self.on_record: Callable[[Record], None] = lambda record: None
-        self.history: EnvelopeHistory | None = None
+        self.on_record: Callable[[Record], None] = _keep_nothing
         self.decisions: CapabilityDecisions | None = None
         self.counts = Counts()
+        self.fanout = Fanout(self.counts, self._end_run)
         self.lag = 0.0
         """How late the last tick was, in seconds."""
         self._mailbox_bytes = mailbox_bytes
         self._log_outlets = log_outlets
-        self._outlets: dict[str, Outlet] = {}
-        self._seats: dict[str, str] = {}
-        self._observers: dict[str, None] = {}
         self._mail_numbers: dict[str, int] = {}
-        self._turn: list[tuple[Audience, Item]] = []
-        self._late: dict[str, int] = {}
-        """Connections that came within this turn, and how much of it was before them."""
-        self._flush_is_due = False
+        self._run: Run | None = None
+        self._missed: list[Lose] = []
+        """What closed readers did not get: told once what closed them has been carried out."""
         self._inbound = "websocket"
         """How what is being carried out came in."""
         self._ticking: asyncio.TimerHandle | None = None
@@ -93,8 +102,10 @@ class Hub:
     def run(self, command: Command) -> list[Effect]:
         """Run a command through the core and carry out what follows."""
         self._inbound = "http" if isinstance(command, Post) else "websocket"
-        effects = self.space.handle(command, self.clock())
+        effects = self._handle(command)
         self.carry_out(effects)
+        while self._missed:
+            self.carry_out(self._handle(self._missed.pop(0)))
         return effects
 
     def ask(self, command: Command) -> Answer | None:
@@ -102,7 +113,16 @@ class Hub:
         effects = self.run(command)
         return next((effect for effect in effects if isinstance(effect, Answer)), None)
 
-    def receive(self, connection: str, participant: str, message: bytes, *, text: bool) -> None:
+    def _handle(self, command: Command) -> list[Effect]:
+        """Frames before a command are numbered before it, and authorised anew behind it."""
+        self._end_run()
+        return self.space.handle(command, self.clock())
+
+    # Frames
+
+    def receive(
+        self, connection: str, participant: str, message: bytes, *, text: bool, writer: RunWriter | None = None
+    ) -> None:
         """A message of a joined socket; frames that are routed take the short way, without a command."""
         if is_frame(message) and self.space.settings.limits.frames_per_second is None:
             session = self.space.sessions.get(connection)
@@ -110,38 +130,60 @@ class Hub:
                 return
             routed = None if session.observer else self.space.route(participant, message)
             if isinstance(routed, Route):
-                self._forward(routed, participant, message, text=text)
+                self._end_run()
+                self._run = Run(connection, participant, routed, message, text=text)
+                if writer is not None:
+                    self._run.writer = writer
+                    writer.begin_run(header(routed.stream_id), self._run.messages.append, text=text)
+                self.fanout.expect()
                 return
         self.run(Receive(connection, message, text))
 
-    def _forward(self, route: Route, participant: str, message: bytes, *, text: bool) -> None:
-        position, time, number = self.space.accept_frames(route, 1, self.clock())
-        self.counts.frames += 1
-        payload = message[message.index(b"#", 1) + 1 :]
-        self.on_record(
-            Record(
-                position,
-                time,
-                "frame",
-                participant,
-                stream_id=route.stream_id,
-                frame_number=number,
-                size=len(payload),
-                payload=payload,
+    def _end_run(self) -> None:
+        """Number the frames of a run, record them, and put them on their way."""
+        run = self._run
+        if run is None:
+            return
+        self._run = None
+        if run.writer is not None:
+            run.writer.end_run()
+        position, time, number = self.space.accept_frames(run.route, len(run.messages), self.clock())
+        self.counts.frames += len(run.messages)
+        if self.on_record is not _keep_nothing:
+            self._record_run(run, position, time, number)
+        audience = EVERYONE if run.route.targets is None else Only(run.route.targets)
+        for item in frame_items(run.route.stream_id, number, run.messages, text=run.text):
+            self.fanout.put(audience, item)
+
+    def _record_run(self, run: Run, position: int, time: int, number: int) -> None:
+        stream_id = run.route.stream_id
+        skipped = len(header(stream_id))
+        for index, message in enumerate(run.messages):
+            payload = message[skipped:]
+            self.on_record(
+                Record(
+                    position + index,
+                    time,
+                    "frame",
+                    run.participant,
+                    stream_id=stream_id,
+                    frame_number=number + index,
+                    size=len(payload),
+                    payload=payload,
+                )
             )
-        )
-        audience = EVERYONE if route.targets is None else Only(route.targets)
-        self._put(audience, Item(encode(message, text=text), message, text, route.stream_id, number))
 
     # Connections
 
     def attach(self, connection: str, outlet: Outlet) -> None:
         """A door has an outlet ready; it receives once the core admits it."""
-        self._outlets[connection] = outlet
+        if isinstance(outlet, SocketOutlet):
+            outlet.counts = self.counts
+        self.fanout.readers.outlets[connection] = outlet
 
     def leave(self, connection: str, reason: str | None = None) -> None:
         """A connection is gone; what it had not received of its streams is recorded as lost."""
-        self.flush()
+        self.fanout.settle(connection, gone=True)
         losses = self._losses(connection, "disconnected")
         self._drop(connection)
         for lose in losses:
@@ -150,21 +192,18 @@ class Hub:
 
     def writable(self, connection: str) -> None:
         """A socket takes bytes again: tell its reader what it lost, then send what waits."""
-        outlet = self._outlets.get(connection)
+        outlet = self.fanout.readers.outlets.get(connection)
         if isinstance(outlet, SocketOutlet):
             outlet.resume([notice for lose in self._losses(connection) for notice in self._notices(lose)])
 
     def _losses(self, connection: str, reason: str | None = None) -> list[Lose]:
-        """What a reader has lost since it was last told; an observer is not told, but its losses count."""
-        outlet, session = self._outlets.get(connection), self.space.sessions.get(connection)
-        if not isinstance(outlet, SocketOutlet):
-            return []
-        self.counts.dropped_frames += sum(loss.dropped for loss in outlet.losses.values())
-        if session is None or session.observer:
+        """What a reader has lost since it was last told; an observer is not told."""
+        outlet, name = self.fanout.readers.outlets.get(connection), self.fanout.readers.name_of(connection)
+        if not isinstance(outlet, SocketOutlet) or not outlet.losses or name is None:
             return []
         return [
             Lose(
-                participant=session.participant,
+                participant=name,
                 stream_id=stream_id,
                 first=loss.first,
                 last=loss.last,
@@ -176,13 +215,13 @@ class Hub:
 
     def _notices(self, lose: Lose) -> list[Item]:
         """The gap's envelope, to be put before everything that waits; its record is written as usual."""
-        effects = self.space.handle(lose, self.clock())
+        effects = self._handle(lose)
         self.carry_out([effect for effect in effects if isinstance(effect, Record)])
-        return [Item(encode(each.message), each.message) for each in effects if isinstance(each, Deliver)]
+        return [envelope_item(each.message) for each in effects if isinstance(each, Deliver)]
 
     def mailbox(self, participant: str) -> Mailbox | None:
         """The mailbox of an HTTP presence."""
-        outlet = self._outlets.get(f"http:{participant}")
+        outlet = self.fanout.readers.outlets.get(f"http:{participant}")
         return outlet if isinstance(outlet, Mailbox) else None
 
     # Effects
@@ -193,18 +232,18 @@ class Hub:
         for effect in effects:
             match effect:
                 case Deliver():
-                    record = None if self.history is None else self._record_of(effect, latest)
-                    self._put(effect.audience, Item(encode(effect.message), effect.message, record=record))
+                    record = None if self.fanout.history is None else self._record_of(effect, latest)
+                    patient = effect.kind in _PATIENT
+                    self.fanout.put(effect.audience, envelope_item(effect.message, record), patient=patient)
                 case Record():
                     latest = effect
                     self._count(effect)
                     self.on_record(effect)
-                    if self.history is not None and effect.event in _INBOUND and effect.payload:
+                    if self.fanout.history is not None and effect.event in _INBOUND and effect.payload:
                         self._log_received(effect)
                 case DeliverFrame():
-                    wire = encode(effect.message, text=effect.text)
-                    item = Item(wire, effect.message, effect.text, effect.stream_id, effect.frame_number)
-                    self._put(effect.audience, item)
+                    for item in frame_items(effect.stream_id, effect.frame_number, [effect.message], text=effect.text):
+                        self.fanout.put(effect.audience, item)
                 case Admit():
                     self._admit(effect)
                 case Close():
@@ -230,108 +269,38 @@ class Hub:
         return Record(-1, now, "envelope", GATEWAY, deliver.kind, deliver.envelope_id, size=0, payload=deliver.message)
 
     def _log_received(self, record: Record) -> None:
-        if self.history is not None and record.participant != GATEWAY:
-            self.history.received(record, self._inbound)
+        if self.fanout.history is not None and record.participant != GATEWAY:
+            self.fanout.history.received(record, self._inbound)
 
     def _admit(self, admit: Admit) -> None:
+        outlets = self.fanout.readers.outlets
         if admit.transport == "http":
             first = self._mail_numbers.get(admit.participant, 0)
-            self._outlets[admit.connection] = Mailbox(self._mailbox_bytes, first)
+            outlets[admit.connection] = Mailbox(self._mailbox_bytes, first)
         elif admit.transport == "virtual":
-            self._outlets[admit.connection] = self._log_outlets[admit.participant]
-        if self._turn:
-            self._late[admit.connection] = len(self._turn)
+            outlets[admit.connection] = self._log_outlets[admit.participant]
+        self.fanout.admit(admit.connection)
         if admit.observer:
-            self._observers[admit.connection] = None
+            self.fanout.readers.observe(admit.connection)
         else:
-            self._seats[admit.participant] = admit.connection
+            self.fanout.readers.seat(admit.participant, admit.connection)
 
     def _close(self, close: Close) -> None:
-        self.flush()
-        outlet = self._outlets.get(close.connection)
-        self._drop(close.connection)
+        self.fanout.settle(close.connection)
+        outlet = self.fanout.readers.outlets.get(close.connection)
         if outlet is not None:
             outlet.close(close.code, close.reason)
+            self._missed += self._losses(close.connection, "disconnected")
+        self._drop(close.connection)
 
     def _drop(self, connection: str) -> None:
-        outlet = self._outlets.pop(connection, None)
+        outlet = self.fanout.drop(connection)
         if isinstance(outlet, Mailbox):
             self._mail_numbers[connection.removeprefix("http:")] = outlet.next_number
-        self._observers.pop(connection, None)
-        self._late.pop(connection, None)
-        for participant in [name for name, seat in self._seats.items() if seat == connection]:
-            del self._seats[participant]
-
-    # Fan-out
-
-    def _put(self, audience: Audience, item: Item) -> None:
-        self._turn.append((audience, item))
-        if not self._flush_is_due:
-            self._flush_is_due = True
-            asyncio.get_running_loop().call_soon(self.flush)
 
     def flush(self) -> None:
-        """Send what the turn has gathered: one write a reader."""
-        turn, self._turn = self._turn, []
-        late, self._late = self._late, {}
-        self._flush_is_due = False
-        if not turn:
-            return
-        if not late and all(audience is EVERYONE or isinstance(audience, Everyone) for audience, _ in turn):
-            items = [item for _, item in turn]
-            joined = b"".join([item.wire for item in items])
-            for outlet in self._readers():
-                outlet.put(joined, items)
-            if self.history is not None:
-                self._log_deliveries((item, [*self._seats.values()]) for item in items)
-            readers = len(self._seats) + len(self._observers)
-            self.counts.deliveries += len(items) * readers
-            self.counts.delivered_bytes += len(joined) * readers
-            return
-        self._flush_mixed(turn, late)
-
-    def _flush_mixed(self, turn: list[tuple[Audience, Item]], late: dict[str, int]) -> None:
-        """Several audiences within one turn: each reader gets its own selection, still in one write."""
-        selected: dict[str, list[Item]] = {}
-        logged: list[tuple[Item, list[str]]] = []
-        for index, (audience, item) in enumerate(turn):
-            receiving = [each for each in self._connections(audience) if index >= late.get(each, 0)]
-            for connection in receiving:
-                selected.setdefault(connection, []).append(item)
-            logged.append((item, receiving))
-        if self.history is not None:
-            self._log_deliveries(logged)
-        for connection, items in selected.items():
-            outlet = self._outlets.get(connection)
-            if outlet is not None:
-                joined = b"".join([item.wire for item in items])
-                outlet.put(joined, items)
-                self.counts.deliveries += len(items)
-                self.counts.delivered_bytes += len(joined)
-
-    def _log_deliveries(self, sent: Iterable[tuple[Item, list[str]]]) -> None:
-        """A line a recipient; observers are nobody's recipients."""
-        seated = {seat: name for name, seat in self._seats.items()}
-        for item, connections in sent:
-            if self.history is not None and item.record is not None:
-                recipients = [(seated[each], _transport(each)) for each in connections if each in seated]
-                self.history.delivered(item.record, recipients)
-
-    def _readers(self) -> list[Outlet]:
-        """Everybody's outlets, as they are now: a reader that is closed while others are served changes no list."""
-        return [self._outlets[connection] for connection in (*self._seats.values(), *self._observers)]
-
-    def _connections(self, audience: Audience) -> list[str]:
-        match audience:
-            case To():
-                return [audience.connection]
-            case Only():
-                return [self._seats[name] for name in audience.participants if name in self._seats]
-            case AllBut():
-                seated = [seat for name, seat in self._seats.items() if name != audience.participant]
-                return [*seated, *self._observers]
-            case Everyone():
-                return [*self._seats.values(), *self._observers]
+        """Send everything that has been said so far, now."""
+        self.fanout.flush()
 
     # Time
 
@@ -353,13 +322,12 @@ class Hub:
         if self._ticking is not None:
             self._ticking.cancel()
         self.flush()
-        for outlet in list(self._outlets.values()):
+        for outlet in list(self.fanout.readers.outlets.values()):
             outlet.close(1001, "the gateway is stopping")
-        for log in (self.history, self.decisions):
+        for log in (self.fanout.history, self.decisions):
             if log is not None:
                 log.close()
 
 
-def _transport(connection: str) -> str:
-    """How a participant is connected, by the name of its connection."""
-    return {"http": "http", "log": "virtual"}.get(connection.partition(":")[0], "websocket")
+def _keep_nothing(record: Record) -> None:
+    """Where no journal is kept."""

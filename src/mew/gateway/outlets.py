@@ -4,34 +4,21 @@ Each keeps one order. A reader that does not keep up loses its oldest frames and
 dropped. Nothing here knows a rule of the protocol.
 """
 
-from base64 import b64encode
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from mew.protocol import Record, jsontext
-from mew.protocol.frames import split
+from mew.gateway.counts import Counts
+from mew.gateway.items import Item, readable
 
 MAILBOX_MESSAGES: Final = 10_000
 BATCH_BYTES: Final = 64 * 1024
 """What goes out in one write when a reader catches up: a system call costs the same whatever its size."""
-ITEM_BYTES: Final = 160
-
-
-class Item(msgspec.Struct, frozen=True, gc=False):
-    """One message on its way: its bytes as a server frame, and as they are."""
-
-    wire: bytes
-    message: bytes
-    text: bool = True
-    stream_id: str | None = None
-    """Of a frame; None marks an envelope, which is never dropped."""
-    frame_number: int = 0
-    record: Record | None = None
-    """Of an envelope, where its delivery is logged: as the journal has it, without tokens."""
+WAITING_BYTES: Final = 160
+"""What the objects of a waiting item take, besides its bytes."""
 
 
 class Loss(msgspec.Struct):
@@ -45,8 +32,11 @@ class Loss(msgspec.Struct):
 class Outlet(Protocol):
     """Takes what one connection is to receive."""
 
-    def put(self, joined: bytes, items: list[Item]) -> None:
-        """Take the messages of a turn; `joined` is all their server frames in one."""
+    direct: Callable[[bytes], None] | None
+    """Takes the server frames of a turn, as long as they may go straight through; else `put` is to be used."""
+
+    def put(self, items: list[Item]) -> int:
+        """Take the messages of a turn; how many of them have reached their reader by that."""
         ...
 
     def close(self, code: int, reason: str) -> None:
@@ -66,114 +56,180 @@ class Wire(Protocol):
         ...
 
 
-class SocketOutlet:
-    """A reader behind a socket: straight through while it keeps up, a bounded queue of its own while it does not.
+class Waiting(NamedTuple):
+    """What waits of an item: its bytes, shared with every other reader, and what it would be missed as."""
 
-    What waits is kept apart by kind, so that dropping the oldest frame costs the same however many envelopes wait
-    before it. An envelope remembers how many frames came before it; that restores the one order.
+    wire: bytes
+    messages: int
+    stream_id: str | None
+    first: int
+
+    @property
+    def cost(self) -> int:
+        """What it takes in memory."""
+        return len(self.wire) + WAITING_BYTES
+
+
+class Backlog:
+    """What waits for a slow reader, kept apart by kind.
+
+    Dropping the oldest frames costs the same however many envelopes wait before them. An envelope remembers how many
+    items came before it; that restores the one order.
     """
+
+    def __init__(self) -> None:
+        """Nothing waits."""
+        self._frames: deque[Waiting] = deque()
+        self._gone = 0
+        """Items with frames that were here once and have been sent or dropped."""
+        self._envelopes: deque[tuple[int, Waiting]] = deque()
+        self.data = 0
+        """What the frames take in memory."""
+        self.control = 0
+        """What the envelopes have on the wire."""
+
+    def __bool__(self) -> bool:
+        """Whether anything waits."""
+        return bool(self._frames or self._envelopes)
+
+    def add(self, item: Item) -> None:
+        """One more at the end."""
+        waiting = Waiting(item.wire, len(item.messages), item.stream_id, item.first)
+        if item.stream_id is None:
+            self._envelopes.append((self._gone + len(self._frames), waiting))
+            self.control += len(waiting.wire)
+        else:
+            self._frames.append(waiting)
+            self.data += waiting.cost
+
+    def next_frames(self) -> Waiting:
+        """Take the oldest frames out."""
+        waiting = self._frames.popleft()
+        self._gone += 1
+        self.data -= waiting.cost
+        return waiting
+
+    def next(self) -> Waiting:
+        """Take the oldest of everything out."""
+        if not self._envelopes or self._envelopes[0][0] > self._gone:
+            return self.next_frames()
+        _, waiting = self._envelopes.popleft()
+        self.control -= len(waiting.wire)
+        return waiting
+
+    def frames(self) -> list[Waiting]:
+        """The frames that wait, oldest first."""
+        return [*self._frames]
+
+
+class SocketOutlet:
+    """A reader behind a socket: straight through while it keeps up, a bounded queue of its own while it does not."""
+
+    __slots__ = ("_backlog", "_limits", "_losses", "_on_loss", "_wire", "closed", "counts", "direct", "paused")
 
     def __init__(self, wire: Wire, *, data_bytes: int, control_bytes: int, on_loss: Callable[[], None]) -> None:
         """`on_loss` is called when frames begin to be dropped, once an episode."""
         self._wire = wire
         self._limits = (data_bytes, control_bytes)
         self._on_loss = on_loss
-        self._frames: deque[Item] = deque()
-        self._frames_gone = 0
-        """Frames that were in the queue once and have been sent or dropped."""
-        self._envelopes: deque[tuple[int, Item]] = deque()
-        self._data = 0
-        self._control = 0
+        self._backlog: Backlog | None = None
+        self.direct: Callable[[bytes], None] | None = wire.write
         self.paused = False
         self.closed = False
-        self.losses: dict[str, Loss] = {}
+        self.counts = Counts()
+        """Where late deliveries and losses are counted: its space's, once it has joined one."""
+        self._losses: dict[str, Loss] | None = None
+
+    @property
+    def losses(self) -> dict[str, Loss]:
         """By stream, since the reader was last told; when it is gone, also what it was never sent."""
+        return self._losses or {}
 
     @property
     def queued_bytes(self) -> tuple[int, int]:
         """Frames and envelopes that wait: what the frames take in memory, and the envelopes on the wire."""
-        return self._data, self._control
+        return (0, 0) if self._backlog is None else (self._backlog.data, self._backlog.control)
 
-    def put(self, joined: bytes, items: list[Item]) -> None:
+    def put(self, items: list[Item]) -> int:
         """Send at once, or queue behind what waits already."""
+        if self.direct is not None:
+            self.direct(b"".join([item.wire for item in items]))
+            return sum(len(item.messages) for item in items)
         if self.closed:
-            self._lose(items)
-        elif not self.paused:
-            self._wire.write(joined)
-        else:
             for item in items:
-                self._enqueue(item)
-            self._trim()
-
-    def _enqueue(self, item: Item) -> None:
-        if item.stream_id is None:
-            self._envelopes.append((self._frames_gone + len(self._frames), item))
-            self._control += len(item.wire)
-        else:
-            self._frames.append(item)
-            self._data += _cost(item)
-
-    def _trim(self) -> None:
-        data_limit, control_limit = self._limits
-        if self._control > control_limit:
-            self.close(1013, "too slow: envelopes are waiting")
-        elif self._data > data_limit:
-            if not self.losses:
-                self._on_loss()
-            while self._data > data_limit:
-                self._lose([self._next_frame()])
-
-    def _next_frame(self) -> Item:
-        item = self._frames.popleft()
-        self._frames_gone += 1
-        self._data -= _cost(item)
-        return item
-
-    def _next(self) -> Item:
-        """The oldest of what waits."""
-        if not self._envelopes or self._envelopes[0][0] > self._frames_gone:
-            return self._next_frame()
-        _, item = self._envelopes.popleft()
-        self._control -= len(item.wire)
-        return item
-
-    def _lose(self, items: Iterable[Item]) -> None:
+                if item.stream_id is not None:
+                    self._lose(item.stream_id, item.first, len(item.messages))
+            return 0
+        backlog = self._backlog = self._backlog or Backlog()
         for item in items:
-            if item.stream_id is None:
-                continue
-            loss = self.losses.get(item.stream_id)
-            if loss is None:
-                self.losses[item.stream_id] = Loss(item.frame_number, item.frame_number, 1)
-            else:
-                loss.last = item.frame_number
-                loss.dropped += 1
+            backlog.add(item)
+        self._trim(backlog)
+        return 0
+
+    def _trim(self, backlog: Backlog) -> None:
+        data_limit, control_limit = self._limits
+        if backlog.control > control_limit:
+            self.close(1013, "too slow: envelopes are waiting")
+        elif backlog.data > data_limit:
+            if not self._losses:
+                self._on_loss()
+            while backlog.data > data_limit:
+                self._lose_waiting(backlog.next_frames())
+
+    def _lose_waiting(self, waiting: Waiting) -> None:
+        if waiting.stream_id is not None:
+            self._lose(waiting.stream_id, waiting.first, waiting.messages)
+
+    def _lose(self, stream_id: str, first: int, count: int) -> None:
+        self.counts.dropped_frames += count
+        losses = self._losses = self._losses or {}
+        loss = losses.get(stream_id)
+        if loss is None:
+            losses[stream_id] = Loss(first, first + count - 1, count)
+        else:
+            loss.last = first + count - 1
+            loss.dropped += count
 
     def pause(self) -> None:
         """The kernel takes no more."""
-        self.paused = True
+        self.paused, self.direct = True, None
 
     def resume(self, notices: list[Item]) -> None:
         """The kernel takes again: first what was lost is told, then the queue drains until it is full again."""
         self.paused = False
         if self.closed:
             return
-        self.losses.clear()
+        self._losses = None
         if notices:
             self._wire.write(b"".join([notice.wire for notice in notices]))
-        while not self.paused and (self._frames or self._envelopes):
-            batch, size = [], 0
-            while size < BATCH_BYTES and (self._frames or self._envelopes):
-                batch.append(self._next().wire)
-                size += len(batch[-1])
-            self._wire.write(b"".join(batch))
+            self._delivered(sum(len(notice.wire) for notice in notices), len(notices))
+        while not self.paused and self._backlog:
+            self._send_some(self._backlog)
+        if not self.paused:
+            self.direct = self._wire.write
+            self._backlog = None
+
+    def _send_some(self, backlog: Backlog) -> None:
+        batch, size, count = [], 0, 0
+        while size < BATCH_BYTES and backlog:
+            waiting = backlog.next()
+            batch.append(waiting.wire)
+            size += len(waiting.wire)
+            count += waiting.messages
+        self._wire.write(b"".join(batch))
+        self._delivered(size, count)
+
+    def _delivered(self, size: int, count: int) -> None:
+        self.counts.deliveries += count
+        self.counts.delivered_bytes += size
 
     def abandon(self) -> None:
         """Nothing more is sent: the frames that wait count as lost."""
-        self.closed = True
-        self._lose(self._frames)
-        self._frames.clear()
-        self._envelopes.clear()
-        self._data = self._control = 0
+        self.closed, self.direct = True, None
+        if self._backlog is not None:
+            for waiting in self._backlog.frames():
+                self._lose_waiting(waiting)
+            self._backlog = None
 
     def close(self, code: int, reason: str) -> None:
         """Close the socket; what waits is not sent."""
@@ -182,28 +238,10 @@ class SocketOutlet:
             self._wire.close(code, reason)
 
 
-def _cost(item: Item) -> int:
-    """What a waiting frame takes in memory: its bytes twice, as a server frame and as they are, and their objects."""
-    return 2 * len(item.wire) + ITEM_BYTES
-
-
-def readable(item: Item) -> bytes:
-    """A message as a line of JSON: an envelope as it is, a frame as an object without `kind` (protocol §5)."""
-    if item.stream_id is None:
-        return item.message
-    stream_id, data = split(item.message)
-    shown: dict[str, Any] = {"stream_id": stream_id, "encoding": "text", "data": ""}
-    try:
-        shown["data"] = data.decode() if item.text else None
-    except UnicodeDecodeError:
-        shown["data"] = None
-    if shown["data"] is None:
-        shown.update(encoding="base64", data=b64encode(data).decode())
-    return jsontext.encode({"frame": shown})
-
-
 class Mailbox:
     """What an HTTP presence has received and may still ask for, bounded; the oldest goes first."""
+
+    direct: Callable[[bytes], None] | None = None
 
     def __init__(self, most_bytes: int, first: int = 0) -> None:
         """Empty; its numbers go on from those of the presence before, so that no poll asks for what never comes."""
@@ -217,14 +255,18 @@ class Mailbox:
         """The number of the message that comes next."""
         return self._first + len(self._messages)
 
-    def put(self, joined: bytes, items: list[Item]) -> None:
+    def put(self, items: list[Item]) -> int:
         """Keep the messages until they are too many."""
-        for message in map(readable, items):
-            self._messages.append(message)
-            self._bytes += len(message)
+        before = self.next_number
+        for item in items:
+            for message in readable(item):
+                self._messages.append(message)
+                self._bytes += len(message)
+        count = self.next_number - before
         while self._messages and (self._bytes > self._most_bytes or len(self._messages) > MAILBOX_MESSAGES):
             self._bytes -= len(self._messages.popleft())
             self._first += 1
+        return count
 
     def since(self, number: int) -> tuple[list[bytes], int, int]:
         """The messages from this number on, the next number, and how many before them are gone."""
@@ -239,15 +281,19 @@ class Mailbox:
 class LogOutlet:
     """An `output_log`: a line a message, appended and visible at once."""
 
+    direct: Callable[[bytes], None] | None = None
+
     def __init__(self, path: Path) -> None:
         """Folders are made where they are missing; the file is never truncated."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
 
-    def put(self, joined: bytes, items: list[Item]) -> None:
+    def put(self, items: list[Item]) -> int:
         """Append the messages."""
+        lines = [line + b"\n" for item in items for line in readable(item)]
         with self._path.open("ab", buffering=0) as file:
-            file.write(b"".join(readable(item) + b"\n" for item in items))
+            file.write(b"".join(lines))
+        return len(lines)
 
     def close(self, code: int, reason: str) -> None:
         """The file stays."""

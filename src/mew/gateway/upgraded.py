@@ -40,21 +40,21 @@ class Upgraded(WSProtocol):  # type: ignore[misc]
 
         self._deaf = False
         limit = gateway.message_bytes + FRAME_MARGIN
-        ping = WSAutoPingStrategy.PING_WHEN_IDLE
-        idle = gateway.config.timeouts.idle_seconds
         # In picows' order: host, path, client side, listener, logger, disconnect on exception, handshake time-out,
-        # auto ping with its times and strategy, auto pong, frame size, extra headers, read buffer.
-        super().__init__(
-            None, None, False, listener, _log, True, 10, True, idle, idle / 2, ping, False, limit, None, READ_BUFFER
-        )
+        # auto ping (a task each; the gateway looks after all of them) with its times and strategy, auto pong, frame
+        # size, extra headers, read buffer.
+        never = (False, 0, 0, WSAutoPingStrategy.PING_WHEN_IDLE, False)
+        super().__init__(None, None, False, listener, _log, True, 10, *never, limit, None, READ_BUFFER)
 
     def buffer_updated(self, size: int) -> None:
         """Bytes are in the buffer. After a fault picows would go on parsing, and take what it has just refused."""
         if self._deaf:
             return
         super().buffer_updated(size)
-        if self.transport.is_close_frame_sent and self.listener is not None:
-            self._deaf = self.listener.fail()
+        if self.listener is not None:
+            self.listener.has_read()
+            if self.transport.is_close_frame_sent:
+                self._deaf = self.listener.fail()
 
     def data_received(self, data: bytes) -> None:
         """Feed bytes that another protocol has read."""

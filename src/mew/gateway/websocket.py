@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
 
 from mew.gateway.outlets import SocketOutlet
-from mew.gateway.wire import pong
+from mew.gateway.wire import PING, pong
 from mew.protocol import GATEWAY, JoinRequest, Refusal, turn_away
 from mew.protocol.envelope import Stamp
 
@@ -23,12 +23,16 @@ if TYPE_CHECKING:
 REASON_BYTES: Final = 123
 CODE_BYTES: Final = 2
 NORMAL: Final = 1000
+GOING_AWAY: Final = 1001
 PROTOCOL_ERROR: Final = 1002
 INVALID_TEXT: Final = 1007
 POLICY: Final = 1008
 CLOSE_CODES: Final = frozenset((1000, 1001, 1002, 1003, *range(1007, 1015), *range(3000, 5000)))
 """What a close frame may say: what RFC 6455 §7.4 and IANA's registry name, and what is left to applications."""
+RUN_FRAME_BYTES: Final = 16 * 1024
+"""Larger frames are authorised one by one: it makes no difference to them."""
 _TEXT: Final = WSMsgType.TEXT
+_BINARY: Final = WSMsgType.BINARY
 _MESSAGES: Final = (WSMsgType.TEXT, WSMsgType.BINARY)
 """A tuple: a set would have to hash an enumeration's member, in Python."""
 
@@ -44,19 +48,48 @@ def credentials(path: str, authorization: str | None) -> JoinRequest:
 
 
 class Socket(WSListener):
-    """One WebSocket."""
+    """One WebSocket. Thousands may be idle: what is rarely needed is made when it is."""
+
+    __slots__ = (
+        "_add_frame",
+        "_closing",
+        "_credentials",
+        "_deadline",
+        "_fragments",
+        "_fragments_text",
+        "_frame_header",
+        "_frame_type",
+        "_gateway",
+        "_hub",
+        "_owed_pong",
+        "_participant",
+        "_silent_for",
+        "_transport",
+        "connection",
+        "heard",
+        "outlet",
+    )
 
     def __init__(self, gateway: "Gateway", request: WSUpgradeRequest) -> None:
         """Upgraded, not joined."""
         super().__init__()
         self._gateway = gateway
-        self._credentials = credentials(request.path.decode("latin-1"), request.headers.get("Authorization"))
+        self._credentials: JoinRequest | None = credentials(
+            request.path.decode("latin-1"), request.headers.get("Authorization")
+        )
         self.connection = gateway.new_connection()
         self._hub: Hub | None = None
         self._participant = ""
-        self._fragments = bytearray()
-        self._fragments_pending = False
+        self._add_frame: Callable[[bytes], None] | None = None
+        """Takes frames of the run that this socket has begun, as long as it lasts."""
+        self._frame_header = b""
+        self._frame_type = _TEXT
+        self._fragments: bytearray | None = None
+        """Of a message whose end has not come yet."""
         self._fragments_text = True
+        self.heard = True
+        """Whether anything came since the last look."""
+        self._silent_for = 0
         self._owed_pong: bytes | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._closing = False
@@ -74,7 +107,7 @@ class Socket(WSListener):
         self._transport = transport
         transport.underlying_transport.set_write_buffer_limits(high=1, low=0)
         self._gateway.sockets.add(self)
-        if self._credentials.token is not None:
+        if self._credentials is not None and self._credentials.token is not None:
             self._join(self._credentials)
         else:
             self._set_deadline(self._gateway.config.timeouts.handshake_seconds, self._never_joined)
@@ -88,7 +121,12 @@ class Socket(WSListener):
             self._hub.leave(self.connection)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        """A frame came in."""
+        """A frame came in; if it goes on with a run, that is all."""
+        if self._add_frame is not None:
+            message = frame.get_payload_as_bytes()
+            if self._is_of_run(message, frame):
+                self._add_frame(message)
+                return
         kind = frame.msg_type
         if frame.rsv1 or frame.rsv2 or frame.rsv3:
             self.close(PROTOCOL_ERROR, "reserved bits are set")
@@ -104,6 +142,17 @@ class Socket(WSListener):
             self._pay_pong()
         elif kind == WSMsgType.CLOSE:
             self._answer_close(frame.get_payload_as_bytes())
+
+    def _is_of_run(self, message: bytes, frame: WSFrame) -> bool:
+        """Whether it is one more frame to the same stream, whole and sound, as the one before was."""
+        return (
+            message.startswith(self._frame_header)
+            and frame.msg_type is self._frame_type
+            and len(message) <= RUN_FRAME_BYTES
+            and bool(frame.fin)
+            and not (frame.rsv1 or frame.rsv2 or frame.rsv3)
+            and (self._frame_type is not _TEXT or message.isascii())
+        )
 
     def pause_writing(self) -> None:
         """The kernel takes no more."""
@@ -126,23 +175,23 @@ class Socket(WSListener):
     # Messages
 
     def _begin(self, frame: WSFrame, *, text: bool) -> None:
-        if self._fragments_pending:
+        if self._fragments is not None:
             self.close(PROTOCOL_ERROR, "a new message began inside another")
         elif frame.fin:
             self._message(frame.get_payload_as_bytes(), text=text)
         else:
-            self._fragments_pending = True
+            self._add_frame = None
+            self._fragments = bytearray(frame.get_payload_as_memoryview())
             self._fragments_text = text
-            self._fragments += frame.get_payload_as_memoryview()
 
     def _continue(self, frame: WSFrame) -> None:
-        if not self._fragments_pending:
+        if self._fragments is None:
             self.close(PROTOCOL_ERROR, "a continuation of nothing")
             return
         self._fragments += frame.get_payload_as_memoryview()
         if frame.fin or len(self._fragments) > self._gateway.message_bytes:
             message = bytes(self._fragments)
-            self._fragments, self._fragments_pending = bytearray(), False
+            self._fragments = None
             self._message(message, text=self._fragments_text)
 
     def _message(self, message: bytes, *, text: bool) -> None:
@@ -154,14 +203,14 @@ class Socket(WSListener):
                 self.close(INVALID_TEXT, "a text message is not UTF-8")
                 return
         if self._hub is not None:
-            self._hub.receive(self.connection, self._participant, message, text=text)
+            self._hub.receive(self.connection, self._participant, message, text=text, writer=self)
             return
         try:
             request = self._gateway.lobby.first_message(message)
         except Refusal as refusal:
             self._turn_away(refusal)
             return
-        self._join(request.or_else(self._credentials))
+        self._join(request if self._credentials is None else request.or_else(self._credentials))
 
     def _join(self, request: JoinRequest) -> None:
         try:
@@ -170,6 +219,7 @@ class Socket(WSListener):
             self._turn_away(refusal, request.cause)
             return
         self._clear_deadline()
+        self._credentials = None
         self._hub = self._gateway.hubs[space.settings.space_id]
         self._participant = join.participant
         self._hub.attach(self.connection, self.outlet)
@@ -185,6 +235,46 @@ class Socket(WSListener):
     def _never_joined(self) -> None:
         self.close(POLICY, "no join came in time")
 
+    # Runs of frames, and waiting under load
+
+    def begin_run(self, header: bytes, add: Callable[[bytes], None], *, text: bool) -> None:
+        """Frames with this header and opcode may be added; they are authorised."""
+        self._frame_header, self._add_frame = header, add
+        self._frame_type = _TEXT if text else _BINARY
+
+    def end_run(self) -> None:
+        """No more."""
+        self._add_frame = None
+
+    def has_read(self) -> None:
+        """All of what came at once has been handled."""
+        self.heard = True
+        if self._hub is not None and self._hub.fanout.holding:
+            self._hub.fanout.hold(self)
+
+    def pause_reading(self) -> None:
+        """Leave what comes in to the kernel."""
+        self._transport.underlying_transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take it again."""
+        if not self._transport.is_disconnected:
+            self._transport.underlying_transport.resume_reading()
+
+    # Silence
+
+    def look(self, patience: int) -> None:
+        """Called now and then: a peer silent for `patience` looks is asked, for half as many more given up."""
+        if self.heard:
+            self.heard, self._silent_for = False, 0
+            return
+        self._silent_for += 1
+        if self._silent_for == patience:
+            if not self.outlet.paused:
+                self.write(PING)
+        elif self._silent_for >= patience + patience // 2:
+            self.close(GOING_AWAY, "silent for too long")
+
     # Closing
 
     def write(self, data: bytes) -> None:
@@ -196,7 +286,7 @@ class Socket(WSListener):
         """Begin the closing handshake; a peer that does not answer is cut off."""
         if self._closing:
             return
-        self._closing = True
+        self._closing, self._add_frame = True, None
         self._send_close(code, reason.encode()[:REASON_BYTES].decode(errors="ignore").encode())
         self._give_up_soon()
 
@@ -204,7 +294,7 @@ class Socket(WSListener):
         """picows found a fault and has sent the close frame by itself; whether that was news."""
         if self._closing:
             return False
-        self._closing = True
+        self._closing, self._add_frame = True, None
         self._give_up_soon()
         return True
 
@@ -214,7 +304,7 @@ class Socket(WSListener):
 
     def _answer_close(self, payload: bytes) -> None:
         """Echo the code of a close frame, if it is one that may be sent (RFC 6455 §5.5.1, §7.4)."""
-        self._closing = True
+        self._closing, self._add_frame = True, None
         code = int.from_bytes(payload[:CODE_BYTES], "big") if payload else NORMAL
         valid = code in CLOSE_CODES
         self._send_close(code if valid else PROTOCOL_ERROR, b"" if valid else b"no such close code")
