@@ -111,7 +111,7 @@ def test_no_token_stands_in_a_log(lab: WebsocketSpace) -> None:
 
 def test_a_line_is_visible_within_100_ms(tmp_path: Path) -> None:
     log = LineLog(tmp_path / "logs" / "a.jsonl")
-    log.put(lambda: b"{}", 2)
+    log.put(lambda: b"{}", size=2)
     assert within(0.3, (tmp_path / "logs" / "a.jsonl").exists)
     log.close()
 
@@ -121,7 +121,7 @@ def test_an_orderly_stop_loses_no_line_and_nothing_is_truncated(tmp_path: Path) 
     path.write_bytes(b'{"before":1}\n')
     log = LineLog(path)
     for number in range(1_000):
-        log.put(lambda number=number: msgspec.json.encode({"n": number}), 10)  # type: ignore[misc]
+        log.put(msgspec.json.encode, {"n": number}, size=10)
     log.close()
     assert read(path) == [{"before": 1}, *({"n": number} for number in range(1_000))]
 
@@ -129,7 +129,7 @@ def test_an_orderly_stop_loses_no_line_and_nothing_is_truncated(tmp_path: Path) 
 def test_a_log_that_is_behind_says_how_many_lines_it_left_out(tmp_path: Path) -> None:
     log = LineLog(tmp_path / "a.jsonl", queued_bytes=100)
     for _ in range(25):
-        log.put(lambda: b"{}", 10)
+        log.put(lambda: b"{}", size=10)
     log.close()
     lines = read(tmp_path / "a.jsonl")
     told = [line["count"] for line in lines if line.get("event") == "dropped"]
@@ -140,7 +140,7 @@ def test_a_log_that_is_behind_says_how_many_lines_it_left_out(tmp_path: Path) ->
 def test_a_log_that_has_grown_is_rotated_and_the_oldest_goes(tmp_path: Path) -> None:
     for number in range(8):
         log = LineLog(tmp_path / "a.jsonl", rotated_bytes=20)
-        log.put(lambda number=number: msgspec.json.encode({"number": number, "x": "x" * 20}), 40)  # type: ignore[misc]
+        log.put(msgspec.json.encode, {"number": number, "x": "x" * 20}, size=40)
         log.close()
     kept = {path.name: read(path)[0]["number"] for path in tmp_path.iterdir()}
     assert kept == {f"a.jsonl.{place}": 8 - place for place in range(1, 6)}

@@ -17,8 +17,13 @@ QUEUED_BYTES: Final = 64 * 2**20
 ROTATED_BYTES: Final = 64 * 2**20
 KEPT_FILES: Final = 5
 WRITE_SECONDS: Final = 0.05
+WRITE_BYTES: Final = 2**20
+"""What is made before it is written: while a file takes bytes, the loop goes on."""
+LINE_BYTES: Final = 256
+"""About what a line has besides the envelope."""
 
-Line = Callable[[], bytes]
+Made = Callable[..., bytes]
+"""Makes lines of what it is given, without the last line's end."""
 
 
 class LineLog:
@@ -30,20 +35,23 @@ class LineLog:
         self._path = path
         self._rotated_bytes = rotated_bytes
         self._queued_bytes = queued_bytes
-        self._queue: deque[tuple[Line, int]] = deque()
-        self._queued = 0
-        self._dropped = 0
+        self._queue: deque[tuple[int, Made, tuple[Any, ...]]] = deque()
+        # Each of these is written by one thread only: the loop's, and the log's own.
+        self._put_bytes = 0
+        self._written_bytes = 0
+        self._left_out = 0
+        self._told_left_out = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._write_on, name=f"log {path.name}", daemon=True)
         self._thread.start()
 
-    def put(self, line: Line, size: int) -> None:
-        """Have a line written that will be about this long."""
-        if self._queued + size > self._queued_bytes:
-            self._dropped += 1
+    def put(self, made: Made, *given: Any, size: int, lines: int = 1) -> None:
+        """Have so many lines made of this and written, about so many bytes."""
+        if self._put_bytes - self._written_bytes + size > self._queued_bytes:
+            self._left_out += lines
             return
-        self._queued += size
-        self._queue.append((line, size))
+        self._put_bytes += size
+        self._queue.append((size, made, given))
 
     def close(self) -> None:
         """Write what is left; no line is lost by an orderly stop."""
@@ -56,18 +64,22 @@ class LineLog:
         self._write()
 
     def _write(self) -> None:
-        lines = []
-        while self._queue:
-            line, size = self._queue.popleft()
-            self._queued -= size
-            lines.append(line())
-        if self._dropped:
-            lines.append(jsontext.encode({"event": "dropped", "count": self._dropped}))
-            self._dropped = 0
-        if not lines:
-            return
+        left_out = self._left_out
+        while self._queue or left_out > self._told_left_out:
+            lines, taken = [], 0
+            while self._queue and taken < WRITE_BYTES:
+                size, made, given = self._queue.popleft()
+                taken += size
+                lines.append(made(*given))
+            if not self._queue and left_out > self._told_left_out:
+                lines.append(jsontext.encode({"event": "dropped", "count": left_out - self._told_left_out}))
+                self._told_left_out = left_out
+            self._append(b"\n".join(lines) + b"\n")
+            self._written_bytes += taken
+
+    def _append(self, text: bytes) -> None:
         with self._path.open("ab", buffering=0) as file:
-            file.write(b"\n".join(lines) + b"\n")
+            file.write(text)
             size = file.tell()
         if size > self._rotated_bytes:
             self._rotate()
@@ -87,47 +99,59 @@ class EnvelopeHistory:
     def __init__(self, log: LineLog, space_id: str) -> None:
         """Write to this log."""
         self._log = log
-        self._space_id = space_id
+        self._space_id = jsontext.encode(space_id)
+        self._recipients: list[tuple[str, str]] = []
+        self._ends: list[bytes] = []
+        """How the lines of these recipients end: the same for one envelope after another."""
 
     def received(self, record: Record, transport: str) -> None:
         """An envelope of a participant, refused ones too."""
+        self._log.put(self._received, record, transport, size=2 * len(record.payload) + LINE_BYTES)
 
-        def line() -> bytes:
-            first = self._line("received", record, record.participant, transport, {})
-            if record.event != records.REJECTED:
-                return first
-            reason = {"reason": record.reason}
-            return first + b"\n" + self._line("rejected", record, record.participant, transport, reason)
-
-        self._log.put(line, 2 * len(record.payload))
+    def _received(self, record: Record, transport: str) -> bytes:
+        first = _beginning("received", record) + self._end(record.participant, "inbound", transport)
+        if record.event != records.REJECTED:
+            return first
+        metadata = jsontext.encode({"reason": record.reason})
+        end = self._end(record.participant, "inbound", transport, metadata)
+        return first + b"\n" + _beginning("rejected", record) + end
 
     def delivered(self, record: Record, recipients: list[tuple[str, str]]) -> None:
         """An envelope to each of its recipients, given with how they are connected."""
-
-        def line() -> bytes:
-            return b"\n".join(self._line("delivered", record, name, transport, {}) for name, transport in recipients)
-
         if recipients:
-            self._log.put(line, len(record.payload) * len(recipients))
+            count = len(recipients)
+            size = (len(record.payload) + LINE_BYTES) * count
+            self._log.put(self._delivered, record, recipients, size=size, lines=count)
 
-    def _line(self, event: str, record: Record, participant: str, transport: str, metadata: dict[str, Any]) -> bytes:
-        return jsontext.join(
-            {
-                "timestamp": jsontext.encode(rfc3339(record.time)),
-                "event": jsontext.encode(event),
-                "id": jsontext.encode(record.envelope_id),
-                "envelope": record.payload,
-                "participant": jsontext.encode(participant),
-                "space_id": jsontext.encode(self._space_id),
-                "direction": b'"outbound"' if event == "delivered" else b'"inbound"',
-                "transport": jsontext.encode(transport),
-                "metadata": jsontext.encode(metadata),
-            }
+    def _delivered(self, record: Record, recipients: list[tuple[str, str]]) -> bytes:
+        if recipients is not self._recipients:
+            self._recipients = recipients
+            self._ends = [self._end(name, "outbound", transport) for name, transport in recipients]
+        beginning = _beginning("delivered", record)
+        return beginning + (b"\n" + beginning).join(self._ends)
+
+    def _end(self, participant: str, direction: str, transport: str, metadata: bytes = b"{}") -> bytes:
+        return b'%b,"space_id":%b,"direction":"%b","transport":"%b","metadata":%b}' % (
+            jsontext.encode(participant),
+            self._space_id,
+            direction.encode(),
+            transport.encode(),
+            metadata,
         )
 
     def close(self) -> None:
         """Write what is left."""
         self._log.close()
+
+
+def _beginning(event: str, record: Record) -> bytes:
+    """A line of the history up to whose it is."""
+    return b'{"timestamp":"%b","event":"%b","id":%b,"envelope":%b,"participant":' % (
+        rfc3339(record.time).encode(),
+        event.encode(),
+        jsontext.encode(record.envelope_id),
+        record.payload,
+    )
 
 
 class CapabilityDecisions:
@@ -136,30 +160,28 @@ class CapabilityDecisions:
     def __init__(self, log: LineLog, space_id: str) -> None:
         """Write to this log."""
         self._log = log
-        self._space_id = space_id
+        self._space_id = jsontext.encode(space_id)
 
     def decided(self, checked: Checked, now: int, held: bytes) -> None:
         """A decision; `held` is what the sender may send, as JSON."""
-        decision = checked.decision
+        self._log.put(self._line, checked, now, held, size=len(held) + LINE_BYTES)
 
-        def line() -> bytes:
-            return jsontext.join(
-                {
-                    "timestamp": jsontext.encode(rfc3339(now)),
-                    "event": b'"capability_check"',
-                    "envelope_id": jsontext.encode(checked.envelope_id),
-                    "participant": jsontext.encode(checked.participant),
-                    "space_id": jsontext.encode(self._space_id),
-                    "result": b'"allowed"' if decision.allowed else b'"denied"',
-                    "required_capability": jsontext.encode(checked.kind),
-                    "matched_capability": b"null" if decision.capability is None else decision.capability.text,
-                    "matched_source": jsontext.encode(decision.source),
-                    "granted_capabilities": held,
-                    "metadata": b"{}" if decision.allowed else jsontext.encode({"reason": decision.reason}),
-                }
-            )
-
-        self._log.put(line, len(held) + 512)
+    def _line(self, checked: Checked, now: int, held: bytes) -> bytes:
+        decision, encode = checked.decision, jsontext.encode
+        asked = b'{"timestamp":"%b","event":"capability_check","envelope_id":%b,"participant":%b,"space_id":%b' % (
+            rfc3339(now).encode(),
+            encode(checked.envelope_id),
+            encode(checked.participant),
+            self._space_id,
+        )
+        answer = b',"result":"%b","required_capability":%b,"matched_capability":%b,"matched_source":%b' % (
+            b"allowed" if decision.allowed else b"denied",
+            encode(checked.kind),
+            b"null" if decision.capability is None else decision.capability.text,
+            encode(decision.source),
+        )
+        metadata = b"{}" if decision.allowed else encode({"reason": decision.reason})
+        return asked + answer + b',"granted_capabilities":%b,"metadata":%b}' % (held, metadata)
 
     def close(self) -> None:
         """Write what is left."""
