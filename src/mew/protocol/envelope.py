@@ -14,6 +14,7 @@ from mew.protocol.times import is_rfc3339, rfc3339
 
 ID_LENGTH: Final = 256
 _NULL: Final = b"null"
+_STAMPED: Final = frozenset({"protocol", "id", "ts", "from"})
 _PROTOCOL: Final = jsontext.encode(kinds.PROTOCOL)
 
 
@@ -118,6 +119,11 @@ def _stamped(
     values: dict[str, Any], fields: dict[str, bytes], envelope_id: str, ts: str, sender: str
 ) -> dict[str, bytes]:
     """The fields with what was missing in front and what was wrong replaced where it stood."""
+    if isinstance(values.get("correlation_id"), str):
+        fields["correlation_id"] = b"[" + fields["correlation_id"] + b"]"
+    if _STAMPED.isdisjoint(fields):
+        made = {"protocol": _PROTOCOL, "id": jsontext.encode(envelope_id), "ts": jsontext.encode(ts)}
+        return {**made, "from": jsontext.encode(sender), **fields}
     stamps: dict[str, bytes] = {}
     if values.get("protocol") is None:
         stamps["protocol"] = _PROTOCOL
@@ -127,8 +133,6 @@ def _stamped(
         stamps["ts"] = jsontext.encode(ts)
     if values.get("from") != sender:
         stamps["from"] = jsontext.encode(sender)
-    if isinstance(values.get("correlation_id"), str):
-        fields["correlation_id"] = b"[" + fields["correlation_id"] + b"]"
     if not stamps:
         return fields
     missing = {key: text for key, text in stamps.items() if key not in fields}

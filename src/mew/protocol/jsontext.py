@@ -22,14 +22,14 @@ _values = msgspec.json.Decoder()
 
 
 class _Keys(dict[str, bytes]):
-    """`"key":` for each key; those of every message are ready, others are made and forgotten."""
+    """`,"key":` for each key; those of every message are ready, others are made and forgotten."""
 
     def __missing__(self, key: str) -> bytes:
-        return encode(key) + b":"
+        return b"," + encode(key) + b":"
 
 
 _WORDS = ("protocol", "id", "ts", "from", "to", "kind", "correlation_id", "context", "payload", "stream")
-_keys = _Keys({word: encode(word) + b":" for word in _WORDS})
+_keys = _Keys({word: b"," + encode(word) + b":" for word in _WORDS})
 
 
 class NotJSON(ValueError):
@@ -56,7 +56,10 @@ def split(text: bytes) -> dict[str, bytes]:
 
 def join(fields: Fields) -> bytes:
     """The compact JSON object of these fields, in their order."""
-    return b"{" + b",".join([_keys[key] + value for key, value in fields.items()]) + b"}"
+    parts: list[bytes] = []
+    for key, value in fields.items():
+        parts += (_keys[key], value)
+    return b"{" + b"".join(parts)[1:] + b"}"
 
 
 def array(items: Iterable[bytes]) -> bytes:

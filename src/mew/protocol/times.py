@@ -6,6 +6,7 @@ Pure: no clock. Whoever calls says what time it is.
 import re
 from calendar import monthrange
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1)
@@ -18,7 +19,14 @@ _RFC3339 = re.compile(
 
 def rfc3339(instant: int) -> str:
     """Microseconds since 1970 as `2026-11-15T14:03:00.000000Z`."""
-    return (_EPOCH + timedelta(microseconds=instant)).isoformat(timespec="microseconds") + "Z"
+    seconds, microseconds = divmod(instant, SECOND)
+    return f"{_whole_second(seconds)}.{microseconds:06}Z"
+
+
+@lru_cache(maxsize=16)
+def _whole_second(seconds: int) -> str:
+    """Every envelope has a time, and thousands fall within one second."""
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat()
 
 
 def is_rfc3339(text: object) -> bool:
