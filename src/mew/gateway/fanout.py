@@ -39,14 +39,17 @@ class Writer(Protocol):
 class Fanout:
     """The outlets of a space, and what is on its way to them."""
 
-    def __init__(self, counts: Counts, before_flush: Callable[[], None]) -> None:
-        """`before_flush` puts what belongs to the turn and has not been put yet."""
+    def __init__(
+        self, counts: Counts, before_flush: Callable[[], None], clock: Callable[[], float] = perf_counter
+    ) -> None:
+        """`before_flush` puts what belongs to the turn and has not been put yet; `clock` tells seconds."""
         self.readers = Readers()
         self.history: EnvelopeHistory | None = None
         self.holding = False
         """Whether writers are to wait for the next flush: there is enough to send."""
         self._counts = counts
         self._before_flush = before_flush
+        self._clock = clock
         self._pace = Pace()
         self._turn: list[tuple[Audience, Item]] = []
         self._mixed = False
@@ -91,7 +94,7 @@ class Fanout:
 
     def _schedule(self, *, patient: bool) -> None:
         loop = asyncio.get_running_loop()
-        wait = self._pace.hold_off(perf_counter(), patient=patient)
+        wait = self._pace.hold_off(self._clock(), patient=patient)
         self._is_patient = patient and wait > 0
         if wait <= 0:
             self._due = loop.call_soon(self._flush_now)
@@ -160,12 +163,12 @@ class Fanout:
 
     def _timed(self, slices: Iterator[None], messages: int) -> Iterator[None]:
         """Measure what the slices take, without what happens between them."""
-        seconds, started = 0.0, perf_counter()
+        seconds, started = 0.0, self._clock()
         for _ in slices:
-            seconds += perf_counter() - started
+            seconds += self._clock() - started
             yield
-            started = perf_counter()
-        now = perf_counter()
+            started = self._clock()
+        now = self._clock()
         self._pace.flushed(now, seconds + now - started, messages)
 
     def _to_all(self, turn: list[tuple[Audience, Item]]) -> Iterator[None]:

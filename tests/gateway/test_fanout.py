@@ -1,0 +1,350 @@
+"""Who gets what of a turn, in which order, and when."""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+
+import pytest
+import uvloop
+
+from mew.gateway import fanout as module
+from mew.gateway.counts import Counts
+from mew.gateway.fanout import Fanout
+from mew.gateway.items import Item, envelope_item, frame_items
+from mew.protocol import EVERYONE, AllBut, Audience, Only, To
+
+
+class Listener:
+    """An outlet that keeps what it gets: straight through, or item by item."""
+
+    def __init__(self, *, through: bool = True) -> None:
+        self.heard: list[bytes] = []
+        self.writes = 0
+        self.direct: Callable[[bytes], None] | None = self._write if through else None
+
+    def _write(self, data: bytes) -> None:
+        self.writes += 1
+        self.heard += messages_of(data)
+
+    def put(self, items: list[Item]) -> int:
+        self.writes += 1
+        messages = [message for item in items for message in item.messages]
+        self.heard += messages
+        return len(messages)
+
+    def close(self, code: int, reason: str) -> None:
+        """Nothing to do."""
+
+
+def messages_of(wire: bytes) -> list[bytes]:
+    """The short messages of server frames."""
+    found = []
+    while wire:
+        found.append(wire[2 : 2 + wire[1]])
+        wire = wire[2 + wire[1] :]
+    return found
+
+
+class Stage:
+    """A fan-out with some readers, on a loop that the test turns by hand."""
+
+    def __init__(self, *names: str, through: bool = True) -> None:
+        self.counts = Counts()
+        self.fanout = Fanout(self.counts, lambda: None)
+        self.listeners: dict[str, Listener] = {}
+        for name in names:
+            self.join(name, through=through)
+
+    def join(self, name: str, *, through: bool = True) -> None:
+        connection = f"ws-{name}"
+        self.listeners[name] = Listener(through=through)
+        self.fanout.readers.outlets[connection] = self.listeners[name]
+        self.fanout.admit(connection)
+        self.fanout.readers.seat(name, connection)
+
+    def observe(self, name: str) -> None:
+        self.listeners[name] = Listener()
+        self.fanout.readers.outlets[name] = self.listeners[name]
+        self.fanout.admit(name)
+        self.fanout.readers.observe(name)
+
+    def put(self, text: str, audience: Audience = EVERYONE) -> None:
+        self.fanout.put(audience, envelope_item(text.encode()))
+
+    def heard(self) -> dict[str, list[str]]:
+        return {name: [each.decode() for each in listener.heard] for name, listener in self.listeners.items()}
+
+
+@pytest.fixture(autouse=True)
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """Things are scheduled on this loop, which turns only where a test says so."""
+    loop = uvloop.new_event_loop()
+    asyncio._set_running_loop(loop)
+    yield loop
+    asyncio._set_running_loop(None)
+    loop.close()
+
+
+def turn(loop: asyncio.AbstractEventLoop, seconds: float = 0.0) -> None:
+    """Let the loop do what is due."""
+    asyncio._set_running_loop(None)
+    loop.run_until_complete(asyncio.sleep(seconds))
+    asyncio._set_running_loop(loop)
+
+
+def test_a_turn_goes_out_as_one_write_a_reader(loop: asyncio.AbstractEventLoop) -> None:
+    stage = Stage("alice", "bob")
+    for text in "abc":
+        stage.put(text)
+    assert stage.heard() == {"alice": [], "bob": []}
+    turn(loop)
+    assert stage.heard() == {"alice": ["a", "b", "c"], "bob": ["a", "b", "c"]}
+    assert [listener.writes for listener in stage.listeners.values()] == [1, 1]
+    assert (stage.counts.deliveries, stage.counts.delivered_bytes) == (6, 18)
+
+
+@pytest.mark.parametrize("through", [True, False])
+def test_each_audience_gets_its_own_in_the_order_of_all(loop: asyncio.AbstractEventLoop, through: bool) -> None:
+    stage = Stage("alice", "bob", "carol", through=through)
+    stage.observe("looker")
+    stage.put("1")
+    stage.put("2", AllBut("bob"))
+    stage.put("3", Only(("bob", "carol", "nobody")))
+    stage.put("4", To("ws-alice"))
+    stage.put("5")
+    stage.put("6", To("ws-gone"))
+    turn(loop)
+    assert stage.heard() == {
+        "alice": ["1", "2", "4", "5"],
+        "bob": ["1", "3", "5"],
+        "carol": ["1", "2", "3", "5"],
+        "looker": ["1", "2", "5"],
+    }
+    assert stage.counts.deliveries == 14
+    assert all(listener.writes == 1 for listener in stage.listeners.values())
+
+
+@pytest.mark.parametrize("through", [True, False])
+def test_who_comes_within_a_turn_gets_only_what_follows(loop: asyncio.AbstractEventLoop, through: bool) -> None:
+    stage = Stage("alice")
+    stage.put("before")
+    stage.join("bob", through=through)
+    stage.put("welcome", To("ws-bob"))
+    stage.put("bob came", AllBut("bob"))
+    stage.put("after")
+    turn(loop)
+    assert stage.heard() == {"alice": ["before", "bob came", "after"], "bob": ["welcome", "after"]}
+
+
+def test_a_connection_that_is_not_admitted_gets_what_is_for_it_alone(loop: asyncio.AbstractEventLoop) -> None:
+    stage = Stage("alice")
+    stage.listeners["stranger"] = Listener()
+    stage.fanout.readers.outlets["ws-9"] = stage.listeners["stranger"]
+    stage.put("for all")
+    stage.put("go away", To("ws-9"))
+    turn(loop)
+    assert stage.heard() == {"alice": ["for all"], "stranger": ["go away"]}
+
+
+def test_who_is_dropped_gets_its_share_first_and_nothing_more(loop: asyncio.AbstractEventLoop) -> None:
+    stage = Stage("alice", "bob")
+    stage.put("one")
+    stage.put("kicked", AllBut("alice"))
+    stage.fanout.settle("ws-bob")
+    stage.fanout.drop("ws-bob")
+    stage.put("two")
+    assert stage.heard()["bob"] == ["one", "kicked"]
+    turn(loop)
+    assert stage.heard() == {"alice": ["one", "two"], "bob": ["one", "kicked"]}
+
+
+def test_who_is_gone_is_given_what_it_misses_only_where_there_are_frames(loop: asyncio.AbstractEventLoop) -> None:
+    stage = Stage("alice", "bob", through=False)
+    stage.put("one")
+    stage.fanout.settle("ws-alice", gone=True)
+    assert stage.heard()["alice"] == []
+    for item in frame_items("s", 1, [b"#s#1", b"#s#2"], text=True):
+        stage.fanout.put(EVERYONE, item)
+    stage.fanout.settle("ws-bob", gone=True)
+    assert stage.heard()["bob"] == ["one", "#s#1", "#s#2"]
+
+
+def test_whatever_the_audiences_are_everybody_gets_what_is_meant_for_them(loop: asyncio.AbstractEventLoop) -> None:
+    for seed in range(300):
+        chance = random.Random(seed)
+        stage = Stage()
+        expected: dict[str, list[str]] = {}
+        for number in range(chance.randint(1, 30)):
+            names = [*expected]
+            if not names or chance.random() < 0.2:
+                name = f"p{number}"
+                expected[name] = []
+                stage.join(name, through=chance.random() < 0.7)
+                continue
+            text, who = str(number), chance.sample(names, chance.randint(1, len(names)))
+            choices: list[tuple[Audience, list[str]]] = [
+                (EVERYONE, names),
+                (AllBut(who[0]), [name for name in names if name != who[0]]),
+                (Only(tuple(who)), who),
+                (To(f"ws-{who[0]}"), who[:1]),
+            ]
+            audience, meant = chance.choice(choices)
+            stage.put(text, audience)
+            for name in meant:
+                expected[name].append(text)
+            if chance.random() < 0.1:
+                stage.fanout.flush()
+        turn(loop)
+        assert stage.heard() == expected, seed
+        assert stage.counts.deliveries == sum(map(len, expected.values()))
+
+
+# Large audiences
+
+
+@pytest.mark.parametrize("audience", [EVERYONE, AllBut("p7")])
+def test_a_large_audience_is_served_in_slices_and_nothing_overtakes(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, audience: Audience
+) -> None:
+    monkeypatch.setattr(module, "SLICE", 10)
+    stage = Stage(*(f"p{number}" for number in range(35)))
+    stage.put("one", audience)
+    seen: list[int] = []
+
+    def look() -> None:
+        heard = [heard for name, heard in stage.heard().items() if name != "p7"]
+        seen.append(sum(each[:1] == ["one"] for each in heard))
+        if len(seen) == 1:
+            stage.put("two")
+        if seen[-1] < 34:
+            loop.call_soon(look)
+
+    loop.call_soon(look)
+    turn(loop, 0.05)
+    assert len(set(seen)) >= 3, seen
+    heard = stage.heard()
+    own = heard.pop("p7")
+    assert own == (["one", "two"] if audience is EVERYONE else ["two"])
+    assert all(each == ["one", "two"] for each in heard.values())
+
+
+def test_a_flush_that_is_asked_for_ends_the_slices_at_once(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SLICE", 1)
+    stage = Stage("alice", "bob", "carol")
+    stage.put("one")
+
+    def ask() -> None:
+        stage.put("two")
+        stage.fanout.flush()
+
+    loop.call_soon(ask)
+    turn(loop)
+    assert all(each == ["one", "two"] for each in stage.heard().values())
+    turn(loop)
+    assert stage.counts.deliveries == 6
+
+
+def test_who_leaves_between_two_slices_has_its_share(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SLICE", 1)
+    stage = Stage("alice", "bob", "carol")
+    stage.put("one")
+
+    def leave() -> None:
+        stage.put("two")
+        stage.fanout.settle("ws-carol")
+        stage.fanout.drop("ws-carol")
+
+    loop.call_soon(leave)
+    turn(loop, 0.01)
+    assert stage.heard() == {"alice": ["one", "two"], "bob": ["one", "two"], "carol": ["one", "two"]}
+
+
+# Under load
+
+
+class Sender:
+    """A socket whose reading can be paused."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.on_resume: Callable[[], object] = lambda: None
+
+    def pause_reading(self) -> None:
+        self.calls.append("pause")
+
+    def resume_reading(self) -> None:
+        self.calls.append("resume")
+        self.on_resume()
+
+
+class Busy(Stage):
+    """A fan-out that has measured that it cannot flush every message by itself: each write takes a millisecond."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self.now = 100.0
+        self.fanout = Fanout(self.counts, lambda: None, lambda: self.now)
+        self.join("alice")
+        listener = self.listeners["alice"]
+        listener.direct = self._slow_write
+        for _ in range(50):
+            self.put("load")
+            self.fanout.flush()
+        turn(loop, 0.005)
+        listener.heard.clear()
+
+    def _slow_write(self, data: bytes) -> None:
+        self.now += 0.001
+        self.listeners["alice"]._write(data)
+
+
+def test_under_load_writers_wait_for_the_next_flush_and_are_read_once_more_before_it(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    stage, sender = Busy(loop), Sender()
+    stage.put("early")
+    turn(loop)
+    assert stage.fanout.holding
+    assert stage.listeners["alice"].heard == []
+    stage.fanout.hold(sender)
+    assert sender.calls == ["pause"]
+    sender.on_resume = lambda: loop.call_soon(stage.put, "gathered meanwhile")
+    turn(loop, 0.02)
+    assert sender.calls == ["pause", "resume"]
+    assert stage.listeners["alice"].heard == [b"early", b"gathered meanwhile"]
+    assert stage.listeners["alice"].writes == 51
+    turn(loop)
+    assert not stage.fanout.holding
+
+
+def test_without_load_nobody_waits(loop: asyncio.AbstractEventLoop) -> None:
+    stage = Busy(loop)
+    stage.now += 1
+    stage.put("after a pause")
+    turn(loop)
+    assert stage.listeners["alice"].heard == [b"after a pause"]
+    stage.put("and at once again")
+    turn(loop)
+    assert stage.listeners["alice"].heard == [b"after a pause", b"and at once again"]
+
+
+def test_what_nobody_waits_for_holds_nobody_up(loop: asyncio.AbstractEventLoop) -> None:
+    stage = Busy(loop)
+    stage.fanout.put(EVERYONE, envelope_item(b"bob came"), patient=True)
+    assert not stage.fanout.holding
+    turn(loop, 0.02)
+    assert stage.listeners["alice"].heard == [b"bob came"]
+
+
+def test_what_nobody_waits_for_goes_out_with_what_somebody_waits_for(loop: asyncio.AbstractEventLoop) -> None:
+    stage = Busy(loop)
+    stage.fanout.put(EVERYONE, envelope_item(b"bob came"), patient=True)
+    stage.put("urgent")
+    assert stage.fanout.holding
+    turn(loop, 0.02)
+    assert stage.listeners["alice"].heard == [b"bob came", b"urgent"]
+    assert stage.listeners["alice"].writes == 51

@@ -1,0 +1,56 @@
+"""When a flush is held off: only under load, and never for long."""
+
+import pytest
+
+from mew.gateway.pace import HOLD_SECONDS, PATIENT_SECONDS, WINDOW_SECONDS, Pace
+
+
+def busy(flush_seconds: float, *, a_second: float = 10_000) -> tuple[Pace, float]:
+    """A pace after a window of flushes that took so long each, and the time then."""
+    pace, now = Pace(), 100.0
+    pace.flushed(now, flush_seconds, 0)
+    while now < 100 + 2 * WINDOW_SECONDS:
+        now += 0.01
+        pace.flushed(now, flush_seconds, round(a_second / 100))
+    return pace, now
+
+
+def test_nothing_is_held_off_at_first() -> None:
+    assert Pace().hold_off(100.0) <= 0
+
+
+@pytest.mark.parametrize(("a_second", "is_held"), [(400, False), (600, True)])
+def test_a_flush_is_held_off_where_flushing_each_message_would_take_over_half_of_the_time(
+    a_second: int, is_held: bool
+) -> None:
+    pace, now = busy(0.001, a_second=float(a_second))
+    assert (pace.hold_off(now) > 0) is is_held
+
+
+def test_it_is_held_off_for_four_times_what_the_last_one_took() -> None:
+    pace, now = busy(0.0002)
+    assert pace.hold_off(now) == pytest.approx(0.0008)
+    assert pace.hold_off(now + 0.0005) == pytest.approx(0.0003)
+
+
+def test_it_is_never_held_off_for_longer_than_two_milliseconds() -> None:
+    pace, now = busy(0.01)
+    assert pace.hold_off(now) == pytest.approx(HOLD_SECONDS)
+
+
+def test_what_nobody_waits_for_is_held_off_longer() -> None:
+    pace, now = busy(0.01)
+    assert pace.hold_off(now, patient=True) == pytest.approx(0.04)
+    pace, now = busy(1.0)
+    assert pace.hold_off(now, patient=True) == pytest.approx(PATIENT_SECONDS)
+
+
+def test_the_time_since_the_last_flush_counts() -> None:
+    pace, now = busy(0.01)
+    assert pace.hold_off(now + 1) <= 0
+
+
+def test_the_load_is_over_as_soon_as_a_window_says_so() -> None:
+    pace, now = busy(0.01)
+    pace.flushed(now + 1, 0.01, 1)
+    assert pace.hold_off(now + 1) <= 0
