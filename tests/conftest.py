@@ -5,11 +5,13 @@ Must not hold fixtures of one subject; those live in its own folder.
 
 import pytest
 
-from tests.interaction.doors import DOORS
+from tests.interaction.doors import DOORS, named
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--door", default="core", choices=list(DOORS), help="where the rules of the protocol are tried")
+    parser.addoption(
+        "--door", type=named, default="core", help=f"where the rules of the protocol are tried, of {','.join(DOORS)}"
+    )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

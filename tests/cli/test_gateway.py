@@ -2,7 +2,9 @@
 
 import json
 import os
+import pty
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -10,8 +12,12 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import pytest
+
+from tests.gateway.raw import TEXT, Raw, closing, frame, head, unmasked, upgrade
 
 SPACE = """\
 space: {id: lab, name: A lab}
@@ -60,6 +66,29 @@ def running(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[st
         process.communicate()
 
 
+def logged(errors: str) -> list[dict[str, Any]]:
+    """The lines of the gateway's own log."""
+    return [json.loads(line) for line in errors.splitlines()]
+
+
+def told(errors: str) -> list[str]:
+    return [line["event"] for line in logged(errors)]
+
+
+def stop(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What it said, until it had stopped."""
+    process.send_signal(signal.SIGTERM)
+    return process.communicate(timeout=20)
+
+
+def token_of(folder: Path, participant: str) -> str:
+    return (folder / ".mew" / "tokens" / f"{participant}.token").read_text(encoding="utf-8")
+
+
+def port_of(url: str) -> int:
+    return int(url.rpartition(":")[2])
+
+
 def ask(url: str, token: str | None = None, body: object = None) -> tuple[int, dict[str, object]]:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {} if token is None else {"Authorization": f"Bearer {token}"})
@@ -102,7 +131,8 @@ def test_it_stops_when_told_and_says_that_all_is_well(lab: Path, number: signal.
     with running(lab) as (process, _):
         process.send_signal(number)
         output, errors = process.communicate(timeout=20)
-        assert (process.returncode, output, errors) == (0, "", "")
+        assert (process.returncode, output) == (0, "")
+        assert told(errors)[-2:] == ["stopping", "stopped"]
 
 
 def test_a_port_that_is_taken_is_named(lab: Path) -> None:
@@ -134,3 +164,174 @@ def test_two_spaces_are_served_side_by_side(lab: Path, tmp_path_factory: pytest.
         assert ask(f"{url}/participants/alice/messages?space=game", token, chat)[0] == 200
         assert ask(f"{url}/participants/alice/messages", token, chat)[0] == 403
         assert ask(f"{url}/participants/alice/messages?space=other", token, chat)[0] == 404
+
+
+# What it tells whoever runs it
+
+
+def test_its_life_is_told_in_lines_of_json_on_standard_error(lab: Path) -> None:
+    (lab / "space.yaml").write_text(SPACE + "colour: red\n", encoding="utf-8")
+    with running(lab) as (process, url):
+        output, errors = stop(process)
+    assert output == ""
+    lines = logged(errors)
+    assert [line["event"] for line in lines] == [
+        "configuration",
+        "starting",
+        "space opened",
+        "listening",
+        "stopping",
+        "stopped",
+    ]
+    assert lines[0]["level"] == "warning"
+    assert "colour: unknown key" in lines[0]["problem"]
+    assert (lines[2]["space"], lines[2]["participants"]) == ("lab", 3)
+    assert (lines[3]["host"], lines[3]["port"]) == ("localhost", port_of(url))
+
+
+@pytest.mark.parametrize(("level", "events"), [("error", []), ("warning", ["configuration"])])
+def test_it_tells_no_more_than_is_wanted(lab: Path, level: str, events: list[str]) -> None:
+    (lab / "space.yaml").write_text(SPACE + "colour: red\n", encoding="utf-8")
+    with running(lab, "--log-level", level) as (process, _):
+        assert told(stop(process)[1]) == events
+
+
+def test_on_a_terminal_it_speaks_to_people_and_in_colours(lab: Path) -> None:
+    ours, theirs = pty.openpty()
+    environ = {name: value for name, value in environment().items() if name != "NO_COLOR"}
+    process = subprocess.Popen(command("--port", "0"), cwd=lab, env=environ, stdout=subprocess.PIPE, stderr=theirs)
+    os.close(theirs)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"listening on ")
+        process.send_signal(signal.SIGTERM)
+        shown = b""
+        while b"stopped" not in shown:
+            shown += os.read(ours, 4096)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(ours)
+    assert b"\x1b[" in shown
+    assert b"space opened" in shown
+    assert b'{"' not in shown
+
+
+def test_a_peer_that_breaks_the_rules_is_no_error_of_ours(lab: Path) -> None:
+    with running(lab) as (process, url):
+        peer, port = Raw(port_of(url)), port_of(url)
+        peer.send(upgrade(), unmasked(TEXT, b"{}"))
+        assert peer.answer().status == 101
+        assert peer.closed() == 1002
+        cut_off = Raw(port)
+        cut_off.send(b"POST /participants/alice/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n")
+        cut_off.send(f"Authorization: Bearer {token_of(lab, 'alice')}\r\n\r\n".encode(), b'{"kind":')
+        cut_off.close()
+        nonsense = Raw(port)
+        nonsense.send(b"nonsense\r\n\r\n")
+        assert nonsense.answer().status == 400
+        nonsense.close()
+        foreign = Raw(port)
+        foreign.send(head("/health", {"Host": "evil.example"}))
+        assert foreign.answer().status == 403
+        foreign.close()
+        assert ask(f"{url}/health")[0] == 200
+        errors = stop(process)[1]
+    lines = logged(errors)
+    assert "Traceback" not in errors
+    assert {line["level"] for line in lines} == {"info"}
+    refused = [line for line in lines if line["event"] == "request refused"]
+    assert [(line["status"], line["peer"].partition(":")[0]) for line in refused] == [
+        (400, "127.0.0.1"),
+        (403, "127.0.0.1"),
+    ]
+    assert [line["logger"] for line in lines if line["event"].startswith("WS parser error")] == ["mew.sockets"]
+
+
+@pytest.mark.parametrize(
+    ("joining", "error"),
+    [
+        ({"kind": "system/join", "token": "a-wrong-token"}, "unauthorized"),
+        ({"kind": "system/join", "space": "elsewhere"}, "space_not_found"),
+        ({"kind": "chat", "payload": {"text": "hello"}}, "unauthorized"),
+    ],
+)
+def test_who_is_turned_away_and_why_is_told_by_code_and_address(lab: Path, joining: object, error: str) -> None:
+    with running(lab) as (process, url):
+        peer = Raw(port_of(url))
+        peer.send(upgrade(), frame(TEXT, json.dumps(joining).encode()))
+        assert peer.answer().status == 101
+        assert peer.closed() in (4401, 4404)
+        (line,) = [line for line in logged(stop(process)[1]) if line["event"] == "connection turned away"]
+    assert (line["error"], line["peer"].partition(":")[0]) == (error, "127.0.0.1")
+
+
+SECRETS = ("a-wrong-token", "what alice said", "frame-data", "a-configured-token")
+
+
+def test_neither_a_token_nor_a_payload_is_ever_told(lab: Path) -> None:
+    (lab / "space.yaml").write_text(SPACE + "  carol: {tokens: [a-configured-token]}\n", encoding="utf-8")
+    with running(lab, "--log-level", "debug") as (process, url):
+        port, alice = port_of(url), token_of(lab, "alice")
+        secrets = [*SECRETS, alice, token_of(lab, "bob")]
+        spoken_over_sockets(port, secrets)
+        spoken_over_http(url, alice)
+        secrets.append(token_of(lab, "dora"))
+        output, errors = stop(process)
+    assert len(logged(errors)) > 20
+    assert "debug" in {line["level"] for line in logged(errors)}
+    for secret in secrets:
+        assert secret not in output + errors
+
+
+def spoken_over_sockets(port: int, secrets: list[str]) -> None:
+    """Tokens in header, query and join message, right and wrong; what is said in envelopes and frames."""
+    said = json.dumps({"kind": "chat", "payload": {"text": "what alice said"}}).encode()
+    for secret in secrets:
+        for how in ("header", "query", "join", "first message", "close"):
+            peer = Raw(port)
+            header = {"Authorization": f"Bearer {secret}"} if how == "header" else {}
+            query = f"/?token={quote(secret)}&space={quote(secret)}" if how == "query" else "/"
+            peer.send(upgrade(query, **header))
+            assert peer.answer().status == 101
+            if how == "join":
+                join = {"kind": "system/join", "payload": {"token": secret, "space": "lab"}}
+                peer.send(frame(TEXT, json.dumps(join).encode()))
+            elif how == "first message":
+                peer.send(frame(TEXT, secret.encode()))
+            elif how == "close":
+                peer.send(closing(1000, secret[:100].encode()))
+            peer.send(frame(TEXT, said), frame(TEXT, b"#stream-1#frame-data"), unmasked(TEXT, secret.encode()))
+            peer.socket.shutdown(socket.SHUT_WR)
+            peer.rest()
+
+
+def spoken_over_http(url: str, alice: str) -> None:
+    mails = f"{url}/participants/alice/messages"
+    for token in (alice, "a-wrong-token", None):
+        ask(f"{mails}?token={alice}&space=a-wrong-token", token, {"kind": "chat"})
+        ask(f"{mails}?since={alice}", token)
+        ask(f"{url}/{alice}", token)
+        for endpoint in (mails, f"{url}/participants/alice/explain"):
+            for body in (
+                {"kind": "chat", "payload": {"text": "what alice said"}},
+                {"kind": "chat", "payload": {"text": 1, "what alice said": alice}},
+                {"kind": "system/join", "payload": {"token": alice}},
+                {"kind": "space/invite", "payload": {"participant_id": "dora"}},
+                "what alice said",
+            ):
+                ask(endpoint, token, body)
+
+
+def test_nobody_waits_for_whoever_reads_the_log(lab: Path) -> None:
+    """A pipe takes 64 KiB; then whoever writes to it waits."""
+    with running(lab) as (process, url):
+        client = Raw(port_of(url))
+        evil = head("/health", {"Host": "evil.example"})
+        for _ in range(20):
+            client.send(evil * 50)
+            assert [client.answer().status for _ in range(50)] == [403] * 50
+        client.close()
+        assert ask(f"{url}/health")[0] == 200
+        assert told(stop(process)[1]).count("request refused") == 1000

@@ -20,9 +20,11 @@ import msgspec
 import trustme
 import uvloop
 
-from mew.gateway.config import TLS, GatewayConfig, SpaceConfig
+from mew.gateway.auth import TokenStore
+from mew.gateway.config import TLS, GatewayConfig, SpaceConfig, load
 from mew.gateway.gateway import Gateway
 from mew.gateway.server import Server
+from mew.protocol import Tokens
 from mew.testing import MemoryTokens, settings
 
 if TYPE_CHECKING:
@@ -46,15 +48,8 @@ MASK: Final = b"\xa5\x01\xff\x3c"
 class Running:
     """A gateway that runs on a loop of its own, in a thread of its own."""
 
-    def __init__(self, directory: Path, options: Mapping[str, Any], space: Mapping[str, Any]) -> None:
-        self.tokens = MemoryTokens()
-        self.settings = settings(**{"participants": {"alice": ANYTHING, "bob": ANYTHING, "carol": ANYTHING}, **space})
-        for participant in self.settings.participants:
-            self.tokens.issue(self.settings.space_id, participant)
-        configured = SpaceConfig(
-            settings=self.settings, directory=directory, file=directory / "space.yaml", name="a laboratory"
-        )
-        self.config = GatewayConfig(**{"port": 0, "spaces": (configured,), **options})
+    def __init__(self, config: GatewayConfig, tokens: Tokens) -> None:
+        self.config, self.tokens = config, tokens
         self.faults: list[dict[str, Any]] = []
         """What went wrong on the loop with nobody to tell."""
         self.loop = uvloop.new_event_loop()
@@ -74,7 +69,7 @@ class Running:
         return self.server.port
 
     def token(self, participant: str) -> str:
-        return self.tokens.issue(self.settings.space_id, participant)
+        return self.tokens.issue(self.config.spaces[0].settings.space_id, participant)
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Do this on the gateway's loop."""
@@ -113,7 +108,28 @@ class Running:
 @contextmanager
 def running(directory: Path, space: Mapping[str, Any] | None = None, **options: Any) -> Iterator[Running]:
     """A gateway with these options, and a space with these settings."""
-    gateway = Running(directory, options, space or {})
+    known = settings(**{"participants": {"alice": ANYTHING, "bob": ANYTHING, "carol": ANYTHING}, **(space or {})})
+    tokens = MemoryTokens()
+    for participant in known.participants:
+        tokens.issue(known.space_id, participant)
+    file = directory / "space.yaml"
+    configured = SpaceConfig(settings=known, directory=directory, file=file, name="a laboratory")
+    with started(GatewayConfig(**{"port": 0, "spaces": (configured,), **options}), tokens) as gateway:
+        yield gateway
+
+
+@contextmanager
+def running_from(file: Path, **environ: str) -> Iterator[Running]:
+    """A gateway as `mew gateway start` makes it: from a space.yaml and this environment, on a port of its own."""
+    config = load([file], environ=environ).listening_on(port=0)
+    with started(config, TokenStore(config.spaces, environ=environ)) as gateway:
+        yield gateway
+
+
+@contextmanager
+def started(config: GatewayConfig, tokens: Tokens) -> Iterator[Running]:
+    """A gateway from its start to its orderly stop."""
+    gateway = Running(config, tokens)
     try:
         yield gateway
     finally:
@@ -284,6 +300,17 @@ class Raw:
                 if envelope["kind"] == kind:
                     return envelope
 
+    def envelopes(self, last: str) -> list[dict[str, Any]]:
+        """Every envelope from here to the first chat with this text, which is left out. Nothing else may come."""
+        heard: list[dict[str, Any]] = []
+        while True:
+            received = self.frame()
+            assert received.opcode == TEXT, received
+            assert not received.payload.startswith(b"#"), received
+            heard.append(msgspec.json.decode(received.payload))
+            if heard[-1]["kind"] == "chat" and heard[-1]["payload"]["text"] == last:
+                return heard[:-1]
+
     def echo(self) -> Frame:
         """The next frame that is no envelope."""
         while True:
@@ -303,6 +330,18 @@ class Raw:
     def say(self, **envelope: Any) -> None:
         """Send an envelope."""
         self.send(frame(TEXT, msgspec.json.encode(envelope), mask=os.urandom(4)))
+
+    def ask(self, method: str, path: str, token: str | None = None, body: Any = None) -> Answer:
+        """A request over HTTP, with a body of JSON, and its answer."""
+        sent = b"" if body is None else msgspec.json.encode(body)
+        headers = {
+            "Host": "localhost",
+            "Authorization": None if token is None else f"Bearer {token}",
+            "Content-Type": None if body is None else "application/json",
+            "Content-Length": str(len(sent)),
+        }
+        self.send(head(path, headers, method), sent)
+        return self.answer()
 
     def open_stream(self) -> bytes:
         """Open a stream; the prefix of its frames."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mew.protocol import Close, Deliver, Identity, Join, JoinRequest, Lobby, Space, Start, To, parse, turn_away
 from mew.protocol.admission import is_join, read_join
 from mew.protocol.envelope import Stamp
-from mew.protocol.errors import InvalidEnvelope, MissingToken, Refusal, SpaceNotFound, Unauthenticated
+from mew.protocol.errors import InvalidEnvelope, Kicked, MissingToken, Refusal, SpaceNotFound, Unauthenticated
 from mew.testing import NOON, MemoryTokens
 from mew.testing import settings as space_settings
 
@@ -145,6 +145,37 @@ def test_a_join_remembers_the_message_that_asked_for_it(claim: dict[str, str]) -
 def test_no_token_and_a_wrong_one_are_told_apart() -> None:
     assert refused(lobby("lab"), JoinRequest()) is MissingToken
     assert refused(lobby("lab"), JoinRequest(token="of nobody")) is Unauthenticated
+
+
+@pytest.mark.parametrize("observer", [True, False])
+def test_whoever_holds_a_token_of_a_space_may_look_in(observer: bool) -> None:
+    entrance = lobby("first", "second")
+    token = tokens_of(entrance).issue("second", "alice", observer=observer)
+    assert entrance.look_in(JoinRequest("second", token=token)) is entrance.spaces["second"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "refusal"),
+    [
+        (JoinRequest(), MissingToken),
+        (JoinRequest(token="of nobody"), Unauthenticated),
+        (JoinRequest(token="token-of-alice@second"), Unauthenticated),
+        (JoinRequest("nowhere", token="token-of-alice@first"), SpaceNotFound),
+    ],
+)
+def test_nobody_else_looks_in(request_: JoinRequest, refusal: type[Refusal]) -> None:
+    with pytest.raises(Refusal) as caught:
+        lobby("first", "second").look_in(request_)
+    assert caught.type is refusal
+
+
+def test_who_was_removed_may_not_look_in_again_but_an_observer_of_that_name_may() -> None:
+    entrance = lobby("lab")
+    entrance.spaces["lab"].state.kicked["alice"] = None
+    with pytest.raises(Kicked, match="'alice' was removed from 'lab'"):
+        entrance.look_in(JoinRequest(token="token-of-alice@lab"))
+    observer = tokens_of(entrance).issue("lab", "alice", observer=True)
+    assert entrance.look_in(JoinRequest(token=observer)) is entrance.spaces["lab"]
 
 
 @pytest.mark.parametrize("name", ["system:gateway", "gateway", "system", "no spaces", ""])

@@ -3,7 +3,6 @@
 Must not know how any of that is done.
 """
 
-import logging
 import os
 import sys
 from pathlib import Path
@@ -12,9 +11,11 @@ from typing import Annotated, Literal
 import uvloop
 from cyclopts import App, Parameter
 
+from mew import __version__
 from mew.gateway.auth import TokenStore
 from mew.gateway.config import GatewayConfig, find_config, load
 from mew.gateway.gateway import Gateway
+from mew.gateway.operator_log import log, set_up
 from mew.gateway.server import Server
 
 app = App(name="gateway", help="Run a gateway, which serves spaces over WebSocket and HTTP on one port.")
@@ -28,7 +29,7 @@ def start(
     port: Annotated[int | None, Parameter(alias="-p")] = None,
     host: str | None = None,
     space_config: Annotated[list[Path] | None, Parameter(alias="-s")] = None,
-    log_level: Annotated[LogLevel, Parameter(alias="-l")] = "warning",
+    log_level: Annotated[LogLevel, Parameter(alias="-l")] = "info",
 ) -> int:
     """Serve the spaces of one or more space.yaml until interrupted.
 
@@ -47,22 +48,23 @@ def start(
     space_config
         A space.yaml; give it again for more spaces. Without it: .mew/space.yaml, then space.yaml, in this directory.
     log_level
-        How much to tell on standard error.
+        How much to tell on standard error: in colours on a terminal, a line of JSON each elsewhere.
     """
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    set_up(log_level, sys.stderr)
     files = space_config or [find_config(Path.cwd())]
     return _serve(load(files, environ=os.environ).listening_on(host, port))
 
 
 def _serve(config: GatewayConfig) -> int:
     """Serve what is configured until told to stop; say so when it is ready."""
+    names = ", ".join(space.settings.space_id for space in config.spaces)
     tokens = TokenStore(config.spaces, environ=os.environ)
     for warning in (*config.warnings, *tokens.warnings):
-        print(f"mew: warning: {warning}", file=sys.stderr)
+        log.warning("configuration", problem=warning)
     server = Server(Gateway(config, tokens))
     server.bind()
+    log.info("starting", version=__version__, process=os.getpid(), spaces=names)
     scheme = "ws" if config.tls is None else "wss"
-    names = ", ".join(space.settings.space_id for space in config.spaces)
 
     def ready() -> None:
         print(f"listening on {scheme}://{config.host}:{server.port} for {names}", flush=True)

@@ -128,7 +128,9 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     """0: any that is free."""
     tls: TLS | None = None
     allowed_origins: tuple[str, ...] = ()
+    """Pages that may use it besides its own, as browsers name their origin; `*`: all."""
     allowed_hosts: tuple[str, ...] = ()
+    """Names it answers to; at home besides this machine's own. `*`: any."""
     timeouts: Timeouts = Timeouts()
     queues: Queues = Queues()
     spaces: tuple[SpaceConfig, ...] = ()

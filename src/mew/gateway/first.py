@@ -1,7 +1,7 @@
 """What a new connection speaks: HTTP, until it asks to be upgraded.
 
-uvicorn answers requests; heads that are too large, too slow or wrong are refused here, and a request to upgrade is
-handed over to picows with every byte that came behind its head.
+uvicorn answers requests; heads that are too large, too slow or wrong are refused here, and so is what comes from a page
+or by a name that is not served. A request to upgrade is handed over to picows with every byte behind its head.
 """
 
 import asyncio
@@ -16,8 +16,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from mew.gateway.gateway import Gateway
+from mew.gateway.http import refused
+from mew.gateway.operator_log import address, log
+from mew.gateway.origins import Origins
 from mew.gateway.upgraded import Upgraded
-from mew.protocol import jsontext
+from mew.protocol import Refusal, jsontext
 from mew.protocol.errors import InvalidRequest
 
 HEAD_BYTES: Final = 64 * 1024
@@ -56,10 +59,13 @@ class First(HttpToolsProtocol):
     _deadline: asyncio.TimerHandle | None = None
     _deaf = False
 
-    def __init__(self, gateway: Gateway, config: uvicorn.Config, state: ServerState) -> None:
+    def __init__(self, gateway: Gateway, origins: Origins, config: uvicorn.Config, state: ServerState) -> None:
         """Serve this gateway."""
         super().__init__(config, state, {})
         self._gateway = gateway
+        self._origins = origins
+        self._stranger: Refusal | None = None
+        """Why the request at hand is not taken, wherever it goes."""
 
     # Time and size
 
@@ -101,6 +107,11 @@ class First(HttpToolsProtocol):
         """The head is here; the body has more time."""
         self._in_head, self._raw_size = False, 0
         self._await(self._gateway.config.timeouts.idle_seconds)
+        self._stranger = self._origins.refusal(self.headers)
+        self.app = self.config.loaded_app
+        if self._stranger is not None:
+            log.info("request refused", status=self._stranger.status, reason=self._stranger.message, peer=self._peer)
+            self.app = refused(self._stranger)  # by way of uvicorn: requests are answered in their order
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -129,14 +140,22 @@ class First(HttpToolsProtocol):
         except httptools.HttpParserUpgrade as upgrade:
             self._upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError:
-            self._refuse(400 if self._head_size <= HEAD_BYTES else 431, "this is no HTTP request that can be read")
+            self._refuse_head(400 if self._head_size <= HEAD_BYTES else 431, "this is no HTTP request that can be read")
         else:
             if self._raw_size > HEAD_BYTES:
-                self._refuse(431, f"the head of a request may have {HEAD_BYTES} bytes")
+                self._refuse_head(431, f"the head of a request may have {HEAD_BYTES} bytes")
 
-    def _refuse(self, status: int, message: str) -> None:
+    @property
+    def _peer(self) -> str:
+        return address(self.client)
+
+    def _refuse_head(self, status: int, message: str) -> None:
+        log.info("request refused", status=status, reason=message, peer=self._peer)
+        self._refuse(status, InvalidRequest(message))
+
+    def _refuse(self, status: int, refusal: Refusal) -> None:
         """Answer, and close once the peer has, or soon: closed over unread bytes, it might never see the answer."""
-        body = jsontext.encode(InvalidRequest(message).payload())
+        body = jsontext.encode(refusal.payload())
         head = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", "content-type: application/json"]
         head += [f"content-length: {len(body)}", "connection: close"]
         head += ["sec-websocket-version: 13"] if status == HTTPStatus.UPGRADE_REQUIRED else []
@@ -168,13 +187,21 @@ class First(HttpToolsProtocol):
             self.cycle.keep_alive = False
             self._deaf = True
             return
+        if self._stranger is not None:
+            self._refuse(self._stranger.status, self._stranger)
+            return
         fault = upgrade_fault(self.scope["method"], self.parser.get_http_version(), dict(self.headers))
         if fault is not None:
-            self._refuse(*fault)
+            self._refuse_head(*fault)
+            return
+        try:
+            self._gateway.readiness.require()
+        except Refusal as refusal:
+            self._refuse(refusal.status, refusal)
             return
         head = b"".join([b"GET ", self.url, b" HTTP/1.1\r\n", *self._headers_for_picows()])
         if len(head) >= PICOWS_HEAD_BYTES:
-            self._refuse(431, f"the head of a request to upgrade may have {PICOWS_HEAD_BYTES} bytes")
+            self._refuse_head(431, f"the head of a request to upgrade may have {PICOWS_HEAD_BYTES} bytes")
             return
         self._await(None)
         self.connections.discard(self)

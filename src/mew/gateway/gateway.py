@@ -13,6 +13,8 @@ from mew.gateway.config import GatewayConfig, SpaceConfig
 from mew.gateway.hub import Hub
 from mew.gateway.logs import CapabilityDecisions, EnvelopeHistory, LineLog
 from mew.gateway.outlets import LogOutlet
+from mew.gateway.readiness import Readiness
+from mew.gateway.turnstile import Turnstile
 from mew.protocol import Lobby, Space, Start, Tokens
 
 if TYPE_CHECKING:
@@ -37,7 +39,10 @@ class Gateway:
         self.config = config
         self.tokens = tokens
         self.started = time.monotonic()
+        self.readiness = Readiness()
+        self.readiness.need("spaces", self._closed_spaces)
         self.sockets: set[Socket] = set()
+        self.exit = Turnstile()
         self.losses = 0
         self.hubs = {each.settings.space_id: self._hub(each) for each in config.spaces}
         self.lobby = Lobby({name: hub.space for name, hub in self.hubs.items()}, tokens)
@@ -64,6 +69,10 @@ class Gateway:
     def first_hub(self) -> Hub:
         """The space that is meant where none is named."""
         return next(iter(self.hubs.values()))
+
+    def _closed_spaces(self) -> str | None:
+        """Which spaces are not open, if any."""
+        return ", ".join(name for name, hub in self.hubs.items() if not hub.space.state.epoch) or None
 
     @property
     def uptime(self) -> float:

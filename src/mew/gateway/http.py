@@ -7,7 +7,9 @@ from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -15,11 +17,17 @@ from mew import __version__
 from mew.gateway.gateway import Gateway
 from mew.gateway.hub import Hub
 from mew.gateway.metrics import CONTENT_TYPE, exposition
+from mew.gateway.openapi import document
+from mew.gateway.operator_log import log
+from mew.gateway.origins import allowed_origins
 from mew.gateway.websocket import credentials
 from mew.protocol import JoinRequest, Poll, Post, Refusal, jsontext
-from mew.protocol.errors import AlreadyExists, InvalidRequest, MessageTooLarge, NotFound, Unauthenticated
+from mew.protocol.errors import AlreadyExists, InternalError, InvalidRequest, MessageTooLarge, NotFound
 
-FEATURES: Final = ("streams", "stream-ownership", "stream-handshake", "targets", "http", "observers")
+FEATURES: Final = ("streams", "stream-ownership", "stream-handshake", "targets", "http", "observers", "explain")
+MESSAGES: Final = "/participants/{participant}/messages"
+NUMBER_LENGTH: Final = 18
+"""Digits of a number that counts messages."""
 
 
 def json_response(body: Any, status: int = 200) -> Response:
@@ -41,19 +49,37 @@ class HttpDoor:
 
     def app(self) -> Starlette:
         """The application that a server serves."""
-        messages = "/participants/{participant}/messages"
         routes = [
             Route("/health", self.health),
-            Route("/ready", self.health),
+            Route("/ready", self.ready),
             Route("/metrics", self.metrics),
+            Route("/openapi.json", self.openapi),
             Route("/participants", self.participants),
-            Route(messages, self.post, methods=["POST"]),
-            Route(messages, self.poll, methods=["GET"]),
+            Route(MESSAGES, self.messages, methods=["GET", "POST"]),
+            Route("/participants/{participant}/explain", self.explain, methods=["POST"]),
         ]
-        return Starlette(routes=routes, exception_handlers={HTTPException: _not_found, Refusal: _refused})
+        handlers = {HTTPException: _not_found, Refusal: _refused, ClientDisconnect: _gone, Exception: _broken}
+        return Starlette(routes=routes, middleware=self._middleware(), exception_handlers=handlers)
+
+    def _middleware(self) -> list[Middleware]:
+        """Tells a browser that a page of another origin may read the answer; who may ask is `origins`' business."""
+        allowed = allowed_origins(self._gateway.config)
+        if not allowed:
+            return []
+        # Every method and header: what does not exist is refused as always, in JSON, and not by a preflight in words.
+        everything = ["*"]
+        return [
+            Middleware(
+                CORSMiddleware,
+                allow_origins=allowed,
+                allow_methods=everything,
+                allow_headers=everything,
+                allow_private_network=True,
+            )
+        ]
 
     async def health(self, _request: Request) -> Response:
-        """Whether the gateway answers, and how much it holds."""
+        """Whether the process answers, and how much it holds."""
         gateway = self._gateway
         return json_response(
             {
@@ -66,25 +92,36 @@ class HttpDoor:
             }
         )
 
+    async def ready(self, _request: Request) -> Response:
+        """Whether the gateway takes work."""
+        ready, report = self._gateway.readiness.report()
+        return json_response(report, 200 if ready else 503)
+
+    async def openapi(self, _request: Request) -> Response:
+        """What this door answers, for programs."""
+        return json_response(document())
+
     async def metrics(self, _request: Request) -> Response:
         """The gateway's figures, for Prometheus."""
         return Response(exposition(self._gateway), media_type=CONTENT_TYPE)
 
     async def participants(self, request: Request) -> Response:
         """Who is present in a space, for anybody with a token of that space."""
-        asked = _asked(request)
-        space = self._gateway.lobby.find(asked.space)
-        identity = None if asked.token is None else self._gateway.tokens.identify(asked.token)
-        if identity is None or identity.space_id != space.settings.space_id:
-            raise Unauthenticated("a token of the space is needed")
+        space = self._gateway.lobby.look_in(_asked(request))
         listed = jsontext.array(space.roster.values())
         body = {"space": jsontext.encode(space.settings.space_id), "participants": listed}
         return Response(jsontext.join(body), media_type="application/json")
 
+    async def messages(self, request: Request) -> Response:
+        """One path, so that whoever tries another method is told of both."""
+        return await (self.post if request.method == "POST" else self.poll)(request)
+
     async def post(self, request: Request) -> Response:
         """A message of a participant: the same rules as over a socket, and an answer."""
         participant, hub = self._authenticated(request)
-        answer = hub.ask(Post(participant, await _body(request, hub)))
+        message = await _body(request, hub)
+        self._gateway.readiness.require()
+        answer = hub.ask(Post(participant, message))
         hub.flush()  # a script that has its answer finds what followed in the output logs
         if answer is None:
             raise InvalidRequest("nothing came of the message")
@@ -94,12 +131,20 @@ class HttpDoor:
             return json_response({**answer.refusal.payload(), "status": "already_exists"}, answer.refusal.status)
         return refused(answer.refusal)
 
+    async def explain(self, request: Request) -> Response:
+        """What a post of this message would come to, and why; for anybody with a token of that space."""
+        space = self._gateway.lobby.look_in(_asked(request))
+        hub = self._gateway.hubs[space.settings.space_id]
+        message = await _body(request, hub)
+        return json_response(space.explain(request.path_params["participant"], message, hub.clock()).answer())
+
     async def poll(self, request: Request) -> Response:
         """What the participant has received from a number on."""
         participant, hub = self._authenticated(request)
         given = request.query_params.get("since", "0")
-        if not given.isascii() or not given.isdigit():
+        if not (given.isascii() and given.isdigit() and len(given) <= NUMBER_LENGTH):
             raise InvalidRequest("`since` must be a whole number")
+        self._gateway.readiness.require()
         answer = hub.ask(Poll(participant))
         if answer is not None and answer.refusal is not None:
             return refused(answer.refusal)
@@ -120,7 +165,8 @@ class HttpDoor:
 
 
 def _asked(request: Request) -> JoinRequest:
-    return credentials(str(request.url), request.headers.get("authorization"))
+    query = request.scope["query_string"].decode("latin-1")
+    return credentials(f"?{query}", request.headers.get("authorization"))
 
 
 async def _body(request: Request, hub: Hub) -> bytes:
@@ -135,13 +181,28 @@ async def _body(request: Request, hub: Hub) -> bytes:
     return b"".join(parts)
 
 
-async def _refused(_request: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
     if not isinstance(error, Refusal):
         raise error
+    # Not the target: a careless client puts its token there.
+    log.info("request refused", method=request.method, status=error.status, error=error.code)
     return refused(error)
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 404
-    refusal = NotFound(f"there is no {request.method} {request.url.path} here")
-    return json_response(refusal.payload(), status)
+    refusal = NotFound(f"there is no {request.method} {request.scope['path']} here")
+    answer = refused(refusal)
+    if isinstance(error, HTTPException):
+        answer.status_code = error.status_code
+        answer.headers.update(error.headers or {})
+    return answer
+
+
+async def _gone(_request: Request, _error: Exception) -> Response:
+    """The peer hung up before its request was complete: nobody reads this."""
+    return Response(status_code=400)
+
+
+async def _broken(_request: Request, _error: Exception) -> Response:
+    """A fault of ours, which uvicorn logs."""
+    return refused(InternalError("the gateway failed; its log says more"))

@@ -19,12 +19,15 @@ from mew.errors import MewError
 from mew.gateway.first import First
 from mew.gateway.gateway import Gateway
 from mew.gateway.http import HttpDoor
+from mew.gateway.operator_log import log
+from mew.gateway.origins import Origins
 
 KERNEL_BUFFER: Final = 128 * 1024
 """In each direction. The kernel would else swallow megabytes that a slow reader never asks for, and hand over as many
 of a flooding writer at once."""
 BACKLOG: Final = 4096
 TRIES: Final = 8
+GLANCE_SECONDS: Final = 0.01
 
 
 class PortTaken(MewError):
@@ -37,6 +40,7 @@ class Server:
     def __init__(self, gateway: Gateway) -> None:
         """Not listening yet."""
         self._gateway = gateway
+        gateway.readiness.need("listening", self._unheard)
         self._sockets: list[socket.socket] = []
         self._listeners: list[asyncio.Server] = []
         self._http = ServerState()
@@ -74,11 +78,24 @@ class Server:
             each.close()
         self._sockets = []
 
+    def _unheard(self) -> str | None:
+        return None if self._listeners and all(each.is_serving() for each in self._listeners) else "not listening"
+
     async def start(self) -> None:
         """Open the spaces and let connections in."""
-        gateway, tls = self._gateway, self._gateway.config.tls
+        gateway = self._gateway
+        config = self._http_config()
+        gateway.start()
+        for space in gateway.config.spaces:
+            log.info("space opened", space=space.settings.space_id, participants=len(space.participants))
+        await self._listen(config)
+        gateway.readiness.phase = "ready"
+        log.info("listening", host=gateway.config.host, port=self.port, tls=gateway.config.tls is not None)
+
+    def _http_config(self) -> uvicorn.Config:
+        tls = self._gateway.config.tls
         config = uvicorn.Config(
-            HttpDoor(gateway).app(),
+            HttpDoor(self._gateway).app(),
             http=First,
             ws=WSProtocol,
             lifespan="off",
@@ -88,13 +105,15 @@ class Server:
             ssl_keyfile=None if tls is None else str(tls.key),
         )
         config.load()
-        gateway.start()
-        loop = asyncio.get_running_loop()
+        return config
+
+    async def _listen(self, config: uvicorn.Config) -> None:
+        gateway, origins, loop = self._gateway, Origins(self._gateway.config), asyncio.get_running_loop()
 
         def connection() -> asyncio.Protocol:
-            return First(gateway, config, self._http)
+            return First(gateway, origins, config, self._http)
 
-        times = gateway.config.timeouts
+        tls, times = gateway.config.tls, gateway.config.timeouts
         for each in self._sockets:
             listener = await loop.create_server(
                 connection,
@@ -106,21 +125,39 @@ class Server:
             )
             self._listeners.append(listener)
 
-    async def stop(self) -> None:
-        """Let nobody in, say goodbye to everybody, and wait a moment for the answers."""
+    @property
+    def connections(self) -> int:
+        """How many connections speak HTTP."""
+        return len(self._http.connections)
+
+    @property
+    def requests(self) -> int:
+        """How many requests are being answered."""
+        return len(self._http.tasks)
+
+    def stop_listening(self) -> None:
+        """Let nobody in any more."""
         for listener in self._listeners:
             listener.close()
+
+    async def stop(self) -> None:
+        """Let nobody in, say goodbye to everybody, and wait a moment for the answers."""
+        self._gateway.readiness.phase = "stopping"
+        log.info("stopping", sockets=len(self._gateway.sockets), requests=self.requests)
+        self.stop_listening()
         self._gateway.stop()
+        deadline = time.monotonic() + self._gateway.config.timeouts.close_seconds
+        # While sockets say goodbye, whoever asks over HTTP is still told that the gateway takes no more work.
+        await _until(lambda: not self._gateway.sockets, deadline)
         for connection in list(self._http.connections):
             connection.shutdown()
-        deadline = time.monotonic() + self._gateway.config.timeouts.close_seconds
-        while (self._gateway.sockets or self._http.connections) and time.monotonic() < deadline:
-            await asyncio.sleep(0.01)
+        await _until(lambda: not self._gateway.sockets and not self._http.connections, deadline)
         for left in list(self._gateway.sockets):
             left.cut_off()
         for connection in list(self._http.connections):
             connection.transport.abort()
         self._release()
+        log.info("stopped")
 
     async def serve(self, ready: Callable[[], None]) -> None:
         """Serve until interrupted or terminated; `ready` is called when both can happen."""
@@ -134,6 +171,11 @@ class Server:
             await stopping.wait()
         finally:
             await self.stop()
+
+
+async def _until(done: Callable[[], bool], deadline: float) -> None:
+    while not done() and time.monotonic() < deadline:
+        await asyncio.sleep(GLANCE_SECONDS)
 
 
 def _listener(host: str, port: int) -> socket.socket:

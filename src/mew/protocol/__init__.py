@@ -25,6 +25,7 @@ from mew.protocol.effects import (
 )
 from mew.protocol.envelope import Envelope, parse
 from mew.protocol.errors import ERROR_CODES, Refusal
+from mew.protocol.explain import Explanation
 from mew.protocol.fold import fold
 from mew.protocol.frames import Route
 from mew.protocol.kinds import GATEWAY, KINDS, PROTOCOL
@@ -60,6 +61,7 @@ __all__ = [
     "Effect",
     "Envelope",
     "Everyone",
+    "Explanation",
     "Identity",
     "Join",
     "JoinRequest",

@@ -12,7 +12,7 @@ from mew.protocol import jsontext, kinds
 from mew.protocol.commands import Join
 from mew.protocol.effects import Close, Deliver, Effect, To
 from mew.protocol.envelope import Stamp, compose, given_id
-from mew.protocol.errors import InvalidEnvelope, MissingToken, Refusal, SpaceNotFound, Unauthenticated
+from mew.protocol.errors import InvalidEnvelope, Kicked, MissingToken, Refusal, SpaceNotFound, Unauthenticated
 from mew.protocol.frames import is_frame
 from mew.protocol.names import is_participant_id, is_reserved_id
 from mew.protocol.sessions import Identity, Tokens
@@ -104,15 +104,26 @@ class Lobby:
 
     def authenticate(self, participant: str, request: JoinRequest) -> "Space":
         """The space that an HTTP request of this participant is for (protocol §5)."""
+        space, identity = self._bearer(request)
+        if identity.observer or identity.participant != participant:
+            raise Unauthenticated(f"the token is {identity.participant!r}'s, not {participant!r}'s")
+        return space
+
+    def look_in(self, request: JoinRequest) -> "Space":
+        """The space that an HTTP request asks about: for any token of it, an observer's too (protocol §5)."""
+        space, identity = self._bearer(request)
+        if identity.participant in space.state.kicked and not identity.observer:
+            raise Kicked(f"{identity.participant!r} was removed from {space.settings.space_id!r}")
+        return space
+
+    def _bearer(self, request: JoinRequest) -> tuple["Space", Identity]:
         space = self.find(request.space)
         if request.token is None:
             raise MissingToken("send a token: `Authorization: Bearer …`")
         identity = self._identify(space, request.token)
         if identity is None:
             raise Unauthenticated("the token is not known here")
-        if identity.observer or identity.participant != participant:
-            raise Unauthenticated(f"the token is {identity.participant!r}'s, not {participant!r}'s")
-        return space
+        return space, identity
 
     def _identify(self, space: "Space", token: str) -> Identity | None:
         """Who the token admits: somebody the space knows, under a name that a participant may bear, or an observer."""

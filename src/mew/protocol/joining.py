@@ -44,8 +44,8 @@ def join(turn: Turn, command: Join) -> None:
         anonymous=command.anonymous,
     )
     try:
-        if command.participant in space.state.kicked and not command.observer:
-            raise Kicked(f"{command.participant!r} was removed from {space.settings.space_id!r}")
+        if not command.observer:
+            require_welcome(turn, command.participant)
         limit = space.settings.limits.connections
         takes_over = command.participant in space.seats and not command.observer
         if not takes_over and len(space.sessions) >= limit:
@@ -62,6 +62,12 @@ def join(turn: Turn, command: Join) -> None:
         _enter(turn, session, command.cause)
 
 
+def require_welcome(turn: Turn, participant: str) -> None:
+    """Refuse whoever was removed and has not been invited again (protocol §3)."""
+    if participant in turn.space.state.kicked:
+        raise Kicked(f"{participant!r} was removed from {turn.space.settings.space_id!r}")
+
+
 def attach(turn: Turn, command: Attach) -> None:
     """Connect an `output_log` participant, if it is not here already."""
     if command.participant not in turn.space.seats and command.participant not in turn.space.state.kicked:
@@ -71,8 +77,7 @@ def attach(turn: Turn, command: Attach) -> None:
 def appear(turn: Turn, participant: str) -> Session:
     """Somebody uses the HTTP door: present from now on, if not already (protocol §5)."""
     space = turn.space
-    if participant in space.state.kicked:
-        raise Kicked(f"{participant!r} was removed from {space.settings.space_id!r}")
+    require_welcome(turn, participant)
     if participant in space.settings.output_logs:
         attach(turn, Attach(participant))
     elif participant not in space.seats:

@@ -4,7 +4,7 @@ Pure. Everything is checked before anything is allocated, relayed or recorded.
 """
 
 from mew.protocol import kinds
-from mew.protocol.authority import manages_streams, require_capability
+from mew.protocol.authority import managing, require_capability
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import (
     InvalidFormat,
@@ -142,7 +142,7 @@ def fail(turn: Turn, envelope: Envelope) -> None:
 def _end(turn: Turn, envelope: Envelope) -> None:
     """Its owner may, and who manages streams in general (protocol §4, Who may)."""
     stream = _stream(turn, envelope)
-    if envelope.sender != stream.owner and not manages_streams(turn, envelope):
+    if envelope.sender != stream.owner and managing(turn.space, envelope) is None:
         raise Unauthorized(f"only {stream.owner!r} may end {stream.stream_id!r}", stream_id=stream.stream_id)
     reason = envelope.payload.get("reason")
     turn.relay(

@@ -37,6 +37,7 @@ def invite(turn: Turn, envelope: Envelope) -> None:
         return
     if invited not in space.state.invited and len(space.state.invited) >= space.settings.limits.invitations:
         raise QuotaExceeded(f"the space has {space.settings.limits.invitations} invitations, the most it may")
+    turn.all_checked()  # a token is made before anything is recorded: that may fail
     secret = {
         "token": space.tokens.issue(space.settings.space_id, invited),
         "connection_url": space.settings.connection_url,

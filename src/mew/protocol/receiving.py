@@ -40,7 +40,7 @@ def receive(turn: Turn, command: Receive) -> None:
     if is_frame(command.message):
         writing.frame(turn, session, command)
         return
-    incoming = _Incoming(turn, session.participant, command.message)
+    incoming = Incoming(turn, session.participant, command.message)
     try:
         incoming.carry_out(session)
     except Refusal as refusal:
@@ -50,12 +50,11 @@ def receive(turn: Turn, command: Receive) -> None:
 
 def post(turn: Turn, command: Post) -> None:
     """A message over HTTP: the same rules, and an answer (protocol §5)."""
-    incoming = _Incoming(turn, command.participant, command.message)
+    incoming = Incoming(turn, command.participant, command.message)
     try:
         session = joining.appear(turn, command.participant)
         turn.space.pass_time(turn.now)
-        if is_frame(command.message):
-            raise InvalidEnvelope("frames cannot be posted; send `stream/data`")
+        incoming.refuse_frame()
         incoming.carry_out(session)
     except Refusal as refusal:
         incoming.reject(refusal)
@@ -79,10 +78,11 @@ def poll(turn: Turn, command: Poll) -> None:
         turn.effects.append(Answer(refusal.payload(), refusal))
 
 
-class _Incoming:
+class Incoming:
     """One message on its way through the checks; keeps what is known of it when one of them fails."""
 
     def __init__(self, turn: Turn, sender: str, message: bytes) -> None:
+        """Nothing is known of it yet."""
         self.turn = turn
         self.sender = sender
         self.message = message
@@ -91,6 +91,7 @@ class _Incoming:
 
     @property
     def kind(self) -> Any:
+        """As it was sent, whatever it is."""
         return self.values.get("kind")
 
     @property
@@ -98,14 +99,19 @@ class _Incoming:
         """The id to correlate an error with, where one can be made out."""
         return given_id(self.values) if self.envelope is None else (self.envelope.id,)
 
-    def carry_out(self, session: Session) -> None:
-        """Check and handle the message."""
+    def refuse_frame(self) -> None:
+        """HTTP has no opcodes to preserve (protocol §5)."""
+        if is_frame(self.message):
+            raise InvalidEnvelope("frames cannot be posted; send `stream/data`")
+
+    def carry_out(self, session: Session, *, counted: bool = True) -> None:
+        """Check and handle the message; one that is not counted costs its sender nothing of its rate."""
         turn, space = self.turn, self.turn.space
         if len(self.message) > space.settings.limits.message_bytes:
             raise MessageTooLarge(
                 f"a message may have {space.settings.limits.message_bytes} bytes; this one has {len(self.message)}"
             )
-        if not space.envelope_rate(session.allowance, turn.now).take():
+        if counted and not space.envelope_rate(session.allowance, turn.now).take():
             raise RateLimited(f"over {space.settings.limits.envelopes_per_second:g} envelopes a second")
         self.values, fields = read_object(self.message)
         if is_join(self.values):
@@ -131,7 +137,7 @@ class _Incoming:
             raise CapabilityViolation("an observer only looks", attempted_kind=kind, your_capabilities=[])
         if kind not in kinds.ALLOWED_WHILE_PAUSED and space.is_muted(self.sender):
             raise Paused(f"{self.sender!r} is paused", attempted_kind=kind)
-        if kind not in _DECIDED_BY_OWNERSHIP:
+        if kind not in DECIDED_BY_OWNERSHIP:
             require_capability(self.turn, envelope)
 
     def reject(self, refusal: Refusal) -> None:
@@ -149,7 +155,7 @@ class _Incoming:
         )
 
 
-def _tell(turn: Turn, session: Session, incoming: _Incoming, refusal: Refusal) -> None:
+def _tell(turn: Turn, session: Session, incoming: Incoming, refusal: Refusal) -> None:
     """Answer a refused message of a socket, and close it where the refusal says so."""
     if isinstance(refusal, RateLimited):
         suppressed = turn.space.throttle(session.allowance).admit("", refusal.code, turn.now)
@@ -174,7 +180,7 @@ def _heartbeat(turn: Turn, envelope: Envelope) -> None:
     turn.consume(envelope)
 
 
-_DECIDED_BY_OWNERSHIP: Final = kinds.ENDINGS | {
+DECIDED_BY_OWNERSHIP: Final = kinds.ENDINGS | {
     kinds.HEARTBEAT,
     kinds.STREAM_START,
     kinds.STREAM_DATA,

@@ -1,0 +1,265 @@
+"""What the HTTP door answers, as an OpenAPI document: `GET /openapi.json`.
+
+Describes and decides nothing. Codes and statuses are those of `mew.protocol.errors`; a test asks a gateway everything
+that is written here, and every example.
+"""
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, Final
+
+from mew import __version__
+from mew.gateway.openapi_examples import EXPLAINED, MESSAGES, Example
+from mew.protocol import ERROR_CODES, PROTOCOL, Refusal
+from mew.protocol.envelope import ID_LENGTH
+from mew.protocol.kinds import PROTOCOLS
+
+JSON: Final = "application/json"
+WHATEVER: Final = (400, 403, 431, 500)
+"""What any request may be answered with: unreadable, from a page that may not, its head too large, a fault of ours."""
+AUTHENTICATED: Final = (401, 404)
+_TEXT: Final = {"type": "string"}
+_TEXTS: Final = {"type": "array", "items": _TEXT}
+_OBJECT: Final = {"type": "object"}
+_COUNT: Final = {"type": "integer", "minimum": 0}
+_NAMES: Final = {
+    400: "The request cannot be read, or what it asks for is wrong in itself.",
+    401: "No token.",
+    403: "The token is not known or not the participant's; no capability; or `Origin` or `Host` is not allowed here.",
+    404: "No such space, stream or participant.",
+    409: "Not in this state.",
+    413: "The message is too large.",
+    429: "Too much, or too often.",
+    431: "The head of the request is too large.",
+    500: "A fault of the gateway's own.",
+    503: "Nothing is recorded now, so nothing is done: the gateway starts, stops, or has no journal.",
+}
+_OWN_CODES: Final = {431: {"invalid_request"}}
+"""Statuses that are HTTP's and not the protocol's."""
+
+
+def codes_by_status() -> dict[int, list[str]]:
+    """Every status a refusal can have, and the codes that come with it."""
+    found: dict[int, set[str]] = {status: set(codes) for status, codes in _OWN_CODES.items()}
+    for refusal in _refusals(Refusal):
+        found.setdefault(refusal.status, set()).add(refusal.code)
+    return {status: sorted(codes) for status, codes in sorted(found.items())}
+
+
+def _refusals(kind: type[Refusal]) -> Iterable[type[Refusal]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from _refusals(each)
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The whole document; the same for every gateway of this version."""
+    about = "Spaces that people, agents and tools share. Everything here has its rule in the protocol's reference."
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "MEW gateway",
+            "version": __version__,
+            "summary": f"{PROTOCOL} over HTTP",
+            "description": about,
+        },
+        "paths": {
+            "/health": {"get": _operation("health", "Whether the process answers.", {200: _ref("Health")})},
+            "/ready": {"get": _ready()},
+            "/metrics": {"get": _metrics()},
+            "/openapi.json": {"get": _operation("openapi", "This document.", {200: _OBJECT})},
+            "/participants": {"get": _participants()},
+            "/participants/{participant}/messages": {
+                "parameters": [_PARTICIPANT, _SPACE],
+                "post": _post(),
+                "get": _poll(),
+            },
+            "/participants/{participant}/explain": {"parameters": [_PARTICIPANT, _SPACE], "post": _explain()},
+        },
+        "components": {
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": "A token of the space."}},
+            "schemas": _schemas(),
+            "responses": {f"Refusal{status}": _refusal(status, codes) for status, codes in codes_by_status().items()},
+        },
+    }
+
+
+# Operations
+
+
+def _operation(name: str, summary: str, answers: dict[int, Any], refusals: Iterable[int] = (), **more: Any) -> Any:
+    responses: dict[str, Any] = {
+        str(status): {"description": "As asked." if status == 200 else _NAMES[status], "content": _content(schema)}
+        for status, schema in answers.items()
+    }
+    for status in sorted({*WHATEVER, *refusals} - answers.keys()):
+        responses[str(status)] = {"$ref": f"#/components/responses/Refusal{status}"}
+    return {"operationId": name, "summary": summary, "responses": responses, **more}
+
+
+def _ready() -> Any:
+    summary = "Whether the gateway takes work."
+    return _operation("ready", summary, {200: _ref("Ready"), 503: _ref("NotReady")})
+
+
+def _metrics() -> Any:
+    operation = _operation("metrics", "Figures for Prometheus.", {200: _TEXT})
+    operation["responses"]["200"]["content"] = {"text/plain": {"schema": _TEXT}}
+    return operation
+
+
+def _participants() -> Any:
+    summary = "Who is present in a space; for any token of it, an observer's too."
+    answers = {200: _ref("Participants")}
+    return _operation("participants", summary, answers, AUTHENTICATED, security=_BEARER, parameters=[_SPACE])
+
+
+def _post() -> Any:
+    refusals = (*AUTHENTICATED, 409, 413, 429, 503)
+    summary = "Send one envelope, by the rules of the WebSocket door."
+    operation = _operation("post", summary, {200: _ref("Accepted")}, refusals, security=_BEARER)
+    return _with_examples(operation, MESSAGES)
+
+
+def _poll() -> Any:
+    summary = "What the participant has received from a number on."
+    since = {"name": "since", "in": "query", "schema": {**_COUNT, "maximum": 10**18 - 1, "default": 0}}
+    refusals = (*AUTHENTICATED, 503)
+    return _operation("poll", summary, {200: _ref("Polled")}, refusals, security=_BEARER, parameters=[since])
+
+
+def _explain() -> Any:
+    summary = "What a post of this envelope would come to now, and why; nothing is sent. For any token of the space."
+    answers = {200: _ref("Explanation")}
+    operation = _operation("explain", summary, answers, (*AUTHENTICATED, 413), security=_BEARER)
+    return _with_examples(operation, EXPLAINED)
+
+
+def _with_examples(operation: dict[str, Any], examples: tuple[Example, ...]) -> Any:
+    """An example stands twice under one name: in the request, and in the answer it gets."""
+    asked = {each.name: {"summary": each.summary, "value": each.request} for each in examples}
+    body = {"required": True, "content": {JSON: {"schema": _ref("Envelope"), "examples": asked}}}
+    responses = dict(operation["responses"])
+    for status in sorted({each.status for each in examples}):
+        answered = {each.name: {"value": each.answer} for each in examples if each.status == status}
+        schema = operation["responses"][str(status)].get("content", _content(_ref("Refusal")))[JSON]["schema"]
+        described = {"description": "As asked." if status == 200 else _NAMES[status]}
+        responses[str(status)] = {**described, "content": {JSON: {"schema": schema, "examples": answered}}}
+    return {**operation, "requestBody": body, "responses": responses}
+
+
+_BEARER: Final = [{"bearer": list[str]()}]
+_PARTICIPANT: Final = {
+    "name": "participant",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}$"},
+    "example": "alice",
+}
+_SPACE: Final = {
+    "name": "space",
+    "in": "query",
+    "description": "Which space; none, or `default`, is the first.",
+    "schema": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$"},
+}
+
+
+# Schemas
+
+
+def _ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _content(schema: Any) -> dict[str, Any]:
+    return {JSON: {"schema": schema}}
+
+
+def _refusal(status: int, codes: list[str]) -> dict[str, Any]:
+    schema = {"allOf": [_ref("Refusal"), {"properties": {"error": {"enum": codes}}}]}
+    return {"description": _NAMES[status], "content": _content(schema)}
+
+
+def _record(properties: dict[str, Any], optional: Iterable[str] = ()) -> dict[str, Any]:
+    required = [name for name in properties if name not in set(optional)]
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _schemas() -> dict[str, Any]:
+    parts = "Besides these, what the code's row in the protocol's reference names."
+    code = {"type": "string", "enum": sorted(ERROR_CODES)}
+    return {
+        "Refusal": {**_record({"error": code, "message": _TEXT}), "description": parts},
+        "Envelope": _envelope(),
+        "Accepted": _accepted(),
+        "Polled": _record({"messages": {"type": "array", "items": _OBJECT}, "next": _COUNT, "dropped": _COUNT}),
+        "Explanation": _explanation(),
+        "Participants": _record({"space": _TEXT, "participants": {"type": "array", "items": _ref("Participant")}}),
+        "Participant": _record({"id": _TEXT, "capabilities": {"type": "array", "items": _ref("Capability")}}),
+        "Capability": _record(
+            {"kind": _TEXT, "payload": {"type": ["object", "null"]}, "to": {"type": ["string", "array", "null"]}},
+            optional=("payload", "to"),
+        ),
+        "Health": _record(
+            {
+                "status": {"const": "ok"},
+                "version": _TEXT,
+                "spaces": _COUNT,
+                "clients": _COUNT,
+                "uptime": {"type": "number", "minimum": 0},
+                "features": _TEXTS,
+            }
+        ),
+        "Ready": _record({"status": {"const": "ready"}, "checks": _CHECKS}),
+        "NotReady": _record(
+            {"status": {"enum": ["starting", "stopping", "not_ready"]}, "checks": _CHECKS}, optional=("checks",)
+        ),
+    }
+
+
+_CHECKS: Final = {"type": "object", "additionalProperties": _TEXT, "description": "`ok`, or what is wrong."}
+
+
+def _envelope() -> dict[str, Any]:
+    name = {"type": "string", "minLength": 1, "maxLength": ID_LENGTH}
+    return _record(
+        {
+            "kind": name,
+            "protocol": {"enum": sorted(PROTOCOLS)},
+            "id": name,
+            "ts": {"type": "string", "format": "date-time"},
+            "from": _TEXT,
+            "to": _TEXTS,
+            "correlation_id": {"oneOf": [_TEXTS, _TEXT]},
+            "context": {},
+            "payload": _OBJECT,
+        },
+        optional=("protocol", "id", "ts", "from", "to", "correlation_id", "context", "payload"),
+    )
+
+
+def _accepted() -> dict[str, Any]:
+    statuses = ["accepted", "stream_opened", "stream_ready", "granted", "revoked", "transferred", "created"]
+    properties = {"id": _TEXT, "status": {"enum": statuses}, "timestamp": {"type": "string", "format": "date-time"}}
+    stream = dict.fromkeys(("stream_id", "namespace", "previous_owner", "new_owner"), _TEXT)
+    invitation = dict.fromkeys(("participant_id", "token", "connection_url"), _TEXT)
+    more: dict[str, Any] = {**stream, "authorized_writers": _TEXTS, **invitation}
+    return _record({**properties, **more}, optional=more)
+
+
+def _explanation() -> dict[str, Any]:
+    maybe_text = {"type": ["string", "null"]}
+    maybe_capability = {"oneOf": [_ref("Capability"), {"type": "null"}]}
+    near = _record({"capability": _ref("Capability"), "source": _TEXT, "why": _TEXT})
+    return _record(
+        {
+            "allowed": {"type": "boolean"},
+            "kind": maybe_text,
+            "error": {"enum": [*sorted(ERROR_CODES), None]},
+            "reason": _TEXT,
+            "capability": maybe_capability,
+            "source": maybe_text,
+            "nearest": {"oneOf": [near, {"type": "null"}]},
+        }
+    )

@@ -1,0 +1,115 @@
+"""What came nearest to allowing an envelope, and where it fails, in words.
+
+Pure, and for people only: the matcher of `capability` has decided before, and is asked again for every part.
+"""
+
+from itertools import takewhile
+from operator import eq
+from typing import Any, Final
+
+import msgspec
+
+from mew.protocol import jsontext
+from mew.protocol.authority import asked_as
+from mew.protocol.capability import Capability, CapabilitySet, Miss
+from mew.protocol.envelope import Envelope
+from mew.protocol.patterns import MISSING, compile_value
+
+QUOTED_LENGTH: Final = 80
+"""What is quoted came from outside, and need not be read to its end."""
+_AT_KIND: Final = 0
+_AT_RECIPIENT: Final = 1
+
+
+class Nearest(msgspec.Struct, frozen=True):
+    """A capability that does not allow an envelope, where it comes from, and the first thing in the way."""
+
+    capability: Capability
+    source: str
+    why: str
+
+
+class _Attempt(msgspec.Struct, frozen=True):
+    """One capability tried on an envelope as one kind; the larger `rank`, the nearer."""
+
+    rank: tuple[int, int]
+    """How many steps it got (kind, recipients, payload), and how much fits of the one that failed."""
+    nearest: Nearest
+
+
+def nearest_miss(held: CapabilitySet, envelope: Envelope) -> Nearest | None:
+    """Of what is held, none of which allows the envelope, what matches it the longest way; the first of equals."""
+    attempts = [
+        _attempt(miss, source, kind, envelope)
+        for source, capability in held.sourced
+        for kind in asked_as(envelope.kind)
+        if (miss := capability.miss(kind, envelope.payload, envelope.to)) is not None
+    ]
+    return max(attempts, key=lambda attempt: attempt.rank).nearest if attempts else None
+
+
+def _attempt(miss: Miss, source: str, kind: str, envelope: Envelope) -> _Attempt:
+    pattern = miss.capability.pattern
+    if miss.near == _AT_KIND:
+        fit, why = _shared_segments(pattern["kind"], kind), _kind_misfit(pattern["kind"], kind, envelope.kind)
+    elif miss.near == _AT_RECIPIENT:
+        fits = list(map(compile_value(pattern["to"]), envelope.to))
+        wrong = envelope.to[fits.index(False)] if envelope.to else MISSING
+        fit, why = sum(fits), _misfit(pattern["to"], wrong, "to")
+    else:
+        fit = _fitting(pattern["payload"], envelope.payload)
+        why = _misfit(pattern["payload"], envelope.payload, "payload")
+    return _Attempt((miss.near, fit), Nearest(miss.capability, source, why))
+
+
+def _shared_segments(pattern: str, kind: str) -> int:
+    """How far two kinds go together: `mcp/request` and `mcp/response` one step."""
+    return sum(takewhile(bool, map(eq, pattern.split("/"), kind.split("/"))))
+
+
+def _kind_misfit(pattern: str, kind: str, sent: str) -> str:
+    """Some kinds pass as others: an announce as `stream/manage` (protocol §4, Who may)."""
+    if kind == sent:
+        return f"kind: {_contradiction(pattern, kind)}"
+    return f"kind: {_quoted(sent)} is asked for as {_quoted(kind)}, and {_contradiction(pattern, kind)}"
+
+
+def _fitting(pattern: Any, value: Any) -> int:
+    """How many parts of a value fit."""
+    if isinstance(pattern, dict) and isinstance(value, dict):
+        return sum(_fitting(each, value.get(key, MISSING)) for key, each in pattern.items())
+    return compile_value(pattern)(value)
+
+
+def _misfit(pattern: Any, value: Any, path: str) -> str:
+    """What is wrong with a value that does not fit, or with the first part of it that does not."""
+    if value is MISSING:
+        return f"{path} is missing"
+    if isinstance(value, list):
+        return f"{path}: not every element of the list matches {_quoted(pattern)}"
+    if isinstance(pattern, dict) and isinstance(value, dict):
+        parts = ((key, each, value.get(key, MISSING)) for key, each in pattern.items())
+        key, wanted, found = next(part for part in parts if not compile_value(part[1])(part[2]))
+        return _misfit(wanted, found, f"{path}.{key}")
+    return f"{path}: {_contradiction(pattern, value)}"
+
+
+def _contradiction(pattern: Any, value: Any) -> str:
+    """Two that do not fit, side by side."""
+    if isinstance(pattern, list):
+        return f"{_quoted(value)} is none of {_quoted(pattern)}"
+    if isinstance(pattern, str) and pattern.startswith("!"):
+        return f"{_quoted(value)} is what {_quoted(pattern)} leaves out"
+    if isinstance(pattern, str) and "*" in pattern:
+        return f"{_quoted(value)} does not match {_quoted(pattern)}"
+    return f"{_quoted(value)} is not {_quoted(pattern)}"
+
+
+def _quoted(value: Any) -> str:
+    """A value or a pattern, shortened."""
+    if isinstance(value, dict):
+        return "an object"
+    text = value if isinstance(value, str) else jsontext.encode(value).decode()
+    cut = text[:QUOTED_LENGTH]
+    shown = repr(cut) if isinstance(value, str) else cut
+    return shown if cut == text else f"{shown}…"

@@ -1,0 +1,276 @@
+"""Which pages may use the gateway, and under which names it answers: the same at both doors."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mew.gateway.config import GatewayConfig
+from mew.gateway.origins import Origins
+from tests.gateway.asking import Clients, ask, connecting
+from tests.gateway.raw import PING, Frame, Raw, Running, frame, head, running, upgrade
+
+PAGE = "https://app.example.org"
+DOORS = ["http", "websocket"]
+LISTENING: dict[str, dict[str, Any]] = {
+    "at home": {},
+    "on one loopback address": {"host": "127.0.0.1"},
+    "at home, named": {"allowed_hosts": ("mew.example.org", "other.example.org:8443")},
+    "at home, by any name": {"allowed_hosts": ("*",)},
+    "everywhere": {"host": "0.0.0.0"},
+    "everywhere, named": {"host": "0.0.0.0", "allowed_hosts": ("mew.example.org", "other.example.org:8443")},
+    "everywhere, by any name": {"host": "0.0.0.0", "allowed_hosts": ("*",)},
+    "for a page": {"allowed_origins": (PAGE,)},
+    "for a page, carelessly written": {"allowed_origins": ("HTTPS://App.Example.org/",)},
+    "for sandboxed pages": {"allowed_origins": ("null",)},
+    "for every page": {"allowed_origins": ("*",)},
+}
+
+
+@pytest.fixture(scope="module")
+def gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Running]]:
+    started: dict[str, Running] = {}
+    contexts = []
+    for name, options in LISTENING.items():
+        contexts.append(running(tmp_path_factory.mktemp("gateway"), **options))
+        started[name] = contexts[-1].__enter__()
+    yield started
+    for each in contexts:
+        each.__exit__(None, None, None)
+
+
+@pytest.fixture
+def clients() -> Iterator[Clients]:
+    with connecting() as connected:
+        yield connected
+
+
+def knock(client: Raw, door: str, **headers: str | None) -> tuple[int, Any]:
+    """The status at a door, and the error where there is one."""
+    if door == "http":
+        answer = ask(client, "GET", "/health", **headers)
+    else:
+        client.send(upgrade("/", **headers))
+        answer = client.answer()
+    if answer.status == 403:
+        assert answer.headers["content-type"] == "application/json"
+        return 403, answer.json["error"]
+    return answer.status, None
+
+
+WELCOME = {"http": (200, None), "websocket": (101, None)}
+REFUSED = (403, "unauthorized")
+LOCAL = ["localhost", "localhost:8080", "LOCALHOST", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:8080"]
+FOREIGN = [
+    "evil.example",
+    "evil.example:8080",
+    "localhost.evil.example",
+    "192.0.2.1",
+    "[2001:db8::1]:80",
+    "",
+    "localhost:",
+]
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(
+    ("listening", "host", "taken"),
+    [
+        *[(where, host, True) for where in ("at home", "on one loopback address") for host in LOCAL],
+        *[(where, host, False) for where in ("at home", "on one loopback address") for host in FOREIGN],
+        *[("at home, named", host, True) for host in ("localhost:1", "mew.example.org", "MEW.example.org:99")],
+        ("at home, named", "other.example.org:8443", True),
+        ("at home, named", "other.example.org:8444", False),
+        ("at home, named", "other.example.org", False),
+        ("at home, named", "evil.example", False),
+        *[("at home, by any name", host, True) for host in (*LOCAL, *FOREIGN)],
+        *[("everywhere", host, True) for host in (*LOCAL, *FOREIGN)],
+        ("everywhere, named", "mew.example.org", True),
+        ("everywhere, named", "mew.example.org:80", True),
+        ("everywhere, named", "localhost", False),
+        ("everywhere, named", "127.0.0.1", False),
+        ("everywhere, named", "evil.example", False),
+        *[("everywhere, by any name", host, True) for host in (*LOCAL, *FOREIGN)],
+    ],
+)
+def test_a_gateway_answers_only_to_its_own_names(
+    gateways: dict[str, Running], clients: Clients, door: str, listening: str, host: str, taken: bool
+) -> None:
+    client = clients.raw(gateways[listening])
+    assert knock(client, door, Host=host) == (WELCOME[door] if taken else REFUSED)
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(
+    ("listening", "origin", "taken"),
+    [
+        *[(where, None, True) for where in ("at home", "everywhere", "for a page", "for every page")],
+        ("at home", "http://localhost:8080", True),
+        ("at home", "HTTP://LocalHost:8080", True),
+        ("at home", "https://localhost:8080", True),
+        ("at home", "http://localhost:8081", False),
+        ("at home", "http://localhost", False),
+        ("at home", "http://127.0.0.1:8080", False),
+        ("at home", PAGE, False),
+        ("at home", "null", False),
+        ("at home", "", False),
+        ("at home", "localhost:8080", False),
+        ("everywhere", "http://localhost:8080", True),
+        ("everywhere", PAGE, False),
+        ("for a page", PAGE, True),
+        ("for a page", "http://localhost:8080", True),
+        ("for a page", "http://app.example.org", False),
+        ("for a page", f"{PAGE}:8443", False),
+        ("for a page", f"{PAGE}.evil.example", False),
+        ("for a page", "null", False),
+        ("for a page, carelessly written", PAGE, True),
+        ("for sandboxed pages", "null", True),
+        ("for sandboxed pages", PAGE, False),
+        ("for every page", PAGE, True),
+        ("for every page", "null", True),
+    ],
+)
+def test_a_page_of_another_origin_is_taken_only_where_it_is_allowed(
+    gateways: dict[str, Running], clients: Clients, door: str, listening: str, origin: str | None, taken: bool
+) -> None:
+    client = clients.raw(gateways[listening])
+    assert knock(client, door, Host="localhost:8080", Origin=origin) == (WELCOME[door] if taken else REFUSED)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_page_that_has_its_own_name_resolved_to_this_machine_is_not_of_the_same_origin(
+    gateways: dict[str, Running], clients: Clients, door: str
+) -> None:
+    client = clients.raw(gateways["at home"])
+    assert knock(client, door, Host="evil.example:8080", Origin="http://evil.example:8080") == REFUSED
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_without_a_host_nobody_is_of_the_same_origin(gateways: dict[str, Running], clients: Clients, door: str) -> None:
+    assert knock(clients.raw(gateways["at home"]), door, Host=None) == WELCOME[door]
+    assert knock(clients.raw(gateways["at home"]), door, Host=None, Origin="http://localhost") == REFUSED
+
+
+@pytest.mark.parametrize("twice", ["Host", "Origin"])
+def test_a_header_that_is_given_twice_has_to_be_right_twice(
+    gateways: dict[str, Running], clients: Clients, twice: str
+) -> None:
+    client = clients.raw(gateways["at home"])
+    first = {"Host": "localhost", "Origin": "http://localhost"}
+    wrong = {"Host": "evil.example", "Origin": "http://evil.example"}[twice]
+    client.send(head("/health", first)[:-2], f"{twice}: {wrong}\r\n\r\n".encode())
+    assert client.answer().status == 403
+
+
+def test_what_is_refused_says_what_was_wrong_and_where_to_change_it(
+    gateways: dict[str, Running], clients: Clients
+) -> None:
+    client = clients.raw(gateways["at home"])
+    told = ask(client, "GET", "/health", Host="evil.example").json["message"]
+    assert "'evil.example'" in told
+    assert "gateway.allowed_hosts" in told
+    told = ask(client, "GET", "/health", Origin=PAGE).json["message"]
+    assert f"'{PAGE}'" in told
+    assert "gateway.allowed_origins" in told
+
+
+def test_a_refused_request_is_answered_in_its_turn_and_the_next_one_too(
+    gateways: dict[str, Running], clients: Clients
+) -> None:
+    client = clients.raw(gateways["at home"])
+    good, bad = head("/health", {"Host": "localhost"}), head("/health", {"Host": "evil.example"})
+    client.send(good, bad, good, bad)
+    assert [client.answer().status for _ in range(4)] == [200, 403, 200, 403]
+
+
+def test_a_refused_post_has_no_effect(gateways: dict[str, Running], clients: Clients) -> None:
+    gateway = gateways["at home"]
+    client, mails = clients.raw(gateway), "/participants/bob/messages"
+    chat = {"kind": "chat", "payload": {"text": "from a page"}}
+    assert ask(client, "POST", mails, gateway.token("bob"), chat, Origin=PAGE).status == 403
+    assert ask(client, "GET", "/participants", gateway.token("bob")).json["participants"] == []
+
+
+def test_a_refused_upgrade_ends_and_nothing_behind_it_is_read(gateways: dict[str, Running], clients: Clients) -> None:
+    gateway = gateways["at home"]
+    client = clients.raw(gateway)
+    client.send(upgrade(Origin=PAGE, Authorization=f"Bearer {gateway.token('alice')}"), frame(PING, b"hello?"))
+    assert client.answer().status == 403
+    assert client.rest() == b""
+    assert gateway.ask(lambda it: len(it.sockets)) == 0
+
+
+def test_an_allowed_page_gets_a_working_socket(gateways: dict[str, Running], clients: Clients) -> None:
+    client = clients.raw(gateways["for a page"])
+    client.send(upgrade(Origin=PAGE), frame(PING, b"hello"))
+    assert client.answer().status == 101
+    assert client.frame() == Frame(10, b"hello")
+
+
+# What a browser wants to be told
+
+
+@pytest.mark.parametrize(("listening", "told"), [("for a page", PAGE), ("for every page", "*")])
+def test_an_allowed_page_may_read_answers_and_refusals(
+    gateways: dict[str, Running], clients: Clients, listening: str, told: str
+) -> None:
+    client = clients.raw(gateways[listening])
+    for path, status in (("/health", 200), ("/participants", 401), ("/nowhere", 404)):
+        answer = ask(client, "GET", path, Origin=PAGE)
+        assert (answer.status, answer.headers["access-control-allow-origin"]) == (status, told)
+
+
+def test_an_allowed_page_may_send_a_token_and_json(gateways: dict[str, Running], clients: Clients) -> None:
+    gateway = gateways["for a page"]
+    client, mails = clients.raw(gateway), "/participants/alice/messages"
+    preflight = ask(
+        client,
+        "OPTIONS",
+        mails,
+        Origin=PAGE,
+        Access_Control_Request_Method="POST",
+        Access_Control_Request_Headers="authorization,content-type",
+        Access_Control_Request_Private_Network="true",
+    )
+    assert (preflight.status, preflight.headers["access-control-allow-origin"]) == (200, PAGE)
+    assert "POST" in preflight.headers["access-control-allow-methods"]
+    assert preflight.headers["access-control-allow-headers"] == "authorization,content-type"
+    assert preflight.headers["access-control-allow-private-network"] == "true"
+    chat = {"kind": "chat", "payload": {"text": "from a page"}}
+    assert ask(client, "POST", mails, gateway.token("alice"), chat, Origin=PAGE).status == 200
+
+
+@pytest.mark.parametrize("listening", ["at home", "for a page"])
+def test_a_page_that_is_not_allowed_gets_no_preflight(
+    gateways: dict[str, Running], clients: Clients, listening: str
+) -> None:
+    client = clients.raw(gateways[listening])
+    asked = {"Origin": "https://evil.example", "Access_Control_Request_Method": "POST"}
+    answer = ask(client, "OPTIONS", "/health", **asked)
+    assert answer.status == 403
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+def test_without_allowed_pages_nothing_is_told_to_browsers(gateways: dict[str, Running], clients: Clients) -> None:
+    answer = ask(clients.raw(gateways["at home"]), "GET", "/health", Origin="http://localhost")
+    assert answer.status == 200
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize("host", ["::1", "127.0.0.1", "127.8.8.8", "localhost"])
+def test_every_loopback_address_is_home(host: str) -> None:
+    assert Origins(GatewayConfig(host=host)).refusal([(b"host", b"evil.example")]) is not None
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "mew.example.org"])
+def test_elsewhere_any_name_will_do_unless_some_are_listed(host: str) -> None:
+    assert Origins(GatewayConfig(host=host)).refusal([(b"host", b"evil.example")]) is None
+    listed = Origins(GatewayConfig(host=host, allowed_hosts=("mew.example.org",)))
+    assert listed.refusal([(b"host", b"evil.example")]) is not None
+
+
+def test_a_verdict_holds_for_one_request_only(gateways: dict[str, Running], clients: Clients) -> None:
+    client = clients.raw(gateways["at home"])
+    assert knock(client, "http", Origin=PAGE) == REFUSED
+    assert knock(client, "http") == WELCOME["http"]
+    assert knock(client, "websocket") == WELCOME["websocket"]

@@ -1,0 +1,199 @@
+"""What the gateway tells whoever runs it: readable or JSON, each thing at its level, and nobody waits for it."""
+
+import io
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mew.gateway.operator_log import SOCKETS, WAITING_LINES, log, set_up
+
+Written = Callable[[], list[dict[str, Any]]]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Stuck(io.StringIO):
+    """Nobody reads it, until somebody does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_on = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.read_on.wait(10)
+        return super().write(text)
+
+
+@pytest.fixture
+def root() -> Iterator[logging.Logger]:
+    """The root logger, in the end as it was before."""
+    logger, before = logging.getLogger(), list(logging.getLogger().handlers)
+    levels = {name: logging.getLogger(name).level for name in ("", "uvicorn.error")}
+    yield logger
+    for handler in [each for each in logger.handlers if each not in before]:
+        logger.removeHandler(handler)
+        handler.close()
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+    for each in list(logging.getLogger(SOCKETS).filters):
+        logging.getLogger(SOCKETS).removeFilter(each)
+
+
+def told(root: logging.Logger, stream: io.StringIO) -> str:
+    """Everything that was written."""
+    root.handlers[-1].close()
+    return stream.getvalue()
+
+
+def lines(root: logging.Logger, stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in told(root, stream).splitlines()]
+
+
+def test_elsewhere_than_on_a_terminal_it_is_compact_json_a_line_each(root: logging.Logger) -> None:
+    stream = io.StringIO()
+    set_up("info", stream)
+    log.info("listening", port=8080, host="ägäisch", odd={1, 2}.__class__)
+    (line,) = told(root, stream).splitlines()
+    known = json.loads(line)
+    assert list(known) == ["timestamp", "level", "logger", "event", "port", "host", "odd"]
+    assert (known["level"], known["logger"], known["event"], known["port"]) == (
+        "info",
+        "mew.gateway",
+        "listening",
+        8080,
+    )
+    assert '"event":"listening","port":8080,"host":"ägäisch"' in line
+
+
+def test_on_a_terminal_it_is_coloured_and_readable(root: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stream = Terminal()
+    set_up("info", stream)
+    log.info("listening", port=8080)
+    shown = told(root, stream)
+    assert "listening" in shown
+    assert "\x1b[" in shown
+    assert not shown.startswith("{")
+
+
+def test_who_wants_no_colour_gets_none(root: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    stream = Terminal()
+    set_up("info", stream)
+    log.info("listening", port=8080)
+    shown = told(root, stream)
+    assert "port=8080" in shown
+    assert "\x1b[" not in shown
+
+
+@pytest.mark.parametrize(
+    ("level", "heard"),
+    [("debug", ["a", "b", "c", "d"]), ("info", ["b", "c", "d"]), ("warning", ["c", "d"]), ("error", ["d"])],
+)
+@pytest.mark.parametrize("name", ["mew.gateway", "uvicorn.error", "asyncio", SOCKETS + ".other"])
+def test_nothing_below_the_level_is_told_whoever_says_it(
+    root: logging.Logger, name: str, level: str, heard: list[str]
+) -> None:
+    stream = io.StringIO()
+    set_up(level, stream)
+    logger: Any = log if name == "mew.gateway" else logging.getLogger(name)
+    logger.debug("a")
+    logger.info("b")
+    logger.warning("c")
+    logger.error("d")
+    written = lines(root, stream)
+    assert [line["event"] for line in written] == heard
+    assert {line["logger"] for line in written} == {name}
+
+
+def test_a_library_speaks_in_the_same_voice(root: logging.Logger) -> None:
+    stream = io.StringIO()
+    set_up("info", stream)
+    logging.getLogger("uvicorn.error").warning("%d of %s", 3, "them")
+    (line,) = lines(root, stream)
+    assert (line["level"], line["logger"], line["event"]) == ("warning", "uvicorn.error", "3 of them")
+
+
+def fail(secret: str) -> None:
+    raise RuntimeError("it is broken")
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()], ids=["elsewhere", "on a terminal"])
+def test_a_fault_of_ours_has_a_traceback_that_shows_no_values(root: logging.Logger, stream: io.StringIO) -> None:
+    set_up("info", stream)
+    try:
+        fail("a token")
+    except RuntimeError:
+        logging.getLogger("uvicorn.error").exception("Exception in ASGI application")
+    shown = told(root, stream)
+    assert "Traceback" in shown
+    assert "RuntimeError: it is broken" in shown
+    assert "a token" not in shown.replace('fail("a token")', "").replace('fail(\\"a token\\")', "")
+
+
+@pytest.mark.parametrize(
+    "sentence", ["WS parser error: %s, initiate disconnect", "on_ws_frame raised WSProtocolError: %s, send CLOSE"]
+)
+def test_a_peers_fault_is_no_error_and_has_no_traceback(root: logging.Logger, sentence: str) -> None:
+    stream = io.StringIO()
+    set_up("info", stream)
+    logging.getLogger(SOCKETS).error(sentence, (1002, "unmasked"), exc_info=ValueError("x"))
+    (line,) = lines(root, stream)
+    assert line["level"] == "info"
+    assert "exception" not in line
+
+
+def test_a_peers_fault_is_not_told_where_only_warnings_are_wanted(root: logging.Logger) -> None:
+    stream = io.StringIO()
+    set_up("warning", stream)
+    logging.getLogger(SOCKETS).error("WS parser error: %s, initiate disconnect", ())
+    logging.getLogger(SOCKETS).error("Initiate disconnect because of exception from WSListener.on_ws_frame")
+    assert [line["event"].partition(" ")[0] for line in lines(root, stream)] == ["Initiate"]
+
+
+def test_that_somebody_came_or_went_is_a_detail(root: logging.Logger) -> None:
+    stream = io.StringIO()
+    set_up("info", stream)
+    logging.getLogger(SOCKETS).info("Disconnected")
+    assert lines(root, stream) == []
+    stream = io.StringIO()
+    set_up("debug", stream)
+    logging.getLogger(SOCKETS).info("Disconnected")
+    assert [(line["event"], line["level"]) for line in lines(root, stream)] == [("Disconnected", "debug")]
+
+
+def test_a_line_that_cannot_be_made_does_not_hurt_whoever_logs(root: logging.Logger) -> None:
+    root.handlers.clear()  # pytest's own would not take it
+    stream = io.StringIO()
+    set_up("info", stream)
+    logging.getLogger("uvicorn.error").warning("%d", "no number, but a secret")
+    shown = told(root, stream)
+    assert "could not be made" in shown
+    assert "secret" not in shown
+
+
+def test_nobody_waits_for_a_reader_that_does_not_read_and_what_is_left_out_is_counted(root: logging.Logger) -> None:
+    stream = Stuck()
+    set_up("info", stream)
+    for number in range(WAITING_LINES + 500):
+        log.info("line", number=number)
+    stream.read_on.set()
+    written = lines(root, stream)
+    dropped = [line["count"] for line in written if line["event"] == "dropped"]
+    assert sum(dropped) + len(written) - len(dropped) == WAITING_LINES + 500
+    assert sum(dropped) >= 490
+
+
+def test_a_stream_that_is_gone_hurts_nobody(root: logging.Logger) -> None:
+    stream = io.StringIO()
+    set_up("info", stream)
+    stream.close()
+    log.info("line")
+    root.handlers[-1].close()

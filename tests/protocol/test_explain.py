@@ -1,0 +1,354 @@
+"""An explanation says what a post would have come to, by what right or for want of which, and changes nothing."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mew.protocol import KINDS, Answer, Limits, snapshot
+from mew.protocol.errors import AlreadyExists, ParticipantNotFound
+from mew.testing import MemorySpace
+
+STREAMS = ["stream-1", "stream-2", "ready", "nowhere", None, 5]
+PEOPLE = ["alice", "bob", "carol", "dora", "eve", "fred", "gina", "log", "nobody"]
+SENDERS = PEOPLE[:-1]
+
+
+def lab_in_use() -> MemorySpace:
+    """Somebody in every position there is: owner, writer, manager, paused, kicked, absent, logged, invited."""
+    lab = MemorySpace(
+        participants={
+            "alice": [{"kind": "*"}],
+            "bob": [{"kind": "chat"}, {"kind": "stream/request"}, {"kind": "mcp/request", "payload": {"method": "a"}}],
+            "carol": [{"kind": "stream/manage", "to": "bob"}, {"kind": "capability/*"}, {"kind": "space/*"}],
+            "dora": [{"kind": "stream/manage"}, {"kind": "participant/*"}, {"kind": "!chat", "to": ["bob", "carol"]}],
+            "eve": [{"kind": "*"}],
+            "fred": [{"kind": "stream/*"}],
+            "log": [{"kind": "*"}],
+        },
+        output_logs=frozenset({"log"}),
+        limits=Limits(streams=4, writers=3, message_bytes=4000),
+    )
+    alice = lab.join("alice")
+    for present in ("bob", "carol", "eve"):
+        lab.join(present)
+    alice.send(kind="stream/request", payload={"target": ["bob"]})
+    alice.send(kind="stream/grant-write", payload={"stream_id": "stream-1", "participant_id": "bob"})
+    lab.post("bob", {"kind": "stream/request", "payload": {"formats": [{"id": "f"}, {"id": "g"}]}})
+    alice.send(kind="stream/announce", payload={"desired_id": "ready", "formats": [{"id": "f"}]})
+    alice.send(kind="stream/data", payload={"stream_id": "stream-1", "sequence": 3, "content": 0})
+    alice.send(kind="space/invite", payload={"participant_id": "gina", "initial_capabilities": [{"kind": "chat"}]})
+    alice.send(kind="participant/pause", to=["carol"], payload={})
+    alice.send(kind="participant/pause", to=["dora"], payload={"timeout_seconds": 5})
+    alice.send(kind="space/kick", payload={"participant_id": "eve"})
+    lab.now += 5_000_000
+    return lab
+
+
+def explained(lab: MemorySpace, participant: str, message: Any) -> dict[str, Any]:
+    text = message if isinstance(message, bytes) else msgspec.json.encode(message)
+    return lab.space.explain(participant, text, lab.now).answer()
+
+
+def as_posted(answer: Answer) -> tuple[bool, str | None, str | None]:
+    """Whether it passed, else the code and the sentence. An invitation of somebody known is carried out, as it were."""
+    refusal = answer.refusal
+    if refusal is None or isinstance(refusal, AlreadyExists):
+        return True, None, None
+    return False, refusal.code, refusal.message
+
+
+capabilities = st.sampled_from(
+    [[{"kind": "chat"}], [{"kind": "*"}], [{"kind": "stream/write:stream-1"}], [{"kind": "capability/x"}], [{}], "all"]
+)
+FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "stream_id": st.sampled_from(STREAMS),
+    "stream": st.fixed_dictionaries(
+        {"stream_id": st.sampled_from(STREAMS)}, optional={"namespace": st.sampled_from(["lab/stream-1", "x/y"])}
+    ),
+    "participant_id": st.sampled_from([*PEOPLE, "new", "not one", 1]),
+    "new_owner": st.sampled_from(PEOPLE),
+    "recipient": st.sampled_from(PEOPLE),
+    "capabilities": capabilities,
+    "initial_capabilities": capabilities,
+    "grant_id": st.just("1"),
+    "target": st.lists(st.sampled_from(PEOPLE), max_size=2),
+    "formats": st.sampled_from([[{"id": "f"}], [], [{"id": "f"}, {"id": "f"}], 1]),
+    "desired_id": st.sampled_from(["ready", "fresh"]),
+    "sequence": st.sampled_from([0, 3, 4, True]),
+    "content": st.just(0),
+    "format_id": st.sampled_from(["f", "h"]),
+    "code": st.just("c"),
+    "message": st.just("m"),
+    "text": st.sampled_from(["hi", ""]),
+    "method": st.sampled_from(["a", "b"]),
+    "timeout_seconds": st.sampled_from([1, -1]),
+}
+NEEDED = {
+    "chat": ("text",),
+    "mcp/request": ("method",),
+    "capability/grant": ("recipient", "capabilities"),
+    "capability/revoke": ("recipient", "capabilities"),
+    "space/invite": ("participant_id",),
+    "space/kick": ("participant_id",),
+    "stream/request": (),
+    "stream/announce": ("formats",),
+    "stream/start": ("stream_id",),
+    "stream/data": ("stream_id", "sequence", "content"),
+    "stream/close": ("stream_id",),
+    "stream/complete": ("stream",),
+    "stream/error": ("stream_id", "code", "message"),
+    "stream/grant-write": ("stream_id", "participant_id"),
+    "stream/revoke-write": ("stream_id", "participant_id"),
+    "stream/transfer-ownership": ("stream_id", "new_owner"),
+}
+kinds = (
+    st.sampled_from(sorted(NEEDED))
+    | st.sampled_from(sorted(KINDS))
+    | st.sampled_from(["custom/thing", "stream/own", 1])
+)
+
+
+@st.composite
+def envelopes(draw: st.DrawFn) -> dict[str, Any]:
+    """Mostly with all that its kind needs, right or wrong; now and then with something more or less."""
+    kind = draw(kinds)
+    needed = {field: draw(FIELDS[field]) for field in NEEDED.get(str(kind), ())}
+    more = draw(st.sampled_from([None, None, None, *FIELDS]))
+    if more is not None:
+        needed[more] = draw(FIELDS[more])
+    less = draw(st.sampled_from([None, None, None, None, None, *needed]))
+    needed.pop(str(less), None)
+    payload = draw(st.sampled_from([needed] * 9 + [None, "text"]))
+    others = {"to": st.lists(st.sampled_from(PEOPLE), max_size=2), "token": st.sampled_from(["token-of-bob@lab", "no"])}
+    others |= {name: st.sampled_from(PEOPLE) for name in ("participant", "from")}
+    return {"kind": kind, "payload": payload, **draw(st.fixed_dictionaries({}, optional=others))}
+
+
+messages = st.one_of(
+    *[envelopes().map(msgspec.json.encode)] * 5,
+    st.sampled_from([b"", b"[]", b"#stream-1#frame", b'{"type":"join"}', b"*" * 4001]),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(participant=st.sampled_from(SENDERS), message=messages)
+def test_what_is_explained_is_what_a_post_comes_to(participant: str, message: bytes) -> None:
+    lab = lab_in_use()
+    told = explained(lab, participant, message)
+    lab.token(participant)
+    came = as_posted(lab.post(participant, message))
+    assert (told["allowed"], told["error"], None if told["allowed"] else told["reason"]) == came
+    if told["allowed"]:
+        assert told["source"] is not None
+        assert told["nearest"] is None
+
+
+@settings(max_examples=30, deadline=None)
+@given(participant=st.sampled_from(SENDERS), message=messages)
+def test_nothing_changes_by_an_explanation(participant: str, message: bytes) -> None:
+    lab = lab_in_use()
+    before = snapshot(lab.state), dict(lab.space.sessions), dict(lab.space.seats), dict(lab.space.roster)
+    holders, records, effects = dict(lab.tokens.holders), len(lab.records), lab.effects
+    explained(lab, participant, message)
+    assert (snapshot(lab.state), lab.space.sessions, lab.space.seats, lab.space.roster) == before
+    assert (lab.tokens.holders, len(lab.records), lab.effects) == (holders, records, effects)
+    twin = lab_in_use()
+    assert lab.post("alice", {"kind": "custom/thing"}) == twin.post("alice", {"kind": "custom/thing"})
+
+
+def test_an_invitation_that_is_only_explained_makes_no_token() -> None:
+    lab = lab_in_use()
+    holders = dict(lab.tokens.holders)
+    told = explained(lab, "alice", {"kind": "space/invite", "payload": {"participant_id": "new"}})
+    assert (told["allowed"], told["capability"]) == (True, {"kind": "*"})
+    assert lab.tokens.holders == holders
+
+
+def test_a_rate_is_neither_heeded_nor_used_up() -> None:
+    lab = MemorySpace(participants={"alice": None}, limits=Limits(envelopes_per_second=1, envelope_burst=1))
+    chat = {"kind": "chat", "payload": {"text": "hi"}}
+    assert all(explained(lab, "alice", chat)["allowed"] for _ in range(5))
+    assert lab.post("alice", chat).refusal is None
+    assert lab.post("alice", chat).body["error"] == "rate_limited"
+    assert explained(lab, "alice", chat)["allowed"]
+
+
+def test_time_does_not_go_back_for_an_explanation() -> None:
+    lab = lab_in_use()
+    paused = {"kind": "custom/thing", "to": ["bob"]}
+    assert explained(lab, "dora", paused)["allowed"]
+    lab.advance(0)
+    lab.now -= 5_000_000
+    assert explained(lab, "dora", paused)["allowed"]
+
+
+def test_an_explanation_sees_a_pause_end_and_leaves_that_to_others() -> None:
+    lab = lab_in_use()
+    assert lab.space.is_muted("dora")
+    assert explained(lab, "dora", {"kind": "custom/thing", "to": ["bob"]})["allowed"]
+    assert lab.space.is_muted("dora")
+
+
+@pytest.mark.parametrize("nobody", ["nobody", "", "system:gateway"])
+def test_nobody_cannot_be_asked_about(nobody: str) -> None:
+    with pytest.raises(ParticipantNotFound) as refusal:
+        explained(lab_in_use(), nobody, {"kind": "chat"})
+    assert refusal.value.payload()["participant_id"] == nobody
+
+
+def test_what_is_allowed_is_told_with_the_capability_and_its_source() -> None:
+    told = explained(lab_in_use(), "bob", {"kind": "chat", "payload": {"text": "hi"}})
+    assert told == {
+        "allowed": True,
+        "kind": "chat",
+        "error": None,
+        "reason": 'allowed by {"kind":"chat"}',
+        "capability": {"kind": "chat"},
+        "source": "configured",
+        "nearest": None,
+    }
+
+
+def test_what_is_not_allowed_is_told_with_what_came_nearest() -> None:
+    told = explained(lab_in_use(), "bob", {"kind": "mcp/request", "payload": {"method": "b"}})
+    nearest = {"kind": "mcp/request", "payload": {"method": "a"}}
+    assert (told["allowed"], told["error"], told["capability"], told["source"]) == (
+        False,
+        "capability_violation",
+        None,
+        None,
+    )
+    assert told["nearest"] == {
+        "capability": nearest,
+        "source": "configured",
+        "why": "payload.method: 'b' is not 'a'",
+    }
+    assert told["reason"].startswith("'bob' may not send 'mcp/request': ")
+
+
+@pytest.mark.parametrize(
+    ("participant", "envelope", "allowed", "source", "capability"),
+    [
+        ("alice", {"kind": "system/heartbeat"}, True, "everyone", None),
+        ("bob", {"kind": "system/join", "payload": {"token": "token-of-bob@lab"}}, True, "everyone", None),
+        ("bob", {"type": "join", "participant": "carol"}, False, "everyone", None),
+        ("alice", {"kind": "stream/complete", "payload": {"stream_id": "stream-1"}}, True, "owner", None),
+        ("bob", {"kind": "stream/complete", "payload": {"stream_id": "stream-1"}}, False, None, None),
+        (
+            "dora",
+            {"kind": "stream/complete", "payload": {"stream_id": "stream-1"}},
+            True,
+            "configured",
+            "stream/manage",
+        ),
+        ("dora", {"kind": "stream/complete", "payload": {"stream_id": "nowhere"}}, False, None, None),
+        ("dora", {"kind": "stream/start", "payload": {"stream_id": "ready"}}, False, None, None),
+        ("carol", {"kind": "stream/close", "payload": {"stream_id": "stream-1"}}, False, None, None),
+        (
+            "carol",
+            {"kind": "stream/close", "to": ["bob"], "payload": {"stream_id": "stream-1"}},
+            True,
+            "configured",
+            "stream/manage",
+        ),
+        ("bob", {"kind": "stream/close"}, True, "configured", "stream/request"),
+        ("gina", {"kind": "chat", "payload": {"text": "hi"}}, True, "invited", "chat"),
+        ("bob", {"kind": "mcp/response"}, True, "baseline", "mcp/response"),
+        (
+            "bob",
+            {"kind": "stream/data", "payload": {"stream_id": "stream-1", "sequence": 0, "content": 0}},
+            True,
+            "writer",
+            None,
+        ),
+        (
+            "alice",
+            {"kind": "stream/data", "payload": {"stream_id": "stream-1", "sequence": 0, "content": 0}},
+            False,
+            "owner",
+            None,
+        ),
+        (
+            "bob",
+            {"kind": "stream/grant-write", "payload": {"stream_id": "stream-1", "participant_id": "bob"}},
+            False,
+            None,
+            None,
+        ),
+        (
+            "alice",
+            {"kind": "stream/complete", "payload": {"stream_id": "a", "stream": {"stream_id": "b"}}},
+            False,
+            None,
+            None,
+        ),
+        ("eve", {"kind": "chat", "payload": {"text": "hi"}}, False, None, None),
+    ],
+)
+def test_the_right_is_named(
+    participant: str, envelope: dict[str, Any], allowed: bool, source: str | None, capability: str | None
+) -> None:
+    told = explained(lab_in_use(), participant, envelope)
+    assert (told["allowed"], told["source"]) == (allowed, source), told["reason"]
+    assert told["kind"] == (None if participant == "eve" else envelope.get("kind", "system/join"))
+    assert (told["capability"] or {}).get("kind") == capability
+
+
+@pytest.mark.parametrize(
+    ("participant", "envelope", "kind", "error"),
+    [
+        ("bob", {"kind": "chat"}, "chat", "invalid_envelope"),
+        ("alice", {"kind": "system/welcome"}, "system/welcome", "reserved_kind"),
+        ("carol", {"kind": "capability/grant"}, "capability/grant", "paused"),
+    ],
+)
+def test_a_right_is_named_although_something_else_stands_in_the_way(
+    participant: str, envelope: dict[str, Any], kind: str, error: str
+) -> None:
+    told = explained(lab_in_use(), participant, envelope)
+    assert (told["allowed"], told["kind"], told["error"], told["source"]) == (False, kind, error, "configured")
+    assert told["capability"] is not None
+
+
+@pytest.mark.parametrize("message", [b"", b"[]", b"#stream-1#data", b'{"kind":5}', b"{}"])
+def test_what_is_no_envelope_has_no_kind(message: bytes) -> None:
+    told = explained(lab_in_use(), "alice", message)
+    assert (told["kind"], told["error"], told["source"], told["nearest"]) == (None, "invalid_envelope", None, None)
+
+
+def test_who_was_removed_may_send_nothing() -> None:
+    told = explained(lab_in_use(), "eve", {"kind": "chat", "payload": {"text": "hi"}})
+    assert (told["allowed"], told["error"]) == (False, "unauthorized")
+    assert "'eve' was removed" in told["reason"]
+
+
+@pytest.mark.parametrize("to", ["owns", "writes"])
+def test_reasons_are_sentences(to: str) -> None:
+    lab = lab_in_use()
+    data = {"kind": "stream/data", "payload": {"stream_id": "stream-1", "sequence": 9, "content": 0}}
+    told = explained(lab, "alice" if to == "owns" else "bob", data)["reason"]
+    assert told == ("'alice' owns 'stream-1'" if to == "owns" else "'bob' is an authorised writer of 'stream-1'")
+
+
+def test_who_manages_streams_is_told_by_what() -> None:
+    told = explained(lab_in_use(), "dora", {"kind": "stream/complete", "payload": {"stream_id": "stream-1"}})
+    assert told["reason"] == 'allowed by {"kind":"stream/manage"}'
+
+
+def test_who_is_absent_is_explained_as_if_it_were_there() -> None:
+    lab = lab_in_use()
+    told = explained(lab, "fred", {"kind": "stream/request", "payload": {"target": ["fred", "bob"]}})
+    assert (told["allowed"], "fred" in lab.state.present) == (True, False)
+    assert not explained(lab, "fred", {"kind": "stream/request", "payload": {"target": ["dora"]}})["allowed"]
+
+
+def test_who_is_here_without_a_token_is_explained_as_such() -> None:
+    lab = MemorySpace(participants={"alice": None}, allow_anonymous=True)
+    lab.connect().send(kind="system/join", participant="guest")
+    lab.join("alice")
+    again = {"kind": "system/join", "token": "whatever"}
+    assert explained(lab, "guest", again)["allowed"]
+    assert not explained(lab, "alice", again)["allowed"]

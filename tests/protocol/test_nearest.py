@@ -1,0 +1,186 @@
+"""Of capabilities that do not fit, the one that fits the longest way, and what is wrong with it in words."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mew.protocol.capability import Capability, CapabilitySet, read_capability
+from mew.protocol.envelope import Envelope
+from mew.protocol.nearest import QUOTED_LENGTH, Nearest, nearest_miss
+from tests.protocol.generated_patterns import Sent, allows, capabilities, sent_to_fit
+
+LONG = "x" * 1000
+
+
+def sent(kind: str, payload: dict[str, Any] | None = None, to: tuple[str, ...] = ()) -> Envelope:
+    return Envelope(id="1", ts="", sender="alice", kind=kind, to=to, payload=payload or {}, fields={})
+
+
+def nearest(held: list[dict[str, Any]], envelope: Envelope) -> Nearest | None:
+    sourced = [(f"source {n}", read_capability(each, "it")) for n, each in enumerate(held)]
+    return nearest_miss(CapabilitySet(sourced), envelope)
+
+
+def why(held: dict[str, Any], envelope: Envelope) -> str:
+    found = nearest([held], envelope)
+    assert found is not None
+    return found.why
+
+
+def test_nothing_is_near_where_nothing_is_held() -> None:
+    assert nearest([], sent("chat")) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "kind", "sentence"),
+    [
+        ("mcp/request", "mcp/response", "kind: 'mcp/response' is not 'mcp/request'"),
+        ("mcp/*", "chat", "kind: 'chat' does not match 'mcp/*'"),
+        ("!chat", "chat", "kind: 'chat' is what '!chat' leaves out"),
+        ("!mcp/*", "mcp/x", "kind: 'mcp/x' is what '!mcp/*' leaves out"),
+        (
+            "stream/announce",
+            "stream/announce",
+            "kind: 'stream/announce' is asked for as 'stream/manage', and 'stream/manage' is not 'stream/announce'",
+        ),
+    ],
+)
+def test_a_kind_that_differs_is_put_beside_the_other(pattern: str, kind: str, sentence: str) -> None:
+    assert why({"kind": pattern}, sent(kind)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("pattern", "to", "sentence"),
+    [
+        ("bob", ("eve",), "to: 'eve' is not 'bob'"),
+        (["bob", "carol"], ("bob", "eve"), 'to: \'eve\' is none of ["bob","carol"]'),
+        ("b*", ("eve", "fred"), "to: 'eve' does not match 'b*'"),
+        ("bob", (), "to is missing"),
+        ([], ("bob",), "to: 'bob' is none of []"),
+    ],
+)
+def test_a_recipient_that_does_not_fit_is_named(pattern: Any, to: tuple[str, ...], sentence: str) -> None:
+    assert why({"kind": "chat", "to": pattern, "payload": {"x": 1}}, sent("chat", to=to)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("pattern", "payload", "sentence"),
+    [
+        ({"method": "tools/list"}, {"method": "tools/call"}, "payload.method: 'tools/call' is not 'tools/list'"),
+        ({"method": "tools/*"}, {"method": "x"}, "payload.method: 'x' does not match 'tools/*'"),
+        ({"method": "!x*"}, {"method": "xy"}, "payload.method: 'xy' is what '!x*' leaves out"),
+        ({"method": ["a", "b"]}, {"method": "c"}, 'payload.method: \'c\' is none of ["a","b"]'),
+        ({"method": "a"}, {}, "payload.method is missing"),
+        ({"params": {"name": "a", "n": 1}}, {"params": {"name": "a", "n": 2}}, "payload.params.n: 2 is not 1"),
+        ({"params": {"name": "a"}}, {"params": {}}, "payload.params.name is missing"),
+        ({"params": {"name": "a"}}, {"params": "a"}, "payload.params: 'a' is not an object"),
+        ({"params": {"name": "a"}}, {}, "payload.params is missing"),
+        ({"params": "a"}, {"params": {"name": "a"}}, "payload.params: an object is not 'a'"),
+        ({"n": 1}, {"n": True}, "payload.n: true is not 1"),
+        ({"n": None}, {"n": 0}, "payload.n: 0 is not null"),
+        ({"n": 1.5}, {"n": None}, "payload.n: null is not 1.5"),
+        ({"n": "a*"}, {"n": ["ab", "b"]}, "payload.n: not every element of the list matches 'a*'"),
+        ({"x": {"y": "a"}}, {"x": [{"y": "b"}]}, "payload.x: not every element of the list matches an object"),
+        ({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 0, "c": 0}, "payload.b: 0 is not 2"),
+    ],
+)
+def test_the_first_part_of_a_payload_that_does_not_fit_is_named(
+    pattern: dict[str, Any], payload: dict[str, Any], sentence: str
+) -> None:
+    assert why({"kind": "chat", "payload": pattern}, sent("chat", payload)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("pattern", "value"),
+    [(LONG, "a"), ("a", LONG), ([LONG], "a"), (10**500, 1), (1, 10**500)],
+    ids=lambda value: str(value)[:10],
+)
+def test_what_is_long_is_cut_short(pattern: Any, value: Any) -> None:
+    told = why({"kind": "chat", "payload": {"x": pattern}}, sent("chat", {"x": value}))
+    assert "…" in told
+    assert len(told) <= QUOTED_LENGTH + 40
+
+
+def test_what_is_just_short_enough_is_quoted_whole() -> None:
+    fits = "a" * QUOTED_LENGTH
+    assert why({"kind": "chat", "payload": {"x": fits}}, sent("chat", {"x": 1})) == f"payload.x: 1 is not '{fits}'"
+    told = why({"kind": "chat", "payload": {"x": fits + "a"}}, sent("chat", {"x": "b"}))
+    assert told == f"payload.x: 'b' is not '{fits}'…"
+
+
+def test_a_kind_that_fits_is_nearer_than_a_recipient_and_that_nearer_than_another_kind() -> None:
+    held: list[dict[str, Any]] = [
+        {"kind": "mcp/request"},
+        {"kind": "chat", "to": "bob"},
+        {"kind": "*", "payload": {"text": "hello"}},
+        {"kind": "chat", "payload": {"text": "hey"}},
+    ]
+    found = nearest(held, sent("chat", {"text": "hi"}))
+    assert found is not None
+    assert (found.capability.pattern, found.source) == (held[2], "source 2")
+    found = nearest(held[:2], sent("chat"))
+    assert found is not None
+    assert (found.capability.pattern, found.source) == (held[1], "source 1")
+
+
+@pytest.mark.parametrize(
+    ("patterns", "kind", "which"),
+    [
+        (["chat", "mcp/response", "mcp/proposal"], "mcp/request", 1),
+        (["mcp/x", "mcp/tools/x", "mcp/tools/call/x"], "mcp/tools/call", 2),
+        (["a/b", "x/mcp", "mcp/y"], "mcp/z", 2),
+        (["a/y/c", "x/b/c"], "x/y/c", 1),
+        (["chat", "note"], "mcp/request", 0),
+    ],
+)
+def test_of_other_kinds_that_which_goes_along_furthest_is_nearest(patterns: list[str], kind: str, which: int) -> None:
+    found = nearest([{"kind": each} for each in patterns], sent(kind))
+    assert found is not None
+    assert found.capability.pattern["kind"] == patterns[which]
+
+
+@pytest.mark.parametrize(
+    ("payloads", "which"),
+    [
+        ([{"a": 0}, {"a": 0, "b": 2}], 1),
+        ([{"a": 0, "nothing": None}, {"a": 0, "b": 2}], 1),
+        ([{"a": 0, "b": {"c": 0}}, {"a": 0, "b": {"c": 0, "d": 3}}], 0),
+        ([{"a": 0, "e": {"c": 0}}, {"a": 0, "e": {"c": 0, "d": 3}}], 1),
+        ([{"a": 0, "b": 2}, {"a": 0, "e": {"c": 0, "d": 3}, "b": 2}], 1),
+        ([{"a": 0, "b": 2}, {"a": 0, "e": {"d": 3}}, {"e": {"d": 3, "c": 0}, "b": 2}], 2),
+    ],
+)
+def test_of_payloads_that_of_which_most_fits_is_nearest(payloads: list[dict[str, Any]], which: int) -> None:
+    held = [{"kind": "chat", "payload": each} for each in payloads]
+    found = nearest(held, sent("chat", {"a": 1, "b": 2, "e": {"d": 3}}))
+    assert found is not None
+    assert found.capability.pattern["payload"] == payloads[which]
+
+
+def test_a_request_for_a_stream_may_be_near_as_either_of_its_kinds() -> None:
+    held: list[dict[str, Any]] = [{"kind": "chat"}, {"kind": "stream/manage", "to": "bob"}]
+    found = nearest(held, sent("stream/request"))
+    assert found is not None
+    assert (found.capability.pattern, found.why) == (held[1], "to is missing")
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), owned=st.lists(capabilities, min_size=1, max_size=4))
+def test_whatever_does_not_fit_something_is_wrong_with_it(data: st.DataObject, owned: list[Capability]) -> None:
+    envelope: Sent = data.draw(st.one_of(*map(sent_to_fit, owned)))
+    if any(allows(each, envelope) for each in owned):
+        return
+    kind, payload, to = envelope
+    found = nearest_miss(CapabilitySet(("configured", each) for each in owned), sent(kind, payload, to))
+    assert found is not None
+    steps = {miss.near for each in owned if (miss := each.miss(kind, payload, to)) is not None}
+    assert found.why.startswith(("kind: ", "to", "payload.")[max(steps)])
+
+
+def test_of_recipients_that_of_which_most_fit_are_nearest() -> None:
+    held: list[dict[str, Any]] = [{"kind": "chat", "to": "bob"}, {"kind": "chat", "to": ["eve", "carol"]}]
+    found = nearest(held, sent("chat", to=("bob", "carol", "eve")))
+    assert found is not None
+    assert (found.capability.pattern, found.why) == (held[1], 'to: \'bob\' is none of ["eve","carol"]')
