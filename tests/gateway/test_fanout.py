@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 import uvloop
 
-from mew.gateway import fanout as module
+from mew.gateway import sending
 from mew.gateway.counts import Counts
 from mew.gateway.fanout import Fanout
-from mew.gateway.items import Item, envelope_item, frame_items
+from mew.gateway.items import Item, envelope_item
 from mew.protocol import EVERYONE, AllBut, Audience, Only, To
 
 
@@ -158,33 +158,32 @@ def test_who_is_dropped_gets_its_share_first_and_nothing_more(loop: asyncio.Abst
     assert stage.heard() == {"alice": ["one", "two"], "bob": ["one", "kicked"]}
 
 
-def test_who_is_gone_is_given_what_it_misses_only_where_there_are_frames(loop: asyncio.AbstractEventLoop) -> None:
-    stage = Stage("alice", "bob", through=False)
-    stage.put("one")
-    stage.fanout.settle("ws-alice", gone=True)
-    assert stage.heard()["alice"] == []
-    for item in frame_items("s", 1, [b"#s#1", b"#s#2"], text=True):
-        stage.fanout.put(EVERYONE, item)
-    stage.fanout.settle("ws-bob", gone=True)
-    assert stage.heard()["bob"] == ["one", "#s#1", "#s#2"]
-
-
-def test_whatever_the_audiences_are_everybody_gets_what_is_meant_for_them(loop: asyncio.AbstractEventLoop) -> None:
-    for seed in range(300):
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_whatever_the_audiences_are_everybody_gets_what_is_meant_for_them_in_order(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(sending, "SLICE", size)
+    for seed in range(150):
         chance = random.Random(seed)
         stage = Stage()
         expected: dict[str, list[str]] = {}
-        for number in range(chance.randint(1, 30)):
-            names = [*expected]
-            if not names or chance.random() < 0.2:
+        present: list[str] = []
+        for number in range(chance.randint(1, 60)):
+            if not present or chance.random() < 0.2:
                 name = f"p{number}"
                 expected[name] = []
+                present.append(name)
                 stage.join(name, through=chance.random() < 0.7)
                 continue
-            text, who = str(number), chance.sample(names, chance.randint(1, len(names)))
+            if chance.random() < 0.05:
+                leaving = present.pop(chance.randrange(len(present)))
+                stage.fanout.settle(f"ws-{leaving}")
+                stage.fanout.drop(f"ws-{leaving}")
+                continue
+            text, who = str(number), chance.sample(present, chance.randint(1, len(present)))
             choices: list[tuple[Audience, list[str]]] = [
-                (EVERYONE, names),
-                (AllBut(who[0]), [name for name in names if name != who[0]]),
+                (EVERYONE, present),
+                (AllBut(who[0]), [name for name in present if name != who[0]]),
                 (Only(tuple(who)), who),
                 (To(f"ws-{who[0]}"), who[:1]),
             ]
@@ -192,11 +191,14 @@ def test_whatever_the_audiences_are_everybody_gets_what_is_meant_for_them(loop: 
             stage.put(text, audience)
             for name in meant:
                 expected[name].append(text)
-            if chance.random() < 0.1:
+            if chance.random() < 0.3:
+                turn(loop)
+            elif chance.random() < 0.1:
                 stage.fanout.flush()
-        turn(loop)
+        stage.fanout.flush()
         assert stage.heard() == expected, seed
         assert stage.counts.deliveries == sum(map(len, expected.values()))
+        turn(loop)
 
 
 # Large audiences
@@ -206,21 +208,17 @@ def test_whatever_the_audiences_are_everybody_gets_what_is_meant_for_them(loop: 
 def test_a_large_audience_is_served_in_slices_and_nothing_overtakes(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, audience: Audience
 ) -> None:
-    monkeypatch.setattr(module, "SLICE", 10)
+    monkeypatch.setattr(sending, "SLICE", 2)
     stage = Stage(*(f"p{number}" for number in range(35)))
     stage.put("one", audience)
     seen: list[int] = []
-
-    def look() -> None:
-        heard = [heard for name, heard in stage.heard().items() if name != "p7"]
-        seen.append(sum(each[:1] == ["one"] for each in heard))
+    while not seen or seen[-1] < 34:
+        turn(loop)
+        reached = [heard for name, heard in stage.heard().items() if name != "p7"]
+        seen.append(sum(each[:1] == ["one"] for each in reached))
         if len(seen) == 1:
             stage.put("two")
-        if seen[-1] < 34:
-            loop.call_soon(look)
-
-    loop.call_soon(look)
-    turn(loop, 0.05)
+    stage.fanout.flush()
     assert len(set(seen)) >= 3, seen
     heard = stage.heard()
     own = heard.pop("p7")
@@ -228,10 +226,31 @@ def test_a_large_audience_is_served_in_slices_and_nothing_overtakes(
     assert all(each == ["one", "two"] for each in heard.values())
 
 
+def test_a_few_are_served_ahead_of_a_crowd_and_get_theirs_in_order(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "SLICE", 1)
+    stage = Stage(*(f"p{number}" for number in range(40)))
+    stage.put("for the crowd")
+    turn(loop)
+    stage.put("behind it")
+    stage.put("for one", Only(("p3",)))
+    turn(loop)
+    heard = stage.heard()
+    assert heard.pop("p3") == ["for the crowd", "behind it", "for one"]
+    assert sum(each == [] for each in heard.values()) > 20
+    stage.put("and on", Only(("p3", "p4")))
+    stage.fanout.flush()
+    heard = stage.heard()
+    assert heard.pop("p3") == ["for the crowd", "behind it", "for one", "and on"]
+    assert heard.pop("p4") == ["for the crowd", "behind it", "and on"]
+    assert all(each == ["for the crowd", "behind it"] for each in heard.values())
+
+
 def test_a_flush_that_is_asked_for_ends_the_slices_at_once(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SLICE", 1)
+    monkeypatch.setattr(sending, "SLICE", 1)
     stage = Stage("alice", "bob", "carol")
     stage.put("one")
 
@@ -249,7 +268,7 @@ def test_a_flush_that_is_asked_for_ends_the_slices_at_once(
 def test_who_leaves_between_two_slices_has_its_share(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SLICE", 1)
+    monkeypatch.setattr(sending, "SLICE", 1)
     stage = Stage("alice", "bob", "carol")
     stage.put("one")
 
@@ -338,6 +357,17 @@ def test_what_nobody_waits_for_holds_nobody_up(loop: asyncio.AbstractEventLoop) 
     assert not stage.fanout.holding
     turn(loop, 0.02)
     assert stage.listeners["alice"].heard == [b"bob came"]
+
+
+def test_what_one_waits_for_does_not_wait_for_a_storm(loop: asyncio.AbstractEventLoop) -> None:
+    stage = Busy(loop)
+    stage.join("bob")
+    stage.fanout.put(EVERYONE, envelope_item(b"carol came"), patient=True)
+    stage.put("urgent", Only(("bob",)))
+    turn(loop)
+    assert stage.heard() == {"alice": [], "bob": ["carol came", "urgent"]}
+    turn(loop, 0.15)
+    assert stage.heard() == {"alice": ["carol came"], "bob": ["carol came", "urgent"]}
 
 
 def test_what_nobody_waits_for_goes_out_with_what_somebody_waits_for(loop: asyncio.AbstractEventLoop) -> None:

@@ -37,6 +37,7 @@ class Lab:
 
     def __init__(self, gateway: Running, options: dict[str, Any]) -> None:
         self.gateway = gateway
+        self.options = options
         self.records: list[Record] = []
         gateway.ask(self._listen)
         self.alice = joined(gateway, "alice", buffer=SMALL, **options)
@@ -212,6 +213,44 @@ def test_what_a_reader_that_is_closed_did_not_get_is_recorded_once(lab: Lab) -> 
     assert account.gaps == []
     assert account.received == list(range(1, gap["from"]))
     assert (gap["to"], gap["dropped"], gap["reason"]) == (lab.sent, lab.sent - len(account.received), "disconnected")
+
+
+@pytest.mark.parametrize("ending", ["kicked", "taken over"])
+def test_what_waits_for_a_reader_that_the_gateway_closes_is_recorded(lab: Lab, ending: str) -> None:
+    account = Account()
+    lab.flood_until(lambda outlet: outlet.queued_bytes[0] > 0)
+    if ending == "kicked":
+        lab.carol.say(kind="space/kick", payload={"participant_id": "alice"})
+        lab.carol.envelope("system/presence")
+    else:
+        joined(lab.gateway, "alice", **lab.options).close()
+    assert account.read(lab.alice, lab.prefix, "") in (4403, 4409)
+    (gap,) = gap_records(lab)
+    assert account.received == list(range(1, gap["from"]))
+    assert (gap["to"], gap["dropped"], gap["reason"]) == (lab.sent, lab.sent - len(account.received), "disconnected")
+    positions = [record.position for record in lab.records]
+    assert positions == list(range(positions[0], positions[0] + len(positions)))
+
+
+def test_what_was_sent_is_what_was_delivered_and_what_was_dropped(lab: Lab) -> None:
+    def figures(running: Gateway) -> tuple[int, int, int]:
+        counts = running.first_hub.counts
+        return counts.frames, counts.deliveries, counts.dropped_frames
+
+    lab.chat("begin")
+    Account().read(lab.alice, lab.prefix, "begin")
+    frames, delivered, dropped = lab.gateway.ask(figures)
+    account = Account()
+    lab.flood_until(lambda outlet: bool(outlet.losses))
+    lab.flood()
+    lab.chat("over")
+    account.read(lab.alice, lab.prefix, "over")
+    now = lab.gateway.ask(figures)
+    told = sum(count for *_, count in account.gaps)
+    assert now[0] - frames == lab.sent
+    assert now[2] - dropped == told
+    envelopes = 3 * 1 + len(account.gaps)
+    assert now[1] - delivered == 3 * lab.sent - told + envelopes
 
 
 def test_a_reader_that_kept_up_leaves_no_gap(lab: Lab) -> None:

@@ -24,15 +24,15 @@ from mew.protocol import (
     welcome_at,
 )
 from mew.testing import Client, MemorySpace
-from tests.histories import CONFIGURATION, History, Step, histories
+from tests.histories import ALL_VERBS, CONFIGURATION, History, Step, histories
 from tests.interaction.doors import Door
-
-pytestmark = pytest.mark.doors("core")
 
 ALL = [{"kind": "*"}]
 FOUR = {"alice": ALL, "bob": None, "carol": None, "dave": None}
 any_history = given(steps=histories())
+a_running_history = given(steps=histories(tuple(verb for verb in ALL_VERBS if verb != "restart")))
 by_chance = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+at_a_gateway = settings(by_chance, max_examples=10)
 
 
 def open_stream(client: Client, **fields: Any) -> str:
@@ -84,6 +84,7 @@ def played(open_space: Door, steps: list[Step]) -> MemorySpace:
 
 
 @pytest.mark.requirement("REC-01")
+@pytest.mark.doors("core")
 @by_chance
 @any_history
 def test_positions_rise_by_one_from_nought_restarts_included(open_space: Door, steps: list[Step]) -> None:
@@ -92,7 +93,18 @@ def test_positions_rise_by_one_from_nought_restarts_included(open_space: Door, s
     assert lab.state.position == len(lab.records) - 1
 
 
+@pytest.mark.requirement("REC-01")
+@pytest.mark.doors("memory", "websocket")
+@at_a_gateway
+@a_running_history
+def test_positions_rise_by_one_while_a_gateway_runs(open_space: Door, steps: list[Step]) -> None:
+    lab = played(open_space, steps)
+    assert [each.position for each in lab.records] == list(range(len(lab.records)))
+    assert lab.state.position == len(lab.records) - 1
+
+
 @pytest.mark.requirement("REC-02")
+@pytest.mark.doors("core")
 def test_times_never_decrease_though_the_clock_does(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     alice = lab.join("alice")
@@ -107,6 +119,7 @@ def test_times_never_decrease_though_the_clock_does(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("REC-03")
+@pytest.mark.doors("core")
 def test_each_start_is_recorded_with_its_epoch_and_configuration(open_space: Door) -> None:
     lab = open_space(participants={"alice": ALL, "bob": None}, defaults=[{"kind": "mcp/*"}], strict_from=True)
     lab.restart()
@@ -194,6 +207,7 @@ def test_what_is_no_envelope_at_all_is_recorded_too(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("REC-06")
+@pytest.mark.sockets("alice", "bob")
 def test_frames_and_data_are_recorded_under_one_numbering(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -213,6 +227,7 @@ def test_frames_and_data_are_recorded_under_one_numbering(open_space: Door) -> N
 
 
 @pytest.mark.requirement("REC-07")
+@pytest.mark.sockets("bob")
 def test_every_refused_frame_is_recorded_told_or_not(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -229,6 +244,7 @@ def test_every_refused_frame_is_recorded_told_or_not(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("REC-07")
+@pytest.mark.sockets("alice")
 def test_frames_over_the_rate_are_recorded_as_refused(open_space: Door) -> None:
     lab = open_space(participants=FOUR, limits=Limits(frames_per_second=1, frame_burst=2))
     alice = lab.join("alice")
@@ -240,6 +256,7 @@ def test_frames_over_the_rate_are_recorded_as_refused(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("REC-08")
+@pytest.mark.doors("core", "memory", "websocket")
 def test_joins_leaves_and_welcomes_are_recorded(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -280,6 +297,7 @@ def first_delivered_without_record(effects: list[Effect]) -> Effect | None:
 
 
 @pytest.mark.requirement("REC-09")
+@pytest.mark.doors("core")
 @by_chance
 @any_history
 def test_nothing_is_delivered_before_its_record(open_space: Door, steps: list[Step]) -> None:
@@ -317,26 +335,30 @@ def test_a_hole_in_a_writers_numbers_is_recorded(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("REC-12")
-@pytest.mark.parametrize("present", [True, False], ids=["slow", "gone"])
-def test_what_a_reader_lost_is_recorded(open_space: Door, present: bool) -> None:
+@pytest.mark.doors("core", "memory", "websocket")
+@pytest.mark.parametrize("reader", ["slow", "gone", "back"])
+def test_what_a_reader_lost_is_recorded_and_told_unless_it_is_gone(open_space: Door, reader: str) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
-    reason = None if present else "disconnected"
-    if not present:
+    reason = None if reader == "slow" else "disconnected"
+    if reader == "gone":
         bob.leave()
+    elif reader == "back":
+        bob = lab.join("bob")
     lab.run(Lose(participant="bob", stream_id=stream_id, first=3, last=9, dropped=5, reason=reason))
     gap = only(lab, "gap")
     assert (gap.participant, gap.kind, gap.stream_id, gap.reason) == ("bob", "stream/gap", stream_id, reason)
-    told = payload(gap)["payload"] if present else payload(gap)
+    told = payload(gap)["payload"]
     assert {name: told[name] for name in ("from", "to", "dropped")} == {"from": 3, "to": 9, "dropped": 5}
-    assert ("stream/gap" in bob.kinds()) is present
+    assert ("stream/gap" in bob.kinds()) is (reader == "slow")
 
 
 # What it becomes again
 
 
 @pytest.mark.requirement("REC-13")
+@pytest.mark.doors("core")
 @by_chance
 @any_history
 def test_the_records_alone_give_the_state_of_the_running_space(open_space: Door, steps: list[Step]) -> None:
@@ -351,7 +373,17 @@ def test_the_records_alone_give_the_state_of_the_running_space(open_space: Door,
         assert snapshot(state) == snapshot(lab.state)
 
 
+@pytest.mark.requirement("REC-13")
+@pytest.mark.doors("memory", "websocket")
+@at_a_gateway
+@a_running_history
+def test_the_records_alone_give_the_state_of_a_gateways_space(open_space: Door, steps: list[Step]) -> None:
+    lab = played(open_space, steps)
+    assert snapshot(folded(lab.records)) == snapshot(lab.state)
+
+
 @pytest.mark.requirement("REC-14")
+@pytest.mark.doors("core")
 def test_a_restarted_space_has_what_it_had(open_space: Door) -> None:
     lab = open_space(participants={**FOUR, "carol": [{"kind": "chat"}, {"kind": "mcp/*"}]})
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -396,6 +428,7 @@ def test_a_restarted_space_has_what_it_had(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("REC-14")
+@pytest.mark.doors("core")
 @by_chance
 @any_history
 def test_a_restart_changes_nothing_but_who_is_here(open_space: Door, steps: list[Step]) -> None:
@@ -418,6 +451,7 @@ def what_lasts(state: SpaceState) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("REC-15")
+@pytest.mark.doors("core")
 @by_chance
 @any_history
 def test_a_checkpoint_stands_for_everything_before_it(open_space: Door, steps: list[Step]) -> None:
@@ -434,6 +468,7 @@ def test_a_checkpoint_stands_for_everything_before_it(open_space: Door, steps: l
 
 
 @pytest.mark.requirement("REC-16")
+@pytest.mark.doors("core")
 def test_owners_and_writers_that_return_after_a_restart_resume(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -452,6 +487,7 @@ def test_owners_and_writers_that_return_after_a_restart_resume(open_space: Door)
 
 
 @pytest.mark.requirement("REC-16")
+@pytest.mark.doors("core")
 def test_a_writer_that_stays_away_after_a_restart_is_revoked(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     alice, _bob = lab.join("alice"), lab.join("bob")
@@ -469,6 +505,7 @@ def test_a_writer_that_stays_away_after_a_restart_is_revoked(open_space: Door) -
 
 
 @pytest.mark.requirement("REC-16")
+@pytest.mark.doors("core")
 def test_an_owner_that_stays_away_after_a_restart_is_succeeded_or_its_stream_closed(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     alice, _bob, _carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
@@ -487,6 +524,7 @@ def test_an_owner_that_stays_away_after_a_restart_is_succeeded_or_its_stream_clo
 
 
 @pytest.mark.requirement("REC-16")
+@pytest.mark.doors("core")
 def test_somebody_away_already_before_a_restart_gets_no_second_grace(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -500,6 +538,7 @@ def test_somebody_away_already_before_a_restart_gets_no_second_grace(open_space:
 
 
 @pytest.mark.requirement("REC-16")
+@pytest.mark.doors("core")
 def test_a_stream_of_somebody_anonymous_does_not_outlive_a_restart(open_space: Door) -> None:
     lab = open_space(participants={"bob": None}, defaults=ALL, allow_anonymous=True)
     guest = lab.connect()
@@ -512,6 +551,7 @@ def test_a_stream_of_somebody_anonymous_does_not_outlive_a_restart(open_space: D
 
 
 @pytest.mark.requirement("REC-17")
+@pytest.mark.doors("core")
 @by_chance
 @any_history
 def test_every_welcome_can_be_made_again_from_the_records(open_space: Door, steps: list[Step]) -> None:
@@ -531,7 +571,7 @@ def tokens_at_risk(lab: MemorySpace) -> list[bytes]:
 
 
 def dangerous_history(lab: MemorySpace) -> list[Client]:
-    """Joins of every shape, repeated, refused and taken over; invitations, over a socket and HTTP; a restart."""
+    """Joins of every shape, repeated, refused and taken over; invitations, over a socket and HTTP."""
     alice = lab.join("alice")
     clients = [alice, lab.observe(), lab.connect(token="a-wrong-token"), lab.connect(token=lab.token("bob"))]
     for first in (
@@ -566,7 +606,6 @@ def dangerous_history(lab: MemorySpace) -> list[Client]:
 def test_no_token_ever_stands_in_a_record(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     dangerous_history(lab)
-    lab.restart()
     text = b"\n".join(
         msgspec.json.encode(msgspec.structs.replace(each, payload=b"")) + each.payload for each in lab.records
     )
@@ -576,6 +615,7 @@ def test_no_token_ever_stands_in_a_record(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("REC-18")
+@pytest.mark.doors("core")
 def test_the_invited_still_join_after_a_restart(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     alice = lab.join("alice")
@@ -629,6 +669,7 @@ def comparable(effect: Effect) -> Any:
 
 
 @pytest.mark.requirement("REC-20")
+@pytest.mark.doors("core")
 @by_chance
 @any_history
 def test_the_same_commands_lead_to_the_same_bytes(open_space: Door, steps: list[Step]) -> None:

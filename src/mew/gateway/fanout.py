@@ -5,23 +5,25 @@ nobody else waits for all of it.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from mew.gateway.counts import Counts
 from mew.gateway.items import Item
-from mew.gateway.outlets import Outlet
+from mew.gateway.outlets import Outlet, SocketOutlet
 from mew.gateway.pace import Pace
 from mew.gateway.readers import Readers, transport_of
-from mew.gateway.shares import Shares, share_of
-from mew.protocol import Audience, Everyone
+from mew.gateway.sending import Sending
+from mew.gateway.shares import share_of
+from mew.protocol import AllBut, Audience, Everyone, Only, To
 
 if TYPE_CHECKING:
     from mew.gateway.logs import EnvelopeHistory
 
-SLICE: Final = 250
-"""Readers served before others have a chance: some two milliseconds."""
+FEW: Final = 50
+"""So many are served ahead of a crowd rather than behind it."""
 
 
 class Writer(Protocol):
@@ -56,12 +58,18 @@ class Fanout:
         self._has_frames = False
         self._late: dict[str, int] = {}
         """Connections that came within this turn, and how much of it was before them."""
+        self._served: dict[str, int] = {}
+        """Connections that were served ahead of this turn's flush, and how much of it they have got."""
+        self._ahead: dict[str, None] = {}
+        """Connections that are to be served ahead."""
         self._wanted = False
         self._due: asyncio.Handle | None = None
         self._is_patient = False
         self._held: list[Writer] = []
-        self._sending: Iterator[None] | None = None
-        """A flush of which some slices are still to come."""
+        self._sending: Sending | None = None
+        """A turn that has not reached everybody yet."""
+        self._seconds = 0.0
+        """What it has taken so far."""
 
     # What is to be sent
 
@@ -72,17 +80,31 @@ class Fanout:
             self._mixed = True
         if item.stream_id is not None:
             self._has_frames = True
-        self.expect(patient=patient)
+        self.expect(audience, patient=patient)
 
-    def expect(self, *, patient: bool = False) -> None:
-        """There is, or will be, something to send: have it flushed soon."""
+    def expect(self, audience: Audience, *, patient: bool = False) -> None:
+        """There is, or will be, something to send to them: have it flushed soon."""
         self._wanted = True
+        crowded = self._sending is not None or self._is_patient
+        if crowded and not patient and isinstance(audience, To | Only):
+            few = self._connections(audience)
+            if len(few) <= FEW:
+                if not self._ahead:
+                    asyncio.get_running_loop().call_soon(self._serve_ahead)
+                self._ahead |= dict.fromkeys(few)
+                return
         if self._due is None:
             if self._sending is None:
                 self._schedule(patient=patient)
         elif self._is_patient and not patient:
             self._due.cancel()
             self._schedule(patient=False)
+
+    def _connections(self, audience: To | Only) -> list[str]:
+        if isinstance(audience, To):
+            return [audience.connection]
+        found = map(self.readers.connection_of, audience.participants)
+        return [connection for connection in found if connection is not None]
 
     def admit(self, connection: str) -> None:
         """The connection is a reader from here on: what the turn has had so far is not for it."""
@@ -127,11 +149,9 @@ class Fanout:
 
     def _go_on(self) -> None:
         """One more slice; then the next turn's time may come."""
-        if self._sending is not None and next(self._sending, self) is None:
+        if self._sending is not None and not self._slice(self._sending):
             asyncio.get_running_loop().call_soon(self._go_on)
-            return
-        self._sending = None
-        if self._wanted and self._due is None:
+        elif self._wanted and self._due is None:
             self._schedule(patient=False)
 
     def flush(self) -> None:
@@ -141,99 +161,87 @@ class Fanout:
         self._finish()
 
     def _finish(self) -> None:
-        if self._sending is not None:
-            for _ in self._sending:
-                pass
-            self._sending = None
+        while self._sending is not None:
+            self._slice(self._sending)
 
-    # To whom
+    def _slice(self, sending: Sending) -> bool:
+        """Serve some more; whether that were all."""
+        started = self._clock()
+        done = sending.slice(self._counts)
+        now = self._clock()
+        self._seconds += now - started
+        if done:
+            self._pace.flushed(now, self._seconds, sending.messages)
+            self._sending = None
+        return done
 
     def _begin(self) -> None:
         """Take the turn, to be sent slice by slice."""
         self._before_flush()
         self._wanted = False
-        turn, late, mixed = self._turn, self._late, self._mixed
+        turn, late, served, mixed = self._turn, self._late, self._served, self._mixed
         if not turn:
             return
         self._finish()
-        self._turn, self._late, self._mixed, self._has_frames = [], {}, False, False
+        self._turn, self._late, self._served = [], {}, {}
+        self._mixed = self._has_frames = False
         if self.history is not None:
-            self._log(turn, late, mixed=mixed)
-        self._sending = self._timed(self._to_some(turn, late) if mixed else self._to_all(turn), _messages(turn))
+            self._log(self.history, turn, late)
+        self._seconds = 0.0
+        self._sending = Sending(turn, late | served, self.readers, mixed=mixed)
 
-    def _timed(self, slices: Iterator[None], messages: int) -> Iterator[None]:
-        """Measure what the slices take, without what happens between them."""
-        seconds, started = 0.0, self._clock()
-        for _ in slices:
-            seconds += self._clock() - started
-            yield
-            started = self._clock()
-        now = self._clock()
-        self._pace.flushed(now, seconds + now - started, messages)
+    # One by one
 
-    def _to_all(self, turn: list[tuple[Audience, Item]]) -> Iterator[None]:
-        items = [item for _, item in turn]
-        joined = items[0].wire if len(items) == 1 else b"".join([item.wire for item in items])
-        messages, counts = _messages(turn), self._counts
-        outlets = list(self.readers.everyone().values())
-        for start in range(0, len(outlets), SLICE):
-            if start:
-                yield
-            direct = others = 0
-            for outlet in outlets[start : start + SLICE]:
-                if outlet.direct is not None:
-                    outlet.direct(joined)
-                    direct += 1
-                else:
-                    others += outlet.put(items)
-            counts.deliveries += direct * messages + others
-            counts.delivered_bytes += (direct + others // messages) * len(joined)
-
-    def _to_some(self, turn: list[tuple[Audience, Item]], late: dict[str, int]) -> Iterator[None]:
-        shares = Shares(turn, late, self.readers)
-        served = 0
-        for connection, outlet in [(each, self.readers.outlets.get(each)) for each in shares.connections()]:
-            if outlet is None:
-                continue
-            if served == SLICE:
-                served = 0
-                yield
-            served += 1
-            if outlet.direct is None:
-                self._counts.deliveries += outlet.put(shares.items(connection))
-            else:
-                wire, count = shares.wire(connection)
-                outlet.direct(wire)
-                self._counts.deliveries += count
-                self._counts.delivered_bytes += len(wire)
-
-    def settle(self, connection: str, *, gone: bool = False) -> None:
-        """Give a connection its share of the turn, before it is dropped; one that is gone misses only frames."""
-        self._finish()
+    def _serve_ahead(self) -> None:
+        """Give a few connections all that there is for them, while others wait for theirs."""
         self._before_flush()
+        ahead, self._ahead = self._ahead, {}
+        for connection in ahead:
+            self._serve(connection)
+
+    def _serve(self, connection: str) -> list[Item]:
+        """All that a connection is to get so far; what of it is of this turn."""
+        if self._sending is not None:
+            self._sending.serve(connection, self._counts)
         outlet = self.readers.outlets.get(connection)
-        if outlet is None or not self._turn or (gone and not self._has_frames):
+        items = share_of(connection, self._turn, self._late | self._served, self.readers)
+        if outlet is not None and items:
+            self._counts.deliveries += outlet.put(items)
+            self._counts.delivered_bytes += sum(len(item.wire) for item in items) if outlet.direct is not None else 0
+        if self._turn:
+            self._served[connection] = len(self._turn)
+            self._mixed = True
+        return items
+
+    def settle(self, connection: str) -> None:
+        """Give a connection its share, before it is dropped: what comes behind this is not for it."""
+        self._before_flush()
+        outlet, name = self.readers.outlets.get(connection), self.readers.name_of(connection)
+        if isinstance(outlet, SocketOutlet) and outlet.closed and not self._has_frames:
+            if self._sending is not None:
+                self._sending.serve(connection, self._counts)
+            return  # it is gone: of what it misses only frames count
+        items = self._serve(connection)
+        if self.history is None or name is None or outlet is None:
             return
-        items = share_of(connection, self._turn, self._late, self.readers)
-        self._counts.deliveries += outlet.put(items)
-        name = self.readers.name_of(connection)
-        if self.history is not None and name is not None and not gone:
-            for item in items:
-                if item.record is not None:
-                    self.history.delivered(item.record, [(name, transport_of(connection))])
+        for item in items:
+            if item.record is not None:
+                self.history.delivered(item.record, [(name, transport_of(connection))])
 
     def drop(self, connection: str) -> Outlet | None:
         """The connection gets nothing more, of this turn neither."""
         self._late.pop(connection, None)
         return self.readers.drop(connection)
 
-    def _log(self, turn: list[tuple[Audience, Item]], late: dict[str, int], *, mixed: bool) -> None:
-        """A line a recipient."""
+    def _log(self, history: "EnvelopeHistory", turn: list[tuple[Audience, Item]], late: dict[str, int]) -> None:
+        """A line a recipient; who comes within the turn gets nothing of what was before."""
+        present, came_late = self.readers.recipients(), self.readers.came_late(late)
         for index, (audience, item) in enumerate(turn):
-            if self.history is not None and item.record is not None:
-                recipients = self.readers.recipients_of(audience, late, index) if mixed else self.readers.recipients()
-                self.history.delivered(item.record, recipients)
-
-
-def _messages(turn: list[tuple[Audience, Item]]) -> int:
-    return sum(len(item.messages) for _, item in turn)
+            if item.record is None:
+                continue
+            if isinstance(audience, To | Only):
+                history.delivered(item.record, self.readers.recipients_of(audience))
+                continue
+            not_yet = len(came_late) - bisect_right(came_late, index)
+            without = audience.participant if isinstance(audience, AllBut) else None
+            history.delivered(item.record, present[: len(present) - not_yet] if not_yet else present, without)

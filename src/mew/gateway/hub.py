@@ -17,6 +17,7 @@ from mew.protocol import (
     Admit,
     Answer,
     Attach,
+    Audience,
     Checked,
     Close,
     Command,
@@ -48,13 +49,14 @@ _INBOUND: Final = frozenset({records.ENVELOPE, records.CONSUMED, records.REJECTE
 class Run:
     """Frames that one connection sends to one stream in a row, not yet numbered."""
 
-    __slots__ = ("connection", "messages", "participant", "route", "text", "writer")
+    __slots__ = ("audience", "connection", "messages", "participant", "route", "text", "writer")
 
     def __init__(self, connection: str, participant: str, route: Route, message: bytes, *, text: bool) -> None:
         """It begins with this frame."""
         self.connection = connection
         self.participant = participant
         self.route = route
+        self.audience: Audience = EVERYONE if route.targets is None else Only(route.targets)
         self.text = text
         self.messages = [message]
         self.writer: RunWriter | None = None
@@ -135,7 +137,7 @@ class Hub:
                 if writer is not None:
                     self._run.writer = writer
                     writer.begin_run(header(routed.stream_id), self._run.messages.append, text=text)
-                self.fanout.expect()
+                self.fanout.expect(self._run.audience)
                 return
         self.run(Receive(connection, message, text))
 
@@ -151,9 +153,8 @@ class Hub:
         self.counts.frames += len(run.messages)
         if self.on_record is not _keep_nothing:
             self._record_run(run, position, time, number)
-        audience = EVERYONE if run.route.targets is None else Only(run.route.targets)
         for item in frame_items(run.route.stream_id, number, run.messages, text=run.text):
-            self.fanout.put(audience, item)
+            self.fanout.put(run.audience, item)
 
     def _record_run(self, run: Run, position: int, time: int, number: int) -> None:
         stream_id = run.route.stream_id
@@ -183,7 +184,7 @@ class Hub:
 
     def leave(self, connection: str, reason: str | None = None) -> None:
         """A connection is gone; what it had not received of its streams is recorded as lost."""
-        self.fanout.settle(connection, gone=True)
+        self.fanout.settle(connection)
         losses = self._losses(connection, "disconnected")
         self._drop(connection)
         for lose in losses:

@@ -16,14 +16,16 @@ from mew.protocol.times import rfc3339
 QUEUED_BYTES: Final = 64 * 2**20
 ROTATED_BYTES: Final = 64 * 2**20
 KEPT_FILES: Final = 5
-WRITE_SECONDS: Final = 0.05
+WRITE_SECONDS: Final = 0.002
+"""How long lines are gathered: scripts look for a line as soon as they have the answer to a post."""
 WRITE_BYTES: Final = 2**20
 """What is made before it is written: while a file takes bytes, the loop goes on."""
+KEPT_ENDS: Final = 20_000
 LINE_BYTES: Final = 256
 """About what a line has besides the envelope."""
 
 Made = Callable[..., bytes]
-"""Makes lines of what it is given, without the last line's end."""
+"""Makes lines of what it is given, or none; without the last line's end."""
 
 
 class LineLog:
@@ -41,25 +43,38 @@ class LineLog:
         self._written_bytes = 0
         self._left_out = 0
         self._told_left_out = 0
+        self._something = threading.Event()
+        """There is something to write, or the end has come."""
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._write_on, name=f"log {path.name}", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+        """Begins with the first line."""
 
     def put(self, made: Made, *given: Any, size: int, lines: int = 1) -> None:
         """Have so many lines made of this and written, about so many bytes."""
         if self._put_bytes - self._written_bytes + size > self._queued_bytes:
             self._left_out += lines
-            return
-        self._put_bytes += size
-        self._queue.append((size, made, given))
+        else:
+            self._put_bytes += size
+            self._queue.append((size, made, given))
+        if not self._something.is_set():
+            self._something.set()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._write_on, name=f"log {self._path.name}", daemon=True)
+                self._thread.start()
 
     def close(self) -> None:
         """Write what is left; no line is lost by an orderly stop."""
         self._stopping.set()
-        self._thread.join()
+        self._something.set()
+        if self._thread is not None:
+            self._thread.join()
 
     def _write_on(self) -> None:
-        while not self._stopping.wait(WRITE_SECONDS):
+        """Wait for something, gather for a moment, write."""
+        while not self._stopping.is_set():
+            self._something.wait()
+            self._stopping.wait(WRITE_SECONDS)
+            self._something.clear()
             self._write()
         self._write()
 
@@ -70,11 +85,14 @@ class LineLog:
             while self._queue and taken < WRITE_BYTES:
                 size, made, given = self._queue.popleft()
                 taken += size
-                lines.append(made(*given))
+                made_of_it = made(*given)
+                if made_of_it:
+                    lines.append(made_of_it)
             if not self._queue and left_out > self._told_left_out:
                 lines.append(jsontext.encode({"event": "dropped", "count": left_out - self._told_left_out}))
                 self._told_left_out = left_out
-            self._append(b"\n".join(lines) + b"\n")
+            if lines:
+                self._append(b"\n".join(lines) + b"\n")
             self._written_bytes += taken
 
     def _append(self, text: bytes) -> None:
@@ -100,9 +118,8 @@ class EnvelopeHistory:
         """Write to this log."""
         self._log = log
         self._space_id = jsontext.encode(space_id)
-        self._recipients: list[tuple[str, str]] = []
-        self._ends: list[bytes] = []
-        """How the lines of these recipients end: the same for one envelope after another."""
+        self._ends: dict[tuple[str, str], bytes] = {}
+        """How the lines of a recipient end: the same for one envelope after another."""
 
     def received(self, record: Record, transport: str) -> None:
         """An envelope of a participant, refused ones too."""
@@ -116,19 +133,23 @@ class EnvelopeHistory:
         end = self._end(record.participant, "inbound", transport, metadata)
         return first + b"\n" + _beginning("rejected", record) + end
 
-    def delivered(self, record: Record, recipients: list[tuple[str, str]]) -> None:
-        """An envelope to each of its recipients, given with how they are connected."""
+    def delivered(self, record: Record, recipients: list[tuple[str, str]], without: str | None = None) -> None:
+        """An envelope to each of its recipients but one, given with how they are connected."""
         if recipients:
             count = len(recipients)
             size = (len(record.payload) + LINE_BYTES) * count
-            self._log.put(self._delivered, record, recipients, size=size, lines=count)
+            self._log.put(self._delivered, record, recipients, without, size=size, lines=count)
 
-    def _delivered(self, record: Record, recipients: list[tuple[str, str]]) -> bytes:
-        if recipients is not self._recipients:
-            self._recipients = recipients
-            self._ends = [self._end(name, "outbound", transport) for name, transport in recipients]
+    def _delivered(self, record: Record, recipients: list[tuple[str, str]], without: str | None) -> bytes:
         beginning = _beginning("delivered", record)
-        return beginning + (b"\n" + beginning).join(self._ends)
+        if len(self._ends) > KEPT_ENDS:
+            self._ends.clear()
+        ends = [self._ends.get(each) or self._new_end(each) for each in recipients if each[0] != without]
+        return beginning + (b"\n" + beginning).join(ends) if ends else b""
+
+    def _new_end(self, recipient: tuple[str, str]) -> bytes:
+        end = self._ends[recipient] = self._end(recipient[0], "outbound", recipient[1])
+        return end
 
     def _end(self, participant: str, direction: str, transport: str, metadata: bytes = b"{}") -> bytes:
         return b'%b,"space_id":%b,"direction":"%b","transport":"%b","metadata":%b}' % (

@@ -92,10 +92,9 @@ class Backlog:
         """Whether anything waits."""
         return bool(self._frames or self._envelopes)
 
-    def add(self, item: Item) -> None:
+    def add(self, waiting: Waiting) -> None:
         """One more at the end."""
-        waiting = Waiting(item.wire, len(item.messages), item.stream_id, item.first)
-        if item.stream_id is None:
+        if waiting.stream_id is None:
             self._envelopes.append((self._gone + len(self._frames), waiting))
             self.control += len(waiting.wire)
         else:
@@ -160,11 +159,23 @@ class SocketOutlet:
                 if item.stream_id is not None:
                     self._lose(item.stream_id, item.first, len(item.messages))
             return 0
-        backlog = self._backlog = self._backlog or Backlog()
-        for item in items:
-            backlog.add(item)
-        self._trim(backlog)
+        self._queue([Waiting(item.wire, len(item.messages), item.stream_id, item.first) for item in items])
         return 0
+
+    def put_envelopes(self, wire: bytes, messages: int) -> int:
+        """Likewise for envelopes alone, all of them as one piece: the same bytes may wait for many readers."""
+        if self.direct is not None:
+            self.direct(wire)
+            return messages
+        if not self.closed:
+            self._queue([Waiting(wire, messages, None, 0)])
+        return 0
+
+    def _queue(self, waiting: list[Waiting]) -> None:
+        backlog = self._backlog = self._backlog or Backlog()
+        for each in waiting:
+            backlog.add(each)
+        self._trim(backlog)
 
     def _trim(self, backlog: Backlog) -> None:
         data_limit, control_limit = self._limits

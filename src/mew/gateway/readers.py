@@ -6,7 +6,7 @@ Keeps the tables; sends nothing.
 from typing import Final
 
 from mew.gateway.outlets import Outlet
-from mew.protocol import AllBut, Audience, Everyone, Only, To
+from mew.protocol import Only, To
 
 _TRANSPORTS: Final = {"http": "http", "log": "virtual"}
 
@@ -22,22 +22,24 @@ class Readers:
         self._names: dict[str, str] = {}
         """The other way round: who sits on a connection."""
         self._observers: dict[str, None] = {}
-        self._all: dict[str, Outlet] | None = None
+        self._all: dict[str, Outlet] = {}
         self._recipients: list[tuple[str, str]] | None = None
 
     def seat(self, participant: str, connection: str) -> None:
         """From here on the participant receives over this connection."""
-        former = self._seats.get(participant)
+        former = self._seats.pop(participant, None)  # who comes again has come last
         if former is not None:
             self._names.pop(former, None)
+            self._all.pop(former, None)
         self._seats[participant] = connection
         self._names[connection] = participant
-        self._all = self._recipients = None
+        self._all[connection] = self.outlets[connection]
+        self._recipients = None
 
     def observe(self, connection: str) -> None:
         """From here on the connection receives what everyone receives."""
         self._observers[connection] = None
-        self._all = None
+        self._all[connection] = self.outlets[connection]
 
     def drop(self, connection: str) -> Outlet | None:
         """The connection receives nothing more."""
@@ -45,13 +47,12 @@ class Readers:
         participant = self._names.pop(connection, None)
         if participant is not None:
             del self._seats[participant]
-        self._all = self._recipients = None
+        self._all.pop(connection, None)
+        self._recipients = None
         return self.outlets.pop(connection, None)
 
     def everyone(self) -> dict[str, Outlet]:
-        """All who are present, and observers; not to be changed."""
-        if self._all is None:
-            self._all = {each: self.outlets[each] for each in (*self._seats.values(), *self._observers)}
+        """All who are present, and observers, as they are now; not to be changed."""
         return self._all
 
     def connection_of(self, participant: str) -> str | None:
@@ -63,24 +64,22 @@ class Readers:
         return self._names.get(connection)
 
     def recipients(self) -> list[tuple[str, str]]:
-        """All who are present, with how they are connected; observers are nobody's recipients."""
+        """All who are present, in the order they came, with how they are connected; observers do not count."""
         if self._recipients is None:
             self._recipients = [(name, transport_of(seat)) for name, seat in self._seats.items()]
         return self._recipients
 
-    def recipients_of(self, audience: Audience, late: dict[str, int], index: int) -> list[tuple[str, str]]:
-        """Who of them gets what was said at this point of a turn."""
-        match audience:
-            case To():
-                name = self._names.get(audience.connection)
-                chosen = {} if name is None else {name: audience.connection}
-            case Only():
-                chosen = {name: self._seats[name] for name in audience.participants if name in self._seats}
-            case AllBut():
-                chosen = {name: seat for name, seat in self._seats.items() if name != audience.participant}
-            case Everyone():
-                chosen = self._seats
-        return [(name, transport_of(seat)) for name, seat in chosen.items() if index >= late.get(seat, 0)]
+    def recipients_of(self, audience: To | Only) -> list[tuple[str, str]]:
+        """Those of them who are meant."""
+        if isinstance(audience, To):
+            name = self._names.get(audience.connection)
+            return [] if name is None else [(name, transport_of(audience.connection))]
+        seats = self._seats
+        return [(name, transport_of(seats[name])) for name in audience.participants if name in seats]
+
+    def came_late(self, late: dict[str, int]) -> list[int]:
+        """How much of a turn was before each who came within it, in the order they came."""
+        return [late[connection] for connection in late if connection in self._names]
 
 
 def transport_of(connection: str) -> str:

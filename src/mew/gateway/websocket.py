@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
 
+from mew.gateway.operator_log import address, log
 from mew.gateway.outlets import SocketOutlet
 from mew.gateway.wire import PING, pong
 from mew.protocol import GATEWAY, JoinRequest, Refusal, turn_away
@@ -113,10 +114,13 @@ class Socket(WSListener):
             self._set_deadline(self._gateway.config.timeouts.handshake_seconds, self._never_joined)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
-        """Gone, by whoever's doing."""
+        """Gone, by whoever's doing. Where many go at once, the space learns it of a few at a time."""
         self._clear_deadline()
-        self._gateway.sockets.discard(self)
         self.outlet.abandon()
+        self._gateway.exit.put(self._leave)
+
+    def _leave(self) -> None:
+        self._gateway.sockets.discard(self)
         if self._hub is not None:
             self._hub.leave(self.connection)
 
@@ -227,6 +231,8 @@ class Socket(WSListener):
 
     def _turn_away(self, refusal: Refusal, cause: tuple[str, ...] = ()) -> None:
         """Never came in: told why, and closed."""
+        peer = self._transport.underlying_transport.get_extra_info("peername")
+        log.info("connection turned away", error=refusal.code, peer=address(peer))
         hub = self._gateway.first_hub
         hub.attach(self.connection, self.outlet)
         stamp = Stamp(GATEWAY, hub.space.new_id(), hub.clock())
@@ -265,7 +271,7 @@ class Socket(WSListener):
 
     def look(self, patience: int) -> None:
         """Called now and then: a peer silent for `patience` looks is asked, for half as many more given up."""
-        if self.heard:
+        if self.heard or self._transport.is_disconnected:
             self.heard, self._silent_for = False, 0
             return
         self._silent_for += 1
@@ -303,7 +309,12 @@ class Socket(WSListener):
         self._transport.disconnect(False)
 
     def _answer_close(self, payload: bytes) -> None:
-        """Echo the code of a close frame, if it is one that may be sent (RFC 6455 §5.5.1, §7.4)."""
+        """Echo the code of a close frame, if it is one that may be sent (RFC 6455 §5.5.1, §7.4).
+
+        What came before it in the same packet is answered before it.
+        """
+        if self._hub is not None:
+            self._hub.fanout.settle(self.connection)
         self._closing, self._add_frame = True, None
         code = int.from_bytes(payload[:CODE_BYTES], "big") if payload else NORMAL
         valid = code in CLOSE_CODES

@@ -182,7 +182,7 @@ def _refuse_frame(turn: Turn, session: Session, message: bytes, refusal: Refusal
 
 
 def lose(turn: Turn, command: Lose) -> None:
-    """Tell a reader what it lost, once an episode; record it in any case (architecture, Slow readers)."""
+    """Tell a reader what it lost, once an episode; of one that is gone it is recorded (architecture, Slow readers)."""
     space, reader = turn.space, command.participant
     name = {
         "stream_id": command.stream_id,
@@ -190,10 +190,8 @@ def lose(turn: Turn, command: Lose) -> None:
     }
     lost = {"from": command.first, "to": command.last, "dropped": command.dropped}
     payload = jsontext.encode({"stream_id": command.stream_id, **lost, "stream": name})
-    columns = {"stream_id": command.stream_id, "reason": command.reason}
-    if reader not in space.seats:
-        turn.record(records.GAP, reader, kind=kinds.STREAM_GAP, payload=payload, size=len(payload), **columns)
-        return
+    # Whoever has come back on another socket has nothing to do with what waited for the one before.
+    audience = Only((reader,) if command.reason is None else ())
     stream = space.state.streams.get(command.stream_id)
-    saying = Saying(kind=kinds.STREAM_GAP, payload=payload, audience=Only((reader,)), to=(reader,), stream=stream)
-    turn.say(saying, records.GAP, participant=reader, **columns)
+    saying = Saying(kind=kinds.STREAM_GAP, payload=payload, audience=audience, to=(reader,), stream=stream)
+    turn.say(saying, records.GAP, participant=reader, stream_id=command.stream_id, reason=command.reason)
