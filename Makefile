@@ -57,8 +57,8 @@ $(LOCK)/.ready: requirements/lock.txt
 	$(call environment,$(LOCK),$<)
 
 .PHONY: demo
-demo: setup ## see a space at work
-	@$(PY) examples/core_story.py
+demo: setup ## see a space at work: a gateway, and a character that changes hands
+	@$(PY) examples/gateway_story.py
 
 .PHONY: test
 test: setup ## run every part of the tests, or one: make test PART=core
