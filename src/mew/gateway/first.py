@@ -12,6 +12,7 @@ from typing import Final
 
 import httptools
 import uvicorn
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
@@ -29,6 +30,7 @@ PICOWS_HEAD_BYTES: Final = 16 * 1024
 """picows hangs up without a word on a larger one."""
 KEY_BYTES: Final = 16
 LINGER_SECONDS: Final = 1.0
+_KEPT: Final = frozenset({b"upgrade", b"sec-websocket-version", b"sec-websocket-key", b"authorization"})
 
 
 def upgrade_fault(method: str, version: str, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
@@ -70,8 +72,15 @@ class First(HttpToolsProtocol):
     # Time and size
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Connected: a request has to come soon."""
-        super().connection_made(transport)
+        """Connected: a request has to come soon.
+
+        Not uvicorn's own: it asks the kernel for addresses that nobody reads, which costs more than all the rest.
+        """
+        self.connections.add(self)
+        self.transport = transport
+        self.flow = FlowControl(transport)
+        self.server = self.client = None
+        self.scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
         self._await(self._gateway.config.timeouts.handshake_seconds)
 
     def _await(self, seconds: float | None) -> None:
@@ -216,8 +225,8 @@ class First(HttpToolsProtocol):
         return cycle is not None and not cycle.response_complete
 
     def _headers_for_picows(self) -> Iterator[bytes]:
-        """Firefox says `Connection: keep-alive, Upgrade`, which picows does not take."""
+        """What is read of them; it is kept as long as the socket. Firefox says `Connection: keep-alive, Upgrade`."""
         yield b"connection: Upgrade\r\n"
         for name, value in self.headers:
-            if name != b"connection":
+            if name in _KEPT:
                 yield b"%b: %b\r\n" % (name, value)
