@@ -18,6 +18,7 @@ from mew.protocol.envelope import Envelope
 from mew.protocol.errors import InvalidEnvelope, ParticipantNotFound, Refusal
 from mew.protocol.nearest import Nearest, nearest_miss
 from mew.protocol.receiving import DECIDED_BY_OWNERSHIP, Incoming
+from mew.protocol.records import Record
 from mew.protocol.references import reference
 from mew.protocol.sessions import Session
 from mew.protocol.state import Presence
@@ -75,8 +76,10 @@ class _Rehearsal(Turn):
     def all_checked(self) -> NoReturn:
         raise _Passed
 
-    def record(self, event: str, participant: str, **columns: Any) -> NoReturn:
-        raise _Passed
+
+def _take_nothing(_record: Record) -> NoReturn:
+    """In place of `Space.take`, by which alone a space changes."""
+    raise _Passed
 
 
 def explain(space: "Space", participant: str, message: bytes, now: int) -> Explanation:
@@ -107,10 +110,11 @@ def _session(space: "Space", participant: str) -> Session:
 
 
 def _as_if_present(space: "Space", session: Session) -> "Space":
-    """A space that shares everything with this one, but that somebody is present."""
+    """A space that shares everything with this one, but that somebody is present and that no record is taken."""
     twin, state = copy(space), space.state
     present = {session.participant: Presence(session.transport), **state.present}
     twin.state = msgspec.structs.replace(state, present=present)
+    vars(twin)["take"] = _take_nothing
     return twin
 
 

@@ -50,7 +50,7 @@ class Turn:
         """What an HTTP door answers instead, where the sender is told in the protocol's own words."""
 
     def all_checked(self) -> None:
-        """No check follows: what comes now takes effect. Every record says as much; a rehearsal ends here."""
+        """No check follows: what comes now takes effect, as a record does. A rehearsal ends here."""
 
     def record(self, event: str, participant: str, **columns: Any) -> Record:
         """Write a record, and let the space become what it says."""
