@@ -136,6 +136,15 @@ def test_who_comes_within_a_turn_gets_only_what_follows(loop: asyncio.AbstractEv
     assert stage.heard() == {"alice": ["before", "bob came", "after"], "bob": ["welcome", "after"]}
 
 
+def test_who_gets_nothing_is_not_written_to(loop: asyncio.AbstractEventLoop) -> None:
+    stage = Stage("alice", "bob", "carol")
+    stage.put("for bob", Only(("bob",)))
+    turn(loop)
+    stage.put("not for bob", AllBut("bob"))
+    turn(loop)
+    assert {name: listener.writes for name, listener in stage.listeners.items()} == {"alice": 1, "bob": 1, "carol": 1}
+
+
 def test_a_connection_that_is_not_admitted_gets_what_is_for_it_alone(loop: asyncio.AbstractEventLoop) -> None:
     stage = Stage("alice")
     stage.listeners["stranger"] = Listener()
@@ -245,6 +254,19 @@ def test_a_few_are_served_ahead_of_a_crowd_and_get_theirs_in_order(
     assert heard.pop("p3") == ["for the crowd", "behind it", "for one", "and on"]
     assert heard.pop("p4") == ["for the crowd", "behind it", "and on"]
     assert all(each == ["for the crowd", "behind it"] for each in heard.values())
+
+
+def test_within_a_turn_those_come_first_for_whom_something_is_meant(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "SLICE", 1)
+    stage = Stage(*(f"p{number}" for number in range(40)))
+    stage.put("for the crowd")
+    stage.put("for one", Only(("p0",)))
+    turn(loop)
+    heard = stage.heard()
+    assert heard.pop("p0") == ["for the crowd", "for one"]
+    assert sum(each == [] for each in heard.values()) > 20
 
 
 def test_a_flush_that_is_asked_for_ends_the_slices_at_once(

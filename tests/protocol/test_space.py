@@ -36,7 +36,7 @@ def test_what_is_derived_from_the_state_is_what_the_state_says(steps: list[Step]
     for step in steps:
         history.play(step)
         space, state = lab.space, lab.state
-        assert list(space.roster.items()) == list(roster(state).items())
+        assert list(space.roster.entries.items()) == list(roster(state).entries.items())
         assert set(space.seats) == set(state.present)
         for name in NAMES:
             assert space.capabilities(name).text == state.capabilities(name).text
@@ -144,7 +144,7 @@ def test_nothing_is_kept_of_who_has_left() -> None:
     bob.send(kind="chat", payload={"text": "hello"})
     bob.leave()
     space = lab.space
-    tables = (space.sessions, space.seats, space.http_until, space.roster, space._throttles)
+    tables = (space.sessions, space.seats, space.http_until, space.roster.entries, space._throttles)
     assert [len(table) for table in (*tables, space._envelope_rates, space._frame_rates)] == [0] * 7
 
 

@@ -42,4 +42,8 @@ def test_every_welcome_that_was_sent_follows_from_the_records_before_it(steps: l
 def test_the_roster_that_is_kept_is_the_one_that_the_state_says(steps: list[Step]) -> None:
     lab = MemorySpace(**CONFIGURATION)
     History(lab).play_all(steps)
-    assert list(lab.space.roster.items()) == list(roster(lab.state).items())
+    kept = lab.space.roster
+    assert list(kept.entries.items()) == list(roster(lab.state).entries.items())
+    assert kept.text() == b",".join(kept.entries.values())
+    for name in [*kept.entries, "nobody"]:
+        assert kept.text_without(name) == b",".join(each for other, each in kept.entries.items() if other != name)

@@ -147,7 +147,7 @@ class First(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._upgrade(data[upgrade.args[0] :])
+            self._await_entry(data[upgrade.args[0] :])
         except httptools.HttpParserError:
             self._refuse_head(400 if self._head_size <= HEAD_BYTES else 431, "this is no HTTP request that can be read")
         else:
@@ -156,7 +156,8 @@ class First(HttpToolsProtocol):
 
     @property
     def _peer(self) -> str:
-        return address(self.client)
+        """Asked of the kernel only for those who are refused."""
+        return address(self.transport.get_extra_info("peername"))
 
     def _refuse_head(self, status: int, message: str) -> None:
         log.info("request refused", status=status, reason=message, peer=self._peer)
@@ -187,6 +188,18 @@ class First(HttpToolsProtocol):
             if name == b"connection"
             for token in value.split(b",")
         )
+
+    def _await_entry(self, behind: bytes) -> None:
+        """Where many come at once, a few are let in at a time: a join costs more the more there are."""
+        self._deaf = True
+        self.transport.pause_reading()
+        self._gateway.entry.put(lambda: self._enter(behind))
+
+    def _enter(self, behind: bytes) -> None:
+        if not self.transport.is_closing():
+            self._deaf = False
+            self.transport.resume_reading()
+            self._upgrade(behind)
 
     def _upgrade(self, behind: bytes) -> None:
         """Hand the connection over, with the head as picows wants it and every byte behind it."""

@@ -42,6 +42,7 @@ class Gateway:
         self.readiness = Readiness()
         self.readiness.need("spaces", self._closed_spaces)
         self.sockets: set[Socket] = set()
+        self.entry = Turnstile()
         self.exit = Turnstile()
         self.losses = 0
         self.hubs = {each.settings.space_id: self._hub(each) for each in config.spaces}

@@ -38,6 +38,7 @@ class Sending:
             self._waiting = dict(readers.everyone())
         else:
             self._joined = b""
+            # Served from the end: those first for whom something is meant in particular.
             named = self._shares.connections()
             self._waiting = {each: readers.outlets[each] for each in named if each in readers.outlets}
 
@@ -78,6 +79,8 @@ class Sending:
             wire, messages = self._joined, self.messages
         else:
             wire, messages = self._shares.wire(connection)
+            if not messages:
+                return 0
         if outlet.direct is not None:
             outlet.direct(wire)
         else:

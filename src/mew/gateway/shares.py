@@ -51,8 +51,9 @@ class Shares:
         return False
 
     def connections(self) -> list[str]:
-        """All who get something."""
-        return [*self._readers, *(each for each in self._own if each not in self._readers)]
+        """All who may get something, those who get something of their own last."""
+        others = [each for each in self._readers if each not in self._own] if self._counts[-1] else []
+        return [*others, *self._own]
 
     def wire(self, connection: str) -> tuple[bytes, int]:
         """A connection's share as bytes, and how many messages they are."""

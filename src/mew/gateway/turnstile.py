@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-A_TURN: Final = 20
-"""Who may pass in one turn of the loop: some three milliseconds."""
+A_TURN: Final = 10
+"""Who may pass in one turn of the loop: some milliseconds."""
 
 
 class Turnstile:

@@ -56,10 +56,13 @@ def split(text: bytes) -> dict[str, bytes]:
 
 def join(fields: Fields) -> bytes:
     """The compact JSON object of these fields, in their order."""
-    parts: list[bytes] = []
+    parts = [b"{"]
     for key, value in fields.items():
         parts += (_keys[key], value)
-    return b"{" + b"".join(parts)[1:] + b"}"
+    if fields:
+        parts[1] = parts[1][1:]
+    parts.append(b"}")
+    return b"".join(parts)
 
 
 def array(items: Iterable[bytes]) -> bytes:

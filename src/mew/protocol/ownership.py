@@ -140,7 +140,7 @@ def await_writers(turn: Turn) -> None:
 def settle_absent(turn: Turn, cause: tuple[str, ...] = ()) -> None:
     """Let graces end: of owners that stay away, and of writers that a restart interrupted."""
     space = turn.space
-    space.awaited -= space.state.present.keys()
+    space.awaited = {writer for writer in space.awaited if writer not in space.state.present}
     gone = {writer for writer in space.awaited if _grace_over(turn, writer)}
     space.awaited -= gone
     for stream_id, stream in list(space.state.streams.items()):

@@ -34,7 +34,7 @@ from mew.protocol.settings import Settings
 from mew.protocol.state import SpaceState
 from mew.protocol.streams import LIVE
 from mew.protocol.turn import Turn
-from mew.protocol.welcome import roster_entry
+from mew.protocol.welcome import Roster, roster_entry
 
 
 class Space:
@@ -49,7 +49,7 @@ class Space:
         self.seats: dict[str, str] = {}
         """The connection that receives for each participant present."""
         self.http_until: dict[str, int] = {}
-        self.roster: dict[str, bytes] = {}
+        self.roster = Roster()
         self.awaited: set[str] = set()
         """Writers that a restart interrupted and that have not come back yet."""
         self.suffixes: dict[str, int] = {}
@@ -122,7 +122,7 @@ class Space:
 
     def roster_entry(self, participant: str) -> bytes:
         """What others are told of a participant, present or not."""
-        known = self.roster.get(participant)
+        known = self.roster.entries.get(participant)
         return known if known is not None else roster_entry(participant, self.capabilities(participant))
 
     def formats(self, stream_id: str) -> Formats:
@@ -184,7 +184,7 @@ class Space:
         elif record.event == records.JOINED:
             self._derive_participant(record.participant)
         elif record.event == records.LEFT:
-            self.roster.pop(record.participant, None)
+            self.roster.drop(record.participant)
             self._derive_participant(record.participant)
             self._derive_mutes(record.time)
         elif record.kind in _ABOUT_STREAMS and record.stream_id is not None:
@@ -210,7 +210,7 @@ class Space:
     def _derive_participant(self, participant: str) -> None:
         self._capabilities.pop(participant, None)
         if participant in self.state.present:
-            self.roster[participant] = roster_entry(participant, self.capabilities(participant))
+            self.roster.put(participant, roster_entry(participant, self.capabilities(participant)))
 
     def _derive_mutes(self, now: int) -> None:
         state = self.state

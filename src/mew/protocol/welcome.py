@@ -3,7 +3,7 @@
 Pure functions of the state, so that any welcome ever sent can be made again from the journal.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from mew.protocol import jsontext
 from mew.protocol.capability import CapabilitySet
@@ -21,27 +21,66 @@ def stream_entry(state: SpaceState, stream: Stream) -> bytes:
     return entry(stream, owner_connected=stream.owner in state.present, frames=state.frames[stream.stream_id])
 
 
-def roster(state: SpaceState) -> dict[str, bytes]:
-    """An entry for each participant present, in order of joining."""
-    return {name: roster_entry(name, state.capabilities(name)) for name in state.present}
+class Roster:
+    """An entry for each participant present, in order of joining, and the text of all of them.
+
+    Where two thousand join at once each is told of all before it: the text grows with them instead of being made anew.
+    """
+
+    def __init__(self, entries: Iterable[tuple[str, bytes]] = ()) -> None:
+        """With these entries."""
+        self.entries = dict(entries)
+        self._text: bytes | None = None
+
+    def put(self, participant: str, entry: bytes) -> None:
+        """Somebody has come, or is described differently."""
+        is_new = participant not in self.entries
+        self.entries[participant] = entry
+        self._text = self._text + b"," + entry if is_new and self._text else None
+
+    def drop(self, participant: str) -> None:
+        """Somebody is gone."""
+        self.entries.pop(participant, None)
+        self._text = None
+
+    def clear(self) -> None:
+        """Nobody is here."""
+        self.entries.clear()
+        self._text = None
+
+    def text(self) -> bytes:
+        """All entries, with commas between them."""
+        if self._text is None:
+            self._text = b",".join(self.entries.values())
+        return self._text
+
+    def text_without(self, participant: str) -> bytes:
+        """All entries but one."""
+        if next(reversed(self.entries), None) == participant:
+            return self.text()[: -len(self.entries[participant])].removesuffix(b",")
+        return b",".join([entry for name, entry in self.entries.items() if name != participant])
 
 
-def welcome_payload(state: SpaceState, you: str, capabilities: CapabilitySet, others: Mapping[str, bytes]) -> bytes:
+def roster(state: SpaceState) -> Roster:
+    """The roster that a state stands for."""
+    return Roster((name, roster_entry(name, state.capabilities(name))) for name in state.present)
+
+
+def welcome_payload(state: SpaceState, you: str, capabilities: CapabilitySet, others: Roster) -> bytes:
     """The payload of `system/welcome` (protocol §2); `others` is the roster."""
-    own = _own_capabilities(state, you, capabilities)
-    return _payload(state, you, own, [text for name, text in others.items() if name != you])
+    return _payload(state, you, _own_capabilities(state, you, capabilities), others.text_without(you))
 
 
-def observer_payload(state: SpaceState, observer: str, others: Mapping[str, bytes]) -> bytes:
+def observer_payload(state: SpaceState, observer: str, others: Roster) -> bytes:
     """The payload of an observer's welcome: it has nothing and leaves out nobody, whatever it is called."""
-    return _payload(state, observer, b"[]", others.values())
+    return _payload(state, observer, b"[]", others.text())
 
 
-def _payload(state: SpaceState, you: str, own: bytes, others: Iterable[bytes]) -> bytes:
+def _payload(state: SpaceState, you: str, own: bytes, others: bytes) -> bytes:
     return jsontext.join(
         {
             "you": jsontext.join({"id": jsontext.encode(you), "capabilities": own}),
-            "participants": jsontext.array(others),
+            "participants": b"[" + others + b"]",
             "active_streams": jsontext.array(stream_entry(state, each) for each in state.streams.values()),
             "position": jsontext.encode(state.position),
         }
