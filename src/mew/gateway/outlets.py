@@ -274,7 +274,8 @@ class Mailbox:
                 self._messages.append(message)
                 self._bytes += len(message)
         count = self.next_number - before
-        while self._messages and (self._bytes > self._most_bytes or len(self._messages) > MAILBOX_MESSAGES):
+        # The latest is kept however large it is: whoever polls could never get it otherwise.
+        while len(self._messages) > 1 and (self._bytes > self._most_bytes or len(self._messages) > MAILBOX_MESSAGES):
             self._bytes -= len(self._messages.popleft())
             self._first += 1
         return count

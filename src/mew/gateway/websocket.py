@@ -64,6 +64,7 @@ class Socket(WSListener):
         "_hub",
         "_owed_pong",
         "_participant",
+        "_run_bytes",
         "_silent_for",
         "_transport",
         "connection",
@@ -85,6 +86,7 @@ class Socket(WSListener):
         """Takes frames of the run that this socket has begun, as long as it lasts."""
         self._frame_header = b""
         self._frame_type = _TEXT
+        self._run_bytes = 0
         self._fragments: bytearray | None = None
         """Of a message whose end has not come yet."""
         self._fragments_text = True
@@ -152,7 +154,7 @@ class Socket(WSListener):
         return (
             message.startswith(self._frame_header)
             and frame.msg_type is self._frame_type
-            and len(message) <= RUN_FRAME_BYTES
+            and len(message) <= self._run_bytes
             and bool(frame.fin)
             and not (frame.rsv1 or frame.rsv2 or frame.rsv3)
             and (self._frame_type is not _TEXT or message.isascii())
@@ -226,6 +228,7 @@ class Socket(WSListener):
         self._credentials = None
         self._hub = self._gateway.hubs[space.settings.space_id]
         self._participant = join.participant
+        self._run_bytes = min(RUN_FRAME_BYTES, space.settings.limits.message_bytes)
         self._hub.attach(self.connection, self.outlet)
         self._hub.run(join)
 
