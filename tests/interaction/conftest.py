@@ -1,10 +1,12 @@
-"""Each rule of the protocol is run at the door that `--door` names.
+"""Each rule of the protocol is run at every door that `--door` names: `--door websocket,memory,http`.
 
-`open_space(**configuration)` opens a space there. A test that only some doors can show says so:
-`@pytest.mark.doors("core")`.
+`open_space(**configuration)` opens a space there. What each door shows stands in `tests.interaction.doors`. A test that
+only some of them can show says so, `@pytest.mark.doors("core", "memory")`; one whose participants need sockets at the
+HTTP door too, because they send frames or have a connection to lose, names them, `@pytest.mark.sockets("alice")`.
 """
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -12,34 +14,47 @@ import pytest
 from tests.interaction.doors import Door, open_door
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "sockets(*participants): who has a socket at the HTTP door too, and not only posts and polls"
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Once for each door."""
+    if "open_space" in metafunc.fixturenames:
+        metafunc.parametrize("open_space", metafunc.config.getoption("--door"), indirect=True)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what the door cannot show; at other doors than the core's also what uses no door at all."""
-    door = config.getoption("--door")
-    left_out = [item for item in items if not _is_shown(item, door)]
+    """Leave out what a door cannot show; at other doors than the core's also what uses no door at all."""
+    doors = config.getoption("--door")
+    left_out = [item for item in items if not _is_shown(item, doors)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if _is_shown(item, door)]
+        items[:] = [item for item in items if _is_shown(item, doors)]
 
 
-def _is_shown(item: pytest.Item, door: str) -> bool:
+def _is_shown(item: pytest.Item, doors: list[str]) -> bool:
     if "interaction" not in item.path.parts:
         return True
+    door = item.callspec.params.get("open_space") if hasattr(item, "callspec") else None
     limited = item.get_closest_marker("doors")
-    if limited is not None:
-        return door in limited.args
-    return door == "core" or "open_space" in getattr(item, "fixturenames", ())
+    if door is None:
+        return "core" in doors
+    return limited is None or door in limited.args
 
 
 @pytest.fixture
 def open_space(request: pytest.FixtureRequest) -> Iterator[Door]:
-    door, opened = open_door(request.config.getoption("--door")), []
+    sockets = request.node.get_closest_marker("sockets")
+    door = open_door(request.param, sockets.args if sockets else ())
+    with ExitStack() as opened:
 
-    def open_one(**configuration: Any) -> Any:
-        space = door(**configuration)
-        opened.append(space)
-        return space
+        def open_one(**configuration: Any) -> Any:
+            space = door(**configuration)
+            if hasattr(space, "close"):
+                opened.callback(space.close)
+            return space
 
-    yield open_one
-    for space in opened:
-        if hasattr(space, "close"):
-            space.close()
+        yield open_one

@@ -257,13 +257,19 @@ def test_thirty_two_levels_are_granted(open_space: Door) -> None:
 @pytest.mark.requirement("CAP-14", "CAP-16")
 def test_a_violation_says_what_was_tried_what_is_held_and_what_came_nearest(open_space: Door) -> None:
     alice = try_out(open_space, {"kind": "note", "payload": {"a": "x"}})
-    alice.send(kind="note", id="n1", payload={"a": "y"})
-    error = alice.take("system/error")
-    assert error["correlation_id"] == ["n1"]
-    refused = error["payload"]
+    alice.send(kind="note", payload={"a": "y"})
+    refused = alice.error()
     assert (refused["error"], refused["attempted_kind"]) == ("capability_violation", "note")
     assert refused["your_capabilities"] == [{"kind": "note", "payload": {"a": "x"}}, BASELINE]
     assert "`payload` does not match {'a': 'x'}" in refused["message"]
+
+
+@pytest.mark.requirement("CAP-16")
+@pytest.mark.doors("core", "memory", "websocket")
+def test_a_violation_names_the_envelope_that_was_refused(open_space: Door) -> None:
+    alice = try_out(open_space, {"kind": "note"})
+    alice.send(kind="memo", id="n1")
+    assert alice.take("system/error")["correlation_id"] == ["n1"]
 
 
 @pytest.mark.requirement("CAP-16")

@@ -9,6 +9,8 @@ from tests.interaction.steps import forget_inboxes, hello, open_stream
 
 EVERYTHING = [{"kind": "*"}]
 WIDE = {"participants": {"alice": EVERYTHING, "bob": EVERYTHING, "carol": None}}
+pytestmark = pytest.mark.doors("core", "memory", "websocket")
+"""Over HTTP there is neither: who posts or polls has a participant's token."""
 
 
 # ----------------------------------------------------------------------------------------------------------- observers

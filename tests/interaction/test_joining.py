@@ -9,6 +9,8 @@ from tests.interaction.steps import forget_inboxes, grant_write, hello, open_str
 EVERYTHING = [{"kind": "*"}]
 WIDE = {"participants": {"alice": EVERYTHING, "bob": EVERYTHING, "carol": None}}
 CLOSING = StreamSettings(on_owner_disconnect="close")
+pytestmark = pytest.mark.doors("core", "memory", "websocket")
+"""Most of it is about sockets; where a participant who polls is told the same, the test names that door too."""
 
 
 # --------------------------------------------------------------------------------------------------- the first message
@@ -37,7 +39,6 @@ def test_the_first_message_joins_in_all_its_shapes(
 
 
 @pytest.mark.requirement("JOIN-03")
-@pytest.mark.doors("core")
 def test_what_a_join_message_lacks_comes_from_the_query(open_space: Door) -> None:
     lab = open_space(participants={"alice": None})
     client = lab.connect(space="nowhere")
@@ -49,7 +50,7 @@ def test_what_a_join_message_lacks_comes_from_the_query(open_space: Door) -> Non
 
 
 @pytest.mark.requirement("JOIN-03")
-@pytest.mark.doors("core")
+@pytest.mark.doors("core", "memory")
 def test_what_a_join_message_lacks_comes_from_the_header(open_space: Door) -> None:
     lab = open_space(participants={"alice": None})
     client = lab.connect()
@@ -126,7 +127,6 @@ def test_a_claim_to_be_somebody_else_is_refused_with_the_name_of_the_tokens_hold
 
 
 @pytest.mark.requirement("JOIN-07")
-@pytest.mark.doors("core")
 def test_each_token_of_a_participant_admits_it(open_space: Door) -> None:
     lab = open_space(participants={"alice": None})
     lab.tokens.holders["another"] = Identity("lab", "alice")
@@ -136,6 +136,7 @@ def test_each_token_of_a_participant_admits_it(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("JOIN-08")
+@pytest.mark.doors("core", "memory", "websocket", "http")
 @pytest.mark.parametrize("space", [None, "default", "lab"])
 def test_no_space_or_default_is_the_first_configured_one(open_space: Door, space: str | None) -> None:
     lab = open_space(participants={"alice": None, "bob": None})
@@ -146,7 +147,6 @@ def test_no_space_or_default_is_the_first_configured_one(open_space: Door, space
 
 
 @pytest.mark.requirement("JOIN-08")
-@pytest.mark.doors("core")
 def test_a_token_of_another_space_does_not_open_this_one(open_space: Door) -> None:
     lab = open_space(participants={"alice": None})
     client = lab.connect(token=lab.tokens.issue("elsewhere", "alice"))
@@ -163,10 +163,19 @@ def test_an_unknown_space_is_not_found(open_space: Door) -> None:
     assert "nowhere" in error["message"]
 
 
+@pytest.mark.requirement("JOIN-09")
+@pytest.mark.doors("core", "memory", "websocket", "http")
+def test_an_unknown_space_beside_a_good_token_is_not_found_either(open_space: Door) -> None:
+    lab = open_space(participants={"alice": None})
+    error = lab.connect(token=lab.token("alice"), space="nowhere").error()
+    assert (error["error"], error["space"]) == ("space_not_found", "nowhere")
+
+
 # --------------------------------------------------------------------------------------------------- joining once more
 
 
 @pytest.mark.requirement("JOIN-10")
+@pytest.mark.doors("core", "memory", "websocket", "http")
 @pytest.mark.parametrize(
     "again", [{}, {"participantId": "alice", "space": "lab"}, {"space": "default", "token": "token-of-alice@lab"}]
 )
@@ -180,7 +189,7 @@ def test_joining_again_as_the_same_gives_one_fresh_welcome(open_space: Door, aga
 
 
 @pytest.mark.requirement("JOIN-10")
-@pytest.mark.doors("core")
+@pytest.mark.doors("core", "memory", "websocket", "http")
 def test_joining_again_with_another_token_of_ones_own_gives_a_fresh_welcome(open_space: Door) -> None:
     lab = open_space(participants={"alice": None})
     lab.tokens.holders["another"] = Identity("lab", "alice")
@@ -191,6 +200,7 @@ def test_joining_again_with_another_token_of_ones_own_gives_a_fresh_welcome(open
 
 
 @pytest.mark.requirement("JOIN-11")
+@pytest.mark.doors("core", "memory", "websocket", "http")
 @pytest.mark.parametrize(
     "other",
     [
@@ -289,7 +299,6 @@ def test_a_take_over_leaves_pause_and_grants_as_they_were(open_space: Door) -> N
 
 
 @pytest.mark.requirement("JOIN-15")
-@pytest.mark.doors("core")
 def test_what_a_replaced_socket_still_sends_has_no_effect(open_space: Door) -> None:
     lab = open_space(**WIDE)
     alice, first = lab.join("alice"), lab.join("bob")
@@ -333,6 +342,8 @@ def test_the_first_thing_a_joiner_receives_is_its_welcome(open_space: Door) -> N
 
 
 @pytest.mark.requirement("JOIN-17")
+@pytest.mark.doors("core", "memory", "websocket", "http")
+@pytest.mark.sockets("alice")
 def test_everything_after_the_snapshot_reaches_the_joiner_once_and_nothing_before(open_space: Door) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
@@ -350,6 +361,7 @@ def test_everything_after_the_snapshot_reaches_the_joiner_once_and_nothing_befor
 
 
 @pytest.mark.requirement("JOIN-18")
+@pytest.mark.doors("core", "memory", "websocket", "http")
 def test_a_join_is_told_to_the_others_with_effective_capabilities(open_space: Door) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
@@ -375,10 +387,17 @@ def test_presence_follows_the_welcome(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("JOIN-37")
+def test_the_socket_of_somebody_who_is_neither_configured_nor_invited_is_closed(open_space: Door) -> None:
+    former = open_space(participants={"alice": [{"kind": "*"}]}).join("bob")
+    assert (former.error()["error"], former.closed) == ("unauthorized", 4401)
+
+
+@pytest.mark.requirement("JOIN-37")
+@pytest.mark.doors("core", "memory", "websocket", "http")
 def test_a_token_of_somebody_who_is_neither_configured_nor_invited_admits_nobody(open_space: Door) -> None:
     lab = open_space(participants={"alice": [{"kind": "*"}]})
     alice, former = lab.join("alice"), lab.join("bob")
-    assert (former.error()["error"], former.closed) == ("unauthorized", 4401)
+    assert former.error()["error"] == "unauthorized"
     posted = lab.post("bob", {"kind": "chat", "payload": {"text": "let me in"}})
     assert (posted.refusal.code, posted.refusal.status) == ("unauthorized", 403)
     alice.inbox()

@@ -122,6 +122,7 @@ def test_an_inviter_may_give_what_it_does_not_have(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("MEM-05")
+@pytest.mark.doors("core", "memory", "websocket")
 @pytest.mark.parametrize("known", ["bob", "carol"])
 def test_inviting_somebody_known_changes_nothing(open_space: Door, known: str) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": [{"kind": "note"}], "eve": None})
@@ -220,6 +221,7 @@ def test_a_repeated_posted_invitation_is_answered_as_a_conflict(open_space: Door
 
 
 @pytest.mark.requirement("MEM-09")
+@pytest.mark.sockets("bob")
 def test_a_kick_closes_the_socket_and_all_others_see_it_leave(open_space: Door) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None, "carol": None})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
@@ -258,6 +260,7 @@ def test_a_kick_makes_a_log_leave_too(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("MEM-10")
+@pytest.mark.sockets("bob")
 def test_the_kicked_stays_out_until_it_is_invited_again(open_space: Door) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -434,6 +437,7 @@ def test_everything_else_of_a_paused_participant_is_refused(open_space: Door, en
 
 
 @pytest.mark.requirement("MEM-15")
+@pytest.mark.sockets("bob")
 def test_a_paused_participant_writes_no_frames_and_goes_on_receiving(open_space: Door) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": ADMIN})
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -457,6 +461,7 @@ def test_a_paused_participant_is_refused_over_http_too(open_space: Door) -> None
 
 
 @pytest.mark.requirement("MEM-16")
+@pytest.mark.sockets("alice", "bob")
 @pytest.mark.parametrize("seconds", [2, 2.5, 31_536_000])
 def test_a_pause_ends_by_itself_after_its_time(open_space: Door, seconds: float) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
@@ -469,6 +474,7 @@ def test_a_pause_ends_by_itself_after_its_time(open_space: Door, seconds: float)
 
 
 @pytest.mark.requirement("MEM-16")
+@pytest.mark.sockets("alice", "bob")
 def test_a_pause_without_a_time_lasts(open_space: Door) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -548,6 +554,7 @@ def test_a_pause_outlasts_a_restart(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("MEM-19")
+@pytest.mark.sockets("bob")
 def test_a_shut_down_participant_has_five_seconds_to_say_goodbye(open_space: Door) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": [{"kind": "chat"}, {"kind": "participant/*"}]})
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -562,6 +569,7 @@ def test_a_shut_down_participant_has_five_seconds_to_say_goodbye(open_space: Doo
 
 
 @pytest.mark.requirement("MEM-19")
+@pytest.mark.sockets("bob")
 def test_neither_a_resume_nor_a_new_socket_nor_a_second_shut_down_puts_it_off(open_space: Door) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice, first = lab.join("alice"), lab.join("bob")
@@ -589,6 +597,7 @@ def test_a_shut_down_that_names_nobody_here_is_only_relayed(open_space: Door, to
 
 
 @pytest.mark.requirement("MEM-20")
+@pytest.mark.sockets("bob")
 def test_a_shut_down_participant_leaves_and_may_come_back(open_space: Door) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice = lab.join("alice")
@@ -618,6 +627,7 @@ def test_who_is_present_by_a_log_alone_is_not_shut_out(open_space: Door) -> None
 
 
 @pytest.mark.requirement("MEM-20")
+@pytest.mark.sockets("robot")
 def test_the_socket_of_one_with_a_log_is_shut_down_and_may_come_back(open_space: Door) -> None:
     lab = open_space(participants={"alice": ADMIN, "robot": None}, output_logs=frozenset({"robot"}))
     alice, log, socket = lab.join("alice"), lab.log("robot"), lab.join("robot")

@@ -87,6 +87,7 @@ def drain(*clients: Client) -> None:
 
 
 @pytest.mark.requirement("OWN-01")
+@pytest.mark.sockets("bob")
 def test_a_new_stream_has_its_owner_as_only_writer(open_space: Door) -> None:
     lab = open_space(participants={"alice": ALL, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -98,6 +99,7 @@ def test_a_new_stream_has_its_owner_as_only_writer(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("OWN-02")
+@pytest.mark.sockets("bob")
 def test_a_grant_is_told_to_all_and_in_force_with_the_next_frame(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
@@ -135,6 +137,7 @@ def test_an_answer_has_a_reason_only_where_one_was_given(open_space: Door, kind:
 
 
 @pytest.mark.requirement("OWN-03")
+@pytest.mark.sockets("bob")
 def test_a_revoke_is_told_to_all_and_in_force_with_the_next_frame(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
@@ -156,6 +159,7 @@ def test_a_revoke_is_told_to_all_and_in_force_with_the_next_frame(open_space: Do
 
 
 @pytest.mark.requirement("OWN-04")
+@pytest.mark.sockets("bob")
 def test_a_transfer_is_told_to_all_and_needs_nobodys_consent(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
@@ -199,9 +203,17 @@ def test_there_is_nothing_to_decide_about_an_unknown_or_ended_stream(open_space:
     alice.send(kind="stream/close", payload={"stream_id": ended})
     for stream_id in ("stream-99", ended):
         ask(alice, kind, stream_id, "bob")
-        refusal = alice.take("system/error")
-        assert refusal["correlation_id"] == ["asked"]
-        assert (refusal["payload"]["error"], refusal["payload"]["stream_id"]) == ("stream_not_found", stream_id)
+        refusal = alice.error()
+        assert (refusal["error"], refusal["stream_id"]) == ("stream_not_found", stream_id)
+
+
+@pytest.mark.requirement("OWN-06")
+@pytest.mark.doors("core", "memory", "websocket")
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_a_refusal_names_the_decision_that_was_asked_for(open_space: Door, kind: str) -> None:
+    alice = open_space(participants=FOUR).join("alice")
+    ask(alice, kind, "stream-99", "bob")
+    assert alice.take("system/error")["correlation_id"] == ["asked"]
 
 
 @pytest.mark.requirement("OWN-07")
@@ -265,6 +277,7 @@ def test_an_owner_may_grant_and_transfer_to_itself(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("OWN-10")
+@pytest.mark.sockets("alice")
 def test_an_owner_cannot_revoke_itself(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     alice = lab.join("alice")
@@ -311,6 +324,7 @@ def test_stream_and_ownership_are_judged_before_the_other_participant(open_space
 
 
 @pytest.mark.requirement("OWN-13")
+@pytest.mark.sockets("alice")
 def test_a_previous_owner_decides_and_writes_no_more(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     alice, bob, _carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
@@ -330,6 +344,7 @@ def test_a_previous_owner_decides_and_writes_no_more(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("OWN-14")
+@pytest.mark.sockets("alice", "bob", "carol", "dave")
 def test_other_writers_outlast_a_transfer_and_the_new_owner_comes_first(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     alice, bob, carol, dave = (lab.join(name) for name in FOUR)
@@ -342,6 +357,7 @@ def test_other_writers_outlast_a_transfer_and_the_new_owner_comes_first(open_spa
 
 
 @pytest.mark.requirement("OWN-15")
+@pytest.mark.sockets("alice")
 def test_a_stream_goes_round_and_comes_back(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     clients = {name: lab.join(name) for name in FOUR}
@@ -355,6 +371,7 @@ def test_a_stream_goes_round_and_comes_back(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("OWN-16")
+@pytest.mark.sockets("bob")
 def test_writers_can_be_named_before_the_stream_is_live(open_space: Door) -> None:
     lab = open_space(participants={"alice": ALL, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -367,6 +384,7 @@ def test_writers_can_be_named_before_the_stream_is_live(open_space: Door) -> Non
 
 
 @pytest.mark.requirement("OWN-16", "OWN-13")
+@pytest.mark.sockets("bob")
 def test_who_inherits_a_stream_that_is_not_live_yet_starts_it(open_space: Door) -> None:
     lab = open_space(participants={"alice": ALL, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -393,6 +411,7 @@ def test_a_stream_has_a_limit_of_writers(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("OWN-18")
+@pytest.mark.sockets("alice", "bob", "carol", "dave")
 def test_everything_that_says_who_may_write_agrees(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     clients = {name: lab.join(name) for name in FOUR}
@@ -446,6 +465,7 @@ def test_a_posted_decision_is_answered_with_what_it_changed(open_space: Door) ->
 
 
 @pytest.mark.requirement("OWN-20")
+@pytest.mark.sockets("bob")
 def test_a_writer_that_leaves_is_off_every_list_at_once(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -476,6 +496,7 @@ def test_leaving_is_told_as_presence_then_writing_then_ownership(open_space: Doo
 
 
 @pytest.mark.requirement("OWN-21")
+@pytest.mark.sockets("bob")
 def test_under_close_a_stream_ends_with_its_owners_leaving(open_space: Door) -> None:
     lab = open_space(participants=FOUR, streams=StreamSettings(on_owner_disconnect="close"))
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -490,6 +511,7 @@ def test_under_close_a_stream_ends_with_its_owners_leaving(open_space: Door) -> 
 
 
 @pytest.mark.requirement("OWN-22")
+@pytest.mark.sockets("alice", "bob")
 def test_under_keep_a_stream_waits_for_its_owner_without_limit(open_space: Door) -> None:
     lab = open_space(participants=FOUR, streams=StreamSettings(on_owner_disconnect="keep"))
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -554,6 +576,7 @@ def test_each_absence_has_its_own_grace(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("OWN-24")
+@pytest.mark.sockets("bob")
 def test_while_the_owner_is_away_the_others_go_on_writing(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -570,6 +593,7 @@ def test_while_the_owner_is_away_the_others_go_on_writing(open_space: Door) -> N
 
 
 @pytest.mark.requirement("OWN-25")
+@pytest.mark.sockets("alice", "bob")
 def test_after_the_grace_the_longest_standing_present_writer_inherits(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     alice, bob, carol, dave = (lab.join(name) for name in FOUR)
@@ -608,6 +632,7 @@ def test_after_the_grace_a_stream_without_present_writers_is_closed(open_space: 
 
 
 @pytest.mark.requirement("OWN-27")
+@pytest.mark.sockets("alice")
 def test_a_previous_owner_that_comes_back_too_late_is_nobody_special(open_space: Door) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -697,8 +722,8 @@ def test_an_anonymous_owner_has_no_grace(open_space: Door, policy: str) -> None:
     assert bob.take("stream/close")["payload"]["stream_id"] == lonely
 
 
-@pytest.mark.doors("core")
 @pytest.mark.requirement("OWN-30")
+@pytest.mark.doors("core", "memory", "websocket")
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=histories(COMING_AND_GOING))
 def test_every_stream_always_has_an_owner_that_is_here_or_can_return(open_space: Door, steps: list[Step]) -> None:

@@ -1,8 +1,11 @@
 """Who counts as present and how one leaves: sockets, HTTP presences and output logs (protocol §2, §5)."""
 
+from typing import Any
+
 import pytest
 
 from mew.protocol import StreamSettings
+from mew.testing import Frame
 from tests.interaction.doors import Door
 from tests.interaction.steps import forget_inboxes, grant_write, hello, open_stream, texts
 
@@ -15,6 +18,7 @@ CLOSING = StreamSettings(on_owner_disconnect="close")
 
 
 @pytest.mark.requirement("JOIN-26")
+@pytest.mark.sockets("carol")
 @pytest.mark.parametrize("way", ["socket", "log", "http"])
 def test_a_participant_is_present_by_socket_log_or_http_alike(open_space: Door, way: str) -> None:
     lab = open_space(**WIDE, output_logs=frozenset({"carol"} if way == "log" else ()))
@@ -31,6 +35,7 @@ def test_a_participant_is_present_by_socket_log_or_http_alike(open_space: Door, 
 
 
 @pytest.mark.requirement("JOIN-27")
+@pytest.mark.sockets("bob")
 def test_leaving_is_told_in_order(open_space: Door) -> None:
     lab = open_space(**WIDE, streams=CLOSING)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -50,6 +55,7 @@ def test_leaving_is_told_in_order(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("JOIN-27")
+@pytest.mark.sockets("carol")
 def test_a_leave_names_who_left_with_its_capabilities(open_space: Door) -> None:
     lab = open_space(**WIDE)
     alice, carol = lab.join("alice"), lab.join("carol")
@@ -93,6 +99,30 @@ def test_a_refused_post_makes_present_too(open_space: Door) -> None:
     assert list(alice.view.participants) == ["carol"]
 
 
+def as_received(messages: list[Any]) -> list[Any]:
+    return [each if isinstance(each, Frame) else each.raw for each in messages]
+
+
+@pytest.mark.requirement("JOIN-38")
+@pytest.mark.sockets("alice", "carol")
+def test_a_poll_shows_what_a_socket_would_have_got(open_space: Door) -> None:
+    lab = open_space(**WIDE)
+    alice, onlooker = lab.join("alice"), lab.observe()
+    lab.poll("bob"), onlooker.inbox()
+    stream_id = open_stream(alice, description="größe")
+    grant_write(alice, stream_id, "bob")
+    alice.frame(stream_id, "grüße")
+    alice.frame(stream_id, b"#\x00\xff", text=False)
+    alice.send_bytes(b'{ "kind":"custom/thing", "frame":{}, "payload":{"a": 1.0, "a":12345678901234567890} }')
+    lab.join("carol").leave()
+    lab.advance(1)
+    alice.send(kind="stream/close", payload={"stream_id": stream_id})
+    polled, seen = lab.poll("bob"), onlooker.inbox()
+    assert as_received(polled) == as_received(seen)
+    assert len(polled) == 9
+    assert lab.poll("bob") == []
+
+
 @pytest.mark.requirement("JOIN-29")
 def test_an_http_presence_ends_60_s_after_its_last_request(open_space: Door) -> None:
     lab = open_space(**WIDE, streams=CLOSING)
@@ -125,6 +155,7 @@ def test_after_an_http_presence_has_ended_the_next_poll_begins_another(open_spac
 
 
 @pytest.mark.requirement("JOIN-30")
+@pytest.mark.sockets("bob")
 def test_a_socket_ends_an_http_presence_unnoticed(open_space: Door) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
@@ -140,6 +171,7 @@ def test_a_socket_ends_an_http_presence_unnoticed(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("JOIN-30")
+@pytest.mark.sockets("bob")
 def test_posting_beside_a_socket_changes_nothing_about_presence(open_space: Door) -> None:
     lab = open_space(**WIDE)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -238,6 +270,7 @@ def test_a_log_never_leaves_by_itself(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("JOIN-35")
+@pytest.mark.sockets("alice")
 def test_a_log_owns_writes_and_is_a_target(open_space: Door) -> None:
     lab = open_space(**LOGGED)
     log, alice, carol = lab.log("bob"), lab.join("alice"), lab.join("carol")
@@ -255,6 +288,7 @@ def test_a_log_owns_writes_and_is_a_target(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("JOIN-36")
+@pytest.mark.sockets("bob")
 def test_a_socket_takes_the_place_of_a_log_and_gives_it_back_unnoticed(open_space: Door) -> None:
     lab = open_space(**LOGGED, streams=CLOSING)
     log, alice = lab.log("bob"), lab.join("alice")
@@ -271,6 +305,7 @@ def test_a_socket_takes_the_place_of_a_log_and_gives_it_back_unnoticed(open_spac
 
 
 @pytest.mark.requirement("JOIN-36")
+@pytest.mark.sockets("bob")
 def test_what_is_posted_beside_the_socket_of_a_log_is_echoed_to_the_socket(open_space: Door) -> None:
     lab = open_space(**LOGGED)
     log, bob = lab.log("bob"), lab.join("bob")

@@ -98,9 +98,10 @@ def test_positions_rise_by_one_from_nought_restarts_included(open_space: Door, s
 @at_a_gateway
 @a_running_history
 def test_positions_rise_by_one_while_a_gateway_runs(open_space: Door, steps: list[Step]) -> None:
-    lab = played(open_space, steps)
+    lab: Any = played(open_space, steps)
     assert [each.position for each in lab.records] == list(range(len(lab.records)))
     assert lab.state.position == len(lab.records) - 1
+    lab.close()
 
 
 @pytest.mark.requirement("REC-02")
@@ -116,6 +117,28 @@ def test_times_never_decrease_though_the_clock_does(open_space: Door) -> None:
         alice = lab.join("alice")
     assert all(earlier.time <= later.time for earlier, later in pairwise(lab.records))
     assert (lab.records[0].time, lab.records[-1].time) == (began, began + 3590 * 1_000_000)
+
+
+@pytest.mark.requirement("REC-02")
+@pytest.mark.doors("memory", "websocket")
+def test_times_never_decrease_though_the_clock_of_a_gateway_does(open_space: Door) -> None:
+    lab = open_space(participants=FOUR)
+    alice = lab.join("alice")
+    for seconds in (-3600, 10, -20, 7200, -1):
+        alice.inbox()
+        lab.now += seconds * 1_000_000
+        alice.send(kind="chat", payload={"text": "what time is it?"})
+    assert len(recorded(lab, "envelope", kind="chat")) == 5
+    assert all(earlier.time <= later.time for earlier, later in pairwise(lab.records))
+
+
+@pytest.mark.requirement("REC-03")
+@pytest.mark.doors("memory", "websocket")
+def test_the_start_of_a_gateway_is_recorded_with_its_epoch_and_configuration(open_space: Door) -> None:
+    lab = open_space(participants={"alice": ALL, "bob": None}, strict_from=True)
+    started = payload(only(lab, "start"))
+    assert (started["epoch"], lab.records[0].event) == (lab.state.epoch, "start")
+    assert (started["participants"], started["strict_from"]) == ({"alice": ALL, "bob": None}, True)
 
 
 @pytest.mark.requirement("REC-03")
@@ -378,8 +401,9 @@ def test_the_records_alone_give_the_state_of_the_running_space(open_space: Door,
 @at_a_gateway
 @a_running_history
 def test_the_records_alone_give_the_state_of_a_gateways_space(open_space: Door, steps: list[Step]) -> None:
-    lab = played(open_space, steps)
+    lab: Any = played(open_space, steps)
     assert snapshot(folded(lab.records)) == snapshot(lab.state)
+    lab.close()
 
 
 @pytest.mark.requirement("REC-14")
@@ -555,7 +579,20 @@ def test_a_stream_of_somebody_anonymous_does_not_outlive_a_restart(open_space: D
 @by_chance
 @any_history
 def test_every_welcome_can_be_made_again_from_the_records(open_space: Door, steps: list[Step]) -> None:
-    lab = played(open_space, steps)
+    assert_welcomes_can_be_made_again(played(open_space, steps))
+
+
+@pytest.mark.requirement("REC-17")
+@pytest.mark.doors("memory", "websocket")
+@at_a_gateway
+@a_running_history
+def test_every_welcome_of_a_gateway_can_be_made_again_from_the_records(open_space: Door, steps: list[Step]) -> None:
+    lab: Any = played(open_space, steps)
+    assert_welcomes_can_be_made_again(lab)
+    lab.close()
+
+
+def assert_welcomes_can_be_made_again(lab: MemorySpace) -> None:
     for record in recorded(lab, "welcome"):
         sent = payload(record)["payload"]
         state = folded([each for each in lab.records if each.position <= sent["position"]])

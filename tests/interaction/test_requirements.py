@@ -1,4 +1,4 @@
-"""Every rule has a test, and every test that names a rule names one that exists.
+"""Every rule has a test, every test that names a rule names one that exists, and no door loses sight of one.
 
 Reads the test files as text trees, so that it says the same whichever tests are being run.
 """
@@ -6,11 +6,27 @@ Reads the test files as text trees, so that it says the same whichever tests are
 import ast
 import tomllib
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.interaction.doors import DOORS
 
 TESTS = Path(__file__).parent.parent
 REQUIREMENTS = Path(__file__).parent / "requirements"
+SHOWN = {"core": 307, "memory": 301, "websocket": 301, "http": 271}
+"""How many requirements at least are shown at each door. A floor: it may only rise."""
+
+
+class Shown(NamedTuple):
+    """A test, the requirements it names, and the doors it is run at."""
+
+    name: str
+    requirements: tuple[str, ...]
+    doors: tuple[str, ...]
 
 
 def declared() -> list[str]:
@@ -19,37 +35,62 @@ def declared() -> list[str]:
 
 
 @cache
-def named_in_tests() -> dict[str, list[str]]:
-    """Requirement id → the tests that name it."""
-    found: dict[str, list[str]] = {}
-    for file in TESTS.rglob("test_*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                for requirement in named_by(node):
-                    found.setdefault(requirement, []).append(f"{file.name}::{node.name}")
-    return found
+def naming() -> list[Shown]:
+    """All tests that name a requirement."""
+    texts = {file: file.read_text() for file in sorted(TESTS.rglob("test_*.py"))}
+    named = {file: ast.parse(text) for file, text in texts.items() if "mark.requirement(" in text}
+    return [each for file, tree in named.items() for each in read_tests(file, tree)]
 
 
-def named_by(function: ast.FunctionDef) -> list[str]:
+def read_tests(file: Path, tree: ast.Module) -> Iterator[Shown]:
+    of_all = [
+        argument
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
+        for argument in arguments("doors", [node.value])
+    ]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            uses_door = any(argument.arg == "open_space" for argument in node.args.args)
+            limited = arguments("doors", node.decorator_list) or of_all
+            doors = (limited or [*DOORS]) if uses_door else ["core"]
+            named = arguments("requirement", node.decorator_list)
+            yield Shown(f"{file.name}::{node.name}", tuple(named), tuple(doors))
+
+
+def arguments(mark: str, marks: Iterable[ast.expr]) -> list[str]:
+    """What a mark of this name was given."""
     return [
         argument.value
-        for decorator in function.decorator_list
-        if isinstance(decorator, ast.Call)
-        and isinstance(decorator.func, ast.Attribute)
-        and decorator.func.attr == "requirement"
-        for argument in decorator.args
+        for call in marks
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == mark
+        for argument in call.args
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
     ]
 
 
+def shown_at(door: str) -> set[str]:
+    return {requirement for test in naming() if door in test.doors for requirement in test.requirements}
+
+
 def test_every_requirement_has_a_test() -> None:
-    covered = named_in_tests()
+    covered = shown_at("core")
     assert [each for each in declared() if each not in covered] == []
 
 
 def test_every_test_names_requirements_that_exist() -> None:
     known = set(declared())
-    assert {each: tests for each, tests in named_in_tests().items() if each not in known} == {}
+    assert [test for test in naming() if not known.issuperset(test.requirements)] == []
+
+
+def test_every_test_names_doors_that_exist() -> None:
+    assert [test for test in naming() if not set(DOORS).issuperset(test.doors)] == []
+
+
+@pytest.mark.parametrize(("door", "least"), SHOWN.items())
+def test_a_door_shows_as_many_requirements_as_it_ever_did(door: str, least: int) -> None:
+    not_shown = [each for each in declared() if each not in shown_at(door)]
+    assert len(declared()) - len(not_shown) >= least, f"not shown: {', '.join(not_shown)}"
 
 
 def test_no_requirement_is_declared_twice() -> None:

@@ -120,6 +120,7 @@ def test_the_owner_revokes_bob_who_then_is_off_the_list(open_space: Door) -> Non
 
 
 @pytest.mark.requirement("STORY-06")
+@pytest.mark.sockets("alice")
 def test_the_owner_cannot_revoke_itself_and_goes_on_writing(open_space: Door) -> None:
     lab = open_space(participants=TALKERS)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -183,6 +184,7 @@ def test_the_owner_may_grant_itself_and_nothing_changes(open_space: Door) -> Non
 
 
 @pytest.mark.requirement("STORY-12")
+@pytest.mark.sockets("bob")
 def test_an_owner_that_revokes_itself_is_refused_and_its_writer_stays(open_space: Door) -> None:
     lab = open_space(participants=TALKERS)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -195,6 +197,7 @@ def test_an_owner_that_revokes_itself_is_refused_and_its_writer_stays(open_space
 
 
 @pytest.mark.requirement("STORY-13")
+@pytest.mark.sockets("bob")
 def test_a_grant_to_somebody_offline_fails_and_is_not_kept_for_later(open_space: Door) -> None:
     lab = open_space(participants=TALKERS)
     alice = lab.join("alice")
@@ -207,6 +210,7 @@ def test_a_grant_to_somebody_offline_fails_and_is_not_kept_for_later(open_space:
 
 
 @pytest.mark.requirement("STORY-14")
+@pytest.mark.sockets("alice")
 def test_a_transfer_to_somebody_offline_fails_and_the_owner_goes_on(open_space: Door) -> None:
     lab = open_space(participants=TALKERS)
     alice, carol = lab.join("alice"), lab.join("carol")
@@ -217,6 +221,7 @@ def test_a_transfer_to_somebody_offline_fails_and_the_owner_goes_on(open_space: 
 
 
 @pytest.mark.requirement("STORY-15")
+@pytest.mark.sockets("bob")
 def test_what_bob_writes_after_his_revoke_reaches_nobody(open_space: Door) -> None:
     lab = open_space(participants=TALKERS)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
@@ -231,6 +236,7 @@ def test_what_bob_writes_after_his_revoke_reaches_nobody(open_space: Door) -> No
 
 
 @pytest.mark.requirement("STORY-16")
+@pytest.mark.sockets("alice")
 def test_bob_gives_the_stream_back_at_once(open_space: Door) -> None:
     lab = open_space(participants=TALKERS)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
@@ -245,6 +251,7 @@ def test_bob_gives_the_stream_back_at_once(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("STORY-17")
+@pytest.mark.sockets("bob", "carol")
 def test_two_grants_back_to_back_both_count_in_their_order(open_space: Door) -> None:
     lab = open_space(participants=TALKERS)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
@@ -258,6 +265,7 @@ def test_two_grants_back_to_back_both_count_in_their_order(open_space: Door) -> 
 
 
 @pytest.mark.requirement("STORY-18")
+@pytest.mark.sockets("alice", "bob")
 def test_closing_a_stream_ends_it_for_its_writers_too(open_space: Door) -> None:
     lab = open_space(participants=TALKERS)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -277,6 +285,7 @@ def test_closing_a_stream_ends_it_for_its_writers_too(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("STORY-19")
+@pytest.mark.sockets("alice")
 def test_a_late_joiner_sees_the_stream_and_a_later_one_no_longer(open_space: Door) -> None:
     lab = open_space(participants=TALKERS)
     onlooker, alice = lab.observe(), lab.join("alice")
@@ -400,6 +409,7 @@ def test_the_handshake_from_announce_to_complete(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("STORY-24")
+@pytest.mark.sockets("player1", "player2", "ai-agent")
 def test_control_of_a_character_goes_from_server_to_player_to_agent(open_space: Door) -> None:
     player = [{"kind": "mcp/request"}]
     lab = open_space(
@@ -447,6 +457,7 @@ def test_control_of_a_character_goes_from_server_to_player_to_agent(open_space: 
 
 
 @pytest.mark.requirement("STORY-25")
+@pytest.mark.sockets("stream-owner", "stream-writer")
 def test_owner_writer_and_verifier_in_fourteen_steps(open_space: Door) -> None:
     lab = open_space(participants={"stream-owner": ALL, "stream-writer": None, "verifier": None})
     # 1. The owner connects and requests a stream.

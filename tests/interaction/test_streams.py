@@ -56,6 +56,7 @@ def test_a_request_is_relayed_and_then_answered_to_all_by_stream_open(open_space
 
 
 @pytest.mark.requirement("STR-02")
+@pytest.mark.sockets("alice")
 def test_stream_open_is_the_welcome_entry_and_the_stream_is_live(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -112,6 +113,7 @@ def test_stream_ready_gives_the_canonical_name_and_who_may_what(open_space: Door
 
 
 @pytest.mark.requirement("STR-05")
+@pytest.mark.sockets("alice")
 def test_the_owners_start_is_relayed_and_makes_the_stream_live(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -199,6 +201,7 @@ def test_each_ending_ends_any_stream_and_is_relayed(open_space: Door, kind: str,
 
 
 @pytest.mark.requirement("STR-10")
+@pytest.mark.sockets("alice")
 @pytest.mark.parametrize("kind", ENDINGS)
 def test_nothing_more_can_be_done_with_an_ended_stream(open_space: Door, kind: str) -> None:
     lab = open_space(participants=TWO)
@@ -220,6 +223,7 @@ def test_nothing_more_can_be_done_with_an_ended_stream(open_space: Door, kind: s
 
 
 @pytest.mark.requirement("STR-11")
+@pytest.mark.sockets("alice")
 @pytest.mark.parametrize(
     "payload", [{}, {"code": "broken"}, {"message": "it broke"}, {"code": 7, "message": "it broke"}]
 )
@@ -274,6 +278,7 @@ def test_no_other_pattern_ends_anothers_stream(open_space: Door, held: str) -> N
 
 
 @pytest.mark.requirement("STR-14")
+@pytest.mark.sockets("warden")
 @pytest.mark.parametrize("held", ["stream/manage", "*"])
 def test_who_manages_streams_neither_starts_grants_transfers_nor_writes(open_space: Door, held: str) -> None:
     lab = open_space(participants={"alice": ALL, "warden": [{"kind": held}]})
@@ -357,6 +362,7 @@ def test_what_is_refused_uses_up_no_id(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("STR-18")
+@pytest.mark.sockets("bob")
 def test_a_new_owner_with_chat_alone_inherits_everything(open_space: Door) -> None:
     lab = open_space(participants={"alice": ALL, "bob": [{"kind": "chat"}], "carol": [{"kind": "chat"}]})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")

@@ -27,6 +27,8 @@ from tests.interaction.doors import Door
 EVERYTHING = [{"kind": "*"}]
 DEEPEST = 128
 NO_TEXTS: list[Any] = ["", None, 5, True, [], ["hi"], {}]
+TOLD_ONCE = pytest.mark.doors("core", "memory", "websocket")
+"""A posted `system/register` is answered and told (protocol §5)."""
 
 
 def short(value: object) -> str:
@@ -278,6 +280,7 @@ def test_what_can_be_held_is_relayed(open_space: Door, value: bytes) -> None:
 
 
 @pytest.mark.requirement("VAL-09")
+@pytest.mark.sockets("alice")
 @pytest.mark.parametrize("text", [True, False])
 def test_the_first_byte_tells_a_frame_from_json_and_the_opcode_does_not(open_space: Door, text: bool) -> None:
     _, alice, bob = pair(open_space)
@@ -299,6 +302,7 @@ def test_a_number_sign_further_on_makes_no_frame(open_space: Door, message: byte
 
 
 @pytest.mark.requirement("VAL-10")
+@pytest.mark.sockets("alice")
 @pytest.mark.parametrize("text", [True, False])
 @pytest.mark.parametrize("message", [b"#", b"##", b"##data", b"#stream-1", b"#stream-1 data", b"#\xff\xfe"])
 def test_a_frame_without_a_stream_id_is_refused(open_space: Door, message: bytes, text: bool) -> None:
@@ -471,6 +475,7 @@ def test_register_over_http_is_answered_and_told(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("VAL-15")
+@pytest.mark.doors("core", "memory", "websocket")
 @pytest.mark.parametrize("first", [b"x" * 101, b'{"kind":"' + b"x" * 100 + b'"}', b"#stream-1#" + b"x" * 100])
 def test_who_has_not_joined_is_told_that_before_anything_of_size(open_space: Door, first: bytes) -> None:
     lab = open_space(participants={"alice": EVERYTHING}, limits=Limits(message_bytes=100))
@@ -481,6 +486,7 @@ def test_who_has_not_joined_is_told_that_before_anything_of_size(open_space: Doo
 
 
 @pytest.mark.requirement("VAL-16")
+@pytest.mark.doors("core", "memory", "websocket")
 def test_a_message_that_is_too_large_is_refused_and_the_socket_closed(open_space: Door) -> None:
     _, alice, bob = pair(open_space, limits=Limits(message_bytes=200))
     alice.send_bytes(sized(200))
@@ -493,6 +499,7 @@ def test_a_message_that_is_too_large_is_refused_and_the_socket_closed(open_space
 
 
 @pytest.mark.requirement("VAL-16")
+@pytest.mark.sockets("alice")
 def test_a_frame_is_measured_with_its_header(open_space: Door) -> None:
     _, alice, bob = pair(open_space, limits=Limits(message_bytes=200))
     alice.send(kind="stream/request", payload={})
@@ -505,6 +512,20 @@ def test_a_frame_is_measured_with_its_header(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("VAL-16")
+@pytest.mark.sockets("alice")
+def test_a_frame_right_behind_another_is_measured_too(open_space: Door) -> None:
+    _, alice, bob = pair(open_space, limits=Limits(message_bytes=200))
+    alice.send(kind="stream/request", payload={})
+    alice.inbox(), bob.inbox()
+    for size in (1, 200, 1):
+        alice.frame("stream-1", b"x" * size)
+    assert bob.kinds() == ["#", "system/presence"]
+    assert alice.error()["error"] == "message_too_large"
+    assert alice.closed == 1009
+
+
+@pytest.mark.requirement("VAL-16")
+@pytest.mark.doors("core", "memory", "websocket")
 def test_a_frame_that_is_too_large_closes_every_socket_it_comes_from(open_space: Door) -> None:
     lab = open_space(participants={"alice": EVERYTHING}, limits=Limits(message_bytes=200))
     for enter in (lab.observe, lab.observe, lambda: lab.join("alice"), lambda: lab.join("alice")):
@@ -515,6 +536,7 @@ def test_a_frame_that_is_too_large_closes_every_socket_it_comes_from(open_space:
 
 
 @pytest.mark.requirement("VAL-16")
+@pytest.mark.doors("core", "memory", "websocket")
 def test_size_counts_bytes_whatever_they_say(open_space: Door) -> None:
     _, alice, _ = pair(open_space, limits=Limits(message_bytes=100))
     alice.send_bytes(b" " * 101)
@@ -523,6 +545,7 @@ def test_size_counts_bytes_whatever_they_say(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("VAL-16")
+@pytest.mark.sockets("alice")
 def test_over_http_too_large_is_an_answer_and_closes_nothing(open_space: Door) -> None:
     lab, alice, bob = pair(open_space, limits=Limits(message_bytes=200))
     assert lab.post("alice", sized(200)).refusal is None
@@ -572,6 +595,7 @@ def test_one_participants_rate_is_not_anothers(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("VAL-17")
+@pytest.mark.doors("core", "memory", "websocket")
 def test_refused_messages_count_and_both_doors_share_the_rate(open_space: Door) -> None:
     lab, alice, bob = pair(open_space, limits=SLOW)
     alice.send_bytes(b"not JSON")
@@ -584,6 +608,7 @@ def test_refused_messages_count_and_both_doors_share_the_rate(open_space: Door) 
 
 
 @pytest.mark.requirement("VAL-17")
+@pytest.mark.doors("core", "memory", "websocket")
 def test_errors_about_the_rate_are_told_at_most_four_times_a_second(open_space: Door) -> None:
     lab, alice, _ = pair(open_space, limits=Limits(envelopes_per_second=0.001, envelope_burst=1))
     for _ in range(11):
@@ -596,8 +621,8 @@ def test_errors_about_the_rate_are_told_at_most_four_times_a_second(open_space: 
     assert alice.error()["suppressed"] == 9
 
 
-@pytest.mark.doors("core")
 @pytest.mark.requirement("VAL-17")
+@pytest.mark.doors("core", "memory")
 def test_4000_at_once_and_2000_a_second_are_allowed_where_nothing_else_is_configured(open_space: Door) -> None:
     lab, alice, bob = pair(open_space)
 
@@ -612,6 +637,7 @@ def test_4000_at_once_and_2000_a_second_are_allowed_where_nothing_else_is_config
 
 
 @pytest.mark.requirement("VAL-18")
+@pytest.mark.doors("core", "memory", "websocket")
 def test_size_is_judged_before_rate_and_rate_before_json(open_space: Door) -> None:
     limits = Limits(message_bytes=100, envelopes_per_second=0.001, envelope_burst=1)
     _, alice, _ = pair(open_space, limits=limits)
@@ -631,7 +657,9 @@ def test_over_http_the_order_is_the_same(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("VAL-19")
-@pytest.mark.parametrize("kind", ["system/register", "system/welcome", "stream/ready", "space/invite-ack"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("system/register", marks=TOLD_ONCE), "system/welcome", "stream/ready", "space/invite-ack"]
+)
 def test_validity_is_judged_before_the_kind(open_space: Door, kind: str) -> None:
     _, alice, _ = pair(open_space)
     broken: list[tuple[str, Any]] = [("payload", []), ("payload", None), ("to", "bob"), ("id", 5), ("protocol", "x")]
@@ -709,7 +737,6 @@ REFUSED: list[tuple[str, bytes]] = [
     ("invalid_envelope", b'{"kind":"custom/thing","payload":null}'),
     ("invalid_envelope", b'{"kind":"stream/request","payload":{"target":5}}'),
     ("invalid_envelope", b'{"kind":"stream/data","payload":{"stream_id":"stream-1","sequence":"1"}}'),
-    ("invalid_request", b'{"kind":"system/register"}'),
     ("invalid_request", b'{"kind":"system/join","participant":"bob"}'),
     ("invalid_request", b'{"kind":"space/invite","payload":{"participant_id":"no id"}}'),
     ("invalid_format", b'{"kind":"stream/announce","payload":{"formats":[]}}'),
@@ -724,6 +751,7 @@ REFUSED: list[tuple[str, bytes]] = [
     ),
     ("target_not_found", b'{"kind":"stream/request","payload":{"target":["nobody"]}}'),
 ]
+REFUSED_REGISTER = ("invalid_request", b'{"kind":"system/register"}')
 REFUSED_FRAMES: list[tuple[str, bytes]] = [
     ("invalid_envelope", b"#"),
     ("unauthorized_stream_write", b"#none#data"),
@@ -744,7 +772,10 @@ CARRIED_OUT: list[bytes] = [
 
 
 @pytest.mark.requirement("VAL-22")
-@pytest.mark.parametrize(("code", "message"), [*REFUSED, *REFUSED_FRAMES])
+@pytest.mark.sockets("alice")
+@pytest.mark.parametrize(
+    ("code", "message"), [*REFUSED, pytest.param(*REFUSED_REGISTER, marks=TOLD_ONCE), *REFUSED_FRAMES]
+)
 def test_a_refusal_leaves_the_socket_open(open_space: Door, code: str, message: bytes) -> None:
     _, alice, bob = pair(open_space)
     alice.send(kind="stream/request", payload={})
@@ -762,9 +793,11 @@ def essence(lab: Any) -> dict[str, Any]:
     return state
 
 
-@pytest.mark.doors("core")
 @pytest.mark.requirement("VAL-23")
-@pytest.mark.parametrize(("code", "message"), [*REFUSED, *REFUSED_FRAMES])
+@pytest.mark.sockets("alice")
+@pytest.mark.parametrize(
+    ("code", "message"), [*REFUSED, pytest.param(*REFUSED_REGISTER, marks=TOLD_ONCE), *REFUSED_FRAMES]
+)
 def test_a_refusal_changes_nothing(open_space: Door, code: str, message: bytes) -> None:
     lab, alice, bob = pair(open_space)
     alice.send(kind="stream/request", payload={})
@@ -791,7 +824,8 @@ def outcome(open_space: Door, message: bytes, *, posted: bool) -> tuple[str | No
 
 
 @pytest.mark.requirement("VAL-24")
-@pytest.mark.parametrize("message", [message for _, message in REFUSED] + CARRIED_OUT)
+@pytest.mark.doors("core", "memory", "websocket")
+@pytest.mark.parametrize("message", [message for _, message in [*REFUSED, REFUSED_REGISTER]] + CARRIED_OUT)
 def test_both_doors_judge_alike(open_space: Door, message: bytes) -> None:
     by_socket = outcome(open_space, message, posted=False)
     by_http = outcome(open_space, message, posted=True)
@@ -919,8 +953,8 @@ def test_nothing_that_comes_in_makes_a_space_raise(arrivals: list[tuple[Command,
     assert snapshot(lab.folded()) == snapshot(lab.state)
 
 
-@pytest.mark.doors("core")
 @pytest.mark.requirement("VAL-25")
+@pytest.mark.sockets("alice")
 @pytest.mark.parametrize("start", [b"", b"#", b"{", b'{"kind":"chat","payload":{"text":"', b'{"kind":'])
 def test_no_byte_makes_a_space_raise(open_space: Door, start: bytes) -> None:
     _, alice, _ = pair(open_space)
@@ -956,6 +990,7 @@ IDS = ["a", "0", "A.b_c@d:e-f", "a" * 128, "gateway2", "systems", "System", "x:s
 
 
 @pytest.mark.requirement("VAL-26")
+@pytest.mark.doors("core", "memory", "websocket")
 @pytest.mark.parametrize("name", NO_IDS)
 def test_nobody_comes_in_under_a_name_that_is_none(open_space: Door, name: str) -> None:
     lab = open_space(participants={"alice": EVERYTHING}, allow_anonymous=True)
@@ -979,8 +1014,8 @@ def test_nobody_is_invited_under_a_name_that_is_none(open_space: Door, name: str
     assert bob.inbox() == []
 
 
-@pytest.mark.doors("core")
 @pytest.mark.requirement("VAL-26")
+@pytest.mark.doors("core", "memory")
 @pytest.mark.parametrize("name", NO_IDS)
 def test_no_token_admits_anybody_under_a_name_that_is_none(open_space: Door, name: str) -> None:
     lab = open_space(participants={"alice": EVERYTHING})
@@ -991,6 +1026,7 @@ def test_no_token_admits_anybody_under_a_name_that_is_none(open_space: Door, nam
 
 
 @pytest.mark.requirement("VAL-26")
+@pytest.mark.doors("core", "memory", "websocket")
 @pytest.mark.parametrize("name", IDS)
 def test_any_other_name_will_do(open_space: Door, name: str) -> None:
     lab = open_space(participants={"alice": EVERYTHING}, allow_anonymous=True)

@@ -51,6 +51,7 @@ def test_a_welcome_has_four_parts(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WEL-02")
+@pytest.mark.sockets("carol")
 def test_the_others_are_listed_in_order_of_joining(open_space: Door) -> None:
     lab = open_space(**WIDE)
     carol, bob = lab.join("carol"), lab.join("bob")
@@ -289,6 +290,7 @@ def test_the_creator_stays_when_the_owner_changes(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WEL-13")
+@pytest.mark.sockets("alice", "bob")
 def test_frames_counts_what_was_accepted(open_space: Door) -> None:
     lab = open_space(**WIDE)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -389,7 +391,6 @@ def test_nobody_else_is_told_what_one_may_write_to(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WEL-20")
-@pytest.mark.doors("core")
 def test_the_position_is_that_of_the_last_record_before_the_welcomes_own(open_space: Door) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
@@ -409,6 +410,7 @@ def test_positions_only_grow(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WEL-21")
+@pytest.mark.sockets("alice")
 def test_who_was_there_from_the_start_knows_what_a_newcomer_is_told(open_space: Door) -> None:
     lab = open_space(**WIDE)
     alice, bob = lab.join("alice"), lab.join("bob")

@@ -55,6 +55,7 @@ def _written(client: Client) -> Iterator[Any]:
 
 
 @pytest.mark.requirement("WRT-01")
+@pytest.mark.sockets("alice")
 @pytest.mark.parametrize(
     "payload", [b"", b"hello", bytes(range(256)), b"#", b"##a#b#", b"\xff\xfe", b"\x00", b'{"a":1}']
 )
@@ -69,6 +70,7 @@ def test_a_frame_reaches_everyone_byte_for_byte(open_space: Door, payload: bytes
 
 
 @pytest.mark.requirement("WRT-02")
+@pytest.mark.sockets("alice")
 def test_a_frame_keeps_its_opcode(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -79,6 +81,7 @@ def test_a_frame_keeps_its_opcode(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WRT-03")
+@pytest.mark.sockets("alice")
 @pytest.mark.parametrize("announced", [True, False])
 def test_either_kind_of_stream_takes_frames_and_data_mixed(open_space: Door, announced: bool) -> None:
     lab = open_space(participants=TWO)
@@ -96,6 +99,7 @@ def test_either_kind_of_stream_takes_frames_and_data_mixed(open_space: Door, ann
 
 
 @pytest.mark.requirement("WRT-04")
+@pytest.mark.sockets("bob")
 def test_a_frame_of_somebody_else_reaches_nobody_and_only_its_sender_is_told(open_space: Door) -> None:
     lab = open_space(participants={"alice": ALL, "bob": ALL, "carol": None})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
@@ -121,6 +125,7 @@ def test_an_observer_writes_to_no_stream(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WRT-05")
+@pytest.mark.sockets("alice", "bob", "carol")
 def test_owner_and_writers_write_in_turn_and_order_is_kept(open_space: Door) -> None:
     lab = open_space(participants=THREE)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
@@ -135,6 +140,7 @@ def test_owner_and_writers_write_in_turn_and_order_is_kept(open_space: Door) -> 
 
 
 @pytest.mark.requirement("WRT-06")
+@pytest.mark.sockets("alice")
 def test_a_frame_needs_a_stream_that_is_live(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -149,6 +155,7 @@ def test_a_frame_needs_a_stream_that_is_live(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WRT-06")
+@pytest.mark.doors("core", "memory", "websocket")
 def test_a_stream_id_that_is_no_text_is_an_unknown_stream(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
@@ -157,6 +164,7 @@ def test_a_stream_id_that_is_no_text_is_an_unknown_stream(open_space: Door) -> N
 
 
 @pytest.mark.requirement("WRT-07")
+@pytest.mark.sockets("bob")
 def test_the_checks_of_a_frame_have_an_order(open_space: Door) -> None:
     limits = Limits(message_bytes=300, frames_per_second=1, frame_burst=4)
     lab = open_space(participants={"alice": ALL, "bob": None}, limits=limits)
@@ -176,6 +184,7 @@ def test_the_checks_of_a_frame_have_an_order(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WRT-07")
+@pytest.mark.sockets("alice")
 @pytest.mark.parametrize("message", [b"#", b"#stream-1", b"##", b"##data"])
 def test_a_frame_without_a_name_is_refused(open_space: Door, message: bytes) -> None:
     lab = open_space(participants=TWO)
@@ -189,6 +198,7 @@ def test_a_frame_without_a_name_is_refused(open_space: Door, message: bytes) -> 
 
 
 @pytest.mark.requirement("WRT-08")
+@pytest.mark.doors("core", "memory", "websocket")
 def test_frame_errors_come_at_once_and_then_four_a_second(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     bob = lab.join("bob")
@@ -203,6 +213,7 @@ def test_frame_errors_come_at_once_and_then_four_a_second(open_space: Door) -> N
 
 
 @pytest.mark.requirement("WRT-08")
+@pytest.mark.sockets("bob", "carol")
 def test_frame_errors_are_counted_per_participant_stream_and_code(open_space: Door) -> None:
     lab = open_space(participants=THREE)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
@@ -221,6 +232,7 @@ def test_frame_errors_are_counted_per_participant_stream_and_code(open_space: Do
 
 
 @pytest.mark.requirement("WRT-09")
+@pytest.mark.doors("core", "memory", "websocket")
 def test_beyond_sixty_four_combinations_one_allowance_is_shared(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     bob = lab.join("bob")
@@ -234,6 +246,7 @@ def test_beyond_sixty_four_combinations_one_allowance_is_shared(open_space: Door
 
 
 @pytest.mark.requirement("WRT-10")
+@pytest.mark.sockets("alice")
 def test_frames_are_not_limited_by_default(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -244,6 +257,7 @@ def test_frames_are_not_limited_by_default(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WRT-10")
+@pytest.mark.sockets("alice", "carol")
 def test_frames_above_a_configured_rate_are_dropped(open_space: Door) -> None:
     lab = open_space(participants=THREE, limits=Limits(frames_per_second=2, frame_burst=3))
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
@@ -262,6 +276,7 @@ def test_frames_above_a_configured_rate_are_dropped(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WRT-11")
+@pytest.mark.sockets("alice", "bob")
 def test_frames_and_data_are_counted_together(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -278,20 +293,21 @@ def test_frames_and_data_are_counted_together(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WRT-11")
-@pytest.mark.doors("core")
+@pytest.mark.sockets("alice", "bob")
 def test_the_journal_numbers_frames_and_data_without_a_gap(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     one, other = open_stream(alice), open_stream(alice)
     for stream_id in (one, other):
         alice.frame(stream_id, "1")
+        alice.frame(stream_id, "2")
         data(alice, stream_id, 0)
         bob.frame(stream_id, "refused")
         data(alice, stream_id, 0)
-        alice.frame(stream_id, "3")
+        alice.frame(stream_id, "4")
     for stream_id in (one, other):
         numbers = [record.frame_number for record in lab.records if record.stream_id == stream_id]
-        assert [number for number in numbers if number is not None] == [1, 2, 3]
+        assert [number for number in numbers if number is not None] == [1, 2, 3, 4]
 
 
 # stream/data
@@ -445,6 +461,7 @@ def test_a_last_sequence_survives_transfer_and_back(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WRT-19")
+@pytest.mark.sockets("alice", "bob")
 def test_a_last_sequence_survives_reconnecting(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -581,6 +598,7 @@ def test_a_format_without_schema_takes_any_content(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WRT-24")
+@pytest.mark.sockets("alice", "carol")
 @pytest.mark.parametrize("announced", [True, False])
 def test_data_reaches_the_targets_only_and_lifecycle_reaches_all(open_space: Door, announced: bool) -> None:
     lab = open_space(participants=THREE)
@@ -601,6 +619,7 @@ def test_data_reaches_the_targets_only_and_lifecycle_reaches_all(open_space: Doo
 
 
 @pytest.mark.requirement("WRT-24")
+@pytest.mark.sockets("alice")
 def test_the_sender_has_its_echo_if_it_is_a_target(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -611,6 +630,7 @@ def test_the_sender_has_its_echo_if_it_is_a_target(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WRT-25")
+@pytest.mark.sockets("alice", "carol")
 def test_targets_stay_as_they_were(open_space: Door) -> None:
     lab = open_space(participants={**THREE, "dave": None})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
@@ -631,7 +651,7 @@ def test_targets_stay_as_they_were(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WRT-26")
-@pytest.mark.doors("core")
+@pytest.mark.doors("core", "memory", "websocket")
 def test_a_reader_is_told_what_it_lost_and_nobody_else_is(open_space: Door) -> None:
     lab = open_space(participants=THREE)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
@@ -652,7 +672,7 @@ def test_a_reader_is_told_what_it_lost_and_nobody_else_is(open_space: Door) -> N
 
 
 @pytest.mark.requirement("WRT-26")
-@pytest.mark.doors("core")
+@pytest.mark.doors("core", "memory", "websocket")
 def test_a_loss_is_recorded_though_its_reader_or_its_stream_is_gone(open_space: Door) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.interaction.doors import DOORS, named
 from tools.parts import (
     PARTS,
     ROOT,
@@ -102,6 +103,12 @@ def test_the_set_up_time_is_read_from_its_stamp(tmp_path: Path) -> None:
 def test_the_set_up_part_alone_runs_no_tests(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([SET_UP]) == 0
     assert capsys.readouterr().out.endswith("\n0 passed, 0 failed\n")
+
+
+def test_every_rule_is_tried_at_every_door_by_some_part() -> None:
+    trying = [part.options for part in PARTS if "tests/interaction" in part.folders]
+    doors = [options[options.index("--door") + 1] if "--door" in options else "core" for options in trying]
+    assert sorted(door for each in doors for door in named(each)) == sorted(DOORS)
 
 
 def test_every_folder_of_tests_belongs_to_a_part() -> None:

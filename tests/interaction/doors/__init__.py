@@ -1,10 +1,20 @@
 """The doors that every rule is tried at: each opens a space whose clients can join, send and receive.
 
+What a test that passes there has shown:
+
+- `core`: the rule itself. The pure core decides as it should, and says who is to receive what.
+- `memory`: a gateway's hub and its outlets. What the core says is done in its order and for the right readers, however
+  many commands fall into one turn of the loop.
+- `websocket`: the whole way, from a client's bytes over TCP to another's, close codes included.
+- `http`: posts and polls. They are judged alike, a refusal is the answer, a poll shows what a socket would have got.
+
 A door is a callable that takes the configuration of a space and gives what `mew.testing.MemorySpace` gives. Must not
-decide anything: what a test sees is what the door's own code did.
+decide anything: what a test sees is what the door's own code did. What a door cannot show it does not play: the test
+names the doors that can, with `@pytest.mark.doors(...)`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -12,13 +22,24 @@ Door = Callable[..., Any]
 
 DOORS = {
     "core": ("mew.testing", "MemorySpace"),
+    "memory": ("tests.interaction.doors.memory", "HubSpace"),
     "websocket": ("tests.interaction.doors.websocket", "WebsocketSpace"),
+    "http": ("tests.interaction.doors.http", "HttpSpace"),
 }
 """By name and not by import: the core is tested where no server is installed."""
 
 
-def open_door(name: str) -> Door:
-    """The door of this name."""
+def named(text: str) -> list[str]:
+    """The doors of a list like `websocket,memory,http`."""
+    names = text.split(",")
+    unknown = [name for name in names if name not in DOORS]
+    if unknown:
+        raise ValueError(f"no door {', '.join(map(repr, unknown))}; there are: {', '.join(DOORS)}")
+    return names
+
+
+def open_door(name: str, sockets: Collection[str] = ()) -> Door:
+    """The door of this name; those in `sockets` have one where the others have none."""
     module, door = DOORS[name]
     found: Door = getattr(import_module(module), door)
-    return found
+    return partial(found, sockets=sockets) if name == "http" else found

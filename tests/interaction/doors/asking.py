@@ -1,0 +1,76 @@
+"""HTTP as a script speaks it: one request after another on one connection, and their answers.
+
+Decides nothing: an answer is what the gateway sent.
+"""
+
+import select
+from dataclasses import dataclass
+from functools import cached_property
+from http.client import HTTPConnection
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+PATIENCE = 20
+
+
+class Told(msgspec.Struct):
+    """A refusal as HTTP tells it."""
+
+    status: int
+    code: str
+
+
+class Mail(msgspec.Struct):
+    """What a poll was answered; each message as it was written."""
+
+    messages: list[msgspec.Raw]
+    next: int
+    dropped: int
+
+
+@dataclass
+class HttpAnswer:
+    """What a request was answered."""
+
+    status: int
+    raw: bytes
+
+    @cached_property
+    def body(self) -> dict[str, Any]:
+        return msgspec.json.decode(self.raw, type=dict[str, Any])
+
+    @property
+    def mail(self) -> Mail:
+        return msgspec.json.decode(self.raw, type=Mail)
+
+    @property
+    def refusal(self) -> Told | None:
+        return None if self.status == 200 else Told(self.status, self.body["error"])
+
+
+def messages_of(participant: str) -> str:
+    """Where a participant posts and polls."""
+    return f"/participants/{quote(participant, safe='')}/messages"
+
+
+class Asker:
+    """A connection that is kept, and opened again where the gateway has closed it meanwhile."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+        self.requests = 0
+
+    def ask(self, method: str, path: str, token: str | None, body: bytes | None = None) -> HttpAnswer:
+        """The answer to a request."""
+        self.requests += 1
+        if self._connection.sock is not None and select.select([self._connection.sock], [], [], 0)[0]:
+            self._connection.close()
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._connection.request(method, path, body, headers)
+        response = self._connection.getresponse()
+        return HttpAnswer(response.status, response.read())
+
+    def close(self) -> None:
+        self._connection.close()

@@ -1,0 +1,133 @@
+"""A gateway with one space, its time the test's: what the doors of a gateway have in common.
+
+How a client reaches it, and when what it does has happened, is each door's own business.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+from mew.gateway.config import GatewayConfig, LoggingConfig, ParticipantConfig, SpaceConfig
+from mew.gateway.gateway import Gateway
+from mew.gateway.hub import Hub
+from mew.protocol import Attach, Command, Lose, Record, Space, SpaceState, Tick
+from mew.protocol.times import SECOND
+from mew.testing import NOON, Client, MemoryTokens, settings
+from tests.interaction.doors.reading import LogReader
+
+T = TypeVar("T")
+
+
+class GatewaySpace:
+    """A space behind a gateway, used as a `MemorySpace` is."""
+
+    gateway: Gateway
+    logging = LoggingConfig()
+
+    def __init__(self, *, now: int = NOON, **configuration: Any) -> None:
+        self.settings = settings(**configuration)
+        self.tokens = MemoryTokens()
+        self.now = now
+        self._is_open = True
+        self._records: list[Record] = []
+        self._folder = TemporaryDirectory()
+        self._logs: dict[str, LogReader] = {}
+        for participant in self.settings.participants:
+            self.tokens.issue(self.settings.space_id, participant)
+
+    # What a door does in its own way
+
+    def act(self, work: Callable[[], T]) -> T:
+        """Do this on the gateway's loop; when it is given back, everything that follows from it has happened."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Stop the gateway; nothing may have gone wrong unseen."""
+        raise NotImplementedError
+
+    def connect(self, *, token: str | None = None, space: str | None = None) -> Client:
+        """A new connection; with a token it joins at once."""
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """Let what was begun happen, where a door does not wait for it anyway."""
+
+    # What is the same at all of them
+
+    def new_gateway(self) -> Gateway:
+        """A gateway that has not been started yet."""
+        directory = Path(self._folder.name)
+        participants = {name: ParticipantConfig(output_log=Path(f"{name}.log")) for name in self.settings.output_logs}
+        space = SpaceConfig(
+            settings=self.settings,
+            directory=directory,
+            file=directory / "space.yaml",
+            name="under test",
+            participants=participants,
+            logging=self.logging,
+        )
+        self.gateway = Gateway(GatewayConfig(port=0, spaces=(space,)), self.tokens, clock=lambda: self.now)
+        self.hub.on_record = self._records.append
+        return self.gateway
+
+    def close(self) -> None:
+        """Stop the gateway, if that has not been done yet, and leave nothing behind."""
+        if self._is_open:
+            self._is_open = False
+            self.stop()
+            self._folder.cleanup()
+
+    @property
+    def hub(self) -> Hub:
+        return self.gateway.first_hub
+
+    @property
+    def space(self) -> Space:
+        return self.hub.space
+
+    @property
+    def state(self) -> SpaceState:
+        self.settle()
+        return self.space.state
+
+    @property
+    def records(self) -> list[Record]:
+        """What a journal would have been given."""
+        self.settle()
+        return self._records
+
+    @property
+    def directory(self) -> Path:
+        """The space directory, and in it whatever has been written by now."""
+        self.settle()
+        return Path(self._folder.name)
+
+    def token(self, participant: str) -> str:
+        return self.tokens.issue(self.settings.space_id, participant)
+
+    def join(self, participant: str) -> Client:
+        return self.connect(token=self.token(participant))
+
+    def observe(self, name: str = "onlooker") -> Client:
+        return self.connect(token=self.tokens.issue(self.settings.space_id, name, observer=True))
+
+    def run(self, command: Command) -> None:
+        self.act(lambda: self.hub.run(command))
+
+    def lose(self, participant: str, stream_id: str, first: int, last: int) -> None:
+        dropped = last - first + 1
+        self.run(Lose(participant=participant, stream_id=stream_id, first=first, last=last, dropped=dropped))
+
+    def advance(self, seconds: float) -> None:
+        def pass_time() -> None:
+            self.now += round(seconds * SECOND)
+            self.hub.run(Tick())
+
+        self.act(pass_time)
+
+    def log(self, participant: str) -> Client:
+        self.run(Attach(participant))
+        if participant not in self._logs:
+            self._logs[participant] = LogReader(self.directory / f"{participant}.log", self.settle)
+        return self._logs[participant]

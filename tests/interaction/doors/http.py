@@ -1,0 +1,169 @@
+"""The HTTP door: participants who post and poll, at a real gateway on a real port; its time is the test's.
+
+Joining is a first poll. A refusal is the answer to a post, which a test reads as it would read the `system/error` of a
+socket: its code and its parts, and nothing else, since an answer has nothing else. Every participant polls before its
+presence would end; leaving is to ask no more, and takes a minute.
+
+A frame cannot be posted, nor a close code polled. Whom a test names with `@pytest.mark.sockets(...)` has a socket too,
+for its frames and for what it receives, and posts all the same. Who has no participant's token, an observer or somebody
+anonymous, can only come by a socket.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from mew.protocol.times import SECOND
+from mew.testing import Client, Message
+from tests.interaction.doors.asking import HttpAnswer, messages_of
+from tests.interaction.doors.reading import Reader
+from tests.interaction.doors.websocket import SocketClient, WebsocketSpace
+
+STATUS = {
+    "invalid_envelope": 400,
+    "invalid_request": 400,
+    "invalid_format": 400,
+    "invalid_operation": 400,
+    "reserved_kind": 400,
+    "unknown_format": 400,
+    "schema_violation": 400,
+    "target_not_found": 400,
+    "capability_violation": 403,
+    "unauthorized": 403,
+    "unauthorized_stream_write": 403,
+    "paused": 403,
+    "space_not_found": 404,
+    "stream_not_found": 404,
+    "participant_not_found": 404,
+    "stream_not_live": 409,
+    "sequence_out_of_order": 409,
+    "already_exists": 409,
+    "message_too_large": 413,
+    "rate_limited": 429,
+    "quota_exceeded": 429,
+}
+"""Of each refusal, to somebody who showed a token (protocol §5)."""
+MARGIN_SECONDS = 1
+"""So much before its presence would end a participant polls again."""
+MOST_POLLS = 2_000
+
+
+def refusal_of(answer: HttpAnswer) -> list[Message]:
+    """What stands in the place of a socket's `system/error`: a refusal as it was answered, or nothing."""
+    if answer.refusal is None:
+        return []
+    assert answer.status == STATUS[answer.body["error"]], answer
+    assert answer.raw == msgspec.json.encode(answer.body), "an answer is compact"
+    return [Message(b'{"kind":"system/error","payload":' + answer.raw + b"}")]
+
+
+class PollingClient(Reader):
+    """A participant with an HTTP presence."""
+
+    def __init__(self, space: "HttpSpace", participant: str, token: str, wanted: str | None) -> None:
+        super().__init__(participant)
+        self.participant = participant
+        self.asks = True
+        self.asked_at = space.now
+        self._space = space
+        self._token = token
+        self._in_space = "" if wanted is None else f"space={wanted}&"
+        self._is_back = True
+
+    def send_bytes(self, message: bytes, *, text: bool = True) -> None:
+        assert not message.startswith(b"#"), f"a frame cannot be posted: mark the test, sockets({self.connection!r})"
+        answer = self._ask("POST", f"{messages_of(self.connection)}?{self._in_space}", message)
+        if answer.refusal is not None:
+            self._look()  # what came before it
+            self._unread += refusal_of(answer)
+
+    def catch_up(self) -> None:
+        """Poll. Where that is refused nothing will come any more; `closed` is the status, for want of a close code."""
+        if not self.asks:
+            return
+        since = self._space.numbers.get(self.connection, 0)
+        answer = self._ask("GET", f"{messages_of(self.connection)}?{self._in_space}since={since}")
+        if answer.refusal is not None:
+            self.asks = False
+            self.closed = answer.status
+            self._unread += refusal_of(answer)
+            return
+        mail = answer.mail
+        assert self._is_back or not mail.dropped, f"{mail.dropped} messages were dropped"
+        self._is_back = False
+        self._space.numbers[self.connection] = mail.next
+        for each in mail.messages:
+            self.read(bytes(each))
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> HttpAnswer:
+        self.asked_at = self._space.now
+        return self._space.ask(method, path, self._token, body)
+
+    def leave(self) -> None:
+        """Ask no more, until the presence has ended for it."""
+        self._look()
+        self.asks = False
+        self._space.outlast(self)
+
+
+class PostingClient(SocketClient):
+    """A participant with a socket for frames and for what it receives, who posts everything else."""
+
+    _space: "HttpSpace"
+
+    def __init__(self, space: "HttpSpace", participant: str) -> None:
+        super().__init__(space, participant)
+
+    def send_bytes(self, message: bytes, *, text: bool = True) -> None:
+        if message.startswith(b"#"):
+            super().send_bytes(message, text=text)
+            return
+        self._unread += refusal_of(self._space.post(self.connection, message))
+
+
+class HttpSpace(WebsocketSpace):
+    """A space whose participants post and poll, used as a `MemorySpace` is."""
+
+    def __init__(self, *, sockets: Collection[str] = (), **configuration: Any) -> None:
+        super().__init__(**configuration)
+        self._sockets_of = sockets
+        self._polling: list[PollingClient] = []
+        self.numbers: dict[str, int] = {}
+        """Where each goes on polling: who comes back after a while asks from where it was."""
+
+    def stop(self) -> None:
+        super().stop()
+        assert self.asker.requests, "nothing was posted or polled: name the doors that can show this"
+
+    def connect(self, *, token: str | None = None, space: str | None = None) -> Client:
+        identity = None if token is None else self.tokens.identify(token)
+        if token is None or identity is None or identity.observer:
+            return super().connect(token=token, space=space)
+        if identity.participant in self._sockets_of:
+            return self.open_socket(PostingClient(self, identity.participant), token, space)
+        assert all(not each.asks for each in self._polling if each.connection == identity.participant), (
+            f"{identity.participant} polls already: over HTTP there is nothing to take over"
+        )
+        client = PollingClient(self, identity.participant, token, space)
+        self._polling.append(client)
+        client.catch_up()
+        return client
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass; whoever polls does so before its presence would end."""
+        longest = self.settings.http_presence_seconds - MARGIN_SECONDS
+        while polling := [each for each in self._polling if each.asks]:
+            assert seconds / longest < MOST_POLLS, "it would take too many polls: name the doors that can show this"
+            for each in polling:
+                each.catch_up()
+            if seconds <= longest:
+                break
+            super().advance(longest)
+            seconds -= longest
+        super().advance(seconds)
+
+    def outlast(self, client: PollingClient) -> None:
+        """Let pass what is left of a client's presence."""
+        since = (self.now - client.asked_at) / SECOND
+        self.advance(self.settings.http_presence_seconds - since)
