@@ -1,0 +1,206 @@
+"""Blocks of the write-ahead log: records that were written together, under one checksum.
+
+Pure: bytes in, bytes out. Records that one writer sent in a row share a run, so that a frame costs its bytes and its
+length. A block can be read by itself: no other has a string that it needs.
+
+A block is a head, then the strings, the runs, the lengths and the messages, each together (docs/journal.md).
+"""
+
+import struct
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
+from zlib import crc32
+
+import msgspec
+
+from mew.errors import MewError
+from mew.protocol.records import Record
+
+MAGIC: Final = b"MEWJ"
+VERSION: Final = 1
+_MARK: Final = struct.Struct("<4sI")
+"""Magic, and the checksum of everything that follows."""
+_COUNTED: Final = struct.Struct("<IQqIIIIQ")
+"""Version, first position, time of the last record, records, runs, strings, their bytes, and those of the messages."""
+RUN: Final = struct.Struct("<qqqqIIIIIIIHBx")
+"""Time, number of the first frame, sequence, size, records, participant, kind, envelope id, stream id, reason,
+capability, bytes to skip at the front of each message, event. Absent numbers are -1, absent strings 0."""
+_LENGTH_BYTES: Final = 4
+ABSENT: Final = -1
+
+EVENTS: Final = (
+    "start", "join", "leave", "envelope", "consumed", "rejected", "frame", "frame_rejected", "gap", "welcome",
+    "checkpoint",
+)  # fmt: skip
+"""By their number in a run; new ones are added at the end."""
+_NUMBERS: Final = {event: number for number, event in enumerate(EVENTS)}
+
+
+class Damaged(MewError):
+    """Bytes that are no whole block, and what is wrong with them."""
+
+
+class Frames(msgspec.Struct, frozen=True, gc=False):
+    """Frames that one writer sent to one stream in a row, a record each."""
+
+    position: int
+    """Of the first; the others follow it."""
+    time: int
+    participant: str
+    stream_id: str
+    first: int
+    """The number of the first frame."""
+    header_bytes: int
+    """What of each message stands before the frame's own bytes."""
+    messages: Sequence[bytes]
+
+
+Entry: TypeAlias = Record | Frames
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What the first bytes of a block say."""
+
+    checksum: int
+    first: int
+    time: int
+    """Of the last record."""
+    records: int
+    runs: int
+    strings: int
+    string_bytes: int
+    message_bytes: int
+
+    @property
+    def last(self) -> int:
+        """The position of the last record."""
+        return self.first + self.records - 1
+
+    @property
+    def body_bytes(self) -> int:
+        """What follows the head."""
+        lengths = _LENGTH_BYTES * (self.strings + self.records)
+        return lengths + self.string_bytes + RUN.size * self.runs + self.message_bytes
+
+
+HEAD_BYTES: Final = _MARK.size + _COUNTED.size
+
+
+def encode(entries: Sequence[Entry]) -> bytes:
+    """A block of entries whose positions follow each other; there is at least one."""
+    strings: dict[str | None, int] = {None: 0}
+    runs: list[bytes] = []
+    messages: list[bytes] = []
+    for entry in entries:
+        if isinstance(entry, Frames):
+            runs.append(_frames_run(entry, strings))
+            messages += entry.messages
+        else:
+            runs.append(_record_run(entry, strings))
+            messages.append(entry.payload)
+    texts = [text.encode() for text in strings if text is not None]
+    lengths = array("I", [len(text) for text in texts])
+    lengths.extend(map(len, messages))
+    text, message = b"".join(texts), b"".join(messages)
+    counted = (
+        VERSION,
+        entries[0].position,
+        entries[-1].time,
+        len(messages),
+        len(runs),
+        len(texts),
+        len(text),
+        len(message),
+    )
+    checked = b"".join([_COUNTED.pack(*counted), lengths.tobytes(), text, *runs, message])
+    return _MARK.pack(MAGIC, crc32(checked)) + checked
+
+
+def _frames_run(frames: Frames, strings: dict[str | None, int]) -> bytes:
+    return RUN.pack(
+        frames.time, frames.first, ABSENT, ABSENT, len(frames.messages),
+        strings.setdefault(frames.participant, len(strings)), 0, 0, strings.setdefault(frames.stream_id, len(strings)),
+        0, 0, frames.header_bytes, _NUMBERS["frame"],
+    )  # fmt: skip
+
+
+def _record_run(record: Record, strings: dict[str | None, int]) -> bytes:
+    def number(text: str | None) -> int:
+        return strings.setdefault(text, len(strings))
+
+    return RUN.pack(
+        record.time, _or_absent(record.frame_number), _or_absent(record.sequence), record.size, 1,
+        number(record.participant), number(record.kind), number(record.envelope_id), number(record.stream_id),
+        number(record.reason), number(record.capability), 0, _NUMBERS[record.event],
+    )  # fmt: skip
+
+
+def _or_absent(value: int | None) -> int:
+    return ABSENT if value is None else value
+
+
+def read_head(data: bytes) -> Head:
+    """The head of the block that begins here, else `Damaged`; whether the rest fits it is not known yet."""
+    if len(data) < HEAD_BYTES:
+        raise Damaged(f"a head has {HEAD_BYTES} bytes, here are {len(data)}")
+    magic, checksum = _MARK.unpack_from(data)
+    version, *counted = _COUNTED.unpack_from(data, _MARK.size)
+    if magic != MAGIC:
+        raise Damaged("no block begins here")
+    if version != VERSION:
+        raise Damaged(f"a block of version {version}; this program reads version {VERSION}")
+    return Head(checksum, *counted)
+
+
+def check(head: Head, block: bytes) -> None:
+    """`Damaged` unless these are the bytes that were written: head and body, nothing less and nothing else."""
+    if len(block) != HEAD_BYTES + head.body_bytes:
+        raise Damaged(f"a block of {HEAD_BYTES + head.body_bytes} bytes, of which {len(block)} are here")
+    if crc32(memoryview(block)[_MARK.size :]) != head.checksum:
+        raise Damaged("its checksum is wrong")
+
+
+def decode(block: bytes) -> Iterator[Record]:
+    """The records of a whole block, in order; `Damaged` before the first where it is not sound."""
+    head = read_head(block)
+    check(head, block)
+    lengths = array("I")
+    lengths_end = HEAD_BYTES + _LENGTH_BYTES * (head.strings + head.records)
+    lengths.frombytes(block[HEAD_BYTES:lengths_end])
+    strings: list[str | None] = [None]
+    at = lengths_end
+    for length in lengths[: head.strings]:
+        strings.append(block[at : at + length].decode())
+        at += length
+    runs_end = at + RUN.size * head.runs
+    return _records(head, strings, block[at:runs_end], lengths[head.strings :], memoryview(block)[runs_end:])
+
+
+def _records(
+    head: Head, strings: list[str | None], runs: bytes, lengths: "array[int]", messages: memoryview
+) -> Iterator[Record]:
+    position, index, at = head.first, 0, 0
+    for run in RUN.iter_unpack(runs):
+        time, number, sequence, size, count, *texts, skipped, event = run
+        participant, kind, envelope_id, stream_id, reason, capability = (strings[each] for each in texts)
+        for _ in range(count):
+            payload = bytes(messages[at + skipped : at + lengths[index]])
+            yield Record(
+                position,
+                time,
+                EVENTS[event],
+                str(participant),
+                kind,
+                envelope_id,
+                stream_id,
+                None if number == ABSENT else number,
+                None if sequence == ABSENT else sequence,
+                reason,
+                len(payload) if size == ABSENT else size,
+                payload,
+                capability,
+            )
+            at += lengths[index]
+            position, index = position + 1, index + 1
+            number += number != ABSENT
