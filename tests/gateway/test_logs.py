@@ -144,3 +144,22 @@ def test_a_log_that_has_grown_is_rotated_and_the_oldest_goes(tmp_path: Path) -> 
         log.close()
     kept = {path.name: read(path)[0]["number"] for path in tmp_path.iterdir()}
     assert kept == {f"a.jsonl.{place}": 8 - place for place in range(1, 6)}
+
+
+def test_a_log_that_cannot_be_written_goes_on_when_it_can_again(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "a.jsonl"
+    log = LineLog(path)
+    path.parent.rmdir()
+    tried: list[int] = []
+
+    def made(number: int) -> bytes:
+        tried.append(number)
+        return msgspec.json.encode({"n": number})
+
+    log.put(made, 1, size=10)
+    assert within(2, lambda: tried == [1])
+    assert within(2, lambda: log._written_bytes == 10)
+    path.parent.mkdir()
+    log.put(made, 2, size=10)
+    log.close()
+    assert read(path) == [{"n": 2}]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from mew.gateway.operator_log import log
 from mew.protocol import Checked, Record, jsontext, records
 from mew.protocol.times import rfc3339
 
@@ -18,7 +19,7 @@ ROTATED_BYTES: Final = 64 * 2**20
 KEPT_FILES: Final = 5
 WRITE_SECONDS: Final = 0.002
 """How long lines are gathered: scripts look for a line as soon as they have the answer to a post."""
-WRITE_BYTES: Final = 2**20
+WRITE_BYTES: Final = 2**18
 """What is made before it is written: while a file takes bytes, the loop goes on."""
 KEPT_ENDS: Final = 20_000
 LINE_BYTES: Final = 256
@@ -92,15 +93,21 @@ class LineLog:
                 lines.append(jsontext.encode({"event": "dropped", "count": left_out - self._told_left_out}))
                 self._told_left_out = left_out
             if lines:
-                self._append(b"\n".join(lines) + b"\n")
+                self._append(b"\n".join([*lines, b""]))
             self._written_bytes += taken
 
     def _append(self, text: bytes) -> None:
-        with self._path.open("ab", buffering=0) as file:
-            file.write(text)
-            size = file.tell()
-        if size > self._rotated_bytes:
-            self._rotate()
+        """Write lines; where that cannot be done they are lost, and the log goes on when there is room again."""
+        try:
+            with self._path.open("ab", buffering=0) as file:
+                left = memoryview(text)
+                while left:
+                    left = left[file.write(left) :]
+                size = file.tell()
+            if size > self._rotated_bytes:
+                self._rotate()
+        except OSError as error:
+            log.warning("lines of a log are lost", file=str(self._path), problem=error.strerror)
 
     def _rotate(self) -> None:
         """`history.jsonl` becomes `history.jsonl.1`, and so on; the oldest goes."""
