@@ -20,7 +20,7 @@ from mew.gateway.server import Server
 
 app = App(name="gateway", help="Run a gateway, which serves spaces over WebSocket and HTTP on one port.")
 
-LogLevel = Literal["debug", "info", "warning", "error"]
+LogLevel = Literal["debug", "info", "warn", "warning", "error"]
 
 
 @app.command
