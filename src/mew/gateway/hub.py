@@ -228,30 +228,31 @@ class Hub:
     # Effects
 
     def carry_out(self, effects: list[Effect]) -> None:
-        """Do what the core wants done, in its order."""
+        """Do what the core wants done, in its order; asked for are the frequent ones first."""
         latest: Record | None = None
+        history = self.fanout.history
         for effect in effects:
-            match effect:
-                case Deliver():
-                    record = None if self.fanout.history is None else self._record_of(effect, latest)
-                    patient = effect.kind in _PATIENT
-                    self.fanout.put(effect.audience, envelope_item(effect.message, record), patient=patient)
-                case Record():
-                    latest = effect
-                    self._count(effect)
-                    self.on_record(effect)
-                    if self.fanout.history is not None and effect.event in _INBOUND and effect.payload:
-                        self._log_received(effect)
-                case DeliverFrame():
-                    for item in frame_items(effect.stream_id, effect.frame_number, [effect.message], text=effect.text):
-                        self.fanout.put(effect.audience, item)
-                case Admit():
-                    self._admit(effect)
-                case Close():
-                    self._close(effect)
-                case Checked() if self.decisions is not None:
+            if isinstance(effect, Record):
+                latest = effect
+                self._count(effect)
+                self.on_record(effect)
+                if history is not None and effect.event in _INBOUND and effect.payload:
+                    self._log_received(effect)
+            elif isinstance(effect, Deliver):
+                record = None if history is None else self._record_of(effect, latest)
+                item = envelope_item(effect.message, record)
+                self.fanout.put(effect.audience, item, patient=effect.kind in _PATIENT)
+            elif isinstance(effect, Checked):
+                if self.decisions is not None:
                     held = self.space.capabilities(effect.participant).text
                     self.decisions.decided(effect, self.space.state.time, held)
+            elif isinstance(effect, DeliverFrame):
+                for item in frame_items(effect.stream_id, effect.frame_number, [effect.message], text=effect.text):
+                    self.fanout.put(effect.audience, item)
+            elif isinstance(effect, Admit):
+                self._admit(effect)
+            elif isinstance(effect, Close):
+                self._close(effect)
 
     def _count(self, record: Record) -> None:
         counts = self.counts
