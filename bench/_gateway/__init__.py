@@ -1,0 +1,1 @@
+"""How the gateway is measured beside others: processes, wires, load, scenarios. `bench.gateway` runs them."""

@@ -1,0 +1,156 @@
+"""Many clients of one server, connected and let in at once.
+
+They live in one process and share one poll; each is a plain socket that nothing stands before.
+"""
+
+import itertools
+import select
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from bench._gateway.servers import Server, Wishes, running
+
+PATIENCE: Final = 60.0
+AT_ONCE: Final = 100
+BUFFER: Final = bytearray(1 << 20)
+DONT_WAIT: Final = socket.MSG_DONTWAIT
+
+
+class Clients:
+    """Sockets that have been let in. They block, so that a writer may; readers ask not to wait, call by call."""
+
+    def __init__(self, server: Server) -> None:
+        """None yet."""
+        self.server = server
+        self.sockets: list[socket.socket] = []
+
+    def join(self, count: int, *, at_once: int = AT_ONCE, first: int = 0, receive_buffer: int = 0) -> None:
+        """Let in `count` more, from number `first` on, so many at a time."""
+        entrance, numbers = Entrance(self.server), iter(range(first, first + count))
+        for number in itertools.islice(numbers, at_once):
+            entrance.add(connecting(self.server.port, receive_buffer), number)
+        while entrance.outside:
+            for entered in entrance.step():
+                self.sockets.append(entered)
+                for number in itertools.islice(numbers, 1):
+                    entrance.add(connecting(self.server.port, receive_buffer), number)
+        entrance.close()
+
+    def open(self, writers: int) -> None:
+        """Let the first clients write."""
+        for number, each in enumerate(self.sockets[:writers]):
+            for said, awaited in self.server.dialect.opening(number):
+                each.sendall(said)
+                heard = b""
+                while awaited not in heard:
+                    heard = heard[-len(awaited) :] + _receive(each)
+
+    def settle(self) -> None:
+        """Read until there has been nothing for a while."""
+        with select.epoll() as poll:
+            for each in self.sockets:
+                poll.register(each.fileno(), select.EPOLLIN)
+            by_number = {each.fileno(): each for each in self.sockets}
+            while ready := poll.poll(self.server.dialect.quiet):
+                for number, _ in ready:
+                    if not by_number[number].recv_into(BUFFER):
+                        raise RuntimeError(f"{self.server.name} closed a connection")
+
+    def close(self) -> None:
+        """Hang up."""
+        for each in self.sockets:
+            each.close()
+        self.sockets.clear()
+
+
+def _receive(connected: socket.socket) -> bytes:
+    connected.settimeout(PATIENCE)
+    data = connected.recv(1 << 18)
+    connected.settimeout(None)
+    if not data:
+        raise RuntimeError("the server closed a connection")
+    return data
+
+
+def connecting(port: int, receive_buffer: int = 0) -> socket.socket:
+    """A socket on its way to the server."""
+    made = socket.socket()
+    made.setblocking(False)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if receive_buffer:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    made.connect_ex(("127.0.0.1", port))
+    return made
+
+
+class Entrance:
+    """Clients on their way in: connected, greeted, let in. Who is in already is read meanwhile, and not looked at."""
+
+    def __init__(self, server: Server) -> None:
+        """Nobody yet."""
+        self._dialect = server.dialect
+        self._name = server.name
+        self._poll = select.epoll()
+        self._sockets: dict[int, socket.socket] = {}
+        self._unsaid: dict[int, bytes] = {}
+        self._heard: dict[int, bytes] = {}
+        self._deadline = time.monotonic() + PATIENCE
+
+    @property
+    def outside(self) -> int:
+        """How many are not in yet."""
+        return len(self._unsaid) + len(self._heard)
+
+    def add(self, each: socket.socket, number: int) -> None:
+        """One more, who speaks first as this number does."""
+        self._sockets[each.fileno()] = each
+        self._unsaid[each.fileno()] = self._dialect.hello(number)
+        self._poll.register(each.fileno(), select.EPOLLOUT)
+
+    def step(self) -> list[socket.socket]:
+        """Wait for something to happen, see to it, and tell who has been let in by it."""
+        if time.monotonic() > self._deadline:
+            raise RuntimeError(f"{self._name} did not let {self.outside} in within {PATIENCE:g} s")
+        entered = []
+        for number, _ in self._poll.poll(1.0):
+            each = self._sockets[number]
+            if number in self._unsaid:
+                each.send(self._unsaid.pop(number))
+                self._heard[number] = b""
+                self._poll.modify(number, select.EPOLLIN)
+                continue
+            size = each.recv_into(BUFFER)
+            if not size:
+                raise RuntimeError(f"{self._name} closed a connection")
+            if number in self._heard:
+                heard = self._heard[number] + BUFFER[:size]
+                if self._dialect.ready in heard:
+                    del self._heard[number]
+                    each.setblocking(True)
+                    entered.append(each)
+                else:
+                    self._heard[number] = heard[-64:]
+        return entered
+
+    def close(self) -> None:
+        """Let go of the poll."""
+        self._poll.close()
+
+
+@contextmanager
+def seated(name: str, count: int, writers: int, wishes: Wishes) -> Iterator[Clients]:
+    """A server with so many clients, of whom the first may write; everything before is read and done."""
+    with running(name, wishes) as server:
+        clients = Clients(server)
+        try:
+            clients.join(count)
+            clients.settle()
+            if writers:
+                clients.open(writers)
+                clients.settle()
+            yield clients
+        finally:
+            clients.close()

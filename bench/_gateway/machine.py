@@ -1,0 +1,164 @@
+"""The machine: which CPU is whose, what a process has used of them and of memory, and what to call all this.
+
+Measures nothing by itself.
+"""
+
+import ctypes
+import datetime
+import fcntl
+import os
+import platform
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+CPUS: Final = sorted(os.sched_getaffinity(0))
+LOAD_CPU: Final = CPUS[0]
+SERVER_CPU: Final = CPUS[-1]
+"""The same as the load's on a machine that has only one: then the figures say little."""
+CALM: Final = 0.1
+"""A measurement during which somebody else uses more of the machine counts only where there is no better one."""
+PATIENCE: Final = float(os.environ.get("MEW_BENCH_PATIENCE", "") or 0)
+"""Seconds for which one measurement waits for a calm moment."""
+TICKS: Final = os.sysconf("SC_CLK_TCK")
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def say(text: str) -> None:
+    """A line about the progress."""
+    print(f"   {text}", file=sys.stderr, flush=True)
+
+
+def prepare() -> None:
+    """Keep the load on its CPU, and let it and its servers open thousands of sockets."""
+    os.sched_setaffinity(0, {LOAD_CPU})
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """No other measurement of this kind on the machine meanwhile; wait for one that is under way."""
+    with (Path(tempfile.gettempdir()) / "mew-bench.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another run to end")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def end_on_signal() -> None:
+    """Have a termination end us as an interruption does: with everything that we started."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
+
+def as_server() -> None:
+    """Run in a server's process before it becomes one: its CPU, and its end with ours, however that comes."""
+    os.sched_setaffinity(0, {SERVER_CPU})
+    die_with_parent()
+
+
+def die_with_parent() -> None:
+    """Have the kernel end this process when the one that started it ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def cpu_seconds(pid: int) -> float:
+    """What all threads of a process have used, in user and system mode."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory that a process has resident."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Rss:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"the kernel does not say how much memory process {pid} has")
+
+
+class Watch:
+    """How much of the CPUs somebody else uses while we measure: figures of a busy machine say little."""
+
+    def __init__(self, server: int | None = None) -> None:
+        """From now on. This server's process is ours, and every other that has ended by the time we are asked."""
+        self._server = server
+        self._busy, self._ours = _busy_seconds(), self._own_seconds()
+        self._started = time.monotonic()
+
+    def others(self) -> float:
+        """The share of all CPUs that was used, and not by us."""
+        used = _busy_seconds() - self._busy - (self._own_seconds() - self._ours)
+        return max(0.0, used / (time.monotonic() - self._started) / (os.cpu_count() or 1))
+
+    def _own_seconds(self) -> float:
+        usages = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        served = 0.0 if self._server is None else cpu_seconds(self._server)
+        return served + sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+class Measured(Protocol):
+    """A measurement that knows how much it was disturbed."""
+
+    @property
+    def others(self) -> float:
+        """The share of the machine that somebody else used meanwhile."""
+        ...
+
+
+Result = TypeVar("Result", bound=Measured)
+
+
+def calmly(measure: Callable[[], Result]) -> Result:
+    """Measure; if somebody disturbs it, wait until they have done and measure again, as long as patience lasts."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        done = measure()
+        if done.others < CALM or time.monotonic() > deadline:
+            return done
+        say(f"  disturbed: others used {done.others:.0%} of the machine")
+        disturbed = True
+        while disturbed and time.monotonic() < deadline:
+            watch = Watch()
+            time.sleep(0.5)
+            disturbed = watch.others() >= CALM
+
+
+def _busy_seconds() -> float:
+    """Of all CPUs, time stolen by other machines included."""
+    user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / TICKS
+
+
+def description() -> str:
+    """The machine, the date and the commit."""
+    model = next((line for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "")
+    when = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    cpu = model.partition(":")[2].strip() or platform.machine()
+    return (
+        f"{when}, commit {_commit()}, {len(CPUS)} × {cpu}, Linux {platform.release()}, Python {sys.version.split()[0]}"
+    )
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _commit() -> str:
+    try:
+        command = ["git", "describe", "--always", "--dirty"]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"

@@ -1,0 +1,214 @@
+"""The servers, each a process of its own on the server's CPU, from a free port to its end.
+
+Knows how to start and stop them; what is said to them is the business of `wire`.
+"""
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from bench._gateway import machine
+from bench._gateway.wire import Dialect, Mew, Nats, PlainWebSocket
+
+OURS: Final = "ours"
+NAMES: Final = (OURS, "nats", "ws", "bun")
+RIVALS: Final = Path(__file__).parent / "rivals"
+START_SECONDS: Final = 30.0
+CAPABILITIES: Final = [{"kind": "mcp/*"}, {"kind": "stream/manage"}, {"kind": "chat"}]
+
+
+class Unavailable(Exception):
+    """A server that this machine does not have, and why."""
+
+
+class Server(msgspec.Struct, frozen=True):
+    """A server that is running."""
+
+    name: str
+    pid: int
+    port: int
+    dialect: Dialect
+    folder: Path
+    """Its own, and gone with it."""
+
+    def cpu_seconds(self) -> float:
+        """What it has used so far."""
+        return machine.cpu_seconds(self.pid)
+
+    def resident_bytes(self) -> int:
+        """What it has resident now."""
+        return machine.resident_bytes(self.pid)
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """What a scenario wants of its servers; the rivals need to know only the last."""
+
+    people: int = 100
+    logs: bool = True
+    tls: tuple[Path, Path] | None = None
+    """Certificate and key."""
+    observers: bool = False
+    """Every client is an observer, all with one token."""
+    chat: bool = False
+    """`ws` handles envelopes instead of repeating what it hears, and logs them where logs are on."""
+
+
+def versions() -> str:
+    """The rivals' versions, as far as they are here."""
+    found = {name: _version(name) for name in NAMES[1:]}
+    return ", ".join(f"{name} {version}" for name, version in found.items() if version)
+
+
+def _version(name: str) -> str:
+    if name == "nats":
+        binary = _nats()
+        said = subprocess.run([binary, "--version"], capture_output=True, text=True, check=False) if binary else None
+        return said.stdout.strip().rpartition("v")[2] if said else ""
+    package = RIVALS / "node_modules" / name / "package.json"
+    return str(msgspec.json.decode(package.read_bytes())["version"]) if package.exists() else ""
+
+
+@contextmanager
+def running(name: str, wishes: Wishes) -> Iterator[Server]:
+    """A server for as long as it is needed; `Unavailable` where it cannot be had."""
+    port = _free_port()
+    with tempfile.TemporaryDirectory(prefix=f"mew-bench-{name}-") as made:
+        folder = Path(made)
+        command, dialect = _plan(name, port, folder, wishes)
+        log = (folder / "output.txt").open("wb")
+        with log:
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=_environment(),
+                start_new_session=True,
+                preexec_fn=machine.as_server,  # noqa: PLW1509 (there are no threads here)
+            )
+        try:
+            _await_port(process, port, folder)
+            yield Server(name, process.pid, port, dialect, folder)
+        finally:
+            _stop(process)
+
+
+def _plan(name: str, port: int, folder: Path, wishes: Wishes) -> tuple[Sequence[str], Dialect]:
+    if name == OURS:
+        tokens = write_space(folder, wishes)
+        mew = Path(sys.executable).with_name("mew")
+        return [str(mew), "gateway", "start", "--port", str(port)], Mew(tokens)
+    if name == "nats":
+        binary = _nats()
+        if binary is None:
+            raise Unavailable("nats: nats-server is not installed here")
+        config = folder / "nats.conf"
+        config.write_text(f'listen: "127.0.0.1:{port}"\nping_interval: "1h"\n')
+        return [binary, "-c", str(config)], Nats()
+    _install_rivals()
+    if name == "bun":
+        found = sorted(RIVALS.glob("node_modules/@oven/bun-*/bin/bun"))
+        if not found:
+            raise Unavailable("bun: its package holds no binary for this machine")
+        return [str(found[0]), str(RIVALS / "broadcast_bun.js"), str(port)], PlainWebSocket()
+    script = "chat_ws.js" if wishes.chat else "broadcast_ws.js"
+    logs = [str(folder)] if wishes.chat and wishes.logs else []
+    return [str(shutil.which("node")), str(RIVALS / script), str(port), *logs], PlainWebSocket()
+
+
+def _nats() -> str | None:
+    beside = Path(sys.executable).with_name("nats-server")
+    return str(beside) if beside.exists() else shutil.which("nats-server")
+
+
+def _install_rivals() -> None:
+    """The packages of `ws` and `bun`, as the lock has them; no script of theirs is run."""
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        raise Unavailable("ws, bun: Node.js and npm are not installed here")
+    if (RIVALS / "node_modules" / "ws").exists() and (RIVALS / "node_modules" / "bun").exists():
+        return
+    machine.say("npm ci: ws and bun")
+    command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    done = subprocess.run(command, cwd=RIVALS, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Unavailable(f"ws, bun: npm ci failed: {done.stderr.strip().splitlines()[-1:]}")
+
+
+def write_space(folder: Path, wishes: Wishes) -> list[str]:
+    """Our gateway's space.yaml, everything as by default but the limits of one participant; its tokens."""
+    tokens = [f"bench-{number}-{secrets.token_hex(8)}" for number in range(wishes.people)]
+    gateway: dict[str, object] = {
+        # A ping would be counted as a frame; nobody here answers it.
+        "timeouts": {"idle_seconds": 3600, "handshake_seconds": 60},
+        "limits": {"envelopes_per_second": 10**9, "envelope_burst": 10**9},
+    }
+    if wishes.tls is not None:
+        gateway["tls"] = {"certificate": str(wishes.tls[0]), "key": str(wishes.tls[1])}
+    space = {
+        "space": {"id": "bench"},
+        "gateway": gateway,
+        "gateway_logging": {"enabled": wishes.logs},
+        "participants": {
+            f"p{number}": {"tokens": [token], "capabilities": CAPABILITIES} for number, token in enumerate(tokens)
+        },
+    }
+    (folder / "space.yaml").write_bytes(msgspec.json.format(msgspec.json.encode(space), indent=1))
+    return [_observer_token(folder)] * wishes.people if wishes.observers else tokens
+
+
+def _observer_token(folder: Path) -> str:
+    tokens = folder / ".mew" / "tokens"
+    tokens.mkdir(mode=0o700, parents=True)
+    token, file = secrets.token_hex(16), tokens / "watcher.observer"
+    file.touch(mode=0o600)
+    file.write_text(token)
+    return token
+
+
+def _environment() -> dict[str, str]:
+    """Ours without what would change a gateway's configuration."""
+    ours = ("MEW_", "GATEWAY_LOGGING", "ENVELOPE_HISTORY", "CAPABILITY_DECISIONS", "GOMAXPROCS", "NODE_OPTIONS")
+    return {key: value for key, value in os.environ.items() if not key.startswith(ours)}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _await_port(process: "subprocess.Popen[bytes]", port: int, folder: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                said = (folder / "output.txt").read_text(errors="replace").strip()
+                raise RuntimeError(f"{process.args!r} did not start: {said[-2000:]}") from None
+        time.sleep(0.02)
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    """Ask, then insist."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(8)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,188 @@
+"""Two thousand clients that come back at once: how long until all are in, and what two others notice meanwhile."""
+
+import os
+import select
+import signal
+import socket
+import time
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from bench._gateway import machine
+from bench._gateway.clients import BUFFER, Clients, Entrance, connecting
+from bench._gateway.load import SECOND
+from bench._gateway.machine import say
+from bench._gateway.plan import Plan
+from bench._gateway.servers import OURS, Server, Unavailable, Wishes, running
+from bench._gateway.table import Table, milliseconds
+from bench._gateway.wire import FILLER, PAYLOAD, STAMP, Mew, Nats, PlainWebSocket, Speech
+
+CROWD: Final = 2000
+HERTZ: Final = 60
+CALM_SECONDS: Final = 2.0
+AFTER_SECONDS: Final = 1.0
+_END: Final = FILLER * (PAYLOAD - STAMP)
+
+
+def storm(plan: Plan) -> Table:
+    """All hang up and come back."""
+    table = Table(f"{CROWD:,} clients reconnect at once, while two others stream at {HERTZ} Hz", plan.servers)
+    rounds = min(plan.rounds, 2)
+    table.note(f"rounds: {rounds} of ours, 1 of each other")
+    for number in range(rounds):
+        for name in plan.servers if number == 0 else plan.with_servers(OURS).servers:
+            say(f"storm, round {number + 1}: {name}")
+            try:
+                _measure(table, name)
+            except Unavailable as reason:
+                table.note(f"not measured – {reason}")
+    return table
+
+
+def _measure(table: Table, name: str) -> None:
+    with running(name, Wishes(people=CROWD + 2)) as server:
+        pair, crowd = _two_parties(server)
+        pair.join(2)
+        pair.open(1)
+        crowd.join(CROWD, first=2)
+        crowd.settle()
+        pair.settle()
+        samples, watch = server.folder / "samples", machine.Watch(server.pid)
+        # `ws` and `bun` as they are here send everything to everybody: nothing stays between two.
+        alone = isinstance(server.dialect, PlainWebSocket)
+        with nullcontext() if alone else _probing(pair.sockets, server.dialect.speech(0), samples):
+            time.sleep(CALM_SECONDS)
+            left = time.monotonic_ns()
+            crowd.close()
+            took = _come_back(crowd)
+            crowd.settle()
+            time.sleep(AFTER_SECONDS)
+        crowd.close()
+        pair.close()
+        say(f"  all in after {took:.2f} s")
+        others = watch.others()
+        table.add("all are let in after", name, took, _seconds, ratio=True, others=others)
+        if not alone:
+            _add(table, name, left, _read(samples), others)
+
+
+def _two_parties(server: Server) -> tuple[Clients, Clients]:
+    """Two who stream to each other, and a crowd that does not hear it."""
+    dialect = server.dialect
+    if isinstance(dialect, Mew):
+        return Clients(msgspec.structs.replace(server, dialect=dialect.towards("p0", "p1"))), Clients(server)
+    if isinstance(dialect, Nats):
+        return Clients(server), Clients(msgspec.structs.replace(server, dialect=Nats("crowd.*")))
+    return Clients(server), Clients(server)
+
+
+def _come_back(crowd: Clients) -> float:
+    """Seconds until everybody is in, from the first attempt on."""
+    started, entrance = time.monotonic(), Entrance(crowd.server)
+    for number in range(CROWD):
+        entrance.add(connecting(crowd.server.port), number + 2)
+    while entrance.outside:
+        crowd.sockets.extend(entrance.step())
+    entrance.close()
+    return time.monotonic() - started
+
+
+def _add(table: Table, name: str, left: int, samples: Sequence[tuple[int, int]], others: float) -> None:
+    calm = [latency for when, latency in samples if when < left]
+    meanwhile = [latency for when, latency in samples if when >= left]
+    if not calm or not meanwhile:
+        raise RuntimeError("the two others heard nothing")
+    worst = max(meanwhile) / 1e6
+    say(f"  worst latency of the others {worst:.1f} ms, before {max(calm) / 1e6:.1f} ms")
+    for label, seen in (("before", calm), ("meanwhile", meanwhile)):
+        middle, compared = sorted(seen)[len(seen) // 2], label == "meanwhile"
+        table.add(f"others' latency p50, {label}", name, middle / 1e6, milliseconds, others=others)
+        table.add(f"others' worst latency, {label}", name, max(seen) / 1e6, milliseconds, ratio=compared, others=others)
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f} s"
+
+
+# The two others, in a process of their own
+
+
+@contextmanager
+def _probing(pair: Sequence[socket.socket], speech: Speech, samples: Path) -> Iterator[None]:
+    """Stream from the first to the second until told to stop; the samples are then in the file."""
+    probe = os.fork()
+    if not probe:
+        code = 1
+        try:
+            machine.die_with_parent()
+            _stream(pair, speech, samples)
+            code = 0
+        finally:
+            os._exit(code)
+    try:
+        yield
+    finally:
+        os.kill(probe, signal.SIGTERM)
+        os.waitpid(probe, 0)
+
+
+class _Told(Exception):
+    """To stop."""
+
+
+def _stop(number: int, frame: object) -> None:
+    raise _Told
+
+
+def _stream(pair: Sequence[socket.socket], speech: Speech, samples: Path) -> None:
+    with suppress(OSError):  # before the crowd in the queue for their CPU, where that is allowed
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    found = array("q")
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        _send_and_hear(pair, speech, found)
+    except _Told:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        samples.write_bytes(found.tobytes())
+
+
+def _send_and_hear(pair: Sequence[socket.socket], speech: Speech, found: "array[int]") -> None:
+    """Pairs of times due and latencies, in nanoseconds."""
+    start, sent, interval, heard = time.monotonic_ns(), 0, SECOND // HERTZ, bytearray()
+    with select.epoll() as poll:
+        for each in pair:
+            poll.register(each.fileno(), select.EPOLLIN)
+        while True:
+            now = time.monotonic_ns()
+            while (due := start + sent * interval) <= now:
+                pair[0].sendall(speech.stamped(due))
+                sent += 1
+            # It waits for whole milliseconds: the last one is spent asking.
+            for number, _ in poll.poll(max(0.0, (due - time.monotonic_ns()) / SECOND - 0.001)):
+                if number == pair[0].fileno():
+                    pair[0].recv_into(BUFFER)
+                else:
+                    size = pair[1].recv_into(BUFFER)
+                    heard += BUFFER[:size]
+                    _find(heard, found)
+
+
+def _find(heard: bytearray, found: "array[int]") -> None:
+    """A time stands before each run of filler, whatever else was said in between."""
+    now, begin = time.monotonic_ns(), 0
+    while (at := heard.find(_END, begin)) >= STAMP:
+        due = int.from_bytes(heard[at - STAMP : at], "big")
+        found.extend((due, now - due))
+        begin = at + len(_END)
+    del heard[: max(begin, len(heard) - PAYLOAD)]
+
+
+def _read(samples: Path) -> list[tuple[int, int]]:
+    numbers = array("q")
+    numbers.frombytes(samples.read_bytes())
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
