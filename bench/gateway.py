@@ -57,10 +57,8 @@ def _measure(plan: Plan) -> int:
             machine.say(f"failed: {failed[-1]}")
     print(machine.description())
     print(f"servers on CPU {machine.SERVER_CPU}, load on CPU {machine.LOAD_CPU}; {servers.versions()};", end=" ")
-    print(
-        f"medians of {plan.rounds} interleaved rounds where not said otherwise; {time.monotonic() - started:.0f} s in all;",
-        end=" ",
-    )
+    print(f"medians of {plan.rounds} interleaved rounds where not said otherwise;", end=" ")
+    print(f"{time.monotonic() - started:.0f} s in all;", end=" ")
     print(f"others used {watch.others():.0%} of the machine meanwhile")
     for table in tables:
         print(table)
