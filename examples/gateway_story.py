@@ -131,6 +131,8 @@ async def story(address: str, folder: Path) -> None:
     await agent.hear("stream/ownership-transferred")
     agent.frame(stream_id, "x=2 y=2")
     await agent.hear("frame")
+    for client in (server, player2, agent):
+        client.transport.disconnect()
     print(f"{stream_id}: {answer['status']} from {answer['previous_owner']} to {answer['new_owner']}")
 
 
