@@ -1,0 +1,118 @@
+"""One file of the write-ahead log: blocks one behind the other, appended to, and read back as far as they are whole.
+
+Decides nothing about when: whoever writes says when to sync.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mew.journal.blocks import HEAD_BYTES, Damaged, Entry, Head, check, decode, encode, read_head
+from mew.protocol.records import Record
+
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+_OLD: Final = os.O_WRONLY | os.O_APPEND
+_MODE: Final = 0o600
+
+
+class LogDamaged(Damaged):
+    """Where a file's last whole block ends, and what is wrong behind it."""
+
+    def __init__(self, path: Path, offset: int, problem: str) -> None:
+        """In this file, from this byte on."""
+        super().__init__(f"{path}: damaged at byte {offset}: {problem}")
+        self.path = path
+        self.offset = offset
+        self.problem = problem
+
+
+class Block(msgspec.Struct, frozen=True):
+    """A whole block, and where it stands in its file."""
+
+    offset: int
+    head: Head
+    data: bytes
+
+    def records(self) -> Iterator[Record]:
+        """Its records, in order."""
+        return decode(self.data)
+
+
+class LogWriter:
+    """Appends blocks to one file."""
+
+    def __init__(self, path: Path, *, new: bool = True) -> None:
+        """A new file, which must not exist yet; or one whose last block is whole, to go on with."""
+        self.path = path
+        self._file = os.open(path, _NEW if new else _OLD, _MODE)
+        self.size = os.fstat(self._file).st_size
+        if new:
+            sync_folder(path.parent)
+
+    def append(self, entries: Sequence[Entry]) -> int:
+        """Hand a block to the kernel, all of it; how many bytes it has. What fails half-way is taken back."""
+        block = encode(entries)
+        left = memoryview(block)
+        try:
+            while left:
+                left = left[os.write(self._file, left) :]
+        except OSError:
+            os.ftruncate(self._file, self.size)
+            raise
+        self.size += len(block)
+        return len(block)
+
+    def sync(self) -> None:
+        """Wait until what was appended is on the disk."""
+        os.fdatasync(self._file)
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        os.close(self._file)
+
+
+def read_blocks(path: Path, offset: int = 0) -> Iterator[Block]:
+    """The blocks of a file from a byte on, where one begins; `LogDamaged` behind the last that is whole."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(offset)
+        while offset < size:
+            try:
+                start = file.read(HEAD_BYTES)
+                head = read_head(start)
+                # What a damaged head says of the length is not believed: nothing is read that is not there.
+                data = start + file.read(min(head.body_bytes, size - offset))
+                check(head, data)
+            except Damaged as damage:
+                raise LogDamaged(path, offset, str(damage)) from None
+            yield Block(offset, head, data)
+            offset += len(data)
+
+
+def cut_torn_end(path: Path) -> LogDamaged | None:
+    """Take away what a crash left of a block that was being written, so that the file can be gone on with.
+
+    Only the end of a file is torn by a crash. What is returned says what was there.
+    """
+    end = 0
+    try:
+        for block in read_blocks(path):
+            end = block.offset + len(block.data)
+    except LogDamaged as damage:
+        with path.open("r+b") as file:
+            file.truncate(end)
+            os.fsync(file.fileno())
+        return damage
+    return None
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
