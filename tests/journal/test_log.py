@@ -18,9 +18,7 @@ def entries(first: int) -> list[Entry]:
     """Four records from this position on."""
     return [
         Record(first, 1_000 + first, "envelope", "alice", "chat", f"a-{first}", size=2, payload=b"{}"),
-        Frames(
-            first + 1, 1_000 + first, "bob", "stream-1", first, 10, [b"#stream-1#x", b"#stream-1#", b"#stream-1#y"]
-        ),
+        Frames(first + 1, 1_000 + first, "bob", "stream-1", first, 10, [b"#stream-1#x", b"#stream-1#", b"#stream-1#y"]),
     ]
 
 
