@@ -5,7 +5,7 @@ from hypothesis import given, settings
 
 from mew.protocol import SpaceState, fold, observer_welcome_at, welcome_at
 from mew.protocol.jsontext import split
-from mew.protocol.welcome import roster
+from mew.protocol.welcome import Roster, roster
 from mew.testing import MemorySpace
 from tests.histories import CONFIGURATION, History, Step, histories
 
@@ -47,3 +47,17 @@ def test_the_roster_that_is_kept_is_the_one_that_the_state_says(steps: list[Step
     assert kept.text() == b",".join(kept.entries.values())
     for name in [*kept.entries, "nobody"]:
         assert kept.text_without(name) == b",".join(each for other, each in kept.entries.items() if other != name)
+
+
+def test_the_text_of_a_roster_grows_with_it_and_is_made_anew_when_it_changes() -> None:
+    kept = Roster([("alice", b"1"), ("bob", b"2")])
+    assert kept.text() == b"1,2"
+    kept.put("carol", b"3")
+    assert vars(kept)["_text"] == b"1,2,3"
+    kept.put("alice", b"4")
+    assert kept.text() == b"4,2,3"
+    kept.drop("bob")
+    kept.drop("nobody")
+    assert kept.text() == b"4,3"
+    kept.clear()
+    assert kept.text() == b""
