@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from mew.gateway.logs import LineLog
+from tests.gateway.raw import TEXT, closing, frame, joined, running
 from tests.interaction.doors.websocket import WebsocketSpace
 
 ALL = [{"kind": "*"}]
@@ -163,3 +164,14 @@ def test_a_log_that_cannot_be_written_goes_on_when_it_can_again(tmp_path: Path) 
     log.put(made, 2, size=10)
     log.close()
     assert read(path) == [{"n": 2}]
+
+
+def test_what_somebody_hears_before_its_close_is_answered_gives_one_line(tmp_path: Path) -> None:
+    with running(tmp_path) as gateway:
+        alice = joined(gateway)
+        chat = msgspec.json.encode({"kind": "chat", "id": "last words", "payload": {"text": "bye"}})
+        alice.send(frame(TEXT, chat), closing(1000))
+        assert alice.envelope("chat")["id"] == "last words"
+        assert alice.closed() == 1000
+    lines = read(tmp_path / ".mew" / "logs" / "envelope-history.jsonl")
+    assert [line["event"] for line in lines if line["id"] == "last words"] == ["received", "delivered"]

@@ -199,6 +199,11 @@ class Fanout:
         for connection in ahead:
             self._serve(connection)
 
+    def serve(self, connection: str) -> None:
+        """Give a connection all that there is for it so far; it stays."""
+        self._before_flush()
+        self._serve(connection)
+
     def _serve(self, connection: str) -> list[Item]:
         """All that a connection is to get so far; what of it is of this turn."""
         if self._sending is not None:

@@ -317,7 +317,7 @@ class Socket(WSListener):
         What came before it in the same packet is answered before it.
         """
         if self._hub is not None:
-            self._hub.fanout.settle(self.connection)
+            self._hub.fanout.serve(self.connection)
         self._closing, self._add_frame = True, None
         code = int.from_bytes(payload[:CODE_BYTES], "big") if payload else NORMAL
         valid = code in CLOSE_CODES
