@@ -15,7 +15,7 @@ from zlib import crc32
 import msgspec
 
 from mew.errors import MewError
-from mew.protocol.records import Record
+from mew.protocol.records import FRAME, Record
 
 MAGIC: Final = b"MEWJ"
 VERSION: Final = 1
@@ -34,6 +34,8 @@ EVENTS: Final = (
     "checkpoint",
 )  # fmt: skip
 """By their number in a run; new ones are added at the end."""
+_STREAM_ID: Final = 3
+"""Where a run's texts name its stream."""
 _NUMBERS: Final = {event: number for number, event in enumerate(EVENTS)}
 
 
@@ -121,7 +123,7 @@ def _frames_run(frames: Frames, strings: dict[str | None, int]) -> bytes:
     return RUN.pack(
         frames.time, frames.first, ABSENT, ABSENT, len(frames.messages),
         strings.setdefault(frames.participant, len(strings)), 0, 0, strings.setdefault(frames.stream_id, len(strings)),
-        0, 0, frames.header_bytes, _NUMBERS["frame"],
+        0, 0, frames.header_bytes, _NUMBERS[FRAME],
     )  # fmt: skip
 
 
@@ -161,46 +163,88 @@ def check(head: Head, block: bytes) -> None:
         raise Damaged("its checksum is wrong")
 
 
+class FrameCount(msgspec.Struct, frozen=True, gc=False):
+    """So many frames of a stream in a row: all that recovery wants to know of them."""
+
+    position: int
+    """Of the last."""
+    time: int
+    stream_id: str
+    count: int
+
+
+class _Run(msgspec.Struct, frozen=True, gc=False):
+    """A run as it stands in a block, and where its messages are."""
+
+    position: int
+    time: int
+    number: int
+    sequence: int
+    size: int
+    count: int
+    texts: tuple[str | None, ...]
+    """Participant, kind, envelope id, stream id, reason, capability."""
+    skipped: int
+    event: str
+    lengths: "array[int]"
+    start: int
+    """Where its first message begins, from the block's start."""
+
+
 def decode(block: bytes) -> Iterator[Record]:
     """The records of a whole block, in order; `Damaged` before the first where it is not sound."""
+    return (record for run in _runs(block) for record in _records(block, run))
+
+
+def skim(block: bytes) -> Iterator[Record | FrameCount]:
+    """Likewise, but frames are only counted: none of their bytes is looked at."""
+    return (each for run in _runs(block) for each in ([_count(run)] if run.event == FRAME else _records(block, run)))
+
+
+def _count(run: _Run) -> FrameCount:
+    return FrameCount(run.position + run.count - 1, run.time, str(run.texts[_STREAM_ID]), run.count)
+
+
+def _runs(block: bytes) -> Iterator[_Run]:
     head = read_head(block)
     check(head, block)
+    return _unpacked(head, block)
+
+
+def _unpacked(head: Head, block: bytes) -> Iterator[_Run]:
     lengths = array("I")
-    lengths_end = HEAD_BYTES + _LENGTH_BYTES * (head.strings + head.records)
-    lengths.frombytes(block[HEAD_BYTES:lengths_end])
+    at = HEAD_BYTES + _LENGTH_BYTES * (head.strings + head.records)
+    lengths.frombytes(block[HEAD_BYTES:at])
     strings: list[str | None] = [None]
-    at = lengths_end
     for length in lengths[: head.strings]:
         strings.append(block[at : at + length].decode())
         at += length
-    runs_end = at + RUN.size * head.runs
-    return _records(head, strings, block[at:runs_end], lengths[head.strings :], memoryview(block)[runs_end:])
+    start, position, index = at + RUN.size * head.runs, head.first, head.strings
+    for time, number, sequence, size, count, *texts, skipped, event in RUN.iter_unpack(block[at:start]):
+        named = tuple([strings[each] for each in texts])
+        here = lengths[index : index + count]
+        yield _Run(position, time, number, sequence, size, count, named, skipped, EVENTS[event], here, start)
+        start, position, index = start + sum(here), position + count, index + count
 
 
-def _records(
-    head: Head, strings: list[str | None], runs: bytes, lengths: "array[int]", messages: memoryview
-) -> Iterator[Record]:
-    position, index, at = head.first, 0, 0
-    for run in RUN.iter_unpack(runs):
-        time, number, sequence, size, count, *texts, skipped, event = run
-        participant, kind, envelope_id, stream_id, reason, capability = (strings[each] for each in texts)
-        for _ in range(count):
-            payload = bytes(messages[at + skipped : at + lengths[index]])
-            yield Record(
-                position,
-                time,
-                EVENTS[event],
-                str(participant),
-                kind,
-                envelope_id,
-                stream_id,
-                None if number == ABSENT else number,
-                None if sequence == ABSENT else sequence,
-                reason,
-                len(payload) if size == ABSENT else size,
-                payload,
-                capability,
-            )
-            at += lengths[index]
-            position, index = position + 1, index + 1
-            number += number != ABSENT
+def _records(block: bytes, run: _Run) -> Iterator[Record]:
+    participant, kind, envelope_id, stream_id, reason, capability = run.texts
+    at = run.start
+    for index, length in enumerate(run.lengths):
+        payload = block[at + run.skipped : at + length]
+        at += length
+        yield Record(
+            run.position + index,
+            run.time,
+            run.event,
+            str(participant),
+            kind,
+            envelope_id,
+            stream_id,
+            None if run.number == ABSENT else run.number + index,
+            None if run.sequence == ABSENT else run.sequence,
+            reason,
+            len(payload) if run.size == ABSENT else run.size,
+            payload,
+            capability,
+        )
