@@ -5,7 +5,7 @@ Looks, and changes nothing. What is no segment's, or not whole, is not seen (doc
     <root>/space=<id>/date=<day>/hour=<hh>/<first>-<last>.frames.parquet    what was sealed: frames and stream data,
                                           <first>-<last>.control.parquet    and the rest, which is the commit mark
     <root>/.log/<id>/<first>.log                                            what was not yet; the last is written to
-    <root>/.trash/                                                          what compaction took away
+    <root>/../.<root's name>.trash/                                         what compaction took away
 """
 
 import re
@@ -71,8 +71,11 @@ class Folder:
 
     @property
     def trash(self) -> Path:
-        """What no glob should see: folders being made, and folders that were taken away."""
-        return self.root / ".trash"
+        """What no glob should see: folders being made, and folders that were taken away.
+
+        Beside the root, because DuckDB and Polars look for `**` in hidden folders too.
+        """
+        return self.root.with_name(f".{self.root.name}.trash")
 
     @property
     def checkpoint(self) -> Path:
