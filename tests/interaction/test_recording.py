@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from mew.protocol import (
     Answer,
     Checked,
+    Checkpoint,
     Deliver,
     DeliverFrame,
     Effect,
@@ -718,3 +719,21 @@ def test_the_same_commands_lead_to_the_same_bytes(open_space: Door, steps: list[
         assert list(map(comparable, first.effects)) == list(map(comparable, second.effects))
     assert first.records == second.records
     assert snapshot(restore(snapshot(first.state))) == snapshot(second.state)
+
+
+@pytest.mark.requirement("REC-21")
+@pytest.mark.doors("core")
+@by_chance
+@any_history
+def test_a_checkpoint_records_the_state_and_changes_nothing(open_space: Door, steps: list[Step]) -> None:
+    lab = played(open_space, steps)
+    before, seen = snapshot(lab.state), len(lab.records)
+    derived = [lab.space.capabilities(name).text for name in lab.state.present]
+    effects = lab.space.handle(Checkpoint(), lab.now + 5)
+    (record,) = effects
+    assert isinstance(record, Record)
+    assert record == Record(seen, lab.now + 5, "checkpoint", "system:gateway", size=len(before), payload=before)
+    assert snapshot(lab.state) == snapshot(folded([*lab.records, record]))
+    assert (lab.state.position, lab.state.time) == (record.position, record.time)
+    assert snapshot(msgspec.structs.replace(lab.state, position=seen - 1, time=restore(before).time)) == before
+    assert [lab.space.capabilities(name).text for name in lab.state.present] == derived

@@ -17,7 +17,7 @@ from tests.interaction.doors import DOORS
 
 TESTS = Path(__file__).parent.parent
 REQUIREMENTS = Path(__file__).parent / "requirements"
-SHOWN = {"core": 307, "memory": 301, "websocket": 301, "http": 271}
+SHOWN = {"core": 308, "memory": 301, "websocket": 301, "http": 271}
 """How many requirements at least are shown at each door. A floor: it may only rise."""
 
 

@@ -12,6 +12,7 @@ import msgspec
 from mew.protocol import (
     Answer,
     Attach,
+    Checkpoint,
     Deliver,
     Envelope,
     Join,
@@ -184,6 +185,12 @@ class World(Stage):
     def wait(self, seconds: int) -> None:
         self.model.now += seconds
         self.told_the_time = False
+
+    @action(weight=1)
+    def checkpoint(self) -> None:
+        (record,) = self.run(Checkpoint())
+        assert isinstance(record, Record)
+        assert record.event == "checkpoint"
 
     @action(weight=1, returning=(0, 2, 4, 8))
     def restart(self, returning: int) -> None:

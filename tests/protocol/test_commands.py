@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from mew.protocol import Attach, Command, Join, Leave, Lose, Poll, Post, Receive, Start, Tick
+from mew.protocol import Attach, Checkpoint, Command, Join, Leave, Lose, Poll, Post, Receive, Start, Tick
 from mew.testing import MemorySpace
 
 EXAMPLES: list[Command] = [
@@ -17,6 +17,7 @@ EXAMPLES: list[Command] = [
     Poll("alice"),
     Lose(participant="alice", stream_id="stream-1", first=1, last=2, dropped=2),
     Tick(),
+    Checkpoint(),
 ]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mew.protocol import FOLD_VERSION, Record, SpaceState, fold, records, snapshot
+from mew.protocol import FOLD_VERSION, OtherFold, Record, SpaceState, fold, records, snapshot
 from mew.protocol.fold import count_frames
 from mew.testing import MemorySpace
 from tests.protocol.states import plain, rich_state
@@ -70,6 +70,23 @@ def test_a_checkpoints_own_position_and_time_count() -> None:
     later = Record(state.position + 1, state.time + 7, records.CHECKPOINT, "system:gateway", payload=snapshot(state))
     after = fold(SpaceState(space_id="lab"), later)
     assert (after.position, after.time) == (state.position + 1, state.time + 7)
+
+
+def other_fold() -> Record:
+    text = snapshot(rich_state()).replace(b'"fold_version":%d' % FOLD_VERSION, b'"fold_version":0')
+    return Record(900, 2**52, records.CHECKPOINT, "system:gateway", payload=text)
+
+
+def test_a_checkpoint_of_another_fold_says_nothing_to_a_state_that_was_folded() -> None:
+    state = SpaceState(space_id="lab", position=0, stream_count=99)
+    after = fold(state, other_fold())
+    assert after is state
+    assert (after.position, after.time, after.stream_count, after.streams) == (900, 2**52, 99, {})
+
+
+def test_a_checkpoint_of_another_fold_is_nothing_to_begin_with() -> None:
+    with pytest.raises(OtherFold, match=f"version 0; this program folds as version {FOLD_VERSION}"):
+        fold(SpaceState(space_id="lab"), other_fold())
 
 
 def test_only_the_gateways_own_word_opens_a_stream() -> None:

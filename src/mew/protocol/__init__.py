@@ -7,7 +7,7 @@ No sockets, no clock, no randomness, no files: time, ids and tokens are argument
 from mew.errors import MewError
 from mew.protocol.admission import JoinRequest, Lobby, turn_away
 from mew.protocol.capability import Capability, CapabilitySet, Decision, read_capabilities, read_capability
-from mew.protocol.commands import Attach, Command, Join, Leave, Lose, Poll, Post, Receive, Start, Tick
+from mew.protocol.commands import Attach, Checkpoint, Command, Join, Leave, Lose, Poll, Post, Receive, Start, Tick
 from mew.protocol.effects import (
     EVERYONE,
     Admit,
@@ -32,7 +32,7 @@ from mew.protocol.kinds import GATEWAY, KINDS, PROTOCOL
 from mew.protocol.records import Record
 from mew.protocol.sessions import Identity, Session, Tokens
 from mew.protocol.settings import Limits, Settings, StreamSettings
-from mew.protocol.snapshots import FOLD_VERSION, restore, snapshot
+from mew.protocol.snapshots import FOLD_VERSION, OtherFold, restore, snapshot
 from mew.protocol.space import Space
 from mew.protocol.state import SpaceState
 from mew.protocol.streams import Stream
@@ -53,6 +53,7 @@ __all__ = [
     "Capability",
     "CapabilitySet",
     "Checked",
+    "Checkpoint",
     "Close",
     "Command",
     "Decision",
@@ -71,6 +72,7 @@ __all__ = [
     "Lose",
     "MewError",
     "Only",
+    "OtherFold",
     "Poll",
     "Post",
     "Receive",

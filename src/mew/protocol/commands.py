@@ -80,4 +80,8 @@ class Tick(msgspec.Struct, frozen=True):
     """Time has passed."""
 
 
-Command: TypeAlias = Start | Join | Attach | Leave | Receive | Post | Poll | Lose | Tick
+class Checkpoint(msgspec.Struct, frozen=True):
+    """Put the whole state on record, so that nobody has to fold what was before."""
+
+
+Command: TypeAlias = Start | Join | Attach | Leave | Receive | Post | Poll | Lose | Tick | Checkpoint

@@ -12,7 +12,7 @@ import msgspec
 from mew.protocol import jsontext, kinds, records
 from mew.protocol.capability import Capability, read_capability
 from mew.protocol.records import Record
-from mew.protocol.snapshots import restore
+from mew.protocol.snapshots import OtherFold, restore
 from mew.protocol.state import Grant, Presence, SpaceState
 from mew.protocol.streams import LIVE, Stream, read_entry, read_ready
 from mew.protocol.times import SECOND, rfc3339
@@ -22,9 +22,12 @@ SHUTDOWN_SECONDS: Final = 5
 
 
 def fold(state: SpaceState, record: Record) -> SpaceState:
-    """The state after the record: the same object, changed, but for a checkpoint, which is a state of its own."""
+    """The state after the record: the same object, changed, but for a checkpoint, which is a state of its own.
+
+    `OtherFold` where nothing has been folded yet and the checkpoint is of another version of this fold.
+    """
     if record.event == records.CHECKPOINT:
-        state = restore(record.payload)
+        state = _checkpoint(state, record)
     else:
         change = _BY_EVENT.get(record.event)
         if change is not None:
@@ -32,6 +35,16 @@ def fold(state: SpaceState, record: Record) -> SpaceState:
     state.position = record.position
     state.time = record.time
     return state
+
+
+def _checkpoint(state: SpaceState, record: Record) -> SpaceState:
+    """One of another version of the fold says nothing: what it stands for has just been folded anew."""
+    try:
+        return restore(record.payload)
+    except OtherFold:
+        if state.position < 0:
+            raise
+        return state
 
 
 def count_frames(state: SpaceState, stream_id: str, count: int) -> int:

@@ -7,10 +7,11 @@ from typing import Any
 
 from mew.protocol import jsontext, kinds, ownership, records
 from mew.protocol.admission import read_join
-from mew.protocol.commands import Attach, Join, Leave, Start, Tick
+from mew.protocol.commands import Attach, Checkpoint, Join, Leave, Start, Tick
 from mew.protocol.effects import Admit, AllBut, Close, Only, To
 from mew.protocol.errors import InvalidRequest, Kicked, Refusal, TooManyConnections
 from mew.protocol.sessions import Identity, Session
+from mew.protocol.snapshots import snapshot
 from mew.protocol.times import SECOND
 from mew.protocol.turn import Saying, Turn
 from mew.protocol.welcome import observer_payload, welcome_payload
@@ -29,6 +30,12 @@ def start(turn: Turn, command: Start) -> None:
     space.pass_time(turn.now)
     ownership.await_writers(turn)
     ownership.settle_absent(turn)
+
+
+def checkpoint(turn: Turn, _command: Checkpoint) -> None:
+    """Record the state as it is: whoever reads the journal may begin here (architecture, Journal)."""
+    text = snapshot(turn.space.state)
+    turn.record(records.CHECKPOINT, kinds.GATEWAY, size=len(text), payload=text)
 
 
 def join(turn: Turn, command: Join) -> None:

@@ -5,6 +5,7 @@ Pure. Equal states give equal bytes, so that states are compared by their snapsh
 
 import msgspec
 
+from mew.errors import MewError
 from mew.protocol import jsontext
 from mew.protocol.capability import Capability, read_capability
 from mew.protocol.state import Grant, Presence, SpaceState
@@ -88,9 +89,17 @@ def snapshot(state: SpaceState) -> bytes:
     )
 
 
+class OtherFold(MewError):
+    """A snapshot of a state as another version of the fold had it."""
+
+
 def restore(text: bytes) -> SpaceState:
-    """The state that a snapshot was made of."""
+    """The state that a snapshot was made of; `OtherFold` where that would not be what folding gives today."""
     saved = _decoder.decode(text)
+    if saved.fold_version != FOLD_VERSION:
+        raise OtherFold(
+            f"a snapshot of fold version {saved.fold_version}; this program folds as version {FOLD_VERSION}"
+        )
     streams = [_load_stream(each) for each in saved.streams]
     return SpaceState(
         space_id=saved.space_id,

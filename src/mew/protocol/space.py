@@ -11,6 +11,7 @@ from mew.protocol import joining, kinds, receiving, records, writing
 from mew.protocol.capability import CapabilitySet
 from mew.protocol.commands import (
     Attach,
+    Checkpoint,
     Command,
     Join,
     Leave,
@@ -178,6 +179,10 @@ class Space:
 
     def take(self, record: Record) -> None:
         """Become what a new record says, and bring what is derived from the state up to date."""
+        if record.event == records.CHECKPOINT:
+            # It says what this state is: to read it back would change nothing else.
+            self.state.position, self.state.time = record.position, record.time
+            return
         self.state = fold(self.state, record)
         if record.event == records.START:
             self._derive_all()
@@ -252,4 +257,5 @@ _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     Poll: receiving.poll,
     Lose: writing.lose,
     Tick: joining.tick,
+    Checkpoint: joining.checkpoint,
 }
