@@ -24,6 +24,7 @@ from mew.gateway.auth import TokenStore
 from mew.gateway.config import TLS, GatewayConfig, SpaceConfig, load
 from mew.gateway.gateway import Gateway
 from mew.gateway.server import Server
+from mew.journal.settings import JournalSettings
 from mew.protocol import Tokens
 from mew.testing import MemoryTokens, settings
 
@@ -42,6 +43,8 @@ UPGRADE: Final = {
     "Sec-WebSocket-Key": KEY,
 }
 ANYTHING: Final = [{"kind": "*"}]
+NO_JOURNAL: Final = JournalSettings(enabled=False)
+"""Most tests are about something else."""
 MASK: Final = b"\xa5\x01\xff\x3c"
 
 
@@ -113,7 +116,8 @@ def running(directory: Path, space: Mapping[str, Any] | None = None, **options: 
     for participant in known.participants:
         tokens.issue(known.space_id, participant)
     file = directory / "space.yaml"
-    configured = SpaceConfig(settings=known, directory=directory, file=file, name="a laboratory")
+    journal = options.pop("journal", NO_JOURNAL)
+    configured = SpaceConfig(settings=known, directory=directory, file=file, name="a laboratory", journal=journal)
     with started(GatewayConfig(**{"port": 0, "spaces": (configured,), **options}), tokens) as gateway:
         yield gateway
 
@@ -122,6 +126,8 @@ def running(directory: Path, space: Mapping[str, Any] | None = None, **options: 
 def running_from(file: Path, **environ: str) -> Iterator[Running]:
     """A gateway as `mew gateway start` makes it: from a space.yaml and this environment, on a port of its own."""
     config = load([file], environ=environ).listening_on(port=0)
+    spaces = tuple(msgspec.structs.replace(space, journal=NO_JOURNAL) for space in config.spaces)
+    config = msgspec.structs.replace(config, spaces=spaces)
     with started(config, TokenStore(config.spaces, environ=environ)) as gateway:
         yield gateway
 

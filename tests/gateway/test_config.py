@@ -21,6 +21,7 @@ from mew.gateway.config import (
     load,
 )
 from mew.gateway.yaml_file import MAX_DEPTH, read_yaml
+from mew.journal.settings import JournalSettings
 from mew.protocol import Limits, MewError, StreamSettings
 from mew.protocol.capability import CHAT_ONLY
 
@@ -99,7 +100,7 @@ gateway:
   timeouts: {handshake_seconds: 1, idle_seconds: 2.5, close_seconds: 3}
   limits: {streams: 7, envelopes_per_second: 0.5, frames_per_second: 10, data_queue_bytes: 11, control_queue_bytes: 12}
 streams: {on_owner_disconnect: keep, owner_grace_seconds: 0, validate: true}
-journal: {sync: always, kafka: {password: hush}}
+journal: {sync: always, segment_bytes: 65536, segment_seconds: 0.5, retention: 30d, on_error: continue}
 pipeline: {warehouse: ./tables}
 gateway_logging:
   enabled: true
@@ -118,7 +119,10 @@ def test_everything_that_can_be_said_is_understood(tmp_path: Path) -> None:
     assert (space.name, space.description, space.default_participant) == ("The lab", "Where things are tried", "alice")
     assert space.logging == LoggingConfig(envelope_history=False, capability_decisions=True)
     assert space.routing == {"default_to": {"chat": ["bob"]}}
-    assert (space.journal["sync"], space.pipeline) == ("always", {"warehouse": "./tables"})
+    assert space.journal == JournalSettings(
+        sync="always", segment_bytes=65536, segment_seconds=0.5, retention_seconds=30 * 86400, on_error="continue"
+    )
+    assert space.pipeline == {"warehouse": "./tables"}
 
 
 def test_the_space_is_told_what_it_depends_on(tmp_path: Path) -> None:
@@ -159,7 +163,10 @@ def test_a_space_needs_no_more_than_an_id(tmp_path: Path) -> None:
     assert config.timeouts == Timeouts(handshake_seconds=10, idle_seconds=60, close_seconds=5)
     assert config.queues == Queues(data_bytes=8 * 1024**2, control_bytes=1024**2)
     assert (space.name, space.description, space.default_participant) == ("lab", "", None)
-    assert (space.participants, space.journal, space.pipeline, space.routing) == ({}, {}, {}, {})
+    assert (space.participants, space.pipeline, space.routing) == ({}, {}, {})
+    assert space.journal == JournalSettings(
+        enabled=True, sync="interval", interval_ms=50, segment_seconds=5, retention_seconds=None, on_error="stop"
+    )
     assert (space.settings.defaults, space.settings.limits) == (CHAT_ONLY, Limits())
     assert space.settings.streams == StreamSettings()
     assert space.settings.connection_url == "ws://localhost:8080"
@@ -393,6 +400,19 @@ WRONG_ELSEWHERE = {
     ),
     "streams.validate: expected true or false, got 'on', which is only a string in YAML 1.2": "streams: {validate: on}",
     "journal: expected a mapping, got a string": "journal: always",
+    "journal.sync: expected always, os, or interval:<milliseconds, 1 to 60000>, got 'never'": "journal: {sync: never}",
+    "journal.sync: expected always, os, or interval:<milliseconds, 1 to 60000>, got 'interval:0'": (
+        "journal: {sync: 'interval:0'}"
+    ),
+    "journal.sync: expected always, os, or interval:<milliseconds, 1 to 60000>, got a number; put it in quotes": (
+        "journal: {sync: 50}"
+    ),
+    "journal.segment_bytes: expected a whole number of at least 65536, got 1": "journal: {segment_bytes: 1}",
+    "journal.segment_seconds: expected a number above 0, got 0": "journal: {segment_seconds: 0}",
+    "journal.retention: expected all, or a time such as 30d, 12h, 90m, got '0d'": "journal: {retention: 0d}",
+    "journal.retention: expected all, or a time such as 30d, 12h, 90m, got 'forever'": "journal: {retention: forever}",
+    "journal.on_error: expected one of stop, continue, got 'panic'": "journal: {on_error: panic}",
+    "journal.enabled: expected true or false, got a number": "journal: {enabled: 1}",
     "pipeline: expected a mapping, got a list": "pipeline: [a]",
     "defaults.routing: expected a mapping, got a string": "defaults: {routing: all}",
     "defaults.capabilities: expected a list of capabilities, got a mapping": "defaults: {capabilities: {kind: chat}}",
@@ -630,8 +650,23 @@ extra: 1
     assert sorted(config.warnings) == sorted(expected)
 
 
+@pytest.mark.parametrize(
+    ("written", "mode", "interval_ms"),
+    [("always", "always", 50), ("os", "os", 50), ("interval:1", "interval", 1), ("interval:60000", "interval", 60_000)],
+)
+def test_a_journal_is_synced_as_configured(tmp_path: Path, written: str, mode: str, interval_ms: int) -> None:
+    (space,) = configured(tmp_path, SPACE + f"journal: {{sync: '{written}'}}\n").spaces
+    assert (space.journal.sync, space.journal.interval_ms) == (mode, interval_ms)
+
+
+@pytest.mark.parametrize(("written", "seconds"), [("all", None), ("90s", 90), ("2m", 120), ("12h", 43_200)])
+def test_a_journal_is_kept_as_long_as_configured(tmp_path: Path, written: str, seconds: float | None) -> None:
+    (space,) = configured(tmp_path, SPACE + f"journal: {{retention: {written}}}\n").spaces
+    assert space.journal.retention_seconds == seconds
+
+
 def test_keys_that_later_parts_read_are_left_to_them(tmp_path: Path) -> None:
-    assert configured(tmp_path, SPACE + "journal: {any: 1}\npipeline: {thing: 2}\n").warnings == ()
+    assert configured(tmp_path, SPACE + "journal: {kafka: {any: 1}}\npipeline: {thing: 2}\n").warnings == ()
 
 
 def test_a_default_participant_that_is_nobody_is_warned_about(tmp_path: Path) -> None:
@@ -705,7 +740,7 @@ participants:
     args: [{SECRET}]
     env: {{A: {SECRET}}}
     mcp_server: {{command: x, env: {{A: {SECRET}}}}}
-journal: {{password: {SECRET}}}
+journal: {{kafka: {{password: {SECRET}}}}}
 """
     config = configured(tmp_path, text)
     alice = config.spaces[0].participants["alice"]

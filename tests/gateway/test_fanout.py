@@ -50,7 +50,7 @@ class Stage:
 
     def __init__(self, *names: str, through: bool = True) -> None:
         self.counts = Counts()
-        self.fanout = Fanout(self.counts, lambda: None)
+        self.fanout = Fanout(self.counts, lambda: True)
         self.listeners: dict[str, Listener] = {}
         for name in names:
             self.join(name, through=through)
@@ -328,7 +328,7 @@ class Busy(Stage):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
         self.now = 100.0
-        self.fanout = Fanout(self.counts, lambda: None, lambda: self.now)
+        self.fanout = Fanout(self.counts, lambda: True, lambda: self.now)
         self.join("alice")
         listener = self.listeners["alice"]
         listener.direct = self._slow_write

@@ -49,7 +49,7 @@ def test_a_gateway_that_serves_is_ready_and_says_of_what(tmp_path: Path, clients
         answer = ask(clients.raw(gateway), "GET", "/ready")
         assert (answer.status, answer.json) == (
             200,
-            {"status": "ready", "checks": {"spaces": "ok", "listening": "ok"}},
+            {"status": "ready", "checks": {"spaces": "ok", "journal": "ok", "listening": "ok"}},
         )
 
 
@@ -65,7 +65,7 @@ def test_a_gateway_is_not_ready_before_its_spaces_are_open_and_it_listens(tmp_pa
         gateway = Gateway(other.config, other.tokens)
     gateway.readiness.phase = "ready"
     status, told = get(gateway, "/ready")
-    assert (status, told) == (503, {"status": "not_ready", "checks": {"spaces": "lab"}})
+    assert (status, told) == (503, {"status": "not_ready", "checks": {"spaces": "lab", "journal": "ok"}})
 
 
 def test_a_gateway_whose_listener_is_gone_is_not_ready(tmp_path: Path, clients: Clients) -> None:

@@ -12,8 +12,8 @@ from mew.gateway.config import Queues, Timeouts
 from mew.gateway.gateway import Gateway
 from mew.gateway.outlets import SocketOutlet
 from mew.gateway.server import KERNEL_BUFFER
-from mew.protocol import Record
 from tests.gateway.raw import CLOSE, PING, PONG, TEXT, Raw, Running, closing, frame, joined, running, tls_of
+from tests.recorded import Collected
 
 DATA, CONTROL = 128 * 1024, 32 * 1024
 BATCH = 200
@@ -38,7 +38,7 @@ class Lab:
     def __init__(self, gateway: Running, options: dict[str, Any]) -> None:
         self.gateway = gateway
         self.options = options
-        self.records: list[Record] = []
+        self.journal = Collected([])
         gateway.ask(self._listen)
         self.alice = joined(gateway, "alice", buffer=SMALL, **options)
         self.bob = joined(gateway, "bob", **options)
@@ -47,13 +47,7 @@ class Lab:
         self.sent = 0
 
     def _listen(self, gateway: Gateway) -> None:
-        before = gateway.first_hub.on_record
-
-        def keep(record: Record) -> None:
-            self.records.append(record)
-            before(record)
-
-        gateway.first_hub.on_record = keep
+        gateway.first_hub.journal = self.journal
 
     def outlet(self, gateway: Gateway) -> SocketOutlet:
         """Alice's, on the gateway's side."""
@@ -165,7 +159,7 @@ def test_the_kernel_keeps_little_of_its_own(lab: Lab, buffer: int) -> None:
 
 
 def gap_records(lab: Lab) -> list[dict[str, Any]]:
-    found = [record for record in lab.records if record.event == "gap"]
+    found = [record for record in lab.journal.records if record.event == "gap"]
     assert all(record.participant == "alice" for record in found)
     return [{**msgspec.json.decode(record.payload or b"{}")["payload"], "reason": record.reason} for record in found]
 
@@ -228,7 +222,7 @@ def test_what_waits_for_a_reader_that_the_gateway_closes_is_recorded(lab: Lab, e
     (gap,) = gap_records(lab)
     assert account.received == list(range(1, gap["from"]))
     assert (gap["to"], gap["dropped"], gap["reason"]) == (lab.sent, lab.sent - len(account.received), "disconnected")
-    positions = [record.position for record in lab.records]
+    positions = [record.position for record in lab.journal.records]
     assert positions == list(range(positions[0], positions[0] + len(positions)))
 
 

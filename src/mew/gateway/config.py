@@ -9,7 +9,9 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
+from mew.gateway.journal_config import read_journal
 from mew.gateway.yaml_file import ConfigError, Place, Section, read_yaml
+from mew.journal.settings import JournalSettings
 from mew.protocol.capability import CHAT_ONLY, Capability, read_capability
 from mew.protocol.errors import InvalidEnvelope
 from mew.protocol.names import is_participant_id, is_reserved_id, is_space_id
@@ -116,7 +118,7 @@ class SpaceConfig(_Discreet, frozen=True, kw_only=True):
     logging: LoggingConfig = LoggingConfig()
     routing: dict[str, Any] = {}
     """`defaults.routing`, for the terminal client."""
-    journal: dict[str, Any] = {}
+    journal: JournalSettings = JournalSettings()
     pipeline: dict[str, Any] = {}
 
 
@@ -241,7 +243,7 @@ def _read_space(top: Section, environ: Mapping[str, str]) -> SpaceConfig:
         participants=participants,
         logging=_read_logging(top, environ),
         routing=defaults.plain("routing"),
-        journal=top.plain("journal"),
+        journal=read_journal(top),
         pipeline=top.plain("pipeline"),
     )
 

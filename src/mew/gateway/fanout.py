@@ -42,9 +42,12 @@ class Fanout:
     """The outlets of a space, and what is on its way to them."""
 
     def __init__(
-        self, counts: Counts, before_flush: Callable[[], None], clock: Callable[[], float] = perf_counter
+        self, counts: Counts, before_flush: Callable[[], bool], clock: Callable[[], float] = perf_counter
     ) -> None:
-        """`before_flush` puts what belongs to the turn and has not been put yet; `clock` tells seconds."""
+        """`before_flush` puts what belongs to the turn and has not been put yet, and says whether it may leave.
+
+        `clock` tells seconds.
+        """
         self.readers = Readers()
         self.history: EnvelopeHistory | None = None
         self.holding = False
@@ -63,6 +66,8 @@ class Fanout:
         self._ahead: dict[str, None] = {}
         """Connections that are to be served ahead."""
         self._wanted = False
+        self._stuck = False
+        """Whether the turn may not leave until somebody says so."""
         self._due: asyncio.Handle | None = None
         self._is_patient = False
         self._held: list[Writer] = []
@@ -85,6 +90,8 @@ class Fanout:
     def expect(self, audience: Audience, *, patient: bool = False) -> None:
         """There is, or will be, something to send to them: have it flushed soon."""
         self._wanted = True
+        if self._stuck:
+            return
         crowded = self._sending is not None or self._is_patient
         if crowded and not patient and isinstance(audience, To | Only):
             few = self._connections(audience)
@@ -151,8 +158,15 @@ class Fanout:
         """One more slice; then the next turn's time may come."""
         if self._sending is not None and not self._slice(self._sending):
             asyncio.get_running_loop().call_soon(self._go_on)
-        elif self._wanted and self._due is None:
+        elif self._wanted and self._due is None and not self._stuck:
             self._schedule(patient=False)
+
+    def resume(self) -> None:
+        """What was stuck may leave."""
+        if self._stuck:
+            self._stuck = False
+            if self._wanted and self._due is None and self._sending is None:
+                self._schedule(patient=False)
 
     def flush(self) -> None:
         """Send everything that has been put, now."""
@@ -176,9 +190,11 @@ class Fanout:
         return done
 
     def _begin(self) -> None:
-        """Take the turn, to be sent slice by slice."""
-        self._before_flush()
-        self._wanted = False
+        """Take the turn, to be sent slice by slice; unless it may not leave."""
+        if not self._before_flush():
+            self._stuck = True
+            return
+        self._wanted = self._stuck = False
         turn, late, served, mixed = self._turn, self._late, self._served, self._mixed
         if not turn:
             return
@@ -194,15 +210,17 @@ class Fanout:
 
     def _serve_ahead(self) -> None:
         """Give a few connections all that there is for them, while others wait for theirs."""
-        self._before_flush()
         ahead, self._ahead = self._ahead, {}
+        if not self._before_flush():
+            self._stuck = True
+            return
         for connection in ahead:
             self._serve(connection)
 
     def serve(self, connection: str) -> None:
         """Give a connection all that there is for it so far; it stays."""
-        self._before_flush()
-        self._serve(connection)
+        if self._before_flush():
+            self._serve(connection)
 
     def _serve(self, connection: str) -> list[Item]:
         """All that a connection is to get so far; what of it is of this turn."""
@@ -218,20 +236,25 @@ class Fanout:
             self._mixed = True
         return items
 
-    def settle(self, connection: str) -> None:
-        """Give a connection its share, before it is dropped: what comes behind this is not for it."""
-        self._before_flush()
+    def settle(self, connection: str) -> bool:
+        """Give a connection its share, before it is dropped: what comes behind this is not for it.
+
+        Whether it may leave: else the connection has only what could.
+        """
+        may_leave = self._before_flush()
         outlet, name = self.readers.outlets.get(connection), self.readers.name_of(connection)
         if isinstance(outlet, SocketOutlet) and outlet.closed and not self._has_frames:
             if self._sending is not None:
                 self._sending.serve(connection, self._counts)
-            return  # it is gone: of what it misses only frames count
+            return may_leave  # it is gone: of what it misses only frames count
+        if not may_leave:
+            return False
         items = self._serve(connection)
-        if self.history is None or name is None or outlet is None:
-            return
-        for item in items:
-            if item.record is not None:
-                self.history.delivered(item.record, [(name, transport_of(connection))])
+        if self.history is not None and name is not None and outlet is not None:
+            for item in items:
+                if item.record is not None:
+                    self.history.delivered(item.record, [(name, transport_of(connection))])
+        return True
 
     def drop(self, connection: str) -> Outlet | None:
         """The connection gets nothing more, of this turn neither."""

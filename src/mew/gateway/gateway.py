@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from mew.gateway.config import GatewayConfig, SpaceConfig
 from mew.gateway.hub import Hub
+from mew.gateway.journals import Journals
 from mew.gateway.logs import CapabilityDecisions, EnvelopeHistory, LineLog
 from mew.gateway.outlets import LogOutlet
 from mew.gateway.readiness import Readiness
@@ -41,6 +42,8 @@ class Gateway:
         self.started = time.monotonic()
         self.readiness = Readiness()
         self.readiness.need("spaces", self._closed_spaces)
+        self.journals = Journals(clock)
+        self.readiness.need("journal", self.journals.problem)
         self.sockets: set[Socket] = set()
         self.entry = Turnstile()
         self.exit = Turnstile()
@@ -96,13 +99,16 @@ class Gateway:
         self.losses += 1
 
     def start(self) -> None:
-        """Open the spaces."""
+        """Open the spaces, as their journals have them."""
+        for space in self.config.spaces:
+            self.journals.open(space, self.hubs[space.settings.space_id])
         for space in self.config.spaces:
             hub = self.hubs[space.settings.space_id]
             hub.run(Start(secrets.token_hex(4)))
             hub.start(
                 [name for name, each in space.participants.items() if each.output_log is not None and each.auto_connect]
             )
+        self.journals.start()
         self._look()
 
     def _look(self) -> None:
@@ -120,3 +126,7 @@ class Gateway:
             hub.stop()
         for each in list(self.sockets):
             each.close(1001, "the gateway is stopping")
+
+    def finish(self) -> None:
+        """Everybody is gone: what happened is on record, and sealed."""
+        self.journals.close()

@@ -121,8 +121,10 @@ class HttpDoor:
         participant, hub = self._authenticated(request)
         message = await _body(request, hub)
         self._gateway.readiness.require()
+        hub.require_journal()
         answer = hub.ask(Post(participant, message))
         hub.flush()  # a script that has its answer finds what followed in the output logs
+        hub.require_journal()
         if answer is None:
             raise InvalidRequest("nothing came of the message")
         if answer.refusal is None:
@@ -145,10 +147,12 @@ class HttpDoor:
         if not (given.isascii() and given.isdigit() and len(given) <= NUMBER_LENGTH):
             raise InvalidRequest("`since` must be a whole number")
         self._gateway.readiness.require()
+        hub.require_journal()
         answer = hub.ask(Poll(participant))
         if answer is not None and answer.refusal is not None:
             return refused(answer.refusal)
         hub.flush()
+        hub.require_journal()
         mailbox = hub.mailbox(participant)
         messages, following, dropped = ([], 0, 0) if mailbox is None else mailbox.since(int(given))
         body = {

@@ -11,6 +11,8 @@ from mew.gateway.counts import Counts
 from mew.gateway.fanout import Fanout
 from mew.gateway.items import Item, envelope_item, frame_items
 from mew.gateway.outlets import LogOutlet, Mailbox, Outlet, SocketOutlet
+from mew.gateway.recording import NoJournal, Recorder, refusal_to
+from mew.journal.blocks import Frames
 from mew.protocol import (
     EVERYONE,
     GATEWAY,
@@ -19,6 +21,7 @@ from mew.protocol import (
     Attach,
     Audience,
     Checked,
+    Checkpoint,
     Close,
     Command,
     Deliver,
@@ -35,6 +38,7 @@ from mew.protocol import (
     Tick,
     records,
 )
+from mew.protocol.errors import JournalUnavailable
 from mew.protocol.frames import header, is_frame
 
 if TYPE_CHECKING:
@@ -80,13 +84,15 @@ class Hub:
     def __init__(
         self, space: Space, *, clock: Callable[[], int], log_outlets: dict[str, LogOutlet], mailbox_bytes: int
     ) -> None:
-        """`clock` tells microseconds since 1970; `on_record` is set by whoever keeps a journal."""
+        """`clock` tells microseconds since 1970; `journal` is set by whoever keeps one."""
         self.space = space
         self.clock = clock
-        self.on_record: Callable[[Record], None] = _keep_nothing
+        self.journal: Recorder = NoJournal()
+        self.refusing = False
+        """Whether nothing is taken, because it could not be recorded."""
         self.decisions: CapabilityDecisions | None = None
         self.counts = Counts()
-        self.fanout = Fanout(self.counts, self._end_run)
+        self.fanout = Fanout(self.counts, self._commit)
         self.lag = 0.0
         """How late the last tick was, in seconds."""
         self._mailbox_bytes = mailbox_bytes
@@ -95,6 +101,9 @@ class Hub:
         self._run: Run | None = None
         self._missed: list[Lose] = []
         """What closed readers did not get: told once what closed them has been carried out."""
+        self._held_closes: list[Close] = []
+        self._held_writable: dict[str, list[Item]] = {}
+        """What waits until it is recorded: connections to be closed, and readers to be told what they lost."""
         self._inbound = "websocket"
         """How what is being carried out came in."""
         self._ticking: asyncio.TimerHandle | None = None
@@ -120,12 +129,55 @@ class Hub:
         self._end_run()
         return self.space.handle(command, self.clock())
 
+    # The record
+
+    def _commit(self) -> bool:
+        """All that has happened is with the journal; whether others may see it."""
+        self._end_run()
+        if not self.journal.commit():
+            self.refusing = True
+            return False
+        return not self.refusing
+
+    def require_journal(self) -> None:
+        """Refuse what could not be recorded."""
+        if self.refusing:
+            raise JournalUnavailable(f"nothing can be recorded: {self.journal.problem}")
+
+    def journal_changed(self) -> None:
+        """The journal has a problem, or none any more: then go on where nothing could."""
+        self.refusing = not self.journal.commit()
+        if self.refusing:
+            return
+        closes, self._held_closes = self._held_closes, []
+        for close in closes:
+            self._close(close)
+        writable, self._held_writable = self._held_writable, {}
+        for connection, notices in writable.items():
+            outlet = self.fanout.readers.outlets.get(connection)
+            if notices and isinstance(outlet, SocketOutlet):
+                outlet.resume(notices)
+            else:
+                self.writable(connection)
+        self.fanout.resume()
+
+    def _refuse(self, connection: str, participant: str, message: bytes) -> None:
+        """Tell a sender at once: there is no record that this would have to wait for."""
+        outlet = self.fanout.readers.outlets.get(connection)
+        problem = f"nothing can be recorded: {self.journal.problem}"
+        refusal = refusal_to(self.space, participant, message, problem, self.clock())
+        if outlet is not None and refusal is not None:
+            outlet.put([envelope_item(refusal)])
+
     # Frames
 
     def receive(
         self, connection: str, participant: str, message: bytes, *, text: bool, writer: RunWriter | None = None
     ) -> None:
         """A message of a joined socket; frames that are routed take the short way, without a command."""
+        if self.refusing:
+            self._refuse(connection, participant, message)
+            return
         if is_frame(message) and self.space.settings.limits.frames_per_second is None:
             session = self.space.sessions.get(connection)
             if session is None:
@@ -151,28 +203,11 @@ class Hub:
             run.writer.end_run()
         position, time, number = self.space.accept_frames(run.route, len(run.messages), self.clock())
         self.counts.frames += len(run.messages)
-        if self.on_record is not _keep_nothing:
-            self._record_run(run, position, time, number)
-        for item in frame_items(run.route.stream_id, number, run.messages, text=run.text):
-            self.fanout.put(run.audience, item)
-
-    def _record_run(self, run: Run, position: int, time: int, number: int) -> None:
-        stream_id = run.route.stream_id
+        stream_id, messages = run.route.stream_id, run.messages
         skipped = len(header(stream_id))
-        for index, message in enumerate(run.messages):
-            payload = message[skipped:]
-            self.on_record(
-                Record(
-                    position + index,
-                    time,
-                    "frame",
-                    run.participant,
-                    stream_id=stream_id,
-                    frame_number=number + index,
-                    size=len(payload),
-                    payload=payload,
-                )
-            )
+        self.journal.add_frames(Frames(position, time, run.participant, stream_id, number, skipped, messages))
+        for item in frame_items(stream_id, number, messages, text=run.text):
+            self.fanout.put(run.audience, item)
 
     # Connections
 
@@ -194,8 +229,16 @@ class Hub:
     def writable(self, connection: str) -> None:
         """A socket takes bytes again: tell its reader what it lost, then send what waits."""
         outlet = self.fanout.readers.outlets.get(connection)
-        if isinstance(outlet, SocketOutlet):
-            outlet.resume([notice for lose in self._losses(connection) for notice in self._notices(lose)])
+        if not isinstance(outlet, SocketOutlet):
+            return
+        if self.refusing:
+            self._held_writable.setdefault(connection, [])
+            return
+        notices = [notice for lose in self._losses(connection) for notice in self._notices(lose)]
+        if notices and not self._commit():
+            self._held_writable[connection] = notices
+        else:
+            outlet.resume(notices)
 
     def _losses(self, connection: str, reason: str | None = None) -> list[Lose]:
         """What a reader has lost since it was last told; an observer is not told."""
@@ -235,7 +278,7 @@ class Hub:
             if isinstance(effect, Record):
                 latest = effect
                 self._count(effect)
-                self.on_record(effect)
+                self.journal.add(effect)
                 if history is not None and effect.event in _INBOUND and effect.payload:
                     self._log_received(effect)
             elif isinstance(effect, Deliver):
@@ -288,7 +331,9 @@ class Hub:
             self.fanout.readers.seat(admit.participant, admit.connection)
 
     def _close(self, close: Close) -> None:
-        self.fanout.settle(close.connection)
+        if not self.fanout.settle(close.connection):
+            self._held_closes.append(close)
+            return
         outlet = self.fanout.readers.outlets.get(close.connection)
         if outlet is not None:
             outlet.close(close.code, close.reason)
@@ -316,7 +361,11 @@ class Hub:
         loop = asyncio.get_running_loop()
         if self._ticking is not None:
             self.lag = max(0.0, loop.time() - self._ticking.when())
-        self.run(Tick())
+        if not self.refusing:
+            self.run(Tick())
+        if self.journal.wants_checkpoint:
+            self.run(Checkpoint())
+        self._commit()
         self._ticking = loop.call_later(TICK_SECONDS, self._tick)
 
     def stop(self) -> None:
@@ -329,7 +378,3 @@ class Hub:
         for log in (self.fanout.history, self.decisions):
             if log is not None:
                 log.close()
-
-
-def _keep_nothing(record: Record) -> None:
-    """Where no journal is kept."""

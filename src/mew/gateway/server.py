@@ -30,6 +30,8 @@ of a flooding writer at once."""
 BACKLOG: Final = 4096
 TRIES: Final = 8
 GLANCE_SECONDS: Final = 0.01
+PARTING_SECONDS: Final = 1.0
+"""For those that were cut off to be gone for good, and to be on record as such."""
 SWITCH_SECONDS: Final = 0.001
 
 
@@ -157,9 +159,11 @@ class Server:
         await _until(lambda: not self._gateway.sockets and not self._http.connections, deadline)
         for left in list(self._gateway.sockets):
             left.cut_off()
+        await _until(lambda: not self._gateway.sockets, time.monotonic() + PARTING_SECONDS)
         for connection in list(self._http.connections):
             connection.transport.abort()
         self._release()
+        self._gateway.finish()
         log.info("stopped")
 
     async def serve(self, ready: Callable[[], None]) -> None:

@@ -11,10 +11,11 @@ from urllib.parse import parse_qs
 
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
 
+from mew.gateway.items import envelope_item
 from mew.gateway.operator_log import address, log
 from mew.gateway.outlets import SocketOutlet
 from mew.gateway.wire import PING, pong
-from mew.protocol import GATEWAY, JoinRequest, Refusal, turn_away
+from mew.protocol import GATEWAY, Close, Deliver, JoinRequest, Refusal, turn_away
 from mew.protocol.envelope import Stamp
 
 if TYPE_CHECKING:
@@ -221,6 +222,7 @@ class Socket(WSListener):
     def _join(self, request: JoinRequest) -> None:
         try:
             space, join = self._gateway.lobby.admit(self.connection, request)
+            self._gateway.hubs[space.settings.space_id].require_journal()
         except Refusal as refusal:
             self._turn_away(refusal, request.cause)
             return
@@ -237,9 +239,12 @@ class Socket(WSListener):
         peer = self._transport.underlying_transport.get_extra_info("peername")
         log.info("connection turned away", error=refusal.code, peer=address(peer))
         hub = self._gateway.first_hub
-        hub.attach(self.connection, self.outlet)
         stamp = Stamp(GATEWAY, hub.space.new_id(), hub.clock())
-        hub.carry_out(turn_away(self.connection, refusal, stamp, cause))
+        for effect in turn_away(self.connection, refusal, stamp, cause):
+            if isinstance(effect, Deliver):
+                self.outlet.put([envelope_item(effect.message)])
+            elif isinstance(effect, Close):
+                self.outlet.close(effect.code, effect.reason)
 
     def _never_joined(self) -> None:
         self.close(POLICY, "no join came in time")

@@ -4,7 +4,7 @@ Decides nothing about when: whoever writes says when to sync.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -49,8 +49,8 @@ class LogWriter:
         self.path = path
         self._file = os.open(path, _NEW if new else _OLD, _MODE)
         self.size = os.fstat(self._file).st_size
-        if new:
-            sync_folder(path.parent)
+        self._named = not new
+        """Whether the file's name is on the disk too."""
 
     def append(self, entries: Sequence[Entry]) -> int:
         """Hand a block to the kernel, all of it; how many bytes it has. What fails half-way is taken back."""
@@ -66,8 +66,23 @@ class LogWriter:
         return len(block)
 
     def sync(self) -> None:
-        """Wait until what was appended is on the disk."""
-        os.fdatasync(self._file)
+        """Wait until what was appended is on the disk, and can be found there."""
+        self.syncing()()
+
+    def syncing(self) -> Callable[[], None]:
+        """A sync to be done a little later, by another thread, whatever becomes of this writer meanwhile."""
+        file = os.dup(self._file)
+
+        def sync() -> None:
+            try:
+                os.fdatasync(file)
+            finally:
+                os.close(file)
+            if not self._named:
+                sync_folder(self.path.parent)
+                self._named = True
+
+        return sync
 
     def close(self) -> None:
         """Nothing more comes."""

@@ -236,6 +236,7 @@ class JournalUnavailable(Refusal):
 
     code = "journal_unavailable"
     status = 503
+    close_code = 1013
 
 
 class InternalError(Refusal):

@@ -11,10 +11,12 @@ from typing import Any, TypeVar
 from mew.gateway.config import GatewayConfig, LoggingConfig, ParticipantConfig, SpaceConfig
 from mew.gateway.gateway import Gateway
 from mew.gateway.hub import Hub
+from mew.journal.settings import JournalSettings
 from mew.protocol import Attach, Command, Lose, Record, Space, SpaceState, Tick
 from mew.protocol.times import SECOND
 from mew.testing import NOON, Client, MemoryTokens, settings
 from tests.interaction.doors.reading import LogReader
+from tests.recorded import Collected
 
 T = TypeVar("T")
 
@@ -66,9 +68,10 @@ class GatewaySpace:
             name="under test",
             participants=participants,
             logging=self.logging,
+            journal=JournalSettings(enabled=False),
         )
         self.gateway = Gateway(GatewayConfig(port=0, spaces=(space,)), self.tokens, clock=lambda: self.now)
-        self.hub.on_record = self._records.append
+        self.hub.journal = Collected(self._records)
         return self.gateway
 
     def close(self) -> None:

@@ -1,0 +1,165 @@
+"""The journals of a gateway's spaces: taken and recovered at the start, kept in order, given back at the end.
+
+Writes nothing itself. One process at a time has a space's journal; a lock sees to that.
+"""
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mew.errors import MewError
+from mew.gateway.config import SpaceConfig
+from mew.gateway.hub import Hub
+from mew.gateway.operator_log import log
+from mew.journal.folder import Folder
+from mew.journal.keeper import Answer, Keeper
+from mew.journal.recovery import recover
+from mew.journal.settings import JournalSettings
+from mew.journal.writer import Writer
+from mew.protocol import Checkpoint
+
+TIDY_SECONDS: Final = 60.0
+SEALING_SECONDS: Final = 60.0
+"""How long an orderly stop waits for what is left to be sealed; what is not is sealed at the next start."""
+
+
+class JournalTaken(MewError):
+    """The journal cannot be had: another gateway has it, or it cannot be written."""
+
+
+class Kept(msgspec.Struct):
+    """One space's journal."""
+
+    folder: Folder
+    settings: JournalSettings
+    hub: Hub
+    writer: Writer
+    lock: int
+
+
+class Journals:
+    """The journals of one gateway."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        """None yet; `clock` tells microseconds since 1970."""
+        self.kept: dict[str, Kept] = {}
+        self.keeper = Keeper(_heard)
+        self._clock = clock
+        self._tidying: asyncio.TimerHandle | None = None
+
+    def open(self, space: SpaceConfig, hub: Hub) -> None:
+        """Take a space's journal, let the space be what the journal says, and record what happens from here on.
+
+        `JournalTaken` or `JournalDamaged` where that cannot be.
+        """
+        if not space.journal.enabled:
+            return
+        name = space.settings.space_id
+        folder = Folder(journal_root(space), name)
+        lock = _locked(folder)
+        left = folder.logs()
+        recovered = recover(folder)
+        if recovered.torn is not None:
+            log.warning("journal mended", space=name, problem=recovered.torn)
+        if recovered.state.position >= 0:
+            hub.space.state = recovered.state
+            log.info("journal recovered", space=name, position=recovered.state.position, entries=recovered.entries)
+        writer = Writer(
+            folder,
+            space.journal,
+            on_closed=lambda path: self.keeper.seal(folder, path),
+            on_problem=_teller(hub, name),
+            behind=recovered.entries,
+        )
+        hub.journal = writer
+        self.kept[name] = Kept(folder, space.journal, hub, writer, lock)
+        for path in left:
+            self.keeper.seal(folder, path)
+
+    def start(self) -> None:
+        """Tidy up now and then."""
+        if self.kept:
+            self._tidying = asyncio.get_running_loop().call_later(TIDY_SECONDS, self._tidy)
+
+    def _tidy(self) -> None:
+        for kept in self.kept.values():
+            if len(kept.folder.hours()) > 1:
+                self.keeper.tidy(kept.folder, now=self._clock(), retention_seconds=kept.settings.retention_seconds)
+        self.start()
+
+    def problems(self) -> Mapping[str, str | None]:
+        """What is wrong with the journal of each space that has one."""
+        return {name: kept.writer.problem for name, kept in self.kept.items()}
+
+    def problem(self) -> str | None:
+        """What is wrong, where anything is."""
+        wrong = [f"{name}: {problem}" for name, problem in self.problems().items() if problem is not None]
+        return "; ".join(wrong) or None
+
+    def close(self) -> None:
+        """Put each state on record, write what there is, seal it, and give the journals back."""
+        if self._tidying is not None:
+            self._tidying.cancel()
+        for kept in self.kept.values():
+            kept.hub.run(Checkpoint())
+            kept.writer.close()
+            if kept.writer.problem is not None:
+                log.error("journal left incomplete", space=kept.folder.space, problem=kept.writer.problem)
+        if not self.keeper.close(SEALING_SECONDS):
+            log.warning("journal left unsealed", problem="the rest is sealed at the next start")
+        for kept in self.kept.values():
+            os.close(kept.lock)
+        self.kept = {}
+
+
+def journal_root(space: SpaceConfig) -> Path:
+    """Where a space's journal is."""
+    return space.directory / ".mew" / "journal"
+
+
+def _locked(folder: Folder) -> int:
+    """The lock of a space's journal, held by this process until it is closed."""
+    try:
+        folder.log.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder.lock, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        problem = f"{error.filename}: {error.strerror}: the journal of {folder.space!r} cannot be written"
+        raise JournalTaken(problem) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(lock, 20).decode(errors="replace").strip() or "unknown"
+        os.close(lock)
+        raise JournalTaken(f"{folder.root}: process {holder} writes the journal of {folder.space!r}") from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
+
+
+def _teller(hub: Hub, space: str) -> Callable[[str | None], None]:
+    """Tells the operator and the hub, on the loop's own thread."""
+    loop = asyncio.get_running_loop()
+
+    def tell(problem: str | None) -> None:
+        if problem is None:
+            log.info("journal goes on", space=space)
+        else:
+            log.error("journal unavailable", space=space, problem=problem)
+        loop.call_soon_threadsafe(hub.journal_changed)
+
+    return tell
+
+
+def _heard(answer: Answer) -> None:
+    """What the sealer did, or could not do."""
+    for event, told in answer.items():
+        if event == "failed":
+            request = " ".join(told["request"]) if isinstance(told["request"], dict) else str(told["request"])
+            log.error("journal not tidied", request=request, problem=told["problem"])
+        else:
+            log.debug(f"journal {event}", **told)

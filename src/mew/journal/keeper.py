@@ -1,0 +1,117 @@
+"""Has the sealer seal, compact and retain: one request after the other, in a process of its own.
+
+The process is started when there is something to do, and again when it ends unasked. What it could not do stays as it
+is and is done at the next start: a log is deleted by nobody else.
+"""
+
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from mew.journal.folder import Folder
+
+SEALER: Final = (sys.executable, "-m", "mew.journal.sealer")
+TRIES: Final = 3
+PAUSE_SECONDS: Final = 0.5
+"""Before a process that died is started again; each time as long again."""
+
+Answer = dict[str, Any]
+
+
+class Keeper:
+    """Keeps the journals of one gateway in order."""
+
+    def __init__(self, on_answer: Callable[[Answer], None], command: Sequence[str] = SEALER) -> None:
+        """`on_answer` hears what was done and what was not, from the keeper's own thread."""
+        self._on_answer = on_answer
+        self._command = command
+        self._requests: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def pending(self) -> int:
+        """How much has been asked for and not begun."""
+        return self._requests.qsize()
+
+    def seal(self, folder: Folder, log: Path) -> None:
+        """Make a segment of a file of the log that is complete."""
+        self._ask({"seal": {"root": str(folder.root), "space": folder.space, "log": str(log)}})
+
+    def tidy(self, folder: Folder, *, now: int, retention_seconds: float | None) -> None:
+        """Compact hours that are over, and remove what need not be kept."""
+        named = {"root": str(folder.root), "space": folder.space}
+        self._ask({"compact": {**named, "before": now}})
+        if retention_seconds is not None:
+            self._ask({"retain": {**named, "now": now, "keep_seconds": retention_seconds}})
+
+    def _ask(self, request: Answer) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="journal keeper", daemon=True)
+            self._thread.start()
+        self._requests.put(request)
+
+    def close(self, seconds: float) -> bool:
+        """Finish what was asked for, but not much longer than this; whether all was finished."""
+        self._requests.put(None)
+        if self._thread is not None:
+            self._thread.join(seconds)
+            if self._thread.is_alive():
+                self._stopping.set()
+                if self._process is not None:
+                    self._process.kill()
+                self._thread.join()
+                return False
+        return True
+
+    def _work(self) -> None:
+        while (request := self._requests.get()) is not None:
+            self._on_answer(self._answer(request))
+        if self._process is not None:
+            self._end(self._process)
+
+    def _answer(self, request: Answer) -> Answer:
+        for attempt in range(1, TRIES + 1):
+            if self._stopping.is_set():
+                break
+            try:
+                answer = self._exchange(msgspec.json.encode(request) + b"\n")
+            except OSError:
+                answer = b""
+            if answer.endswith(b"\n"):
+                return dict(msgspec.json.decode(answer))
+            self._discard()
+            self._stopping.wait(PAUSE_SECONDS * attempt)
+        return {"failed": {"request": request, "problem": "the sealer ends before it answers"}}
+
+    def _exchange(self, line: bytes) -> bytes:
+        if self._process is None:
+            self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(line)
+        stdin.flush()
+        return stdout.readline()
+
+    def _discard(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._end(self._process)
+            self._process = None
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """It ends when nothing more can come."""
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
+        process.wait()

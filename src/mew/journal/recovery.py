@@ -1,0 +1,139 @@
+"""What a space was when its journal ended: the last checkpoint, and everything behind it folded.
+
+Mends what a crash leaves, and nothing else: a journal that is damaged where it was whole is not started on.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from mew.errors import MewError
+from mew.journal import checkpoints
+from mew.journal.blocks import FrameCount, skim
+from mew.journal.folder import Folder, log_first
+from mew.journal.log import LogDamaged, read_blocks
+from mew.protocol import OtherFold, Record, SpaceState, fold
+from mew.protocol.fold import count_frames
+from mew.protocol.records import CHECKPOINT
+
+
+class JournalDamaged(MewError):
+    """A journal that cannot be gone on with, and why."""
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """A space as its journal has it."""
+
+    state: SpaceState
+    entries: int
+    """What had to be read behind the checkpoint."""
+    torn: str | None
+    """What a crash had left at the end, if anything."""
+
+
+def recover(folder: Folder) -> Recovered:
+    """The state of a space; an empty one where it has no journal. `JournalDamaged` where the record is not whole."""
+    torn = mend(folder)
+    state, entries = _from_checkpoint(folder), 0
+    for entry in _behind(folder, state.position + 1):
+        if entry.position <= state.position:
+            continue
+        state = _taken(folder, state, entry)
+        entries += 1
+    return Recovered(state, entries, torn)
+
+
+def _taken(folder: Folder, state: SpaceState, entry: Record | FrameCount) -> SpaceState:
+    first = entry.position if isinstance(entry, Record) else entry.position - entry.count + 1
+    if first != state.position + 1 and not _begins_anew(state, entry):
+        missing = f"has no record {state.position + 1}: it goes on with {first}"
+        raise JournalDamaged(f"{folder.root}: the journal of {folder.space!r} {missing}")
+    if isinstance(entry, Record):
+        return fold(state, entry)
+    count_frames(state, entry.stream_id, entry.count)
+    state.position, state.time = entry.position, entry.time
+    return state
+
+
+def _begins_anew(state: SpaceState, entry: Record | FrameCount) -> bool:
+    """A checkpoint needs nothing before it: behind retention's cut, and behind what went unrecorded."""
+    return isinstance(entry, Record) and entry.event == CHECKPOINT and entry.position > state.position
+
+
+def _from_checkpoint(folder: Folder) -> SpaceState:
+    """What to begin with; where the fold is another today, everything there is has to be folded again."""
+    empty = SpaceState(space_id=folder.space)
+    record = checkpoints.load(folder) or _sealed_checkpoint(folder)
+    try:
+        return empty if record is None else fold(empty, record)
+    except OtherFold:
+        return SpaceState(space_id=folder.space)
+
+
+def _sealed_checkpoint(folder: Folder) -> Record | None:
+    if not folder.hours():
+        return None
+    from mew.journal import sealed_tail  # noqa: PLC0415 - pyarrow, where it is needed
+
+    return sealed_tail.last_checkpoint(folder)
+
+
+def _behind(folder: Folder, start: int) -> Iterator[Record | FrameCount]:
+    """Everything from a position on: what is sealed, then what is in the log."""
+    sealed = folder.segments(start)
+    if sealed:
+        from mew.journal import sealed_tail  # noqa: PLC0415 - pyarrow, where it is needed
+
+        yield from sealed_tail.tail(folder, start)
+        start = sealed[-1].last + 1
+    for path in folder.logs():
+        yield from _log_tail(path, start)
+
+
+def _log_tail(path: Path, start: int) -> Iterator[Record | FrameCount]:
+    try:
+        for block in read_blocks(path):
+            if block.head.last >= start:
+                yield from skim(block.data)
+    except LogDamaged as damage:
+        raise JournalDamaged(f"{damage}; the blocks before it are whole: see mew journal verify") from None
+
+
+def mend(folder: Folder) -> str | None:
+    """Cut off what a crash left of the last blocks, all of them later than the last sync; what was there, in words.
+
+    Whatever was synced and is no longer whole is damage, and left as it is.
+    """
+    logs = folder.logs()
+    if not logs:
+        return None
+    path, end = logs[-1], 0
+    try:
+        for block in read_blocks(path):
+            end = block.offset + len(block.data)
+    except LogDamaged as damage:
+        if end < synced_bytes(folder, path):
+            raise JournalDamaged(f"{damage}, which had been synced: see mew journal verify") from None
+        left = path.stat().st_size - end
+        _cut(path, end)
+        return f"{damage}; its last {left} bytes were not whole and are cut off"
+    return None
+
+
+def synced_bytes(folder: Folder, path: Path) -> int:
+    """Up to which byte a file of the log is known to be on the disk."""
+    try:
+        first, size = folder.synced.read_text("ascii").split()
+    except (FileNotFoundError, ValueError):
+        return 0
+    if log_first(path) < int(first):
+        return path.stat().st_size
+    return int(size) if log_first(path) == int(first) else 0
+
+
+def _cut(path: Path, end: int) -> None:
+    with path.open("r+b") as file:
+        file.truncate(end)
+        os.fsync(file.fileno())
