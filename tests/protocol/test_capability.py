@@ -172,6 +172,37 @@ def test_a_decision_names_the_capability_and_its_source() -> None:
 
 
 @pytest.mark.parametrize(
+    ("patterns", "kind", "is_certain"),
+    [
+        ([{"kind": "chat"}], "chat", True),
+        ([{"kind": "*"}], "chat", True),
+        ([{"kind": "mcp/*"}, {"kind": "*"}], "chat", True),
+        ([{"kind": "chat"}, {"kind": "chat", "to": "bob"}], "chat", True),
+        ([{"kind": "chat", "to": "bob"}, {"kind": "chat"}], "chat", False),
+        ([{"kind": "chat", "payload": {"text": "no"}}, {"kind": "*"}], "chat", False),
+        ([{"kind": "chat", "payload": {"text": "yes"}}], "chat", False),
+        ([{"kind": "chat", "payload": {}}], "chat", True),
+        ([{"kind": "*"}], "dance/slowly", False),
+    ],
+)
+def test_what_no_envelope_can_change_is_decided_once(
+    patterns: list[dict[str, Any]], kind: str, *, is_certain: bool
+) -> None:
+    capabilities_held = held(*patterns)
+    assert capabilities_held.certain == {}
+    decision = capabilities_held.decide(kind, {"text": "yes"})
+    assert decision.allowed
+    assert capabilities_held.certain == ({kind: decision} if is_certain else {})
+    assert capabilities_held.decide(kind, {"text": "yes"}) == decision
+
+
+def test_a_refusal_is_never_certain() -> None:
+    capabilities_held = held({"kind": "chat"})
+    assert not capabilities_held.decide("mcp/request", {}).allowed
+    assert capabilities_held.certain == {}
+
+
+@pytest.mark.parametrize(
     ("patterns", "reason"),
     [
         ([], "no capability is for 'chat'"),

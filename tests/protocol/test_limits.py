@@ -41,6 +41,16 @@ def test_a_bucket_counts_every_moment_once() -> None:
 
 @settings(max_examples=60)
 @given(st.integers(1, 50), st.integers(1, 20), st.lists(st.integers(0, SECOND), max_size=40))
+def test_to_spend_is_to_fill_and_to_take(rate: int, burst: int, steps: list[int]) -> None:
+    one, other, now = Bucket(rate, burst, 0), Bucket(rate, burst, 0), 0
+    for step in steps:
+        now += step
+        other.fill(now)
+        assert one.spend(now) == other.take()
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 50), st.integers(1, 20), st.lists(st.integers(0, SECOND), max_size=40))
 def test_no_more_is_ever_taken_than_burst_and_rate_allow(rate: int, burst: int, steps: list[int]) -> None:
     bucket, now, count = Bucket(rate, burst, 0), 0, 0
     for step in steps:

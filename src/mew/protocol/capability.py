@@ -42,6 +42,11 @@ class Capability(msgspec.Struct, frozen=True):
         return None
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it is for a kind, and asks for nothing else."""
+        return self.fits_payload is None and self.fits_recipient is None
+
+    @property
     def manages_streams(self) -> bool:
         """Whether it is literally `stream/manage` or `*`: only those may end another's stream (protocol §4)."""
         return self.pattern["kind"] in {kinds.STREAM_MANAGE, "*", "**"}
@@ -136,6 +141,7 @@ def _size(value: Any) -> int:
     return 1
 
 
+_KNOWN: Final = frozenset(kinds.KINDS)
 BASELINE: Final = read_capability({"kind": kinds.MCP_RESPONSE}, "baseline")
 """What every participant may send (protocol §2)."""
 CHAT_ONLY: Final = (read_capability({"kind": kinds.CHAT}, "default"),)
@@ -149,6 +155,8 @@ class CapabilitySet:
         """Index by exact kind; patterns are tried after them."""
         self.sourced = tuple(_with_every_depth(sourced))
         self.text = jsontext.array(capability.text for _, capability in self.sourced)
+        self.certain: dict[str, Decision] = {}
+        """What has turned out to be allowed of a kind, whatever else an envelope says; of known kinds alone."""
         self._exact: dict[str, list[tuple[Capability, Decision]]] = {}
         self._patterns: list[tuple[Capability, Decision]] = []
         for source, capability in self.sourced:
@@ -161,10 +169,14 @@ class CapabilitySet:
     def decide(self, kind: str, payload: Mapping[str, Any], to: tuple[str, ...] = ()) -> Decision:
         """The first capability that matches, else the nearest miss."""
         nearest: Miss | None = None
+        is_plain = kind in _KNOWN
         for tried in (self._exact.get(kind, ()), self._patterns):
             for capability, allowed in tried:
                 miss = capability.miss(kind, payload, to)
+                is_plain = is_plain and capability.is_plain
                 if miss is None:
+                    if is_plain:
+                        self.certain[kind] = allowed
                     return allowed
                 if nearest is None or miss.near > nearest.near:
                     nearest = miss

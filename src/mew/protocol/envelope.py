@@ -77,13 +77,13 @@ def receive(values: dict[str, Any], fields: dict[str, bytes], stamp: Stamp) -> E
     protocol = values.get("protocol")
     if protocol is not None and (not isinstance(protocol, str) or protocol not in kinds.PROTOCOLS):
         raise InvalidEnvelope(f"`protocol` must be {kinds.PROTOCOL!r}")
-    envelope_id = _text(values, "id") or stamp.new_id
-    to = _texts(values, "to")
-    correlation_id = _texts(values, "correlation_id")
+    envelope_id = ("id" in values and _text(values, "id")) or stamp.new_id
+    to = _texts(values, "to") if "to" in values else ()
+    correlation_id = _texts(values, "correlation_id") if "correlation_id" in values else ()
     payload = values.get("payload", {})
     if not isinstance(payload, dict):
         raise InvalidEnvelope("`payload` must be an object")
-    ts = values["ts"] if is_rfc3339(values.get("ts")) else rfc3339(stamp.now)
+    ts = values["ts"] if "ts" in values and is_rfc3339(values["ts"]) else rfc3339(stamp.now)
     return Envelope(
         id=envelope_id,
         ts=ts,

@@ -28,6 +28,16 @@ class Bucket:
         self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._rate)
         self._filled = now
 
+    def spend(self, now: int) -> bool:
+        """Add what has accrued until now, and spend one token if there is one."""
+        tokens = min(self._burst, self._tokens + (now - self._filled) * self._rate)
+        self._filled = now
+        if tokens < 1:
+            self._tokens = tokens
+            return False
+        self._tokens = tokens - 1
+        return True
+
     def take(self) -> bool:
         """Spend one token if there is one."""
         if self._tokens < 1:

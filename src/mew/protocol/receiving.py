@@ -111,7 +111,7 @@ class Incoming:
             raise MessageTooLarge(
                 f"a message may have {space.settings.limits.message_bytes} bytes; this one has {len(self.message)}"
             )
-        if counted and not space.envelope_rate(session.allowance, turn.now).take():
+        if counted and not space.may_send(session.allowance, turn.now):
             raise RateLimited(f"over {space.settings.limits.envelopes_per_second:g} envelopes a second")
         self.values, fields = read_object(self.message)
         if is_join(self.values):

@@ -70,20 +70,17 @@ class Space:
 
     def handle(self, command: Command, now: int) -> list[Effect]:
         """Carry out one command; `now` is in microseconds since 1970 and never goes back here."""
-        self._now = self._no_earlier(now)
-        turn = Turn(self, self._now)
+        self._now = now = max(now, self._now, self.state.time)
+        turn = Turn(self, now)
         _HANDLERS[type(command)](turn, command)
         return turn.effects
-
-    def _no_earlier(self, now: int) -> int:
-        return max(now, self._now, self.state.time)
 
     def explain(self, participant: str, message: bytes, now: int) -> Explanation:
         """What would come of this message, posted now, and why (protocol §5); nothing changes.
 
         `ParticipantNotFound` where nobody is called so.
         """
-        return explain(self, participant, message, self._no_earlier(now))
+        return explain(self, participant, message, max(now, self._now, self.state.time))
 
     def route(self, participant: str, message: bytes) -> Route | Refusal:
         """Where a frame goes, or why nowhere: the whole frame rule (protocol §4), in constant time."""
@@ -135,15 +132,14 @@ class Space:
             self._formats[stream_id] = compiled
         return compiled
 
-    def envelope_rate(self, participant: str, now: int) -> Bucket:
-        """How much a participant may send just now."""
-        limits = self.settings.limits
+    def may_send(self, participant: str, now: int) -> bool:
+        """Whether a participant's rate lets one more envelope pass, which it costs."""
         bucket = self._envelope_rates.get(participant)
         if bucket is None:
+            limits = self.settings.limits
             bucket = Bucket(limits.envelopes_per_second, limits.envelope_burst, now)
             self._envelope_rates[participant] = bucket
-        bucket.fill(now)
-        return bucket
+        return bucket.spend(now)
 
     def frame_rate(self, participant: str) -> Bucket:
         """Likewise for frames; filled at every tick, and by the sender's own commands."""
@@ -192,7 +188,7 @@ class Space:
             self.roster.drop(record.participant)
             self._derive_participant(record.participant)
             self._derive_mutes(record.time)
-        elif record.kind in _ABOUT_STREAMS and record.stream_id is not None:
+        elif record.stream_id is not None and record.kind in _ABOUT_STREAMS:
             self._derive_stream(record.stream_id)
         elif record.kind in _ABOUT_PAUSES:
             self._derive_mutes(record.time)

@@ -70,16 +70,20 @@ class Turn:
         self._record_envelope(records.CONSUMED, envelope, envelope.encode(), columns)
 
     def _record_envelope(self, event: str, envelope: Envelope, message: bytes, columns: dict[str, Any]) -> None:
-        self.record(
+        record = Record(
+            self.space.state.position + 1,
+            self.now,
             event,
             envelope.sender,
-            kind=envelope.kind,
-            envelope_id=envelope.id,
+            envelope.kind,
+            envelope.id,
             size=len(message),
             payload=message,
             capability=self.matched,
             **columns,
         )
+        self.space.take(record)
+        self.effects.append(record)
 
     def say(self, saying: Saying, event: str = records.ENVELOPE, **columns: Any) -> None:
         """Record an envelope of the gateway's and send it."""
