@@ -13,6 +13,7 @@ from typing import Final
 from bench._gateway import machine, servers
 from bench._gateway.chat import chat
 from bench._gateway.fanout import fanout, thousand
+from bench._gateway.journalling import journalling
 from bench._gateway.memory import memory
 from bench._gateway.mesh import mesh
 from bench._gateway.plan import Plan, read_plan
@@ -28,6 +29,7 @@ SCENARIOS: Final[dict[str, Callable[[Plan], Table]]] = {
     "chat": chat,
     "stall": stall,
     "storm": storm,
+    "journal": journalling,
 }
 
 

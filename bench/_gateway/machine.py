@@ -72,10 +72,17 @@ def die_with_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def cpu_seconds(pid: int) -> float:
-    """What all threads of a process have used, in user and system mode."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+def session_seconds(leader: int) -> float:
+    """What a process that leads a session has used, and everything it has started, ended or not."""
+    used = 0.0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[3]) == leader:
+            used += sum(map(int, fields[11:15])) / TICKS
+    return used
 
 
 def resident_bytes(pid: int) -> int:
@@ -102,7 +109,7 @@ class Watch:
 
     def _own_seconds(self) -> float:
         usages = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        served = 0.0 if self._server is None else cpu_seconds(self._server)
+        served = 0.0 if self._server is None else session_seconds(self._server)
         return served + sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 

@@ -44,8 +44,8 @@ class Server(msgspec.Struct, frozen=True):
     """Its own, and gone with it."""
 
     def cpu_seconds(self) -> float:
-        """What it has used so far."""
-        return machine.cpu_seconds(self.pid)
+        """What it has used so far, its helpers included."""
+        return machine.session_seconds(self.pid)
 
     def resident_bytes(self) -> int:
         """What it has resident now."""
@@ -57,6 +57,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
     people: int = 100
     logs: bool = True
+    journal: bool = True
     tls: tuple[Path, Path] | None = None
     """Certificate and key."""
     observers: bool = False
@@ -161,6 +162,7 @@ def write_space(folder: Path, wishes: Wishes) -> list[str]:
         "space": {"id": "bench"},
         "gateway": gateway,
         "gateway_logging": {"enabled": wishes.logs},
+        "journal": {"enabled": wishes.journal},
         "participants": {
             f"p{number}": {"tokens": [token], "capabilities": CAPABILITIES} for number, token in enumerate(tokens)
         },
