@@ -1,0 +1,478 @@
+"""Compaction: fewer files, the same records, each of them once, whatever happens and whoever looks meanwhile."""
+
+import multiprocessing
+import os
+import shutil
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mew.journal import compaction
+from mew.journal.blocks import Damaged, Entry, Frames, encode
+from mew.journal.compaction import Postponed, alone, closed_hours, compact, empty_trash, is_scattered
+from mew.journal.exchange import CannotExchange, exchange, require_exchange
+from mew.journal.folder import HOUR, SECOND, Folder, Segment
+from mew.journal.log import LogWriter
+from mew.journal.segments import read_footer, read_segment, verify, write_segment
+from mew.journal.tables import from_arrow, to_arrow
+from mew.protocol.records import Record
+from tests.journal.crashing import crashes
+from tests.needs import requires
+
+TEN = int(datetime(2026, 3, 1, 10, tzinfo=UTC).timestamp()) * SECOND
+NEVER = 1 << 62
+CONTEXT = multiprocessing.get_context("forkserver")
+
+
+def entries(first: int, count: int, time: int) -> list[Entry]:
+    """So many records, at least three: an envelope, frames, an envelope."""
+    messages = [b"#s#%d" % number * 20 for number in range(count - 2)]
+    return [
+        Record(first, time, "envelope", "alice", "chat", f"a-{first}", size=2, payload=b"{}"),
+        Frames(first + 1, time, "bob", "s", first, 3, messages),
+        Record(first + count - 1, time, "envelope", "bob", "chat", f"b-{first}", size=3, payload=b'"b"'),
+    ]
+
+
+def sealed(folder: Folder, time: int, segments: int, first: int = 0, count: int = 10) -> int:
+    """So many segments of an hour from a position on; the position that follows them."""
+    for start in range(first, first + segments * count, count):
+        write_segment(folder.hour(time), [to_arrow(encode(entries(start, count, time)))])
+    return first + segments * count
+
+
+def journal(path: Path, segments: int = 4) -> Folder:
+    """A journal with segments in the hour from ten o'clock on."""
+    folder = Folder(path / "journal", "lab")
+    sealed(folder, TEN, segments)
+    return folder
+
+
+def records(folder: Folder) -> list[Record]:
+    return [record for segment in folder.segments() for record in from_arrow(read_segment(segment))]
+
+
+def read_by_duckdb(root: Path) -> list[int]:
+    with duckdb.connect(config={"threads": 1}) as database:
+        found = database.execute(f"SELECT position FROM read_parquet('{root}/**/*.parquet') ORDER BY 1").fetchall()
+    return [position for (position,) in found]
+
+
+def everything(path: Path) -> dict[Path, bytes]:
+    return {each: each.read_bytes() for each in path.rglob("*") if each.is_file() and each.suffix != ".lock"}
+
+
+# --------------------------------------------------------------------------------------- what it makes
+
+
+def test_a_closed_hour_becomes_one_segment_of_the_same_records(tmp_path: Path) -> None:
+    folder = journal(tmp_path)
+    before = records(folder)
+    [made] = compact(folder, folder.hour(TEN))
+    assert folder.segments() == [made] == [Segment(folder.hour(TEN), 0, 39)]
+    assert records(folder) == before
+    assert read_footer(made).compacted
+    assert read_by_duckdb(folder.root) == list(range(40))
+    verify(made)
+
+
+def test_nothing_but_the_new_files_is_left_in_the_hour(tmp_path: Path) -> None:
+    folder = journal(tmp_path)
+    hour = folder.hour(TEN)
+    for name in (".00000000000000000000.control.tmp", f"{40:020}-{49:020}.frames.parquet"):
+        (hour / name).touch()  # What a crashed seal leaves.
+    [made] = compact(folder, hour)
+    assert sorted(hour.iterdir()) == [made.control, made.frames]
+
+
+def test_what_was_taken_away_stays_in_the_trash_for_those_that_read_it(tmp_path: Path) -> None:
+    folder = journal(tmp_path)
+    before = {path.name: data for path, data in everything(folder.root).items()}
+    compact(folder, folder.hour(TEN))
+    [old] = folder.trash.iterdir()
+    assert {path.name: data for path, data in everything(old).items()} == before
+
+
+def test_a_file_grows_no_larger_than_it_may(tmp_path: Path) -> None:
+    folder = journal(tmp_path, segments=8)
+    before = records(folder)
+    [*_, largest] = sorted(
+        sum(path.stat().st_size for path in (each.control, each.frames)) for each in folder.segments()
+    )
+    made = compact(folder, folder.hour(TEN), file_bytes=3 * largest)
+    assert [(each.first, each.last) for each in made] == [(0, 29), (30, 59), (60, 79)]
+    for segment in made:
+        assert segment.control.stat().st_size + segment.frames.stat().st_size <= 3 * largest
+    assert folder.segments() == made
+    assert records(folder) == before
+    assert read_by_duckdb(folder.root) == list(range(80))
+    assert compact(folder, folder.hour(TEN)) == []
+
+
+def test_a_segment_larger_than_a_file_may_be_is_cut_between_its_row_groups(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "journal", "lab")
+    following = sealed(folder, TEN, 1, count=250_000)
+    sealed(folder, TEN, 1, following)
+    [large, _] = folder.segments()
+    made = compact(folder, folder.hour(TEN), file_bytes=large.frames.stat().st_size // 2)
+    assert len(made) == 3
+    assert read_by_duckdb(folder.root) == list(range(250_010))
+
+
+def test_a_row_group_has_at_most_100_000_rows(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "journal", "lab")
+    sealed(folder, TEN, 4, count=60_000)
+    [made] = compact(folder, folder.hour(TEN))
+    metadata = pq.read_metadata(made.frames)
+    rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    assert sum(rows) == 4 * 59_998
+    assert max(rows) <= 100_000
+    assert len(rows) == 3
+
+
+def test_where_positions_are_missing_a_new_segment_begins(tmp_path: Path) -> None:
+    folder = journal(tmp_path)
+    sealed(folder, TEN, 2, first=50)
+    made = compact(folder, folder.hour(TEN))
+    assert [(each.first, each.last) for each in made] == [(0, 39), (50, 69)]
+    assert read_by_duckdb(folder.root) == [*range(40), *range(50, 70)]
+
+
+def peak_of_compaction(folder: Folder, answer: Connection) -> None:
+    """For a process of its own, so that nothing else is counted."""
+    compact(folder, folder.hour(TEN))
+    answer.send(pa.default_memory_pool().max_memory())
+
+
+def test_memory_does_not_grow_with_the_hour(tmp_path: Path) -> None:
+    def peak(name: str, segments: int) -> int:
+        folder = Folder(tmp_path / name, "lab")
+        sealed(folder, TEN, segments, count=40_000)
+        ours, theirs = multiprocessing.Pipe()
+        process = CONTEXT.Process(target=peak_of_compaction, args=(folder, theirs))
+        process.start()
+        found = int(ours.recv())
+        process.join()
+        return found
+
+    assert peak("long", 16) < 1.5 * peak("short", 4)
+
+
+# -------------------------------------------------------------------------------------------- when it does
+
+
+def test_hours_that_are_over_and_scattered_are_closed(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "journal", "lab")
+    following = sealed(folder, TEN, 2)
+    following = sealed(folder, TEN + HOUR, 1, following)
+    following = sealed(folder, TEN + 2 * HOUR, 2, following)
+    sealed(folder, TEN + 14 * HOUR, 2, following)
+    ten, noon, midnight = (folder.hour(TEN + hours * HOUR) for hours in (0, 2, 14))
+    assert closed_hours(folder, TEN + HOUR - 1) == []
+    assert closed_hours(folder, TEN + HOUR) == [ten]
+    assert closed_hours(folder, TEN + 14 * HOUR) == [ten, noon]
+    assert closed_hours(folder, TEN + 15 * HOUR) == [ten, noon, midnight]
+    compact(folder, ten)
+    assert closed_hours(folder, TEN + 15 * HOUR) == [noon, midnight]
+
+
+def test_a_journal_that_is_not_there_has_nothing_to_compact(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "journal", "lab")
+    assert closed_hours(folder, TEN) == []
+    assert compact(folder, folder.hour(TEN)) == []
+    assert empty_trash(folder, NEVER) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_hour_with_one_segment_is_left_alone(tmp_path: Path) -> None:
+    folder = journal(tmp_path, segments=1)
+    before = everything(tmp_path)
+    assert compact(folder, folder.hour(TEN)) == []
+    assert everything(tmp_path) == before
+
+
+def test_a_compacted_hour_is_not_compacted_again(tmp_path: Path) -> None:
+    folder = journal(tmp_path)
+    assert len(compact(folder, folder.hour(TEN), file_bytes=1)) > 1
+    assert not is_scattered(folder.hour(TEN))
+    before = everything(tmp_path)
+    assert compact(folder, folder.hour(TEN)) == []
+    assert everything(tmp_path) == before
+
+
+def test_a_compacted_hour_that_got_another_segment_is_compacted_again(tmp_path: Path) -> None:
+    folder = journal(tmp_path)
+    compact(folder, folder.hour(TEN))
+    sealed(folder, TEN, 1, first=40)
+    assert closed_hours(folder, TEN + HOUR) == [folder.hour(TEN)]
+    compact(folder, folder.hour(TEN))
+    assert folder.segments() == [Segment(folder.hour(TEN), 0, 49)]
+    assert read_by_duckdb(folder.root) == list(range(50))
+
+
+def test_an_hour_of_which_a_log_is_left_is_not_closed(tmp_path: Path) -> None:
+    folder = journal(tmp_path)
+    folder.log.mkdir(parents=True)
+    log = LogWriter(folder.log_file(40))
+    assert closed_hours(folder, TEN + HOUR) == [folder.hour(TEN)]
+    log.append(entries(40, 10, TEN + HOUR - 1))
+    log.close()
+    before = everything(tmp_path)
+    assert closed_hours(folder, TEN + HOUR) == []
+    with pytest.raises(Postponed, match="log"):
+        compact(folder, folder.hour(TEN))
+    assert everything(tmp_path) == before
+
+
+def test_a_log_of_another_hour_is_no_hindrance(tmp_path: Path) -> None:
+    folder = journal(tmp_path)
+    folder.log.mkdir(parents=True)
+    log = LogWriter(folder.log_file(40))
+    log.append(entries(40, 10, TEN + HOUR))
+    log.close()
+    assert closed_hours(folder, TEN + HOUR) == [folder.hour(TEN)]
+    assert len(compact(folder, folder.hour(TEN))) == 1
+
+
+def test_two_do_not_compact_a_space_at_once(tmp_path: Path) -> None:
+    folder, other = journal(tmp_path), Folder(tmp_path / "journal", "other")
+    sealed(other, TEN, 2)
+    with alone(folder):
+        with pytest.raises(Postponed, match="lab"):
+            compact(folder, folder.hour(TEN))
+        assert len(compact(other, other.hour(TEN))) == 1
+    assert len(compact(folder, folder.hour(TEN))) == 1
+
+
+# -------------------------------------------------------------------------------------- when things go wrong
+
+
+@pytest.mark.parametrize("which", ["control", "frames"])
+def test_an_hour_with_damage_is_left_as_it_is_and_the_file_is_named(tmp_path: Path, which: str) -> None:
+    folder = journal(tmp_path)
+    path: Path = getattr(folder.segments()[2], which)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 4
+    path.write_bytes(data)
+    before = everything(tmp_path)
+    assert closed_hours(folder, TEN + HOUR) == [folder.hour(TEN)]
+    with pytest.raises(Damaged, match=path.name):
+        compact(folder, folder.hour(TEN))
+    assert everything(tmp_path) == before
+
+
+def test_a_segment_whose_frames_are_gone_is_damage(tmp_path: Path) -> None:
+    folder = journal(tmp_path)
+    path = folder.segments()[1].frames
+    path.unlink()
+    with pytest.raises(Damaged, match=path.name):
+        compact(folder, folder.hour(TEN))
+    assert len(folder.segments()) == 4
+
+
+def test_segments_that_overlap_are_not_put_together(tmp_path: Path) -> None:
+    folder = journal(tmp_path)
+    sealed(folder, TEN, 1, first=35)
+    with pytest.raises(Damaged, match="overlaps"):
+        compact(folder, folder.hour(TEN))
+    assert len(folder.segments()) == 5
+
+
+def test_what_appears_while_an_hour_is_compacted_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = journal(tmp_path)
+    for path in (folder.log, folder.trash):
+        path.mkdir(parents=True)
+    real, late = os.fsync, iter([40])
+
+    def fsync(file: int) -> None:
+        for first in late:
+            sealed(folder, TEN, 1, first)
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(Postponed, match="changed"):
+        compact(folder, folder.hour(TEN))
+    assert len(folder.segments()) == 5
+    assert list(folder.trash.iterdir()) == []
+    assert read_by_duckdb(folder.root) == list(range(50))
+
+
+def test_what_appears_just_before_the_exchange_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = journal(tmp_path)
+
+    def late(one: Path, other: Path) -> None:
+        sealed(folder, TEN, 1, first=40)
+        exchange(one, other)
+
+    monkeypatch.setattr(compaction, "exchange", late)
+    compact(folder, folder.hour(TEN))
+    assert [(each.first, each.last) for each in folder.segments()] == [(0, 39), (40, 49)]
+    assert [record.position for record in records(folder)] == list(range(50))
+    assert read_by_duckdb(folder.root) == list(range(50))
+
+
+def test_where_folders_cannot_be_exchanged_nothing_is_changed(tmp_path: Path) -> None:
+    shared = Path("/dev/shm")
+    requires(shared.is_dir() and shared.stat().st_dev != tmp_path.stat().st_dev, "there is no second file system")
+    folder = journal(tmp_path)
+    before = everything(tmp_path)
+    elsewhere = shared / f"mew-{os.getpid()}"
+    elsewhere.mkdir()
+    try:
+        folder.trash.symlink_to(elsewhere)
+        with pytest.raises(CannotExchange, match="nothing was changed"):
+            compact(folder, folder.hour(TEN))
+        assert list(elsewhere.iterdir()) == []
+        with pytest.raises(CannotExchange, match="compaction needs it"):
+            exchange(elsewhere, folder.hour(TEN))
+    finally:
+        shutil.rmtree(elsewhere)
+    folder.trash.unlink()
+    assert everything(tmp_path) == before
+
+
+def test_an_exchange_swaps_two_folders_and_leaves_no_trace_when_only_tried(tmp_path: Path) -> None:
+    one, other = tmp_path / "a/one", tmp_path / "b/other"
+    for path in (one, other):
+        path.mkdir(parents=True)
+        (path / f"of {path.name}").touch()
+    require_exchange(tmp_path / "a", tmp_path / "b")
+    assert [path.name for path in tmp_path.rglob("*") if path.name.startswith(".")] == []
+    exchange(one, other)
+    assert [path.name for path in one.iterdir()] == ["of other"]
+    assert [path.name for path in other.iterdir()] == ["of one"]
+    with pytest.raises(FileNotFoundError):
+        exchange(one, tmp_path / "b/nothing")
+    assert [path.name for path in one.iterdir()] == ["of other"]
+
+
+# -------------------------------------------------------------------------------------------------- trash
+
+
+def test_the_trash_is_emptied_of_what_is_old_enough(tmp_path: Path) -> None:
+    folder = journal(tmp_path)
+    begin = time.time_ns() // 1000 - SECOND
+    compact(folder, folder.hour(TEN))
+    assert empty_trash(folder, begin) == []
+    [old] = folder.trash.iterdir()
+    assert empty_trash(folder, time.time_ns() // 1000 + SECOND) == [old]
+    assert list(folder.trash.iterdir()) == []
+    assert read_by_duckdb(folder.root) == list(range(40))
+
+
+def test_a_space_empties_no_other_ones_trash(tmp_path: Path) -> None:
+    root = tmp_path / "journal"
+    for space in ("lab", "lab.2"):
+        folder = Folder(root, space)
+        sealed(folder, TEN, 2)
+        compact(folder, folder.hour(TEN))
+    (folder.trash / "lab.txt").touch()
+    [removed] = empty_trash(Folder(root, "lab"), NEVER)
+    assert removed.name.startswith("lab.2026-03-01.10.")
+    assert {path.name.partition(".2026")[0] for path in folder.trash.iterdir()} == {"lab.2", "lab.txt"}
+
+
+def test_the_trash_is_not_emptied_under_a_compaction(tmp_path: Path) -> None:
+    folder = journal(tmp_path)
+    compact(folder, folder.hour(TEN))
+    with alone(folder), pytest.raises(Postponed):
+        empty_trash(folder, NEVER)
+    assert len(list(folder.trash.iterdir())) == 1
+
+
+def test_what_a_crashed_compaction_left_does_not_come_into_the_hour(tmp_path: Path) -> None:
+    folder = journal(tmp_path)
+    hour = folder.hour(TEN)
+    shutil.copytree(hour, folder.trash / f"lab.2026-03-01.10.{0:020}-{39:020}")
+    [made] = compact(folder, hour)
+    assert sorted(hour.iterdir()) == [made.control, made.frames]
+    assert len(list(folder.trash.iterdir())) == 1
+
+
+# ------------------------------------------------------------------------------------------------ crashes
+
+
+def compact_and_empty(folder: Folder, size: int) -> None:
+    compact(folder, folder.hour(TEN), file_bytes=size)
+    empty_trash(folder, NEVER)
+
+
+def test_a_crash_at_any_step_leaves_each_record_once(tmp_path: Path) -> None:
+    template = journal(tmp_path / "template", segments=4)
+    before = records(template)
+    size = 2 * max(each.control.stat().st_size + each.frames.stat().st_size for each in template.segments())
+    compacted = []
+
+    def prepared(number: int) -> tuple[Folder, int]:
+        shutil.copytree(template.root, folder_of(number).root)
+        return folder_of(number), size
+
+    def folder_of(number: int) -> Folder:
+        return Folder(tmp_path / str(number) / "journal", "lab")
+
+    for number in crashes(compact_and_empty, prepared):
+        folder = folder_of(number)
+        assert records(folder) == before
+        assert read_by_duckdb(folder.root) == list(range(40))
+        compacted.append(not is_scattered(folder.hour(TEN)))
+        # The next one goes on from there, and leaves nothing behind.
+        compact_and_empty(folder, size)
+        assert records(folder) == before
+        assert read_by_duckdb(folder.root) == list(range(40))
+        assert len(folder.segments()) == 2
+        assert list(folder.trash.iterdir()) == []
+        shutil.rmtree(tmp_path / str(number))
+    # Many crashed before the exchange and some behind it, and from there on the hour is compacted.
+    assert compacted == sorted(compacted)
+    assert compacted.count(False) > 10
+    assert compacted.count(True) > 5
+
+
+# ------------------------------------------------------------------------------------- whoever looks meanwhile
+
+
+def count_all_the_while(root: Path, answers: Connection) -> None:
+    """Send what each query found, or that a file it wanted was gone, until somebody says that it is enough."""
+    query = f"SELECT count(*), count(DISTINCT position), sum(position) FROM read_parquet('{root}/**/*.parquet')"
+    with duckdb.connect(config={"threads": 1}) as database:
+        while not answers.poll():
+            try:
+                answers.send(database.execute(query).fetchone())
+            except duckdb.IOException:
+                answers.send(None)
+    answers.recv()
+
+
+def test_a_glob_that_counts_all_the_while_sees_each_record_once(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "journal", "lab")
+    hours, following = 24, 0
+    for number in range(hours):
+        following = sealed(folder, TEN + number * HOUR, 6, following, count=5)
+    expected = (following, following, following * (following - 1) // 2)
+    ours, theirs = multiprocessing.Pipe()
+    process = CONTEXT.Process(target=count_all_the_while, args=(folder.root, theirs))
+    process.start()
+    theirs.close()
+    found = [ours.recv()]
+    for hour in folder.hours():
+        compact(folder, hour)
+        found.append(ours.recv())
+        while ours.poll():
+            found.append(ours.recv())
+    ours.send("enough")
+    with suppress(EOFError):
+        while True:
+            found.append(ours.recv())
+    process.join()
+    assert process.exitcode == 0
+    assert len(folder.segments()) == hours
+    # A query whose files vanished before it opened them says so, and is simply repeated.
+    assert set(found) - {None} == {expected}
+    assert found.count(expected) >= 5
