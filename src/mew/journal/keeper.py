@@ -94,7 +94,9 @@ class Keeper:
 
     def _exchange(self, line: bytes) -> bytes:
         if self._process is None:
-            self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            # In a group of its own: an interruption at the terminal is the gateway's to deal with.
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, process_group=0)
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None

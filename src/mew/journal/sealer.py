@@ -1,0 +1,171 @@
+"""The sealer: a process that seals, compacts and retains, one request after the other, beside a gateway.
+
+`python -m mew.journal.sealer` reads requests as JSON lines and answers each with one line. It ends when nothing more
+can come and all that was asked is done; it decides nothing about what or when. What it could not do is as it was.
+
+    {"seal": {"root": "…/journal", "space": "lab", "log": "…/00000000000000000000.log"}}
+    {"sealed": {"log": "…", "first": 0, "last": 999, "records": 1000, "bytes": 12345, "seconds": 0.01}}
+    {"compact": {"root": "…", "space": "lab", "before": 1767225600000000}}
+    {"compacted": {"root": "…", "space": "lab", "hours": 1, "segments": 1, "seconds": 0.5}}
+    {"retain": {"root": "…", "space": "lab", "now": 1767225600000000, "keep_seconds": 86400}}
+    {"retained": {"root": "…", "space": "lab", "segments": 3, "seconds": 0.01}}
+    {"failed": {"request": …, "problem": "…"}}
+"""
+
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import pyarrow as pa
+
+from mew.errors import MewError
+from mew.journal.folder import HOUR, Folder, Segment, log_first
+from mew.journal.sealing import seal
+
+NICENESS: Final = 10
+TRASH_HOURS: Final = 1
+"""How long those that still read what compaction took away may go on."""
+
+Answer: TypeAlias = dict[str, dict[str, Any]]
+
+
+class Seal(msgspec.Struct, frozen=True):
+    """Make a segment of a file of the log that is complete."""
+
+    root: str
+    space: str
+    log: str
+
+
+class Compact(msgspec.Struct, frozen=True):
+    """Compact the hours that were over at a time, in microseconds since 1970."""
+
+    root: str
+    space: str
+    before: int
+
+
+class Retain(msgspec.Struct, frozen=True):
+    """Remove what is older than this."""
+
+    root: str
+    space: str
+    now: int
+    keep_seconds: float
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One line: one of these."""
+
+    seal: Seal | None = None
+    compact: Compact | None = None
+    retain: Retain | None = None
+
+
+class BadRequest(MewError):
+    """A line that asks for nothing we know."""
+
+
+def main() -> int:
+    """Answer until the input ends."""
+    # Whoever interrupts the gateway at a terminal interrupts its children too: it is the gateway that ends us.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(NICENESS)
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    for line in sys.stdin.buffer:
+        answered = msgspec.json.encode(answer(line)) + b"\n"
+        # What was asked is done even if nobody listens any more.
+        with suppress(BrokenPipeError):
+            _write(answered)
+        pa.default_memory_pool().release_unused()
+    return 0
+
+
+def _write(line: bytes) -> None:
+    left = memoryview(line)
+    while left:
+        left = left[os.write(sys.stdout.fileno(), left) :]
+
+
+def answer(line: bytes) -> Answer:
+    """Do what a line asks, and say what came of it."""
+    started = time.perf_counter()
+    try:
+        name, done = _done(msgspec.json.decode(line, type=Request))
+    except Exception as problem:  # A request ends here, and the next one must not pay for it.
+        known = isinstance(problem, MewError | OSError)
+        said = str(problem) if known else f"{type(problem).__name__}: {problem}"
+        return {"failed": {"request": _shown(line), "problem": said}}
+    return {name: {**done, "seconds": round(time.perf_counter() - started, 6)}}
+
+
+def _done(request: Request) -> tuple[str, dict[str, Any]]:
+    match [each for each in (request.seal, request.compact, request.retain) if each is not None]:
+        case [Seal() as wanted]:
+            return "sealed", _seal(wanted)
+        case [Compact() as wanted]:
+            return "compacted", _compact(wanted)
+        case [Retain() as wanted]:
+            return "retained", _retain(wanted)
+    raise BadRequest("a request is one of seal, compact and retain")
+
+
+def _seal(wanted: Seal) -> dict[str, Any]:
+    folder, log = Folder(Path(wanted.root), wanted.space), Path(wanted.log)
+    for earlier in folder.logs():
+        # One that could not be sealed when it was asked for, for want of room: nothing is sealed before it.
+        if log_first(earlier) < log_first(log):
+            seal(folder, earlier)
+    segment = seal(folder, log)
+    if segment is None:
+        return {"log": wanted.log, "first": None, "last": None, "records": 0, "bytes": 0}
+    first, last = segment.first, segment.last
+    return {"log": wanted.log, "first": first, "last": last, "records": last - first + 1, "bytes": _bytes(segment)}
+
+
+def _bytes(segment: Segment) -> int:
+    return sum(path.stat().st_size for path in (segment.control, segment.frames) if path.exists())
+
+
+def _compact(wanted: Compact) -> dict[str, Any]:
+    from mew.journal.compaction import closed_hours, compact, empty_trash  # noqa: PLC0415 - most never compact
+
+    folder = Folder(Path(wanted.root), wanted.space)
+    hours = segments = 0
+    problems = []
+    for hour in closed_hours(folder, wanted.before):
+        try:
+            segments += len(compact(folder, hour))
+            hours += 1
+        except (MewError, OSError) as problem:
+            problems.append(str(problem))
+    empty_trash(folder, wanted.before - TRASH_HOURS * HOUR)
+    if problems:
+        raise MewError("; ".join(problems))
+    return {"root": wanted.root, "space": wanted.space, "hours": hours, "segments": segments}
+
+
+def _retain(wanted: Retain) -> dict[str, Any]:
+    from mew.journal.retention import retain  # noqa: PLC0415 - most keep all
+
+    folder = Folder(Path(wanted.root), wanted.space)
+    removed = retain(folder, keep_seconds=wanted.keep_seconds, now=wanted.now)
+    return {"root": wanted.root, "space": wanted.space, "segments": len(removed)}
+
+
+def _shown(line: bytes) -> Any:
+    """A request as it can be answered with: itself, or its text where it is none."""
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return line.decode(errors="replace").rstrip("\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

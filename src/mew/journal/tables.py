@@ -1,0 +1,212 @@
+"""Records as Arrow columns: the schema of a segment, and a block of the log as a batch of it.
+
+Pure: bytes in, columns out. No loop over records or runs on the way to Arrow; files and their order are not its
+business (docs/journal.md has the schema column by column).
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from mew.journal.blocks import ABSENT, EVENTS, HEAD_BYTES, RUN, Damaged, Head, read_head
+from mew.protocol.records import Record
+
+SCHEMA_VERSION: Final = 1
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("position", pa.int64(), nullable=False),
+        pa.field("time", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("event", pa.string(), nullable=False),
+        pa.field("participant", pa.string(), nullable=False),
+        pa.field("kind", pa.string()),
+        pa.field("envelope_id", pa.string()),
+        pa.field("stream_id", pa.string()),
+        pa.field("frame_number", pa.int64()),
+        pa.field("sequence", pa.int64()),
+        pa.field("reason", pa.string()),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("payload", pa.binary(), nullable=False),
+        pa.field("capability", pa.string()),
+    ]
+)
+"""By the names and in the order of `Record`'s fields."""
+BATCH_BYTES: Final = 1 << 30
+"""Of messages in one batch: Arrow counts the bytes of a binary column in 31 bits."""
+
+_TEXTS: Final = ("participant", "kind", "envelope_id", "stream_id", "reason", "capability")
+_RUN: Final = np.dtype(
+    [
+        *((name, "<i8") for name in ("time", "frame_number", "sequence", "size")),
+        *((name, "<u4") for name in ("records", *_TEXTS)),
+        ("skipped", "<u2"),
+        ("event", "u1"),
+        ("", "u1"),
+    ]
+)
+"""`blocks.RUN` for NumPy."""
+_LENGTH: Final = np.dtype("<u4")
+_EVENTS: Final = pa.array(EVENTS, pa.string())
+
+
+def to_arrow(block: bytes) -> pa.RecordBatch:
+    """The records of a block that was found whole; `Damaged` where one batch cannot hold so many bytes."""
+    batches = list(to_batches(block, (1 << 31) - 1))
+    if len(batches) > 1:
+        raise Damaged("a block of more bytes than one batch can hold")
+    return batches[0]
+
+
+def to_batches(blocks: bytes, most: int = BATCH_BYTES) -> Iterator[pa.RecordBatch]:
+    """The records of blocks that stand and follow one behind the other, in batches of at most so many bytes each.
+
+    Their checksums are not looked at again: these are bytes that `check` or `read_blocks` has seen. A block of
+    ordinary size, or several small ones, make one batch; a record has one in any case.
+    """
+    opened = _open(blocks)
+    start, records = 0, len(opened.ends)
+    while start < records:
+        end = int(np.searchsorted(opened.ends, opened.starts[start] + most, side="right"))
+        end = max(end, start + 1)
+        yield _batch(opened, start, end)
+        start = end
+
+
+class _Opened(msgspec.Struct, frozen=True):
+    """The parts of blocks, each kind together, as arrays."""
+
+    first: int
+    """The position of the first record."""
+    runs: Any
+    texts: dict[str, Any]
+    """For each run the number of its string, by column; those that all runs lack are left out."""
+    strings: Any
+    """By their number; the first is the absent one."""
+    run_starts: Any
+    """The index of each run's first record, and the number of all."""
+    starts: Any
+    """Where each message begins in the blocks."""
+    ends: Any
+    data: Any
+
+
+def _open(blocks: bytes) -> _Opened:
+    heads = list(_heads(blocks))
+    first = heads[0][1].first
+    lengths, texts, runs, messages = [], [], [], []
+    for at, head in heads:
+        each = np.frombuffer(blocks, _LENGTH, head.strings + head.records, at + HEAD_BYTES)
+        text = at + HEAD_BYTES + each.nbytes
+        run = text + head.string_bytes
+        lengths.append((each[: head.strings], each[head.strings :]))
+        texts.append(blocks[text:run])
+        messages.append(run + RUN.size * head.runs)
+        runs.append(blocks[run : messages[-1]])
+    counts = np.concatenate([each for _, each in lengths])
+    ends = _sums(counts)[1:]
+    records = np.array([head.records for _, head in heads])
+    # Between the messages of two blocks stands what is not a message.
+    before = np.array(messages) - _sums([head.message_bytes for _, head in heads])[:-1]
+    ends += np.repeat(before, records)
+    strings = _strings(np.concatenate([each for each, _ in lengths]), b"".join(texts))
+    together = np.frombuffer(b"".join(runs), _RUN)
+    numbers = _numbers(together, [head for _, head in heads])
+    run_starts = _sums(together["records"])
+    return _Opened(first, together, numbers, strings, run_starts, ends - counts, ends, pa.py_buffer(blocks))
+
+
+def _heads(blocks: bytes) -> Iterator[tuple[int, Head]]:
+    """Where each block begins, and its head."""
+    at = 0
+    while at < len(blocks):
+        head = read_head(blocks[at : at + HEAD_BYTES])
+        yield at, head
+        at += HEAD_BYTES + head.body_bytes
+
+
+def _numbers(runs: Any, heads: list[Head]) -> dict[str, Any]:
+    """The numbers of the strings that runs name, as they are if the strings of all blocks are counted together."""
+    before = np.repeat(_sums([head.strings for head in heads])[:-1], [head.runs for head in heads])
+    named = {name: runs[name] for name in _TEXTS if runs[name].any()}
+    return {name: np.where(numbers == 0, 0, numbers + before) for name, numbers in named.items()}
+
+
+def _strings(lengths: Any, text: bytes) -> pa.Array:
+    """Number 0 is the absent string, so the offsets begin with 0 twice."""
+    offsets = np.zeros(len(lengths) + 2, np.int32)
+    np.cumsum(lengths, out=offsets[2:])
+    present = np.ones(len(lengths) + 1, np.bool_)
+    present[0] = False
+    buffers = [pa.py_buffer(np.packbits(present, bitorder="little")), pa.py_buffer(offsets), pa.py_buffer(text)]
+    return pa.Array.from_buffers(pa.string(), len(lengths) + 1, buffers)
+
+
+def _sums(counts: Any) -> Any:
+    found = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=found[1:])
+    return found
+
+
+def _batch(opened: _Opened, start: int, end: int) -> pa.RecordBatch:
+    """The records from one index to another."""
+    first = int(np.searchsorted(opened.run_starts, start, side="right")) - 1
+    last = int(np.searchsorted(opened.run_starts, end, side="left"))
+    runs, bounds = opened.runs[first:last], opened.run_starts[first : last + 1].clip(start, end)
+    counts = np.diff(bounds)
+
+    def each(values: Any) -> Any:
+        return values if len(values) == end - start else np.repeat(values, counts)
+
+    def texts(name: str) -> pa.Array:
+        numbers = opened.texts.get(name)
+        if numbers is None:
+            return pa.nulls(end - start, pa.string())
+        return opened.strings.take(pa.array(each(numbers[first:last])))
+
+    index = np.arange(start, end)
+    number = each(runs["frame_number"])
+    sequence = each(runs["sequence"])
+    size = each(runs["size"])
+    begins = each(opened.run_starts[first:last])
+    payload, payload_sizes = _payloads(opened, each(runs["skipped"]), start, end)
+    columns = {
+        "position": pa.array(opened.first + index),
+        "time": pa.array(each(runs["time"])).view(SCHEMA.field("time").type),
+        "event": _EVENTS.take(pa.array(each(runs["event"]))),
+        "frame_number": _present(number + (index - begins), number != ABSENT),
+        "sequence": _present(sequence, sequence != ABSENT),
+        "size": pa.array(np.where(size == ABSENT, payload_sizes, size)),
+        "payload": payload,
+        **{name: texts(name) for name in _TEXTS},
+    }
+    return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _present(values: Any, present: Any) -> pa.Array:
+    return pa.array(values, mask=~present) if present.any() else pa.nulls(len(values), pa.int64())
+
+
+def _payloads(opened: _Opened, skipped: Any, start: int, end: int) -> tuple[pa.Array, Any]:
+    """The messages without what stands before each, and the length of each.
+
+    All bytes are cut into pieces, of which every second is a payload; the others are what stands between two.
+    """
+    base = opened.starts[start]
+    starts, ends = (opened.starts[start:end] - base).astype(np.int32), (opened.ends[start:end] - base).astype(np.int32)
+    starts = np.minimum(starts + skipped, ends)
+    cuts = np.empty(2 * (end - start) + 1, np.int32)
+    cuts[0] = 0
+    cuts[1::2] = starts
+    cuts[2::2] = ends
+    buffers = [None, pa.py_buffer(cuts), opened.data.slice(base, int(ends[-1]))]
+    pieces = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, buffers)
+    return pieces.take(pa.array(np.arange(1, len(cuts), 2, dtype=np.int32))), ends - starts
+
+
+def from_arrow(batch: pa.RecordBatch | pa.Table) -> Iterator[Record]:
+    """The records of a batch or a table with all columns."""
+    columns = [batch.column(name) for name in SCHEMA.names]
+    columns[1] = columns[1].cast(pa.int64())
+    return (Record(*values) for values in zip(*(column.to_pylist() for column in columns), strict=True))
