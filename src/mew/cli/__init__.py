@@ -4,6 +4,7 @@ Must not decide anything about the protocol, and must not import what a command 
 runs: `mew --version` has to answer at once.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -20,6 +21,7 @@ EXAMPLES = """\
 Examples:
 
   mew gateway start     serve the space of this directory
+  mew journal tail      what has happened in it
   mew --version         which version is installed
   mew --help            this page"""
 
@@ -36,20 +38,28 @@ app = App(
     result_action="return_int_as_exit_code_else_zero",
 )
 app.command("mew.cli.gateway:app", name="gateway", help="Run a gateway, which serves spaces on one port.")
+app.command("mew.cli.journal:app", name="journal", help="Look into the journal of a space.")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with these arguments, or the process's own, and return its exit code."""
     try:
-        return int(app(sys.argv[1:] if arguments is None else arguments))
+        code = int(app(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+        return code
     except CycloptsError as error:
         # One line, whatever cyclopts would draw around it: scripts and terminals of any width read it.
         sentence = " ".join(str(error).split())
         print(f"mew: {sentence} Try 'mew --help'.", file=sys.stderr)
         return USAGE_ERROR
     except ModuleNotFoundError as error:
-        print(f"mew: this command needs {error.name}: install mew-protocol[server]", file=sys.stderr)
+        extra = "mcap" if str(error.name).partition(".")[0] == "mcap" else "server"
+        print(f"mew: this command needs {error.name}: install mew-protocol[{extra}]", file=sys.stderr)
         return FAILED
+    except BrokenPipeError:
+        # Whoever read has had enough. What is left unwritten goes nowhere, or Python would complain at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except MewError as error:
         print(f"mew: {error}", file=sys.stderr)
         return USAGE_ERROR

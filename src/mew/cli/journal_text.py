@@ -1,0 +1,118 @@
+"""A journal in words for people: one line a record, and what there is of it.
+
+Writes nothing. What participants have said is shown without what could move a cursor.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from mew.protocol.records import CHECKPOINT, Record
+from mew.protocol.times import rfc3339
+
+if TYPE_CHECKING:  # both load pyarrow, and a line needs neither
+    from mew.journal.info import Info
+    from mew.journal.verify import Report
+
+_SHOWN_BYTES: Final = 200
+_SHOWN_NAMES: Final = 10
+_RESET, _FAINT = "\x1b[0m", "\x1b[2m"
+_COLOURS: Final = {
+    "envelope": "\x1b[32m",
+    "consumed": "\x1b[32m",
+    "frame": "\x1b[36m",
+    "rejected": "\x1b[31m",
+    "frame_rejected": "\x1b[31m",
+    "gap": "\x1b[33m",
+}
+"""By event; what is about the space itself is blue."""
+_OTHER: Final = "\x1b[34m"
+_SORTS: Final = {"damage": "damaged", "torn": "torn end", "unrecorded": "unrecorded"}
+_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
+_THOUSAND: Final = 1000
+
+
+def readable(record: Record, *, colours: bool) -> str:
+    """One line for one record."""
+    about = [
+        record.kind,
+        record.stream_id if record.frame_number is None else f"{record.stream_id}#{record.frame_number}",
+        record.reason,
+    ]
+    said = " ".join(printable(each) for each in about if each)
+    event = f"{record.event:<9}"
+    position, time = f"{record.position:>8}", rfc3339(record.time)
+    if colours:
+        event = f"{_COLOURS.get(record.event, _OTHER)}{event}{_RESET}"
+        position, time = f"{_FAINT}{position}{_RESET}", f"{_FAINT}{time}{_RESET}"
+    line = f"{position} {time} {event} {printable(record.participant):<16} {said}"
+    excerpt = _excerpt(record)
+    return f"{line} {excerpt}".rstrip()
+
+
+def _excerpt(record: Record) -> str:
+    """The beginning of what it holds."""
+    text = printable(record.payload[:_SHOWN_BYTES].decode(errors="backslashreplace"))
+    return f"{text}… ({size(len(record.payload))})" if len(record.payload) > _SHOWN_BYTES else text
+
+
+def printable(text: str) -> str:
+    """A text with everything that is no ordinary character shown as its number."""
+    return text if text.isprintable() else "".join(each if each.isprintable() else _escaped(each) for each in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def size(count: int) -> str:
+    """Bytes, in units that can be read."""
+    amount, unit = float(count), 0
+    while amount >= _THOUSAND and unit < len(_UNITS) - 1:
+        amount, unit = amount / _THOUSAND, unit + 1
+    return f"{count} B" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
+
+
+def described(info: "Info") -> str:
+    """What there is, a line for each thing."""
+    lines = [("space", info.space), ("journal", str(info.journal))]
+    if info.since is None or info.until is None:
+        lines.append(("records", "none"))
+    else:
+        lines += [
+            ("records", f"{info.records:,} (positions {info.first:,} to {info.last:,})"),
+            ("from", info.since),
+            ("to", info.until),
+            ("events", _named(info.events)),
+            ("streams", _named(info.streams)),
+        ]
+    lines += [
+        ("segments", f"{info.segments.count:,}, {info.compacted:,} of them compacted, {size(info.segments.bytes)}"),
+        ("logs", f"{info.logs.count:,}, {size(info.logs.bytes)}"),
+        ("checkpoints", _checkpoints(info)),
+        ("epochs", f"{len(info.epochs):,}" + (f", the last {printable(info.epochs[-1])}" if info.epochs else "")),
+    ]
+    return "\n".join(f"{name:<12}{text}" for name, text in lines)
+
+
+def _named(counts: Counter[str]) -> str:
+    """The most frequent first."""
+    shown = [f"{printable(name)} {count:,}" for name, count in counts.most_common(_SHOWN_NAMES)]
+    more = len(counts) - len(shown)
+    return ", ".join([*shown, f"and {more:,} more"] if more else shown) or "none"
+
+
+def _checkpoints(info: "Info") -> str:
+    count = info.events[CHECKPOINT]
+    return "none" if info.last_checkpoint is None else f"{count:,}, the last at position {info.last_checkpoint:,}"
+
+
+def verdict(report: "Report") -> str:
+    """What verification has found, the problems first."""
+    lines = [f"{_SORTS[problem.sort]}: {problem}" for problem in report.problems]
+    if report.first is None or report.last is None:
+        lines.append(f"{report.space}: no records")
+        return "\n".join(lines)
+    held = f"{report.segments:,} segments and {report.logs:,} logs ({size(report.bytes)})"
+    word = "damaged" if report.damaged else "whole"
+    found = f"{report.records:,} records from position {report.first:,} to {report.last:,} in {held}"
+    return "\n".join([*lines, f"{report.space}: {word}: {found}"])

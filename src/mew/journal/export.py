@@ -1,0 +1,187 @@
+"""Records for other programs: which of them are wanted, and each as a line of JSON.
+
+Reads the journal through `Journal` and changes nothing. A file that is exported to has its name once it is whole.
+"""
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+
+from mew.errors import MewError
+from mew.journal.reading import Journal, is_frame
+from mew.protocol import jsontext
+from mew.protocol.records import ENVELOPE, FRAME, FRAME_REJECTED, Record
+from mew.protocol.times import rfc3339
+
+_NO_BREAKS: Final = bytes.maketrans(b"\r\n", b"  ")
+"""Between the tokens of an envelope there may be line breaks; within one there are none."""
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which records somebody wants; what is not said does not matter."""
+
+    first: int = 0
+    last: int | None = None
+    since: int | None = None
+    """Microseconds since 1970; records of this time and later."""
+    until: int | None = None
+    """Records before this time."""
+    control: bool = False
+    """No frames and no stream data."""
+    streams: frozenset[str] = frozenset()
+    participants: frozenset[str] = frozenset()
+    events: frozenset[str] = frozenset()
+
+    @property
+    def only_control(self) -> bool:
+        """Whether no frames file has to be opened."""
+        return self.control or (bool(self.events) and not self.events & {FRAME, ENVELOPE})
+
+    def begin(self, journal: Journal) -> int:
+        """Where to begin to read: no record before it is wanted."""
+        return self.first if self.since is None else max(self.first, journal.position_at(self.since))
+
+    def has(self, record: Record) -> bool:
+        """Whether it is one of them."""
+        return (
+            record.position >= self.first
+            and (self.since is None or record.time >= self.since)
+            and not self.is_over(record)
+            and not (self.control and is_frame(record))
+            and (not self.streams or record.stream_id in self.streams)
+            and (not self.participants or record.participant in self.participants)
+            and (not self.events or record.event in self.events)
+        )
+
+    def is_over(self, record: Record) -> bool:
+        """Whether neither it nor any that follows is one of them."""
+        if self.last is not None and record.position > self.last:
+            return True
+        return self.until is not None and record.time >= self.until
+
+    def range_of(self, journal: Journal) -> Iterator[Record]:
+        """All records of a journal from the first that could be wanted to the last, in order."""
+        for record in journal.records(self.begin(journal), last=self.last, control=self.only_control):
+            if self.is_over(record):
+                return
+            yield record
+
+    def of(self, journal: Journal) -> Iterator[Record]:
+        """Those of a journal, in order."""
+        return filter(self.has, self.range_of(journal))
+
+
+_WIDER: Final = 8
+"""So much further back is looked each time."""
+
+
+def last_of(journal: Journal, wanted: Wanted, count: int) -> tuple[list[Record], int]:
+    """The last wanted records, as many as there are but not more than so many, and the position behind all records."""
+    end, first = journal.last, journal.first
+    if end is None or first is None:
+        return [], 0
+    begin, span = max(first, wanted.begin(journal)), count
+    last = end if wanted.last is None else min(end, wanted.last)
+    while True:
+        start = max(begin, last + 1 - span)
+        nearest = msgspec.structs.replace(wanted, first=start, last=last, since=None)
+        found = deque((each for each in nearest.range_of(journal) if wanted.has(each)), count)
+        if len(found) == count or start == begin:
+            return list(found), end + 1
+        span *= _WIDER
+
+
+class _Line(msgspec.Struct):
+    """The columns of a record, in their order."""
+
+    position: int
+    time: str
+    event: str
+    participant: str
+    kind: str | None
+    envelope_id: str | None
+    stream_id: str | None
+    frame_number: int | None
+    sequence: int | None
+    reason: str | None
+    size: int
+    payload: msgspec.Raw | msgspec.UnsetType | None = msgspec.UNSET
+    payload_base64: bytes | msgspec.UnsetType = msgspec.UNSET
+    """In place of `payload` where it is no JSON."""
+    capability: str | None = None
+
+
+def to_json(record: Record) -> bytes:
+    """A record on one line: an envelope as the JSON that it is, to the last digit; other bytes in base64."""
+    line = _Line(
+        record.position,
+        rfc3339(record.time),
+        record.event,
+        record.participant,
+        record.kind,
+        record.envelope_id,
+        record.stream_id,
+        record.frame_number,
+        record.sequence,
+        record.reason,
+        record.size,
+        capability=record.capability,
+    )
+    if record.event in (FRAME, FRAME_REJECTED):
+        line.payload_base64 = record.payload
+    elif not record.payload:
+        line.payload = None
+    elif is_json(record.payload):
+        line.payload = msgspec.Raw(record.payload.translate(_NO_BREAKS))
+    else:
+        line.payload_base64 = record.payload
+    return jsontext.encode(line)
+
+
+def is_json(payload: bytes) -> bool:
+    """Whether bytes are a JSON text."""
+    try:
+        jsontext.decode(payload, jsontext.MAX_NESTING_SENT)
+    except jsontext.NotJSON:
+        return False
+    return True
+
+
+def write_jsonl(records: Iterable[Record], file: IO[bytes]) -> int:
+    """Write a line for each record; how many there were."""
+    count = 0
+    for record in records:
+        file.write(to_json(record) + b"\n")
+        count += 1
+    return count
+
+
+class CannotExport(MewError):
+    """What was wanted cannot be written, and why."""
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write to under another name; it gets its own at the end, and goes away if it does not come to that."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        file = unfinished.open("wb")
+    except OSError as problem:
+        raise CannotExport(f"{path}: {problem.strerror}") from None
+    try:
+        with file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except OSError as problem:
+        unfinished.unlink(missing_ok=True)
+        raise CannotExport(f"{path}: {problem.strerror or problem}") from None
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,146 @@
+"""What a journal holds, told quickly: from footers, a few columns, and the log.
+
+Believes what it reads, unlike `verify`, and looks at no payload but that of a start.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mew.journal.blocks import Damaged, FrameCount, skim
+from mew.journal.damage import Damage, scan
+from mew.journal.folder import Folder, Segment
+from mew.journal.log import Block
+from mew.journal.reading import is_frame
+from mew.journal.segments import read_control, read_footer, read_frames
+from mew.protocol import jsontext
+from mew.protocol.records import CHECKPOINT, FRAME, START
+from mew.protocol.times import rfc3339
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Is told how many files have been read, and how many there are."""
+_TRIES: Final = 5
+_CONTROL: Final = ("time", "event")
+_FRAMES: Final = ("time", "event", "stream_id")
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """Files of one sort."""
+
+    count: int
+    bytes: int
+
+
+class Info(msgspec.Struct, kw_only=True):
+    """What there is of a space's journal."""
+
+    space: str
+    journal: Path
+    first: int | None = None
+    last: int | None = None
+    records: int = 0
+    since: str | None = None
+    """The time of the first record, and of the last."""
+    until: str | None = None
+    events: Counter[str] = msgspec.field(default_factory=Counter)
+    streams: Counter[str] = msgspec.field(default_factory=Counter)
+    """Those that have frames or stream data, and how many."""
+    segments: Stored = Stored(0, 0)
+    compacted: int = 0
+    """How many of the segments compaction has made."""
+    logs: Stored = Stored(0, 0)
+    last_checkpoint: int | None = None
+    epochs: list[str] = []
+    """Every start of a gateway."""
+
+
+def look_into(folder: Folder, progress: Progress = lambda done, total: None) -> Info:
+    """What there is just now; `Damaged` where it cannot be read at all."""
+    for _ in range(_TRIES):
+        try:
+            return _look(folder, progress)
+        except FileNotFoundError:
+            continue  # Sealed or compacted meanwhile: everything is somewhere else now.
+    raise Damaged(f"{folder.root}: files of the space {folder.space!r} are missing: see mew journal verify")
+
+
+def _look(folder: Folder, progress: Progress) -> Info:
+    info = Info(space=folder.space, journal=folder.root)
+    logs = folder.logs()
+    sealed = folder.segments()
+    info.segments = Stored(len(sealed), sum(_size(each.control) + _size(each.frames) for each in sealed))
+    info.logs = Stored(len(logs), sum(map(_size, logs)))
+    total = len(sealed) + len(logs)
+    for number, segment in enumerate(sealed, 1):
+        _add_segment(info, segment)
+        progress(number, total)
+    for number, path in enumerate(logs, len(sealed) + 1):
+        _add_log(info, path)
+        progress(number, total)
+    return info
+
+
+def _add_segment(info: Info, segment: Segment) -> None:
+    footer = read_footer(segment)
+    tables = [read_control(segment, _CONTROL)]
+    if footer.frames:
+        tables.append(read_frames(segment, _FRAMES))
+        info.streams.update(_counts(tables[1]["stream_id"]))
+    for table in tables:
+        info.events.update(_counts(table["event"]))
+    bounds = [pc.min_max(table["time"].cast(pa.int64())).as_py() for table in tables if table.num_rows]
+    info.since = rfc3339(min(each["min"] for each in bounds)) if info.since is None else info.since
+    info.until = rfc3339(max(each["max"] for each in bounds))
+    info.compacted += footer.compacted
+    info.epochs += footer.epochs
+    info.last_checkpoint = info.last_checkpoint if footer.checkpoint is None else footer.checkpoint
+    _add_range(info, segment.first, segment.last)
+
+
+def _counts(column: pa.ChunkedArray) -> dict[str, int]:
+    return {each["values"]: each["counts"] for each in column.value_counts().to_pylist()}
+
+
+def _add_range(info: Info, first: int, last: int) -> None:
+    info.records += last - first + 1
+    info.first = first if info.first is None else info.first
+    info.last = last
+
+
+def _add_log(info: Info, path: Path) -> None:
+    """As far as it is whole and not sealed."""
+    for block in scan(path):
+        if isinstance(block, Damage):
+            return
+        if info.last is None or block.head.first > info.last:
+            _add_block(info, block)
+
+
+def _add_block(info: Info, block: Block) -> None:
+    _add_range(info, block.head.first, block.head.last)
+    for entry in skim(block.data):
+        info.since = rfc3339(entry.time) if info.since is None else info.since
+        if isinstance(entry, FrameCount):
+            info.events[FRAME] += entry.count
+            info.streams[entry.stream_id] += entry.count
+            continue
+        info.events[entry.event] += 1
+        if is_frame(entry):
+            info.streams[str(entry.stream_id)] += 1
+        elif entry.event == CHECKPOINT:
+            info.last_checkpoint = entry.position
+        elif entry.event == START:
+            info.epochs.append(str(jsontext.decode(entry.payload)["epoch"]))
+    info.until = rfc3339(block.head.time)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

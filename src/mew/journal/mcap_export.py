@@ -1,0 +1,190 @@
+"""Records as an MCAP file: a channel for each stream and writer, with the schemas that the streams announced.
+
+Needs the library `mcap`; nothing else imports this. What is written is read back in the tests with that same library;
+Foxglove Studio itself was not at hand and has not been tried.
+
+- Topic `<space>/<stream_id>/<writer>`. A message is a frame's bytes, or the `content` of stream data. `log_time` and
+  `publish_time` are the gateway's, `sequence` is the frame's number (its last 32 bits).
+- What a format of the stream describes by JSON Schema is `json` with a schema. A channel has one schema: where a writer
+  uses several formats of a stream, each has a channel under the same topic. A `json` channel holds nothing but JSON.
+- Without a schema the encoding follows the stream's `content_type` or `format`; else it is `application/octet-stream`.
+- Topic `<space>/control`: all other envelopes as they were sent. Topic `<space>/events`: what is no envelope (joins,
+  gaps, refusals), each as a line of the JSON export.
+- A metadata record `mew.journal` names the space, the positions and how many records there are.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import IO, Any, Final
+
+import msgspec
+from mcap.writer import Writer
+
+from mew import __version__
+from mew.errors import MewError
+from mew.journal.export import CannotExport, Wanted, is_json, to_json
+from mew.journal.reading import Journal, is_frame
+from mew.protocol import jsontext, kinds
+from mew.protocol.records import CHECKPOINT, CONSUMED, ENVELOPE, FRAME, WELCOMED, Record
+from mew.protocol.snapshots import restore
+
+JSON: Final = "json"
+BYTES: Final = "application/octet-stream"
+JSON_SCHEMA: Final = "jsonschema"
+NO_SCHEMA: Final = 0
+METADATA: Final = "mew.journal"
+MOST_CHANNELS: Final = 2**16 - 1
+_KNOWN: Final = {
+    "application/json": JSON,
+    "application/cbor": "cbor",
+    "application/msgpack": "msgpack",
+    "application/x-msgpack": "msgpack",
+    "application/vnd.msgpack": "msgpack",
+}
+"""Encodings that MCAP has a word for; others keep their own."""
+_ENVELOPES: Final = (ENVELOPE, CONSUMED, WELCOMED)
+_OPENINGS: Final = (kinds.STREAM_OPEN, kinds.STREAM_READY)
+_SEQUENCES: Final = 2**32
+_NANOSECONDS: Final = 1000
+"""In a microsecond."""
+
+
+def write_mcap(journal: Journal, wanted: Wanted, records: Iterable[Record], file: IO[bytes]) -> int:
+    """Write those of the records that are wanted; how many there were.
+
+    `records` are all from where the wanted ones begin; what streams were opened before is looked up.
+    """
+    streams, begin = _Streams(), wanted.begin(journal)
+    for record in journal.records(last=begin - 1, control=True) if begin else ():
+        streams.learn(record)
+    export = _Export(journal.folder.space, streams, file)
+    for record in records:
+        streams.learn(record)
+        if wanted.has(record):
+            export.add(record)
+    return export.finish()
+
+
+class _Format(msgspec.Struct, frozen=True):
+    """What data of a stream look like."""
+
+    id: str = ""
+    encoding: str = BYTES
+    schema: bytes = b""
+
+
+class _Streams:
+    """What streams have said of their data, as far as the journal has been read."""
+
+    def __init__(self) -> None:
+        self._formats: dict[str, dict[str, _Format]] = {}
+        self._usual: dict[str, _Format] = {}
+
+    def learn(self, record: Record) -> None:
+        """Take note if it opens a stream, or says which are open."""
+        if record.event == CHECKPOINT:
+            # One that another version of the fold has made says nothing here.
+            with suppress(MewError, msgspec.DecodeError):
+                for stream in restore(record.payload).streams.values():
+                    self._opened(stream.stream_id, {name: stream.value(name) for name in stream.fields})
+        elif record.kind in _OPENINGS and record.event == ENVELOPE and record.participant == kinds.GATEWAY:
+            self._opened(str(record.stream_id), jsontext.decode(record.payload, jsontext.MAX_NESTING_SENT)["payload"])
+
+    def _opened(self, stream_id: str, said: dict[str, Any]) -> None:
+        usual = _encoding(said.get("content_type") or said.get("format"))
+        given = [_Format(each["id"], *_described(each, usual)) for each in said.get("formats") or ()]
+        self._formats[stream_id] = {each.id: each for each in given}
+        self._usual[stream_id] = given[0] if len(given) == 1 else _Format("", usual)
+
+    def format_of(self, stream_id: str, format_id: str | None = None) -> _Format:
+        """The format that data name; where they name none, the only one there is, or what is said of the stream."""
+        usual = self._usual.get(stream_id, _Format())
+        return usual if format_id is None else self._formats.get(stream_id, {}).get(format_id, usual)
+
+
+def _described(descriptor: dict[str, Any], usual: str) -> tuple[str, bytes]:
+    """The encoding and the schema of a format descriptor."""
+    if isinstance(descriptor.get("schema"), dict):
+        return JSON, jsontext.encode(descriptor["schema"])
+    return _encoding(descriptor.get("mime_type"), usual), b""
+
+
+def _encoding(said: object, usual: str = BYTES) -> str:
+    """MCAP's word for a media type."""
+    if not isinstance(said, str) or not said.strip():
+        return usual
+    name = said.partition(";")[0].strip().lower()
+    return JSON if name.endswith("+json") else _KNOWN.get(name, name)
+
+
+class _Export:
+    """One file, as it is written."""
+
+    def __init__(self, space: str, streams: _Streams, file: IO[bytes]) -> None:
+        self._space = space
+        self._streams = streams
+        self._channels: dict[tuple[str, _Format], int] = {}
+        self._schemas: dict[_Format, int] = {}
+        self._written: list[int] = [0, 0, 0]
+        """Records, the first position, and the last."""
+        self._writer = Writer(file)
+        self._writer.start(library=f"mew {__version__}")
+
+    def add(self, record: Record) -> None:
+        """Write one record."""
+        if is_frame(record):
+            self._add_data(record)
+        elif record.event in _ENVELOPES:
+            self._put(record, self._channel(f"{self._space}/control", _ENVELOPE), record.payload, record.position)
+        else:
+            self._put(record, self._channel(f"{self._space}/events", _ENVELOPE), to_json(record), record.position)
+
+    def _add_data(self, record: Record) -> None:
+        stream_id = str(record.stream_id)
+        if record.event == FRAME:
+            data, format_ = record.payload, self._streams.format_of(stream_id)
+            if format_.encoding == JSON and not is_json(data):
+                format_ = _Format()
+        else:
+            payload = jsontext.split(jsontext.split(record.payload)["payload"])
+            data = payload.get("content", b"null")
+            format_ = self._streams.format_of(stream_id, jsontext.decode(payload.get("format_id", b"null")))
+            if format_.encoding != JSON:
+                format_ = _Format(format_.id, JSON)
+        about = {"stream_id": stream_id, "writer": record.participant, "format_id": format_.id}
+        topic = f"{self._space}/{stream_id}/{record.participant}"
+        self._put(record, self._channel(topic, format_, about), data, record.frame_number or 0)
+
+    def _put(self, record: Record, channel: int, data: bytes, number: int) -> None:
+        at = record.time * _NANOSECONDS
+        self._writer.add_message(channel, at, data, at, number % _SEQUENCES)
+        count, first, _ = self._written
+        self._written = [count + 1, first if count else record.position, record.position]
+
+    def _channel(self, topic: str, format_: _Format, about: dict[str, str] | None = None) -> int:
+        found = self._channels.get((topic, format_))
+        if found is None:
+            if len(self._channels) == MOST_CHANNELS:
+                raise CannotExport(f"an MCAP file has at most {MOST_CHANNELS} channels: export fewer streams at a time")
+            metadata = {"space": self._space, **(about or {})}
+            found = self._writer.register_channel(topic, format_.encoding, self._schema(format_), metadata)
+            self._channels[topic, format_] = found
+        return found
+
+    def _schema(self, format_: _Format) -> int:
+        if not format_.schema:
+            return NO_SCHEMA
+        if format_ not in self._schemas:
+            self._schemas[format_] = self._writer.register_schema(format_.id, JSON_SCHEMA, format_.schema)
+        return self._schemas[format_]
+
+    def finish(self) -> int:
+        """Write what belongs at the end; how many records there are."""
+        count, first, last = self._written
+        told = {"space": self._space, "records": str(count)}
+        self._writer.add_metadata(METADATA, {**told, **({"first": str(first), "last": str(last)} if count else {})})
+        self._writer.finish()  # type: ignore[no-untyped-call]
+        return count
+
+
+_ENVELOPE: Final = _Format("", JSON)

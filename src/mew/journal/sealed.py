@@ -1,0 +1,149 @@
+"""Sealed segments as rows in one order, read a row group at a time, after their checksums were found right.
+
+Apart from `reading`, because it needs pyarrow. Knows one segment at a time; which of them count is not its business.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from mew.journal import checksums
+from mew.journal.drafts import are_frames
+from mew.journal.folder import Segment
+from mew.journal.log import Block
+from mew.journal.segments import SegmentDamaged, read_footer
+from mew.journal.tables import SCHEMA, from_arrow, to_batches
+from mew.protocol.records import CHECKPOINT, Record
+
+BATCH_ROWS: Final = 8192
+_POSITION: Final = SCHEMA.get_field_index("position")
+_NONE: Final = pa.RecordBatch.from_pylist([], SCHEMA)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a segment, and the positions that they speak for: where frames are left out, these are more."""
+
+    first: int
+    last: int
+    batch: pa.RecordBatch
+
+    def records(self) -> Iterator[Record]:
+        """The same as records."""
+        return from_arrow(self.batch)
+
+    @property
+    def begins_with_checkpoint(self) -> bool:
+        """Whether the first record is one."""
+        if not self.batch.num_rows or self.batch["position"][0].as_py() != self.first:
+            return False
+        return bool(self.batch["event"][0].as_py() == CHECKPOINT)
+
+
+def read(segment: Segment, start: int, *, control: bool, checked: set[tuple[object, ...]]) -> Iterator[Rows]:
+    """The rows of a segment from a position on, in order; with those of the frames file, unless control is all.
+
+    `FileNotFoundError` where the segment is no longer there, `SegmentDamaged` where it is not what was written.
+    `checked` has the files that were found right before, and gets these.
+    """
+    _check(segment, control=control, checked=checked)
+    tables = _groups(segment.control, start)
+    if not control and read_footer(segment).frames:
+        tables = _merged(tables, _groups(segment.frames, start))
+    first, waiting = max(segment.first, start), _NONE
+    for batch in (batch for table in tables for batch in table.to_batches(BATCH_ROWS)):
+        if waiting.num_rows:
+            last = waiting["position"][-1].as_py()
+            yield Rows(first, last, waiting)
+            first = last + 1
+        waiting = batch
+    # The last one speaks for all positions that are left.
+    yield Rows(first, segment.last, waiting)
+
+
+def batches(block: Block, start: int, *, control: bool) -> Iterator[pa.RecordBatch]:
+    """The records of a block from a position on, as rows; without frames if only control is wanted."""
+    for batch in to_batches(block.data):
+        found = batch.slice(max(0, start - batch["position"][0].as_py()))
+        if control:
+            found = found.filter(pc.invert(are_frames(found)))
+        if found.num_rows:
+            yield found
+
+
+def _check(segment: Segment, *, control: bool, checked: set[tuple[object, ...]]) -> None:
+    """`SegmentDamaged` unless the files that will be read are, byte for byte, what was written."""
+    key = _identity(segment.control)
+    if key not in checked:
+        if not checksums.is_whole(segment.control):
+            raise SegmentDamaged(segment.control, "its checksum is wrong")
+        footer = read_footer(segment)
+        if (footer.first, footer.last) != (segment.first, segment.last):
+            raise SegmentDamaged(segment.control, f"its footer speaks of positions {footer.first} to {footer.last}")
+        checked.add(key)
+    if control:
+        return
+    footer = read_footer(segment)
+    if footer.frames and (key := _identity(segment.frames)) not in checked:
+        if checksums.of_file(segment.frames) != footer.frames_checksum:
+            raise SegmentDamaged(segment.frames, "its checksum is wrong")
+        checked.add(key)
+
+
+def _identity(path: Path) -> tuple[object, ...]:
+    """Tells a file from another under the same name."""
+    found = path.stat()
+    return str(path), found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _groups(path: Path, start: int) -> Iterator[pa.Table]:
+    """The row groups of a file from a position on."""
+    with _opened(path) as file:
+        for group in range(file.num_row_groups):
+            bounds = file.metadata.row_group(group).column(_POSITION).statistics
+            if bounds is not None and bounds.has_min_max and bounds.max < start:
+                continue
+            table = file.read_row_group(group, SCHEMA.names).select(SCHEMA.names).cast(SCHEMA)
+            table = table.slice(int(np.searchsorted(_positions(table), start)))
+            if table.num_rows:
+                yield table
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            yield file
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
+    except (OSError, ValueError, KeyError, pa.ArrowException) as problem:
+        raise SegmentDamaged(path, f"it cannot be read: {problem}") from None
+
+
+def _merged(one: Iterator[pa.Table], other: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The rows of both, each of which is in order, in one order."""
+    left, right = next(one, None), next(other, None)
+    while left is not None and right is not None:
+        bound = min(_positions(left)[-1], _positions(right)[-1])
+        ends = [int(np.searchsorted(_positions(table), bound, side="right")) for table in (left, right)]
+        both = pa.concat_tables([left.slice(0, ends[0]), right.slice(0, ends[1])])
+        yield both.take(pa.array(np.argsort(_positions(both))))
+        left = left.slice(ends[0]) if ends[0] < left.num_rows else next(one, None)
+        right = right.slice(ends[1]) if ends[1] < right.num_rows else next(other, None)
+    for rest, more in ((left, one), (right, other)):
+        if rest is not None:
+            yield rest
+            yield from more
+
+
+def _positions(table: pa.Table) -> Any:
+    return table.column(_POSITION).to_numpy()

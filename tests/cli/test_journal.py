@@ -1,0 +1,373 @@
+"""`mew journal …` as a user meets it: a process that tells what a journal holds, and says in a line what is wrong."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from mcap.reader import make_reader
+
+from mew.journal.blocks import Frames
+from mew.protocol.records import Record
+from tests.cli.test_gateway import SPACE, ask, environment, running, stop, token_of
+from tests.journal.kept import NOON, Kept, varied
+
+SECONDS = 30
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "mew", "journal", *arguments]
+
+
+def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    """The exit code, and what was said on standard output and standard error."""
+    ran = subprocess.run(
+        command(*arguments), cwd=folder, env=environment(), capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+def succeeds(folder: Path, *arguments: str) -> str:
+    code, said, errors = run(folder, *arguments)
+    assert (code, errors) == (0, "")
+    return said
+
+
+def until(condition: Callable[[], Any]) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    """A journal in the folder `journal`."""
+    return varied(tmp_path)
+
+
+IN = ("--journal", "journal")
+
+
+# Which journal
+
+
+def test_what_a_gateway_has_recorded_is_found_from_the_directory_of_its_space(tmp_path: Path) -> None:
+    (tmp_path / "space.yaml").write_text(SPACE, encoding="utf-8")
+    with running(tmp_path) as (process, url):
+        chat = {"kind": "chat", "payload": {"text": "hello"}}
+        assert ask(f"{url}/participants/alice/messages", token_of(tmp_path, "alice"), chat)[0] == 200
+        stop(process)
+    lines = [json.loads(line) for line in succeeds(tmp_path, "tail", "-n", "99", "--json").splitlines()]
+    assert [line["position"] for line in lines] == list(range(len(lines)))
+    assert lines[0]["event"] == "start"
+    assert "hello" in [line["payload"]["payload"]["text"] for line in lines if line["kind"] == "chat"]
+    info = json.loads(succeeds(tmp_path, "info", "--json"))
+    assert (info["space"], info["records"], len(info["epochs"])) == ("lab", len(lines), 1)
+    assert "lab: whole: " in succeeds(tmp_path, "verify")
+
+
+def test_where_there_is_no_journal_that_is_said_in_a_line(tmp_path: Path) -> None:
+    yaml = f"mew: no space.yaml here: looked for {tmp_path}/.mew/space.yaml and {tmp_path}/space.yaml\n"
+    assert run(tmp_path, "info") == (2, "", yaml)
+    assert run(tmp_path, "verify", *IN) == (2, "", "mew: no journal at journal\n")
+    (tmp_path / "space.yaml").write_text(SPACE, encoding="utf-8")
+    assert run(tmp_path, "tail") == (2, "", f"mew: no journal at {tmp_path}/.mew/journal\n")
+
+
+def test_of_several_spaces_one_has_to_be_named(tmp_path: Path, kept: Kept) -> None:
+    assert "space       lab\n" in succeeds(tmp_path, "info", *IN)
+    (tmp_path / "journal" / "space=game").mkdir()
+    both = "mew: journal has the journals of 'game', 'lab': say which with --space\n"
+    assert run(tmp_path, "info", *IN) == (2, "", both)
+    assert "space       lab\n" in succeeds(tmp_path, "info", *IN, "--space", "lab")
+    wrong = "mew: journal has no journal of the space 'nobody', only of 'game', 'lab'\n"
+    assert run(tmp_path, "info", *IN, "--space", "nobody") == (2, "", wrong)
+
+
+# What it holds
+
+
+def test_info_tells_what_there_is_in_lines_or_as_json(tmp_path: Path, kept: Kept) -> None:
+    kept.checkpoint()
+    start = b'{"epoch":"first","participants":{},"defaults":[]}'
+    kept.write([Record(kept.next, kept.time, "start", "system:gateway", size=len(start), payload=start)])
+    info = json.loads(succeeds(tmp_path, "info", *IN, "--json"))
+    files = [path for path in (tmp_path / "journal").rglob("*") if path.is_file()]
+    logs = [path for path in files if path.suffix == ".log"]
+    size = {path: path.stat().st_size for path in files}
+    assert info == {
+        "space": "lab",
+        "journal": "journal",
+        "first": 0,
+        "last": 61,
+        "records": 62,
+        "since": "2025-11-15T12:00:00.000000Z",
+        "until": "2025-11-15T13:00:00.000010Z",
+        "events": {"envelope": 20, "frame": 30, "frame_rejected": 10, "checkpoint": 1, "start": 1},
+        "streams": {"moves": 40},
+        "segments": {"count": 3, "bytes": sum(size.values()) - sum(size[path] for path in logs)},
+        "compacted": 0,
+        "logs": {"count": 3, "bytes": sum(size[path] for path in logs)},
+        "last_checkpoint": 60,
+        "epochs": ["first"],
+    }
+    told = succeeds(tmp_path, "info", *IN)
+    for line in (
+        "records     62 (positions 0 to 61)",
+        "events      frame 30, envelope 20, frame_rejected 10, checkpoint 1, start 1",
+        "checkpoints 1, the last at position 60",
+        "epochs      1, the last first",
+    ):
+        assert line in told.splitlines()
+
+
+def test_verify_says_what_is_damaged_and_where_and_fails(tmp_path: Path, kept: Kept) -> None:
+    assert succeeds(tmp_path, "verify", *IN).startswith("lab: whole: 60 records from position 0 to 59 in 3 segments ")
+    assert json.loads(succeeds(tmp_path, "verify", *IN, "--json"))["problems"] == []
+    log = kept.folder.logs()[-1]
+    os.truncate(log, log.stat().st_size - 1)
+    torn = succeeds(tmp_path, "verify", *IN)
+    assert torn.startswith(f"torn end: {log.relative_to(tmp_path)}: byte ")
+    assert "lab: whole: 54 records" in torn
+    frames = kept.folder.segments()[1].frames
+    data = frames.read_bytes()
+    frames.write_bytes(data[:100] + b"!" + data[101:])
+    code, told, errors = run(tmp_path, "verify", *IN)
+    assert (code, errors) == (1, "")
+    assert told.startswith(f"damaged: {frames.relative_to(tmp_path)}: between bytes ")
+    assert "lab: damaged: 36 records" in told
+    code, told, errors = run(tmp_path, "verify", *IN, "--json")
+    assert [problem["sort"] for problem in json.loads(told)["problems"]] == ["damage", "torn"]
+    code, told, errors = run(tmp_path, "export", *IN)
+    assert (code, len(told.splitlines())) == (1, 12)
+    wrong = f"mew: {frames.relative_to(tmp_path)}: its checksum is wrong"
+    assert errors == f"{wrong}\n"
+    code, _, errors = run(tmp_path, "export", *IN, "-o", "out.jsonl")
+    assert (code, errors) == (1, f"{wrong}; --through 11 exports what is before it\n")
+    assert run(tmp_path, "export", *IN, "-o", "out.jsonl", "--through", "11")[0] == 0
+    assert run(tmp_path, "export", *IN, "-o", "rest.jsonl", "--from", "30")[0] == 0
+
+
+def test_tail_shows_the_last_records_a_line_each(tmp_path: Path, kept: Kept) -> None:
+    lines = succeeds(tmp_path, "tail", *IN, "-n", "3").splitlines()
+    assert lines[0] == "      57 2025-11-15T13:00:00.000009Z frame     bob              moves#57 \\x00\\xff"
+    assert lines[1].startswith("      58 2025-11-15T13:00:00.000009Z envelope  bob              stream/data moves#58 {")
+    assert lines[2] == "      59 2025-11-15T13:00:00.000010Z frame_rejected carol            moves not_a_writer x"
+    assert len(succeeds(tmp_path, "tail", *IN).splitlines()) == 10
+
+
+def test_tail_shows_those_that_are_wanted_however_far_back_they_are(tmp_path: Path, kept: Kept) -> None:
+    def found(*wanted: str) -> list[int]:
+        lines = succeeds(tmp_path, "tail", *IN, "--json", *wanted).splitlines()
+        return [json.loads(line)["position"] for line in lines]
+
+    assert found("-n", "3", "--event", "frame_rejected", "--participant", "carol") == [47, 53, 59]
+    assert found("-n", "99", "--stream", "moves", "--control") == list(range(5, 60, 6))
+    assert found("--from", "3", "--through", "7") == [3, 4, 5, 6, 7]
+    assert found("-n", "2", "--until", "2025-11-15T13:00:00Z") == [28, 29]
+    assert found("--since", "2025-11-15T13:00:00.000010Z") == [59]
+    assert found("--since", "1m") == []
+    wrong = "mew: --since: expected a time such as 2026-03-01T10:00:00Z, or 15m for so long ago, not 'noon'\n"
+    assert run(tmp_path, "tail", *IN, "--since", "noon") == (2, "", wrong)
+
+
+def test_what_participants_say_cannot_move_a_cursor(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    text = b'{"text":"\x1b[2J\r\n"}'
+    kept.write([Record(0, NOON, "envelope", "al\x1bice", "chat\n", size=len(text), payload=text)])
+    said = succeeds(tmp_path, "tail", *IN)
+    assert said.count("\n") == 1
+    assert said.rstrip("\n").isprintable()
+    assert "al\\x1bice" in said
+
+
+def test_tail_goes_on_with_what_is_written_until_it_is_interrupted(tmp_path: Path, kept: Kept) -> None:
+    process = subprocess.Popen(
+        command("tail", *IN, "-n", "1", "--follow", "--control"),
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline().startswith("      59 ")
+        kept.append()
+        assert process.stdout.readline().startswith("      60 ")
+        kept.seal()
+        kept.append()
+        assert [process.stdout.readline()[:8] for _ in range(3)] == ["      65", "      66", "      71"]
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=SECONDS)
+        assert (process.returncode, output, errors) == (130, "", "")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+# On a terminal
+
+
+def seen_on_terminal(folder: Path, stream: str, *arguments: str) -> bytes:
+    """What a command shows on standard output or standard error where that is a terminal."""
+    ours, theirs = pty.openpty()
+    environ = {name: value for name, value in environment().items() if name not in ("NO_COLOR", "CI")}
+    streams: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: theirs}
+    process = subprocess.Popen(command(*arguments), cwd=folder, env={**environ, "TERM": "xterm"}, **streams)
+    os.close(theirs)
+    shown = b""
+    try:
+        while select.select([ours], [], [], SECONDS)[0]:
+            try:
+                shown += os.read(ours, 4096)
+            except OSError:  # the last one has closed it
+                break
+        assert process.wait(SECONDS) == 0
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(ours)
+    return shown
+
+
+def test_colours_and_progress_are_for_terminals_only(tmp_path: Path, kept: Kept) -> None:
+    assert b"\x1b[31mframe_rejected" in seen_on_terminal(tmp_path, "stdout", "tail", *IN)
+    assert "\x1b" not in succeeds(tmp_path, "tail", *IN)
+    assert b"verifying" in seen_on_terminal(tmp_path, "stderr", "verify", *IN)
+    assert b"verifying" not in seen_on_terminal(tmp_path, "stdout", "verify", *IN)
+
+
+# For other programs
+
+
+def test_files_are_named_for_other_engines(tmp_path: Path, kept: Kept) -> None:
+    segments = kept.folder.segments()
+    control, frames = ([str(getattr(each, part)) for each in segments] for part in ("control", "frames"))
+    both = [path for pair in zip(control, frames, strict=True) for path in pair]
+    assert succeeds(tmp_path, "files", *IN).splitlines() == both
+    assert succeeds(tmp_path, "files", *IN, "--control").splitlines() == control
+    assert succeeds(tmp_path, "files", *IN, "--frames").splitlines() == frames
+
+
+def test_the_statement_for_duckdb_can_be_run_as_it_is(tmp_path: Path) -> None:
+    odd = tmp_path / "it's [odd]*"
+    odd.mkdir()
+    kept = varied(odd)
+    for wanted, expected in (((), kept.records), (("--control",), kept.control)):
+        found = duckdb.sql(succeeds(odd, "files", *IN, "--sql", *wanted))
+        assert found is not None
+        positions = [row[found.columns.index("position")] for row in found.fetchall()]
+        assert positions == [record.position for record in expected if record.position < 42]
+        assert {"space", "date", "hour"} <= set(found.columns)
+
+
+def test_what_is_not_sealed_has_no_files(tmp_path: Path) -> None:
+    Kept(tmp_path).append()
+    code, said, errors = run(tmp_path, "files", *IN)
+    assert (code, said) == (0, "")
+    assert errors == "mew: nothing of 'lab' is sealed yet: its records are in journal/.log/lab\n"
+
+
+def test_records_are_exported_as_lines_to_a_file_or_on_standard_output(tmp_path: Path, kept: Kept) -> None:
+    lines = succeeds(tmp_path, "export", *IN).splitlines()
+    assert [json.loads(line)["position"] for line in lines] == list(range(60))
+    code, said, errors = run(tmp_path, "export", *IN, "--to", "jsonl", "-o", "out.jsonl", "--event", "frame")
+    assert (code, said, errors) == (0, "", "30 records in out.jsonl\n")
+    written = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
+    assert written == [line for line in lines if json.loads(line)["event"] == "frame"]
+
+
+def test_records_are_exported_as_mcap(tmp_path: Path, kept: Kept) -> None:
+    arguments = ("export", *IN, "--to", "mcap")
+    code, said, errors = run(tmp_path, *arguments, "-o", "out.mcap", "--stream", "moves")
+    assert (code, said, errors) == (0, "", "50 records in out.mcap\n")
+    with (tmp_path / "out.mcap").open("rb") as file:
+        topics = [channel.topic for _, channel, _ in make_reader(file).iter_messages()]
+    assert {topic: topics.count(topic) for topic in topics} == {"lab/moves/bob": 40, "lab/events": 10}
+    code, said, errors = run(tmp_path, *arguments)
+    assert (code, said) == (2, "")
+    assert errors == "mew: an MCAP file cannot be written to standard output: name one with --output\n"
+
+
+def test_without_the_library_mcap_the_extra_is_named_and_no_file_is_left(tmp_path: Path, kept: Kept) -> None:
+    arguments = ["journal", "export", *IN, "--to", "mcap", "-o", "out.mcap"]
+    script = f"import sys; sys.modules['mcap'] = None; from mew.cli import main; sys.exit(main({arguments!r}))"
+    ran = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("mew: this command needs mcap")
+    assert ran.stderr.endswith("install mew-protocol[mcap]\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["journal"]
+
+
+def test_an_export_that_is_interrupted_leaves_no_file(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    for first in range(0, 400_000, 20_000):
+        kept.write([Frames(first, NOON, "bob", "moves", first + 1, 7, [b"#moves#x"] * 20_000)])
+    process = subprocess.Popen(
+        command("export", *IN, "-o", "out.jsonl"), cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True
+    )
+    try:
+        until(lambda: [path for path in tmp_path.iterdir() if path.name.startswith(".out.jsonl.")])
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=SECONDS)
+        assert (process.returncode, errors) == (130, "")
+    finally:
+        process.kill()
+        process.communicate()
+    assert [path.name for path in tmp_path.iterdir()] == ["journal"]
+
+
+def test_a_reader_that_has_had_enough_ends_it_quietly(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.write([Frames(0, NOON, "bob", "moves", 1, 7, [b"#moves#x"] * 20_000)])
+    for arguments in (("export", *IN), ("tail", *IN, "-n", "20000")):
+        process = subprocess.Popen(
+            command(*arguments), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        process.stderr.close()
+        assert process.wait(SECONDS) == 0
+
+
+# Tidying
+
+
+def test_hours_that_are_over_are_compacted(tmp_path: Path, kept: Kept) -> None:
+    assert succeeds(tmp_path, "compact", *IN) == "date=2025-11-15/hour=12: 2 segments are now 1\n"
+    assert succeeds(tmp_path, "compact", *IN) == "nothing to compact\n"
+    assert len(succeeds(tmp_path, "export", *IN).splitlines()) == 60
+    assert json.loads(succeeds(tmp_path, "info", *IN, "--json"))["compacted"] == 1
+
+
+def test_an_hour_that_is_damaged_is_left_as_it_is(tmp_path: Path, kept: Kept) -> None:
+    control = kept.folder.segments()[0].control
+    data = control.read_bytes()
+    control.write_bytes(data[:100] + b"!" + data[101:])
+    code, said, errors = run(tmp_path, "compact", *IN)
+    assert (code, said) == (1, "")
+    assert errors == f"mew: {control.relative_to(tmp_path)}: its checksum is wrong\n"
+    assert len(kept.folder.segments()) == 3
+
+
+@pytest.mark.parametrize("name", ["info", "verify", "tail", "files", "export", "compact"])
+def test_help_shows_examples_of_each_command(tmp_path: Path, name: str) -> None:
+    said = succeeds(tmp_path, name, "--help")
+    assert f"  mew journal {name}" in said
+    assert "--journal" in said

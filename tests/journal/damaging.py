@@ -1,0 +1,88 @@
+"""Flips one bit of a journal at a time, and looks what verification and reading make of it.
+
+Must not know how damage is found: only what must come of it.
+"""
+
+import random
+from pathlib import Path
+
+from mew.journal.blocks import Damaged
+from mew.journal.folder import Segment
+from mew.journal.log import read_blocks
+from mew.journal.reading import Journal
+from mew.journal.verify import Report, verify
+from mew.protocol.records import Record
+from tests.journal.kept import Kept
+
+
+def read_until_damage(kept: Kept, start: int = 0) -> tuple[list[Record], Damaged | None]:
+    """The records from a position on, as far as they can be read, and what ended it."""
+    found: list[Record] = []
+    try:
+        for record in Journal(kept.folder.root, kept.folder.space).records(start):
+            found.append(record)
+    except Damaged as damage:
+        return found, damage
+    return found, None
+
+
+def verified(kept: Kept) -> Report:
+    return verify(kept.folder.root, kept.folder.space)
+
+
+class Flips:
+    """The files of a journal, and what stands in each."""
+
+    def __init__(self, kept: Kept) -> None:
+        self.kept = kept
+        self.logs = {path: list(read_blocks(path)) for path in kept.folder.logs()}
+        self.segments = {path: each for each in kept.folder.segments() for path in (each.control, each.frames)}
+        self.files = [*self.logs, *self.segments]
+
+    def flip_and_check(self, seed: int) -> None:
+        """Flip a bit by chance; then it is found, everything before it is read, nothing is invented."""
+        chance = random.Random(seed)
+        path = chance.choice(self.files)
+        whole = path.read_bytes()
+        bit = chance.randrange(8 * len(whole))
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        try:
+            if path in self.logs:
+                self.check_log(path, bit // 8)
+            else:
+                self.check_segment(path, self.segments[path], bit // 8)
+        finally:
+            path.write_bytes(whole)
+
+    def check_log(self, path: Path, byte: int) -> None:
+        *before, damaged = [block for block in self.logs[path] if block.offset <= byte]
+        behind = self.logs[path][len(before) + 1 :]
+        torn = path == self.kept.folder.logs()[-1] and not behind
+        (problem,) = verified(self.kept).problems
+        assert (problem.path, problem.place) == (path, f"byte {damaged.offset}")
+        assert problem.sort == ("torn" if torn else "damage")
+        count = sum(block.head.records for block in behind)
+        assert (f"{count} records behind it are whole but unreachable" in problem.what) is bool(count)
+        records, damage = read_until_damage(self.kept)
+        if any(segment.last >= damaged.head.first for segment in self.segments.values()):
+            assert records == self.kept.records  # it is sealed, and nobody needs it any more
+        else:
+            assert records == self.kept.records[: damaged.head.first]
+            assert torn or str(damage).startswith(f"{path}: damaged at byte {damaged.offset}: ")
+        if path != self.kept.folder.logs()[-1]:
+            following = self.logs[path][-1].head.last + 1
+            assert read_until_damage(self.kept, following) == (self.kept.records[following:], None)
+
+    def check_segment(self, path: Path, segment: Segment, byte: int) -> None:
+        (problem,) = verified(self.kept).problems
+        assert (problem.path, problem.sort) == (path, "damage")
+        first, last = (int(word.rstrip(",")) for word in problem.place.split()[2:5:2])
+        assert problem.place.startswith("between bytes ")
+        assert first <= byte < last
+        records, damage = read_until_damage(self.kept)
+        assert records == self.kept.records[: segment.first]
+        assert str(damage).startswith(f"{path}: ")
+        following = segment.last + 1
+        assert read_until_damage(self.kept, following) == (self.kept.records[following:], None)

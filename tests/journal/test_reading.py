@@ -1,0 +1,529 @@
+"""Reading a journal: every record once and in order, wherever it is and whatever becomes of its file meanwhile."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from mew.journal.blocks import Damaged, encode
+from mew.journal.compaction import compact
+from mew.journal.folder import Folder
+from mew.journal.log import LogDamaged, LogWriter
+from mew.journal.reading import MADE, Journal, Missing
+from mew.journal.sealing import seal
+from mew.journal.segments import SegmentDamaged
+from mew.journal.settings import JournalSettings
+from mew.journal.tables import SCHEMA, from_arrow
+from mew.journal.writer import Writer
+from mew.protocol.records import Record
+from tests.journal.kept import NOON, Kept, entries, varied
+
+
+def journal(kept: Kept) -> Journal:
+    return Journal(kept.folder.root, kept.folder.space)
+
+
+def positions(records: list[Record]) -> list[int]:
+    return [record.position for record in records]
+
+
+# What is there
+
+
+def test_segments_and_logs_are_one_order_of_records_from_any_position(tmp_path: Path) -> None:
+    kept = varied(tmp_path)
+    read = journal(kept)
+    assert (read.first, read.last) == (0, kept.next - 1)
+    for start in kept.starts():
+        assert list(read.records(start)) == kept.records[start:]
+
+
+@pytest.mark.parametrize("control", [False, True])
+def test_nothing_is_read_behind_the_last_position_that_is_wanted(tmp_path: Path, control: bool) -> None:
+    kept = varied(tmp_path)
+    everything = kept.control if control else kept.records
+    for last in (0, 11, 12, 40, 57, kept.next - 1, kept.next + 5):
+        found = list(journal(kept).records(3, last=last, control=control))
+        assert found == [record for record in everything if 3 <= record.position <= last]
+    for path in (kept.folder.segments()[1].control, kept.folder.segments()[1].frames):
+        path.write_bytes(b"damaged")
+    assert positions(list(journal(kept).records(last=11, control=control)))[-1] == 11
+    with pytest.raises(Damaged):
+        list(journal(kept).records(last=12, control=control))
+
+
+def test_control_comes_without_frames_and_no_frames_file_is_opened(tmp_path: Path) -> None:
+    kept = varied(tmp_path)
+    for path in kept.folder.root.rglob("*.frames.parquet"):
+        path.write_bytes(b"not to be opened")
+    for start in kept.starts():
+        expected = [record for record in kept.control if record.position >= start]
+        assert list(journal(kept).records(start, control=True)) == expected
+    with pytest.raises(Damaged):
+        list(journal(kept).records())
+
+
+@pytest.mark.parametrize("control", [False, True])
+def test_batches_hold_the_same_records_under_the_declared_schema(tmp_path: Path, control: bool) -> None:
+    kept = varied(tmp_path)
+    for start in kept.starts():
+        batches = list(journal(kept).batches(start, control=control))
+        assert all(batch.schema == SCHEMA and isinstance(batch, pa.RecordBatch) for batch in batches)
+        found = [record for batch in batches for record in from_arrow(batch)]
+        assert found == list(journal(kept).records(start, control=control))
+
+
+def test_a_segment_of_several_row_groups_is_one_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mew.journal.drafts.GROUP_ROWS", 7)
+    monkeypatch.setattr("mew.journal.sealed.BATCH_ROWS", 3)
+    kept = Kept(tmp_path).append(10)
+    kept.seal()
+    for start in kept.starts():
+        assert list(journal(kept).records(start)) == kept.records[start:]
+        control = list(journal(kept).records(start, control=True))
+        assert control == [record for record in kept.control if record.position >= start]
+
+
+def test_where_there_is_no_journal_there_are_no_records(tmp_path: Path) -> None:
+    read = Journal(tmp_path, "lab")
+    assert (read.first, read.last, list(read.records()), list(read.batches())) == (None, None, [], [])
+    kept = Kept(tmp_path)
+    LogWriter(kept.folder.log_file(0)).close()
+    assert (journal(kept).first, journal(kept).last, list(journal(kept).records())) == (None, None, [])
+
+
+def test_a_log_without_a_block_ends_nothing(tmp_path: Path) -> None:
+    kept = Kept(tmp_path).append(2)
+    kept.seal()
+    LogWriter(kept.folder.log_file(kept.next)).close()
+    assert journal(kept).last == kept.next - 1
+    assert list(journal(kept).records()) == kept.records
+
+
+def test_a_segment_that_another_contains_is_not_read(tmp_path: Path) -> None:
+    kept = Kept(tmp_path).append(1)
+    kept.seal()
+    small = {path.name: path.read_bytes() for path in kept.folder.hour(NOON).iterdir()}
+    kept.append(1).seal()
+    compact(kept.folder, kept.folder.hour(NOON))
+    for name, data in small.items():
+        (kept.folder.hour(NOON) / name).write_bytes(data)
+    assert list(journal(kept).records()) == kept.records
+
+
+def test_a_time_is_found_by_its_hour(tmp_path: Path) -> None:
+    kept = varied(tmp_path)
+    read = journal(kept)
+    for record in kept.records:
+        assert [each for each in read.records(read.position_at(record.time)) if each.time >= record.time] == [
+            each for each in kept.records if each.time >= record.time
+        ]
+    assert read.position_at(kept.time) == 30
+    assert Journal(tmp_path, "nobody").position_at(NOON) == 0
+
+
+def test_whoever_reads_only_logs_does_not_load_pyarrow(tmp_path: Path) -> None:
+    kept = Kept(tmp_path).append(3)
+    script = f"""
+import sys
+from pathlib import Path
+from mew.journal.reading import Journal
+journal = Journal(Path({str(kept.folder.root)!r}), "lab")
+assert len(list(journal.records())) == 18 and journal.first == 0 and journal.last == 17
+print(*{{"pyarrow", "numpy"}} & set(sys.modules))
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    assert ran.stdout == "\n"
+
+
+# What others change meanwhile
+
+
+def read_while(kept: Kept, after: int, change: Callable[[], object]) -> list[Record]:
+    """All records, with something that happens after so many."""
+    found = []
+    for record in journal(kept).records():
+        found.append(record)
+        if len(found) == after:
+            change()
+    return found
+
+
+@pytest.mark.parametrize("after", [1, 6, 7, 13, 30, 31])
+def test_a_log_that_is_sealed_under_a_readers_hands_is_read_on_as_a_segment(tmp_path: Path, after: int) -> None:
+    kept = Kept(tmp_path)
+    for _ in range(3):
+        kept.append(2).end()
+    assert read_while(kept, after, kept.seal) == kept.records
+
+
+@pytest.mark.parametrize("after", [1, 6, 13, 24, 35])
+def test_an_hour_that_is_compacted_under_a_readers_hands_is_read_on(tmp_path: Path, after: int) -> None:
+    kept = Kept(tmp_path)
+    for _ in range(6):
+        kept.append().seal()
+    assert read_while(kept, after, lambda: compact(kept.folder, kept.folder.hour(NOON))) == kept.records
+    assert len(kept.folder.segments()) == 1
+
+
+def test_a_frames_file_that_is_gone_is_missed_and_not_looked_for_for_ever(tmp_path: Path) -> None:
+    kept = varied(tmp_path)
+    kept.folder.segments()[1].frames.unlink()
+    found = []
+    with pytest.raises(Damaged, match=r"frames\.parquet: it is missing"):
+        for record in journal(kept).records():
+            found.append(record)
+    assert found == kept.records[:12]
+
+
+# What is missing
+
+
+def test_what_retention_took_away_is_not_missed_from_the_beginning_but_from_where_it_was(tmp_path: Path) -> None:
+    kept = varied(tmp_path)
+    gone = kept.folder.segments()[0]
+    gone.control.unlink()
+    gone.frames.unlink()
+    read = journal(kept)
+    assert read.first == 12
+    assert list(read.records()) == kept.records[12:]
+    assert list(read.records(12)) == kept.records[12:]
+    with pytest.raises(Missing, match="no records 5 to 11"):
+        list(read.records(5))
+
+
+@pytest.mark.parametrize("which", [1, 2])
+def test_a_hole_is_not_read_over(tmp_path: Path, which: int) -> None:
+    kept = varied(tmp_path)
+    gone = kept.folder.segments()[which]
+    gone.control.unlink()
+    for log in kept.folder.logs()[:1]:
+        log.unlink()
+    found = []
+    with pytest.raises(Missing, match=f"no records {gone.first} to"):
+        for record in journal(kept).records():
+            found.append(record)
+    assert found == kept.records[: gone.first]
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("control", [False, True])
+def test_behind_what_went_unrecorded_reading_goes_on_with_the_checkpoint(
+    tmp_path: Path, sealed: bool, control: bool
+) -> None:
+    kept = Kept(tmp_path).append(2)
+    kept.end()
+    kept.next += 100
+    kept.checkpoint()
+    kept.append(2)
+    if sealed:
+        kept.seal()
+    expected = kept.control if control else kept.records
+    assert list(journal(kept).records(control=control)) == expected
+    assert list(journal(kept).records(50, control=control)) == [each for each in expected if each.position >= 50]
+
+
+# Damage
+
+
+def test_the_torn_end_of_the_last_log_is_no_damage(tmp_path: Path) -> None:
+    kept = Kept(tmp_path).append(3)
+    log = kept.end()
+    whole = log.read_bytes()
+    size = len(encode(entries(12, NOON + 2)))
+    for cut in range(1, size):
+        log.write_bytes(whole[:-cut])
+        assert list(journal(kept).records()) == kept.records[:12]
+        assert journal(kept).last == 11
+
+
+def test_what_was_synced_and_is_gone_is_damage_even_at_the_end(tmp_path: Path) -> None:
+    kept = Kept(tmp_path).append(3)
+    kept.sync()
+    log = kept.end()
+    os.truncate(log, log.stat().st_size - 1)
+    found = []
+    with pytest.raises(LogDamaged, match="damaged at byte"):
+        for record in journal(kept).records():
+            found.append(record)
+    assert found == kept.records[:12]
+
+
+def test_a_torn_end_of_another_than_the_last_log_is_damage(tmp_path: Path) -> None:
+    kept = Kept(tmp_path).append(2)
+    log = kept.end()
+    kept.append()
+    os.truncate(log, log.stat().st_size - 1)
+    with pytest.raises(LogDamaged):
+        list(journal(kept).records())
+
+
+def test_damage_before_whole_blocks_is_damage_even_in_the_last_log(tmp_path: Path) -> None:
+    kept = Kept(tmp_path).append(3)
+    log = kept.end()
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    with pytest.raises(LogDamaged):
+        list(journal(kept).records())
+
+
+def test_a_damaged_segment_is_not_read_at_all(tmp_path: Path) -> None:
+    kept = varied(tmp_path)
+    for path in (kept.folder.segments()[1].control, kept.folder.segments()[1].frames):
+        whole = path.read_bytes()
+        path.write_bytes(whole[:50] + bytes([whole[50] ^ 1]) + whole[51:])
+        found = []
+        with pytest.raises(SegmentDamaged, match=r"1.*parquet: its checksum is wrong"):
+            for record in journal(kept).records():
+                found.append(record)
+        assert found == kept.records[:12]
+        path.write_bytes(whole)
+
+
+# As it grows
+
+
+class Events:
+    """What happens whenever a follower has to wait, one thing at a time; then it is told to stop."""
+
+    def __init__(self, *events: Callable[[], object]) -> None:
+        self._events = list(events)
+        self.over = False
+
+    def wait(self) -> None:
+        if self._events:
+            self._events.pop(0)()
+        else:
+            self.over = True
+
+    def stop(self) -> bool:
+        return self.over
+
+
+def followed(kept: Kept, *events: Callable[[], object], start: int = 0, synced_only: bool = False) -> list[Record]:
+    happening = Events(*events)
+    return list(journal(kept).follow(start, synced_only=synced_only, wait=happening.wait, stop=happening.stop))
+
+
+def nothing() -> None:
+    """A look without news."""
+
+
+def test_a_follower_gets_what_is_there_and_then_what_comes_once_each(tmp_path: Path) -> None:
+    kept = varied(tmp_path)
+    events = (kept.append, nothing, lambda: kept.append(3), kept.end, nothing, kept.append, kept.seal, kept.append)
+    assert followed(kept, *events, start=7) == kept.records[7:]
+    assert kept.next == 13 * 6 + 18
+
+
+def test_a_follower_waits_for_a_journal_that_is_not_there_yet(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.folder.log.rmdir()
+    assert followed(kept, nothing, kept.folder.log.mkdir, nothing, kept.append, kept.append) == kept.records
+    assert kept.next == 12
+
+
+@pytest.mark.parametrize("synced_only", [False, True])
+def test_a_follower_finds_what_was_written_and_sealed_between_two_looks(tmp_path: Path, synced_only: bool) -> None:
+    kept = Kept(tmp_path)
+
+    def much() -> None:
+        for _ in range(3):
+            kept.append(2).seal()
+
+    def change_hour() -> None:
+        kept.append()
+        kept.end()
+        kept.next_hour()
+        kept.append().seal()
+        compact(kept.folder, kept.folder.hour(NOON))
+
+    assert followed(kept, much, much, nothing, change_hour, much, synced_only=synced_only) == kept.records
+    assert kept.next == 120
+
+
+def test_a_follower_of_control_sees_no_frames(tmp_path: Path) -> None:
+    kept = Kept(tmp_path).append(2)
+    kept.seal()
+    happening = Events(kept.append, kept.append)
+    found = list(journal(kept).follow(control=True, synced_only=False, wait=happening.wait, stop=happening.stop))
+    assert found == kept.control
+    assert len(found) == 8
+
+
+def test_a_follower_sees_nothing_that_is_not_synced(tmp_path: Path) -> None:
+    kept = Kept(tmp_path).append()
+    seen: list[int] = []
+    found: list[Record] = []
+
+    def count() -> None:
+        seen.append(len(found))
+
+    def go_on() -> None:
+        kept.append().end()
+        kept.append()  # a file is not synced because another was begun
+
+    happening = Events(count, kept.sync, kept.append, count, kept.sync, go_on, count, kept.sync, count)
+    for record in journal(kept).follow(wait=happening.wait, stop=happening.stop):
+        found.append(record)
+    assert seen == [0, 6, 12, 24]
+    assert found == kept.records
+
+
+def test_a_follower_sees_no_part_of_a_block_that_is_being_written(tmp_path: Path) -> None:
+    kept = Kept(tmp_path).append()
+    log = kept.end()
+    block = encode(entries(6, NOON + 1))
+
+    def write_byte(number: int) -> Callable[[], object]:
+        return lambda: log.write_bytes(log.read_bytes() + block[number : number + 1])
+
+    found = followed(kept, *(write_byte(number) for number in range(len(block))))
+    assert positions(found) == list(range(12))
+
+
+def test_a_block_that_was_taken_back_and_written_again_is_seen_as_it_is_in_the_end(tmp_path: Path) -> None:
+    kept = Kept(tmp_path).append()
+    assert kept.writer is not None
+    log, size = kept.writer.path, kept.writer.size
+    block = encode([Record(6, NOON, "join", "somebody else", size=900, payload=b"x" * 900)])
+    found = followed(
+        kept, lambda: log.write_bytes(log.read_bytes() + block[:-1]), lambda: os.truncate(log, size), kept.append
+    )
+    assert found == kept.records
+
+
+@pytest.mark.parametrize("synced", [False, True])
+def test_a_follower_tells_damage_from_a_block_that_is_being_written(tmp_path: Path, synced: bool) -> None:
+    kept = Kept(tmp_path).append(2)
+    if synced:
+        kept.sync()
+    log = kept.end()
+    data = log.read_bytes()
+    log.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    if synced:
+        with pytest.raises(LogDamaged):
+            followed(kept, synced_only=True)
+    else:
+        # Until a new file is begun the writer may be at it.
+        assert followed(kept, nothing, nothing) == kept.records[:6]
+        with pytest.raises(LogDamaged):
+            followed(kept, kept.append)
+
+
+def test_an_empty_log_that_is_begun_again_is_followed_as_the_new_one(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    path = kept.folder.log_file(0)
+    path.touch()
+    assert followed(kept, path.unlink, nothing, kept.append) == kept.records
+    assert kept.next == 6
+
+
+def test_a_follower_goes_on_behind_what_went_unrecorded(tmp_path: Path) -> None:
+    kept = Kept(tmp_path).append()
+
+    def hole() -> None:
+        kept.end()
+        kept.next += 100
+        kept.checkpoint()
+
+    assert followed(kept, hole, kept.append) == kept.records
+    assert kept.next == 113
+    kept.end()
+    kept.next += 1
+    with pytest.raises(Missing):
+        followed(kept, kept.append)
+
+
+def test_blocks_are_followed_as_they_stand_in_the_log_and_made_anew_from_segments(tmp_path: Path) -> None:
+    kept = Kept(tmp_path).append(2)
+    kept.seal()
+    kept.append(2)
+    happening = Events(kept.append)
+    read = journal(kept).follow_blocks(3, synced_only=False, wait=happening.wait, stop=happening.stop)
+    blocks = list(read)
+    made, stood = ([block for block in blocks if (block.offset == MADE) is sealed] for sealed in (True, False))
+    assert blocks == made + stood
+    assert [record for block in made for record in block.records()] == kept.records[3:12]
+    log = kept.end().read_bytes()
+    assert b"".join(block.data for block in stood) == log
+    assert [block.offset for block in stood] == [0, len(log) // 3, len(log) // 3 * 2]
+
+
+def test_a_look_without_news_lists_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = varied(tmp_path)
+    looked: list[str] = []
+
+    def heard(name: str) -> Callable[..., object]:
+        real = getattr(os, name)
+
+        def listed(*given: object) -> object:
+            looked.append(name)
+            return real(*given)
+
+        return listed
+
+    def listen() -> None:
+        for name in ("listdir", "scandir"):
+            monkeypatch.setattr(os, name, heard(name))
+
+    quiet = (nothing, listen, nothing, nothing, nothing, monkeypatch.undo)
+    assert followed(kept, *quiet, kept.append) == kept.records
+    assert looked == []
+    kept.seal()
+    assert followed(kept, *quiet, kept.append) == kept.records
+    assert looked == []
+
+
+# With the real writer
+
+
+def sealed_meanwhile(folder: Folder, closed: "list[Path]", over: threading.Event) -> None:
+    while not over.is_set() or closed:
+        if closed:
+            seal(folder, closed.pop(0))
+        over.wait(0.001)
+
+
+def write(folder: Folder, first: int, blocks: int, on_closed: Callable[[Path], None]) -> int:
+    """What one gateway writes in its life; the position that follows."""
+    settings = JournalSettings(interval_ms=1, segment_bytes=20_000)
+    writer = Writer(folder, settings, on_closed=lambda path: on_closed(Path(path)), on_problem=print)
+    for at in range(first, first + 6 * blocks, 6):
+        for entry in entries(at, NOON):
+            if isinstance(entry, Record):
+                writer.add(entry)
+            else:
+                writer.add_frames(entry)
+        writer.commit()
+    writer.close()
+    return first + 6 * blocks
+
+
+@pytest.mark.parametrize("synced_only", [False, True])
+def test_nothing_is_lost_or_repeated_while_gateways_write_and_a_sealer_seals(tmp_path: Path, synced_only: bool) -> None:
+    folder = Folder(tmp_path / "journal", "lab")
+    folder.log.mkdir(parents=True)
+    closed: list[Path] = []
+    over = threading.Event()
+    sealer = threading.Thread(target=sealed_meanwhile, args=(folder, closed, over))
+    sealer.start()
+    found: list[int] = []
+    read = Journal(folder.root, "lab").follow(synced_only=synced_only, wait=lambda: over.wait(0.001))
+    reader = threading.Thread(target=lambda: found.extend(next(read).position for _ in range(6000)))
+    reader.start()
+    following = 0
+    for _ in range(5):
+        following = write(folder, following, 200, closed.append)
+    reader.join(50)
+    over.set()
+    sealer.join(10)
+    assert found == list(range(6000))
+    assert positions(list(Journal(folder.root, "lab").records())) == list(range(6000))
+    assert len(folder.segments()) >= 5

@@ -1,0 +1,348 @@
+"""Verification: every damaged byte is found and named by file and place, what is whole is said to be, nothing else."""
+
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mew.journal.blocks import Frames, encode
+from mew.journal.compaction import compact
+from mew.journal.folder import Folder
+from mew.journal.log import LogWriter, read_blocks
+from mew.journal.reading import Journal
+from mew.journal.segments import write_segment
+from mew.journal.settings import JournalSettings
+from mew.journal.tables import to_arrow
+from mew.journal.verify import Problem, verify
+from mew.journal.writer import Writer
+from mew.protocol.records import Record
+from tests.journal.damaging import Flips, read_until_damage, verified
+from tests.journal.kept import NOON, Kept, entries, varied
+
+FLIPS = 100
+
+
+def only_problem(kept: Kept) -> Problem:
+    (problem,) = verified(kept).problems
+    return problem
+
+
+def chat(position: int, time: int) -> Record:
+    return Record(position, time, "envelope", "alice", "chat", f"a-{position}", size=2, payload=b"{}")
+
+
+def test_a_whole_journal_has_no_problems_and_is_counted(tmp_path: Path) -> None:
+    kept = varied(tmp_path)
+    seen: list[tuple[int, int]] = []
+    report = verify(kept.folder.root, "lab", lambda done, total: seen.append((done, total)))
+    assert (report.problems, report.damaged) == ((), False)
+    assert (report.first, report.last, report.records) == (0, kept.next - 1, kept.next)
+    assert (report.segments, report.logs, report.blocks, report.unreachable) == (3, 3, 5, 0)
+    files = [path for path in kept.folder.root.rglob("*") if path.is_file()]
+    assert report.bytes == sum(path.stat().st_size for path in files)
+    assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+    assert {total for _, total in seen} == {report.bytes} == {seen[-1][0]}
+
+
+def test_where_there_is_no_journal_nothing_is_wrong(tmp_path: Path) -> None:
+    report = verify(tmp_path, "lab")
+    assert (report.first, report.last, report.records, report.problems) == (None, None, 0, ())
+
+
+# Logs
+
+
+@pytest.mark.parametrize("synced", [False, True])
+def test_a_log_cut_off_at_any_byte_of_its_last_block_is_torn_there_or_damaged_if_it_was_synced(
+    tmp_path: Path, synced: bool
+) -> None:
+    kept = Kept(tmp_path).append(3)
+    if synced:
+        kept.sync()
+    log = kept.end()
+    whole = log.read_bytes()
+    *before, last = read_blocks(log)
+    assert len(before) == 2
+    for size in range(last.offset + 1, len(whole)):
+        log.write_bytes(whole[:size])
+        report = verified(kept)
+        (problem,) = report.problems
+        assert (problem.path, problem.place) == (log, f"byte {last.offset}")
+        assert problem.sort == ("damage" if synced else "torn")
+        assert report.records == 12
+        records, damage = read_until_damage(kept)
+        assert records == kept.records[:12]
+        assert (damage is not None) is synced
+
+
+def test_a_synced_log_cut_off_between_two_blocks_is_damaged(tmp_path: Path) -> None:
+    kept = Kept(tmp_path).append(3)
+    kept.sync()
+    log = kept.end()
+    end = list(read_blocks(log))[-1].offset
+    os.truncate(log, end)
+    assert str(only_problem(kept)).startswith(f"{log}: byte {end}: ")
+    log.unlink()
+    assert str(only_problem(kept)).startswith(f"{log}: it is missing, and ")
+
+
+def test_whole_blocks_behind_a_damaged_one_are_found_though_nobody_reaches_them(tmp_path: Path) -> None:
+    kept = Kept(tmp_path).append(5)
+    log = kept.end()
+    kept.append()
+    data = bytearray(log.read_bytes())
+    second, fourth = (list(read_blocks(log))[number].offset for number in (1, 3))
+    for damaged in (data[:second] + b"MEWJ" + data[second + 200 :], data[: second + 20] + b"!" + data[second + 20 :]):
+        log.write_bytes(damaged)
+        report = verified(kept)
+        assert [problem.place for problem in report.problems] == [f"byte {second}"]
+        assert report.problems[0].what.endswith(
+            "records 6 to 11 are lost; 18 records behind it are whole but unreachable"
+        )
+        assert (report.records, report.unreachable, report.last) == (12, 18, 35)
+    data[second + 100] ^= 1
+    data[fourth + 100] ^= 1
+    log.write_bytes(data)
+    report = verified(kept)
+    assert [problem.what.partition("; ")[2] for problem in report.problems] == [
+        "records 6 to 11 are lost; 6 records behind it are whole but unreachable",
+        "records 18 to 23 are lost; 6 records behind it are whole but unreachable",
+    ]
+
+
+def test_a_copy_of_a_block_in_a_frame_is_not_taken_for_a_block(tmp_path: Path) -> None:
+    kept = Kept(tmp_path).append()
+    copied = kept.folder.logs()[0].read_bytes()
+    kept.write([Frames(6, NOON + 1, "bob", "moves", 1, 7, [b"#moves#" + copied * 2])])
+    kept.append()
+    log = kept.end()
+    second = list(read_blocks(log))[1].offset
+    data = bytearray(log.read_bytes())
+    data[second + 8] ^= 1  # its version, so that its length is not believed either
+    log.write_bytes(data)
+    assert only_problem(kept).what.endswith("records 6 to 6 are lost; 6 records behind it are whole but unreachable")
+
+
+def test_a_sealed_log_that_is_damaged_before_it_is_deleted_is_damaged_and_loses_nothing(tmp_path: Path) -> None:
+    kept = varied(tmp_path)
+    log = kept.folder.logs()[0]
+    data = bytearray(log.read_bytes())
+    data[100] ^= 1
+    log.write_bytes(data)
+    problem = only_problem(kept)
+    assert (problem.path, problem.place) == (log, "byte 0")
+    assert "lost" not in problem.what
+    assert list(Journal(kept.folder.root, "lab").records()) == kept.records
+
+
+def test_a_log_whose_name_is_not_its_first_position_is_found(tmp_path: Path) -> None:
+    kept = Kept(tmp_path).append()
+    kept.end().rename(kept.folder.log_file(3))
+    assert str(only_problem(kept)) == (
+        f"{kept.folder.log_file(3)}: byte 0: its first position is 0, and 3 should come here"
+    )
+
+
+def test_a_hole_within_a_log_is_found(tmp_path: Path) -> None:
+    kept = Kept(tmp_path).append()
+    kept.next += 5
+    kept.append()
+    offset = list(read_blocks(kept.end()))[1].offset
+    assert {problem.place for problem in verified(kept).problems} == {f"byte {offset}", ""}
+    assert "records 6 to 10, which come before it, are missing" in str(verified(kept).problems[-1])
+
+
+def test_a_time_that_goes_back_is_found_in_logs_and_segments(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    times = [NOON + 3, NOON + 5, NOON + 4]
+    for time in times:
+        kept.write([chat(kept.next, time), Frames(kept.next + 1, time, "bob", "moves", 1, 7, [b"#moves#x"])])
+    log = kept.end()
+    offset = list(read_blocks(log))[2].offset
+    what = "is before that of the record before it"
+    assert str(only_problem(kept)) == f"{log}: byte {offset}: the time of record 4 {what}"
+    kept.seal()
+    (segment,) = kept.folder.segments()
+    assert str(only_problem(kept)) == f"{segment.control}: row 2: its time {what}"
+    kept.write([chat(6, NOON)])
+    assert len(verified(kept).problems) == 2
+
+
+# Segments
+
+
+def test_a_hole_between_two_files_is_found(tmp_path: Path) -> None:
+    kept = varied(tmp_path)
+    _, gone, behind = kept.folder.segments()
+    gone.control.unlink()
+    assert str(only_problem(kept)) == (f"{behind.control}: records 12 to 29, which come before it, are missing")
+
+
+def test_what_went_unrecorded_is_told_and_no_damage(tmp_path: Path) -> None:
+    kept = Kept(tmp_path).append()
+    kept.end()
+    kept.next += 4
+    kept.checkpoint()
+    for _ in range(2):
+        problem = only_problem(kept)
+        assert (problem.sort, verified(kept).damaged) == ("unrecorded", False)
+        assert "records 6 to 9, which come before it, are missing; a checkpoint" in problem.what
+        kept.seal()
+
+
+def test_a_beginning_that_is_missing_needs_a_checkpoint(tmp_path: Path) -> None:
+    kept = Kept(tmp_path).append()
+    kept.seal()
+    kept.append().seal()
+    kept.folder.segments()[0].control.unlink()
+    assert only_problem(kept).what == "records 0 to 5 are missing, and no checkpoint makes up for them"
+    kept.checkpoint()
+    assert verified(kept).problems == ()
+    assert verified(kept).first == 6
+
+
+def test_segments_that_overlap_are_found_and_those_that_contain_another_are_not_wrong(tmp_path: Path) -> None:
+    kept = varied(tmp_path)
+    segment = kept.folder.segments()[0]
+    write_segment(segment.hour, [to_arrow(encode(entries(6, NOON + 1) + entries(12, NOON + 2)))])
+    names = [each.control.name for each in kept.folder.segments()]
+    assert [problem.what for problem in verified(kept).problems] == [
+        f"its positions 6 to 11 are in {names[0]} too",
+        f"its positions 12 to 17 are in {names[1]} too",
+    ]
+    shutil.rmtree(kept.folder.root)
+    kept.folder.log.mkdir(parents=True)
+    write_segment(segment.hour, [to_arrow(encode(entries(0, NOON)))])
+    write_segment(segment.hour, [to_arrow(encode(entries(0, NOON) + entries(6, NOON + 1)))])
+    assert verified(kept).problems == ()
+
+
+def test_a_log_of_which_a_part_is_sealed_is_found(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.write(entries(0, NOON) + entries(6, NOON + 1))
+    write_segment(kept.folder.hour(NOON), [to_arrow(encode(entries(0, NOON)))])
+    assert only_problem(kept).what == "its positions 0 to 5 are sealed too"
+    assert verified(kept).records == 12
+
+
+def test_a_missing_frames_file_and_one_that_nobody_knows_of_are_found(tmp_path: Path) -> None:
+    kept = varied(tmp_path)
+    one, other, _ = kept.folder.segments()
+    shutil.move(one.frames, other.frames)
+    assert [(problem.path, problem.place[:13]) for problem in verified(kept).problems] == [
+        (one.frames, ""),
+        (other.frames, "between bytes"),
+    ]
+
+
+def test_an_event_that_nobody_knows_is_found(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    odd = to_arrow(encode([chat(0, NOON), chat(1, NOON)])).to_pylist()
+    odd[1]["event"] = "miracle"
+    table = to_arrow(encode([chat(0, NOON)])).schema.empty_table()
+    segment = write_segment(kept.folder.hour(NOON), [type(table).from_pylist(odd, table.schema)])
+    assert str(only_problem(kept)) == f"{segment.control}: row 1: unknown event 'miracle'"
+
+
+def test_segments_cut_off_anywhere_are_damaged(tmp_path: Path) -> None:
+    kept = varied(tmp_path)
+    segment = kept.folder.segments()[1]
+    for path in (segment.control, segment.frames):
+        whole = path.read_bytes()
+        for size in range(0, len(whole), len(whole) // 25):
+            path.write_bytes(whole[:size])
+            problem = only_problem(kept)
+            assert (problem.path, problem.sort) == (path, "damage")
+            assert problem.place.startswith("between bytes ")
+            assert read_until_damage(kept)[0] == kept.records[:12]
+        path.write_bytes(whole)
+
+
+def test_a_flipped_bit_anywhere_is_found_and_named_and_nothing_is_invented(tmp_path: Path) -> None:
+    flips = Flips(varied(tmp_path))
+    for seed in range(FLIPS):
+        flips.flip_and_check(seed)
+    assert verified(flips.kept).problems == ()
+
+
+# While others are at work
+
+
+@pytest.mark.parametrize("change", ["seal", "compact"])
+def test_what_is_sealed_or_compacted_meanwhile_is_verified_where_it_is_then(tmp_path: Path, change: str) -> None:
+    kept = Kept(tmp_path)
+    for _ in range(4):
+        kept.append(2)
+        if change == "compact":
+            kept.seal()
+        else:
+            kept.end()
+    kept.next_hour()
+    kept.append().end()
+
+    def act() -> None:
+        if change == "seal":
+            kept.seal()
+        else:
+            compact(kept.folder, kept.folder.hour(NOON))
+
+    for after in (1, 2, 3):
+        report = verify(kept.folder.root, "lab", Once(after, act))
+        assert report.problems == ()
+        assert (report.first, report.last, report.records) == (0, 53, 54)
+
+
+class Once:
+    """Does something when it has been called so many times."""
+
+    def __init__(self, after: int, act: Callable[[], object]) -> None:
+        self.left = after
+        self.act = act
+
+    def __call__(self, done: int, total: int) -> None:
+        assert done <= total
+        self.left -= 1
+        if self.left == 0:
+            self.act()
+
+
+def test_a_log_that_is_being_written_to_is_not_damaged(tmp_path: Path) -> None:
+    kept = Kept(tmp_path).append(2)
+    assert kept.writer is not None
+    kept.sync()
+    half = encode(entries(12, NOON + 2))[:40]
+    log = kept.writer.path
+    log.write_bytes(log.read_bytes() + half)
+    assert only_problem(kept).sort == "torn"
+    LogWriter(kept.folder.log_file(18)).close()
+    assert only_problem(kept).sort == "damage"
+
+
+def test_a_journal_that_is_written_to_all_the_while_is_never_taken_for_damaged(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "journal", "lab")
+    folder.log.mkdir(parents=True)
+    over = threading.Event()
+
+    def write() -> None:
+        settings = JournalSettings(interval_ms=1, segment_seconds=0.2)
+        writer = Writer(folder, settings, on_closed=lambda path: None, on_problem=print)
+        for position in range(20_000):
+            writer.add(Record(position, NOON, "envelope", "alice", "chat", size=5000, payload=b"x" * 5000))
+            writer.commit()
+        writer.close()
+        over.set()
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    read = rounds = 0
+    follower = Journal(folder.root, "lab").follow(synced_only=False, wait=over.is_set)
+    while not over.is_set() or read < 20_000:
+        assert not verify(folder.root, "lab").damaged
+        for read, record in enumerate(Journal(folder.root, "lab").records(), 1):
+            assert record.position == read - 1
+        assert [next(follower).position for _ in range(rounds, read)] == list(range(rounds, read))
+        rounds = read
+    writing.join()
