@@ -221,6 +221,8 @@ def _unpacked(head: Head, block: bytes) -> Iterator[_Run]:
         at += length
     start, position, index = at + RUN.size * head.runs, head.first, head.strings
     for time, number, sequence, size, count, *texts, skipped, event in RUN.iter_unpack(block[at:start]):
+        if event >= len(EVENTS):
+            raise Damaged(f"an event of number {event}, which this program does not know")
         named = tuple([strings[each] for each in texts])
         here = lengths[index : index + count]
         yield _Run(position, time, number, sequence, size, count, named, skipped, EVENTS[event], here, start)
