@@ -11,9 +11,9 @@ import pytest
 
 from mew.journal.blocks import Entry, Frames, encode
 from mew.journal.compaction import Postponed, alone, compact
-from mew.journal.folder import HOUR, SECOND, Folder
+from mew.journal.folder import HOUR, SECOND, Folder, disk_used
 from mew.journal.log import LogWriter
-from mew.journal.retention import BadReader, disk_used, forget, readers, register, retain
+from mew.journal.retention import BadReader, forget, readers, register, retain
 from mew.journal.segments import verify, write_segment
 from mew.journal.tables import to_arrow
 from mew.protocol.records import CHECKPOINT, Record

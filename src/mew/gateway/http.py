@@ -15,7 +15,9 @@ from starlette.routing import Route
 
 from mew import __version__
 from mew.gateway.gateway import Gateway
+from mew.gateway.http_journal import JOURNAL, JournalDoor
 from mew.gateway.hub import Hub
+from mew.gateway.journal_metrics import journal_health
 from mew.gateway.metrics import CONTENT_TYPE, exposition
 from mew.gateway.openapi import document
 from mew.gateway.operator_log import log
@@ -24,7 +26,16 @@ from mew.gateway.websocket import credentials
 from mew.protocol import JoinRequest, Poll, Post, Refusal, jsontext
 from mew.protocol.errors import AlreadyExists, InternalError, InvalidRequest, MessageTooLarge, NotFound
 
-FEATURES: Final = ("streams", "stream-ownership", "stream-handshake", "targets", "http", "observers", "explain")
+FEATURES: Final = (
+    "streams",
+    "stream-ownership",
+    "stream-handshake",
+    "targets",
+    "http",
+    "observers",
+    "explain",
+    "journal",
+)
 MESSAGES: Final = "/participants/{participant}/messages"
 NUMBER_LENGTH: Final = 18
 """Digits of a number that counts messages."""
@@ -57,6 +68,7 @@ class HttpDoor:
             Route("/participants", self.participants),
             Route(MESSAGES, self.messages, methods=["GET", "POST"]),
             Route("/participants/{participant}/explain", self.explain, methods=["POST"]),
+            Route(JOURNAL, JournalDoor(self._gateway).read),
         ]
         handlers = {HTTPException: _not_found, Refusal: _refused, ClientDisconnect: _gone, Exception: _broken}
         return Starlette(routes=routes, middleware=self._middleware(), exception_handlers=handlers)
@@ -79,16 +91,18 @@ class HttpDoor:
         ]
 
     async def health(self, _request: Request) -> Response:
-        """Whether the process answers, and how much it holds."""
+        """Whether the process answers, how much it holds, and whether it can be recorded."""
         gateway = self._gateway
+        status, journals = journal_health(gateway)
         return json_response(
             {
-                "status": "ok",
+                "status": status,
                 "version": __version__,
                 "spaces": len(gateway.hubs),
                 "clients": sum(len(hub.space.sessions) for hub in gateway.hubs.values()),
                 "uptime": round(gateway.uptime, 3),
                 "features": FEATURES,
+                "journal": journals,
             }
         )
 

@@ -7,6 +7,7 @@ import asyncio
 import fcntl
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ import msgspec
 from mew.errors import MewError
 from mew.gateway.config import SpaceConfig
 from mew.gateway.hub import Hub
+from mew.gateway.journal_metrics import Room
 from mew.gateway.operator_log import log
 from mew.journal.folder import Folder
 from mew.journal.keeper import Answer, Keeper
@@ -49,6 +51,7 @@ class Journals:
         """None yet; `clock` tells microseconds since 1970."""
         self.kept: dict[str, Kept] = {}
         self.keeper = Keeper(_heard)
+        self.room = Room()
         self._clock = clock
         self._tidying: asyncio.TimerHandle | None = None
 
@@ -61,9 +64,16 @@ class Journals:
             return
         name = space.settings.space_id
         folder = Folder(journal_root(space), name)
-        lock = _locked(folder)
-        left = folder.logs()
+        try:
+            self._open(space, hub, folder)
+        except OSError as error:
+            problem = f"{error.filename or folder.log}: {error.strerror}: the journal of {name!r} cannot be written"
+            raise JournalTaken(problem) from None
+
+    def _open(self, space: SpaceConfig, hub: Hub, folder: Folder) -> None:
+        name, lock = folder.space, _locked(folder)
         recovered = recover(folder)
+        left = folder.logs()
         if recovered.torn is not None:
             log.warning("journal mended", space=name, problem=recovered.torn)
         if recovered.state.position >= 0:
@@ -82,7 +92,8 @@ class Journals:
             self.keeper.seal(folder, path)
 
     def start(self) -> None:
-        """Tidy up now and then."""
+        """Tidy up now and then, and see whether there is room."""
+        self.room.look({name: kept.folder for name, kept in self.kept.items()})
         if self.kept:
             self._tidying = asyncio.get_running_loop().call_later(TIDY_SECONDS, self._tidy)
 
@@ -97,8 +108,8 @@ class Journals:
         return {name: kept.writer.problem for name, kept in self.kept.items()}
 
     def problem(self) -> str | None:
-        """What is wrong, where anything is."""
-        wrong = [f"{name}: {problem}" for name, problem in self.problems().items() if problem is not None]
+        """Why nothing is taken, where that is so."""
+        wrong = [f"{name}: {kept.writer.problem}" for name, kept in self.kept.items() if kept.hub.refusing]
         return "; ".join(wrong) or None
 
     def close(self) -> None:
@@ -124,20 +135,18 @@ def journal_root(space: SpaceConfig) -> Path:
 
 def _locked(folder: Folder) -> int:
     """The lock of a space's journal, held by this process until it is closed."""
-    try:
-        folder.log.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder.lock, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        problem = f"{error.filename}: {error.strerror}: the journal of {folder.space!r} cannot be written"
-        raise JournalTaken(problem) from None
+    folder.log.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder.lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = os.read(lock, 20).decode(errors="replace").strip() or "unknown"
         os.close(lock)
         raise JournalTaken(f"{folder.root}: process {holder} writes the journal of {folder.space!r}") from None
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    # On a full disk there may be no room for the number; it is the lock that counts.
+    with suppress(OSError):
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     return lock
 
 

@@ -12,6 +12,8 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from mew.gateway.journal_metrics import journal_metrics
+
 if TYPE_CHECKING:
     from mew.gateway.gateway import Gateway
     from mew.gateway.hub import Hub
@@ -46,6 +48,7 @@ class _Reading(Collector):
         yield GaugeMetricFamily("mew_sockets", "Open WebSockets, joined or not.", len(self._gateway.sockets))
         lag = max((hub.lag for hub in hubs.values()), default=0.0)
         yield GaugeMetricFamily("mew_loop_lag_seconds", "How late the last tick of the loop was.", lag)
+        yield from journal_metrics(self._gateway)
 
     def _connections(self) -> Metric:
         family = GaugeMetricFamily(

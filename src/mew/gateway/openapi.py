@@ -9,7 +9,8 @@ from functools import cache
 from typing import Any, Final
 
 from mew import __version__
-from mew.gateway.openapi_examples import EXPLAINED, MESSAGES, Example
+from mew.gateway.http_journal import JOURNAL, LIVE, MOST_LIMIT, POSITION_DIGITS, USUAL_LIMIT
+from mew.gateway.openapi_examples import EVENT, EXPLAINED, MESSAGES, PAGE, Example
 from mew.protocol import ERROR_CODES, PROTOCOL, Refusal
 from mew.protocol.envelope import ID_LENGTH
 from mew.protocol.kinds import PROTOCOLS
@@ -76,6 +77,7 @@ def document() -> dict[str, Any]:
                 "get": _poll(),
             },
             "/participants/{participant}/explain": {"parameters": [_PARTICIPANT, _SPACE], "post": _explain()},
+            JOURNAL: {"parameters": [_SPACE_ID], "get": _journal()},
         },
         "components": {
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": "A token of the space."}},
@@ -136,6 +138,35 @@ def _explain() -> Any:
     return _with_examples(operation, EXPLAINED)
 
 
+def _journal() -> Any:
+    summary = "The record of a space from a position on; for any token of it. What is not for its holder is withheld."
+    most = 10**POSITION_DIGITS - 1
+    limit = {"type": "integer", "minimum": 1, "maximum": MOST_LIMIT, "default": USUAL_LIMIT}
+    parameters = [
+        {"name": "from", "in": "query", "schema": {**_COUNT, "maximum": most, "default": 0}},
+        {"name": "limit", "in": "query", "schema": limit},
+        {
+            "name": "control",
+            "in": "query",
+            "description": "1: without frames and stream data.",
+            "schema": {"type": "integer", "enum": [0, 1], "default": 0},
+        },
+        {
+            "name": "Last-Event-ID",
+            "in": "header",
+            "description": "In the live form: go on behind this position.",
+            "schema": {**_COUNT, "maximum": most},
+        },
+    ]
+    answers = {200: _ref("JournalPage")}
+    refusals = (*AUTHENTICATED, 429)
+    operation = _operation("journal", summary, answers, refusals, security=_BEARER, parameters=parameters)
+    content = operation["responses"]["200"]["content"]
+    content[JSON]["examples"] = {"page": {"value": PAGE}}
+    content[LIVE] = {"schema": _TEXT, "examples": {"event": {"value": EVENT}}}
+    return operation
+
+
 def _with_examples(operation: dict[str, Any], examples: tuple[Example, ...]) -> Any:
     """An example stands twice under one name: in the request, and in the answer it gets."""
     asked = {each.name: {"summary": each.summary, "value": each.request} for each in examples}
@@ -162,6 +193,14 @@ _SPACE: Final = {
     "in": "query",
     "description": "Which space; none, or `default`, is the first.",
     "schema": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$"},
+}
+_SPACE_ID: Final = {
+    "name": "id",
+    "in": "path",
+    "required": True,
+    "description": "Which space; `default` is the first.",
+    "schema": _SPACE["schema"],
+    "example": "demo",
 }
 
 
@@ -201,16 +240,9 @@ def _schemas() -> dict[str, Any]:
             {"kind": _TEXT, "payload": {"type": ["object", "null"]}, "to": {"type": ["string", "array", "null"]}},
             optional=("payload", "to"),
         ),
-        "Health": _record(
-            {
-                "status": {"const": "ok"},
-                "version": _TEXT,
-                "spaces": _COUNT,
-                "clients": _COUNT,
-                "uptime": {"type": "number", "minimum": 0},
-                "features": _TEXTS,
-            }
-        ),
+        "Health": _health(),
+        "JournalPage": _journal_page(),
+        "JournalRecord": _journal_record(),
         "Ready": _record({"status": {"const": "ready"}, "checks": _CHECKS}),
         "NotReady": _record(
             {"status": {"enum": ["starting", "stopping", "not_ready"]}, "checks": _CHECKS}, optional=("checks",)
@@ -219,6 +251,40 @@ def _schemas() -> dict[str, Any]:
 
 
 _CHECKS: Final = {"type": "object", "additionalProperties": _TEXT, "description": "`ok`, or what is wrong."}
+_MAYBE_TEXT: Final = {"type": ["string", "null"]}
+_MAYBE_COUNT: Final = {"type": ["integer", "null"], "minimum": 0}
+
+
+def _health() -> dict[str, Any]:
+    return _record(
+        {
+            "status": {"enum": ["ok", "degraded"]},
+            "version": _TEXT,
+            "spaces": _COUNT,
+            "clients": _COUNT,
+            "uptime": {"type": "number", "minimum": 0},
+            "features": _TEXTS,
+            "journal": _CHECKS,
+        }
+    )
+
+
+def _journal_page() -> dict[str, Any]:
+    records = {"type": "array", "items": _ref("JournalRecord")}
+    return _record({"space": _TEXT, "first": _MAYBE_COUNT, "last": _MAYBE_COUNT, "records": records, "next": _COUNT})
+
+
+def _journal_record() -> dict[str, Any]:
+    optional: dict[str, Any] = {
+        "payload": {"type": ["object", "null"]},
+        "payload_base64": _TEXT,
+        "withheld": {"const": True},
+    }
+    numbers = dict.fromkeys(("frame_number", "sequence", "size"), _MAYBE_COUNT)
+    texts = ("participant", "kind", "envelope_id", "stream_id", "reason", "capability")
+    time = {"type": "string", "format": "date-time"}
+    columns = {"position": _COUNT, "time": time, "event": _TEXT, **dict.fromkeys(texts, _MAYBE_TEXT), **numbers}
+    return _record({**columns, **optional}, optional)
 
 
 def _envelope() -> dict[str, Any]:
@@ -249,17 +315,16 @@ def _accepted() -> dict[str, Any]:
 
 
 def _explanation() -> dict[str, Any]:
-    maybe_text = {"type": ["string", "null"]}
     maybe_capability = {"oneOf": [_ref("Capability"), {"type": "null"}]}
     near = _record({"capability": _ref("Capability"), "source": _TEXT, "why": _TEXT})
     return _record(
         {
             "allowed": {"type": "boolean"},
-            "kind": maybe_text,
+            "kind": _MAYBE_TEXT,
             "error": {"enum": [*sorted(ERROR_CODES), None]},
             "reason": _TEXT,
             "capability": maybe_capability,
-            "source": maybe_text,
+            "source": _MAYBE_TEXT,
             "nearest": {"oneOf": [near, {"type": "null"}]},
         }
     )

@@ -159,3 +159,57 @@ EXPLAINED: Final = (
     ),
 )
 """Asked about bob."""
+
+PAGE: Final[dict[str, Any]] = {
+    "space": "demo",
+    "first": 0,
+    "last": 5,
+    "records": [
+        {
+            "position": 4,
+            "time": _WHEN,
+            "event": "envelope",
+            "participant": "alice",
+            "kind": "chat",
+            "envelope_id": "c-1",
+            "stream_id": None,
+            "frame_number": None,
+            "sequence": None,
+            "reason": None,
+            "size": 125,
+            "payload": {
+                "protocol": "mew/v0.4",
+                "ts": _WHEN,
+                "from": "alice",
+                "id": "c-1",
+                "kind": "chat",
+                "payload": {"text": "hello"},
+            },
+            "capability": '{"kind":"*"}',
+        },
+        {
+            "position": 5,
+            "time": _WHEN,
+            "event": "rejected",
+            "participant": "alice",
+            "kind": "chat",
+            "envelope_id": None,
+            "stream_id": None,
+            "frame_number": None,
+            "sequence": None,
+            "reason": "invalid_envelope",
+            "size": 37,
+            "capability": None,
+            "withheld": True,
+        },
+    ],
+    "next": 6,
+}
+"""What bob is shown from position 4 on, when alice has said hello and then sent something that was refused."""
+EVENT: Final = (
+    f'id: 5\nevent: rejected\ndata: {{"position":5,"time":"{_WHEN}","event":"rejected","participant":"alice",'
+    '"kind":"chat","envelope_id":null,"stream_id":null,"frame_number":null,"sequence":null,'
+    '"reason":"invalid_envelope","size":37,'
+    '"capability":null,"withheld":true}\n\n'
+)
+"""The second of them in the live form."""

@@ -9,6 +9,7 @@ Looks, and changes nothing. What is no segment's, or not whole, is not seen (doc
 """
 
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -153,3 +154,10 @@ def spaces(root: Path) -> Iterator[str]:
     """The spaces that have a journal here, by name."""
     sealed = {path.name.removeprefix("space=") for path in root.glob("space=*")}
     yield from sorted(sealed | {path.name for path in root.glob(f"{LOG}/*")})
+
+
+def disk_used(folder: Folder) -> float:
+    """How much of the file system that a journal is on is used, from 0 to 1, as `df` counts it."""
+    path = folder.root.absolute()
+    usage = shutil.disk_usage(next(each for each in (path, *path.parents) if each.exists()))
+    return usage.used / (usage.used + usage.free)

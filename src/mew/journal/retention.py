@@ -10,7 +10,6 @@ leave a segment that says it has frames and has none: damage.
 
 import os
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -172,10 +171,3 @@ def _reader_file(folder: Folder, name: str) -> Path:
     if _READER.fullmatch(name) is None:
         raise BadReader(f"a reader's name has letters, digits, '.', '_' and '-', and no '.' first: not {name!r}")
     return _readers_folder(folder) / f"{name}.json"
-
-
-def disk_used(folder: Folder) -> float:
-    """How much of the file system that the journal is on is used, from 0 to 1, as `df` counts it."""
-    path = folder.root.absolute()
-    usage = shutil.disk_usage(next(each for each in (path, *path.parents) if each.exists()))
-    return usage.used / (usage.used + usage.free)

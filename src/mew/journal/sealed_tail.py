@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mew.journal.blocks import FrameCount
+from mew.journal.checksums import is_whole
 from mew.journal.folder import Folder, Segment
-from mew.journal.segments import read_control, read_footer, read_frames
+from mew.journal.segments import SegmentDamaged, read_control, read_footer, read_frames
 from mew.journal.tables import SCHEMA, from_arrow
 from mew.protocol.records import FRAME, Record
 
@@ -25,26 +26,32 @@ def last_checkpoint(folder: Folder) -> Record | None:
     for segment in reversed(folder.segments()):
         position = read_footer(segment).checkpoint
         if position is not None:
-            control = read_control(segment)
+            control = _control(segment)
             return next(from_arrow(control.filter(pc.equal(control.column("position"), position))))
     return None
 
 
-def tail(folder: Folder, start: int) -> Iterator[Record | FrameCount]:
-    """All that is sealed from a position on, in order."""
-    for segment in folder.segments(start):
-        yield from heapq.merge(
-            from_arrow(_since(read_control(segment), start)),
-            _frames(_since(read_frames(segment, _COUNTED), start), segment),
-            key=lambda entry: entry.position,
-        )
+def tail(segment: Segment, start: int) -> Iterator[Record | FrameCount]:
+    """All of a segment from a position on, in order."""
+    return heapq.merge(
+        from_arrow(_since(_control(segment), start)),
+        _frames(_since(read_frames(segment, _COUNTED), start)),
+        key=lambda entry: entry.position,
+    )
+
+
+def _control(segment: Segment) -> pa.Table:
+    """What a space is made of again is not taken from a file that has changed."""
+    if not is_whole(segment.control):
+        raise SegmentDamaged(segment.control, "its checksum is wrong")
+    return read_control(segment)
 
 
 def _since(table: pa.Table, start: int) -> pa.Table:
     return table.filter(pc.greater_equal(table.column("position"), start))
 
 
-def _frames(table: pa.Table, segment: Segment) -> Iterator[Record | FrameCount]:
+def _frames(table: pa.Table) -> Iterator[Record | FrameCount]:
     """Frames in a row as one count; stream data each by itself, because it has a sequence."""
     if not table.num_rows:
         return

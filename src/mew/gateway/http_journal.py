@@ -1,0 +1,288 @@
+"""The journal over HTTP: a page of records, or each as it is written (`GET /spaces/{id}/journal`).
+
+Reads what the files have, in a thread and never on the loop; nothing is queued for anybody. Who may see what is decided
+by `onlookers`.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Send
+
+from mew.gateway.gateway import Gateway
+from mew.gateway.journals import Kept
+from mew.gateway.onlookers import Onlooker, Targets
+from mew.gateway.operator_log import log
+from mew.gateway.websocket import credentials
+from mew.journal.blocks import Damaged
+from mew.journal.reading import Missing
+from mew.journal.steps import Steps
+from mew.protocol import Identity, JoinRequest, Record, Refusal, jsontext, records
+from mew.protocol.errors import InternalError, InvalidRequest, NotFound, QuotaExceeded
+from mew.protocol.times import rfc3339
+
+JOURNAL: Final = "/spaces/{id}/journal"
+LIVE: Final = "text/event-stream"
+USUAL_LIMIT: Final = 1_000
+MOST_LIMIT: Final = 10_000
+POSITION_DIGITS: Final = 18
+PAGE_BYTES: Final = 8 * 2**20
+"""Of payloads in one page, unless a single one has more."""
+STEP_RECORDS: Final = 1_000
+STEP_BYTES: Final = 128 * 2**10
+"""Of what is read and sent at once in the live form."""
+READERS: Final = 2
+"""How many threads read at the same time; whoever comes next waits."""
+LIVE_READERS: Final = 64
+LOOK_SECONDS: Final = 0.05
+HEARTBEAT_SECONDS: Final = 15.0
+SLOW_SECONDS: Final = 1.0
+"""After which a reader that takes nothing keeps no more than its position."""
+MOST_CHECKED: Final = 10_000
+_NO_BREAKS: Final = bytes.maketrans(b"\r\n", b"  ")
+"""Between the tokens of an envelope there may be line breaks; within one there are none."""
+_HEADERS: Final = {"cache-control": "no-store"}
+_REFUSALS: Final = frozenset({records.REJECTED, records.FRAME_REJECTED})
+"""That somebody was refused something, and why, is for all; what they would have said is not."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What a request wants."""
+
+    start: int
+    limit: int
+    control: bool
+
+
+class Shown(msgspec.Struct):
+    """A record as it is shown: the journal's columns."""
+
+    position: int
+    time: str
+    event: str
+    participant: str | None = None
+    kind: str | None = None
+    envelope_id: str | None = None
+    stream_id: str | None = None
+    frame_number: int | None = None
+    sequence: int | None = None
+    reason: str | None = None
+    size: int | None = None
+    payload: msgspec.Raw | msgspec.UnsetType | None = msgspec.UNSET
+    payload_base64: bytes | msgspec.UnsetType = msgspec.UNSET
+    """In place of `payload` where it is no JSON."""
+    capability: str | None = None
+    withheld: bool | msgspec.UnsetType = msgspec.UNSET
+    """It is not for whoever asks: position, time and event are all there is; of a stream's data also its number."""
+
+
+class _Known:
+    """What is remembered of a space's journal from one request to the next."""
+
+    def __init__(self) -> None:
+        self.targets = Targets()
+        self.checked: set[tuple[object, ...]] = set()
+        """Files whose checksums were found right."""
+
+
+class JournalDoor:
+    """The journals of one gateway, for whoever has a token."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        """Serve this gateway."""
+        self._gateway = gateway
+        self._reading = asyncio.Semaphore(READERS)
+        self._live = 0
+        self._known: dict[str, _Known] = {}
+
+    async def read(self, request: Request) -> Response:
+        """A page, or the live form where `Accept` asks for that."""
+        join = _credentials(request)
+        kept, identity = self._admitted(join)
+        asked = _asked(request)
+        if LIVE not in request.headers.get("accept", ""):
+            return await self._page(kept, identity, asked)
+        asked = _resumed(request, asked)
+        if request.method == "HEAD":
+            return Response(media_type=LIVE, headers=_HEADERS)
+        if self._live >= LIVE_READERS:
+            raise QuotaExceeded(f"{LIVE_READERS} follow a journal already, the most that may")
+        return _Events(self._events(join, kept, identity, asked), media_type=LIVE, headers=_HEADERS)
+
+    def _admitted(self, join: JoinRequest) -> tuple[Kept, Identity]:
+        """The journal that is asked for, and who asks."""
+        name = self._gateway.lobby.look_in(join).settings.space_id
+        identity = self._gateway.tokens.identify(str(join.token))
+        kept = self._gateway.journals.kept.get(name)
+        if kept is None or identity is None:
+            raise NotFound(f"the space {name!r} keeps no journal")
+        return kept, identity
+
+    def _steps(self, kept: Kept, identity: Identity, asked: Asked) -> tuple[Steps, Onlooker]:
+        folder = kept.folder
+        known = self._known.setdefault(folder.space, _Known())
+        if len(known.checked) > MOST_CHECKED:
+            known.checked = set()
+        steps = Steps(folder.root, folder.space, asked.start, control=asked.control, checked=known.checked)
+        return steps, Onlooker(identity, known.targets, steps)
+
+    # A page
+
+    async def _page(self, kept: Kept, identity: Identity, asked: Asked) -> Response:
+        steps, onlooker = self._steps(kept, identity, asked)
+
+        def read() -> bytes:
+            first = steps.first
+            taken = steps.take(asked.limit, PAGE_BYTES)
+            steps.let_go()
+            last = max([kept.writer.written, *(record.position for record in taken[-1:])])
+            body = {
+                "space": jsontext.encode(kept.folder.space),
+                "first": jsontext.encode(first),
+                "last": jsontext.encode(None if last < 0 else last),
+                "records": jsontext.array(shown(record, onlooker) for record in taken),
+                "next": jsontext.encode(steps.at),
+            }
+            return jsontext.join(body)
+
+        try:
+            async with self._reading:
+                body = await run_in_threadpool(read)
+        except (Damaged, Missing) as problem:
+            raise _unreadable(kept, steps, problem) from None
+        return Response(body, media_type="application/json", headers=_HEADERS)
+
+    # The live form
+
+    async def _events(
+        self, join: JoinRequest, kept: Kept, identity: Identity, asked: Asked
+    ) -> AsyncGenerator[bytes, None]:
+        """Events, for as long as the token is good and the gateway serves."""
+        loop = asyncio.get_running_loop()
+        steps, onlooker = self._steps(kept, identity, asked)
+        self._live += 1
+        heard = loop.time()
+        try:
+            while True:
+                before, chunk = steps.at, b""
+                if kept.writer.written >= steps.at:
+                    async with self._reading:
+                        chunk = await run_in_threadpool(_step, steps, onlooker)
+                elif loop.time() - heard >= HEARTBEAT_SECONDS:
+                    chunk = b":\n\n"
+                # Behind the reading: somebody who was removed meanwhile sees nothing of what followed.
+                if not self._goes_on(join):
+                    return
+                if chunk:
+                    slow = loop.call_later(SLOW_SECONDS, steps.let_go)
+                    try:
+                        yield chunk
+                    finally:
+                        slow.cancel()
+                    heard = loop.time()
+                elif steps.at == before:
+                    await asyncio.sleep(LOOK_SECONDS)
+        except (Damaged, Missing) as problem:
+            _unreadable(kept, steps, problem)
+        finally:
+            self._live -= 1
+            steps.let_go()
+
+    def _goes_on(self, join: JoinRequest) -> bool:
+        """Whether the gateway serves, and the token is good."""
+        if self._gateway.readiness.phase != "ready":
+            return False
+        try:
+            self._gateway.lobby.look_in(join)
+        except Refusal:
+            return False
+        return True
+
+
+class _Events(StreamingResponse):
+    """Ends what it iterates over however it ends itself."""
+
+    async def stream_response(self, send: Send) -> None:
+        iterator = self.body_iterator
+        assert isinstance(iterator, AsyncGenerator)
+        async with aclosing(iterator):
+            await super().stream_response(send)
+
+
+def _credentials(request: Request) -> JoinRequest:
+    """Who asks; the path says for which space."""
+    said = credentials("", request.headers.get("authorization"))
+    return JoinRequest(space=request.path_params["id"], token=said.token)
+
+
+def _asked(request: Request) -> Asked:
+    query = request.query_params
+    limit = _number("limit", query.get("limit", str(USUAL_LIMIT)), MOST_LIMIT)
+    if not limit:
+        raise InvalidRequest("`limit` must be at least 1")
+    start = _number("from", query.get("from", "0"))
+    return Asked(start, limit, bool(_number("control", query.get("control", "0"), 1)))
+
+
+def _resumed(request: Request, asked: Asked) -> Asked:
+    """Behind the event that a reader has seen last, where it says so."""
+    last = request.headers.get("last-event-id")
+    if not last:
+        return asked
+    return msgspec.structs.replace(asked, start=_number("Last-Event-ID", last) + 1)
+
+
+def _number(name: str, given: str, most: int | None = None) -> int:
+    if not (given.isascii() and given.isdigit() and len(given) <= POSITION_DIGITS):
+        raise InvalidRequest(f"`{name}` must be a whole number")
+    if most is not None and int(given) > most:
+        raise InvalidRequest(f"`{name}` may be {most} at most")
+    return int(given)
+
+
+def _step(steps: Steps, onlooker: Onlooker) -> bytes:
+    """The next events; none where only frames have come and they are not wanted."""
+    return b"".join(
+        b"id: %d\nevent: %b\ndata: %b\n\n"
+        % (record.position, record.event.encode(), shown(record, onlooker).translate(_NO_BREAKS))
+        for record in steps.take(STEP_RECORDS, STEP_BYTES)
+    )
+
+
+def shown(record: Record, onlooker: Onlooker) -> bytes:
+    """A record as JSON, or what may be known of it."""
+    form = Shown(record.position, rfc3339(record.time), record.event)
+    if not onlooker.sees(record):
+        form.withheld = True
+        if record.frame_number is not None:
+            form.kind, form.stream_id, form.frame_number = record.kind, record.stream_id, record.frame_number
+        elif record.event in _REFUSALS:
+            form.participant, form.kind, form.reason = record.participant, record.kind, record.reason
+            form.stream_id, form.size = record.stream_id, record.size
+        return jsontext.encode(form)
+    form.participant = record.participant
+    form.kind = record.kind
+    form.envelope_id = record.envelope_id
+    form.stream_id = record.stream_id
+    form.frame_number = record.frame_number
+    form.sequence = record.sequence
+    form.reason = record.reason
+    form.size = record.size
+    form.capability = record.capability
+    if record.event == records.FRAME:
+        form.payload_base64 = record.payload
+    else:
+        form.payload = msgspec.Raw(record.payload) if record.payload else None
+    return jsontext.encode(form)
+
+
+def _unreadable(kept: Kept, steps: Steps, problem: Exception) -> InternalError:
+    """What is wrong is for the operator; whoever asked is told where."""
+    log.error("journal unreadable", space=kept.folder.space, position=steps.at, problem=str(problem))
+    return InternalError(f"the journal cannot be read at position {steps.at}; the gateway's log says more")

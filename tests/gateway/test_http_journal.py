@@ -1,0 +1,616 @@
+"""The journal over HTTP: pages and the live form, and nobody sees what the protocol kept from them."""
+
+import base64
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import jsonschema_rs
+import msgspec
+import pytest
+import schemathesis
+from schemathesis import Case
+from schemathesis.specs.openapi.checks import ignored_auth
+
+from mew.gateway import http_journal
+from mew.gateway.openapi import document
+from mew.gateway.openapi_examples import EVENT, PAGE
+from mew.journal.reading import Journal
+from mew.journal.settings import JournalSettings
+from mew.journal.tables import SCHEMA
+from mew.protocol import Checkpoint
+from mew.protocol.times import rfc3339
+from tests.gateway.asking import Clients, ask, connecting, tokens_of
+from tests.gateway.following import LIVE, Following
+from tests.gateway.raw import ANYTHING, BINARY, CLOSE, PATIENCE, TEXT, Answer, Raw, Running, frame, running, upgrade
+from tests.gateway.test_openapi import CHECKS, address, few
+
+SPACE = {"space_id": "demo"}
+KEPT = JournalSettings()
+PATH = "/spaces/demo/journal"
+ONLOOKER = "onlooker"
+
+
+class Story(msgspec.Struct, frozen=True):
+    """What happened in a space, and what each was told of it."""
+
+    gateway: Running
+    first: int
+    last: int
+    received: dict[str, list[Any]]
+
+
+@pytest.fixture
+def clients() -> Iterator[Clients]:
+    with connecting() as connected:
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    with running(tmp_path_factory.mktemp("space"), SPACE, journal=KEPT) as gateway:
+        with connecting() as clients:
+            told = tell(gateway, clients)
+        yield told
+
+
+@pytest.fixture
+def gateway(story: Story) -> Running:
+    """The same for all: a test looks at what came after it began."""
+    return story.gateway
+
+
+def written(gateway: Running) -> int:
+    """The last position, once everything that has happened is in the files."""
+    gateway.until(lambda it: it.journals.kept["demo"].writer.written == it.first_hub.space.state.position)
+    return gateway.ask(lambda it: it.first_hub.space.state.position)
+
+
+def token_of(gateway: Running, who: str) -> str:
+    return tokens_of(gateway).issue("demo", who, observer=who == ONLOOKER)
+
+
+def get(clients: Clients, gateway: Running, who: str = "alice", **query: Any) -> Answer:
+    asked = urlencode({name.rstrip("_"): value for name, value in query.items()})
+    return ask(clients.raw(gateway), "GET", f"{PATH}?{asked}", token_of(gateway, who))
+
+
+def page(clients: Clients, gateway: Running, who: str = "alice", **query: Any) -> Any:
+    answer = get(clients, gateway, who, **query)
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+def follow(clients: Clients, gateway: Running, who: str = "alice", **query: Any) -> Following:
+    asked = urlencode({name.rstrip("_"): value for name, value in query.items()})
+    return Following(clients.raw(gateway), f"{PATH}?{asked}", token_of(gateway, who))
+
+
+def journal_in(path: Path) -> Journal:
+    return Journal(path / ".mew" / "journal", "demo")
+
+
+def talk(alice: Raw) -> None:
+    """Something is said, a stream opened, and frames and data sent to it."""
+    alice.say(kind="chat", payload={"text": "é"})
+    stream = alice.open_stream()
+    for n in range(5):
+        alice.send(frame(BINARY, stream + bytes([n, 255])))
+    name = stream.strip(b"#").decode()
+    alice.say(kind="stream/data", payload={"stream": {"stream_id": name}, "sequence": 4, "content": {"x": 1.50}})
+    alice.envelope("stream/data")
+
+
+def open_targeted(alice: Raw) -> None:
+    """A stream that is for bob alone."""
+    alice.say(kind="stream/request", payload={"target": ["bob"]})
+    assert alice.envelope("stream/open")["payload"]["stream_id"] == "stream-1"
+
+
+# Pages
+
+
+def test_a_page_has_the_columns_of_the_journal_as_the_files_have_them(story: Story, clients: Clients) -> None:
+    gateway = story.gateway
+    start = written(gateway) + 1
+    talk(clients.joined(gateway))
+    last = written(gateway)
+    answered = page(clients, gateway, from_=start)
+    assert list(answered) == ["space", "first", "last", "records", "next"]
+    assert (answered["space"], answered["first"], answered["last"], answered["next"]) == ("demo", 0, last, last + 1)
+    expected = list(journal_in(gateway.config.spaces[0].directory).records(start))
+    assert len(answered["records"]) == len(expected) == last + 1 - start
+    for shown, record in zip(answered["records"], expected, strict=True):
+        if record.event == "frame":
+            shown["payload"] = base64.b64decode(shown.pop("payload_base64"))
+            assert shown["payload"] == record.payload
+        else:
+            assert shown["payload"] == msgspec.json.decode(record.payload)
+            shown["payload"] = record.payload
+        assert shown == {**msgspec.structs.asdict(record), "time": rfc3339(record.time)}
+        assert sorted(shown) == sorted(SCHEMA.names)
+    assert {record.event for record in expected} == {"join", "welcome", "envelope", "frame"}
+
+
+def test_payloads_stay_the_text_that_was_sent(gateway: Running, clients: Clients) -> None:
+    alice = clients.joined(gateway)
+    said = b'{"kind":"note","payload":{"a":1.0,\n "b":123456789012345678901234567890,\r\n"a":"\xc3\xa9"}}'
+    alice.send(frame(TEXT, said))
+    alice.envelope("note")
+    answer = get(clients, gateway, from_=written(gateway))
+    assert said[said.index(b'{"a"') : -1] in answer.body
+
+
+@pytest.mark.parametrize("control", [0, 1])
+def test_pages_go_on_at_next_until_it_is_behind_the_last(story: Story, clients: Clients, control: int) -> None:
+    gateway, last = story.gateway, written(story.gateway)
+    whole = page(clients, gateway, control=control)
+    found, start = [], 0
+    while start <= last:
+        answered = page(clients, gateway, from_=start, limit=7, control=control)
+        assert len(answered["records"]) <= 7
+        assert start < answered["next"] <= last + 1
+        assert (answered["first"], answered["last"]) == (0, last)
+        found += answered["records"]
+        start = answered["next"]
+    assert found == whole["records"]
+    assert page(clients, gateway, from_=start) == {**whole, "records": []}
+
+
+def test_control_comes_without_frames_and_stream_data(story: Story, clients: Clients) -> None:
+    everything = page(clients, story.gateway)["records"]
+    control = page(clients, story.gateway, control=1)["records"]
+    assert [each for each in everything if each["frame_number"] is None] == control
+    assert len(everything) >= len(control) + 9
+
+
+def test_a_page_is_bounded_in_bytes_too(gateway: Running, clients: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
+    alice = clients.joined(gateway)
+    start = written(gateway) + 1
+    for n in range(4):
+        alice.say(kind="chat", payload={"text": str(n) * 1000})
+        alice.envelope("chat")
+    assert written(gateway) == start + 3
+    monkeypatch.setattr(http_journal, "PAGE_BYTES", 1500)
+    answered = page(clients, gateway, from_=start)
+    assert [len(answered["records"]), answered["next"]] == [2, start + 2]
+
+
+def test_segments_and_log_are_one_record_and_begin_where_there_is_a_first(tmp_path: Path, clients: Clients) -> None:
+    with running(tmp_path, SPACE, journal=KEPT) as first:
+        clients.joined(first, "bob")
+        open_targeted(clients.joined(first))
+        clients.close()
+    assert journal_in(tmp_path).folder.logs() == []
+    (sealed,) = journal_in(tmp_path).folder.segments()
+    with running(tmp_path, SPACE, journal=KEPT) as second:
+        clients.joined(second).send(frame(BINARY, b"#stream-1#later"))
+        second.until(lambda it: it.first_hub.space.state.frames["stream-1"])
+        last = written(second)
+        assert sealed.last < last
+        for start in (last, sealed.last, 0):
+            # Its beginning may be before what is asked for, and still it is for bob alone.
+            shown = {who: page(clients, second, who, from_=start)["records"] for who in ("bob", "carol", ONLOOKER)}
+            assert [each["position"] for each in shown["bob"]] == list(range(start, last + 1))
+            assert base64.b64decode(shown["bob"][-1]["payload_base64"]) == b"later"
+            assert [shown[who][-1].get("withheld") for who in shown] == [None, True, True]
+        sealed.control.unlink()
+        answered = page(clients, second)
+        assert (answered["first"], answered["records"][0]["position"]) == (sealed.last + 1, sealed.last + 1)
+        clients.close()
+
+
+def test_where_the_files_are_damaged_only_the_operator_is_told_how(
+    tmp_path: Path, clients: Clients, caplog: pytest.LogCaptureFixture
+) -> None:
+    with running(tmp_path, SPACE, journal=KEPT) as first:
+        talk(clients.joined(first))
+        clients.close()
+    (sealed,) = journal_in(tmp_path).folder.segments()
+    whole = bytearray(sealed.control.read_bytes())
+    whole[len(whole) // 2] ^= 1
+    sealed.control.write_bytes(whole)
+    with running(tmp_path, SPACE, journal=KEPT) as second:
+        answer = get(clients, second)
+        assert (answer.status, answer.json["error"]) == (500, "internal_error")
+        assert str(tmp_path) not in answer.json["message"]
+        assert page(clients, second, from_=sealed.last + 1)["records"]
+        assert follow(clients, second).to_the_end() == []
+    assert caplog.text.count(sealed.control.name) == 2
+
+
+# Who may ask, and for what
+
+
+def test_bad_numbers_are_refused_by_name(gateway: Running, clients: Clients) -> None:
+    wrong = {"from": ["-1", "x", "1e3", "1" * 19, "٣", ""], "limit": ["0", "10001", ""], "control": ["2", "yes"]}
+    for name, values in wrong.items():
+        for value in values:
+            answer = get(clients, gateway, **{name: value})
+            assert (answer.status, answer.json["error"]) == (400, "invalid_request"), (name, value)
+            assert f"`{name}`" in answer.json["message"]
+    answer = ask(clients.raw(gateway), "GET", PATH, token_of(gateway, "alice"), **LIVE, Last_Event_ID="x")
+    assert (answer.status, answer.json["error"]) == (400, "invalid_request")
+    assert "`Last-Event-ID`" in answer.json["message"]
+
+
+def test_who_has_no_token_of_the_space_sees_nothing(gateway: Running, clients: Clients) -> None:
+    stranger = tokens_of(gateway).issue("elsewhere", "alice")
+    asked = [(PATH, None), (PATH, "wrong"), (PATH, stranger), ("/spaces/elsewhere/journal", stranger)]
+    for accept in (None, "text/event-stream"):
+        answers = [ask(clients.raw(gateway), "GET", path, token, Accept=accept) for path, token in asked]
+        assert [(each.status, each.json["error"]) for each in answers] == [
+            (401, "unauthorized"),
+            (403, "unauthorized"),
+            (403, "unauthorized"),
+            (404, "space_not_found"),
+        ]
+
+
+def test_the_default_space_is_the_first(gateway: Running, clients: Clients) -> None:
+    answer = ask(clients.raw(gateway), "GET", "/spaces/default/journal?limit=1", token_of(gateway, "alice"))
+    assert answer.json["space"] == "demo"
+
+
+def test_where_no_journal_is_kept_there_is_none_to_be_seen(tmp_path: Path, clients: Clients) -> None:
+    with running(tmp_path, SPACE) as gateway:
+        answer = get(clients, gateway)
+        assert (answer.status, answer.json["error"]) == (404, "not_found")
+        assert answer.json["message"] == "the space 'demo' keeps no journal"
+
+
+# What is kept from whom
+
+
+class Listener:
+    """Somebody in the space, and everything it is told."""
+
+    def __init__(self, clients: Clients, gateway: Running, who: str) -> None:
+        self.client = clients.raw(gateway)
+        self.client.send(upgrade("/", Authorization=f"Bearer {token_of(gateway, who)}"))
+        assert self.client.answer().status == 101
+        self.heard: list[Any] = []
+        """Envelopes, and the bytes of frames."""
+        self.hear("system/welcome")
+
+    def say(self, kind: str, answer: str, **envelope: Any) -> None:
+        """Say something, and listen until it is answered."""
+        self.client.say(kind=kind, **envelope)
+        self.hear(answer)
+
+    def hear(self, kind: str, **payload: Any) -> None:
+        """Listen until this comes."""
+        while True:
+            received = self.client.frame()
+            assert received.opcode != CLOSE, received
+            if received.payload.startswith(b"#"):
+                self.heard.append(received.payload.split(b"#", 2)[2])
+                continue
+            envelope = msgspec.json.decode(received.payload)
+            self.heard.append(envelope)
+            if envelope["kind"] == kind and payload.items() <= envelope["payload"].items():
+                return
+
+
+def tell(gateway: Running, clients: Clients) -> Story:
+    """Let everything happen that is told to some and not to others."""
+    everybody = {name: Listener(clients, gateway, name) for name in ("alice", "bob", "carol", ONLOOKER)}
+    alice, bob, carol, onlooker = everybody.values()
+    alice.say("chat", "chat", payload={"text": "listen"})
+    for each in everybody.values():
+        each.heard.clear() if each is alice else each.hear("chat")
+        each.heard.clear()
+    first = written(gateway) + 1
+    for stream_id in ("stream-1", "b", "open"):
+        tell_of_stream(stream_id, alice, carol)
+    alice.say("stream/grant-write", "stream/write-granted", payload={"stream_id": "open", "participant_id": "carol"})
+    carol.client.say(kind="system/heartbeat")
+    carol.say("chat", "system/error", payload={"text": ""})
+    carol.say("system/register", "system/error", payload={"of": "carol"})
+    onlooker.say("chat", "system/error", payload={"text": "I may not"})
+    alice.say("space/invite", "space/invite-ack", payload={"participant_id": "dave", "hidden": "field"})
+    alice.client.say(kind="space/kick", payload={"participant_id": "dave", "reason": "hush"})
+    alice.say("capability/grant", "system/presence", payload={"recipient": "bob", "capabilities": [{"kind": "x"}]})
+    bob.hear("system/welcome")
+    bob.say("system/join", "system/welcome", token=token_of(gateway, "bob"))
+    onlooker.say("system/join", "system/welcome", token=token_of(gateway, ONLOOKER))
+    gateway.ask(lambda it: it.first_hub.run(Checkpoint()))
+    alice.client.say(kind="chat", payload={"text": "that is all"})
+    for each in everybody.values():
+        each.hear("chat", text="that is all")
+    return Story(gateway, first, written(gateway), {name: each.heard for name, each in everybody.items()})
+
+
+TARGETS = {"stream-1": ["bob"], "b": ["bob", "alice"], "open": None}
+
+
+def tell_of_stream(stream_id: str, alice: Listener, carol: Listener) -> None:
+    """A stream for some or for all, and data on it, good and bad."""
+    target = {} if TARGETS[stream_id] is None else {"target": TARGETS[stream_id]}
+    if stream_id == "stream-1":
+        alice.say("stream/request", "stream/open", payload=target)
+    else:
+        asked = {"formats": [{"id": "f"}], "desired_id": stream_id, **target}
+        alice.say("stream/announce", "stream/ready", payload=asked)
+        alice.say("stream/start", "stream/start", payload={"stream_id": stream_id})
+    # A participant's own is not the gateway's: it opens nothing for anybody.
+    carol.say("stream/open", "stream/open", payload={"stream_id": stream_id, "target": ["carol"]})
+    alice.client.send(frame(BINARY, f"#{stream_id}#for {stream_id}".encode()))
+    for n in (1, 5, 2):  # some numbers are left out, one comes too late
+        data = {"stream_id": stream_id, "sequence": n, "content": f"{stream_id}{n}"}
+        alice.client.say(kind="stream/data", payload=data)
+    alice.hear("system/error", error="sequence_out_of_order")
+    carol.client.send(frame(BINARY, f"#{stream_id}#not mine".encode()))
+    carol.hear("system/error", error="unauthorized_stream_write")
+
+
+def comparable(envelope: Any) -> bytes:
+    """An acknowledged invitation has a token, its record has none; frames are bytes."""
+    if isinstance(envelope, bytes):
+        return envelope
+    payload = {name: value for name, value in envelope["payload"].items() if name not in ("token", "connection_url")}
+    return msgspec.json.encode({**envelope, "payload": payload}, order="deterministic")
+
+
+def is_about(name: str, record: Any) -> bool:
+    """Whether a presence is one that this participant was not sent, because it knows."""
+    told = record["payload"]["payload"] if record["kind"] == "system/presence" else {"participant": {"id": None}}
+    return name in (told["participant"]["id"], told.get("invited_by"))
+
+
+REFUSALS = {"rejected", "frame_rejected"}
+SENT = {"consumed", *REFUSALS}
+
+
+@pytest.mark.parametrize("who", ["alice", "bob", "carol", ONLOOKER])
+def test_who_looks_sees_what_it_was_told_and_what_it_said_and_nothing_else(
+    story: Story, clients: Clients, who: str
+) -> None:
+    records = page(clients, story.gateway, who, from_=story.first, limit=story.last + 1 - story.first)["records"]
+    assert [record["position"] for record in records] == list(range(story.first, story.last + 1))
+    shown = [record for record in records if "withheld" not in record]
+    sent = [record for record in shown if record["event"] in SENT or record["reason"] == "skipped"]
+    assert {record["participant"] for record in sent} <= {who}
+    refused = [record for record in records if record not in shown and record["event"] in REFUSALS]
+    assert {record["participant"] for record in records if record not in shown and record not in refused} <= {None}
+    # An observer's own refusals too: nothing says that an observer of this name was the one.
+    assert all(record["reason"] and (record["participant"] != who or who == ONLOOKER) for record in refused)
+    told = {
+        base64.b64decode(record["payload_base64"]) if record["event"] == "frame" else comparable(record["payload"])
+        for record in shown
+        if record not in sent and record["event"] not in ("join", "leave") and not is_about(who, record)
+    }
+    # Of refusals there is a record that says as much; of an observer nobody is to know, not even by its own token.
+    not_shown = {"system/error", "system/welcome"} if who == ONLOOKER else {"system/error"}
+    received = [each for each in story.received[who] if isinstance(each, bytes) or each["kind"] not in not_shown]
+    assert told == {comparable(each) for each in received}
+    # Alice left out numbers, came too late, granted, invited and kicked; carol sent a heartbeat and what was refused.
+    assert len(sent) == {"alice": 3 + 3 + 3, "bob": 0, "carol": 1 + 2 + 3, ONLOOKER: 0}[who]
+
+
+def test_what_is_withheld_has_a_place_a_time_and_an_event(story: Story, clients: Clients) -> None:
+    records = page(clients, story.gateway, ONLOOKER, from_=story.first, limit=story.last + 1 - story.first)["records"]
+    withheld = [record for record in records if "withheld" in record]
+    for record in withheld:
+        assert record.pop("withheld") is True
+        named = {name for name, value in record.items() if value is not None} - {"position", "time", "event"}
+        is_data = record["event"] in ("frame", "envelope") and record["kind"] != "space/invite-ack"
+        if record["event"] in REFUSALS:
+            assert {"participant", "reason", "size"} <= named <= {"participant", "kind", "stream_id", "reason", "size"}
+            continue
+        assert named <= {"kind", "stream_id", "frame_number"}
+        assert ("stream_id" in named) == ("frame_number" in named)
+        assert not named or is_data
+    others = [record for record in withheld if record["event"] not in REFUSALS]
+    assert {(record["event"], record["kind"]) for record in others} == {
+        ("welcome", None), ("consumed", None), ("gap", None), ("checkpoint", None), ("envelope", None),
+        ("frame", None), ("envelope", "stream/data"),
+    }  # fmt: skip
+    assert {record["event"] for record in withheld} >= REFUSALS
+
+
+def test_a_take_over_is_seen_by_nobody_else(gateway: Running, clients: Clients) -> None:
+    start = written(gateway) + 1
+    clients.joined(gateway, "bob")
+    clients.joined(gateway, "bob")
+    written(gateway)
+
+    def joins(who: str) -> list[Any]:
+        records = page(clients, gateway, who, from_=start)["records"]
+        return [(each["reason"], "withheld" in each) for each in records if each["event"] == "join"]
+
+    assert joins("bob") == [(None, False), ("takeover", False)]
+    assert joins("alice") == joins(ONLOOKER) == [(None, False), (None, True)]
+
+
+# The live form
+
+
+@pytest.mark.parametrize("control", [0, 1])
+def test_each_record_is_an_event_and_new_ones_follow(gateway: Running, clients: Clients, control: int) -> None:
+    alice = clients.joined(gateway)
+    talk(alice)
+    start, before = 2, written(gateway)
+    following = follow(clients, gateway, from_=start, control=control)
+    found = following.until(before - 6 * control)
+    alice.say(kind="chat", payload={"text": "two\nlines"})
+    alice.envelope("chat")
+    found += following.until(before + 1)
+    shown = page(clients, gateway, from_=start, control=control)["records"]
+    assert [event.data for event in found] == shown
+    assert [(event.id, event.event) for event in found] == [(each["position"], each["event"]) for each in shown]
+
+
+def test_line_breaks_between_tokens_do_not_break_an_event(gateway: Running, clients: Clients) -> None:
+    alice = clients.joined(gateway)
+    alice.send(frame(TEXT, b'{"kind":"note","payload":{\r\n"a":\n"b\\n",\r"c":1}}'))
+    alice.envelope("note")
+    last = written(gateway)
+    event = follow(clients, gateway, from_=last).until(last)[-1]
+    assert event.data["payload"]["payload"] == {"a": "b\n", "c": 1}
+
+
+def test_who_comes_back_says_what_it_saw_last(story: Story, clients: Clients) -> None:
+    seen = follow(clients, story.gateway).until(story.last)
+    client, token = clients.raw(story.gateway), token_of(story.gateway, "alice")
+    resumed = Following(client, f"{PATH}?from=0", token, **{"Last-Event-ID": str(seen[3].id)})
+    assert resumed.until(story.last) == seen[4:]
+
+
+@pytest.mark.parametrize("who", ["bob", "carol", ONLOOKER])
+def test_the_live_form_withholds_what_a_page_withholds(story: Story, clients: Clients, who: str) -> None:
+    events = follow(clients, story.gateway, who, from_=story.first).until(story.last)
+    records = page(clients, story.gateway, who, from_=story.first, limit=story.last + 1 - story.first)["records"]
+    assert [event.data for event in events if event.id <= story.last] == records
+
+
+def test_a_heartbeat_comes_while_nothing_happens(
+    gateway: Running, clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_journal, "HEARTBEAT_SECONDS", 0.1)
+    following = follow(clients, gateway, from_=10**17)
+    assert [following.next(), following.next(), following.ended] == [None, None, False]
+
+
+def test_the_live_form_ends_properly_when_the_gateway_stops(tmp_path: Path, clients: Clients) -> None:
+    with running(tmp_path, SPACE, journal=KEPT) as gateway:
+        following = follow(clients, gateway)
+        following.until(written(gateway))
+        stopping = gateway.stopping()
+        assert following.to_the_end() == []
+        stopping.result(PATIENCE)
+
+
+def test_who_is_removed_sees_nothing_of_what_follows(gateway: Running, clients: Clients) -> None:
+    alice = clients.joined(gateway)
+    alice.say(kind="space/invite", payload={"participant_id": "eve"})
+    alice.envelope("space/invite-ack")
+    following = follow(clients, gateway, "eve", from_=written(gateway))
+    following.next()
+    alice.say(kind="space/kick", payload={"participant_id": "eve"})
+    alice.say(kind="chat", payload={"text": "at last"})
+    alice.envelope("chat")
+    last = written(gateway)
+    assert [event.id for event in following.to_the_end() if event.id >= last] == []
+    answer = get(clients, gateway, "eve")
+    assert (answer.status, answer.json["error"]) == (403, "unauthorized")
+
+
+def test_what_a_slow_client_does_not_take_is_not_kept_for_it(
+    gateway: Running, clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_journal, "SLOW_SECONDS", 0.05)
+    alice = clients.joined(gateway)
+    stream = alice.open_stream()
+    start, token = written(gateway) + 1, token_of(gateway, "alice")
+    following = Following(clients.raw(gateway, buffer=8192), f"{PATH}?from={start}", token)
+    size, count = 30_000, 400
+    for n in range(count):
+        alice.send(frame(BINARY, stream + b"%05d" % n + b"x" * size))
+        alice.echo()
+    last = written(gateway)
+    waiting = gateway.until(lambda _: waits_for(gateway, following))
+    assert waiting < 4 * http_journal.STEP_BYTES < size * count / 10
+    gateway.until(lambda _: not being_read(gateway))
+    found = following.until(last)
+    assert [event.id for event in found] == list(range(start, last + 1))
+    numbers = [int(base64.b64decode(event.data["payload_base64"])[:5]) for event in found]
+    assert numbers == list(range(count))
+
+
+def waits_for(gateway: Running, following: Following) -> int:
+    """Bytes that the gateway holds for a client."""
+    mine = following.client.socket.getsockname()
+    found = [each.transport for each in gateway.server._http.connections]
+    (transport,) = [each for each in found if each.get_extra_info("peername") == mine]
+    return transport.get_write_buffer_size()
+
+
+def being_read(gateway: Running) -> list[str]:
+    """The files of the log that this process has open to read, those that were sealed meanwhile too."""
+    log = str(journal_in(gateway.config.spaces[0].directory).folder.log)
+    found = []
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            path, info = str(entry.readlink()), Path("/proc/self/fdinfo", entry.name).read_text(encoding="ascii")
+            is_written = int(info.partition("flags:")[2].split()[0], 8) & os.O_ACCMODE
+            is_log = path.startswith(log) and path.removesuffix(" (deleted)").endswith(".log")
+            found += [path] if is_log and not is_written else []
+    return found
+
+
+def test_only_so_many_may_follow_and_who_goes_makes_room(
+    gateway: Running, clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_journal, "LIVE_READERS", 1)
+    token = token_of(gateway, "alice")
+
+    def admitted() -> Raw:
+        """Whoever followed before may not be gone for good yet."""
+        deadline = time.monotonic() + PATIENCE
+        while ask(client := clients.raw(gateway), "GET", PATH, token, **LIVE).status != 200:
+            assert time.monotonic() < deadline
+        return client
+
+    first = admitted()
+    refused = ask(clients.raw(gateway), "GET", PATH, token, **LIVE)
+    assert (refused.status, refused.json["error"]) == (429, "quota_exceeded")
+    first.close()
+    assert admitted() is not first
+
+
+def test_the_head_of_the_live_form_has_no_end_to_wait_for(gateway: Running, clients: Clients) -> None:
+    client = clients.raw(gateway)
+    answer = ask(client, "HEAD", PATH, token_of(gateway, "alice"), **LIVE)
+    assert (answer.status, answer.headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
+    assert ask(client, "GET", "/health").status == 200
+
+
+# What the OpenAPI document says of it
+
+
+api = schemathesis.openapi.from_dict(document())
+api.config.generation.update(modes=list(schemathesis.GenerationMode))
+
+
+@api.include(path_regex="^/spaces").parametrize()
+@few
+def test_who_has_a_token_is_answered_as_described_and_by_it_alone(case: Case[Any], story: Story) -> None:
+    case.path_parameters["id"] = "demo"
+    own = {"Authorization": f"Bearer {token_of(story.gateway, 'bob')}"}
+    case.call_and_validate(base_url=address(story.gateway), headers=own, checks=[*CHECKS, ignored_auth])
+
+
+def test_the_examples_are_what_is_answered(tmp_path: Path, clients: Clients) -> None:
+    people = {"alice": ANYTHING, "bob": [{"kind": "chat"}]}
+    with running(tmp_path, {**SPACE, "participants": people}, journal=KEPT) as gateway:
+        alice = clients.joined(gateway)
+        alice.say(id="c-1", kind="chat", payload={"text": "hello"})
+        alice.say(kind="chat", payload={"text": ""})
+        alice.envelope("system/error")
+        assert written(gateway) == 5
+        answered = page(clients, gateway, "bob", from_=4)
+        (event,) = follow(clients, gateway, "bob", from_=5).until(5)
+        clients.close()
+    assert timeless(answered) == timeless(PAGE)
+    assert list(answered["records"][0]) == list(PAGE["records"][0])
+    assert event.data == answered["records"][1]
+
+
+def timeless(value: Any) -> Any:
+    """Without what the clock says."""
+    if isinstance(value, dict):
+        return {name: timeless(each) for name, each in value.items() if name not in ("time", "ts")}
+    return [timeless(each) for each in value] if isinstance(value, list) else value
+
+
+def test_the_examples_fit_their_schema() -> None:
+    schema = {"$ref": "#/components/schemas/JournalPage", "components": document()["components"]}
+    jsonschema_rs.validate(schema, PAGE)
+    fields = dict(line.split(": ", 1) for line in EVENT.removesuffix("\n\n").split("\n"))
+    assert msgspec.json.decode(fields["data"]) == PAGE["records"][1]
+    assert (fields["id"], fields["event"]) == ("5", "rejected")

@@ -1,0 +1,119 @@
+"""How the journals fare is told: by figures, by `/health`, and by a warning while there is still room."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from mew.gateway.journal_metrics import Room
+from mew.journal.folder import Folder, disk_used
+from mew.journal.settings import JournalSettings
+from tests.gateway.asking import Clients, ask, connecting
+from tests.gateway.raw import BINARY, Running, frame, running
+
+KEPT = JournalSettings(segment_seconds=0.05)
+"""Files of the log that end soon, so that a new one is needed soon."""
+
+
+@pytest.fixture
+def clients() -> Iterator[Clients]:
+    with connecting() as connected:
+        yield connected
+
+
+def figures(clients: Clients, gateway: Running) -> dict[str, float]:
+    """What is said of the journal of the one space, by names without what they have in common."""
+    answer = ask(clients.raw(gateway), "GET", "/metrics")
+    families = text_string_to_metric_families(answer.body.decode())
+    samples = [sample for family in families for sample in family.samples if sample.name.startswith("mew_journal_")]
+    assert {sample.labels.get("space", "lab") for sample in samples} <= {"lab"}
+    return {sample.name.removeprefix("mew_journal_"): sample.value for sample in samples}
+
+
+def health(clients: Clients, gateway: Running) -> tuple[str, dict[str, str]]:
+    answer = ask(clients.raw(gateway), "GET", "/health")
+    assert answer.status == 200
+    return answer.json["status"], answer.json["journal"]
+
+
+def test_what_is_recorded_is_counted(tmp_path: Path, clients: Clients) -> None:
+    with running(tmp_path, journal=JournalSettings()) as gateway:
+        alice = clients.joined(gateway)
+        stream = alice.open_stream()
+        for _ in range(50):
+            alice.send(frame(BINARY, stream + b"x" * 100))
+            alice.echo()
+        last = gateway.ask(lambda it: it.first_hub.space.state.position)
+        gateway.until(lambda it: it.journals.kept["lab"].writer.synced == last)
+        shown = figures(clients, gateway)
+        assert (shown["position"], shown["synced_position"], shown["records_total"]) == (last, last, last + 1)
+        log = sum(path.stat().st_size for path in Folder(tmp_path / ".mew" / "journal", "lab").logs())
+        assert shown["bytes_total"] >= log > 50 * 100
+        assert shown["syncs_total"] >= 1
+        assert shown["sync_seconds_total"] > 0
+        assert (shown["available"], shown["failures_total"], shown["unrecorded_total"]) == (1, 0, 0)
+        assert shown["pending_requests"] >= 0
+        assert 0 < shown["disk_used_ratio"] <= 1
+        assert health(clients, gateway) == ("ok", {"lab": "ok"})
+        clients.close()
+
+
+@pytest.mark.parametrize("on_error", ["stop", "continue"])
+def test_while_nothing_can_be_written_everybody_who_asks_is_told(
+    tmp_path: Path, clients: Clients, on_error: str
+) -> None:
+    settings = JournalSettings(segment_seconds=0.05, on_error="stop" if on_error == "stop" else "continue")
+    with running(tmp_path, journal=settings) as gateway:
+        alice = clients.joined(gateway)
+        gateway.until(lambda it: it.journals.kept["lab"].writer._file is None)
+        folder = Folder(tmp_path / ".mew" / "journal", "lab").log
+        away = folder.with_name("elsewhere")
+        folder.rename(away)
+        alice.say(kind="chat", payload={"text": "is this recorded?"})
+        problem = gateway.until(lambda it: it.journals.kept["lab"].writer.problem)
+        assert health(clients, gateway) == ("degraded", {"lab": problem})
+        shown = figures(clients, gateway)
+        assert shown["available"] == 0
+        assert shown["failures_total"] >= 1
+        assert (shown["unrecorded_total"] > 0) == (on_error == "continue")
+        away.rename(folder)
+        gateway.until(lambda it: it.journals.kept["lab"].writer.problem is None)
+        assert health(clients, gateway) == ("ok", {"lab": "ok"})
+        assert figures(clients, gateway)["available"] == 1
+        clients.close()
+
+
+def test_a_space_without_a_journal_is_well_and_says_so(tmp_path: Path, clients: Clients) -> None:
+    with running(tmp_path) as gateway:
+        assert health(clients, gateway) == ("ok", {"lab": "off"})
+        assert figures(clients, gateway) == {"pending_requests": 0}
+
+
+# Room
+
+
+def test_a_disk_that_fills_up_is_warned_of_once_until_it_has_room(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folders = {"lab": Folder(tmp_path / "journal", "lab")}
+    used = disk_used(folders["lab"])
+    room = Room(full=used / 2)
+    room.look(folders)
+    room.look(folders)
+    assert caplog.text.count("fills up") == 1
+    assert str(tmp_path) in caplog.text
+    room.full = 1.1
+    room.look(folders)
+    room.full = used / 2
+    room.look(folders)
+    assert caplog.text.count("fills up") == 2
+
+
+def test_a_gateway_looks_for_room_when_it_starts(
+    tmp_path: Path, clients: Clients, caplog: pytest.LogCaptureFixture
+) -> None:
+    with running(tmp_path, journal=KEPT) as gateway:
+        gateway.ask(lambda it: setattr(it.journals.room, "full", 0.0))
+        gateway.ask(lambda it: it.journals.start())
+        assert "fills up" in caplog.text

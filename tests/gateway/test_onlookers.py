@@ -1,0 +1,121 @@
+"""Who may see a record, where the record alone does not say it."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mew.gateway import onlookers
+from mew.gateway.onlookers import Onlooker, Targets
+from mew.journal.blocks import encode
+from mew.journal.folder import SECOND, Folder
+from mew.journal.log import LogWriter
+from mew.journal.reading import Journal
+from mew.journal.sealing import seal
+from mew.protocol import GATEWAY, Identity, Record, Space, Start, records
+from mew.protocol.snapshots import snapshot
+from mew.testing import MemoryTokens, settings
+
+NOON = 1_763_208_000 * SECOND
+BOB, CAROL = Identity("lab", "bob"), Identity("lab", "carol")
+OBSERVER = Identity("lab", "bob", observer=True)
+
+
+def opened(position: int, stream_id: str, *target: str) -> Record:
+    told = msgspec.json.encode({"payload": {"stream_id": stream_id, **({"target": target} if target else {})}})
+    return Record(position, NOON, "envelope", GATEWAY, "stream/open", "x", stream_id, size=len(told), payload=told)
+
+
+def framed(position: int, stream_id: str) -> Record:
+    return Record(position, NOON, "frame", "alice", stream_id=stream_id, frame_number=1, size=1, payload=b"x")
+
+
+def checkpoint(position: int, *fields: tuple[str, bytes]) -> Record:
+    """The state of a space with streams that were asked for so."""
+    space = Space(settings(), MemoryTokens())
+    space.handle(Start("e"), NOON)
+    state = msgspec.json.decode(snapshot(space.state))
+    shape = {"namespace": "", "creator": "", "owner": "", "writers": [], "status": "live", "created": "", "frames": 0}
+    state["streams"] = [
+        {"stream_id": name, **shape, "direction": 1, "encoding": 1, "sequences": {}, "fields": msgspec.Raw(text)}
+        for name, text in fields
+    ]
+    text = msgspec.json.encode(state)
+    return Record(position, NOON, "checkpoint", GATEWAY, size=len(text), payload=text)
+
+
+def journal(path: Path, *blocks: list[Record], sealed: int = 0) -> Journal:
+    """Each block in a log of its own, the first ones sealed."""
+    folder = Folder(path, "lab")
+    folder.log.mkdir(parents=True)
+    for number, block in enumerate(blocks):
+        log = LogWriter(folder.log_file(block[0].position))
+        assert log.append(block) == len(encode(block))
+        log.close()
+        if number < sealed:
+            seal(folder, log.path)
+    return Journal(path, "lab")
+
+
+def viewers(read: Journal, record: Record) -> list[str]:
+    """Who of bob, carol and an observer called bob sees a record, if it is the first thing they look at."""
+    everybody = {"bob": BOB, "carol": CAROL, "observer": OBSERVER}
+    return [name for name, each in everybody.items() if Onlooker(each, Targets(), read).sees(record)]
+
+
+@pytest.mark.parametrize("sealed", [0, 1, 2, 3])
+def test_for_whom_a_stream_is_is_found_in_what_came_before_or_in_the_checkpoint(tmp_path: Path, sealed: int) -> None:
+    read = journal(
+        tmp_path,
+        [opened(0, "first", "carol"), opened(1, "old")],
+        [checkpoint(2, ("for-bob", b'{"target":["bob"]}'), ("for-all", b"{}")), opened(3, "new", "bob", "carol")],
+        [framed(4, "for-bob"), checkpoint(5, ("for-bob", b'{"target":["carol"]}')), opened(6, "later", "bob")],
+        sealed=sealed,
+    )
+    assert viewers(read, framed(2, "first")) == ["carol"]
+    assert viewers(read, framed(2, "old")) == ["bob", "carol", "observer"]
+    for position in (4, 5):
+        assert viewers(read, framed(position, "for-bob")) == ["bob"]
+    assert viewers(read, framed(4, "for-all")) == ["bob", "carol", "observer"]
+    assert viewers(read, framed(4, "new")) == ["bob", "carol"]
+    assert viewers(read, framed(4, "later")) == []
+    assert viewers(read, framed(7, "for-bob")) == ["carol"]
+
+
+def test_a_stream_whose_beginning_is_lost_is_for_nobody(tmp_path: Path) -> None:
+    assert viewers(journal(tmp_path, [framed(0, "unheard-of")]), framed(0, "unheard-of")) == []
+
+
+def test_what_is_known_of_streams_is_bounded_and_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onlookers, "MOST_STREAMS", 3)
+    streams = [opened(n, f"s{n}", "bob") for n in range(10)]
+    read = journal(tmp_path, streams)
+    targets = Targets()
+    for record in streams:
+        targets.heed(record)
+    for n in range(10):
+        assert targets.of(f"s{n}", read, 10) == frozenset({"bob"})
+
+
+@pytest.mark.parametrize(
+    ("event", "reason", "seen_by"),
+    [
+        (records.WELCOMED, None, ["bob"]),
+        (records.WELCOMED, "observer", []),
+        (records.CONSUMED, None, ["bob"]),
+        (records.REJECTED, "paused", ["bob"]),
+        (records.FRAME_REJECTED, "paused", ["bob"]),
+        (records.GAP, "disconnected", ["bob"]),
+        (records.JOINED, "takeover", ["bob"]),
+        (records.JOINED, None, ["bob", "carol", "observer"]),
+        (records.LEFT, "kicked", ["bob", "carol", "observer"]),
+        (records.START, None, ["bob", "carol", "observer"]),
+        (records.CHECKPOINT, None, []),
+        ("something new", None, []),
+    ],
+)
+def test_what_is_for_one_is_seen_by_that_one_and_not_by_an_observer_of_its_name(
+    tmp_path: Path, event: str, reason: str | None, seen_by: list[str]
+) -> None:
+    record = Record(0, NOON, event, "bob", reason=reason, payload=b"{}")
+    assert viewers(Journal(tmp_path, "lab"), record) == seen_by

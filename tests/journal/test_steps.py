@@ -1,0 +1,155 @@
+"""A journal read in steps: each record once, whatever becomes of the files between two of them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mew.journal import steps
+from mew.journal.blocks import Damaged
+from mew.journal.compaction import compact
+from mew.journal.reading import Missing
+from mew.journal.steps import Steps
+from mew.protocol.records import Record
+from tests.journal.kept import IN_A_BLOCK, Kept, varied
+
+MANY = 10_000
+LARGE = 1 << 30
+
+
+class Readers:
+    """Readers that let go in the end."""
+
+    def __init__(self) -> None:
+        self._made: list[Steps] = []
+
+    def __call__(self, kept: Kept, start: int = 0, *, control: bool = False) -> Steps:
+        self._made.append(Steps(kept.folder.root, kept.folder.space, start, control=control))
+        return self._made[-1]
+
+    def let_go(self) -> None:
+        for each in self._made:
+            each.let_go()
+
+
+@pytest.fixture
+def reader() -> Iterator[Readers]:
+    made = Readers()
+    yield made
+    made.let_go()
+
+
+def all_of(reading: Steps, records: int = MANY, size: int = LARGE) -> list[Record]:
+    """Everything, in steps that are no larger than this."""
+    found: list[Record] = []
+    while taken := reading.take(records, size):
+        assert len(taken) <= records
+        found += taken
+    return found
+
+
+@pytest.mark.parametrize("at_once", [1, 5, MANY])
+@pytest.mark.parametrize("control", [False, True])
+def test_steps_of_any_size_give_each_record_once(tmp_path: Path, reader: Readers, at_once: int, control: bool) -> None:
+    kept = varied(tmp_path)
+    expected = kept.control if control else kept.records
+    for start in (0, 7, kept.next):
+        reading = reader(kept, start, control=control)
+        assert all_of(reading, at_once) == [record for record in expected if record.position >= start]
+        assert reading.at == kept.next
+
+
+def test_a_step_ends_with_the_record_that_makes_it_too_large(tmp_path: Path, reader: Readers) -> None:
+    kept = Kept(tmp_path).append(3)
+    sizes = [len(record.payload) for record in kept.records]
+    reading = reader(kept)
+    assert len(reading.take(MANY, sum(sizes[:4]))) == 4
+    assert len(reading.take(MANY, 1)) == 1
+    assert all_of(reading) == kept.records[5:]
+
+
+def change(what: str, kept: Kept, reading: Steps) -> None:
+    if "let go" in what:
+        reading.let_go()
+    if "sealed" in what:
+        kept.seal()
+    if "compacted" in what:
+        for hour in kept.folder.hours():
+            compact(kept.folder, hour)
+
+
+@pytest.mark.parametrize("what", ["sealed", "sealed, compacted", "let go", "let go, sealed, compacted"])
+@pytest.mark.parametrize("after", [1, 3 * IN_A_BLOCK + 2, 8 * IN_A_BLOCK + 1])
+def test_what_changes_between_two_steps_changes_nothing_for_the_reader(
+    tmp_path: Path, reader: Readers, what: str, after: int
+) -> None:
+    kept = varied(tmp_path)
+    reading = reader(kept)
+    taken = reading.take(after, LARGE)
+    change(what, kept, reading)
+    kept.append(2)
+    assert taken + all_of(reading) == kept.records
+
+
+def test_what_is_appended_is_found_at_the_next_step_and_only_once(tmp_path: Path, reader: Readers) -> None:
+    kept = Kept(tmp_path)
+    reading, found = reader(kept), []
+    for _ in range(4):
+        found += reading.take(MANY, LARGE)
+        kept.append()
+        kept.end()
+        kept.append()
+    assert found + all_of(reading) == kept.records
+    assert reading.take(MANY, LARGE) == []
+
+
+def test_a_step_past_what_is_not_wanted_comes_to_an_end(
+    tmp_path: Path, reader: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "PARTS", 2)
+    kept = Kept(tmp_path).append(7)
+    reading = reader(kept, control=True)
+    assert reading.take(MANY, LARGE) == kept.control[:4]
+    assert reading.at == 2 * IN_A_BLOCK
+    assert all_of(reading) == kept.control[4:]
+
+
+def test_what_stands_before_damage_is_given_before_the_damage_is_told(tmp_path: Path, reader: Readers) -> None:
+    kept = Kept(tmp_path).append(3)
+    log = kept.end()
+    kept.append()
+    whole = bytearray(log.read_bytes())
+    whole[-1] ^= 1
+    log.write_bytes(whole)
+    reading = reader(kept)
+    assert reading.take(MANY, LARGE) == kept.records[: 2 * IN_A_BLOCK]
+    for _ in range(2):
+        with pytest.raises(Damaged, match=log.name):
+            reading.take(MANY, LARGE)
+
+
+def test_what_retention_takes_away_meanwhile_is_stepped_over_and_another_hole_is_not(
+    tmp_path: Path, reader: Readers
+) -> None:
+    kept = Kept(tmp_path)
+    for _ in range(3):
+        kept.append().seal()
+    first, second, _ = kept.folder.segments()
+    reading = reader(kept, 2)
+    for path in (second.control, second.frames):
+        path.unlink()
+    assert reading.take(MANY, LARGE) == kept.records[2:IN_A_BLOCK]
+    with pytest.raises(Missing, match=f"{IN_A_BLOCK} to {2 * IN_A_BLOCK - 1}"):
+        reading.take(MANY, LARGE)
+    for path in (first.control, first.frames):
+        path.unlink()
+    assert reading.take(MANY, LARGE) == kept.records[2 * IN_A_BLOCK :]
+
+
+def test_a_file_that_stays_away_is_told_by_name(tmp_path: Path, reader: Readers) -> None:
+    kept = Kept(tmp_path).append()
+    kept.seal()
+    (segment,) = kept.folder.segments()
+    segment.frames.unlink()
+    with pytest.raises(Damaged, match=segment.frames.name):
+        reader(kept).take(MANY, LARGE)
