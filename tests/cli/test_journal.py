@@ -283,6 +283,7 @@ def test_what_is_not_sealed_has_no_files(tmp_path: Path) -> None:
 def test_records_are_exported_as_lines_to_a_file_or_on_standard_output(tmp_path: Path, kept: Kept) -> None:
     lines = succeeds(tmp_path, "export", *IN).splitlines()
     assert [json.loads(line)["position"] for line in lines] == list(range(60))
+    assert succeeds(tmp_path, "export", *IN, "-o", "-").splitlines() == lines
     code, said, errors = run(tmp_path, "export", *IN, "--to", "jsonl", "-o", "out.jsonl", "--event", "frame")
     assert (code, said, errors) == (0, "", "30 records in out.jsonl\n")
     written = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()

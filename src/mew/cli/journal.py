@@ -195,7 +195,7 @@ def _statement(folder: Folder, endings: list[str]) -> str:
 def export(
     *,
     to: Literal["jsonl", "mcap"] = "jsonl",
-    output: Annotated[Path, Parameter(alias="-o")] = STDOUT,
+    output: Annotated[Path, Parameter(alias="-o", allow_leading_hyphen=True)] = STDOUT,
     place: Place = _here,
     filters: Filters = _all,
 ) -> int:

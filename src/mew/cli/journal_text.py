@@ -6,6 +6,9 @@ Writes nothing. What participants have said is shown without what could move a c
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from mew.protocol.jsontext import split
 from mew.protocol.records import CHECKPOINT, Record
 from mew.protocol.times import rfc3339
 
@@ -50,9 +53,17 @@ def readable(record: Record, *, colours: bool) -> str:
 
 
 def _excerpt(record: Record) -> str:
-    """The beginning of what it holds."""
-    text = printable(record.payload[:_SHOWN_BYTES].decode(errors="backslashreplace"))
-    return f"{text}… ({size(len(record.payload))})" if len(record.payload) > _SHOWN_BYTES else text
+    """The beginning of what it holds; of an envelope its payload alone, because the columns have the rest."""
+    shown = record.payload if record.envelope_id is None else _payload(record.payload)
+    text = printable(shown[:_SHOWN_BYTES].decode(errors="backslashreplace"))
+    return f"{text}… ({size(len(shown))})" if len(shown) > _SHOWN_BYTES else text
+
+
+def _payload(envelope: bytes) -> bytes:
+    try:
+        return split(envelope).get("payload", b"")
+    except msgspec.MsgspecError:
+        return envelope
 
 
 def printable(text: str) -> str:
