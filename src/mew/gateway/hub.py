@@ -363,8 +363,8 @@ class Hub:
             self.lag = max(0.0, loop.time() - self._ticking.when())
         if not self.refusing:
             self.run(Tick())
-        if self.journal.wants_checkpoint:
-            self.run(Checkpoint())
+            if self.journal.wants_checkpoint:
+                self.run(Checkpoint())
         self._commit()
         self._ticking = loop.call_later(TICK_SECONDS, self._tick)
 

@@ -79,18 +79,22 @@ class Keeper:
             self._end(self._process)
 
     def _answer(self, request: Answer) -> Answer:
+        problem = "the sealer was stopped"
         for attempt in range(1, TRIES + 1):
             if self._stopping.is_set():
                 break
             try:
-                answer = self._exchange(msgspec.json.encode(request) + b"\n")
-            except OSError:
-                answer = b""
-            if answer.endswith(b"\n"):
-                return dict(msgspec.json.decode(answer))
+                return msgspec.json.decode(self._exchange(msgspec.json.encode(request) + b"\n"), type=Answer)
+            except OSError as error:
+                named = "" if error.filename is None else f"{error.filename}: "
+                problem = f"the sealer cannot be asked: {named}{error.strerror}"
+            except EOFError:
+                problem = "the sealer ends before it answers"
+            except msgspec.DecodeError:
+                problem = "the sealer answers what cannot be read"
             self._discard()
             self._stopping.wait(PAUSE_SECONDS * attempt)
-        return {"failed": {"request": request, "problem": "the sealer ends before it answers"}}
+        return {"failed": {"request": request, "problem": problem}}
 
     def _exchange(self, line: bytes) -> bytes:
         if self._process is None:
@@ -102,7 +106,10 @@ class Keeper:
         assert stdout is not None
         stdin.write(line)
         stdin.flush()
-        return stdout.readline()
+        answer = stdout.readline()
+        if not answer.endswith(b"\n"):
+            raise EOFError
+        return answer
 
     def _discard(self) -> None:
         if self._process is not None:

@@ -4,7 +4,8 @@ Decides nothing about when: whoever writes says when to sync.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -47,13 +48,20 @@ class LogWriter:
     def __init__(self, path: Path, *, new: bool = True) -> None:
         """A new file, which must not exist yet; or one whose last block is whole, to go on with."""
         self.path = path
-        self._file = os.open(path, _NEW if new else _OLD, _MODE)
+        # All that a sync needs is opened here: one that fails says something of the disk, and of nothing else.
+        self._folder = _opened_folder(path.parent) if new else None
+        """Until the file's name is on the disk."""
+        try:
+            self._file: int | None = os.open(path, _NEW if new else _OLD, _MODE)
+        except OSError:
+            self._forget_folder()
+            raise
         self.size = os.fstat(self._file).st_size
-        self._named = not new
-        """Whether the file's name is on the disk too."""
+        self._syncing = threading.Lock()
 
     def append(self, entries: Sequence[Entry]) -> int:
         """Hand a block to the kernel, all of it; how many bytes it has. What fails half-way is taken back."""
+        assert self._file is not None
         block = encode(entries)
         left = memoryview(block)
         try:
@@ -66,27 +74,30 @@ class LogWriter:
         return len(block)
 
     def sync(self) -> None:
-        """Wait until what was appended is on the disk, and can be found there."""
-        self.syncing()()
+        """Wait until what was appended is on the disk, and can be found there.
 
-    def syncing(self) -> Callable[[], None]:
-        """A sync to be done a little later, by another thread, whatever becomes of this writer meanwhile."""
-        file = os.dup(self._file)
-
-        def sync() -> None:
-            try:
-                os.fdatasync(file)
-            finally:
-                os.close(file)
-            if not self._named:
-                sync_folder(self.path.parent)
-                self._named = True
-
-        return sync
+        Any thread may; of a writer that was closed meanwhile nothing is left to wait for.
+        """
+        with self._syncing:
+            if self._file is None:
+                return
+            os.fdatasync(self._file)
+            if self._folder is not None:
+                os.fsync(self._folder)
+                self._forget_folder()
 
     def close(self) -> None:
-        """Nothing more comes."""
-        os.close(self._file)
+        """Nothing more comes. Whoever closes a file has synced it, unless nobody needs it."""
+        with self._syncing:
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
+            self._forget_folder()
+
+    def _forget_folder(self) -> None:
+        if self._folder is not None:
+            os.close(self._folder)
+            self._folder = None
 
 
 def read_blocks(path: Path, offset: int = 0) -> Iterator[Block]:
@@ -126,8 +137,12 @@ def cut_torn_end(path: Path) -> LogDamaged | None:
 
 def sync_folder(folder: Path) -> None:
     """Wait until the names in a folder are on the disk."""
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    opened = _opened_folder(folder)
     try:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def _opened_folder(folder: Path) -> int:
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

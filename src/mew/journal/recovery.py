@@ -12,8 +12,8 @@ import msgspec
 from mew.errors import MewError
 from mew.journal import checkpoints
 from mew.journal.blocks import FrameCount, skim
-from mew.journal.folder import Folder, log_first
-from mew.journal.log import LogDamaged, read_blocks
+from mew.journal.folder import Folder, Segment, log_first
+from mew.journal.log import LogDamaged, read_blocks, sync_folder
 from mew.protocol import OtherFold, Record, SpaceState, fold
 from mew.protocol.fold import count_frames
 from mew.protocol.records import CHECKPOINT
@@ -34,22 +34,41 @@ class Recovered(msgspec.Struct, frozen=True):
 
 
 def recover(folder: Folder) -> Recovered:
-    """The state of a space; an empty one where it has no journal. `JournalDamaged` where the record is not whole."""
-    torn = mend(folder)
+    """The state of a space; an empty one where it has no journal. `JournalDamaged` where the record is not whole.
+
+    The sealer of a gateway that was killed may still be at its last request: what it takes away meanwhile is found
+    elsewhere, at a second look.
+    """
+    torn: str | None = None
+    gone = ""
+    while True:
+        try:
+            torn = mend(folder) or torn
+            state, entries = _folded(folder)
+            return Recovered(state, entries, torn)
+        except FileNotFoundError as error:
+            if str(error) == gone:
+                raise JournalDamaged(f"{error.filename or error}: it is missing") from None
+            gone = str(error)
+
+
+def _folded(folder: Folder) -> tuple[SpaceState, int]:
     state, entries = _from_checkpoint(folder), 0
     for entry in _behind(folder, state.position + 1):
         if entry.position <= state.position:
             continue
         state = _taken(folder, state, entry)
         entries += 1
-    return Recovered(state, entries, torn)
+    return state, entries
 
 
 def _taken(folder: Folder, state: SpaceState, entry: Record | FrameCount) -> SpaceState:
     first = entry.position if isinstance(entry, Record) else entry.position - entry.count + 1
-    if first != state.position + 1 and not _begins_anew(state, entry):
-        missing = f"has no record {state.position + 1}: it goes on with {first}"
-        raise JournalDamaged(f"{folder.root}: the journal of {folder.space!r} {missing}")
+    if first != state.position + 1:
+        if not _begins_anew(state, entry):
+            missing = f"has no record {state.position + 1}: it goes on with {first}"
+            raise JournalDamaged(f"{folder.root}: the journal of {folder.space!r} {missing}")
+        state = SpaceState(space_id=folder.space)
     if isinstance(entry, Record):
         return fold(state, entry)
     count_frames(state, entry.stream_id, entry.count)
@@ -81,15 +100,17 @@ def _sealed_checkpoint(folder: Folder) -> Record | None:
 
 
 def _behind(folder: Folder, start: int) -> Iterator[Record | FrameCount]:
-    """Everything from a position on: what is sealed, then what is in the log."""
-    sealed = folder.segments(start)
-    if sealed:
-        from mew.journal import sealed_tail  # noqa: PLC0415 - pyarrow, where it is needed
+    """Everything from a position on, sealed or not; what is both comes twice."""
+    # The logs first: one that is sealed meanwhile is then found among the segments.
+    parts: list[Segment | Path] = [*folder.logs()]
+    parts += folder.segments(start)
+    for part in sorted(parts, key=lambda each: each.first if isinstance(each, Segment) else log_first(each)):
+        if isinstance(part, Segment):
+            from mew.journal import sealed_tail  # noqa: PLC0415 - pyarrow, where it is needed
 
-        yield from sealed_tail.tail(folder, start)
-        start = sealed[-1].last + 1
-    for path in folder.logs():
-        yield from _log_tail(path, start)
+            yield from sealed_tail.tail(part, start)
+        else:
+            yield from _log_tail(part, start)
 
 
 def _log_tail(path: Path, start: int) -> Iterator[Record | FrameCount]:
@@ -104,12 +125,23 @@ def _log_tail(path: Path, start: int) -> Iterator[Record | FrameCount]:
 def mend(folder: Folder) -> str | None:
     """Cut off what a crash left of the last blocks, all of them later than the last sync; what was there, in words.
 
-    Whatever was synced and is no longer whole is damage, and left as it is.
+    Whatever was synced and is no longer whole is damage, and left as it is. A file with nothing in it goes: the next
+    one may get its name.
     """
-    logs = folder.logs()
-    if not logs:
-        return None
-    path, end = logs[-1], 0
+    torn: str | None = None
+    for path in reversed(folder.logs()):
+        found, end = _mended(folder, path)
+        torn = torn or found
+        if end:
+            break
+        path.unlink()
+        sync_folder(folder.log)
+    return torn
+
+
+def _mended(folder: Folder, path: Path) -> tuple[str | None, int]:
+    """What was wrong with the end of a file, and where its last whole block ends now."""
+    end = 0
     try:
         for block in read_blocks(path):
             end = block.offset + len(block.data)
@@ -118,19 +150,19 @@ def mend(folder: Folder) -> str | None:
             raise JournalDamaged(f"{damage}, which had been synced: see mew journal verify") from None
         left = path.stat().st_size - end
         _cut(path, end)
-        return f"{damage}; its last {left} bytes were not whole and are cut off"
-    return None
+        return f"{damage}; its last {left} bytes were not whole and are cut off", end
+    return None, end
 
 
 def synced_bytes(folder: Folder, path: Path) -> int:
     """Up to which byte a file of the log is known to be on the disk."""
     try:
-        first, size = folder.synced.read_text("ascii").split()
+        first, size = map(int, folder.synced.read_text("ascii").split())
     except (FileNotFoundError, ValueError):
         return 0
-    if log_first(path) < int(first):
+    if log_first(path) < first:
         return path.stat().st_size
-    return int(size) if log_first(path) == int(first) else 0
+    return size if log_first(path) == first else 0
 
 
 def _cut(path: Path, end: int) -> None:

@@ -27,6 +27,7 @@ HOLE_SECONDS: Final = 1.0
 """How soon one that goes on unrecorded asks for a checkpoint to begin again with."""
 BLOCK_BYTES: Final = 8 * 2**20
 """Of the largest block that is made of more than one entry."""
+_NEVER: Final = float("inf")
 
 
 class Figures:
@@ -65,6 +66,26 @@ class Behind:
 class Writer:
     """Appends to the log of one space."""
 
+    problem: str | None = None
+    """Why nothing can be written just now."""
+    written = -1
+    """The last position that the kernel has."""
+    synced = -1
+    """The last position that the disk has."""
+    _urgent = False
+    """Whether a control record is among what was added."""
+    _due = _NEVER
+    """When the thread is to write and to sync what it finds; the loop does not wait for it any longer."""
+    _file: LogWriter | None = None
+    _file_hour = 0
+    _file_until = _NEVER
+    _checkpoint: Record | None = None
+    """To be kept beside the log, once the log is on the disk."""
+    _lost_sync = False
+    """The disk has refused what the kernel had taken: nobody can say what is there."""
+    _hole_until: float | None = None
+    """Something went unrecorded: from then on a checkpoint is asked for, which alone can be gone on with."""
+
     def __init__(
         self,
         folder: Folder,
@@ -79,34 +100,19 @@ class Writer:
         Both are called by either thread. `behind` is how many entries recovery has just read.
         """
         self.figures = Figures()
-        self.problem: str | None = None
-        """Why nothing can be written just now."""
-        self.written = self.synced = -1
-        """The last position that the kernel has, and the last that the disk has."""
         self._folder = folder
         self._settings = settings
         self._on_closed = on_closed
         self._on_problem = on_problem
         self._always = settings.sync == "always"
+        self._interval = settings.interval_ms / 1000
         self._added: list[Entry] = []
-        self._urgent = False
-        """Whether a control record is among what was added."""
         self._taken: deque[list[Entry]] = deque()
         self._unwritten: list[Entry] = []
-        self._lock = threading.Lock()
-        self._file: LogWriter | None = None
-        self._file_hour = 0
-        self._file_until = 0.0
         self._behind = Behind(behind)
-        self._checkpoint: Record | None = None
-        """To be kept beside the log, once the log is on the disk."""
-        self._lost_sync = False
-        """The disk has refused what the kernel had taken: nobody can say what is there."""
-        self._hole_until: float | None = None
-        """Something went unrecorded: from then on a checkpoint is asked for, which alone can be gone on with."""
+        self._lock = threading.Lock()
         self._mark = os.open(folder.synced, os.O_WRONLY | os.O_CREAT, 0o600)
         self._wake = threading.Event()
-        self._awake = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"journal {folder.space}", daemon=True)
         self._thread.start()
@@ -128,14 +134,14 @@ class Writer:
         if self._added:
             self._taken.append(self._added)
             self._added = []
-            if self._urgent or self._always:
+            now = time.monotonic()
+            late = now >= self._due  # the thread may wait for the disk; frames do not wait for that
+            if self._urgent or self._always or late:
                 self._urgent = False
                 with self._lock:
                     self._write()
-                    if self._always and self._file is not None and self.written != self.synced:
-                        self._syncing(self._file)()
-            if not self._awake:
-                self._awake = True
+            if late or (self._due == _NEVER and not self._always):
+                self._due = now + self._interval
                 self._wake.set()
         return self.problem is None or self._settings.on_error == "continue"
 
@@ -161,34 +167,31 @@ class Writer:
     # The thread's side
 
     def _work(self) -> None:
-        pause = 0.0 if self._always else self._settings.interval_ms / 1000
         while not self._stop.is_set():
-            if self._wake.wait(self._patience()) and self._stop.wait(pause):
-                return
+            self._wake.wait(self._patience())
             self._wake.clear()
-            self._awake = self._always and self._file is not None
-            with self._lock:
-                self._write()
-            self._sync()
+            if time.monotonic() >= self._due:
+                self._due = _NEVER  # before anything is taken: what comes behind that is due again
+                with self._lock:
+                    self._write()
+                self._sync()
             self._keep_checkpoint()
             with self._lock:
-                if self._is_due():
+                if self._is_full() or time.monotonic() >= self._file_until:
                     self._end_file()
 
     def _patience(self) -> float | None:
         """How long to sleep if nobody wakes the thread."""
-        if self._unwritten:
-            return RETRY_SECONDS
-        return None if self._file is None else max(0.0, self._file_until - time.monotonic())
+        due = min(self._due, self._file_until)
+        return None if due == _NEVER else max(0.0, due - time.monotonic())
 
-    def _is_due(self) -> bool:
-        if self._file is None:
-            return False
-        return self._file.size >= self._settings.segment_bytes or time.monotonic() >= self._file_until
+    def _is_full(self) -> bool:
+        return self._file is not None and self._file.size >= self._settings.segment_bytes
 
     def _keep_checkpoint(self) -> None:
         """A copy beside the log. That there is no room for it harms nobody: the one before is as true."""
-        record = self._checkpoint
+        with self._lock:
+            record = self._checkpoint
         if record is not None and record.position <= self.synced:
             with suppress(OSError):
                 save(self._folder, record)
@@ -198,7 +201,10 @@ class Writer:
     # Under the lock
 
     def _write(self) -> None:
-        """Hand all that was taken to the kernel. What cannot be written is kept, or dropped where so configured."""
+        """Hand all that was taken to the kernel, with `always` to the disk.
+
+        What cannot be written is kept, or dropped where so configured.
+        """
         while self._taken:
             self._unwritten += self._taken.popleft()
         if self._hole_until is not None:
@@ -209,24 +215,26 @@ class Writer:
             return
         try:
             for entries in blocks_of(self._unwritten):
+                if entries[0].time // HOUR != self._file_hour and not self._end_file():
+                    return
                 self._append(entries)
                 del self._unwritten[: len(entries)]
         except OSError as error:
             self._fail(error)
             return
-        if self.problem is not None:
+        if self._always and self._file is not None:
+            self._syncing(self._file)()  # before anybody hears that all is well
+        if self.problem is not None and not self._lost_sync:
             self.problem = None
             self._on_problem(None)
 
     def _append(self, entries: list[Entry]) -> None:
         first, last = entries[0], entries[-1]
-        hour = first.time // HOUR
-        if hour != self._file_hour:
-            self._end_file()
         if self._file is None:
             self._file = LogWriter(self._folder.log_file(first.position))
-            self._file_hour = hour
+            self._file_hour = first.time // HOUR
             self._file_until = time.monotonic() + self._settings.segment_seconds
+            self._wake.set()
         size = self._file.append(entries)
         records = last.position - first.position + (len(last.messages) if isinstance(last, Frames) else 1)
         self.written = first.position + records - 1
@@ -239,20 +247,30 @@ class Writer:
             if isinstance(entry, Record) and entry.event == CHECKPOINT:
                 self._checkpoint = entry
                 self._behind = Behind(snapshot=entry.size)
+                self._wake.set()
+        if self._is_full():
+            self._wake.set()
 
-    def _end_file(self) -> None:
-        """The file is complete, on the disk, and somebody else's from here on."""
+    def _end_file(self) -> bool:
+        """The file is complete, and somebody else's from here on: if it is on the disk, which is the answer."""
         if self._file is not None:
             self._syncing(self._file, certain=True)()
             file, self._file = self._file, None
+            self._file_until = _NEVER
             file.close()
-            self._behind.files += 1
-            self._on_closed(file.path)
+            if not file.size:
+                file.path.unlink(missing_ok=True)  # the next one may get its name
+            elif not self._lost_sync:
+                self._behind.files += 1
+                self._on_closed(file.path)
+        return not self._lost_sync
 
     # What cannot be written
 
     def _fail(self, error: OSError) -> None:
         self.figures.failures += 1
+        self._due = time.monotonic() + RETRY_SECONDS
+        self._wake.set()
         if self._settings.on_error == "continue":
             self._hole_until = time.monotonic() + HOLE_SECONDS
             self._drop(len(self._unwritten))
@@ -292,22 +310,23 @@ class Writer:
     def _syncing(self, file: LogWriter, *, certain: bool = False) -> Callable[[], None]:
         """A sync of all that is written so far; where that is left to the system, only if it must be certain."""
         written, size = self.written, file.size
-        flush = file.syncing() if certain or self._settings.sync != "os" else None
 
         def sync() -> None:
-            if flush is not None:
+            if certain or self._settings.sync != "os":
                 started = time.perf_counter()
                 try:
-                    flush()
+                    file.sync()
                 except OSError as error:
                     self._lost_sync = True
                     self._report(f"{file.path}: {error.strerror}; what the disk has will be known after a restart")
                     return
                 self.figures.sync_seconds += time.perf_counter() - started
                 self.figures.syncs += 1
-            if written >= self.synced:
+            if written >= self.synced and not self._lost_sync:
                 self.synced = written
-                os.pwrite(self._mark, f"{log_first(file.path):020} {size:020}\n".encode(), 0)
+                # Where there is no room for the mark, the one before says less, and nothing that is not so.
+                with suppress(OSError):
+                    os.pwrite(self._mark, f"{log_first(file.path):020} {size:020}\n".encode(), 0)
 
         return sync
 

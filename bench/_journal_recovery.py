@@ -1,0 +1,141 @@
+"""How long a start takes with ten million records behind it: what is read, and how long that takes, in a new process.
+
+Two journals: one whose last checkpoint is some way back, as it comes; and the same with as much behind its checkpoint
+as a writer ever lets there be, some of it sealed and some not. A process that has just started loads pyarrow too.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import count, cycle
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mew.journal.blocks import Entry, Frames
+from mew.journal.folder import HOUR, Folder
+from mew.journal.generator import generate
+from mew.journal.log import LogWriter
+from mew.journal.recovery import recover
+from mew.journal.sealing import seal
+from mew.journal.writer import Behind
+from mew.protocol import SpaceState
+from mew.protocol.frames import header
+from mew.protocol.records import Record
+from mew.protocol.streams import LIVE
+
+RECORDS: Final = 10_000_000
+GOAL_SECONDS: Final = 2.0
+ROUNDS: Final = 5
+FRAME_BYTES: Final = 1000
+_SCRIPT: Final = """\
+import time, sys
+from pathlib import Path
+from mew.journal.folder import Folder
+from mew.journal.recovery import recover
+folder = Folder(Path(sys.argv[1]), sys.argv[2])
+started = time.perf_counter()
+recovered = recover(folder)
+print(time.perf_counter() - started, recovered.entries, recovered.state.position)
+"""
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """What one start took."""
+
+    name: str
+    seconds: float
+    """The median of some processes'."""
+    entries: int
+    """What was read behind the checkpoint."""
+    position: int
+    """The last of the journal."""
+
+    def __str__(self) -> str:
+        return f"{self.name:38} {self.seconds:6.2f} s for {self.entries:,} entries behind {self.position + 1:,} records"
+
+
+def recoveries(records: int = RECORDS) -> list[Recovery]:
+    """Measure both."""
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch) / "journal"
+        (space,) = generate(root, records=records, spaces=1).spaces
+        folder = Folder(root, space)
+        found = [_measured("as it comes", folder)]
+        _let_fall_behind(folder)
+        found.append(_measured("with as much behind as there may be", folder))
+        shutil.rmtree(root)
+        return found
+
+
+def _measured(name: str, folder: Folder) -> Recovery:
+    told = []
+    for _ in range(ROUNDS):
+        command = [sys.executable, "-c", _SCRIPT, str(folder.root), folder.space]
+        told.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    seconds = sorted(float(each[0]) for each in told)[ROUNDS // 2]
+    return Recovery(name, seconds, int(told[0][1]), int(told[0][2]))
+
+
+def _let_fall_behind(folder: Folder) -> None:
+    """Write on until another checkpoint would be made: so many entries, bytes and files, half of the files sealed."""
+    recovered = recover(folder)
+    state = recovered.state
+    # One hour, which a segment must not leave.
+    position, moment = state.position + 1, (state.time // HOUR + 1) * HOUR
+    stream = next((each.stream_id for each in state.streams.values() if each.status == LIVE), None)
+    entries = Behind.ENTRIES - recovered.entries
+    files = Behind.FILES - 1
+    for number in range(files):
+        writer = LogWriter(folder.log_file(position))
+        for _ in range(10):
+            block = _block(position, moment, entries // files // 10, state, stream)
+            writer.append(block)
+            position = block[-1].position + (len(block[-1].messages) if isinstance(block[-1], Frames) else 1)
+        writer.close()
+        if number < files // 2:
+            seal(folder, writer.path)
+
+
+def _block(position: int, moment: int, entries: int, state: SpaceState, stream: str | None) -> list[Entry]:
+    """Chats and grants, and between them frames, as many bytes as there may be in all."""
+    made: list[Entry] = []
+    positions, people = count(position), cycle(state.configured)
+    size = Behind.BYTES // (Behind.FILES * 10)
+    while len(made) < entries - 1:
+        made.append(_envelope(next(positions), moment, next(people)))
+    if stream is not None:
+        message = header(stream) + b"x" * FRAME_BYTES
+        made.append(
+            Frames(
+                next(positions), moment, next(people), stream, 1, len(header(stream)), [message] * (size // FRAME_BYTES)
+            )
+        )
+    return made
+
+
+def _envelope(position: int, moment: int, sender: str) -> Record:
+    kind = "chat" if position % 4 else "capability/grant"
+    granted = {"recipient": sender, "capabilities": [{"kind": "stream/*"}]}
+    envelope = {"id": f"e-{position}", "from": sender, "kind": kind, "payload": granted}
+    text = msgspec.json.encode(envelope)
+    return Record(position, moment, "envelope", sender, kind, f"e-{position}", size=len(text), payload=text)
+
+
+def main() -> int:
+    """Measure and print; 1 where the goal is missed."""
+    started = time.monotonic()
+    found = recoveries(int(sys.argv[1]) if len(sys.argv) > 1 else RECORDS)
+    for each in found:
+        print(f"recovery, {each}")
+    slowest = max(each.seconds for each in found)
+    met = "goal met" if slowest <= GOAL_SECONDS else "missed"
+    print(f"{met}: {GOAL_SECONDS:g} s; {time.monotonic() - started:.0f} s in all")
+    return int(slowest > GOAL_SECONDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

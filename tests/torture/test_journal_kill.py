@@ -1,0 +1,17 @@
+"""Fifty kills of a gateway under load, in each way of syncing: what was shown is on record, and nothing is undone."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.journal.killing import kill_often
+
+
+@pytest.mark.parametrize(("sync", "kills"), [("always", 16), ("interval:50", 10), ("interval:20", 8), ("os", 16)])
+def test_what_was_seen_or_acknowledged_before_any_of_many_kills_is_on_record(
+    tmp_path: Path, sync: str, kills: int
+) -> None:
+    killed = kill_often(tmp_path, sync, kills)
+    assert len(killed.kicked) >= kills
+    assert len(killed.revoked) >= kills
+    assert len(killed.opened) >= kills
