@@ -73,20 +73,20 @@ class GatewayProcess:
 
     def kill(self, *, sealer: bool = False) -> float:
         """Kill it, and its sealer too if so wished; when, as `time.monotonic` counts."""
-        process = self.process
+        process, sealers = self.process, self.sealers() if sealer else []
         when = time.monotonic()
-        if sealer:
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
+        process.kill()
+        for each in sealers:
+            os.kill(each, signal.SIGKILL)
         process.wait()
         self._forget()
         return when
 
     def stop(self) -> int:
-        """Stop it in an orderly way; its exit code. Nobody is left whose goodbye it would have to wait for."""
-        self._hang_up()
+        """Stop it in an orderly way; its exit code. Its clients go when it says goodbye, and not before."""
         self.process.send_signal(signal.SIGTERM)
+        until(lambda: any(event["event"] == "stopping" for event in self.events()), "the stop")
+        self._hang_up()
         code = self.process.wait(SOON)
         self._forget()
         return code

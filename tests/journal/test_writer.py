@@ -139,11 +139,14 @@ def test_with_an_interval_everything_is_on_the_disk_soon(tmp_path: Path) -> None
 
 def test_where_it_is_left_to_the_system_nothing_is_synced_until_a_file_ends(tmp_path: Path) -> None:
     with writing(tmp_path, JournalSettings(sync="os", interval_ms=1, segment_seconds=3600)) as kept:
-        kept.turn(control(0), frames(1, 3))
-        until(lambda: kept.writer.synced == 3)
-        assert kept.writer.figures.syncs == 0
+        kept.turn(control(0))
+        kept.turn(frames(1, 3))
+        until(lambda: kept.writer.written == 3)
+        (log,) = kept.folder.logs()
+        assert (kept.writer.synced, kept.writer.figures.syncs, synced_bytes(kept.folder, log)) == (-1, 0, 0)
         kept.writer.close()
-        assert kept.writer.figures.syncs == 1
+        assert (kept.writer.synced, kept.writer.figures.syncs) == (3, 1)
+        assert synced_bytes(kept.folder, log) == log.stat().st_size
         kept.writer = Kept(tmp_path / "other", LONG).writer
 
 
@@ -337,7 +340,8 @@ def test_what_cannot_be_written_is_kept_and_written_when_there_is_room(
         assert kept.turn(control(0))
         disk = Disk(monkeypatch, "write", errno.ENOSPC)
         assert not kept.turn(control(1), frames(2, 3))
-        assert kept.problem() == f"{kept.folder.log}: No space left on device"
+        assert kept.problem() == "No space left on device"
+        assert kept.told == [f"{kept.folder.log}: No space left on device"]
         assert not kept.turn(frames(5, 2))
         assert not kept.turn()
         assert kept.positions() == [0]
@@ -399,7 +403,7 @@ def test_where_no_more_files_can_be_opened_it_goes_on_as_soon_as_they_can(
     with writing(tmp_path, ALWAYS) as kept:
         disk = Disk(monkeypatch, "open", errno.EMFILE)
         assert not kept.turn(control(0))
-        assert kept.problem() == f"{kept.folder.log}: Too many open files"
+        assert kept.problem() == "Too many open files"
         disk.number = None
         until(lambda: kept.problem() is None)
         disk.number = errno.EMFILE
@@ -512,11 +516,11 @@ def test_a_sync_that_failed_ends_writing_for_good(
         until(kept.problem)
         disk.number = None
         (log,) = kept.folder.logs()
-        assert kept.problem() == f"{log}: Input/output error; what the disk has will be known after a restart"
+        assert kept.problem() == "Input/output error: what the disk has will be known after a restart"
         assert not kept.turn(control(1), frames(2))
         assert not kept.turn()
     assert kept.positions() == [0]
-    assert kept.told == [kept.problem()]
+    assert kept.told == [f"{log}: {kept.problem()}"]
 
 
 def test_a_sync_that_failed_while_the_loop_was_writing_is_not_forgotten(

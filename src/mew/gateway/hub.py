@@ -107,6 +107,7 @@ class Hub:
         self._inbound = "websocket"
         """How what is being carried out came in."""
         self._ticking: asyncio.TimerHandle | None = None
+        self._stopping = False
 
     # Commands
 
@@ -142,7 +143,11 @@ class Hub:
     def require_journal(self) -> None:
         """Refuse what could not be recorded."""
         if self.refusing:
-            raise JournalUnavailable(f"nothing can be recorded: {self.journal.problem}")
+            raise JournalUnavailable(self._problem)
+
+    @property
+    def _problem(self) -> str:
+        return f"nothing can be recorded: {self.journal.problem or 'it has just failed'}"
 
     def journal_changed(self) -> None:
         """The journal has a problem, or none any more: then go on where nothing could."""
@@ -164,8 +169,7 @@ class Hub:
     def _refuse(self, connection: str, participant: str, message: bytes) -> None:
         """Tell a sender at once: there is no record that this would have to wait for."""
         outlet = self.fanout.readers.outlets.get(connection)
-        problem = f"nothing can be recorded: {self.journal.problem}"
-        refusal = refusal_to(self.space, participant, message, problem, self.clock())
+        refusal = refusal_to(self.space, participant, message, self._problem, self.clock())
         if outlet is not None and refusal is not None:
             outlet.put([envelope_item(refusal)])
 
@@ -218,13 +222,17 @@ class Hub:
         self.fanout.readers.outlets[connection] = outlet
 
     def leave(self, connection: str, reason: str | None = None) -> None:
-        """A connection is gone; what it had not received of its streams is recorded as lost."""
+        """A connection is gone; what it had not received of its streams is recorded as lost.
+
+        Whom a stop sends away has not left: the next start gives them the time to come back.
+        """
         self.fanout.settle(connection)
         losses = self._losses(connection, "disconnected")
         self._drop(connection)
         for lose in losses:
             self.run(lose)
-        self.run(Leave(connection, reason))
+        if not self._stopping:
+            self.run(Leave(connection, reason))
 
     def writable(self, connection: str) -> None:
         """A socket takes bytes again: tell its reader what it lost, then send what waits."""
@@ -370,6 +378,7 @@ class Hub:
 
     def stop(self) -> None:
         """Send what is left, close every socket as going away, and stop the clock."""
+        self._stopping = True
         if self._ticking is not None:
             self._ticking.cancel()
         self.flush()

@@ -58,20 +58,29 @@ class LogWriter:
             raise
         self.size = os.fstat(self._file).st_size
         self._syncing = threading.Lock()
+        self._is_torn = False
+        """Whether a piece of a block may stand at the end."""
 
     def append(self, entries: Sequence[Entry]) -> int:
         """Hand a block to the kernel, all of it; how many bytes it has. What fails half-way is taken back."""
         assert self._file is not None
         block = encode(entries)
+        self._take_back(self._file)
         left = memoryview(block)
         try:
             while left:
                 left = left[os.write(self._file, left) :]
         except OSError:
-            os.ftruncate(self._file, self.size)
+            self._is_torn = True
+            self._take_back(self._file)
             raise
         self.size += len(block)
         return len(block)
+
+    def _take_back(self, file: int) -> None:
+        if self._is_torn:
+            os.ftruncate(file, self.size)
+            self._is_torn = False
 
     def sync(self) -> None:
         """Wait until what was appended is on the disk, and can be found there.

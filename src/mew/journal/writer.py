@@ -274,12 +274,13 @@ class Writer:
         if self._settings.on_error == "continue":
             self._hole_until = time.monotonic() + HOLE_SECONDS
             self._drop(len(self._unwritten))
-        self._report(f"{error.filename or self._folder.log}: {error.strerror}")
+        self._report(str(error.strerror), error.filename or self._folder.log)
 
-    def _report(self, problem: str) -> None:
+    def _report(self, problem: str, where: Path | str) -> None:
+        """Where is for the operator alone."""
         if problem != self.problem:
             self.problem = problem
-            self._on_problem(problem)
+            self._on_problem(f"{where}: {problem}")
 
     def _skip_to_checkpoint(self) -> None:
         """Behind a hole nothing makes sense but a checkpoint: what is before the last one is dropped."""
@@ -312,16 +313,17 @@ class Writer:
         written, size = self.written, file.size
 
         def sync() -> None:
-            if certain or self._settings.sync != "os":
-                started = time.perf_counter()
-                try:
-                    file.sync()
-                except OSError as error:
-                    self._lost_sync = True
-                    self._report(f"{file.path}: {error.strerror}; what the disk has will be known after a restart")
-                    return
-                self.figures.sync_seconds += time.perf_counter() - started
-                self.figures.syncs += 1
+            if self._settings.sync == "os" and not certain:
+                return
+            started = time.perf_counter()
+            try:
+                file.sync()
+            except OSError as error:
+                self._lost_sync = True
+                self._report(f"{error.strerror}: what the disk has will be known after a restart", file.path)
+                return
+            self.figures.sync_seconds += time.perf_counter() - started
+            self.figures.syncs += 1
             if written >= self.synced and not self._lost_sync:
                 self.synced = written
                 # Where there is no room for the mark, the one before says less, and nothing that is not so.
