@@ -32,9 +32,11 @@ def chat(plan: Plan) -> Table:
     with (
         all_seated(plan, table, RECEIVERS + 1, 0, Wishes(people=30, chat=True)) as logging,
         all_seated(plan, table, RECEIVERS + 1, 0, Wishes(people=30, chat=True, logs=False)) as silent,
+        all_seated(plan, table, RECEIVERS + 1, 0, Wishes(people=30, chat=True, logs=False, journal=False)) as forgetful,
     ):
+        # `ws` keeps no journal in any of them.
         for number in range(plan.rounds):
-            for row, seats in (("logs on", logging), ("logs off", silent)):
+            for row, seats in (("logs on", logging), ("logs off", silent), ("logs and journal off", forgetful)):
                 for clients in seats:
                     say(f"chat, round {number + 1} of {plan.rounds}: {clients.server.name}, {row}")
                     _measure(table, row, clients, plan.seconds)

@@ -128,18 +128,16 @@ def _frames_run(frames: Frames, strings: dict[str | None, int]) -> bytes:
 
 
 def _record_run(record: Record, strings: dict[str | None, int]) -> bytes:
-    def number(text: str | None) -> int:
-        return strings.setdefault(text, len(strings))
-
+    number, frame_number, sequence = strings.setdefault, record.frame_number, record.sequence
     return RUN.pack(
-        record.time, _or_absent(record.frame_number), _or_absent(record.sequence), record.size, 1,
-        number(record.participant), number(record.kind), number(record.envelope_id), number(record.stream_id),
-        number(record.reason), number(record.capability), 0, _NUMBERS[record.event],
+        record.time,
+        ABSENT if frame_number is None else frame_number,
+        ABSENT if sequence is None else sequence,
+        record.size, 1,
+        number(record.participant, len(strings)), number(record.kind, len(strings)),
+        number(record.envelope_id, len(strings)), number(record.stream_id, len(strings)),
+        number(record.reason, len(strings)), number(record.capability, len(strings)), 0, _NUMBERS[record.event],
     )  # fmt: skip
-
-
-def _or_absent(value: int | None) -> int:
-    return ABSENT if value is None else value
 
 
 def read_head(data: bytes) -> Head:
