@@ -22,12 +22,16 @@ from mew.journal.folder import Folder
 from mew.journal.keeper import Answer, Keeper
 from mew.journal.recovery import recover
 from mew.journal.settings import JournalSettings
-from mew.journal.writer import Writer
+from mew.journal.writer import Behind, Writer
 from mew.protocol import Checkpoint
 
 TIDY_SECONDS: Final = 60.0
 SEALING_SECONDS: Final = 60.0
 """How long an orderly stop waits for what is left to be sealed; what is not is sealed at the next start."""
+
+
+LONG_TAIL: Final = 1_000
+"""Entries behind the last checkpoint, after which a start makes another at once: the next one need not read them."""
 
 
 class JournalTaken(MewError):
@@ -84,7 +88,7 @@ class Journals:
             space.journal,
             on_closed=lambda path: self.keeper.seal(folder, path),
             on_problem=_teller(hub, name),
-            behind=recovered.entries,
+            behind=recovered.entries if recovered.entries < LONG_TAIL else Behind.ENTRIES,
         )
         hub.journal = writer
         self.kept[name] = Kept(folder, space.journal, hub, writer, lock)
