@@ -1,53 +1,12 @@
 """Blocks of the log: what is written is read again, and what was damaged is never taken for something else."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mew.journal.blocks import EVENTS, Damaged, Entry, Frames, check, decode, encode, read_head
 from mew.protocol import records
 from mew.protocol.records import Record
-
-texts = st.none() | st.text(max_size=20)
-numbers = st.none() | st.integers(0, 2**53 - 1)
-frames = st.builds(
-    Frames,
-    position=st.just(0),
-    time=st.integers(0, 2**60),
-    participant=st.text(max_size=10),
-    stream_id=st.text(max_size=10),
-    first=st.integers(1, 2**40),
-    header_bytes=st.just(3),
-    messages=st.lists(st.binary(max_size=40).map(lambda data: b"#s#" + data), min_size=1, max_size=20),
-)
-singles = st.builds(
-    Record,
-    position=st.just(0),
-    time=st.integers(0, 2**60),
-    event=st.sampled_from(EVENTS),
-    participant=st.text(max_size=10),
-    kind=texts,
-    envelope_id=texts,
-    stream_id=texts,
-    frame_number=numbers,
-    sequence=numbers,
-    reason=texts,
-    size=st.integers(0, 2**40),
-    payload=st.binary(max_size=60),
-    capability=texts,
-)
-
-
-def placed(entries: list[Any], first: int) -> list[Entry]:
-    """The same entries at positions that follow each other."""
-    found: list[Entry] = []
-    for entry in entries:
-        changes = {name: getattr(entry, name) for name in entry.__struct_fields__}
-        found.append(type(entry)(**{**changes, "position": first}))
-        first += len(entry.messages) if isinstance(entry, Frames) else 1
-    return found
+from tests.journal.entries import entry_lists
 
 
 def expected(entries: list[Entry]) -> list[Record]:
@@ -73,14 +32,13 @@ def expected(entries: list[Entry]) -> list[Record]:
     return found
 
 
-@given(st.lists(frames | singles, min_size=1, max_size=10), st.integers(0, 2**62))
+@given(entry_lists)
 @settings(max_examples=200, deadline=None)
-def test_what_is_written_is_read_again(entries: list[Any], first: int) -> None:
-    written = placed(entries, first)
+def test_what_is_written_is_read_again(written: list[Entry]) -> None:
     block = encode(written)
     assert list(decode(block)) == expected(written)
     head = read_head(block)
-    assert (head.first, head.last) == (first, expected(written)[-1].position)
+    assert (head.first, head.last) == (written[0].position, expected(written)[-1].position)
     assert head.time == written[-1].time
 
 

@@ -15,7 +15,6 @@ from mew.journal.blocks import HEAD_BYTES, Damaged, Entry, Head, check, decode, 
 from mew.protocol.records import Record
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
-_OLD: Final = os.O_WRONLY | os.O_APPEND
 _MODE: Final = 0o600
 
 
@@ -45,18 +44,18 @@ class Block(msgspec.Struct, frozen=True):
 class LogWriter:
     """Appends blocks to one file."""
 
-    def __init__(self, path: Path, *, new: bool = True) -> None:
-        """A new file, which must not exist yet; or one whose last block is whole, to go on with."""
+    def __init__(self, path: Path) -> None:
+        """A new file, which must not exist yet."""
         self.path = path
         # All that a sync needs is opened here: one that fails says something of the disk, and of nothing else.
-        self._folder = _opened_folder(path.parent) if new else None
+        self._folder: int | None = _opened_folder(path.parent)
         """Until the file's name is on the disk."""
         try:
-            self._file: int | None = os.open(path, _NEW if new else _OLD, _MODE)
+            self._file: int | None = os.open(path, _NEW, _MODE)
         except OSError:
             self._forget_folder()
             raise
-        self.size = os.fstat(self._file).st_size
+        self.size = 0
         self._syncing = threading.Lock()
         self._is_torn = False
         """Whether a piece of a block may stand at the end."""
@@ -125,23 +124,6 @@ def read_blocks(path: Path, offset: int = 0) -> Iterator[Block]:
                 raise LogDamaged(path, offset, str(damage)) from None
             yield Block(offset, head, data)
             offset += len(data)
-
-
-def cut_torn_end(path: Path) -> LogDamaged | None:
-    """Take away what a crash left of a block that was being written, so that the file can be gone on with.
-
-    Only the end of a file is torn by a crash. What is returned says what was there.
-    """
-    end = 0
-    try:
-        for block in read_blocks(path):
-            end = block.offset + len(block.data)
-    except LogDamaged as damage:
-        with path.open("r+b") as file:
-            file.truncate(end)
-            os.fsync(file.fileno())
-        return damage
-    return None
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,0 +1,55 @@
+"""Entries of the journal of every kind, for tests that hold for any of them."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from mew.journal.blocks import EVENTS, Entry, Frames
+from mew.protocol.records import Record
+
+texts = st.none() | st.text(max_size=20)
+numbers = st.none() | st.integers(0, 2**53 - 1)
+frames = st.builds(
+    lambda participant, stream_id, time, first, payloads: Frames(
+        0, time, participant, stream_id, first, len(f"#{stream_id}#".encode()), payloads
+    ),
+    st.text(max_size=10),
+    st.text(max_size=10),
+    st.integers(0, 2**60),
+    st.integers(1, 2**40),
+    st.lists(st.binary(max_size=40), min_size=1, max_size=20),
+)
+singles = st.builds(
+    Record,
+    position=st.just(0),
+    time=st.integers(0, 2**60),
+    event=st.sampled_from(EVENTS),
+    participant=st.text(max_size=10),
+    kind=texts,
+    envelope_id=texts,
+    stream_id=texts,
+    frame_number=numbers,
+    sequence=numbers,
+    reason=texts,
+    size=st.integers(0, 2**40),
+    payload=st.binary(max_size=60),
+    capability=texts,
+)
+
+
+def placed(entries: list[Any], first: int) -> list[Entry]:
+    """The same entries at positions that follow each other; each frame gets its header."""
+    found: list[Entry] = []
+    for entry in entries:
+        changes = {name: getattr(entry, name) for name in entry.__struct_fields__} | {"position": first}
+        if isinstance(entry, Frames):
+            changes["messages"] = [f"#{entry.stream_id}#".encode() + payload for payload in entry.messages]
+        found.append(type(entry)(**changes))
+        first += len(entry.messages) if isinstance(entry, Frames) else 1
+    return found
+
+
+unplaced = st.lists(frames | singles, min_size=1, max_size=10)
+firsts = st.integers(0, 2**62)
+entry_lists = st.builds(placed, unplaced, firsts)
+"""At positions that follow each other."""
