@@ -31,10 +31,6 @@ def asked_as(kind: str) -> tuple[str, ...]:
 def decide(space: "Space", envelope: Envelope) -> Decision:
     """What the sender's capabilities say of an envelope."""
     held = space.capabilities(envelope.sender)
-    if envelope.kind not in _ASKED_AS:
-        certain = held.certain.get(envelope.kind)
-        if certain is not None:
-            return certain
     for kind in asked_as(envelope.kind):
         decision = held.decide(kind, envelope.payload, envelope.to)
         if decision.allowed:

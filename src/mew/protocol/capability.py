@@ -168,6 +168,8 @@ class CapabilitySet:
 
     def decide(self, kind: str, payload: Mapping[str, Any], to: tuple[str, ...] = ()) -> Decision:
         """The first capability that matches, else the nearest miss."""
+        if kind in self.certain:
+            return self.certain[kind]
         nearest: Miss | None = None
         is_plain = kind in _KNOWN
         for tried in (self._exact.get(kind, ()), self._patterns):

@@ -70,17 +70,20 @@ class Space:
 
     def handle(self, command: Command, now: int) -> list[Effect]:
         """Carry out one command; `now` is in microseconds since 1970 and never goes back here."""
-        self._now = now = max(now, self._now, self.state.time)
-        turn = Turn(self, now)
+        self._now = self._no_earlier(now)
+        turn = Turn(self, self._now)
         _HANDLERS[type(command)](turn, command)
         return turn.effects
+
+    def _no_earlier(self, now: int) -> int:
+        return max(now, self._now, self.state.time)
 
     def explain(self, participant: str, message: bytes, now: int) -> Explanation:
         """What would come of this message, posted now, and why (protocol §5); nothing changes.
 
         `ParticipantNotFound` where nobody is called so.
         """
-        return explain(self, participant, message, max(now, self._now, self.state.time))
+        return explain(self, participant, message, self._no_earlier(now))
 
     def route(self, participant: str, message: bytes) -> Route | Refusal:
         """Where a frame goes, or why nowhere: the whole frame rule (protocol §4), in constant time."""
