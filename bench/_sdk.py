@@ -39,7 +39,7 @@ async def receive(space: Space, count: int) -> None:
         read += 1
         if not read % STEP:
             tell(read=read, size=len(frame.data))
-        if read == count:
+        if read + frames.missed == count:
             break
     tell(read=read, missed=frames.missed, seconds=time.monotonic() - started, cpu=time.process_time() - cpu)
 
@@ -96,4 +96,4 @@ async def main(work: str, url: str, token: str, count: int) -> None:
 if __name__ == "__main__":
     _, work, url, token, count, loop = sys.argv
     runner = uvloop.run if loop == "uvloop" else asyncio.run
-    runner(main(work, url, token, int(count)))  # type: ignore[arg-type]
+    runner(main(work, url, token, int(count)))

@@ -34,6 +34,7 @@ PARTS = (
     Part("core", 0.5, ("tests/protocol", "tests/view", "tests/interaction", "tests/testing"), (*BOTH_CORES, "--cov")),
     Part("gateway", 2.5, ("tests/gateway", "tests/interaction"), (*BOTH_CORES, "--door", "websocket,memory,http")),
     Part("journal", 2.5, ("tests/journal",)),
+    Part("sdk", 2, ("tests/client", "tests/interaction"), (*BOTH_CORES, "--door", "sdk")),
     Part("faults", 0.5, ("tests/faults",), BOTH_CORES),
     Part("command", 2.5, ("tests/cli", "tests/tools")),
     Part("docs", 2, ("tests/docs",)),

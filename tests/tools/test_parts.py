@@ -105,15 +105,18 @@ def test_the_set_up_part_alone_runs_no_tests(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out.endswith("\n0 passed, 0 failed\n")
 
 
+def _doors(part: Part) -> str:
+    return part.options[part.options.index("--door") + 1] if "--door" in part.options else "core"
+
+
 def test_every_rule_is_tried_at_every_door_by_some_part() -> None:
-    trying = [part.options for part in PARTS if "tests/interaction" in part.folders]
-    doors = [options[options.index("--door") + 1] if "--door" in options else "core" for options in trying]
+    doors = [_doors(part) for part in PARTS if "tests/interaction" in part.folders]
     assert sorted(door for each in doors for door in named(each)) == sorted(DOORS)
 
 
 def test_every_folder_of_tests_belongs_to_a_part() -> None:
-    # The long tests have their own command, `make torture`; a part that tries the same rules elsewhere names its door.
+    # The long tests have their own command, `make torture`; a part that tries the same rules elsewhere names its doors.
     there = {f"tests/{path.parent.name}" for path in (ROOT / "tests").glob("*/test_*.py")} - {"tests/torture"}
-    runs = [(folder, "--door" in part.options) for part in PARTS for folder in part.folders]
+    runs = [(folder, _doors(part)) for part in PARTS for folder in part.folders]
     assert len(runs) == len(set(runs))
     assert there <= {folder for folder, _ in runs}

@@ -6,6 +6,8 @@ What a test that passes there has shown:
 - `memory`: a gateway's hub and its outlets. What the core says is done in its order and for the right readers, however
   many commands fall into one turn of the loop.
 - `websocket`: the whole way, from a client's bytes over TCP to another's, close codes included.
+- `sdk`: the same, with participants who use `mew.connect`: the SDK sends, reads and knows what it should. It can show
+  whatever the `websocket` door can.
 - `http`: posts and polls. They are judged alike, a refusal is the answer, a poll shows what a socket would have got.
 
 A door is a callable that takes the configuration of a space and gives what `mew.testing.MemorySpace` gives. Must not
@@ -24,9 +26,13 @@ DOORS = {
     "core": ("mew.testing", "MemorySpace"),
     "memory": ("tests.interaction.doors.memory", "HubSpace"),
     "websocket": ("tests.interaction.doors.websocket", "WebsocketSpace"),
+    "sdk": ("tests.interaction.doors.sdk", "SdkSpace"),
     "http": ("tests.interaction.doors.http", "HttpSpace"),
 }
 """By name and not by import: the core is tested where no server is installed."""
+
+LIKE = {"sdk": "websocket"}
+"""Doors that can show what another can, named or not."""
 
 
 def named(text: str) -> list[str]:

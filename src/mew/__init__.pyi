@@ -1,0 +1,3 @@
+from mew.client import connect as connect
+
+__version__: str

@@ -1,0 +1,114 @@
+"""The SDK: a participant of a space, in Python.
+
+    async with mew.connect("ws://localhost:8080", space="lab", token=token) as space:
+        await space.chat("hello")
+        async for chat in space.envelopes("chat"):
+            print(chat.sender, chat.payload["text"])
+
+It needs msgspec, jsonschema-rs and picows. Everything runs on the loop of whoever calls; nothing starts a thread.
+"""
+
+from collections.abc import Generator
+from types import TracebackType
+from typing import Any, Unpack
+
+from mew.client import errors
+from mew.client.connecting import Options, Settings, Target
+from mew.client.connection import Address, Connection
+from mew.client.errors import ConnectionLost, MewError, Missed, NotAdmitted, Refused, RequestTimeout
+from mew.client.events import (
+    CapabilitiesChanged,
+    Disconnected,
+    Event,
+    MessageRefused,
+    ParticipantJoined,
+    ParticipantLeft,
+    Reconnected,
+    StreamDiscovered,
+    StreamEnded,
+    StreamStarted,
+)
+from mew.client.formats import Format
+from mew.client.frames import Frame
+from mew.client.gaps import Gap, StreamGap
+from mew.client.space import Space
+from mew.client.streams import Stream
+from mew.client.subscriptions import Subscription
+
+__all__ = [
+    "CapabilitiesChanged",
+    "Connecting",
+    "Connection",
+    "ConnectionLost",
+    "Disconnected",
+    "Event",
+    "Format",
+    "Frame",
+    "Gap",
+    "MessageRefused",
+    "MewError",
+    "Missed",
+    "NotAdmitted",
+    "Options",
+    "ParticipantJoined",
+    "ParticipantLeft",
+    "Reconnected",
+    "Refused",
+    "RequestTimeout",
+    "Space",
+    "Stream",
+    "StreamDiscovered",
+    "StreamEnded",
+    "StreamGap",
+    "StreamStarted",
+    "Subscription",
+    "connect",
+    "errors",
+]
+
+
+class Connecting:
+    """On the way in: `async with` it, or `await` it and close what it gives."""
+
+    def __init__(self, target: Target, settings: Settings) -> None:
+        """Nothing has been done yet."""
+        self._target = target
+        self._settings = settings
+        self._space: Space | None = None
+
+    async def _open(self) -> Space:
+        space = Space(self._target, self._settings)
+        await space.link.open()
+        return space
+
+    def __await__(self) -> Generator[Any, Any, Space]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Space:
+        self._space = await self._open()
+        return self._space
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._space is not None:
+            await self._space.close()
+
+
+def connect(
+    url: str,
+    *,
+    space: str | None = None,
+    token: str | None = None,
+    participant: str | None = None,
+    **options: Unpack[Options],
+) -> Connecting:
+    """Join a space of the gateway at this address: `async with mew.connect(url, space=…, token=…) as space`.
+
+    The token says who we are; `participant` is needed only where there is none, in a space that lets such in. Without
+    `space`, the gateway's first. Subscribe before you wait for anything, and nothing since the welcome is missed.
+    """
+    settings = Settings(**options)
+    if settings.queue < 1:
+        raise ValueError(f"a queue of {settings.queue} holds nothing")
+    return Connecting(Target(Address.parse(url, settings.tls), space, token, participant), settings)

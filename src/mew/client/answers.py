@@ -1,0 +1,214 @@
+"""Messages on their way: each waits for its echo, or for the answer to it, and is sent once.
+
+The gateway answers every message, in order: an accepted one comes back, or is answered where it is not relayed; a
+refused one is a `system/error`. The one exception are messages over the rate: of those it tells only some. So whoever
+waits too long has a fence built, a join of somebody who has joined: when its welcome comes, everything before it that
+has not been answered never will be. Nothing here waits or sends by itself.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from typing import Final
+
+from mew.client.connection import Closed
+from mew.client.errors import ConnectionLost, MessageTooLarge, MewError, RateLimited, Refused, refused
+from mew.protocol import kinds
+from mew.protocol.envelope import Envelope, Stamp, read_object, receive
+from mew.protocol.errors import Refusal
+from mew.protocol.times import SECOND
+
+PATIENCE: Final = 5.0
+"""Seconds without an answer after which a fence is built."""
+IMPATIENCE: Final = 0.25
+"""Likewise for what may have no answer."""
+TOO_LARGE: Final = 1009
+LARGE: Final = 64 * 1024
+"""Over it, a message is what a gateway that closes with 1009 has found too large."""
+UNTOLD: Final = frozenset({kinds.KICK})
+"""Carried out without a word where nobody is there to be removed: only a fence tells."""
+Accepts = Callable[[Envelope], bool]
+
+
+class Pending:
+    """One message, from its sending to its answer."""
+
+    __slots__ = ("accepted", "accepts", "future", "id", "kind", "message", "number", "since")
+
+    def __init__(self, envelope_id: str, kind: str, message: bytes, accepts: Accepts | None) -> None:
+        """`accepts` tells the answer that is waited for; None: that it was accepted will do."""
+        loop = asyncio.get_running_loop()
+        self.id = envelope_id
+        self.kind = kind
+        self.message = message
+        self.accepts = accepts
+        self.accepted = False
+        """Whether its echo has come."""
+        self.future: asyncio.Future[Envelope] = loop.create_future()
+        self.since = loop.time()
+        self.number = 0
+
+    def sent(self, me: str) -> Envelope:
+        """The envelope as it was sent, stamped as the gateway would."""
+        values, fields = read_object(self.message)
+        return receive(values, fields, Stamp(me, self.id, round(time.time() * SECOND)))
+
+    def finish(self, envelope: Envelope) -> None:
+        """This is what was waited for."""
+        if not self.future.done():
+            self.future.set_result(envelope)
+
+    def fail(self, error: Exception) -> None:
+        """It will not come."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class Answers:
+    """What has been sent and not been answered."""
+
+    def __init__(self, build_fence: Callable[[str], None]) -> None:
+        """`build_fence` sends a join under the id it is given."""
+        self._pending: dict[str, Pending] = {}
+        self._fences: dict[str, int] = {}
+        self._numbers = count(1)
+        self._build_fence = build_fence
+        self._timer: asyncio.TimerHandle | None = None
+        self._too_quick: float | None = None
+        """When the gateway last said that we are."""
+
+    def expect(self, pending: Pending) -> None:
+        """It is sent now."""
+        pending.number = next(self._numbers)
+        self._pending[pending.id] = pending
+        patience = IMPATIENCE if pending.kind in UNTOLD else PATIENCE
+        if self._timer is None or patience < PATIENCE:
+            self._look_in(patience)
+
+    def forget(self, pending: Pending) -> None:
+        """Nobody waits for it any more."""
+        self._pending.pop(pending.id, None)
+
+    def take(self, envelope: Envelope, me: str) -> None:
+        """Whoever waited for this envelope has it."""
+        if envelope.sender == me:
+            mine = self._pending.get(envelope.id)
+            if mine is not None:
+                mine.accepted = True
+                if mine.accepts is None:
+                    mine.finish(envelope)
+        for cause in envelope.correlation_id:
+            asked = self._pending.get(cause)
+            if asked is not None:
+                self._answer(asked, envelope)
+            elif cause in self._fences and envelope.kind == kinds.WELCOME and envelope.sender == kinds.GATEWAY:
+                self._passed(cause, me)
+
+    def knows(self, envelope: Envelope) -> bool:
+        """Whether it answers something that is waited for, or was asked here."""
+        return any(cause in self._pending or cause in self._fences for cause in envelope.correlation_id)
+
+    def _answer(self, asked: Pending, envelope: Envelope) -> None:
+        by_gateway = envelope.sender == kinds.GATEWAY
+        if by_gateway and envelope.kind == kinds.ERROR:
+            error = refused(envelope.payload)
+            if isinstance(error, RateLimited):
+                self._too_quick = asyncio.get_running_loop().time()
+            asked.fail(error)
+            return
+        asked.accepted = asked.accepted or (by_gateway and asked.kind in kinds.CONSUMED)
+        if self._accepts(asked, envelope):
+            asked.finish(envelope)
+
+    def _accepts(self, asked: Pending, envelope: Envelope) -> bool:
+        """Whether this is the answer; to what does not come back, whatever the gateway says to it."""
+        if asked.accepts is None:
+            return envelope.sender == kinds.GATEWAY and asked.kind in kinds.CONSUMED
+        try:
+            return asked.accepts(envelope)
+        except Exception as error:  # of whoever asked: it is told there
+            asked.fail(error)
+            return False
+
+    # Fences
+
+    def _look_in(self, seconds: float) -> None:
+        self.stop()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        """Called now and then, while anything is pending."""
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        waiting = [(now - each.since, each.kind in UNTOLD) for each in self._unaccepted()]
+        if any(seconds >= (IMPATIENCE if untold else PATIENCE) for seconds, untold in waiting):
+            self._build_fence(self._fence())
+        if self._pending:
+            self._look_in(PATIENCE)
+
+    def _unaccepted(self) -> list[Pending]:
+        return [each for each in self._pending.values() if not each.accepted]
+
+    def _fence(self) -> str:
+        number = next(self._numbers)
+        fence_id = f"fence-{number}"
+        self._fences[fence_id] = number
+        return fence_id
+
+    def _passed(self, fence_id: str, me: str) -> None:
+        """Everything sent before the fence has been handled."""
+        number = self._fences[fence_id]
+        self._fences = {each: other for each, other in self._fences.items() if other > number}
+        for each in self._unaccepted():
+            if each.number < number:
+                if each.kind in UNTOLD and not self._was_too_quick(each):
+                    each.finish(each.sent(me))
+                else:
+                    each.fail(RateLimited("the gateway dropped it without a word: more messages than it takes"))
+
+    def _was_too_quick(self, pending: Pending) -> bool:
+        """Whether it may have been dropped: of those the gateway drops, it tells one within a second."""
+        return self._too_quick is not None and self._too_quick > pending.since - 1.0
+
+    # The end
+
+    def blame(self, error: Refused) -> None:
+        """A message is refused without being named: one that was too large to be looked at."""
+        if isinstance(error, MessageTooLarge):
+            for each in self._unaccepted():
+                if f" has {len(each.message)}" in error.message:
+                    each.fail(error)
+
+    def lose(self, closed: Closed, error: MewError, me: str) -> list[Envelope]:
+        """The connection is gone, and with it every answer; what was sent and may have been taken or not."""
+        if closed.code == TOO_LARGE:
+            for each in self._unaccepted():
+                if len(each.message) > LARGE:
+                    each.fail(MessageTooLarge(f"{each.kind} of {len(each.message)} bytes: {closed}"))
+        pending, self._pending, self._fences = self._pending, {}, {}
+        self.stop()
+        unconfirmed = []
+        for each in pending.values():
+            if each.future.done():
+                continue
+            if not each.accepted:
+                with suppress(Refusal):  # what is no envelope was not taken
+                    unconfirmed.append(each.sent(me))
+            if isinstance(error, ConnectionLost):
+                each.fail(ConnectionLost(f"{error}; {_fate(each)}", unconfirmed=not each.accepted, code=error.code))
+            else:
+                each.fail(error)
+        return unconfirmed
+
+    def stop(self) -> None:
+        """No timer is left behind."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _fate(pending: Pending) -> str:
+    taken = "was taken, its answer will not come" if pending.accepted else "may have been taken or not"
+    return f"{pending.kind} {pending.id!r} {taken}"

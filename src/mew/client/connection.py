@@ -1,0 +1,304 @@
+"""One socket to a gateway, from its upgrade to its end.
+
+Knows WebSocket and nothing of envelopes: what comes in is handed on as it is, told apart by its first byte. It does not
+join and does not come back: that is the business of `connecting` and `link`.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import ssl
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import urlsplit
+
+import msgspec
+from picows import WSError, WSFrame, WSListener, WSMsgType, WSTransport
+from picows.picows import WSAutoPingStrategy, WSProtocol  # type: ignore[attr-defined]
+
+from mew.client.errors import ConnectionLost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NORMAL: Final = 1000
+PROTOCOL_ERROR: Final = 1002
+CLOSE_CODES: Final = frozenset((1000, 1001, 1002, 1003, *range(1007, 1015), *range(3000, 5000)))
+"""What a close frame may say (RFC 6455 §7.4)."""
+ABNORMAL: Final = 1006
+"""What a connection that ends without a close frame counts as (RFC 6455 §7.1.5); never sent."""
+CLOSE_SECONDS: Final = 2.0
+"""For the gateway to answer a goodbye."""
+LARGEST: Final = 2**30
+READ_BUFFER: Final = 64 * 1024
+KERNEL_BUFFER: Final = 128 * 1024
+"""What the kernel takes in while we are busy, and hands over at once: no more than any queue can hold."""
+_TEXT: Final = WSMsgType.TEXT
+_BINARY: Final = WSMsgType.BINARY
+_SCHEMES: Final = {"ws": 80, "http": 80, "wss": 443, "https": 443}
+_log = logging.getLogger("mew.client")
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where a gateway is."""
+
+    host: str
+    port: int
+    authority: str
+    path: str
+    tls: ssl.SSLContext | bool | None = None
+
+    @classmethod
+    def parse(cls, url: str, context: ssl.SSLContext | None = None) -> "Address":
+        """Of `ws://`, `wss://`, and the same in HTTP's words."""
+        parts = urlsplit(url)
+        if parts.scheme not in _SCHEMES or parts.hostname is None:
+            raise ValueError(f"{url!r} is no address of a gateway: it begins with ws:// or wss://")
+        secure = parts.scheme in {"wss", "https"}
+        query = f"?{parts.query}" if parts.query else ""
+        return cls(
+            host=parts.hostname,
+            port=parts.port or _SCHEMES[parts.scheme],
+            authority=parts.netloc.rpartition("@")[2],
+            path=(parts.path or "/") + query,
+            tls=(context or True) if secure else None,
+        )
+
+
+class Closed(msgspec.Struct, frozen=True):
+    """How a connection ended."""
+
+    code: int
+    reason: str = ""
+
+    def __str__(self) -> str:
+        told = f": {self.reason}" if self.reason else ""
+        return "the connection broke" + told if self.code == ABNORMAL else f"closed with {self.code}{told}"
+
+
+class OnFrame(Protocol):
+    """Takes a raw frame."""
+
+    def __call__(self, message: bytes, *, text: bool) -> object:
+        """As it came, and whether as text."""
+        ...
+
+
+def _ignore(*_: Any, **__: Any) -> None:
+    """Nobody listens yet, or any more."""
+
+
+class Connection(WSListener):
+    """A socket that has been upgraded."""
+
+    def __init__(self) -> None:
+        """Not connected yet."""
+        super().__init__()
+        self.on_envelope: Callable[[bytes], None] = _ignore
+        self.on_frame: OnFrame = _ignore
+        self.on_closed: Callable[[Closed], None] = _ignore
+        self.paused = False
+        """Whether the socket is full."""
+        self.closed: Closed | None = None
+        """How it ended, once it has."""
+        self.is_open = False
+        self._said: Closed | None = None
+        self._heard = True
+        self._asked = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._fragments: bytearray | None = None
+        self._fragments_text = True
+        self._waiting: dict[asyncio.Future[None], bytes | None] = {}
+        """Who waits for a pong with these bytes, or for the socket to take more."""
+
+    # What picows calls
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        """Upgraded."""
+        self._transport = transport
+        self._send = transport.send
+        raw = transport.underlying_transport.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BUFFER)
+        self.is_open = True
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        """Something came; as a rule, a whole message."""
+        self._heard = True
+        kind = frame.msg_type
+        if (kind is _BINARY or kind is _TEXT) and frame.fin:
+            self.hand_on(frame.get_payload_as_bytes(), text=kind is _TEXT)
+        elif kind is _BINARY or kind is _TEXT:
+            self._fragments, self._fragments_text = bytearray(frame.get_payload_as_bytes()), kind is _TEXT
+        elif kind is WSMsgType.CONTINUATION and self._fragments is not None:
+            self._fragments += frame.get_payload_as_bytes()
+            if frame.fin:
+                message, self._fragments = bytes(self._fragments), None
+                self.hand_on(message, text=self._fragments_text)
+        elif kind is WSMsgType.PONG:
+            self._wake(frame.get_payload_as_bytes())
+        elif kind is WSMsgType.CLOSE:
+            self._answer_close(frame)
+
+    def hand_on(self, message: bytes, *, text: bool) -> None:
+        """A message came."""
+        try:
+            if message[:1] == b"#":
+                self.on_frame(message, text=text)
+            else:
+                self.on_envelope(message)
+        except Exception:
+            # picows would say it in its own way, and keep it for nobody.
+            _log.exception("a message of the gateway could not be handled")
+            self.abort("a message of the gateway could not be handled")
+
+    def _answer_close(self, frame: WSFrame) -> None:
+        payload = frame.get_payload_as_bytes()
+        code = int.from_bytes(payload[:2], "big") if payload else NORMAL
+        self._said = Closed(code, payload[2:].decode(errors="replace"))
+        if not self._transport.is_close_frame_sent:
+            self._say_goodbye(code if code in CLOSE_CODES else PROTOCOL_ERROR)
+        self._transport.disconnect()
+        # What still waits to be written may never be read.
+        self.watch(None)
+        self._timer = asyncio.get_running_loop().call_later(CLOSE_SECONDS, self.abort, "it did not end")
+
+    def _say_goodbye(self, code: Any) -> None:
+        """picows takes any number for a code, whatever its types say."""
+        self._transport.send_close(code)
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        """Gone, by whoever's doing."""
+        if self.closed is None:
+            self.closed = self._said or Closed(ABNORMAL)
+        self.is_open = False
+        self.watch(None)
+        self._wake_all()
+        told, self.on_closed = self.on_closed, _ignore
+        self.on_envelope = self.on_frame = _ignore
+        told(self.closed)
+
+    def pause_writing(self) -> None:
+        """The socket is full."""
+        self.paused = True
+
+    def resume_writing(self) -> None:
+        """It takes again."""
+        self.paused = False
+        self._wake(None)
+
+    # Writing
+
+    def send_raw(self, message: bytes, *, text: bool = True) -> None:
+        """Send a message as it is, now, however much waits already; what is sent after the end is lost."""
+        if self.is_open:
+            self._send(_TEXT if text else _BINARY, message)
+
+    async def drained(self) -> None:
+        """Wait until the socket takes more; `ConnectionLost` where that will never be."""
+        while self.paused or not self.is_open:
+            await self._wait(None)
+
+    async def ping(self) -> float:
+        """The seconds that a message takes to the gateway and back."""
+        payload, began = os.urandom(8), asyncio.get_running_loop().time()
+        if self.is_open:
+            self._transport.send_ping(payload)
+        await self._wait(payload)
+        return asyncio.get_running_loop().time() - began
+
+    async def _wait(self, event: bytes | None) -> None:
+        self._require_open()
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[waiting] = event
+        try:
+            await waiting
+        finally:
+            self._waiting.pop(waiting, None)
+        self._require_open()
+
+    def _require_open(self) -> None:
+        if not self.is_open:
+            raise ConnectionLost(str(self.closed or "not connected"))
+
+    def _wake(self, event: bytes | None) -> None:
+        for waiting, awaited in list(self._waiting.items()):
+            if awaited == event and not waiting.done():
+                waiting.set_result(None)
+
+    def _wake_all(self) -> None:
+        for waiting in list(self._waiting):
+            if not waiting.done():
+                waiting.set_result(None)
+
+    # Silence
+
+    def watch(self, seconds: float | None) -> None:
+        """Ask a gateway that is silent for so long, and give it up when it is for as long again; None: no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if seconds is not None and self.is_open:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._look, seconds)
+
+    def _look(self, seconds: float) -> None:
+        if self._asked and not self._heard:
+            self.abort(f"the gateway was silent for {2 * seconds:g} s")
+            return
+        self._asked = not self._heard
+        if self._asked:
+            self._transport.send_ping(b"")
+        self._heard = False
+        self.watch(seconds)
+
+    # The end
+
+    async def close(self) -> None:
+        """Say goodbye, wait a moment for the answer, and be gone whatever it is."""
+        try:
+            if self.is_open and not self._transport.is_close_frame_sent:
+                self._say_goodbye(NORMAL)
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self.gone()
+        except TimeoutError:
+            pass
+        finally:
+            self.abort("closed here")
+
+    async def gone(self) -> None:
+        """Wait for the end. What picows has against the peer is of no interest any more."""
+        with suppress(WSError):
+            await self._transport.wait_disconnected()
+
+    def abort(self, reason: str) -> None:
+        """End it now."""
+        if self.is_open:
+            self.closed = self.closed or self._said or Closed(ABNORMAL, reason)
+            self._transport.disconnect(False)
+
+
+async def open_connection(address: Address, connection: Connection) -> None:
+    """Give a connection its socket, upgraded; `ConnectionLost` where there is none to be had."""
+
+    def listener(*_: Any) -> Connection:
+        return connection
+
+    # In picows' order: authority, path, client side, listener, logger, disconnect on exception, handshake time-out
+    # (the caller has one), auto ping (a task each; `watch` does without) with its times and strategy, auto pong, frame
+    # size, extra headers, read buffer.
+    never = (False, 0, 0, WSAutoPingStrategy.PING_WHEN_IDLE)
+    protocol = WSProtocol(
+        address.authority, address.path, True, listener, _log, True, None, *never, True, LARGEST, None, READ_BUFFER
+    )
+    loop = asyncio.get_running_loop()
+    try:
+        await loop.create_connection(lambda: protocol, address.host, address.port, ssl=address.tls)
+        await protocol.wait_until_handshake_complete()
+    except BaseException as error:  # whoever gives up waiting must not leave a socket behind
+        if protocol.transport is not None:
+            protocol.transport.disconnect(False)
+        if isinstance(error, OSError | WSError):
+            raise ConnectionLost(f"no connection to {address.authority}: {error}") from error
+        raise
+    if not connection.is_open and connection.closed is None:
+        raise ConnectionLost(f"no connection to {address.authority}: it hung up")

@@ -1,0 +1,270 @@
+"""What can go wrong for a client: one tree, so that `except` says what it means.
+
+Values that are raised. Nothing here sends, waits or logs.
+
+    MewError
+    ├── ConnectionLost      the connection is gone; `unconfirmed`: it is not known whether the message was taken
+    ├── NotAdmitted         the gateway does not let us in, and will not: `code` is its close code
+    ├── RequestTimeout      nobody answered in time
+    ├── Missed              a subscription fell behind: `count` envelopes are lost to it
+    ├── DoesNotFit          data that is not what its format says
+    └── Refused             the gateway refused a message: `code`, `message`, `parts`; a class for each code
+        ├── InvalidEnvelope, InvalidRequest, InvalidFormat, UnknownFormat, SchemaViolation, ReservedKind
+        ├── Unauthorized, CapabilityViolation, UnauthorizedStreamWrite
+        ├── SpaceNotFound, StreamNotFound, StreamNotLive, ParticipantNotFound, TargetNotFound, NotFound
+        ├── SequenceOutOfOrder, AlreadyExists, InvalidOperation, Paused
+        └── RateLimited, MessageTooLarge, QuotaExceeded, JournalUnavailable, InternalError
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from mew.errors import MewError
+
+__all__ = [
+    "AlreadyExists",
+    "CapabilityViolation",
+    "ConnectionLost",
+    "DoesNotFit",
+    "InternalError",
+    "InvalidEnvelope",
+    "InvalidFormat",
+    "InvalidOperation",
+    "InvalidRequest",
+    "JournalUnavailable",
+    "MessageTooLarge",
+    "MewError",
+    "Missed",
+    "NotAdmitted",
+    "NotFound",
+    "ParticipantNotFound",
+    "Paused",
+    "QuotaExceeded",
+    "RateLimited",
+    "Refused",
+    "RequestTimeout",
+    "ReservedKind",
+    "SchemaViolation",
+    "SequenceOutOfOrder",
+    "SpaceNotFound",
+    "StreamNotFound",
+    "StreamNotLive",
+    "TargetNotFound",
+    "Unauthorized",
+    "UnauthorizedStreamWrite",
+    "UnknownFormat",
+    "refused",
+]
+
+
+class ConnectionLost(MewError):
+    """There is no connection: it broke, was never made, or was closed."""
+
+    def __init__(
+        self, message: str, *, unconfirmed: bool = False, code: int | None = None, refusal: "Refused | None" = None
+    ) -> None:
+        """Say what happened; `unconfirmed` where a message was on its way, and may have been taken or not."""
+        self.unconfirmed = unconfirmed
+        self.code = code
+        """The close code, where there was a connection."""
+        self.refusal = refusal
+        """What the gateway said before it closed, where we were not let in."""
+        super().__init__(message)
+
+
+class NotAdmitted(MewError):
+    """The gateway closed with a code after which a client must not come back by itself (protocol §2)."""
+
+    def __init__(self, code: int, message: str, refusal: "Refused | None" = None) -> None:
+        """The close code, what was said with it, and the refusal before it, where there was one."""
+        self.code = code
+        self.refusal = refusal
+        super().__init__(message)
+
+
+class RequestTimeout(MewError):
+    """What was waited for did not come in time."""
+
+
+class Missed(MewError):
+    """A subscription was read too slowly: so many envelopes are missing at this place."""
+
+    def __init__(self, count: int) -> None:
+        """How many."""
+        self.count = count
+        super().__init__(f"{count} envelopes came faster than they were read")
+
+
+class DoesNotFit(MewError):
+    """Data of a stream are not what its format says."""
+
+
+class Refused(MewError):
+    """The gateway refused a message, and why (protocol §6). A code that this client does not know is plainly this."""
+
+    code: str = ""
+    by_code: ClassVar[dict[str, type["Refused"]]] = {}
+
+    def __init__(self, message: str, code: str | None = None, **parts: Any) -> None:
+        """The sentence for people, the parts for programs."""
+        self.message = message
+        self.parts = parts
+        if code is not None:
+            self.code = code
+        super().__init__(message)
+
+    def __init_subclass__(cls) -> None:
+        """Each code has its class."""
+        cls.by_code[cls.code] = cls
+
+
+class InvalidEnvelope(Refused):
+    """No envelope, or a field of it is not what its kind needs."""
+
+    code = "invalid_envelope"
+
+
+class InvalidRequest(Refused):
+    """Can never be carried out, such as the invitation of a bad id."""
+
+    code = "invalid_request"
+
+
+class InvalidFormat(Refused):
+    """A format or its JSON Schema cannot be used."""
+
+    code = "invalid_format"
+
+
+class UnknownFormat(Refused):
+    """No such format was declared; `parts["formats"]` are those that were."""
+
+    code = "unknown_format"
+
+
+class SchemaViolation(Refused):
+    """The content does not fit its format's schema."""
+
+    code = "schema_violation"
+
+
+class ReservedKind(Refused):
+    """Only the gateway sends this kind."""
+
+    code = "reserved_kind"
+
+
+class Unauthorized(Refused):
+    """Not who it claims to be, or not the owner of the stream."""
+
+    code = "unauthorized"
+
+
+class CapabilityViolation(Refused):
+    """No capability of yours matches; `parts["your_capabilities"]` are all of them."""
+
+    code = "capability_violation"
+
+
+class UnauthorizedStreamWrite(Refused):
+    """You are not a writer of the stream."""
+
+    code = "unauthorized_stream_write"
+
+
+class SpaceNotFound(Refused):
+    """No such space."""
+
+    code = "space_not_found"
+
+
+class StreamNotFound(Refused):
+    """No such stream, or it has ended."""
+
+    code = "stream_not_found"
+
+
+class StreamNotLive(Refused):
+    """The stream has been announced and not started."""
+
+    code = "stream_not_live"
+
+
+class SequenceOutOfOrder(Refused):
+    """The number is not above the writer's last, `parts["last_sequence"]`."""
+
+    code = "sequence_out_of_order"
+
+
+class ParticipantNotFound(Refused):
+    """No such participant, or not present where presence is needed."""
+
+    code = "participant_not_found"
+
+
+class TargetNotFound(Refused):
+    """A target of the stream is not present; `parts["targets"]` are those."""
+
+    code = "target_not_found"
+
+
+class NotFound(Refused):
+    """No such thing behind a path."""
+
+    code = "not_found"
+
+
+class AlreadyExists(Refused):
+    """The id is taken."""
+
+    code = "already_exists"
+
+
+class InvalidOperation(Refused):
+    """Impossible in this state."""
+
+    code = "invalid_operation"
+
+
+class Paused(Refused):
+    """You are paused or shutting down."""
+
+    code = "paused"
+
+
+class RateLimited(Refused):
+    """More messages a second than you may send."""
+
+    code = "rate_limited"
+
+
+class MessageTooLarge(Refused):
+    """Over the gateway's limit; it closes the connection."""
+
+    code = "message_too_large"
+
+
+class QuotaExceeded(Refused):
+    """As many of these as there may be."""
+
+    code = "quota_exceeded"
+
+
+class JournalUnavailable(Refused):
+    """The gateway cannot record anything now, so it takes nothing."""
+
+    code = "journal_unavailable"
+
+
+class InternalError(Refused):
+    """A fault of the gateway's own."""
+
+    code = "internal_error"
+
+
+def refused(payload: Mapping[str, Any]) -> Refused:
+    """The error that the payload of a `system/error` stands for."""
+    code = str(payload.get("error", ""))
+    message = str(payload.get("message", code))
+    parts = {name: value for name, value in payload.items() if name not in {"error", "message", "code"}}
+    return Refused.by_code.get(code, Refused)(message, code, **parts)

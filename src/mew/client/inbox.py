@@ -1,0 +1,200 @@
+"""What comes in, and whom it concerns: the view, the answers, the subscriptions, in this order, within one step.
+
+Nothing here waits or sends. It outlives connections: between two of them nothing comes.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from mew.client.answers import Answers
+from mew.client.connection import Closed
+from mew.client.errors import MewError, refused
+from mew.client.events import Event, MessageRefused, Reconnected, StreamDiscovered, events_between, reason_in
+from mew.client.frames import Frame, raw_frame
+from mew.client.gaps import Gap, gap_between
+from mew.client.lanes import Interest, Lanes
+from mew.client.subscriptions import EnvelopeQueue, FrameQueue, ItemQueue, Queue, Subscription
+from mew.protocol import kinds
+from mew.protocol.envelope import Envelope, parse
+from mew.view import ParticipantView, SpaceView, welcomed
+
+if TYPE_CHECKING:
+    from mew.client.streams import Stream
+
+T = TypeVar("T")
+_NOTHING: Final = SpaceView(ParticipantView("", []), {}, {}, -1)
+Message = Envelope | Frame[Any]
+
+
+class Watcher:
+    """Somebody waits for an envelope, or for the view to become something."""
+
+    __slots__ = ("future", "wants")
+
+    def __init__(self, wants: Callable[[Any], bool]) -> None:
+        """Until this says yes."""
+        self.wants = wants
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def offer(self, thing: Any) -> None:
+        """Perhaps this is it."""
+        if self.future.done():
+            return
+        try:
+            if self.wants(thing):
+                self.future.set_result(thing)
+        except Exception as error:  # of whoever waits: it is told there
+            self.future.set_exception(error)
+
+
+class Inbox:
+    """Everything of a space that is fed by what comes in."""
+
+    def __init__(self, answers: Answers, handle: Callable[[str], "Stream"]) -> None:
+        """Nothing has come yet."""
+        self.lanes = Lanes(_NOTHING)
+        self.answers = answers
+        self.latest_welcome: Envelope | None = None
+        self.me = ""
+        self._handle = handle
+        # Tuples: whoever is in the middle of one is not disturbed by who comes or goes.
+        self._envelopes: tuple[EnvelopeQueue, ...] = ()
+        self._events: tuple[ItemQueue[Event], ...] = ()
+        self._messages: tuple[ItemQueue[Message], ...] = ()
+        self.watchers: tuple[Watcher, ...] = ()
+        """Of envelopes."""
+        self.view_watchers: tuple[Watcher, ...] = ()
+        self._is_over = False
+        self._error: MewError | None = None
+
+    # What a connection calls
+
+    def welcome(self, envelope: Envelope) -> Gap | None:
+        """We are in; where we were in before, what was missed."""
+        before, after = self.lanes.view, welcomed(envelope)
+        gap = None if self.latest_welcome is None else gap_between(before, after)
+        self.me = after.you.id
+        self.latest_welcome = envelope
+        self.lanes.welcome(after)
+        if gap is not None:
+            self._tell_gap(gap, before, after)
+            self._hand_on(envelope)
+        self._look_again()
+        return gap
+
+    def _tell_gap(self, gap: Gap, before: SpaceView, after: SpaceView) -> None:
+        for stream_id, frames in gap.streams.items():
+            lane = self.lanes.lane(stream_id)
+            if lane is not None and frames:
+                self.lanes.tell_gap(lane, frames, "connection")
+        if self._events:
+            for event in [*events_between(before, after, None, self._handle), Reconnected(gap)]:
+                self.tell(event)
+
+    def envelope(self, message: bytes) -> None:
+        """An envelope came."""
+        envelope = parse(message)
+        before = self.lanes.known
+        changed = self.lanes.follow(envelope)
+        by_gateway = envelope.sender == kinds.GATEWAY
+        if by_gateway and envelope.kind == kinds.WELCOME:
+            self.latest_welcome = envelope
+        if by_gateway and envelope.kind == kinds.ERROR and not self.answers.knows(envelope):
+            self.answers.blame(refused(envelope.payload))
+            self.tell(MessageRefused(refused(envelope.payload)))
+        self.answers.take(envelope, self.me)
+        self._hand_on(envelope)
+        if changed:
+            self._changed(before, envelope)
+
+    def _hand_on(self, envelope: Envelope) -> None:
+        for messages in self._messages:
+            messages.put(envelope)
+        for envelopes in self._envelopes:
+            envelopes.offer(envelope)
+        for watcher in self.watchers:
+            watcher.offer(envelope)
+
+    def _changed(self, before: SpaceView, envelope: Envelope) -> None:
+        if self._events:
+            reason = reason_in(envelope.payload)
+            for event in events_between(before, self.lanes.known, reason, self._handle):
+                self.tell(event)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        if self.view_watchers:
+            view = self.lanes.view
+            for watcher in self.view_watchers:
+                watcher.offer(view)
+
+    def frame(self, message: bytes, *, text: bool) -> None:
+        """A raw frame came."""
+        lane = self.lanes.frame(message, text=text)
+        for messages in self._messages:
+            data = message[len(lane.header) :]
+            messages.put(raw_frame(lane.stream_id, data, text=text, decode=lane.decode))
+
+    def tell(self, event: Event) -> None:
+        """Something happened."""
+        for events in self._events:
+            events.put(event)
+
+    def lose(self, closed: Closed, error: MewError) -> list[Envelope]:
+        """The connection is gone: no answer comes any more; what may have been taken or not."""
+        return self.answers.lose(closed, error, self.me)
+
+    def end(self, error: MewError | None) -> None:
+        """Nothing comes any more, ever."""
+        self._is_over, self._error = True, error
+        queues: tuple[Queue[Any], ...] = (*self._envelopes, *self._events, *self._messages, *self.lanes.queues)
+        for queue in queues:
+            queue.end(error)
+        self.answers.stop()
+
+    # Who reads
+
+    def read_envelopes(self, queue: EnvelopeQueue) -> Subscription[Envelope]:
+        """Envelopes from now on."""
+        self._envelopes += (queue,)
+
+        def forget() -> None:
+            self._envelopes = _without(self._envelopes, queue)
+
+        return self._subscribed(queue, forget)
+
+    def read_messages(self, queue: ItemQueue[Message]) -> Subscription[Message]:
+        """Everything from now on."""
+        self._messages += (queue,)
+
+        def forget() -> None:
+            self._messages = _without(self._messages, queue)
+
+        return self._subscribed(queue, forget)
+
+    def read_events(self, queue: ItemQueue[Event]) -> Subscription[Event]:
+        """Events from now on; first, every stream there is."""
+        for stream_id in self.lanes.known.streams:
+            queue.put(StreamDiscovered(self._handle(stream_id)))
+        self._events += (queue,)
+
+        def forget() -> None:
+            self._events = _without(self._events, queue)
+
+        return self._subscribed(queue, forget)
+
+    def read_frames(self, queue: FrameQueue, interest: Interest) -> Subscription[Frame[Any]]:
+        """Frames from now on."""
+        return self._subscribed(queue, self.lanes.read(queue, interest))
+
+    def _subscribed(self, queue: Queue[T], forget: Callable[[], None]) -> Subscription[T]:
+        """Who comes too late has nothing to wait for."""
+        if self._is_over:
+            forget()
+            queue.end(self._error)
+        return Subscription(queue, forget)
+
+
+def _without(items: tuple[T, ...], left_out: T) -> tuple[T, ...]:
+    return tuple(each for each in items if each is not left_out)

@@ -1,0 +1,248 @@
+"""What this client knows of the space at this moment: the view, and the way of each stream's frames to their readers.
+
+Frames are counted beside the view and put into it when somebody looks: at a hundred thousand a second no view could be
+made anew for each. Nothing here waits or sends.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from mew.client.formats import declared_decoder
+from mew.client.gaps import Cause, is_observer, is_same, receives
+from mew.client.subscriptions import FrameQueue
+from mew.protocol import kinds
+from mew.protocol.envelope import Envelope
+from mew.protocol.frames import header, split
+from mew.view import SpaceView, StreamView, apply
+
+if TYPE_CHECKING:
+    from mew.client.frames import Decode
+
+_COUNTED: Final = frozenset({kinds.STREAM_DATA, kinds.STREAM_GAP})
+
+
+class Interest(msgspec.Struct, frozen=True):
+    """Which streams somebody reads; what is None does not matter."""
+
+    stream_id: str | None = None
+    namespace: str | None = None
+    format_id: str | None = None
+
+    def covers(self, stream_id: str, stream: StreamView | None) -> bool:
+        """Whether this is one of them; a stream that is not in the view is known by its id alone."""
+        if self.stream_id is not None and self.stream_id != stream_id:
+            return False
+        if self.namespace is None and self.format_id is None:
+            return True
+        return (
+            stream is not None
+            and (self.namespace is None or stream.namespace.startswith(self.namespace))
+            and (self.format_id is None or self.format_id in {each["id"] for each in stream.formats})
+        )
+
+
+class Lane:
+    """The frames of one stream, on their way."""
+
+    __slots__ = ("decode", "echoes", "frames", "header", "queues", "stream", "stream_id", "writable")
+
+    def __init__(self, stream_id: str) -> None:
+        """Nobody reads them yet."""
+        self.stream_id = stream_id
+        self.header = header(stream_id)
+        self.frames = 0
+        """How many the stream has carried."""
+        self.queues: list[FrameQueue] = []
+        self.stream: StreamView | None = None
+        self.decode: Decode | None = None
+        self.writable = False
+        """Whether we may write now."""
+        self.echoes = True
+        """Whether its data reach us, our own included."""
+
+
+class Lanes:
+    """The view of a space and the lanes of its streams."""
+
+    def __init__(self, view: SpaceView) -> None:
+        """As a welcome gives it."""
+        self._view = view
+        self._stale = False
+        self._by_header: dict[bytes, Lane] = {}
+        self._unheard: set[str] = set()
+        """Streams whose data do not reach us."""
+        self._readers: dict[FrameQueue, Interest] = {}
+        self.welcome(view)
+
+    # What is known
+
+    @property
+    def view(self) -> SpaceView:
+        """The space as it is now."""
+        if self._stale:
+            self._stale = False
+            streams = {name: self._counted(stream) for name, stream in self._view.streams.items()}
+            self._view = msgspec.structs.replace(self._view, streams=streams)
+        return self._view
+
+    @property
+    def known(self) -> SpaceView:
+        """The same, but for the counts of frames."""
+        return self._view
+
+    def _counted(self, stream: StreamView) -> StreamView:
+        lane = self.lane(stream.stream_id)
+        if lane is None or lane.frames == stream.frames:
+            return stream
+        lane.stream = stream.with_stream(frames=lane.frames)
+        return lane.stream
+
+    def welcome(self, view: SpaceView) -> None:
+        """Everything is as a welcome says."""
+        self._view, self._stale = view, False
+        for lane in [*self._by_header.values()]:
+            stream = view.streams.get(lane.stream_id)
+            if stream is None or not is_same(lane.stream, stream):
+                self._close(lane)
+        self._unheard.clear()
+        for stream in view.streams.values():
+            self._lay(stream).frames = stream.frames
+
+    def follow(self, envelope: Envelope) -> bool:
+        """Let an envelope change the view; whether it did, the counts of frames aside."""
+        before = self._view
+        if envelope.kind in _COUNTED:
+            self._count(envelope)
+            return False
+        self._view = after = apply(before, envelope)
+        if after is before:
+            return False
+        if envelope.kind == kinds.WELCOME:
+            self.welcome(after)
+        elif after.streams is not before.streams:
+            self._streams_changed(before.streams, after.streams)
+        return True
+
+    def _streams_changed(self, before: dict[str, StreamView], after: dict[str, StreamView]) -> None:
+        for name in before.keys() - after.keys():
+            lane = self.lane(name)
+            if lane is not None:
+                self._close(lane)
+        for name, stream in after.items():
+            if before.get(name) is not stream:
+                self._lay(stream)
+
+    # Lanes
+
+    def lane(self, stream_id: str) -> Lane | None:
+        """The lane of a stream that there is."""
+        return self._by_header.get(header(stream_id))
+
+    def find(self, prefix: bytes) -> Lane | None:
+        """The lane of frames that begin like this."""
+        return self._by_header.get(prefix)
+
+    def _lay(self, stream: StreamView) -> Lane:
+        """The lane of a stream, as the stream is by now."""
+        lane = self.lane(stream.stream_id)
+        if lane is None:
+            lane = self._new(stream.stream_id, stream)
+            lane.frames = stream.frames
+        lane.stream = stream
+        lane.decode = declared_decoder(stream)
+        lane.writable = self._view.may_write(stream.stream_id) and not is_observer(self._view)
+        lane.echoes = receives(self._view, stream)
+        (self._unheard.discard if lane.echoes else self._unheard.add)(stream.stream_id)
+        return lane
+
+    def _new(self, stream_id: str, stream: StreamView | None) -> Lane:
+        lane = Lane(stream_id)
+        lane.queues = [queue for queue, interest in self._readers.items() if interest.covers(stream_id, stream)]
+        self._by_header[lane.header] = lane
+        return lane
+
+    def _close(self, lane: Lane) -> None:
+        """The stream is over; so is every reading of just this stream."""
+        del self._by_header[lane.header]
+        self._unheard.discard(lane.stream_id)
+        for queue in lane.queues:
+            interest = self._readers.get(queue)
+            if interest is not None and interest.stream_id is not None:
+                del self._readers[queue]
+                queue.end()
+
+    @property
+    def has_targets(self) -> bool:
+        """Whether there is a stream whose data do not reach us."""
+        return bool(self._unheard)
+
+    # Readers
+
+    def read(self, queue: FrameQueue, interest: Interest) -> Callable[[], None]:
+        """Give a queue the frames it is interested in, from now on; until what is returned is called."""
+        self._readers[queue] = interest
+        for lane in self._by_header.values():
+            if interest.covers(lane.stream_id, lane.stream):
+                lane.queues = [*lane.queues, queue]
+
+        def forget() -> None:
+            if self._readers.pop(queue, None) is not None:
+                for lane in self._by_header.values():
+                    lane.queues = [each for each in lane.queues if each is not queue]
+
+        return forget
+
+    @property
+    def queues(self) -> list[FrameQueue]:
+        """All that are read."""
+        return [*self._readers]
+
+    # Frames
+
+    def frame(self, message: bytes, *, text: bool) -> Lane:
+        """A raw frame goes to its readers."""
+        lane = self._by_header.get(message[: message.find(b"#", 1) + 1])
+        if lane is None:
+            lane = self._stray(message)
+        lane.frames += 1
+        self._stale = True
+        for queue in lane.queues:
+            queue.put(lane, message, text=text)
+        return lane
+
+    def _stray(self, message: bytes) -> Lane:
+        """A frame of a stream that is not in the view: whoever asked for just this stream gets it."""
+        stream_id, _ = split(message)
+        lane = Lane(stream_id)
+        lane.queues = [queue for queue, interest in self._readers.items() if interest.covers(stream_id, None)]
+        return lane
+
+    def _count(self, envelope: Envelope) -> None:
+        """A `stream/data` is a frame, a gap of the gateway's as many as it says."""
+        payload = envelope.payload
+        by_gateway = envelope.sender == kinds.GATEWAY
+        named = payload.get("stream_id") if by_gateway else _named(payload)
+        lane = self.lane(named) if isinstance(named, str) else None
+        if lane is None:
+            return
+        self._stale = True
+        if envelope.kind == kinds.STREAM_GAP:
+            lane.frames += payload["dropped"]
+            self.tell_gap(lane, payload["dropped"], "gateway")
+            return
+        lane.frames += 1
+        for queue in lane.queues:
+            queue.put_data(lane, envelope)
+
+    def tell_gap(self, lane: Lane, frames: int, cause: Cause) -> None:
+        """Tell the readers of a stream what they miss at this place."""
+        for queue in lane.queues:
+            queue.put_gap(lane, frames, cause)
+
+
+def _named(payload: dict[str, Any]) -> Any:
+    """The stream of a `stream/data`, whose name the gateway has completed (protocol §4)."""
+    reference = payload.get("stream")
+    return reference.get("stream_id") if isinstance(reference, dict) else None

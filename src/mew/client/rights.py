@@ -1,0 +1,76 @@
+"""What we may send, decided by the gateway's own code on what we know of ourselves and of the streams.
+
+Pure. It repeats no rule: capabilities are matched by `mew.protocol`, ownership is read off the view. That we are paused
+is not in the view; then the gateway says no to what is allowed here.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from mew.client.gaps import is_observer
+from mew.protocol import kinds
+from mew.protocol.authority import decide, managing
+from mew.protocol.capability import CapabilitySet, read_capabilities
+from mew.protocol.envelope import Envelope, Stamp, check_content, read_object, receive
+from mew.protocol.errors import Refusal
+from mew.protocol.receiving import DECIDED_BY_OWNERSHIP
+from mew.protocol.references import reference
+from mew.view import SpaceView, StreamView
+
+if TYPE_CHECKING:
+    from mew.protocol.space import Space
+
+_MIRROR: Final = "stream/write:"
+"""Begins what a welcome lists of the streams one may write to; the writers' list decides (protocol §4)."""
+
+
+class _Holder:
+    """As much of a space as the matcher asks for."""
+
+    def __init__(self, view: SpaceView) -> None:
+        own = [each for each in view.you.capabilities if not str(each["kind"]).startswith(_MIRROR)]
+        held = read_capabilities(own, "you.capabilities")
+        self._held = CapabilitySet(("", each) for each in held)
+
+    def capabilities(self, _participant: str) -> CapabilitySet:
+        """Ours: nobody else is asked about."""
+        return self._held
+
+
+def may_send(view: SpaceView, envelope: Mapping[str, Any]) -> bool:
+    """Whether the gateway would let us send this, if we are not paused and the kind's own checks have no objection."""
+    try:
+        values, fields = read_object(msgspec.json.encode({**envelope, "kind": envelope["kind"]}))
+        asked = receive(values, fields, Stamp(view.you.id, "asked", 0))
+        check_content(asked)
+        if asked.kind in kinds.FROM_PARTICIPANTS:
+            return True
+        if kinds.is_reserved(asked.kind) or is_observer(view):
+            return False
+        return _is_allowed(view, asked)
+    except (Refusal, KeyError, TypeError, msgspec.MsgspecError):
+        return False
+
+
+def _is_allowed(view: SpaceView, envelope: Envelope) -> bool:
+    space = cast("Space", _Holder(view))
+    if envelope.kind not in DECIDED_BY_OWNERSHIP:
+        return decide(space, envelope).allowed
+    named = reference(envelope)
+    stream = None if named is None else view.streams.get(named)
+    if stream is None:
+        return envelope.kind == kinds.STREAM_CLOSE and decide(space, envelope).allowed
+    return _has_right(view, stream, envelope) or (
+        envelope.kind in kinds.ENDINGS and managing(space, envelope) is not None
+    )
+
+
+def _has_right(view: SpaceView, stream: StreamView, envelope: Envelope) -> bool:
+    """By ownership, or as a writer (protocol §4, Who may)."""
+    if envelope.kind == kinds.STREAM_DATA:
+        return view.may_write(stream.stream_id)
+    if envelope.kind == kinds.STREAM_START and stream.status != "ready":
+        return False
+    return stream.owner == view.you.id

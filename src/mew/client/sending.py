@@ -1,0 +1,98 @@
+"""What goes out: an envelope is made, sent once, and waited for.
+
+Every way of sending an envelope goes through `Sender.post`. Decides nothing about what may be sent: the gateway does.
+"""
+
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from mew.client.answers import Accepts, Answers, Pending
+from mew.client.errors import InvalidEnvelope
+from mew.client.inbox import Inbox
+from mew.client.link import Link
+from mew.protocol import jsontext, kinds
+from mew.protocol.envelope import Envelope, parse
+from mew.protocol.errors import Refusal
+from mew.protocol.references import reference
+
+Names = str | Sequence[str]
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """An envelope without an id."""
+
+    kind: str
+    payload: Any = None
+    """An object, or what makes it in the moment in which it is sent."""
+    to: Names = ()
+    correlation_id: Names = ()
+    context: Any = None
+
+    def encode(self, envelope_id: str) -> bytes:
+        """The message as it is sent."""
+        payload = self.payload() if callable(self.payload) else self.payload
+        fields: dict[str, Any] = {"id": envelope_id, "kind": self.kind}
+        for name, value in (("to", self.to), ("correlation_id", self.correlation_id)):
+            if value:
+                fields[name] = [value] if isinstance(value, str) else list(value)
+        if self.context is not None:
+            fields["context"] = self.context
+        fields["payload"] = {} if payload is None else payload
+        return _checked(msgspec.json.encode(fields))
+
+
+def _checked(message: bytes) -> bytes:
+    """The message, if it is not too deep to be looked at: to that the gateway could not say whom it answers."""
+    try:
+        if message.count(b"{") + message.count(b"[") > jsontext.MAX_NESTING:
+            jsontext.decode(message)
+    except jsontext.NotJSON as error:
+        raise InvalidEnvelope(f"not an envelope: {error}") from None
+    return message
+
+
+class Sender:
+    """Sends envelopes over whatever connection there is."""
+
+    def __init__(self, link: Link, inbox: Inbox, answers: Answers) -> None:
+        """Ids are ours alone: they begin with something nobody else has."""
+        self._link = link
+        self._inbox = inbox
+        self._answers = answers
+        self._prefix = secrets.token_hex(5)
+        self._numbers = count(1)
+
+    async def post(self, draft: Draft, accepts: Accepts | None = None) -> Envelope:
+        """Send an envelope and wait for its echo, or for the answer that `accepts` says yes to."""
+        connection = await self._link.writable()
+        envelope_id = f"{self._prefix}-{next(self._numbers)}"
+        message = draft.encode(envelope_id)
+        pending = Pending(envelope_id, draft.kind, message, accepts)
+        if accepts is None and not self._is_answered(draft.kind, message):
+            connection.send_raw(message)
+            pending.future.cancel()
+            return pending.sent(self._inbox.me)
+        self._answers.expect(pending)
+        try:
+            connection.send_raw(message)
+            return await pending.future
+        finally:
+            self._answers.forget(pending)
+
+    def _is_answered(self, kind: str, message: bytes) -> bool:
+        """Whether the gateway says anything to it if all is well: not to heartbeats, nor to data for others alone."""
+        if kind == kinds.STREAM_DATA and self._inbox.lanes.has_targets:
+            with suppress(Refusal):
+                lane = self._inbox.lanes.lane(str(reference(parse(message))))
+                return lane is None or lane.echoes
+        return kind != kinds.HEARTBEAT
+
+    def fence(self, fence_id: str) -> None:
+        """Join once more: its welcome comes behind the answers to everything before it."""
+        if self._link.connection is not None:
+            self._link.connection.send_raw(self._link.target.join(fence_id))

@@ -1,0 +1,174 @@
+"""A stream as one who reads or writes it sees it.
+
+A handle: it knows its id and asks the space for everything else, so that it never is out of date.
+"""
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from mew.client.errors import SequenceOutOfOrder, StreamNotFound, StreamNotLive, UnauthorizedStreamWrite, UnknownFormat
+from mew.client.formats import format_id
+from mew.client.frames import Frame
+from mew.client.sending import Draft
+from mew.client.subscriptions import OnGap, Subscription
+from mew.protocol import kinds
+from mew.protocol.envelope import Envelope
+from mew.protocol.frames import header
+from mew.view import StreamView
+
+if TYPE_CHECKING:
+    from mew.client.connection import Connection
+    from mew.client.lanes import Lane
+    from mew.client.space import Space
+
+D = TypeVar("D")
+
+
+class Stream:
+    """One stream of a space."""
+
+    def __init__(self, space: "Space", stream_id: str) -> None:
+        """Of this id, whether there is one or not."""
+        self._space = space
+        self._header = header(stream_id)
+        self.stream_id = stream_id
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.stream_id!r}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and (self._space, self.stream_id) == (other._space, other.stream_id)
+
+    def __hash__(self) -> int:
+        return hash(self.stream_id)
+
+    @property
+    def view(self) -> StreamView | None:
+        """What is known of it; None where there is none, or it has ended."""
+        return self._space.view.streams.get(self.stream_id)
+
+    def frames(self, form: Any = None, *, on_gap: OnGap | None = None) -> Subscription[Frame[Any]]:
+        """What is written to it, from now on until it ends."""
+        return self._space.frames(self.stream_id, format=form, on_gap=on_gap)
+
+    # Writing
+
+    async def send(self, data: Any, format: Any = None) -> None:  # noqa: A002
+        """Write a frame: bytes and text as they are, anything else as JSON. Waits while the socket is full.
+
+        A frame is sent once, or not at all if this raises; that the gateway took it is not confirmed.
+        """
+        message, text = self._message(data, format)
+        connection = await self._space.link.writable()
+        self._write(connection, message, text=text)
+
+    def try_send(self, data: D, format: Any = None) -> D | None:  # noqa: A002
+        """Write a frame now, or give the data back where the socket is full or not there; None: it is written.
+
+        Nothing is waited for, so nobody else has a turn.
+        """
+        message, text = self._message(data, format)
+        link = self._space.link
+        if link.connection is None and link.over is None:
+            return data
+        connection = link.require()
+        if connection.paused:
+            return data
+        self._write(connection, message, text=text)
+        return None
+
+    def _message(self, data: Any, form: Any) -> tuple[bytes, bool]:
+        if form is not None:
+            self._declared(form)
+        if isinstance(data, bytes):
+            return self._header + data, False
+        if isinstance(data, str):
+            return self._header + data.encode(), True
+        if isinstance(data, bytearray | memoryview):
+            return self._header + bytes(data), False
+        return self._header + msgspec.json.encode(data), True
+
+    def _write(self, connection: "Connection", message: bytes, *, text: bool) -> None:
+        if not self._lane().writable:
+            raise self._objection()
+        connection.send_raw(message, text=text)
+
+    def _lane(self) -> "Lane":
+        lane = self._space.lanes.find(self._header)
+        if lane is None:
+            raise StreamNotFound(f"no stream {self.stream_id!r}", stream_id=self.stream_id)
+        return lane
+
+    def _objection(self) -> StreamNotLive | UnauthorizedStreamWrite:
+        stream = self.view
+        if stream is not None and stream.status != "live":
+            return StreamNotLive(f"{self.stream_id!r} is announced but not started", stream_id=self.stream_id)
+        message = f"{self._space.me!r} is not a writer of {self.stream_id!r}"
+        return UnauthorizedStreamWrite(message, stream_id=self.stream_id)
+
+    def _declared(self, form: Any) -> str:
+        """The id of a format that the stream has."""
+        named, stream = format_id(form), self.view
+        known = [] if stream is None else [str(each["id"]) for each in stream.formats]
+        if known and named not in known:
+            raise UnknownFormat(f"{self.stream_id!r} has no format {named!r}", formats=known)
+        return named
+
+    async def send_data(self, value: Any, format: Any = None) -> Envelope:  # noqa: A002
+        """Write a value as a `stream/data`, numbered by us; waits until the gateway has taken it.
+
+        Where the stream's targets leave us out nothing comes back: then it is only sent.
+        """
+        try:
+            return await self._post_data(value, format)
+        except SequenceOutOfOrder as refusal:  # somebody wrote as us before; it was not taken, so this is no repetition
+            self._space.sequences[self.stream_id] = int(refusal.parts["last_sequence"])
+            return await self._post_data(value, format)
+
+    async def _post_data(self, value: Any, form: Any) -> Envelope:
+        payload: dict[str, Any] = {"stream_id": self.stream_id, "sequence": 0}
+        if form is not None:
+            payload["format_id"] = self._declared(form)
+        payload["content"] = value
+
+        def numbered() -> dict[str, Any]:
+            sequences = self._space.sequences
+            sequences[self.stream_id] = payload["sequence"] = sequences.get(self.stream_id, -1) + 1
+            return payload
+
+        return await self._space.post(Draft(kind=kinds.STREAM_DATA, payload=numbered))
+
+    # Its life
+
+    async def start(self) -> Envelope:
+        """Make an announced stream live."""
+        return await self._say(kinds.STREAM_START)
+
+    async def grant(self, who: str, reason: str | None = None) -> Envelope:
+        """Let somebody write."""
+        return await self._say(kinds.GRANT_WRITE, participant_id=who, reason=reason)
+
+    async def revoke(self, who: str, reason: str | None = None) -> Envelope:
+        """No longer let somebody write."""
+        return await self._say(kinds.REVOKE_WRITE, participant_id=who, reason=reason)
+
+    async def transfer(self, who: str, reason: str | None = None) -> Envelope:
+        """Give it to somebody else; you write no more."""
+        return await self._say(kinds.TRANSFER_OWNERSHIP, new_owner=who, reason=reason)
+
+    async def close(self, reason: str | None = None) -> Envelope:
+        """End it."""
+        return await self._say(kinds.STREAM_CLOSE, reason=reason)
+
+    async def complete(self) -> Envelope:
+        """End it in good order: everything was sent."""
+        return await self._say(kinds.STREAM_COMPLETE)
+
+    async def fail(self, code: str, message: str) -> Envelope:
+        """End it, saying what went wrong."""
+        return await self._say(kinds.STREAM_ERROR, code=code, message=message)
+
+    async def _say(self, kind: str, **fields: Any) -> Envelope:
+        told = {name: value for name, value in fields.items() if value is not None}
+        return await self._space.post(Draft(kind=kind, payload={"stream_id": self.stream_id, **told}))

@@ -1,0 +1,72 @@
+"""A gateway that is a process, and can be killed as a process can: on the same port again, from its journal or without.
+
+Starts and stops it; what a client makes of that is for the test to look at.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SPACE = """\
+space: {{id: lab}}
+journal: {journal}
+gateway_logging: {{enabled: false}}
+participants:
+  alice: {{tokens: [token-of-alice], capabilities: [{{kind: "*"}}]}}
+  bob: {{tokens: [token-of-bob], capabilities: [{{kind: "*"}}]}}
+"""
+
+
+class GatewayProcess:
+    """One gateway after another, in one folder and on one port."""
+
+    def __init__(self, folder: Path, journal: str) -> None:
+        (folder / "space.yaml").write_text(SPACE.format(journal=journal), encoding="utf-8")
+        self._folder = folder
+        self._process: subprocess.Popen[str] | None = None
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+
+    def start(self) -> None:
+        """It listens when this returns."""
+        command = [sys.executable, "-m", "mew", "gateway", "start", "--port", str(self.port), "--log-level", "error"]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MEW_")}
+        self._process = subprocess.Popen(command, cwd=self._folder, env=environment, text=True, stdout=subprocess.PIPE)
+        assert self._process.stdout is not None
+        said = self._process.stdout.readline()
+        assert said.startswith("listening"), said
+
+    def kill(self) -> None:
+        """Without a word."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """In good order."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.communicate(timeout=20)
+            self._process = None
+
+    @property
+    def url(self) -> str:
+        return f"ws://127.0.0.1:{self.port}"
+
+
+@contextmanager
+def gateway_process(folder: Path, journal: str) -> Iterator[GatewayProcess]:
+    """A gateway process that listens."""
+    gateway = GatewayProcess(folder, journal)
+    gateway.start()
+    try:
+        yield gateway
+    finally:
+        gateway.kill()

@@ -1,0 +1,139 @@
+"""A network that behaves badly when it is told to: what goes through it is delayed, lost, cut off or half closed.
+
+A plain TCP proxy on the test's own loop. It knows nothing of what it carries.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Literal
+
+Way = Literal["up", "down"]
+"""Up to the gateway, or down to the client."""
+
+
+class Flow:
+    """One connection through the proxy."""
+
+    def __init__(self, proxy: "Proxy", client: asyncio.StreamWriter, gateway: asyncio.StreamWriter) -> None:
+        self._proxy = proxy
+        self._ends: dict[Way, asyncio.StreamWriter] = {"up": gateway, "down": client}
+
+    async def pump(self, source: asyncio.StreamReader, way: Way) -> None:
+        """Carry what comes one way, until it ends."""
+        sink = self._ends[way]
+        try:
+            while data := await source.read(65_536):
+                await self._proxy.passed(way)
+                if way in self._proxy.swallowing:
+                    continue
+                allowed = self._proxy.left.get(way)
+                if allowed is not None and len(data) > allowed:
+                    sink.write(data[:allowed])
+                    self._proxy.left.clear()
+                    self.cut()
+                    return
+                if allowed is not None:
+                    self._proxy.left[way] = allowed - len(data)
+                sink.write(data)
+                await sink.drain()
+            sink.close()
+        except (ConnectionError, RuntimeError):
+            self.cut()
+
+    def cut(self) -> None:
+        """Both ends lose it at once."""
+        for each in self._ends.values():
+            each.transport.abort()
+
+    def half_close(self, way: Way) -> None:
+        """One end is told that nothing more comes; what it sends is carried as before."""
+        self._ends[way].write_eof()
+
+
+class Proxy:
+    """Connections to a gateway, and what happens to them."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        """The gateway's; it may have another after a restart."""
+        self.refusing = False
+        """Whether nobody gets through."""
+        self.delay: Callable[[], float] | None = None
+        self.swallowing: set[Way] = set()
+        """The ways on which everything is lost without a sign."""
+        self.left: dict[Way, int] = {}
+        """How many bytes still get through before the connection is cut."""
+        self.connections = 0
+        self.flows: list[Flow] = []
+        self._open = {"up": asyncio.Event(), "down": asyncio.Event()}
+        self._tasks: set[asyncio.Task[None]] = set()
+        for each in self._open.values():
+            each.set()
+
+    def hold(self, way: Way) -> None:
+        """Let nothing through for now."""
+        self._open[way].clear()
+
+    def release(self, way: Way) -> None:
+        """Let it through again."""
+        self._open[way].set()
+
+    async def passed(self, way: Way) -> None:
+        """Wait for what lies in the way."""
+        if self.delay is not None:
+            await asyncio.sleep(self.delay())
+        await self._open[way].wait()
+
+    def cut(self) -> None:
+        """Every connection breaks."""
+        flows, self.flows = self.flows, []
+        for each in flows:
+            each.cut()
+
+    def behave(self) -> None:
+        """From now on, all is well."""
+        self.refusing, self.delay = False, None
+        self.swallowing.clear()
+        self.left.clear()
+        for each in self._open.values():
+            each.set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """A client comes."""
+        self.connections += 1
+        if self.refusing:
+            writer.transport.abort()
+            return
+        try:
+            from_gateway, to_gateway = await asyncio.open_connection("127.0.0.1", self.port)
+        except OSError:
+            writer.transport.abort()
+            return
+        flow = Flow(self, writer, to_gateway)
+        self.flows.append(flow)
+        for source, way in ((reader, "up"), (from_gateway, "down")):
+            task = asyncio.create_task(flow.pump(source, way), name=f"proxy, {way}")  # type: ignore[arg-type]
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """Nothing is left of it."""
+        self.behave()
+        self.cut()
+        for each in list(self._tasks):
+            each.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def proxied(port: int) -> AsyncIterator[tuple[Proxy, str]]:
+    """A proxy before the gateway at this port, and its address."""
+    proxy = Proxy(port)
+    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+    try:
+        yield proxy, f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        await proxy.stop()
+        await asyncio.sleep(0)

@@ -1,0 +1,63 @@
+"""Where the SDK is tried: a real gateway on a real port, and a loop for each test, on which nothing may be left.
+
+Decides nothing: what came of it is for the test to look at.
+"""
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec
+
+import mew
+from mew.client import Connecting, Space
+from mew.view import SpaceView, welcomed
+from tests.gateway.raw import Running
+
+P = ParamSpec("P")
+PATIENCE = 20.0
+
+
+def played(story: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A test that is a coroutine: nothing may go wrong unseen on its loop, and no task may outlive it."""
+
+    @functools.wraps(story)
+    def test(*args: P.args, **kwargs: P.kwargs) -> None:
+        faults: list[dict[str, Any]] = []
+
+        async def scene() -> None:
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+            async with asyncio.timeout(PATIENCE):
+                await story(*args, **kwargs)
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+        asyncio.run(scene())
+        assert faults == []
+
+    return test
+
+
+def url_of(gateway: Running) -> str:
+    return f"ws://127.0.0.1:{gateway.port}"
+
+
+def joining(gateway: Running, participant: str, **options: Any) -> Connecting:
+    """On the way into the gateway's space."""
+    return mew.connect(url_of(gateway), space="lab", token=gateway.token(participant), **options)
+
+
+async def until(question: Callable[[], Any]) -> Any:
+    """Ask, turn by turn of the loop, until the answer is yes."""
+    while not (answer := question()):
+        await asyncio.sleep(0.001)
+    return answer
+
+
+async def gateways_view(space: Space) -> SpaceView:
+    """What the gateway would tell us if we came in now."""
+    return welcomed(await space.send("system/join"))
+
+
+def same(one: SpaceView, other: SpaceView) -> bool:
+    """Whether two views show the same space; what only a welcome can say of us and of the journal is no matter."""
+    own = [[each for each in view.you.capabilities if "stream/write:" not in each["kind"]] for view in (one, other)]
+    return own[0] == own[1] and (one.participants, one.streams) == (other.participants, other.streams)

@@ -1,0 +1,278 @@
+"""A network that delays, cuts and half closes, and a gateway that is killed: nothing hangs, nothing is sent twice."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import mew
+from mew.client import ConnectionLost, Gap, Space, StreamGap, connecting, errors
+from mew.journal.reading import Journal
+from tests.client.gateways import gateway_process
+from tests.client.proxy import Proxy, proxied
+from tests.client.stage import gateways_view, joining, played, same, until
+from tests.gateway.raw import Running
+
+ROUNDS = 12
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Come back sooner than one would."""
+    monkeypatch.setattr(connecting, "LONGEST", 0.05)
+    yield
+
+
+class Speaker:
+    """Somebody who talks all the time, and remembers what became of each word."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self.taken: list[str] = []
+        self.unconfirmed: list[str] = []
+        self.unsent: list[str] = []
+
+    async def talk(self, stop: asyncio.Event) -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            word = f"word {number}"
+            try:
+                echo = await self._space.chat(word)
+                assert echo.payload["text"] == word
+                self.taken.append(word)
+            except ConnectionLost as lost:
+                (self.unconfirmed if lost.unconfirmed else self.unsent).append(word)
+                await self._space.connected()
+
+
+class Reader:
+    """Somebody who reads a stream, and counts what it got and what it was told it did not."""
+
+    def __init__(self, space: Space, stream_id: str) -> None:
+        self.frames: list[int] = []
+        self.gaps: list[StreamGap] = []
+        self._subscription = space.frames(stream_id, on_gap=self.gaps.append)
+        self.task = asyncio.create_task(self._read(), name="reader")
+
+    async def _read(self) -> None:
+        async for frame in self._subscription:
+            self.frames.append(int(frame.data))
+
+    @property
+    def accounted(self) -> int:
+        return len(self.frames) + sum(gap.frames for gap in self.gaps)
+
+
+async def write(space: Space, stream_id: str, stop: asyncio.Event) -> int:
+    """Write numbers to a stream, all the time; how many."""
+    number, stream = 0, space.stream(stream_id)
+    while not stop.is_set():
+        await stream.send(str(number))
+        number += 1
+        if not number % 20:
+            await asyncio.sleep(0)
+    return number
+
+
+async def something_happens(proxy: Proxy, chance: Random) -> None:
+    """The network behaves badly for a moment."""
+    what = chance.choice(["cut", "delay", "up", "down", "half up", "half down", "swallow", "within up", "within down"])
+    if what == "cut":
+        proxy.cut()
+    elif what == "delay":
+        proxy.delay = lambda: chance.uniform(0, 0.004)
+    elif what in {"up", "down"}:
+        proxy.hold(what)  # type: ignore[arg-type]
+        await asyncio.sleep(0.01)
+        proxy.cut()
+    elif what == "swallow":
+        proxy.swallowing.add(chance.choice(["up", "down"]))
+        await asyncio.sleep(0.08)
+        proxy.cut()
+    elif what.startswith("within"):
+        proxy.left[what.removeprefix("within ")] = chance.randrange(2_000)  # type: ignore[index]
+    else:
+        for flow in proxy.flows[-1:]:
+            with suppress(OSError, RuntimeError):
+                flow.half_close(what.removeprefix("half "))  # type: ignore[arg-type]
+    await asyncio.sleep(chance.uniform(0.005, 0.04))
+    proxy.behave()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@played
+async def test_whatever_the_network_does_nothing_hangs_nothing_is_doubled_and_every_frame_is_accounted_for(
+    gateway: Running, seed: int
+) -> None:
+    chance, stop, gaps = Random(seed), asyncio.Event(), list[Gap]()
+    async with joining(gateway, "alice") as alice, proxied(gateway.port) as (proxy, url):
+        stream = await alice.open_stream()
+        heard: Counter[str] = Counter()
+        chats = alice.envelopes("chat", sender="bob")
+        token = gateway.token("bob")
+        async with mew.connect(url, token=token, heartbeat=0.05, on_reconnected=gaps.append, timeout=0.2) as bob:
+            speaker, reader = Speaker(bob), Reader(bob, stream.stream_id)
+            talking = asyncio.create_task(speaker.talk(stop))
+            writing = asyncio.create_task(write(alice, stream.stream_id, stop))
+            for _ in range(ROUNDS):
+                await something_happens(proxy, chance)
+            stop.set()
+            await asyncio.gather(talking, writing)
+            await bob.connected()
+            await bob.chat("the end")
+            async for chat in chats:
+                heard[chat.payload["text"]] += 1
+                if chat.payload["text"] == "the end":
+                    break
+            assert heard.total() == len(heard), "something was said twice"
+            assert [word for word in speaker.taken if not heard[word]] == []
+            assert [word for word in speaker.unsent if heard[word]] == []
+            assert heard.keys() - {"the end"} <= {*speaker.taken, *speaker.unconfirmed}
+            await until(lambda: reader.accounted == writing.result())
+            assert reader.frames == sorted(set(reader.frames)), "a frame came twice, or out of order"
+            assert gaps, "the network behaved too well"
+            assert same(bob.view, await gateways_view(bob))
+        await reader.task
+
+
+@pytest.mark.parametrize("way", ["up", "down"])
+@pytest.mark.parametrize("left", [0, 1, 20, 60, 200, 400, 800])
+@played
+async def test_a_connection_that_breaks_within_any_message_is_one_that_breaks(
+    gateway: Running, way: Any, left: int
+) -> None:
+    gaps, token = list[Gap](), gateway.token("alice")
+    async with (
+        proxied(gateway.port) as (proxy, url),
+        mew.connect(url, token=token, on_reconnected=gaps.append) as alice,
+    ):
+        proxy.left[way] = left
+        with pytest.raises(ConnectionLost):
+            for _ in range(50):
+                await alice.chat("one more word")
+        await alice.connected()
+        await alice.chat("well again")
+        assert gaps
+
+
+@pytest.mark.parametrize("way", ["up", "down"])
+@played
+async def test_a_connection_that_is_closed_on_one_side_is_closed(gateway: Running, way: Any) -> None:
+    gaps, token = list[Gap](), gateway.token("alice")
+    async with (
+        proxied(gateway.port) as (proxy, url),
+        mew.connect(url, token=token, on_reconnected=gaps.append) as alice,
+    ):
+        waiting = asyncio.create_task(alice.request("mcp/request", {"method": "tools/list"}, timeout=None))
+        await alice.wait_for(lambda envelope: envelope.kind == "mcp/request")
+        proxy.flows[-1].half_close(way)
+        with pytest.raises(ConnectionLost):
+            await waiting
+        await until(lambda: gaps)
+        assert (await alice.chat("well again")).sender == "alice"
+        assert same(alice.view, await gateways_view(alice))
+
+
+# The gateway itself
+
+
+@played
+async def test_after_a_kill_everything_is_as_the_journal_says_and_the_gap_is_told_to_the_frame(tmp_path: Path) -> None:
+    gaps: dict[str, list[Gap]] = {"alice": [], "bob": []}
+    with gateway_process(tmp_path, "{sync: always}") as process:
+        async with (
+            proxied(process.port) as (proxy, url),
+            mew.connect(process.url, token="token-of-alice", on_reconnected=gaps["alice"].append) as alice,
+            mew.connect(url, token="token-of-bob", on_reconnected=gaps["bob"].append) as bob,
+        ):
+            stream = await alice.open_stream(description="survives")
+            await bob.until(lambda view: bool(view.streams))
+            reader = Reader(bob, stream.stream_id)
+            for number in range(50):
+                await stream.send(str(number))
+            await until(lambda: reader.accounted == 50)
+            proxy.refusing = True
+            proxy.cut()
+            await until(lambda: bob.connection is None)
+            for number in range(50, 80):
+                await stream.send(str(number))
+            await until(lambda: alice.view.streams[stream.stream_id].frames == 80)
+            process.kill()
+            await until(lambda: alice.connection is None)
+            process.start()
+            await alice.connected()
+            assert [gap.streams for gap in gaps["alice"]] == [{stream.stream_id: 0}]
+            await stream.send("80")
+            await stream.send_data(81)
+            proxy.behave()
+            await bob.connected()
+            assert [gap.streams for gap in gaps["bob"]] == [{stream.stream_id: 32}]
+            assert gaps["bob"][0].position_after > gaps["bob"][0].position_before
+            await stream.send("82")
+            await until(lambda: reader.accounted == 83)
+            assert reader.frames == [*range(50), 82]
+            assert reader.gaps == [StreamGap(stream.stream_id, 32, "connection")]
+            for space in (alice, bob):
+                assert same(space.view, await gateways_view(space))
+        await reader.task
+
+
+@played
+async def test_without_a_journal_a_new_stream_is_not_taken_for_an_old_one_of_the_same_name(tmp_path: Path) -> None:
+    gaps: list[Gap] = []
+    with gateway_process(tmp_path, "{enabled: false}") as process:
+        async with (
+            proxied(process.port) as (proxy, url),
+            mew.connect(url, token="token-of-alice", on_reconnected=gaps.append) as alice,
+            mew.connect(process.url, token="token-of-bob") as bob,
+        ):
+            old = await alice.open_stream()
+            for _ in range(5):
+                await old.send("of the old one")
+            await until(lambda: alice.view.streams[old.stream_id].frames == 5)
+            proxy.refusing = True
+            process.kill()
+            await until(lambda: alice.connection is None and bob.connection is None)
+            process.start()
+            await bob.connected()
+            new = await bob.open_stream()
+            assert new.stream_id == old.stream_id
+            await new.send_data("of the new one")
+            proxy.behave()
+            await alice.connected()
+            assert (gaps[0].streams, gaps[0].ended) == ({new.stream_id: 1}, (old.stream_id,))
+            with pytest.raises(errors.UnauthorizedStreamWrite):
+                await old.send("of the old one")
+            assert same(alice.view, await gateways_view(alice))
+
+
+@played
+async def test_sends_while_the_gateway_is_killed_and_restarted_again_and_again_are_never_doubled(
+    tmp_path: Path,
+) -> None:
+    stop = asyncio.Event()
+    with gateway_process(tmp_path, "{sync: always}") as process:
+        async with mew.connect(process.url, token="token-of-alice") as alice:
+            speaker = Speaker(alice)
+            talking = asyncio.create_task(speaker.talk(stop))
+            for end in (process.kill, process.stop, process.kill):
+                enough = len(speaker.taken) + 20
+                while len(speaker.taken) < enough:
+                    await asyncio.sleep(0.001)
+                await asyncio.to_thread(end)
+                await asyncio.to_thread(process.start)
+            stop.set()
+            await talking
+            await alice.connected()
+            assert same(alice.view, await gateways_view(alice))
+        process.stop()
+    records = Journal(tmp_path / ".mew" / "journal", "lab").records()
+    said = Counter(str(each.envelope_id) for each in records if each.kind == "chat" and each.event == "envelope")
+    assert said.total() == len(said) >= len(speaker.taken) > 60
+    assert len(said) <= len(speaker.taken) + len(speaker.unconfirmed)

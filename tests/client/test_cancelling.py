@@ -1,0 +1,293 @@
+"""Whoever is cancelled leaves nothing behind: every public coroutine, at every place where it waits.
+
+The coroutines are found, not listed: one that nobody has said how to call fails the test.
+"""
+
+import asyncio
+import gc
+import inspect
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
+from typing import Any, Final
+
+import pytest
+
+import mew.client
+from mew.client import Connecting, Connection, Space, Stream, Subscription
+from mew.client.sending import Draft
+from mew.protocol import Envelope
+from tests.client.stage import joining, played, until
+from tests.gateway.raw import Running
+
+MOST = 40
+"""Places where a coroutine waits; none has so many."""
+
+
+def public_coroutines() -> list[str]:
+    """Every coroutine that a program can await, as `Class.name`; a dunder is awaited by `async with` or `async for`."""
+    classes = [each for each in map(mew.client.__dict__.get, mew.client.__all__) if inspect.isclass(each)]
+    return sorted(
+        f"{cls.__name__}.{name}"
+        for cls in classes
+        for name, member in inspect.getmembers(cls)
+        if (inspect.iscoroutinefunction(member) or name == "__await__")
+        and (name.startswith("__") or not name.startswith("_"))
+    )
+
+
+class Scene:
+    """Two in a space, and a stream of the first one's."""
+
+    def __init__(self, gateway: Running, alice: Space, bob: Space) -> None:
+        self.gateway = gateway
+        self.alice, self.bob = alice, bob
+        self.live: Stream
+        self.ready: Stream
+
+    @property
+    def connection(self) -> Connection:
+        assert self.alice.connection is not None
+        return self.alice.connection
+
+    def full(self) -> None:
+        """The socket is full, for a while."""
+        connection = self.connection
+        connection.pause_writing()
+        asyncio.get_running_loop().call_later(0.002, connection.resume_writing)
+
+    def chat(self) -> None:
+        """Somebody will say something."""
+        connection = self.bob.connection
+        assert connection is not None
+        asyncio.get_running_loop().call_later(
+            0.002, connection.send_raw, b'{"kind":"chat","payload":{"text":"x"},"correlation_id":["q"]}'
+        )
+
+
+Recipe = Callable[[Scene], Awaitable[Any]]
+
+
+def sending(speak: Recipe) -> Recipe:
+    """First the socket is full."""
+
+    def full(scene: Scene) -> Awaitable[Any]:
+        scene.full()
+        return speak(scene)
+
+    return full
+
+
+def hearing(listen: Recipe) -> Recipe:
+    """Something is said while we listen."""
+
+    def heard(scene: Scene) -> Awaitable[Any]:
+        scene.chat()
+        return listen(scene)
+
+    return heard
+
+
+def lost(scene: Scene) -> Awaitable[Any]:
+    async def wait() -> None:
+        scene.connection.abort("as if the network were gone")
+        await until(lambda: scene.alice.connection is None)
+        await scene.alice.connected()
+
+    return wait()
+
+
+async def entering(scene: Scene) -> None:
+    async with joining(scene.gateway, "carol"):
+        pass
+
+
+async def awaiting(scene: Scene) -> None:
+    space = await joining(scene.gateway, "carol")
+    await space.close()
+
+
+async def leaving(scene: Scene) -> None:
+    connecting = joining(scene.gateway, "carol")
+    await connecting.__aenter__()
+    await connecting.__aexit__(None, None, None)
+
+
+async def reading(scene: Scene) -> None:
+    async with scene.alice.envelopes("chat") as chats, scene.alice.frames(), scene.alice.events():
+        await anext(chats)
+
+
+async def closing_while_away(scene: Scene) -> None:
+    scene.connection.abort("as if the network were gone")
+    await until(lambda: scene.alice.connection is None)
+    await scene.alice.close()
+
+
+def asked(scene: Scene) -> Awaitable[Any]:
+    """Somebody answers, a moment later."""
+
+    def answer(envelope: Envelope) -> bool:
+        return envelope.kind == "space/invite-ack"
+
+    return scene.alice.request("space/invite", {"participant_id": "dora"}, answer=answer, timeout=5)
+
+
+async def until_gone(scene: Scene) -> None:
+    connection = scene.connection
+    timer = asyncio.get_running_loop().call_later(0.002, connection.abort, "as if the network were gone")
+    try:
+        await connection.gone()
+    finally:
+        timer.cancel()  # it is over for whoever was cancelled, too
+
+
+RECIPES: Final[dict[str, list[Recipe]]] = {
+    "Connecting.__aenter__": [entering],
+    "Connecting.__aexit__": [leaving],
+    "Connecting.__await__": [awaiting],
+    "Connection.close": [lambda scene: scene.connection.close()],
+    "Connection.drained": [sending(lambda scene: scene.connection.drained())],
+    "Connection.gone": [until_gone],
+    "Connection.ping": [lambda scene: scene.connection.ping()],
+    "Space.announce_stream": [sending(lambda scene: scene.alice.announce_stream(["text"]))],
+    "Space.chat": [sending(lambda scene: scene.alice.chat("hello"))],
+    "Space.close": [lambda scene: scene.alice.close(), closing_while_away],
+    "Space.connected": [lost],
+    "Space.open_stream": [sending(lambda scene: scene.alice.open_stream())],
+    "Space.post": [sending(lambda scene: scene.alice.post(Draft(kind="chat", payload={"text": "x"})))],
+    "Space.request": [sending(asked)],
+    "Space.send": [sending(lambda scene: scene.alice.send("reasoning/start"))],
+    "Space.until": [lambda scene: scene.alice.until(lambda view: "carol" in view.participants, timeout=0.01)],
+    "Space.wait_for": [hearing(lambda scene: scene.alice.wait_for(lambda envelope: envelope.kind == "chat"))],
+    "Stream.close": [sending(lambda scene: scene.live.close())],
+    "Stream.complete": [sending(lambda scene: scene.live.complete())],
+    "Stream.fail": [sending(lambda scene: scene.live.fail("bug", "it broke"))],
+    "Stream.grant": [sending(lambda scene: scene.live.grant("bob"))],
+    "Stream.revoke": [sending(lambda scene: scene.live.revoke("bob"))],
+    "Stream.send": [sending(lambda scene: scene.live.send("frame"))],
+    "Stream.send_data": [sending(lambda scene: scene.live.send_data("data"))],
+    "Stream.start": [sending(lambda scene: scene.ready.start())],
+    "Stream.transfer": [sending(lambda scene: scene.live.transfer("bob"))],
+    "Subscription.__aenter__": [hearing(reading)],
+    "Subscription.__aexit__": [hearing(reading)],
+    "Subscription.__anext__": [hearing(lambda scene: anext(scene.alice.envelopes("chat")))],
+}
+
+
+class Interrupted:
+    """Awaits something, and cancels the task it runs in when that waits for the n-th time."""
+
+    def __init__(self, work: Awaitable[Any], at: int) -> None:
+        self._work = work
+        self._at = at
+        self.waits = 0
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        steps = self._work.__await__()
+        told: Any = None
+        while True:
+            try:
+                waited_for = steps.send(told) if told is None else steps.throw(told)
+            except StopIteration as done:
+                return done.value
+            self.waits += 1
+            if self.waits == self._at:
+                task = asyncio.current_task()
+                assert task is not None
+                asyncio.get_running_loop().call_soon(task.cancel)
+            try:
+                yield waited_for
+                told = None
+            except asyncio.CancelledError as cancelled:
+                told = cancelled
+
+
+def pending() -> set[int]:
+    """The futures of this loop that wait for something, tasks included."""
+    loop = asyncio.get_running_loop()
+    gc.collect()
+    futures = [each for each in gc.get_objects() if issubclass(type(each), asyncio.Future | asyncio.Task)]
+    return {id(each) for each in futures if each.get_loop() is loop and not each.done()}
+
+
+async def run(work: Awaitable[Any], at: int) -> bool:
+    """Cancel it at this place; whether it had one."""
+
+    async def whole() -> None:
+        await interrupted
+
+    interrupted = Interrupted(work, at)
+    task = asyncio.create_task(whole(), name="to be cancelled")
+    with suppress(asyncio.CancelledError, mew.client.RequestTimeout):
+        await task
+    assert task.cancelled() == (interrupted.waits >= at), "a cancellation was ignored"
+    return task.cancelled()
+
+
+async def opened(scene: Scene) -> None:
+    scene.live = await scene.alice.open_stream()
+    scene.ready = await scene.alice.announce_stream(["text"])
+    await scene.alice.until(lambda view: "bob" in view.participants)
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe"), [(name, recipe) for name, recipes in RECIPES.items() for recipe in recipes]
+)
+@played
+async def test_whoever_is_cancelled_leaves_no_task_and_no_future_behind(
+    gateway: Running, name: str, recipe: Recipe
+) -> None:
+    for at in range(1, MOST):
+        async with joining(gateway, "bob") as bob, joining(gateway, "alice") as alice:
+            scene = Scene(gateway, alice, bob)
+            await opened(scene)
+            before = pending()
+            had = await run(recipe(scene), at)
+            await settled(scene, before)
+        await until(lambda: gateway.ask(lambda each: not each.sockets))
+        if not had:
+            assert at > 1, "it never waited"
+            return
+    raise AssertionError(f"{name} waits more than {MOST} times")
+
+
+async def settled(scene: Scene, before: set[int]) -> None:
+    """What was there before is all there is, but for the connection, where it was lost; and all is well with it."""
+    if scene.alice.link.over is None:
+        await scene.alice.connected()
+        await scene.alice.chat("still here")
+        assert scene.alice._answers._pending == {}
+        assert (scene.alice._inbox.watchers, scene.alice._inbox.view_watchers) == ((), ())
+    kept = {id(each) for each in living(scene)}
+    for _ in range(200):
+        left = pending() - before - kept
+        if not left:
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError([each for each in gc.get_objects() if id(each) in left])
+
+
+def living(scene: Scene) -> list[Any]:
+    """The future that picows keeps for each connection, of a connection that was made anew."""
+    found = [space.connection for space in (scene.alice, scene.bob) if space.connection is not None]
+    return [
+        future for each in found for future in gc.get_referents(each._transport) if isinstance(future, asyncio.Future)
+    ]
+
+
+def test_every_public_coroutine_is_cancelled() -> None:
+    assert public_coroutines() == sorted(RECIPES)
+
+
+def test_the_classes_that_a_program_awaits_are_among_those_looked_at() -> None:
+    looked_at = {each.partition(".")[0] for each in public_coroutines()}
+    assert looked_at == {cls.__name__ for cls in (Connecting, Connection, Space, Stream, Subscription)}
+
+
+@played
+async def test_a_leak_would_be_found() -> None:
+    before = pending()
+    held = asyncio.get_running_loop().create_future()
+    assert pending() - before == {id(held)}
+    held.cancel()
+    assert pending() - before == set()

@@ -1,0 +1,228 @@
+"""How one comes in, and what one is told where that does not go well."""
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import uvloop
+
+import mew
+from mew.client import ConnectionLost, NotAdmitted
+from mew.client.connecting import LONGEST, SHORTEST, Backoff
+from mew.client.connection import Address
+from mew.client.errors import SpaceNotFound, Unauthorized
+from tests.client.fake import faking
+from tests.client.stage import joining, played, until, url_of
+from tests.gateway.raw import Running, running, tls_of
+
+
+@played
+async def test_a_token_is_enough_to_come_in(gateway: Running) -> None:
+    async with mew.connect(url_of(gateway), token=gateway.token("alice")) as space:
+        assert space.me == "alice"
+        assert space.view.you.capabilities == [{"kind": "*"}, {"kind": "**"}, {"kind": "mcp/response"}]
+
+
+@played
+async def test_connecting_can_be_awaited_and_closed_by_hand(gateway: Running) -> None:
+    space = await joining(gateway, "alice")
+    assert (space.id, space.me) == ("lab", "alice")
+    await space.close()
+    await space.close()
+    assert space.connection is None
+    await until(lambda: gateway.ask(lambda each: not each.sockets))
+
+
+def test_another_loop_will_do_as_well(gateway: Running) -> None:
+    async def story() -> None:
+        async with joining(gateway, "alice") as space:
+            assert (await space.chat("hello")).sender == "alice"
+
+    uvloop.run(story())
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "refusal"),
+    [
+        ({"token": "nobody's"}, 4401, Unauthorized),
+        ({}, 4401, Unauthorized),
+        ({"token": "token-of-alice@lab", "participant": "bob"}, 4401, Unauthorized),
+        ({"token": "token-of-alice@lab", "space": "elsewhere"}, 4404, SpaceNotFound),
+    ],
+)
+@played
+async def test_who_is_not_let_in_is_told_why(
+    gateway: Running, options: dict[str, str], code: int, refusal: type[Exception]
+) -> None:
+    with pytest.raises(NotAdmitted) as told:
+        await mew.connect(url_of(gateway), **options)  # type: ignore[arg-type]
+    assert told.value.code == code
+    assert isinstance(told.value.refusal, refusal)
+
+
+@played
+async def test_nobody_needs_a_token_where_anybody_may_come_in(tmp_path: Path) -> None:
+    with running(tmp_path, {"allow_anonymous": True}) as gateway:
+        async with mew.connect(url_of(gateway), space="lab", participant="guest") as space:
+            assert space.me == "guest"
+
+
+@played
+async def test_the_space_may_stand_in_the_address(gateway: Running) -> None:
+    with pytest.raises(NotAdmitted) as told:
+        await mew.connect(f"{url_of(gateway)}/any/path?space=elsewhere", token=gateway.token("alice"))
+    assert told.value.code == 4404
+
+
+@played
+async def test_a_gateway_may_be_reached_by_tls(tmp_path: Path) -> None:
+    tls, trust = tls_of(tmp_path)
+    with running(tmp_path, tls=tls) as gateway:
+        url = f"wss://localhost:{gateway.port}"
+        async with mew.connect(url, token=gateway.token("alice"), tls=trust) as space:
+            await space.chat("in private")
+        with pytest.raises(ConnectionLost, match="certificate"):
+            await mew.connect(url, token=gateway.token("alice"))
+
+
+@contextlib.asynccontextmanager
+async def answering(answer: bytes | None) -> AsyncIterator[str]:
+    """Something that is no gateway: it says this to whoever connects, and hangs up; None: it says nothing at all."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if answer is None:
+            await reader.read()
+        else:
+            writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        await until(lambda: len(asyncio.all_tasks()) == 1)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"SSH-2.0-OpenSSH_9.2\r\n\r\n", b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"],
+)
+@played
+async def test_what_is_no_gateway_is_no_connection(answer: bytes) -> None:
+    async with answering(answer) as url:
+        with pytest.raises(ConnectionLost):
+            await mew.connect(url, token="any")
+
+
+@played
+async def test_who_never_answers_is_not_waited_for(gateway: Running) -> None:
+    async with answering(None) as url:
+        with pytest.raises(ConnectionLost, match=r"within 0\.05 s"):
+            await mew.connect(url, token="any", timeout=0.05)
+
+
+@played
+async def test_who_answers_and_then_says_nothing_is_hung_up_on() -> None:
+    hung_up = asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter, _: int) -> None:
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        hung_up.set()
+
+    async with faking(script) as url:
+        with pytest.raises(ConnectionLost, match="no welcome"):
+            await mew.connect(url, token="any", timeout=0.1)
+        await hung_up.wait()
+
+
+@played
+async def test_where_nobody_listens_there_is_no_connection() -> None:
+    async with answering(b"") as url:
+        pass
+    with pytest.raises(ConnectionLost, match="no connection to 127"):
+        await mew.connect(url, token="any")
+
+
+@pytest.mark.parametrize("url", ["localhost:8080", "ftp://localhost", "ws://", ""])
+def test_an_address_that_is_none_is_named(url: str) -> None:
+    with pytest.raises(ValueError, match="no address of a gateway"):
+        mew.connect(url)
+
+
+def test_a_queue_holds_something() -> None:
+    with pytest.raises(ValueError, match="holds nothing"):
+        mew.connect("ws://localhost", queue=0)
+    with pytest.raises(TypeError, match="cue"):
+        mew.connect("ws://localhost", cue=1)  # type: ignore[call-arg]
+
+
+def test_an_address_has_a_port_and_a_path() -> None:
+    assert Address.parse("ws://gateway").port == 80
+    assert Address.parse("https://gateway/a?space=b").port == 443
+    assert Address.parse("https://gateway/a?space=b").path == "/a?space=b"
+    assert Address.parse("ws://[::1]:8080").host == "::1"
+    assert Address.parse("ws://somebody@gateway:1").authority == "gateway:1"
+
+
+@played
+async def test_who_subscribes_before_it_waits_misses_nothing_since_the_welcome(gateway: Running) -> None:
+    async with joining(gateway, "bob") as bob:
+        stop = asyncio.Event()
+
+        async def talk() -> None:
+            while not stop.is_set():
+                await bob.chat("one more")
+
+        talking, told = asyncio.create_task(talk()), 0
+        for _ in range(20):
+            async with joining(gateway, "alice") as alice:
+                heard, welcome = alice.envelopes(), alice.latest_welcome
+                assert welcome is not None
+                again = await alice.send("system/join")
+                chats = 0
+                async for each in heard:
+                    if each.id == again.id:
+                        break
+                    chats += each.kind == "chat"
+                # Every envelope has a position; so have our first welcome, and what the others were told of us.
+                assert chats == again.payload["position"] - welcome.payload["position"] - 2
+                told += chats
+            await bob.until(lambda view: "alice" not in view.participants)
+        assert told
+        stop.set()
+        await talking
+
+
+def test_importing_the_package_loads_nothing() -> None:
+    script = "import sys, mew; print(sorted(name for name in sys.modules if name.split('.')[0] in {'mew', 'msgspec'}))"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout == "['mew']\n"
+
+
+def test_the_sdk_needs_nothing_of_the_server() -> None:
+    unwanted = ("starlette", "uvicorn", "uvloop", "pyarrow", "numpy", "pyspark", "structlog", "pydantic", "mcp")
+    script = f"import sys, mew; mew.connect; print([name for name in {unwanted!r} if name in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
+
+
+def test_the_package_has_nothing_else_to_offer() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'disconnect'"):
+        mew.disconnect  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_each_try_is_waited_for_longer_and_none_for_longer_than_the_longest() -> None:
+    backoff = Backoff()
+    waits = [backoff.next() for _ in range(40)]
+    for number, wait in enumerate(waits):
+        longest = min(LONGEST, SHORTEST * 2**number)
+        assert longest / 2 <= wait <= longest
+    assert len(set(waits)) > 30
+    backoff.lasted(1.0)
+    assert backoff.next() > LONGEST / 4
+    backoff.lasted(60.0)
+    assert backoff.next() <= SHORTEST

@@ -1,0 +1,156 @@
+"""What comes over the wire: whole or in pieces, sensible or not."""
+
+import asyncio
+import logging
+
+import pytest
+
+import mew
+from mew.client import ConnectionLost, Gap, NotAdmitted, connection
+from tests.client.fake import CHAT, WELCOME, faking, goodbye, pieces, whole
+from tests.client.stage import played, until
+from tests.gateway.raw import CLOSE, PING
+
+FRAME = b"#stream-1#data"
+
+
+@played
+async def test_a_message_may_come_in_pieces(caplog: pytest.LogCaptureFixture) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: int) -> None:
+        writer.write(pieces(WELCOME, 1, 100, between=whole(b"are you there", PING)))
+        await reader.read(10_000)
+        writer.write(pieces(FRAME, 5) + pieces(CHAT, 0, 50))
+        await goodbye(reader)
+
+    async with faking(script) as url, mew.connect(url, token="any") as space:
+        chats, frames = space.envelopes("chat"), space.frames("stream-1")
+        assert (space.me, space.view.position) == ("alice", 7)
+        assert (await anext(chats)).payload["text"] == "hello"
+        assert (await anext(frames)).data == b"data"
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        whole(b"no json"),
+        whole(b"[]"),
+        whole(b'{"kind":5}'),
+        whole(b'{"from":"system:gateway","kind":"system/presence","payload":{}}'),
+        whole(b"#"),
+        b"\xff\xff\xff\xff",
+        b"\x81\x7f\xff\xff\xff\xff\xff\xff\xff\xff",
+        whole(b"\xff\xff", CLOSE),
+    ],
+)
+@played
+async def test_after_nonsense_the_connection_is_made_anew(nonsense: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    gaps: list[Gap] = []
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
+        writer.write(whole(WELCOME))
+        await reader.read(10_000)
+        writer.write(nonsense if number == 1 else whole(CHAT))
+        await goodbye(reader)
+
+    async with faking(script) as url, mew.connect(url, token="any", on_reconnected=gaps.append) as space:
+        chats = space.envelopes("chat")
+        assert (await anext(chats)).payload["text"] == "hello"
+        assert gaps == [Gap(7, 7, {})]
+
+
+@played
+async def test_a_welcome_that_makes_no_sense_is_none(caplog: pytest.LogCaptureFixture) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: int) -> None:
+        writer.write(whole(WELCOME.replace(b'"position":7', b'"place":7')))
+        await goodbye(reader)
+
+    async with faking(script) as url:
+        with pytest.raises(ConnectionLost, match="could not be handled"):
+            await mew.connect(url, token="any")
+    assert "could not be handled" in caplog.text
+
+
+@pytest.mark.parametrize("code", [4401, 1013])
+@played
+async def test_who_is_turned_away_before_it_has_said_a_word_is_told(code: int) -> None:
+    async def script(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: int) -> None:
+        writer.write(whole(code.to_bytes(2, "big") + b"go away", CLOSE))
+
+    async with faking(script) as url:
+        with pytest.raises(NotAdmitted if code == 4401 else ConnectionLost, match="go away"):
+            await mew.connect(url, token="any")
+
+
+@played
+async def test_a_close_without_a_code_is_a_goodbye() -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: int) -> None:
+        writer.write(whole(WELCOME))
+        await reader.read(10_000)
+        writer.write(whole(b"", CLOSE))
+        await goodbye(reader)
+
+    async with faking(script) as url, mew.connect(url, token="any") as space:
+        assert [each async for each in space.envelopes()] == []
+
+
+@played
+async def test_who_does_not_answer_a_goodbye_is_not_waited_for_much_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CLOSE_SECONDS", 0.2)
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: int) -> None:
+        writer.write(whole(WELCOME))
+        await reader.read()
+
+    async with faking(script) as url:
+        space = await mew.connect(url, token="any")
+        began = asyncio.get_running_loop().time()
+        await space.close()
+        assert 0.1 < asyncio.get_running_loop().time() - began < 1.9
+
+
+@played
+async def test_who_says_goodbye_and_reads_no_more_is_not_waited_for_much_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "CLOSE_SECONDS", 0.2)
+    said, gone = asyncio.Event(), asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: int) -> None:
+        writer.write(whole(WELCOME))
+        await said.wait()
+        writer.write(whole(b"\x03\xe9", CLOSE))  # 1001
+        await gone.wait()
+
+    async with faking(script) as url:
+        async with mew.connect(url, token="any", reconnect=False) as space:
+            socket = space.connection
+            assert socket is not None
+            while not socket.paused:
+                socket.send_raw(bytes(1 << 20))
+            said.set()
+            with pytest.raises(ConnectionLost):
+                await anext(space.envelopes())
+        gone.set()
+        await until(lambda: socket.closed)
+        assert str(socket.closed) == "closed with 1001"
+
+
+@played
+async def test_a_ping_tells_how_long_the_way_is_or_that_there_is_none() -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: int) -> None:
+        writer.write(whole(WELCOME))
+        await goodbye(reader)
+
+    async with faking(script) as url, mew.connect(url, token="any", reconnect=False) as space:
+        socket = space.connection
+        assert socket is not None
+        asking = asyncio.create_task(socket.ping())
+        await asyncio.sleep(0)
+        socket.abort("gone")
+        with pytest.raises(ConnectionLost, match="gone"):
+            await asking
+        for late in (socket.ping(), socket.drained()):
+            with pytest.raises(ConnectionLost):
+                await late
+        socket.send_raw(b"into the void")

@@ -1,0 +1,340 @@
+"""When the connection breaks: who comes back, what it is told it missed, and what is never sent a second time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import mew
+from mew.client import (
+    ConnectionLost,
+    Disconnected,
+    Gap,
+    NotAdmitted,
+    ParticipantJoined,
+    ParticipantLeft,
+    Reconnected,
+    Space,
+    StreamDiscovered,
+    StreamEnded,
+    StreamGap,
+    connecting,
+)
+from mew.client.connecting import FINAL
+from mew.gateway.gateway import Gateway
+from mew.protocol.envelope import Envelope
+from tests.client.proxy import Proxy, proxied
+from tests.client.stage import gateways_view, joining, played, same, until
+from tests.gateway.raw import Running
+
+
+class Told:
+    """What somebody was told when it came back."""
+
+    def __init__(self) -> None:
+        self.gaps: list[Gap] = []
+        self.unconfirmed = list[Envelope]()
+
+    def options(self, **others: Any) -> dict[str, Any]:
+        return {"on_reconnected": self.gaps.append, "on_unconfirmed": self.unconfirmed.append, **others}
+
+
+@asynccontextmanager
+async def behind_proxy(gateway: Running, participant: str, **options: Any) -> AsyncIterator[tuple[Proxy, Space]]:
+    """A participant whose connection can be made worse."""
+    token = gateway.token(participant)
+    async with proxied(gateway.port) as (proxy, url), mew.connect(url, token=token, **options) as space:
+        yield proxy, space
+
+
+async def away(proxy: Proxy, space: Space) -> None:
+    """The connection is gone, and none is to be had."""
+    proxy.refusing = True
+    proxy.cut()
+    await until(lambda: space.connection is None)
+
+
+async def back(proxy: Proxy, space: Space) -> None:
+    """It is to be had again."""
+    proxy.behave()
+    await space.connected()
+
+
+@played
+async def test_what_was_missed_is_told_to_the_frame_and_subscriptions_go_on(gateway: Running) -> None:
+    told, read = Told(), list[Any]()
+    async with joining(gateway, "alice") as alice, proxied(gateway.port) as (proxy, url):
+        one, two = await alice.open_stream(), await alice.open_stream()
+        async with mew.connect(url, token=gateway.token("bob"), **told.options()) as bob:
+            frames, chats = bob.frames(on_gap=read.append), bob.envelopes("chat")
+            for _ in range(3):
+                await one.send("before")
+            for _ in range(3):
+                read.append((await anext(frames)).data)
+            position = bob.view.position
+            await away(proxy, bob)
+            await asyncio.gather(*(one.send("meanwhile") for _ in range(70)), *(two.send_data(n) for n in range(5)))
+            await alice.chat("nobody hears me")
+            await back(proxy, bob)
+            assert told.gaps == [Gap(position, bob.view.position, {one.stream_id: 70, two.stream_id: 5})]
+            assert bob.view.position > position + 76
+            await one.send("after")
+            read.append((await anext(frames)).data)
+            assert read == [
+                b"before", b"before", b"before",
+                StreamGap(one.stream_id, 70, "connection"), StreamGap(two.stream_id, 5, "connection"), b"after",
+            ]  # fmt: skip
+            await alice.chat("and now?")
+            assert (await anext(chats)).payload["text"] == "and now?"
+            assert same(bob.view, await gateways_view(bob))
+
+
+@played
+async def test_streams_and_people_that_came_and_went_meanwhile_are_told(gateway: Running) -> None:
+    told = Told()
+    async with joining(gateway, "alice") as alice, proxied(gateway.port) as (proxy, url):
+        old, kept = await alice.open_stream(), await alice.open_stream()
+        async with mew.connect(url, token=gateway.token("bob"), **told.options()) as bob:
+            await old.send("known")
+            carol = await joining(gateway, "carol")
+            await bob.until(lambda view: "carol" in view.participants)
+            events, reading = bob.events(), bob.frames(old.stream_id)
+            await away(proxy, bob)
+            await old.close()
+            new = await alice.open_stream()
+            await new.send("not seen")
+            await carol.close()
+            await alice.until(lambda view: "carol" not in view.participants)
+            await back(proxy, bob)
+            (gap,) = told.gaps
+            assert gap.streams == {kept.stream_id: 0, new.stream_id: 1}
+            assert gap.ended == (old.stream_id,)
+            stream = bob.stream
+            assert [await anext(events) for _ in range(7)] == [
+                StreamDiscovered(stream(old.stream_id)),
+                StreamDiscovered(stream(kept.stream_id)),
+                Disconnected("the connection broke"),
+                ParticipantLeft("carol"),
+                StreamEnded(old.stream_id),
+                StreamDiscovered(stream(new.stream_id)),
+                Reconnected(gap),
+            ]
+            assert [each async for each in reading] == []
+            async with joining(gateway, "carol"):
+                assert isinstance(await anext(events), ParticipantJoined)
+
+
+@played
+async def test_frames_for_others_are_nothing_that_was_missed(gateway: Running) -> None:
+    told = Told()
+    async with joining(gateway, "alice") as alice, proxied(gateway.port) as (proxy, url):
+        private = await alice.open_stream(target=["alice"])
+        async with mew.connect(url, token=gateway.token("bob"), **told.options()) as bob:
+            await private.send("before")
+            await away(proxy, bob)
+            await private.send("meanwhile")
+            await alice.chat("it is written")
+            await back(proxy, bob)
+            assert [gap.streams for gap in told.gaps] == [{}]
+
+
+@played
+async def test_a_stream_of_ours_is_ours_when_we_are_back(gateway: Running) -> None:
+    async with behind_proxy(gateway, "alice") as (proxy, alice):
+        stream = await alice.open_stream()
+        await stream.send_data("0")
+        await away(proxy, alice)
+        await back(proxy, alice)
+        assert (await stream.send_data("1")).payload["sequence"] == 1
+        await stream.send("a frame")
+        assert (await stream.close()).kind == "stream/close"
+
+
+# Who does not come back
+
+
+async def closed_with(gateway: Running, code: int) -> None:
+    def close(each: Gateway) -> None:
+        for socket in list(each.sockets):
+            socket.outlet.close(code, "told to")
+
+    gateway.ask(close)
+
+
+@pytest.mark.parametrize("code", sorted(FINAL))
+@played
+async def test_after_a_final_code_nobody_comes_back(gateway: Running, code: int) -> None:
+    told = Told()
+    async with proxied(gateway.port) as (proxy, url):
+        async with mew.connect(url, token=gateway.token("alice"), **told.options()) as alice:
+            loops: list[Any] = [alice.envelopes(), alice.frames(), alice.events(), alice.messages()]
+            waiting: list[Any] = [asyncio.create_task(anext(each)) for each in loops]
+            waiting.append(asyncio.create_task(alice.wait_for(lambda _: False)))
+            waiting.append(asyncio.create_task(alice.request("mcp/request", {"method": "x"})))
+            await asyncio.sleep(0)
+            await closed_with(gateway, code)
+            for each in await asyncio.gather(*waiting, return_exceptions=True):
+                assert isinstance(each, NotAdmitted), each
+                assert each.code == code
+            for refused in (alice.chat("late"), alice.connected(), anext(alice.envelopes())):
+                with pytest.raises(NotAdmitted):
+                    await refused
+        assert (proxy.connections, told.gaps) == (1, [])
+
+
+@pytest.mark.parametrize("code", [1001, 1009, 1011, 1012, 1013, 3000, 4000])
+@played
+async def test_after_any_other_code_we_come_back(gateway: Running, code: int) -> None:
+    told = Told()
+    async with joining(gateway, "alice", **told.options()) as alice:
+        await closed_with(gateway, code)
+        await until(lambda: told.gaps)
+        await alice.chat("back")
+
+
+@played
+async def test_who_was_replaced_does_not_fight_for_its_place(gateway: Running) -> None:
+    async with joining(gateway, "alice") as first, joining(gateway, "alice") as second:
+        with pytest.raises(NotAdmitted) as told:
+            await anext(first.envelopes())
+        assert told.value.code == 4409
+        await second.chat("here I am")
+
+
+@played
+async def test_who_is_removed_while_it_is_away_gives_up_when_it_is_told(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice, behind_proxy(gateway, "bob") as (proxy, bob):
+        waiting = asyncio.create_task(anext(bob.envelopes()))
+        await away(proxy, bob)
+        await alice.send("space/kick", {"participant_id": "bob"})
+        proxy.behave()
+        with pytest.raises(NotAdmitted) as told:
+            await waiting
+        assert told.value.code == 4403
+        with pytest.raises(NotAdmitted):
+            await bob.connected()
+
+
+@played
+async def test_who_does_not_want_to_come_back_does_not(gateway: Running) -> None:
+    async with joining(gateway, "alice", reconnect=False) as alice:
+        frames, waiting = alice.frames(), asyncio.create_task(alice.wait_for(lambda _: False))
+        await asyncio.sleep(0)
+        await closed_with(gateway, 1012)
+        with pytest.raises(ConnectionLost, match="1012"):
+            await anext(frames)
+        with pytest.raises(ConnectionLost):
+            await waiting
+
+
+@played
+async def test_tries_go_on_until_there_is_somebody(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connecting, "LONGEST", 0.02)
+    async with behind_proxy(gateway, "alice", timeout=0.05) as (proxy, alice):
+        await away(proxy, alice)
+        await until(lambda: proxy.connections >= 4)
+        proxy.behave()
+        proxy.hold("down")  # it answers the upgrade, and then nothing
+        await until(lambda: proxy.connections >= 7)
+        with pytest.raises(ConnectionLost, match="coming back"):
+            await alice.chat("not yet")
+        await back(proxy, alice)
+        await alice.chat("now")
+
+
+@played
+async def test_closing_ends_the_coming_back(gateway: Running) -> None:
+    async with proxied(gateway.port) as (proxy, url):
+        async with mew.connect(url, token=gateway.token("alice")) as alice:
+            chats = alice.envelopes("chat")
+            await away(proxy, alice)
+            assert "mew client" in str(asyncio.all_tasks())
+        assert "mew client" not in str(asyncio.all_tasks())
+        assert [each async for each in chats] == []
+        with pytest.raises(ConnectionLost, match="closed here"):
+            await alice.connected()
+
+
+# At most once
+
+
+@pytest.mark.parametrize("way", ["up", "down"])
+@played
+async def test_what_was_on_its_way_is_reported_and_never_sent_again(gateway: Running, way: Any) -> None:
+    told = Told()
+    async with joining(gateway, "bob") as bob, proxied(gateway.port) as (proxy, url):
+        heard = bob.envelopes("chat")
+        async with mew.connect(url, token=gateway.token("alice"), **told.options()) as alice:
+            proxy.hold(way)
+            sending = asyncio.create_task(alice.chat("perhaps"))
+            if way == "down":
+                assert (await anext(heard)).payload["text"] == "perhaps"
+            else:
+                await until(lambda: alice._answers._pending)
+            proxy.cut()
+            with pytest.raises(ConnectionLost) as lost:
+                await sending
+            assert lost.value.unconfirmed
+            assert [each.payload["text"] for each in told.unconfirmed] == ["perhaps"]
+            assert told.unconfirmed[0].sender == "alice"
+            await back(proxy, alice)
+            await alice.chat("surely")
+            assert (await anext(heard)).payload["text"] == "surely"
+
+
+@played
+async def test_a_request_that_was_taken_is_not_unconfirmed_when_its_answer_is_lost(gateway: Running) -> None:
+    told = Told()
+    async with behind_proxy(gateway, "alice", **told.options()) as (proxy, alice):
+        asking = asyncio.create_task(alice.request("mcp/request", {"method": "tools/list"}))
+        await alice.wait_for(lambda envelope: envelope.kind == "mcp/request")
+        proxy.cut()
+        with pytest.raises(ConnectionLost, match="was taken") as lost:
+            await asking
+        assert not lost.value.unconfirmed
+        assert told.unconfirmed == []
+
+
+@played
+async def test_a_mistake_in_a_callback_disturbs_nobody(gateway: Running) -> None:
+    faults: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+
+    def mistaken(gap: Gap) -> None:
+        raise ZeroDivisionError(gap)
+
+    async with joining(gateway, "alice", on_reconnected=mistaken) as alice:
+        await closed_with(gateway, 1012)
+        await until(lambda: faults)
+        await alice.chat("all is well")
+    assert [type(each["exception"]) for each in faults] == [ZeroDivisionError]
+
+
+# Silence
+
+
+@pytest.mark.parametrize("ways", [{"up"}, {"down"}, {"up", "down"}])
+@played
+async def test_a_network_that_swallows_everything_is_noticed(gateway: Running, ways: Any) -> None:
+    told = Told()
+    async with behind_proxy(gateway, "alice", **told.options(heartbeat=0.1)) as (proxy, alice):
+        proxy.swallowing |= ways
+        with pytest.raises(ConnectionLost, match="silent"):
+            await alice.chat("hello?")
+        proxy.behave()
+        await until(lambda: told.gaps)
+        await alice.connected()
+        await alice.chat("hello")
+
+
+@played
+async def test_a_silent_gateway_that_answers_when_asked_is_not_given_up(gateway: Running) -> None:
+    async with joining(gateway, "alice", heartbeat=0.1) as alice:
+        connection = alice.connection
+        assert connection is not None
+        enough = asyncio.get_running_loop().time() + 0.7
+        await until(lambda: asyncio.get_running_loop().time() > enough)
+        assert alice.connection is connection
+        assert await connection.ping() > 0

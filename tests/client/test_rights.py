@@ -1,0 +1,113 @@
+"""`Space.can` says what the gateway would: in histories by chance, about envelopes of every kind."""
+
+from typing import Any, Final
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+
+from mew.client.rights import may_send
+from mew.protocol import KINDS
+from mew.protocol.explain import explain
+from mew.testing import MemorySpace
+from tests.client.stage import joining, played
+from tests.gateway.raw import Running
+from tests.histories import CONFIGURATION, History, Step, histories
+
+OTHERS: Final = frozenset(
+    {
+        "paused",
+        "participant_not_found",
+        "target_not_found",
+        "invalid_format",
+        "sequence_out_of_order",
+        "quota_exceeded",
+        "invalid_operation",
+    }
+)
+"""What a kind's own checks say, which are not about who may."""
+PAYLOADS: Final[dict[str, dict[str, Any]]] = {
+    "chat": {"text": "hello"},
+    "mcp/request": {"method": "tools/list"},
+    "stream/announce": {"formats": [{"id": "text"}]},
+    "stream/error": {"code": "bug", "message": "it broke"},
+    "stream/data": {"sequence": 10_000, "content": 1},
+    "capability/grant": {"recipient": "bob", "capabilities": [{"kind": "mcp/response"}]},
+    "capability/revoke": {"recipient": "bob", "capabilities": [{"kind": "chat"}]},
+    "space/invite": {"participant_id": "dora"},
+    "space/kick": {"participant_id": "bob"},
+    "stream/grant-write": {"participant_id": "bob"},
+    "stream/revoke-write": {"participant_id": "bob"},
+    "stream/transfer-ownership": {"new_owner": "bob"},
+}
+
+
+def envelopes() -> list[dict[str, Any]]:
+    """Of every kind, and some that nobody knows; about a stream or not."""
+    kinds = [*sorted(KINDS - {"system/join"}), "game/move", "stream/unheard-of", "stream/write:stream-1"]
+    about: list[dict[str, Any]] = [{}, *({"stream_id": f"stream-{number}"} for number in (1, 2, 9))]
+    about.append({"stream": {"stream_id": "moves"}})
+    return [{"kind": kind, "payload": {**PAYLOADS.get(kind, {}), **each}} for kind in kinds for each in about]
+
+
+ENVELOPES: Final = envelopes()
+
+
+@given(histories())
+@settings(max_examples=40, deadline=None)
+def test_what_can_be_sent_is_what_the_gateway_would_take(steps: list[Step]) -> None:
+    lab = MemorySpace(**CONFIGURATION)
+    history = History(lab)
+    history.play_all(steps)
+    for name, client in history.clients.items():
+        if client.closed is None and client.view is not None and lab.space.seats.get(name) == client.connection:
+            for envelope in ENVELOPES:
+                refusal = explain(lab.space, name, msgspec.json.encode(envelope), lab.now).refusal
+                allowed = refusal is None or refusal.code in OTHERS
+                if envelope["kind"] == "stream/start" and refusal is not None:
+                    allowed = refusal.code == "paused"
+                if refusal is None or refusal.code != "paused":
+                    assert may_send(client.view, envelope) == allowed, (name, envelope, refusal)
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        {},
+        {"kind": 5},
+        {"kind": "chat"},
+        {"kind": "chat", "payload": {"text": "hello"}, "to": "bob"},
+        {"kind": "chat", "payload": {"text": object()}},
+        {"kind": "stream/close", "payload": {"stream_id": "a", "stream": {"stream_id": "b"}}},
+    ],
+)
+def test_what_is_no_envelope_cannot_be_sent(envelope: dict[str, Any]) -> None:
+    lab = MemorySpace(participants={"alice": [{"kind": "*"}]})
+    view = lab.join("alice").view
+    assert view is not None
+    assert not may_send(view, envelope)
+
+
+def test_an_observer_can_send_nothing_whatever_it_is_called() -> None:
+    lab = MemorySpace(participants={"alice": [{"kind": "*"}]})
+    lab.join("alice").send(kind="stream/request")
+    view = lab.observe("alice").view
+    assert view is not None
+    for kind in ("chat", "stream/data", "stream/close"):
+        assert not may_send(view, {"kind": kind, "payload": {"text": "x", "stream_id": "stream-1"}})
+    assert may_send(view, {"kind": "system/heartbeat"})
+
+
+@played
+async def test_a_space_knows_what_it_can(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
+        stream = await alice.open_stream()
+        data = {"kind": "stream/data", "payload": {"stream_id": stream.stream_id, "sequence": 0, "content": 1}}
+        await bob.until(lambda view: bool(view.streams))
+        assert (alice.can(data), bob.can(data)) == (True, False)
+        await stream.transfer("bob")
+        await bob.until(lambda view: view.may_write(stream.stream_id))
+        assert (alice.can(data), bob.can(data)) == (False, True)
+        await alice.send("capability/revoke", {"recipient": "bob", "capabilities": [{"kind": "*"}]})
+        await bob.until(lambda view: len(view.you.capabilities) < 4)
+        assert not bob.can({"kind": "chat", "payload": {"text": "hello"}})

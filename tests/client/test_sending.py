@@ -1,0 +1,282 @@
+"""What becomes of an envelope that is sent: it comes back, it is answered, or it is known what went wrong."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mew.client import ConnectionLost, Refused, RequestTimeout, Space, answers, errors
+from mew.protocol import ERROR_CODES, Envelope, Limits
+from tests.client.stage import joining, played
+from tests.gateway.raw import Running, running
+
+
+@played
+async def test_an_envelope_that_was_taken_comes_back(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice:
+        sent = await alice.send(
+            "mcp/proposal", {"method": "tools/call"}, to="bob", correlation_id=["a", "b"], context={"step": 1}
+        )
+        assert (sent.sender, sent.kind, sent.to, sent.correlation_id) == ("alice", "mcp/proposal", ("bob",), ("a", "b"))
+        assert sent.payload == {"method": "tools/call"}
+        assert msgspec.json.decode(sent.fields["context"]) == {"step": 1}
+
+
+@played
+async def test_a_payload_may_be_anything_that_is_an_object_in_json(gateway: Running) -> None:
+    class Text(msgspec.Struct):
+        text: str
+
+    async with joining(gateway, "alice") as alice:
+        assert (await alice.send("chat", Text("hello"))).payload == {"text": "hello"}
+        assert (await alice.send("reasoning/start")).payload == {}
+
+
+@played
+async def test_many_may_be_on_their_way_at_once_and_each_gets_its_own(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice:
+        sent = await asyncio.gather(*(alice.chat(str(number), to=["bob"]) for number in range(500)))
+        assert [each.payload["text"] for each in sent] == [str(number) for number in range(500)]
+        assert len({each.id for each in sent}) == 500
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "error"),
+    [
+        ("chat", {}, errors.InvalidEnvelope),
+        ("chat", 5, errors.InvalidEnvelope),
+        ("system/register", {}, errors.InvalidRequest),
+        ("stream/ready", {}, errors.ReservedKind),
+        ("mcp/request", {"method": "tools/list"}, errors.CapabilityViolation),
+        ("stream/start", {"stream_id": "none"}, errors.StreamNotFound),
+        ("stream/data", {"stream_id": "none", "sequence": 0, "content": 1}, errors.StreamNotFound),
+    ],
+)
+@played
+async def test_a_refusal_is_raised_as_the_class_of_its_code(
+    tmp_path: Path, kind: str, payload: Any, error: type[Refused]
+) -> None:
+    with running(tmp_path, {"participants": {"alice": [{"kind": "chat"}]}}) as gateway:
+        async with joining(gateway, "alice") as alice:
+            with pytest.raises(error) as told:
+                await alice.send(kind, payload)
+            assert told.value.code == error.code
+            assert told.value.message == str(told.value) != ""
+
+
+@played
+async def test_a_refusal_has_its_parts(tmp_path: Path) -> None:
+    with running(tmp_path, {"participants": {"alice": [{"kind": "chat"}]}}) as gateway:
+        async with joining(gateway, "alice") as alice:
+            with pytest.raises(errors.CapabilityViolation) as told:
+                await alice.send("mcp/proposal")
+            assert told.value.parts["attempted_kind"] == "mcp/proposal"
+            assert {"kind": "chat"} in told.value.parts["your_capabilities"]
+
+
+def test_every_code_has_a_class_and_no_class_has_another() -> None:
+    assert set(Refused.by_code) == ERROR_CODES
+
+
+def test_a_code_that_nobody_knows_is_a_refusal_all_the_same() -> None:
+    error = errors.refused({"error": "new_in_v5", "message": "no", "more": 1})
+    assert type(error) is Refused
+    assert (error.code, error.message, error.parts) == ("new_in_v5", "no", {"more": 1})
+
+
+@pytest.mark.parametrize("levels", [140, 100_000])
+@played
+async def test_what_is_too_deep_for_any_answer_is_not_sent(gateway: Running, levels: int) -> None:
+    deep: Any = []
+    for _ in range(min(levels, 900)):
+        deep = [deep]
+    async with joining(gateway, "alice") as alice:
+        with pytest.raises(errors.InvalidEnvelope):
+            await alice.send("chat", {"text": "x", "deep": deep})
+
+
+# What is carried out and does not come back
+
+
+@played
+async def test_what_does_not_come_back_is_answered_by_the_gateway(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
+        stream = await alice.open_stream()
+        assert (await stream.grant("bob")).kind == "stream/write-granted"
+        assert (await alice.send("space/invite", {"participant_id": "dora"})).payload["status"] == "created"
+        assert (await alice.send("system/join")).kind == "system/welcome"
+        assert (await alice.send("system/heartbeat")).kind == "system/heartbeat"
+        assert (await alice.send("space/kick", {"participant_id": "bob"})).payload["event"] == "leave"
+        with pytest.raises(errors.MewError):
+            await bob.chat("still here?")
+
+
+@played
+async def test_to_kick_somebody_who_is_not_there_is_confirmed_as_well(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice:
+        kicked = await alice.send("space/kick", {"participant_id": "carol"})
+        assert (kicked.kind, kicked.sender) == ("space/kick", "alice")
+        with pytest.raises(errors.ParticipantNotFound):
+            await alice.send("space/kick", {"participant_id": "nobody"})
+
+
+@played
+async def test_who_is_too_quick_is_told_of_each_envelope_even_where_the_gateway_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "PATIENCE", 0.2)
+    limits = Limits(envelopes_per_second=20, envelope_burst=20)
+    with running(tmp_path, {"limits": limits}) as gateway:
+        async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
+            heard = bob.envelopes("chat", sender="alice")
+            sent = await asyncio.gather(*(alice.chat(str(n)) for n in range(100)), return_exceptions=True)
+            taken = [each.payload["text"] for each in sent if isinstance(each, Envelope)]
+            assert {type(each) for each in sent} == {Envelope, errors.RateLimited}
+            assert 1 <= len(taken) <= 50
+            for text in taken:
+                assert (await anext(heard)).payload["text"] == text
+
+
+@pytest.mark.parametrize("size", [3_000, 200_000])
+@played
+async def test_what_is_too_large_is_told_by_name_and_we_come_back(tmp_path: Path, size: int) -> None:
+    with running(tmp_path, {"limits": Limits(message_bytes=2_000)}) as gateway:
+        back = asyncio.Event()
+        async with joining(gateway, "alice", on_reconnected=lambda _: back.set()) as alice:
+            with pytest.raises(errors.MessageTooLarge):
+                await alice.chat("x" * size)
+            await back.wait()
+            await alice.chat("small")
+
+
+# Requests
+
+
+async def answering(space: Space, **reply: Any) -> None:
+    """Answer every request that comes."""
+    async for asked in space.envelopes("mcp/request"):
+        await space.send("mcp/response", reply, to=asked.sender, correlation_id=asked.id)
+
+
+@played
+async def test_a_request_gets_what_names_it(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
+        served = asyncio.create_task(answering(bob, result={"tools": []}))
+        await asyncio.sleep(0)
+        answer = await alice.request("mcp/request", {"method": "tools/list"}, to=["bob"])
+        assert (answer.sender, answer.kind, answer.payload) == ("bob", "mcp/response", {"result": {"tools": []}})
+        served.cancel()
+
+
+@pytest.mark.parametrize("narrow", ["reasoning/*", lambda envelope: envelope.kind == "reasoning/start"])
+@played
+async def test_a_request_may_say_which_answer_it_means(gateway: Running, narrow: Any) -> None:
+    async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
+        asking = asyncio.create_task(alice.request("chat", {"text": "why?"}, answer=narrow))
+        question = await bob.wait_for(lambda envelope: envelope.kind == "chat")
+        await bob.send("chat/acknowledge", correlation_id=question.id)
+        thinking = await bob.send("reasoning/start", correlation_id=question.id)
+        assert (await asking).id == thinking.id
+
+
+@played
+async def test_a_request_that_was_taken_may_wait_long_for_the_answer_it_means(
+    gateway: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "PATIENCE", 0.05)
+    async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
+        welcomes = alice.envelopes("system/welcome")
+        asking = asyncio.create_task(alice.request("space/invite", {"participant_id": "dora"}, answer="chat"))
+        acknowledged = await alice.wait_for(lambda envelope: envelope.kind == "space/invite-ack")
+        slow = asyncio.create_task(anext(welcomes))
+        await asyncio.wait([slow], timeout=0.2)
+        assert not asking.done()
+        chat = await bob.send("chat", {"text": "who is that?"}, correlation_id=acknowledged.correlation_id)
+        assert (await asking).id == chat.id
+        slow.cancel()
+
+
+@played
+async def test_a_request_that_is_refused_raises_the_refusal(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice:
+        with pytest.raises(errors.InvalidEnvelope, match="method"):
+            await alice.request("mcp/request", {})
+
+
+@played
+async def test_a_request_that_nobody_answers_ends_in_time(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice:
+        with pytest.raises(RequestTimeout, match=r"0\.02 s"):
+            await alice.request("mcp/request", {"method": "tools/list"}, timeout=0.02)
+
+
+@played
+async def test_a_mistake_of_the_one_who_asks_is_raised_where_it_asks(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice:
+        with pytest.raises(ZeroDivisionError):
+            await alice.request("space/invite", {"participant_id": "dora"}, answer=lambda _: bool(1 / 0))
+        waiting = asyncio.create_task(alice.wait_for(lambda _: bool(1 / 0)))
+        await asyncio.sleep(0)
+        await alice.chat("go on")
+        with pytest.raises(ZeroDivisionError):
+            await waiting
+
+
+@played
+async def test_waiting_for_an_envelope_ends_in_time(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice:
+        with pytest.raises(RequestTimeout):
+            await alice.wait_for(lambda _: False, timeout=0.02)
+        with pytest.raises(RequestTimeout):
+            await alice.until(lambda _: False, timeout=0.02)
+
+
+@played
+async def test_a_time_out_of_somebody_elses_is_not_ours(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.02):
+                await alice.wait_for(lambda _: False, timeout=10)
+
+        def late(_: Envelope) -> bool:
+            raise TimeoutError("of the predicate")
+
+        waiting = asyncio.create_task(alice.wait_for(late, timeout=10))
+        await asyncio.sleep(0)
+        await alice.chat("go on")
+        with pytest.raises(TimeoutError, match="of the predicate"):
+            await waiting
+
+
+@played
+async def test_the_view_can_be_waited_for(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice:
+        coming = asyncio.create_task(alice.until(lambda view: "bob" in view.participants))
+        async with joining(gateway, "bob"):
+            assert "bob" in (await coming).participants
+            assert (await alice.until(lambda view: "bob" in view.participants)) is alice.view
+        await alice.until(lambda view: "bob" not in view.participants)
+
+
+# The end
+
+
+@played
+async def test_whoever_waits_when_a_space_is_closed_is_told(gateway: Running) -> None:
+    alice = await joining(gateway, "alice")
+    waiting: list[asyncio.Task[Any]] = [
+        asyncio.create_task(alice.request("mcp/request", {"method": "tools/list"})),
+        asyncio.create_task(alice.wait_for(lambda _: False)),
+        asyncio.create_task(alice.until(lambda _: False)),
+    ]
+    await asyncio.sleep(0)
+    await alice.chat("they wait by now")
+    await alice.close()
+    for each in await asyncio.gather(*waiting, return_exceptions=True):
+        assert isinstance(each, ConnectionLost), each
+        assert not each.unconfirmed
+    for late in (alice.chat("late"), alice.wait_for(lambda _: True), alice.connected(), alice.open_stream()):
+        with pytest.raises(ConnectionLost, match="closed here"):
+            await late

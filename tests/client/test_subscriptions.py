@@ -1,0 +1,324 @@
+"""What a program reads: what it asked for, in order, and where something is missing it is told."""
+
+import asyncio
+import gc
+import threading
+from typing import Any
+
+import pytest
+
+from mew.client import (
+    CapabilitiesChanged,
+    Event,
+    Frame,
+    MessageRefused,
+    Missed,
+    NotAdmitted,
+    ParticipantJoined,
+    ParticipantLeft,
+    Space,
+    StreamDiscovered,
+    StreamEnded,
+    StreamGap,
+    StreamStarted,
+    Subscription,
+)
+from mew.client.errors import UnauthorizedStreamWrite
+from mew.protocol import Envelope, Lose
+from tests.client.stage import joining, played, until
+from tests.gateway.raw import Running
+
+
+async def texts(subscription: Subscription[Envelope], count: int) -> list[str]:
+    return [(await anext(subscription)).payload["text"] for _ in range(count)]
+
+
+@played
+async def test_envelopes_are_read_by_kind_sender_addressee_and_what_they_answer(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
+        everything, chats, of_mcp = bob.envelopes(), bob.envelopes("chat"), bob.envelopes("mcp/*")
+        own, to_me = bob.envelopes(sender="bob"), bob.envelopes(to="bob")
+        first = await alice.chat("one", to="bob")
+        answering = bob.envelopes(correlation_id=first.id)
+        asked = await alice.send("mcp/proposal", {"method": "x"})
+        answer = await bob.send("chat/acknowledge", correlation_id=first.id)
+        said = await bob.chat("two")
+        for subscription, expected in [
+            (everything, [first, asked, answer, said]),
+            (chats, [first, said]),
+            (of_mcp, [asked]),
+            (own, [answer, said]),
+            (to_me, [first]),
+            (answering, [answer]),
+        ]:
+            assert [await anext(subscription) for _ in expected] == expected
+
+
+@played
+async def test_a_subscription_begins_when_it_is_made(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice:
+        await alice.chat("before")
+        chats = alice.envelopes("chat")
+        await alice.chat("after")
+        assert await texts(chats, 1) == ["after"]
+
+
+@played
+async def test_who_reads_too_slowly_finds_the_place_where_envelopes_are_missing(gateway: Running) -> None:
+    async with joining(gateway, "alice", queue=3) as alice:
+        chats = alice.envelopes("chat")
+        for number in range(10):
+            await alice.chat(str(number))
+        assert await texts(chats, 3) == ["0", "1", "2"]
+        with pytest.raises(Missed) as missed:
+            await anext(chats)
+        assert missed.value.count == 7
+        await alice.chat("10")
+        assert await texts(chats, 1) == ["10"]
+
+
+@played
+async def test_what_is_missing_can_be_told_to_somebody_else_and_the_loop_goes_on(gateway: Running) -> None:
+    missing: list[int] = []
+    async with joining(gateway, "alice", queue=2) as alice:
+        chats = alice.envelopes("chat", on_missed=missing.append)
+        for number in range(5):
+            await alice.chat(str(number))
+        assert await texts(chats, 2) == ["0", "1"]
+        await alice.chat("5")
+        assert (await texts(chats, 1), missing) == (["5"], [3])
+
+
+@played
+async def test_a_subscription_ends_with_its_space(gateway: Running) -> None:
+    alice = await joining(gateway, "alice")
+    chats = alice.envelopes("chat")
+    await alice.chat("the last word")
+    waiting = asyncio.create_task(anext(alice.frames(), None))
+    await asyncio.sleep(0)
+    await alice.close()
+    assert [each.payload["text"] async for each in chats] == ["the last word"]
+    assert await waiting is None
+    assert [each async for each in alice.envelopes()] == []
+    assert [each async for each in alice.frames()] == []
+
+
+@played
+async def test_who_is_thrown_out_reads_to_the_end_and_is_told_why(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
+        chats = bob.envelopes("chat")
+        await alice.chat("goodbye")
+        await alice.send("space/kick", {"participant_id": "bob"})
+        assert await texts(chats, 1) == ["goodbye"]
+        for _ in range(2):
+            with pytest.raises(NotAdmitted) as told:
+                await anext(chats)
+            assert told.value.code == 4403
+        with pytest.raises(NotAdmitted):
+            await bob.chat("may I?")
+        with pytest.raises(NotAdmitted):
+            await anext(bob.frames())
+
+
+@played
+async def test_after_an_orderly_goodbye_of_the_gateways_loops_just_end(gateway: Running) -> None:
+    async with joining(gateway, "bob") as bob:
+        chats = bob.envelopes("chat")
+        gateway.ask(lambda each: next(iter(each.sockets)).close(1000, "shutdown"))
+        assert [each async for each in chats] == []
+        assert bob.connection is None
+
+
+def readers(space: Space) -> int:
+    return len(space._inbox._envelopes) + len(space._inbox._events) + len(space.lanes.queues)
+
+
+@played
+async def test_a_loop_that_is_left_leaves_nothing_behind(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice:
+        for _ in range(3):
+            speaking = asyncio.create_task(alice.chat("hello"))
+            async for _ in alice.envelopes("chat"):
+                break
+            await speaking
+        alice.frames(), alice.events()
+        await until(lambda: readers(alice) == 0)
+        async with alice.envelopes() as held, alice.frames("any"):
+            assert readers(alice) == 2
+        assert readers(alice) == 0
+        assert [each async for each in held] == []
+
+
+@played
+async def test_what_another_thread_collects_is_let_go_of_on_the_loop(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice:
+        holding: list[Any] = [alice.envelopes()]
+        holding.append(holding)
+        del holding
+        collecting = threading.Thread(target=gc.collect)
+        collecting.start()
+        collecting.join()
+        await until(lambda: readers(alice) == 0)
+
+
+@played
+async def test_a_subscription_has_one_reader(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice:
+        chats = alice.envelopes("chat")
+        waiting = asyncio.create_task(anext(chats))
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="one reader"):
+            await anext(chats)
+        await alice.chat("hello")
+        assert (await waiting).payload["text"] == "hello"
+
+
+# Frames
+
+
+@played
+async def test_frames_are_read_by_stream_by_namespace_by_format_or_all(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
+        text = await alice.announce_stream(["text"], desired_id="text-1")
+        early = [bob.frames("text-1"), bob.frames(namespace="lab/te"), bob.frames(format="text"), bob.frames()]
+        dict_ = await alice.announce_stream([{"id": "dict", "mime_type": "application/json"}], desired_id="dict")
+        await text.start()
+        await dict_.start()
+        late = [bob.frames("text-1"), bob.frames(namespace="lab/te"), bob.frames(format="text"), bob.frames()]
+        await dict_.send({"a": 1})
+        await text.send("b")
+        for subscriptions in (early, late):
+            for subscription in subscriptions[:3]:
+                assert (await anext(subscription)).data == b"b"
+            both = [await anext(subscriptions[3]), await anext(subscriptions[3])]
+            assert [each.stream_id for each in both] == ["dict", "text-1"]
+            assert [each.value for each in both] == [{"a": 1}, None]
+
+
+@played
+async def test_who_reads_frames_too_slowly_loses_the_oldest_and_is_told_how_many_of_which_stream(
+    gateway: Running,
+) -> None:
+    gaps: list[StreamGap] = []
+    async with joining(gateway, "alice") as alice, joining(gateway, "bob", queue=4) as bob:
+        one, two = await alice.open_stream(), await alice.open_stream()
+        frames = bob.frames(on_gap=gaps.append)
+        for number in range(5):
+            await one.send(f"{number}")
+            await two.send(f"{number}")
+        await alice.chat("all is written")
+        await until(lambda: [each.frames for each in bob.view.streams.values()] == [5, 5])
+        heard = [await anext(frames) for _ in range(4)]
+        assert [(each.stream_id, each.data) for each in heard] == [
+            (one.stream_id, b"3"), (two.stream_id, b"3"), (one.stream_id, b"4"), (two.stream_id, b"4"),
+        ]  # fmt: skip
+        assert gaps == [StreamGap(one.stream_id, 3, "queue"), StreamGap(two.stream_id, 3, "queue")]
+
+
+@played
+async def test_large_frames_are_bounded_by_their_bytes_and_the_latest_can_always_be_had(gateway: Running) -> None:
+    gaps: list[StreamGap] = []
+    async with joining(gateway, "alice") as alice, joining(gateway, "bob", queue_bytes=10_000) as bob:
+        stream, heard = await alice.open_stream(), bob.envelopes("chat")
+        frames = bob.frames(on_gap=gaps.append)
+        for size in (4_000, 4_000, 4_000, 50_000):
+            await stream.send(bytes(size))
+        await alice.chat("all is written")
+        await anext(heard)
+        assert (len((await anext(frames)).data), gaps) == (50_000, [StreamGap(stream.stream_id, 3, "queue")])
+
+
+@played
+async def test_a_mistake_in_on_gap_is_raised_where_the_frames_are_read(gateway: Running) -> None:
+    def mistaken(gap: StreamGap) -> None:
+        raise ZeroDivisionError(gap)
+
+    async with joining(gateway, "alice", queue=1) as alice:
+        stream, chats = await alice.open_stream(), alice.envelopes("chat")
+        frames = alice.frames(on_gap=mistaken)
+        await stream.send("1")
+        await stream.send("2")
+        await alice.chat("all is written")
+        await anext(chats)
+        with pytest.raises(ZeroDivisionError):
+            await anext(frames)
+        assert (await anext(frames)).data == b"2"
+
+
+@played
+async def test_what_the_gateway_lost_for_us_is_told_in_its_place(gateway: Running) -> None:
+    told: list[Any] = []
+    async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
+        stream = await alice.open_stream()
+        await bob.until(lambda view: bool(view.streams))
+        frames = bob.frames(on_gap=told.append)
+        await stream.send("1")
+        told.append((await anext(frames)).data)
+
+        def lose(each: Any) -> None:
+            hub = each.first_hub
+            hub.run(Lose(participant="bob", stream_id=stream.stream_id, first=2, last=41, dropped=40))
+            hub.flush()
+
+        gateway.ask(lose)
+        await stream.send("42")
+        told.append((await anext(frames)).data)
+        assert told == [b"1", StreamGap(stream.stream_id, 40, "gateway"), b"42"]
+        assert bob.view.streams[stream.stream_id].frames == 42
+        assert frames.missed == 40
+
+
+# Everything, and events
+
+
+@played
+async def test_envelopes_and_frames_can_be_read_in_the_order_in_which_they_came(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice:
+        stream = await alice.open_stream()
+        messages = alice.messages()
+        await stream.send("1")
+        await stream.send_data(2)
+        await stream.send(b"3")
+        await alice.chat("4")
+        heard = [await anext(messages) for _ in range(4)]
+        shown = [each.data if isinstance(each, Frame) else each.kind for each in heard]
+        assert shown == [b"1", "stream/data", b"3", "chat"]
+
+
+async def events_of(subscription: Subscription[Event], count: int) -> list[Event]:
+    return [await anext(subscription) for _ in range(count)]
+
+
+@played
+async def test_events_tell_of_streams_and_of_who_comes_and_goes(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice:
+        old = await alice.open_stream()
+        events = alice.events()
+        new = await alice.announce_stream(["text"])
+        await new.start()
+        async with joining(gateway, "bob") as bob:
+            await alice.send("capability/revoke", {"recipient": "bob", "capabilities": [{"kind": "*"}]})
+            await bob.until(lambda view: len(view.you.capabilities) == 1)
+        await new.close("done")
+        discovered, again, started, joined, changed, left, ended = await events_of(events, 7)
+        assert discovered == StreamDiscovered(old)
+        assert again == StreamDiscovered(new)
+        assert started == StreamStarted(new)
+        assert isinstance(joined, ParticipantJoined)
+        assert joined.participant.id == "bob"
+        assert isinstance(changed, CapabilitiesChanged)
+        assert changed.participant.capabilities == [{"kind": "mcp/response"}]
+        assert left == ParticipantLeft("bob")
+        assert ended == StreamEnded(new.stream_id, "done")
+
+
+@played
+async def test_a_frame_that_is_refused_is_an_event(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice:
+        events = alice.events()
+        assert alice.connection is not None
+        alice.connection.send_raw(b"#none#data")
+        (refused,) = await events_of(events, 1)
+        assert isinstance(refused, MessageRefused)
+        assert isinstance(refused.error, UnauthorizedStreamWrite)
+        assert refused.error.parts["stream_id"] == "none"
