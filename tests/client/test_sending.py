@@ -64,6 +64,8 @@ async def test_a_refusal_is_raised_as_the_class_of_its_code(
                 await alice.send(kind, payload)
             assert told.value.code == error.code
             assert told.value.message == str(told.value) != ""
+            assert told.value.envelope is not None
+            assert told.value.envelope.kind == "system/error"
 
 
 @played
@@ -81,7 +83,7 @@ def test_every_code_has_a_class_and_no_class_has_another() -> None:
 
 
 def test_a_code_that_nobody_knows_is_a_refusal_all_the_same() -> None:
-    error = errors.refused({"error": "new_in_v5", "message": "no", "more": 1})
+    error = errors.refused_as({"error": "new_in_v5", "message": "no", "more": 1})
     assert type(error) is Refused
     assert (error.code, error.message, error.parts) == ("new_in_v5", "no", {"more": 1})
 

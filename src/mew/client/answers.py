@@ -113,7 +113,7 @@ class Answers:
     def _answer(self, asked: Pending, envelope: Envelope) -> None:
         by_gateway = envelope.sender == kinds.GATEWAY
         if by_gateway and envelope.kind == kinds.ERROR:
-            error = refused(envelope.payload)
+            error = refused(envelope)
             if isinstance(error, RateLimited):
                 self._too_quick = asyncio.get_running_loop().time()
             asked.fail(error)

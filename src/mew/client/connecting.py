@@ -117,7 +117,7 @@ class _Entrance:
             if not self.entered.done():
                 self.entered.set_result(None)
         elif envelope.kind == kinds.ERROR:
-            self._refusal = refused(envelope.payload)
+            self._refusal = refused(envelope)
 
     def forget(self) -> None:
         """Nobody waits any more."""

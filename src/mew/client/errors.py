@@ -17,9 +17,12 @@ Values that are raised. Nothing here sends, waits or logs.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mew.errors import MewError
+
+if TYPE_CHECKING:
+    from mew.protocol.envelope import Envelope
 
 __all__ = [
     "AlreadyExists",
@@ -54,6 +57,7 @@ __all__ = [
     "UnauthorizedStreamWrite",
     "UnknownFormat",
     "refused",
+    "refused_as",
 ]
 
 
@@ -109,6 +113,8 @@ class Refused(MewError):
         """The sentence for people, the parts for programs."""
         self.message = message
         self.parts = parts
+        self.envelope: Envelope | None = None
+        """The `system/error` itself, where it was the gateway that refused."""
         if code is not None:
             self.code = code
         super().__init__(message)
@@ -262,7 +268,14 @@ class InternalError(Refused):
     code = "internal_error"
 
 
-def refused(payload: Mapping[str, Any]) -> Refused:
+def refused(envelope: "Envelope") -> Refused:
+    """The error that a `system/error` stands for."""
+    error = refused_as(envelope.payload)
+    error.envelope = envelope
+    return error
+
+
+def refused_as(payload: Mapping[str, Any]) -> Refused:
     """The error that the payload of a `system/error` stands for."""
     code = str(payload.get("error", ""))
     message = str(payload.get("message", code))

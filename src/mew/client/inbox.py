@@ -101,8 +101,8 @@ class Inbox:
         if by_gateway and envelope.kind == kinds.WELCOME:
             self.latest_welcome = envelope
         if by_gateway and envelope.kind == kinds.ERROR and not self.answers.knows(envelope):
-            self.answers.blame(refused(envelope.payload))
-            self.tell(MessageRefused(refused(envelope.payload)))
+            self.answers.blame(refused(envelope))
+            self.tell(MessageRefused(refused(envelope)))
         self.answers.take(envelope, self.me)
         self._hand_on(envelope)
         if changed:

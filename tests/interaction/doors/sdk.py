@@ -162,9 +162,8 @@ class SdkClient(SocketClient):
         """Not let in, and told why by the SDK alone."""
         self.closed = error.code
         self.peer = Outside()
-        if error.refusal is not None:
-            payload = {"error": error.refusal.code, "message": error.refusal.message, **error.refusal.parts}
-            self._unread.append(Message(msgspec.json.encode({"kind": "system/error", "payload": payload})))
+        if error.refusal is not None and error.refusal.envelope is not None:
+            self._unread.append(Message(error.refusal.envelope.encode()))
 
 
 def member_of(client: Any) -> Member | None:
