@@ -27,10 +27,10 @@ def test_a_flush_is_held_off_where_flushing_each_message_would_take_over_half_of
     assert (pace.hold_off(now) > 0) is is_held
 
 
-def test_it_is_held_off_for_four_times_what_the_last_one_took() -> None:
+def test_it_is_held_off_for_eight_times_what_the_last_one_took() -> None:
     pace, now = busy(0.0002)
-    assert pace.hold_off(now) == pytest.approx(0.0008)
-    assert pace.hold_off(now + 0.0005) == pytest.approx(0.0003)
+    assert pace.hold_off(now) == pytest.approx(0.0016)
+    assert pace.hold_off(now + 0.0005) == pytest.approx(0.0011)
 
 
 def test_it_is_never_held_off_for_longer_than_two_milliseconds() -> None:
@@ -40,7 +40,7 @@ def test_it_is_never_held_off_for_longer_than_two_milliseconds() -> None:
 
 def test_what_nobody_waits_for_is_held_off_longer() -> None:
     pace, now = busy(0.01)
-    assert pace.hold_off(now, patient=True) == pytest.approx(0.04)
+    assert pace.hold_off(now, patient=True) == pytest.approx(0.08)
     pace, now = busy(1.0)
     assert pace.hold_off(now, patient=True) == pytest.approx(PATIENT_SECONDS)
 

@@ -17,7 +17,7 @@ from mew.journal.folder import HOUR, Folder, log_first
 from mew.journal.log import read_blocks
 from mew.journal.recovery import synced_bytes
 from mew.journal.settings import JournalSettings
-from mew.journal.writer import BLOCK_BYTES, Behind, Writer, blocks_of
+from mew.journal.writer import BLOCK_BYTES, PIECE, Behind, Writer, blocks_of
 from mew.protocol.records import Record
 from tests.journal.waiting import PATIENCE, until
 
@@ -116,6 +116,15 @@ def test_frames_alone_are_written_within_the_interval(tmp_path: Path) -> None:
         until(lambda: kept.positions() == list(range(5)))
         kept.turn(frames(5, 5))
         until(lambda: kept.positions() == list(range(10)))
+
+
+def test_many_frames_do_not_pile_up_for_the_thread(tmp_path: Path) -> None:
+    with writing(tmp_path, LONG) as kept:
+        for position in range(PIECE - 1):
+            kept.turn(frames(position))
+        assert kept.positions() == []
+        kept.turn(frames(PIECE - 1))
+        assert kept.positions() == list(range(PIECE))
 
 
 def test_with_always_everything_is_on_the_disk_when_commit_returns(tmp_path: Path) -> None:

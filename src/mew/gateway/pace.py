@@ -12,7 +12,7 @@ BUSY: Final = 0.5
 HOLD_SECONDS: Final = 0.002
 PATIENT_SECONDS: Final = 0.1
 """For what nobody waits for: who came and went, in a storm of it."""
-FLUSHES: Final = 4
+FLUSHES: Final = 8
 """A flush is held off for as long as so many flushes take."""
 
 

@@ -27,6 +27,8 @@ HOLE_SECONDS: Final = 1.0
 """How soon one that goes on unrecorded asks for a checkpoint to begin again with."""
 BLOCK_BYTES: Final = 8 * 2**20
 """Of the largest block that is made of more than one entry."""
+PIECE: Final = 256
+"""Entries that the loop writes itself rather than leave them: the thread, at many at once, would hold the loop up."""
 _NEVER: Final = float("inf")
 
 
@@ -74,6 +76,10 @@ class Writer:
     """The last position that the disk has."""
     _urgent = False
     """Whether a control record is among what was added."""
+    _waiting = 0
+    """How many entries were taken and are not written."""
+    _at_disk = False
+    """Whether the disk is being waited for: who writes now may have to wait as well."""
     _due = _NEVER
     """When the thread is to write and to sync what it finds; the loop does not wait for it any longer."""
     _file: LogWriter | None = None
@@ -133,6 +139,7 @@ class Writer:
         """Whether what was added may be seen by others: control is with the kernel, with `always` all is on disk."""
         if self._added:
             self._taken.append(self._added)
+            self._waiting += len(self._added)
             self._added = []
             now = time.monotonic()
             late = now >= self._due  # the thread may wait for the disk; frames do not wait for that
@@ -140,6 +147,11 @@ class Writer:
                 self._urgent = False
                 with self._lock:
                     self._write()
+            elif self._waiting >= PIECE and not self._at_disk and self._lock.acquire(blocking=False):
+                try:
+                    self._write()
+                finally:
+                    self._lock.release()
             if late or (self._due == _NEVER and not self._always):
                 self._due = now + self._interval
                 self._wake.set()
@@ -205,6 +217,7 @@ class Writer:
 
         What cannot be written is kept, or dropped where so configured.
         """
+        self._waiting = 0
         while self._taken:
             self._unwritten += self._taken.popleft()
         if self._hole_until is not None:
@@ -316,12 +329,15 @@ class Writer:
             if self._settings.sync == "os" and not certain:
                 return
             started = time.perf_counter()
+            self._at_disk = True
             try:
                 file.sync()
             except OSError as error:
                 self._lost_sync = True
                 self._report(f"{error.strerror}: what the disk has will be known after a restart", file.path)
                 return
+            finally:
+                self._at_disk = False
             self.figures.sync_seconds += time.perf_counter() - started
             self.figures.syncs += 1
             if written >= self.synced and not self._lost_sync:
