@@ -6,14 +6,16 @@ Decides nothing: what came of it is for the test to look at.
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeVar
 
 import mew
 from mew.client import Connecting, Space
+from mew.gateway.gateway import Gateway
 from mew.view import SpaceView, welcomed
 from tests.gateway.raw import Running
 
 P = ParamSpec("P")
+T = TypeVar("T")
 PATIENCE = 20.0
 
 
@@ -45,11 +47,44 @@ def joining(gateway: Running, participant: str, **options: Any) -> Connecting:
     return mew.connect(url_of(gateway), space="lab", token=gateway.token(participant), **options)
 
 
+async def begun(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """A task that has made its first step: it listens to whatever is said from now on."""
+    task = asyncio.create_task(work)
+    await asyncio.sleep(0)
+    return task
+
+
+async def ended(task: asyncio.Task[Any]) -> None:
+    """Cancel a task; it is gone when this returns."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def until(question: Callable[[], Any]) -> Any:
     """Ask, turn by turn of the loop, until the answer is yes."""
     while not (answer := question()):
         await asyncio.sleep(0.001)
     return answer
+
+
+async def shut_down(gateway: Running, space: Space, who: str | None = None) -> None:
+    """Have somebody shut down as the gateway does it, but without the five seconds for one's last words."""
+    named = who or space.me
+    await space.send("participant/shutdown", to=named)
+    close_all(gateway, 1000, "shutdown", named)
+
+
+def close_all(gateway: Running, code: int, reason: str, who: str | None = None) -> None:
+    """The gateway says goodbye, after everything that was said: to everybody, or to one."""
+
+    def close(each: Gateway) -> None:
+        for hub in each.hubs.values():
+            hub.flush()
+        for socket in list(each.sockets):
+            if who is None or socket._participant == who:
+                socket.outlet.close(code, reason)
+
+    gateway.ask(close)
 
 
 async def gateways_view(space: Space) -> SpaceView:

@@ -6,17 +6,33 @@ The coroutines are found, not listed: one that nobody has said how to call fails
 import asyncio
 import gc
 import inspect
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
 from typing import Any, Final
 
 import pytest
 
 import mew.client
-from mew.client import Connecting, Connection, Space, Stream, Subscription
+from mew.client import (
+    Connecting,
+    Connection,
+    Controls,
+    McpServer,
+    Participant,
+    Proposal,
+    Proposals,
+    Proposed,
+    Reasoning,
+    Space,
+    Stream,
+    Subscription,
+    notify,
+    serve,
+)
+from mew.client.errors import Paused
 from mew.client.sending import Draft
 from mew.protocol import Envelope
-from tests.client.stage import joining, played, until
+from tests.client.stage import begun, ended, joining, played, until, url_of
 from tests.gateway.raw import Running
 
 MOST = 40
@@ -25,14 +41,17 @@ MOST = 40
 
 def public_coroutines() -> list[str]:
     """Every coroutine that a program can await, as `Class.name`; a dunder is awaited by `async with` or `async for`."""
-    classes = [each for each in map(mew.client.__dict__.get, mew.client.__all__) if inspect.isclass(each)]
-    return sorted(
+    public = [each for each in map(mew.client.__dict__.get, mew.client.__all__) if each is not None]
+    classes = [each for each in public if inspect.isclass(each)]
+    functions = [each.__name__ for each in public if inspect.iscoroutinefunction(each)]
+    methods = [
         f"{cls.__name__}.{name}"
         for cls in classes
         for name, member in inspect.getmembers(cls)
         if (inspect.iscoroutinefunction(member) or name == "__await__")
         and (name.startswith("__") or not name.startswith("_"))
-    )
+    ]
+    return sorted(functions + methods)
 
 
 class Scene:
@@ -141,6 +160,163 @@ async def until_gone(scene: Scene) -> None:
         timer.cancel()  # it is over for whoever was cancelled, too
 
 
+# Participants
+
+
+class Slow:
+    """A server that answers a moment later."""
+
+    async def answer(self, method: str, params: Any) -> Any:
+        await asyncio.sleep(0.002)
+        return {"method": method}
+
+
+def offered() -> Participant:
+    """A tool that takes a moment, and hooks that do."""
+    participant = Participant()
+
+    @participant.tool
+    async def slow() -> str:
+        await asyncio.sleep(0.002)
+        return "done"
+
+    @participant.on_compact
+    @participant.on_shutdown
+    async def brood() -> None:
+        await asyncio.sleep(0.002)
+
+    return participant
+
+
+class Beside:
+    """Something that bob does while alice does what is looked at; it is begun before that and ended after it."""
+
+    def __init__(self, work: Callable[[Scene], Coroutine[Any, Any, Any]], recipe: Recipe) -> None:
+        self.work = work
+        self._recipe = recipe
+
+    def __call__(self, scene: Scene) -> Awaitable[Any]:
+        return self._recipe(scene)
+
+
+def bob_does(work: Callable[[Scene], Coroutine[Any, Any, Any]]) -> Callable[[Recipe], Recipe]:
+    return lambda recipe: Beside(work, recipe)
+
+
+bob_serves = bob_does(lambda scene: offered().run(scene.bob))
+
+
+async def bob_asks(scene: Scene) -> None:
+    """As soon as alice listens, she has something to do, and in the end is shut down."""
+    await until(lambda: scene.alice._inbox._envelopes)
+    await scene.bob.call_tool("alice", "slow")
+    await scene.bob.compact("alice")
+    await scene.bob.shutdown("alice")
+
+
+async def bob_orders(scene: Scene) -> None:
+    """As soon as alice listens."""
+    await until(lambda: scene.alice._inbox._envelopes)
+    await scene.bob.pause("alice", seconds=0.002)
+    await scene.bob.compact("alice")
+    await scene.bob.shutdown("alice")
+
+
+async def bob_sends_carol_away(scene: Scene) -> None:
+    await scene.bob.until(lambda view: "carol" in view.participants)
+    await scene.bob.shutdown("carol")
+
+
+async def approve_all(scene: Scene) -> None:
+    async for proposal in scene.bob.proposals():
+        await scene.bob.send("mcp/response", {"result": {}}, correlation_id=(await proposal.approve("bob")).id)
+
+
+async def propose_now(scene: Scene) -> None:
+    while True:
+        await scene.bob.propose("bob", "m")
+        await asyncio.sleep(0.002)
+
+
+async def proposed(scene: Scene) -> Proposed:
+    async with scene.alice.proposals() as proposals:
+        await scene.bob.send("mcp/proposal", {"method": "m"}, to="bob")
+        return await anext(proposals)
+
+
+async def proposing(scene: Scene) -> Proposal:
+    return await scene.alice.propose("bob", "m")
+
+
+def with_a_proposal(use: Callable[[Proposal], Awaitable[Any]]) -> Recipe:
+    async def recipe(scene: Scene) -> None:
+        proposal = await proposing(scene)
+        try:
+            await use(proposal)
+        finally:
+            proposal.close()
+
+    return recipe
+
+
+def with_what_was_proposed(use: Callable[[Proposed], Awaitable[Any]]) -> Recipe:
+    async def recipe(scene: Scene) -> None:
+        await use(await proposed(scene))
+
+    return recipe
+
+
+async def fulfilled(proposal: Proposed) -> None:
+    with suppress(mew.client.McpFailure):  # bob has no method `m`; that is an answer too
+        await proposal.fulfil()
+
+
+async def nothing(_: Proposal) -> None:
+    """It has been made; that is all."""
+
+
+async def answer_all(scene: Scene) -> None:
+    """Whatever alice asks for, she gets nothing."""
+    await serve(scene.bob, Slow())
+
+
+async def proposals_read(scene: Scene) -> None:
+    async with scene.alice.proposals() as proposals:
+        await anext(proposals)
+
+
+def thinking(use: Callable[[Reasoning], Awaitable[Any]]) -> Recipe:
+    async def recipe(scene: Scene) -> None:
+        async with scene.alice.reasoning("why") as thought:
+            await use(thought)
+
+    return recipe
+
+
+async def obeying(scene: Scene) -> None:
+    async with scene.alice.envelopes("participant/*", to="alice") as orders:
+        await offered().obey(scene.alice, orders)
+
+
+def serving(scene: Scene) -> Awaitable[None]:
+    participant = offered()
+    return serve(scene.alice, participant, controls=participant)
+
+
+async def resumed(scene: Scene) -> None:
+    """A pause that ends by itself."""
+    participant = Participant()
+    participant._pause(0.002)
+    try:
+        await participant.resumed()
+    finally:
+        participant._resume()
+
+
+def forever(scene: Scene) -> Awaitable[None]:
+    return offered().run_forever(url_of(scene.gateway), space="lab", token=scene.gateway.token("carol"))
+
+
 RECIPES: Final[dict[str, list[Recipe]]] = {
     "Connecting.__aenter__": [entering],
     "Connecting.__aexit__": [leaving],
@@ -149,14 +325,56 @@ RECIPES: Final[dict[str, list[Recipe]]] = {
     "Connection.drained": [sending(lambda scene: scene.connection.drained())],
     "Connection.gone": [until_gone],
     "Connection.ping": [lambda scene: scene.connection.ping()],
+    "Controls.obey": [bob_does(bob_orders)(obeying)],
+    "Controls.resumed": [resumed],
+    "McpServer.answer": [lambda scene: Slow().answer("m", {})],
+    "Participant.answer": [lambda scene: offered().answer("tools/call", {"name": "slow"})],
+    "Participant.obey": [bob_does(bob_orders)(obeying)],
+    "Participant.resumed": [resumed],
+    "Participant.run": [bob_does(bob_asks)(lambda scene: offered().run(scene.alice))],
+    "Participant.run_forever": [bob_does(bob_sends_carol_away)(forever)],
+    "Proposal.abandon": [with_a_proposal(lambda proposal: proposal.abandon("no more"))],
+    "Proposal.result": [bob_does(approve_all)(with_a_proposal(lambda proposal: proposal.result()))],
+    "Proposal.withdraw": [with_a_proposal(lambda proposal: proposal.withdraw())],
+    "Proposals.__aenter__": [bob_does(propose_now)(proposals_read)],
+    "Proposals.__aexit__": [bob_does(propose_now)(proposals_read)],
+    "Proposals.__anext__": [bob_does(propose_now)(lambda scene: anext(scene.alice.proposals()))],
+    "Proposed.approve": [with_what_was_proposed(lambda proposal: proposal.approve())],
+    "Proposed.fulfil": [bob_serves(with_what_was_proposed(fulfilled))],
+    "Proposed.reject": [with_what_was_proposed(lambda proposal: proposal.reject("no"))],
+    "Reasoning.__aenter__": [sending(thinking(lambda thought: thought.say("hm")))],
+    "Reasoning.__aexit__": [thinking(lambda thought: thought.space.chat("within"))],
+    "Reasoning.cancel": [thinking(lambda thought: thought.cancel("enough"))],
+    "Reasoning.conclude": [thinking(lambda thought: thought.conclude("so"))],
+    "Reasoning.say": [thinking(lambda thought: thought.say("hm"))],
     "Space.announce_stream": [sending(lambda scene: scene.alice.announce_stream(["text"]))],
+    "Space.call": [bob_serves(lambda scene: scene.alice.call("bob", "ping"))],
+    "Space.call_tool": [
+        bob_serves(sending(lambda scene: scene.alice.call_tool("bob", "slow"))),
+        bob_does(approve_all)(lambda scene: scene.alice.call_tool("bob", "slow", propose=True)),
+    ],
     "Space.chat": [sending(lambda scene: scene.alice.chat("hello"))],
+    "Space.clear": [sending(lambda scene: scene.alice.clear("bob"))],
     "Space.close": [lambda scene: scene.alice.close(), closing_while_away],
+    "Space.compact": [bob_serves(lambda scene: scene.alice.compact("bob"))],
     "Space.connected": [lost],
+    "Space.forget": [sending(lambda scene: scene.alice.forget("bob"))],
+    "Space.get_prompt": [bob_does(answer_all)(lambda scene: scene.alice.get_prompt("bob", "p"))],
+    "Space.list_prompts": [bob_serves(lambda scene: scene.alice.list_prompts("bob"))],
+    "Space.list_resource_templates": [bob_serves(lambda scene: scene.alice.list_resource_templates("bob"))],
+    "Space.list_resources": [bob_serves(lambda scene: scene.alice.list_resources("bob"))],
+    "Space.list_tools": [bob_serves(lambda scene: scene.alice.list_tools("bob"))],
     "Space.open_stream": [sending(lambda scene: scene.alice.open_stream())],
+    "Space.pause": [sending(lambda scene: scene.alice.pause("bob", seconds=0.01))],
     "Space.post": [sending(lambda scene: scene.alice.post(Draft(kind="chat", payload={"text": "x"})))],
+    "Space.propose": [sending(with_a_proposal(nothing))],
+    "Space.read_resource": [bob_does(answer_all)(lambda scene: scene.alice.read_resource("bob", "a:"))],
     "Space.request": [sending(asked)],
+    "Space.restart": [sending(lambda scene: scene.alice.restart("bob"))],
+    "Space.resume": [sending(lambda scene: scene.alice.resume("bob"))],
     "Space.send": [sending(lambda scene: scene.alice.send("reasoning/start"))],
+    "Space.shutdown": [sending(lambda scene: scene.alice.shutdown("carol"))],
+    "Space.status": [bob_serves(lambda scene: scene.alice.status("bob"))],
     "Space.until": [lambda scene: scene.alice.until(lambda view: "carol" in view.participants, timeout=0.01)],
     "Space.wait_for": [hearing(lambda scene: scene.alice.wait_for(lambda envelope: envelope.kind == "chat"))],
     "Stream.close": [sending(lambda scene: scene.live.close())],
@@ -171,6 +389,8 @@ RECIPES: Final[dict[str, list[Recipe]]] = {
     "Subscription.__aenter__": [hearing(reading)],
     "Subscription.__aexit__": [hearing(reading)],
     "Subscription.__anext__": [hearing(lambda scene: anext(scene.alice.envelopes("chat")))],
+    "notify": [sending(lambda scene: notify(scene.alice, "notifications/tools/list_changed"))],
+    "serve": [bob_does(bob_asks)(serving)],
 }
 
 
@@ -242,7 +462,10 @@ async def test_whoever_is_cancelled_leaves_no_task_and_no_future_behind(
             scene = Scene(gateway, alice, bob)
             await opened(scene)
             before = pending()
+            beside = await begun(recipe.work(scene)) if isinstance(recipe, Beside) else None
             had = await run(recipe(scene), at)
+            if beside is not None:
+                await ended(beside)
             await settled(scene, before)
         await until(lambda: gateway.ask(lambda each: not each.sockets))
         if not had:
@@ -255,7 +478,8 @@ async def settled(scene: Scene, before: set[int]) -> None:
     """What was there before is all there is, but for the connection, where it was lost; and all is well with it."""
     if scene.alice.link.over is None:
         await scene.alice.connected()
-        await scene.alice.chat("still here")
+        with suppress(Paused):  # who is paused or shut down is answered, too
+            await scene.alice.chat("still here")
         assert scene.alice._answers._pending == {}
         assert (scene.alice._inbox.watchers, scene.alice._inbox.view_watchers) == ((), ())
     kept = {id(each) for each in living(scene)}
@@ -281,7 +505,8 @@ def test_every_public_coroutine_is_cancelled() -> None:
 
 def test_the_classes_that_a_program_awaits_are_among_those_looked_at() -> None:
     looked_at = {each.partition(".")[0] for each in public_coroutines()}
-    assert looked_at == {cls.__name__ for cls in (Connecting, Connection, Space, Stream, Subscription)}
+    awaited = (Connecting, Connection, Controls, McpServer, Participant, Proposal, Proposals, Proposed, Reasoning)
+    assert looked_at == {cls.__name__ for cls in (*awaited, Space, Stream, Subscription)} | {"notify", "serve"}
 
 
 @played

@@ -72,6 +72,27 @@ async def test_nobody_needs_a_token_where_anybody_may_come_in(tmp_path: Path) ->
 
 
 @played
+async def test_a_space_is_called_what_it_was_asked_for_by(gateway: Running) -> None:
+    async with mew.connect(f"{url_of(gateway)}/any/path?space=lab", token=gateway.token("alice")) as alice:
+        assert alice.id == "lab"
+    async with mew.connect(url_of(gateway), token=gateway.token("alice")) as alice:
+        assert alice.id == "default"
+
+
+@pytest.mark.parametrize("asked", [None, "default"])
+@played
+async def test_the_first_space_tells_its_own_name_with_a_stream(gateway: Running, asked: str | None) -> None:
+    async with mew.connect(url_of(gateway), space=asked, token=gateway.token("alice")) as alice:
+        stream = await alice.open_stream()
+        assert alice.id == "lab"
+        async with mew.connect(url_of(gateway), space=asked, token=gateway.token("bob")) as bob:
+            assert bob.id == "lab"
+            await stream.close()
+            await bob.until(lambda view: not view.streams)
+            assert (alice.id, bob.id) == ("lab", "lab")
+
+
+@played
 async def test_the_space_may_stand_in_the_address(gateway: Running) -> None:
     with pytest.raises(NotAdmitted) as told:
         await mew.connect(f"{url_of(gateway)}/any/path?space=elsewhere", token=gateway.token("alice"))

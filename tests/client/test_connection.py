@@ -83,15 +83,15 @@ async def test_who_is_turned_away_before_it_has_said_a_word_is_told(code: int) -
 
 
 @played
-async def test_a_close_without_a_code_is_a_goodbye() -> None:
-    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: int) -> None:
+async def test_after_a_close_without_a_code_the_connection_is_made_anew() -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
         writer.write(whole(WELCOME))
         await reader.read(10_000)
-        writer.write(whole(b"", CLOSE))
+        writer.write(whole(b"", CLOSE) if number == 1 else whole(CHAT))
         await goodbye(reader)
 
     async with faking(script) as url, mew.connect(url, token="any") as space:
-        assert [each async for each in space.envelopes()] == []
+        assert (await anext(space.envelopes("chat"))).payload["text"] == "hello"
 
 
 @played

@@ -1,6 +1,7 @@
 """When the connection breaks: who comes back, what it is told it missed, and what is never sent a second time."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,10 +24,9 @@ from mew.client import (
     connecting,
 )
 from mew.client.connecting import FINAL
-from mew.gateway.gateway import Gateway
 from mew.protocol.envelope import Envelope
 from tests.client.proxy import Proxy, proxied
-from tests.client.stage import gateways_view, joining, played, same, until
+from tests.client.stage import close_all, gateways_view, joining, played, same, shut_down, until
 from tests.gateway.raw import Running
 
 
@@ -156,11 +156,7 @@ async def test_a_stream_of_ours_is_ours_when_we_are_back(gateway: Running) -> No
 
 
 async def closed_with(gateway: Running, code: int) -> None:
-    def close(each: Gateway) -> None:
-        for socket in list(each.sockets):
-            socket.outlet.close(code, "told to")
-
-    gateway.ask(close)
+    close_all(gateway, code, "told to")
 
 
 @pytest.mark.parametrize("code", sorted(FINAL))
@@ -190,6 +186,47 @@ async def test_after_any_other_code_we_come_back(gateway: Running, code: int) ->
     told = Told()
     async with joining(gateway, "alice", **told.options()) as alice:
         await closed_with(gateway, code)
+        await until(lambda: told.gaps)
+        await alice.chat("back")
+
+
+@played
+async def test_who_is_shut_down_does_not_come_back(gateway: Running) -> None:
+    told = Told()
+    async with joining(gateway, "alice") as alice, proxied(gateway.port) as (proxy, url):
+        async with mew.connect(url, token=gateway.token("bob"), **told.options()) as bob:
+            waiting = asyncio.create_task(bob.wait_for(lambda _: False))
+            heard = bob.envelopes("participant/shutdown")
+            await alice.until(lambda view: "bob" in view.participants)
+            await shut_down(gateway, alice, "bob")
+            assert [each.sender async for each in heard] == ["alice"]
+            for refused in (waiting, bob.chat("late"), bob.connected()):
+                with pytest.raises(ConnectionLost) as lost:
+                    await refused
+                assert lost.value.code == 1000
+            assert [each async for each in bob.envelopes()] == []
+        assert (proxy.connections, told.gaps) == (1, [])
+        async with joining(gateway, "bob") as bob:  # it may, if the program says so
+            await bob.chat("here again")
+
+
+@played
+async def test_the_gateways_own_shutdown_is_one(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["mew.protocol.fold"], "SHUTDOWN_SECONDS", 0)
+    async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
+        heard = bob.envelopes("participant/shutdown")
+        await alice.send("participant/shutdown", to="bob")
+        assert [each.to async for each in heard] == [("bob",)]
+        with pytest.raises(ConnectionLost, match="1000"):
+            await bob.chat("late")
+
+
+@played
+async def test_a_goodbye_without_a_shutdown_is_a_break_like_any_other(gateway: Running) -> None:
+    told = Told()
+    async with joining(gateway, "alice", **told.options()) as alice, joining(gateway, "bob"):
+        await alice.send("participant/shutdown", to="bob")  # somebody else's
+        close_all(gateway, 1000, "idle for too long", "alice")
         await until(lambda: told.gaps)
         await alice.chat("back")
 

@@ -25,7 +25,7 @@ from mew.client import (
 )
 from mew.client.errors import UnauthorizedStreamWrite
 from mew.protocol import Envelope, Lose
-from tests.client.stage import joining, played, until
+from tests.client.stage import joining, played, shut_down, until
 from tests.gateway.raw import Running
 
 
@@ -121,10 +121,10 @@ async def test_who_is_thrown_out_reads_to_the_end_and_is_told_why(gateway: Runni
 
 
 @played
-async def test_after_an_orderly_goodbye_of_the_gateways_loops_just_end(gateway: Running) -> None:
+async def test_who_is_shut_down_reads_to_the_end_and_stops(gateway: Running) -> None:
     async with joining(gateway, "bob") as bob:
         chats = bob.envelopes("chat")
-        gateway.ask(lambda each: next(iter(each.sockets)).close(1000, "shutdown"))
+        await shut_down(gateway, bob)
         assert [each async for each in chats] == []
         assert bob.connection is None
 

@@ -12,10 +12,23 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Any, Unpack
 
-from mew.client import errors
+from mew.client import errors, mcp
+from mew.client.calling import Answer, ToolResult
 from mew.client.connecting import Options, Settings, Target
 from mew.client.connection import Address, Connection
-from mew.client.errors import ConnectionLost, MewError, Missed, NotAdmitted, Refused, RequestTimeout
+from mew.client.controls import Controls, Order
+from mew.client.errors import (
+    ConnectionLost,
+    McpFailure,
+    MewError,
+    Missed,
+    NotAdmitted,
+    NotAllowed,
+    Refused,
+    Rejected,
+    RequestTimeout,
+    Withdrawn,
+)
 from mew.client.events import (
     CapabilitiesChanged,
     Disconnected,
@@ -31,39 +44,63 @@ from mew.client.events import (
 from mew.client.formats import Format
 from mew.client.frames import Frame
 from mew.client.gaps import Gap, StreamGap
+from mew.client.participant import Participant
+from mew.client.proposing import Proposal, Proposals, Proposed
+from mew.client.reasoning import Reasoning
+from mew.client.serving import McpServer, current_request, notify, serve
 from mew.client.space import Space
+from mew.client.steering import Status
 from mew.client.streams import Stream
 from mew.client.subscriptions import Subscription
 
 __all__ = [
+    "Answer",
     "CapabilitiesChanged",
     "Connecting",
     "Connection",
     "ConnectionLost",
+    "Controls",
     "Disconnected",
     "Event",
     "Format",
     "Frame",
     "Gap",
+    "McpFailure",
+    "McpServer",
     "MessageRefused",
     "MewError",
     "Missed",
     "NotAdmitted",
+    "NotAllowed",
     "Options",
+    "Order",
+    "Participant",
     "ParticipantJoined",
     "ParticipantLeft",
+    "Proposal",
+    "Proposals",
+    "Proposed",
+    "Reasoning",
     "Reconnected",
     "Refused",
+    "Rejected",
     "RequestTimeout",
     "Space",
+    "Status",
     "Stream",
     "StreamDiscovered",
     "StreamEnded",
     "StreamGap",
     "StreamStarted",
     "Subscription",
+    "ToolResult",
+    "Withdrawn",
     "connect",
+    "current_request",
     "errors",
+    "mcp",
+    "notify",
+    "serve",
 ]
 
 

@@ -8,6 +8,7 @@ import random
 import ssl
 from collections.abc import Callable
 from typing import Any, Final, TypedDict
+from urllib.parse import parse_qs
 
 import msgspec
 
@@ -19,6 +20,7 @@ from mew.protocol.envelope import Envelope, parse
 
 FINAL: Final = frozenset({4401, 4403, 4404, 4409})
 """After these a client does not come back by itself (protocol §2)."""
+DEFAULT: Final = "default"
 SHORTEST: Final = 0.1
 LONGEST: Final = 10.0
 """Seconds to wait before a try."""
@@ -67,6 +69,12 @@ class Target(msgspec.Struct, frozen=True):
     space: str | None = None
     token: str | None = None
     participant: str | None = None
+
+    @property
+    def space_id(self) -> str:
+        """What was asked for, by name or in the address; the gateway's first answers to `default` (protocol §2)."""
+        query = parse_qs(self.address.path.partition("?")[2])
+        return self.space or query.get("space", [DEFAULT])[0]
 
     def join(self, join_id: str | None = None) -> bytes:
         """The join message; what was not given is left to the address and the token. A welcome names its id, if any."""

@@ -8,6 +8,10 @@ Values that are raised. Nothing here sends, waits or logs.
     ├── RequestTimeout      nobody answered in time
     ├── Missed              a subscription fell behind: `count` envelopes are lost to it
     ├── DoesNotFit          data that is not what its format says
+    ├── McpFailure          an MCP request was answered with an error: `code`, `message`, `data`
+    ├── Rejected            somebody rejected a proposal: `reason`, `by`
+    ├── Withdrawn           a proposal was withdrawn: `reason`
+    ├── NotAllowed          we may neither ask for it nor propose it: `method`, `who`
     └── Refused             the gateway refused a message: `code`, `message`, `parts`; a class for each code
         ├── InvalidEnvelope, InvalidRequest, InvalidFormat, UnknownFormat, SchemaViolation, ReservedKind
         ├── Unauthorized, CapabilityViolation, UnauthorizedStreamWrite
@@ -35,16 +39,19 @@ __all__ = [
     "InvalidOperation",
     "InvalidRequest",
     "JournalUnavailable",
+    "McpFailure",
     "MessageTooLarge",
     "MewError",
     "Missed",
     "NotAdmitted",
+    "NotAllowed",
     "NotFound",
     "ParticipantNotFound",
     "Paused",
     "QuotaExceeded",
     "RateLimited",
     "Refused",
+    "Rejected",
     "RequestTimeout",
     "ReservedKind",
     "SchemaViolation",
@@ -56,6 +63,7 @@ __all__ = [
     "Unauthorized",
     "UnauthorizedStreamWrite",
     "UnknownFormat",
+    "Withdrawn",
     "refused",
     "refused_as",
 ]
@@ -101,6 +109,49 @@ class Missed(MewError):
 
 class DoesNotFit(MewError):
     """Data of a stream are not what its format says."""
+
+
+class McpFailure(MewError):
+    """An MCP request that has no result: raise it to answer with an error, catch it where you asked.
+
+    `code` is JSON-RPC's, `data` whatever was said besides.
+    """
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        """The code for programs, the sentence for people."""
+        self.code = code
+        self.message = message
+        self.data = data
+        super().__init__(message)
+
+
+class Rejected(MewError):
+    """A proposal will not be carried out: `by` said so."""
+
+    def __init__(self, reason: str | None, by: str) -> None:
+        """Why, where that was said, and who."""
+        self.reason = reason
+        self.by = by
+        super().__init__(f"{by!r} rejected the proposal" + (f": {reason}" if reason else ""))
+
+
+class Withdrawn(MewError):
+    """A proposal was taken back by whoever made it."""
+
+    def __init__(self, reason: str | None = None) -> None:
+        """Why, where that was said."""
+        self.reason = reason
+        super().__init__("the proposal was withdrawn" + (f": {reason}" if reason else ""))
+
+
+class NotAllowed(MewError):
+    """Our capabilities let us neither send this MCP request nor propose it; nothing was sent."""
+
+    def __init__(self, method: str, who: str) -> None:
+        """What was wanted, and of whom."""
+        self.method = method
+        self.who = who
+        super().__init__(f"we may neither request nor propose {method!r} of {who!r}")
 
 
 class Refused(MewError):

@@ -47,6 +47,11 @@ class Watcher:
         except Exception as error:  # of whoever waits: it is told there
             self.future.set_exception(error)
 
+    def forget(self) -> None:
+        """Nobody waits any more, nor asks what went wrong."""
+        if not self.future.cancel() and not self.future.cancelled():
+            self.future.exception()
+
 
 class Inbox:
     """Everything of a space that is fed by what comes in."""
@@ -57,6 +62,8 @@ class Inbox:
         self.answers = answers
         self.latest_welcome: Envelope | None = None
         self.me = ""
+        self.told_to_leave = False
+        """Whether somebody has shut us down (`participant/shutdown`)."""
         self._handle = handle
         # Tuples: whoever is in the middle of one is not disturbed by who comes or goes.
         self._envelopes: tuple[EnvelopeQueue, ...] = ()
@@ -100,6 +107,8 @@ class Inbox:
         by_gateway = envelope.sender == kinds.GATEWAY
         if by_gateway and envelope.kind == kinds.WELCOME:
             self.latest_welcome = envelope
+        if envelope.kind == kinds.SHUTDOWN and self.me in envelope.to:
+            self.told_to_leave = True
         if by_gateway and envelope.kind == kinds.ERROR and not self.answers.knows(envelope):
             self.answers.blame(refused(envelope))
             self.tell(MessageRefused(refused(envelope)))

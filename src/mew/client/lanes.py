@@ -74,6 +74,8 @@ class Lanes:
         self._unheard: set[str] = set()
         """Streams whose data do not reach us."""
         self._readers: dict[FrameQueue, Interest] = {}
+        self.space: str | None = None
+        """What the space is called: the namespace of each of its streams says so, and nothing else that comes."""
         self.welcome(view)
 
     # What is known
@@ -151,6 +153,7 @@ class Lanes:
             lane = self._new(stream.stream_id, stream)
             lane.frames = stream.frames
         lane.stream = stream
+        self.space = stream.namespace.partition("/")[0]
         lane.decode = declared_decoder(stream)
         lane.writable = self._view.may_write(stream.stream_id) and not is_observer(self._view)
         lane.echoes = receives(self._view, stream)

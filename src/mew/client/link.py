@@ -140,8 +140,8 @@ class Link:
         self._give_up_on_answers(closed, error)
         if closed.code in FINAL or not self._settings.reconnect:
             self._end(error, error)
-        elif closed.code == NORMAL:
-            self._end(error, None)  # an orderly goodbye of the gateway's, as after a shutdown: to come back were rude
+        elif closed.code == NORMAL and self._inbox.told_to_leave:
+            self._end(error, None)  # we may come back (protocol, Close codes); whoever sent us away would not have it
         else:
             loop = asyncio.get_running_loop()
             self._backoff.lasted(loop.time() - self._since)

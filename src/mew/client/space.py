@@ -1,12 +1,14 @@
 """A space as a participant sees and uses it: everything a program needs, once it is in.
 
-What is here is the public face; each thing is done by the module of its name.
+What is here is the public face; each thing is done by the module of its name. Some methods are functions of such a
+module, whose first argument is the space.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar, overload
 
+from mew.client import calling, proposing, reasoning, steering
 from mew.client.answers import Accepts, Answers
 from mew.client.connecting import Settings, Target
 from mew.client.connection import Connection
@@ -47,7 +49,8 @@ class Space:
         """Not in yet."""
         self._answers = Answers(self._fence)
         self._inbox = Inbox(self._answers, self.stream)
-        self._room = Room(settings.queue, settings.queue_bytes)
+        self.room = Room(settings.queue, settings.queue_bytes)
+        """How much a subscription holds while it is not read."""
         self.link = Link(target, settings, self._inbox)
         self._sender = Sender(self.link, self._inbox, self._answers)
         self.sequences: dict[str, int] = {}
@@ -73,11 +76,12 @@ class Space:
 
     @property
     def id(self) -> str:
-        """What the space is called; of its default space a gateway tells the name with its first stream only."""
-        return self.link.target.space or next((_space_of(each.namespace) for each in self._streams()), "default")
+        """What the space is called.
 
-    def _streams(self) -> Iterable[Any]:
-        return self._inbox.lanes.known.streams.values()
+        A welcome does not say it (protocol, Welcome). Who asked for none by name is in the gateway's first, "default"
+        to everybody (protocol, Join message), and learns its own name from the first stream there is.
+        """
+        return self._inbox.lanes.space or self.link.target.space_id
 
     @property
     def me(self) -> str:
@@ -123,7 +127,11 @@ class Space:
         """
         pattern = None if kind is None else KindPattern.parse(kind)
         wanted = Wanted(pattern, sender, to, correlation_id)
-        return self._inbox.read_envelopes(EnvelopeQueue(wanted, self._room, on_missed))
+        return self.subscribe(EnvelopeQueue(wanted, self.room, on_missed))
+
+    def subscribe(self, queue: EnvelopeQueue) -> Subscription[Envelope]:
+        """Envelopes from now on, into a queue that has its own mind about which."""
+        return self._inbox.read_envelopes(queue)
 
     @overload
     def frames(
@@ -160,16 +168,16 @@ class Space:
         """
         named = None if format is None else format_id(format)
         decode = None if format is None else decoder(format)
-        queue = FrameQueue(self._room, format_id=named, decode=decode, on_gap=on_gap)
+        queue = FrameQueue(self.room, format_id=named, decode=decode, on_gap=on_gap)
         return self._inbox.read_frames(queue, Interest(stream_id, namespace, named))
 
     def messages(self, *, on_missed: OnMissed | None = None) -> Subscription[Message]:
         """Envelopes and frames from now on, all of them, in the order in which they came."""
-        return self._inbox.read_messages(ItemQueue(self._room, on_missed))
+        return self._inbox.read_messages(ItemQueue(self.room, on_missed))
 
     def events(self, *, on_missed: OnMissed | None = None) -> Subscription[Event]:
         """What happens from now on: streams, participants, our connection; first, each stream there is."""
-        return self._inbox.read_events(ItemQueue(self._room, on_missed))
+        return self._inbox.read_events(ItemQueue(self.room, on_missed))
 
     async def wait_for(self, predicate: Callable[[Envelope], bool], timeout: float | None = None) -> Envelope:
         """The first envelope from now on that the predicate says yes to; a broken connection is waited out."""
@@ -184,12 +192,22 @@ class Space:
         """Wait until the view is as the predicate wants it; counts of frames alone are no reason to look again."""
         if predicate(self.view):
             return self.view
-        watcher = self._watcher(predicate)
-        self._inbox.view_watchers += (watcher,)
+        watcher = self.watch_view(predicate)
         try:
             return await _within(timeout, watcher.future)
         finally:
-            self._inbox.view_watchers = tuple(each for each in self._inbox.view_watchers if each is not watcher)
+            self.unwatch_view(watcher)
+
+    def watch_view(self, predicate: Callable[[SpaceView], bool]) -> Watcher:
+        """Ask this at every change of the view, until it says yes or `unwatch_view` is called."""
+        watcher = self._watcher(predicate)
+        self._inbox.view_watchers += (watcher,)
+        return watcher
+
+    def unwatch_view(self, watcher: Watcher) -> None:
+        """Ask it no more."""
+        self._inbox.view_watchers = tuple(each for each in self._inbox.view_watchers if each is not watcher)
+        watcher.forget()
 
     def _watcher(self, predicate: Callable[[Any], bool]) -> Watcher:
         if self.link.over is not None:
@@ -210,7 +228,7 @@ class Space:
 
     async def post(self, draft: Draft, accepts: Accepts | None = None) -> Envelope:
         """Send a draft and wait for its echo, or for what `accepts` says yes to."""
-        return await self._sender.post(draft, accepts)
+        return await self._sender.post(reasoning.in_context(self, draft), accepts)
 
     async def chat(self, text: str, *, to: Names = ()) -> Envelope:
         """Say something."""
@@ -257,15 +275,39 @@ class Space:
 
         return await self.post(Draft(kind=kind, payload=payload), is_answer)
 
+    # Asking others by MCP
+
+    call = calling.call
+    call_tool = calling.call_tool
+    list_tools = calling.list_tools
+    list_resources = calling.list_resources
+    list_resource_templates = calling.list_resource_templates
+    read_resource = calling.read_resource
+    list_prompts = calling.list_prompts
+    get_prompt = calling.get_prompt
+    propose = proposing.propose
+    proposals = proposing.proposals
+
+    # Thinking aloud
+
+    reasoning = reasoning.reasoning
+
+    # Steering others
+
+    pause = steering.pause
+    resume = steering.resume
+    status = steering.status
+    forget = steering.forget
+    compact = steering.compact
+    clear = steering.clear
+    restart = steering.restart
+    shutdown = steering.shutdown
+
     # Leaving
 
     async def close(self) -> None:
         """Leave. Whoever reads stops, whoever waits is told."""
         await self.link.close()
-
-
-def _space_of(namespace: str) -> str:
-    return namespace.partition("/")[0]
 
 
 def _accepting(answer: str | Accepts | None) -> Accepts:

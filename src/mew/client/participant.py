@@ -1,0 +1,295 @@
+"""A participant that others use: tools, resources and prompts that are functions, and hooks for what it is told to do.
+
+    participant = mew.Participant()
+
+    @participant.tool
+    def add(a: int, b: int) -> int:
+        "The sum of two numbers."
+        return a + b
+
+    asyncio.run(participant.run_forever("ws://localhost:8080", space="lab", token=token))
+
+It says what it offers and hands each request to the function it is for; sending and receiving is `serving`'s.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, overload
+
+import mew
+from mew.client import mcp
+from mew.client.connecting import Options
+from mew.client.controls import Controls
+from mew.client.errors import McpFailure, MewError
+from mew.client.resources import About, FunctionPrompt, FunctionResource, not_found
+from mew.client.serving import Service, notify
+from mew.client.tools import FunctionTool
+
+if TYPE_CHECKING:
+    from mew.client.space import Space
+
+F = TypeVar("F", bound=Callable[..., Any])
+CONCURRENCY: Final = 16
+"""How many requests are answered at once, unless told otherwise."""
+PAGE: Final = 100
+"""How many a list has on one page."""
+_NOTHING: Final[dict[str, Any]] = {}
+
+
+class Participant(Controls):
+    """Tools, resources and prompts under one name; `run` offers them to a space.
+
+    Registering is at any time: who is allowed to tell it (`mcp/notification`) tells the others that a list has changed.
+    What others tell a participant to do is obeyed, and the hooks of `Controls` say how: `@participant.on_shutdown`.
+    """
+
+    def __init__(self, name: str | None = None, *, instructions: str | None = None, page: int = PAGE) -> None:
+        """What it calls itself, if not as in the space; how it is to be used; how long a page of a list is."""
+        super().__init__()
+        self.name = name
+        self.instructions = instructions
+        self._page = page
+        self._tools: dict[str, FunctionTool] = {}
+        self._resources: dict[str, FunctionResource] = {}
+        self._prompts: dict[str, FunctionPrompt] = {}
+        self._space: Space | None = None
+        self._news: asyncio.Queue[str] | None = None
+
+    @property
+    def space(self) -> "Space":
+        """The space it serves; for tools that have something to say there."""
+        if self._space is None:
+            raise RuntimeError("this participant is in no space: it has not been run, or has ended")
+        return self._space
+
+    # Registering
+
+    @overload
+    def tool(self, function: F) -> F: ...
+
+    @overload
+    def tool(self, *, name: str | None = None, description: str | None = None) -> Callable[[F], F]: ...
+
+    def tool(self, function: F | None = None, *, name: str | None = None, description: str | None = None) -> Any:
+        """Offer a function, sync or async, as a tool: `@participant.tool`, or `@participant.tool(name=…)`.
+
+        Its parameters' annotations are the schema that arguments are checked against; `Annotated[int,
+        msgspec.Meta(description=…)]` describes one; its docstring describes the tool. A text is told as text, bytes
+        as a blob, MCP contents as they are, anything else as JSON and as structured content. What it raises is told
+        as a failed result; `McpFailure` as an error. A sync function is called on the loop: it must not block.
+        """
+
+        def register(function: F) -> F:
+            made = FunctionTool(function, name, description)
+            _put(self._tools, made.name, made, "tool")
+            self._tell(mcp.TOOLS_CHANGED)
+            return function
+
+        return register if function is None else register(function)
+
+    def resource(
+        self, uri: str, *, name: str | None = None, description: str | None = None, mime_type: str | None = None
+    ) -> Callable[[F], F]:
+        """Offer what a function returns as a resource: `@participant.resource("file:///notes/{name}")`.
+
+        Variables in the address are the function's parameters. Text, bytes, or anything else as JSON; `LookupError`
+        or `FileNotFoundError` where there is none.
+        """
+
+        def register(function: F) -> F:
+            made = FunctionResource(function, uri, About(name, description, mime_type))
+            _put(self._resources, uri, made, "resource")
+            self._tell(mcp.RESOURCES_CHANGED)
+            return function
+
+        return register
+
+    @overload
+    def prompt(self, function: F) -> F: ...
+
+    @overload
+    def prompt(self, *, name: str | None = None, description: str | None = None) -> Callable[[F], F]: ...
+
+    def prompt(self, function: F | None = None, *, name: str | None = None, description: str | None = None) -> Any:
+        """Offer what a function returns as a prompt: a text, an `mcp.PromptMessage`, or a list of either."""
+
+        def register(function: F) -> F:
+            made = FunctionPrompt(function, About(name, description))
+            _put(self._prompts, made.name, made, "prompt")
+            self._tell(mcp.PROMPTS_CHANGED)
+            return function
+
+        return register if function is None else register(function)
+
+    def remove_tool(self, name: str) -> None:
+        """Offer a tool no more."""
+        del self._tools[name]
+        self._tell(mcp.TOOLS_CHANGED)
+
+    def _tell(self, method: str) -> None:
+        if self._news is not None:
+            self._news.put_nowait(method)
+
+    # Answering
+
+    async def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The result of an MCP request, as an `McpServer`; `McpFailure` where there is none."""
+        if method == mcp.PING or method.startswith(mcp.NOTIFICATIONS):
+            return _NOTHING
+        if method == mcp.INITIALIZE:
+            return mcp.written(self._introduction(params.get("protocolVersion")))
+        lists = self._lists().get(method)
+        if lists is not None:
+            return mcp.written(self._paged(*lists, params.get("cursor")))
+        if method == mcp.TOOLS_CALL:
+            return mcp.written(await _found(self._tools, params, "tool").call(_arguments(params)))
+        if method == mcp.PROMPTS_GET:
+            return mcp.written(await _found(self._prompts, params, "prompt").get(_arguments(params)))
+        if method == mcp.RESOURCES_READ:
+            return mcp.written(await self._read(_text(params, "uri")))
+        raise McpFailure(mcp.METHOD_NOT_FOUND, f"there is no method {method!r}")
+
+    def _introduction(self, asked: Any) -> mcp.InitializeResult:
+        offered = {"tools": self._tools, "resources": self._resources, "prompts": self._prompts}
+        return mcp.InitializeResult(
+            protocol_version=asked if asked in mcp.PROTOCOL_VERSIONS else mcp.PROTOCOL_VERSION,
+            capabilities={what: {"listChanged": True} for what, some in offered.items() if some},
+            server_info=mcp.Implementation(name=self._called(), version=mew.__version__),
+            instructions=self.instructions,
+        )
+
+    def _called(self) -> str:
+        return self.name or ("participant" if self._space is None else self._space.me)
+
+    def _lists(self) -> dict[str, tuple[str, Sequence[Any]]]:
+        """What each list holds, under the name that its page gives it."""
+        resources = self._resources.values()
+        return {
+            mcp.TOOLS_LIST: ("tools", [each.tool for each in self._tools.values()]),
+            mcp.PROMPTS_LIST: ("prompts", [each.prompt for each in self._prompts.values()]),
+            mcp.RESOURCES_LIST: ("resources", [each.resource for each in resources if not each.is_template]),
+            mcp.RESOURCES_TEMPLATES_LIST: (
+                "resource_templates",
+                [each.resource_template for each in resources if each.is_template],
+            ),
+        }
+
+    def _paged(self, name: str, items: Sequence[Any], cursor: Any) -> mcp.Page:
+        start = 0 if cursor is None else _number(cursor)
+        if start > len(items):
+            raise McpFailure(mcp.INVALID_PARAMS, f"there is no page at {cursor!r}")
+        end = start + self._page
+        more = str(end) if end < len(items) else None
+        page: dict[str, Any] = {name: list(items[start:end]), "next_cursor": more}
+        return mcp.Page(**page)
+
+    async def _read(self, uri: str) -> mcp.ReadResult:
+        exact = self._resources.get(uri)
+        for each in self._resources.values() if exact is None else [exact]:
+            variables = each.match(uri)
+            if variables is not None:
+                return await each.read(uri, variables)
+        raise not_found(uri)
+
+    # Running
+
+    async def run(self, space: "Space", *, concurrency: int = CONCURRENCY) -> None:
+        """Serve a space until it ends or somebody shuts us down; at most `concurrency` requests at once.
+
+        A space that ended because the gateway no longer lets us in raises why.
+        """
+        await self._run(space, concurrency)
+
+    async def _run(self, space: "Space", concurrency: int, *besides: Coroutine[Any, Any, Any]) -> None:
+        """Nothing is awaited before the service is made: who has just joined misses nothing."""
+        try:
+            if self._space is not None:
+                raise RuntimeError(f"this participant serves {self._space!r} already")
+            service = Service(space, self, concurrency=concurrency, controls=self)
+        except BaseException:
+            for each in besides:
+                each.close()
+            raise
+        self._space, self._news = space, asyncio.Queue()
+        try:
+            await service.run(self._tell_news(space, self._news), *besides)
+        finally:
+            self._space = self._news = None
+
+    async def _tell_news(self, space: "Space", news: "asyncio.Queue[str]") -> None:
+        while True:
+            method = await news.get()
+            with suppress(MewError):  # a list that changed is told again when somebody asks for it
+                await notify(space, method)
+
+    async def run_forever(
+        self,
+        url: str,
+        *,
+        space: str | None = None,
+        token: str | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        """Join, serve, and leave in good order on SIGINT or SIGTERM; `asyncio.run` it, and that is the program.
+
+        The options are those of `connect`.
+        """
+        with _signals() as told:
+            async with mew.connect(url, space=space, token=token, **options) as joined:
+                await self._run(joined, CONCURRENCY, told.wait())
+
+
+@contextmanager
+def _signals() -> Iterator[asyncio.Event]:
+    """An event that is set when the process is told to end; where a loop can be told."""
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    caught = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError, RuntimeError, ValueError):  # another system, or not the main thread
+            loop.add_signal_handler(number, told.set)
+            caught.append(number)
+    try:
+        yield told
+    finally:
+        for number in caught:
+            loop.remove_signal_handler(number)
+
+
+T = TypeVar("T")
+
+
+def _put(known: dict[str, T], name: str, made: T, what: str) -> None:
+    if name in known:
+        raise ValueError(f"there is a {what} {name!r} already")
+    known[name] = made
+
+
+def _found(known: Mapping[str, T], params: Mapping[str, Any], what: str) -> T:
+    name = _text(params, "name")
+    if name not in known:
+        raise McpFailure(mcp.INVALID_PARAMS, f"there is no {what} {name!r}")
+    return known[name]
+
+
+def _text(params: Mapping[str, Any], name: str) -> str:
+    value = params.get(name)
+    if not isinstance(value, str):
+        raise McpFailure(mcp.INVALID_PARAMS, f"`{name}` must be a string")
+    return value
+
+
+def _arguments(params: Mapping[str, Any]) -> dict[str, Any]:
+    arguments = params.get("arguments")
+    if arguments is None:
+        return {}
+    if not isinstance(arguments, dict):
+        raise McpFailure(mcp.INVALID_PARAMS, "`arguments` must be an object")
+    return arguments
+
+
+def _number(cursor: Any) -> int:
+    if not isinstance(cursor, str) or not (cursor.isascii() and cursor.isdigit()):
+        raise McpFailure(mcp.INVALID_PARAMS, f"{cursor!r} is no cursor of ours")
+    return int(cursor)

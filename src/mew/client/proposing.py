@@ -1,0 +1,303 @@
+"""Proposals: what we may not do ourselves, somebody else may do for us.
+
+`mcp/proposal` is answered by an `mcp/request` of whoever fulfils it, by `mcp/reject`, or taken back by `mcp/withdraw`;
+the `mcp/response` to that request is the result (protocol, Kinds). Each names in `correlation_id` what it answers.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Literal
+from weakref import WeakValueDictionary
+
+from mew.client import mcp
+from mew.client.calling import ANSWER_SECONDS, PROPOSAL, Answer, answer_in, ask
+from mew.client.errors import ConnectionLost, MewError, Rejected, RequestTimeout, Withdrawn
+from mew.client.sending import Draft, Names
+from mew.client.serving import context_of
+from mew.client.subscriptions import EnvelopeQueue, OnMissed, Room, Subscription, Wanted
+from mew.protocol import kinds
+from mew.protocol.envelope import Envelope
+
+if TYPE_CHECKING:
+    from mew.client.space import Space
+
+REJECT: Final = "mcp/reject"
+WITHDRAW: Final = "mcp/withdraw"
+_CHAIN: Final = frozenset({kinds.MCP_REQUEST, kinds.MCP_RESPONSE, REJECT, WITHDRAW})
+State = Literal["open", "fulfilled", "rejected", "withdrawn"]
+_STATES: Final[dict[str, State]] = {kinds.MCP_REQUEST: "fulfilled", REJECT: "rejected", WITHDRAW: "withdrawn"}
+
+
+class _Chain(EnvelopeQueue):
+    """What follows from a proposal: requests that name it, responses that name those, rejections, its withdrawal."""
+
+    def __init__(self, room: Room) -> None:
+        super().__init__(Wanted(), room)
+        self._ids: set[str] = set()
+
+    def begin(self, proposal_id: str) -> None:
+        """This is the proposal; what has come meanwhile was kept."""
+        early, self._items = self._items, type(self._items)()
+        self._ids.add(proposal_id)
+        for each in early:
+            if isinstance(each, Envelope):
+                self.offer(each)
+
+    def offer(self, envelope: Envelope) -> None:
+        """Take it, if it belongs to the chain; a welcome may mean that something of it was missed."""
+        if envelope.kind == kinds.WELCOME and envelope.sender == kinds.GATEWAY:
+            self.put(envelope)
+        elif envelope.kind in _CHAIN and (not self._ids or not self._ids.isdisjoint(envelope.correlation_id)):
+            if self._ids and envelope.kind == kinds.MCP_REQUEST:
+                self._ids.add(envelope.id)
+            self.put(envelope)
+
+
+class Proposal:
+    """A proposal of ours: wait for its `result`, or `withdraw` it. `space.propose` makes it."""
+
+    def __init__(self, space: "Space", envelope: Envelope, chain: Subscription[Envelope]) -> None:
+        """It has been made."""
+        self._space = space
+        self._chain = chain
+        self._connection = space.connection
+        self._fulfilled: dict[str, Envelope] = {}
+        self._end: Answer | MewError | None = None
+        self.envelope = envelope
+        """The `mcp/proposal` itself."""
+
+    @property
+    def id(self) -> str:
+        """What those who fulfil or reject it name."""
+        return self.envelope.id
+
+    async def withdraw(self, reason: str | None = None) -> Envelope:
+        """Take it back: nobody should fulfil it any more."""
+        payload = {} if reason is None else {"reason": reason}
+        return await self._space.send(WITHDRAW, payload, to=self.envelope.to, correlation_id=self.id)
+
+    async def abandon(self, reason: str) -> None:
+        """Take it back on the way out: at once or not at all."""
+        if self._end is None:
+            with suppress(MewError, TimeoutError):
+                async with asyncio.timeout(2.0):
+                    await self.withdraw(reason)
+        self.close()
+
+    def close(self) -> None:
+        """Follow it no more."""
+        self._chain.close()
+
+    async def result(self, timeout: float | None = None) -> Answer:
+        """What came of it, whoever fulfilled it: `by` says who.
+
+        `Rejected`, `Withdrawn`, or `McpFailure` where the request that fulfilled it failed; `ConnectionLost` where we
+        were away in between, and may have missed it; `RequestTimeout`, after which you may wait again.
+        """
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                while self._end is None:
+                    self._end = self._read(await self._next())
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise RequestTimeout(f"nobody fulfilled {self.id!r} within {timeout:g} s") from None
+        self.close()
+        if isinstance(self._end, MewError):
+            raise self._end.with_traceback(None)
+        return self._end
+
+    async def _next(self) -> Envelope:
+        async for envelope in self._chain:
+            return envelope
+        self._space.link.require()  # says why nothing comes any more
+        raise ConnectionLost("the proposal is no longer followed")
+
+    def _read(self, envelope: Envelope) -> Answer | MewError | None:
+        """What an envelope of the chain decides; None: nothing yet."""
+        kind, reason = envelope.kind, _reason(envelope)
+        if kind == kinds.WELCOME:
+            away = self._space.connection is not self._connection
+            return ConnectionLost(f"the connection broke; what became of {self.id!r} may be missed") if away else None
+        if kind == WITHDRAW:
+            return Withdrawn(reason) if envelope.sender == self.envelope.sender else None
+        if kind == REJECT:
+            return Rejected(reason, envelope.sender) if not self._fulfilled else None
+        if kind == kinds.MCP_REQUEST:
+            self._fulfilled[envelope.id] = envelope
+            return None
+        return self._answer(envelope)
+
+    def _answer(self, response: Envelope) -> Answer | MewError | None:
+        """Of one who was asked: by the request that fulfilled the proposal, or by the proposal itself."""
+        causes = [self._fulfilled.get(each) or self.envelope for each in response.correlation_id]
+        cause = next((each for each in causes if not each.to or response.sender in each.to), None)
+        if cause is None:
+            return None
+        try:
+            return answer_in(response, response.sender if cause is self.envelope else cause.sender)
+        except MewError as failure:
+            return failure
+
+
+class Proposed:
+    """A proposal of somebody else's: `approve` it, `fulfil` it, or `reject` it."""
+
+    def __init__(self, space: "Space", envelope: Envelope) -> None:
+        """It has come."""
+        self._space = space
+        self.envelope = envelope
+        """The `mcp/proposal` itself."""
+        self.state: State = "open"
+        """What has become of it, as long as the iterator that gave it is read."""
+
+    def __repr__(self) -> str:
+        return f"<Proposed {self.method!r} by {self.by!r}, {self.state}>"
+
+    @property
+    def id(self) -> str:
+        """Its envelope's id."""
+        return self.envelope.id
+
+    @property
+    def by(self) -> str:
+        """Who proposes it."""
+        return self.envelope.sender
+
+    @property
+    def to(self) -> tuple[str, ...]:
+        """Who is to answer it."""
+        return self.envelope.to
+
+    @property
+    def method(self) -> str:
+        """The method of MCP."""
+        return str(self.envelope.payload.get("method", ""))
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """What the method is given."""
+        params = self.envelope.payload.get("params")
+        return params if isinstance(params, dict) else {}
+
+    @property
+    def tool(self) -> str | None:
+        """The tool that is to be called, where it is that."""
+        return str(self.params.get("name")) if self.method == mcp.TOOLS_CALL else None
+
+    async def approve(self, to: Names = ()) -> Envelope:
+        """Send it as our own `mcp/request`, correlated to the proposal, and do not wait for the answer.
+
+        To whom it is addressed, unless `to` says otherwise. `Withdrawn` where it was taken back.
+        """
+        return await self._space.post(self._request(to))
+
+    async def fulfil(self, to: Names = (), timeout: float | None = ANSWER_SECONDS) -> Answer:
+        """Approve it and wait for the answer, which whoever proposed it sees as well."""
+        return await ask(self._space, self._request(to), timeout)
+
+    def _request(self, to: Names) -> Draft:
+        if self.state == "withdrawn":
+            raise Withdrawn
+        if not (to or self.to):
+            raise ValueError(f"the proposal {self.id!r} is addressed to nobody: say whom to ask")
+        return Draft(
+            kind=kinds.MCP_REQUEST,
+            payload=self.envelope.payload,
+            to=to or self.to,
+            correlation_id=self.id,
+            context=context_of(self.envelope),
+        )
+
+    async def reject(self, reason: str | None = None) -> Envelope:
+        """Say that it will not be done."""
+        payload = {} if reason is None else {"reason": reason}
+        return await self._space.send(REJECT, payload, to=self.by, correlation_id=self.id)
+
+
+class _ProposalQueue(EnvelopeQueue):
+    """Proposals of others; one that is withdrawn before it is read is gone."""
+
+    def __init__(self, me: str, room: Room, on_missed: OnMissed | None) -> None:
+        super().__init__(Wanted(), room, on_missed)
+        self._me = me
+        self.handed_out: WeakValueDictionary[str, Proposed] = WeakValueDictionary()
+
+    def offer(self, envelope: Envelope) -> None:
+        """Take a proposal; of what becomes of one, make a note."""
+        if envelope.kind == PROPOSAL:
+            if envelope.sender != self._me:
+                self.put(envelope)
+        elif envelope.kind in _STATES:
+            for cause in envelope.correlation_id:
+                self._note(cause, envelope)
+
+    def _note(self, cause: str, envelope: Envelope) -> None:
+        state, known = _STATES[envelope.kind], self.handed_out.get(cause)
+        if known is not None and (state != "withdrawn" or known.by == envelope.sender):
+            known.state = state
+        elif state == "withdrawn":
+            queued = [each for each in self._items if isinstance(each, Envelope)]
+            for each in queued:
+                if (each.id, each.sender) == (cause, envelope.sender):
+                    self._items.remove(each)
+
+
+class Proposals:
+    """Proposals of others, for whoever approves: `async for proposal in space.proposals()`."""
+
+    def __init__(self, space: "Space", queue: _ProposalQueue, subscription: Subscription[Envelope]) -> None:
+        """From now on."""
+        self._space = space
+        self._queue = queue
+        self._subscription = subscription
+
+    def __aiter__(self) -> "Proposals":
+        return self
+
+    async def __anext__(self) -> Proposed:
+        proposed = Proposed(self._space, await anext(self._subscription))
+        self._queue.handed_out[proposed.id] = proposed
+        return proposed
+
+    def close(self) -> None:
+        """Read no more."""
+        self._subscription.close()
+
+    async def __aenter__(self) -> "Proposals":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+
+# Methods of a space
+
+
+def proposals(space: "Space", *, on_missed: OnMissed | None = None) -> Proposals:
+    """What others propose from now on, for whoever may approve or reject it; our own are left out.
+
+    One that is withdrawn before you have read it does not come. Who reads too slowly is told as in `envelopes`.
+    """
+    queue = _ProposalQueue(space.me, space.room, on_missed)
+    return Proposals(space, queue, space.subscribe(queue))
+
+
+async def propose(space: "Space", who: Names, method: str, params: Mapping[str, Any] | None = None) -> Proposal:
+    """Propose an MCP request to whoever may send it (`mcp/proposal`); `who` is to answer it in the end."""
+    chain = _Chain(space.room)
+    following = space.subscribe(chain)
+    payload = {"method": method, "params": {} if params is None else params}
+    try:
+        envelope = await space.post(Draft(kind=PROPOSAL, payload=payload, to=who))
+    except BaseException:
+        following.close()
+        raise
+    chain.begin(envelope.id)
+    return Proposal(space, envelope, following)
+
+
+def _reason(envelope: Envelope) -> str | None:
+    reason = envelope.payload.get("reason")
+    return reason if isinstance(reason, str) else None

@@ -1,0 +1,125 @@
+"""Thinking aloud: a beginning, thoughts, and a conclusion, all in one context.
+
+The context is the id of the `reasoning/start`. Everything that is sent within it carries it, but for `stream/*`, whose
+context is their stream's namespace, and `system/*`.
+"""
+
+import asyncio
+from contextlib import suppress
+from contextvars import ContextVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from mew.client.errors import MewError
+from mew.client.sending import Draft, Names
+from mew.protocol import kinds
+from mew.protocol.envelope import Envelope
+
+if TYPE_CHECKING:
+    from mew.client.space import Space
+
+START: Final = "reasoning/start"
+THOUGHT: Final = "reasoning/thought"
+CONCLUSION: Final = "reasoning/conclusion"
+LAST_WORD: Final = 2.0
+"""Seconds to say that it was cancelled."""
+_ELSEWHERE: Final = ("stream/", "system/")
+
+
+class Reasoning:
+    """A train of thought: `async with space.reasoning("why is the build red?") as thought`.
+
+    Leaving concludes it, an exception or a cancellation cancels it (`reasoning/cancel`, with the reason). Tasks that
+    are started within speak in its context too.
+    """
+
+    def __init__(self, space: "Space", message: str | None, to: Names) -> None:
+        """Not begun."""
+        self.space = space
+        self._message = message
+        self._to = to
+        self._outer: Reasoning | None = None
+        self.id: str | None = None
+        """The context: the id of its start; None before."""
+        self.is_open = False
+        """Whether it has begun and not ended."""
+
+    async def __aenter__(self) -> "Reasoning":
+        started = await self._send(START, self._message)
+        self.id = started.id
+        self.is_open = True
+        self._outer = _current.get()
+        _current.set(self)
+        return self
+
+    async def say(self, message: str, **fields: Any) -> Envelope:
+        """A thought; `fields` are told with it."""
+        self._require_open()
+        return await self._send(THOUGHT, message, **fields)
+
+    async def conclude(self, message: str, **fields: Any) -> Envelope:
+        """What it comes to; nothing is said after it. Without this, leaving concludes it without a word."""
+        self._require_open()
+        self.is_open = False
+        return await self._send(CONCLUSION, message, **fields)
+
+    async def cancel(self, reason: str | None = None) -> Envelope:
+        """Break it off; nothing is said after it."""
+        self._require_open()
+        self.is_open = False
+        payload = {} if reason is None else {"reason": reason}
+        return await self.space.send(kinds.REASONING_CANCEL, payload, to=self._to, context=self.id)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _current.set(self._outer)
+        if not self.is_open:
+            return
+        if error is None:
+            self.is_open = False
+            await self._send(CONCLUSION, None)
+            return
+        with suppress(MewError, TimeoutError):  # what went wrong first is what is raised
+            async with asyncio.timeout(LAST_WORD):
+                await self.cancel(_why(error))
+
+    def _require_open(self) -> None:
+        if not self.is_open:
+            raise RuntimeError("this reasoning has ended" if self.id else "`async with` begins a reasoning")
+
+    async def _send(self, kind: str, message: str | None, **fields: Any) -> Envelope:
+        payload = fields if message is None else {"message": message, **fields}
+        return await self.space.send(kind, payload, to=self._to, context=self.id)
+
+
+_current: ContextVar[Reasoning | None] = ContextVar("mew reasoning", default=None)
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled"
+    told = str(error)
+    return f"{type(error).__name__}: {told}" if told else type(error).__name__
+
+
+def in_context(space: "Space", draft: Draft) -> Draft:
+    """The draft, in the context of the reasoning within which it is sent, unless it has one."""
+    thought = _current.get()
+    while thought is not None and not thought.is_open:
+        thought = thought._outer
+    if thought is None or thought.space is not space:
+        return draft
+    if draft.context is not None or draft.kind.startswith(_ELSEWHERE):
+        return draft
+    return msgspec.structs.replace(draft, context=thought.id)
+
+
+# A method of a space
+
+
+def reasoning(space: "Space", message: str | None = None, *, to: Names = ()) -> Reasoning:
+    """Think aloud: `async with` it, `say` thoughts, and `conclude`; everything sent within carries its context."""
+    return Reasoning(space, message, to)

@@ -1,0 +1,220 @@
+"""Answering MCP requests: each that is addressed to us, several at once but not too many.
+
+It carries requests to whatever answers them and answers back; what they mean is the server's affair. A request is
+answered once: where it is not known whether an answer was taken, it is not sent again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+
+from mew.client.connection import Connection
+from mew.client.controls import Controls
+from mew.client.crew import Crew, race
+from mew.client.errors import (
+    ConnectionLost,
+    InvalidEnvelope,
+    McpFailure,
+    MessageTooLarge,
+    MewError,
+    Paused,
+    RateLimited,
+    RequestTimeout,
+)
+from mew.client.mcp import INTERNAL_ERROR, INVALID_PARAMS, Error
+from mew.client.sending import Draft
+from mew.client.subscriptions import Subscription
+from mew.protocol import kinds
+from mew.protocol.envelope import Envelope
+
+if TYPE_CHECKING:
+    from mew.client.space import Space
+
+__all__ = ["NOTIFICATION", "McpFailure", "McpServer", "context_of", "current_request", "notify", "serve"]
+
+NOTIFICATION: Final = "mcp/notification"
+"""No kind that the gateway knows: it relays it where a capability allows it."""
+AGAIN: Final = 0.5
+"""Seconds after which an answer that was refused for the moment is sent."""
+GONE: Final = 5.0
+"""Seconds for a gateway to close after a message that was too large."""
+_request: ContextVar[Envelope] = ContextVar("mew request")
+_log = logging.getLogger("mew.client")
+
+
+class McpServer(Protocol):
+    """Whatever answers MCP requests: your own tools, or a server behind a bridge."""
+
+    async def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The result of a request; `McpFailure` where there is none."""
+        ...
+
+
+def current_request() -> Envelope:
+    """The `mcp/request` that is being answered, for a tool that wants to know who asks; `LookupError` elsewhere."""
+    return _request.get()
+
+
+async def serve(space: "Space", server: McpServer, *, concurrency: int = 16, controls: Controls | None = None) -> None:
+    """Answer every `mcp/request` addressed to us, until the space ends or somebody shuts us down.
+
+    At most `concurrency` at once; the others wait. `controls` are the hooks for pause, shutdown and the like; without
+    them these are obeyed all the same. A server that fails answers with an error and never ends this. When it is
+    cancelled, what it was answering is cancelled too.
+    """
+    await Service(space, server, concurrency=concurrency, controls=controls).run()
+
+
+class Service:
+    """Serving, from the moment in which it is made: requests that come before it runs wait for it."""
+
+    def __init__(
+        self, space: "Space", server: McpServer, *, concurrency: int = 16, controls: Controls | None = None
+    ) -> None:
+        """As `serve` says."""
+        if concurrency < 1:
+            raise ValueError(f"{concurrency} requests at once answer nothing")
+        self._space = space
+        self._controls = Controls() if controls is None else controls
+        self._desk = _Desk(space, server, self._controls, concurrency)
+        self._requests = space.envelopes(kinds.MCP_REQUEST, to=space.me, on_missed=_missed)
+        self._orders = space.envelopes("participant/*", to=space.me, on_missed=_missed)
+
+    async def run(self, *besides: Coroutine[Any, Any, Any]) -> None:
+        """Until the space ends, somebody shuts us down, or any of what is done besides has ended."""
+        answering = self._desk.answer_all(self._requests)
+        obeying = self._controls.obey(self._space, self._orders)
+        async with self._requests, self._orders:
+            await race(f"mew client: {self._space.me} serves", answering, obeying, *besides)
+
+
+async def notify(space: "Space", method: str, params: Mapping[str, Any] | None = None) -> bool:
+    """Tell everybody an MCP notification, such as `notifications/tools/list_changed`; whether we may.
+
+    As an `mcp/notification`, for which the protocol has no rule but that unknown kinds are relayed: it needs a
+    capability of its own.
+    """
+    payload = {"method": method} if params is None else {"method": method, "params": params}
+    if not space.can({"kind": NOTIFICATION, "payload": payload}):
+        return False
+    await space.send(NOTIFICATION, payload)
+    return True
+
+
+def context_of(envelope: Envelope) -> Any:
+    """The `context` of an envelope, to be carried on as it came; None where it has none."""
+    text = envelope.fields.get("context")
+    return None if text is None or text == b"null" else msgspec.Raw(text)
+
+
+def _missed(count: int) -> None:
+    _log.warning("%d requests came faster than they were taken, and were lost", count)
+
+
+class _Desk:
+    """Where requests come in and answers go out."""
+
+    def __init__(self, space: "Space", server: McpServer, controls: Controls, concurrency: int) -> None:
+        self._space = space
+        self._server = server
+        self._controls = controls
+        self._room = asyncio.Semaphore(concurrency)
+
+    async def answer_all(self, requests: Subscription[Envelope]) -> None:
+        """Until no more come."""
+        crew = Crew(f"mew client: {self._space.me} answers")
+        try:
+            async for request in requests:
+                await self._room.acquire()
+                await self._controls.resumed()
+                crew.start(self._handle(request))
+        finally:
+            await crew.dismiss()
+
+    async def _handle(self, request: Envelope) -> None:
+        try:
+            _request.set(request)
+            await self._deliver(request, await self._payload(request))
+        except MewError as error:
+            _log.info("the answer to %r of %s was not sent: %s", request.id, request.sender, error)
+        finally:
+            self._room.release()
+
+    async def _payload(self, request: Envelope) -> dict[str, Any]:
+        """A result, or an error: whatever happens, the asker is told."""
+        method, params = request.payload["method"], request.payload.get("params")
+        try:
+            if params is not None and not isinstance(params, dict):
+                raise McpFailure(INVALID_PARAMS, "`params` must be an object")
+            return {"result": await self._server.answer(method, params or {})}
+        except McpFailure as failure:
+            return _failing(failure)
+        except Exception as error:  # of the server's: the next request must be answered all the same
+            _log.warning("%s failed", method, exc_info=True)
+            return _failing(McpFailure(INTERNAL_ERROR, str(error) or type(error).__name__))
+
+    async def _deliver(self, request: Envelope, payload: dict[str, Any]) -> None:
+        """Send the answer; what was surely not taken is sent again when it can be."""
+        while True:
+            connection = self._space.connection
+            try:
+                await self._space.post(_response(request, payload))
+                return
+            except (TypeError, ValueError, InvalidEnvelope):
+                if payload is _UNTOLD:
+                    raise
+                _log.warning("the answer to %s cannot be sent", request.payload["method"], exc_info=True)
+                payload = _UNTOLD
+            except MessageTooLarge as error:
+                payload = _failing(McpFailure(INTERNAL_ERROR, f"the result is too large: {error}"))
+                await _gone(connection)
+                await self._space.connected()
+            except Paused:
+                await self._paused()
+            except RateLimited:
+                await asyncio.sleep(AGAIN)
+            except ConnectionLost as lost:
+                if lost.unconfirmed:
+                    raise
+                await self._space.connected()
+
+    async def _paused(self) -> None:
+        """Wait for the end of a pause, of one that began before we came too."""
+        if self._controls.paused:
+            await self._controls.resumed()
+            return
+        with suppress(RequestTimeout):
+            await self._space.wait_for(self._resumes, timeout=AGAIN)
+
+    def _resumes(self, envelope: Envelope) -> bool:
+        return envelope.kind == kinds.RESUME and self._space.me in envelope.to
+
+
+async def _gone(connection: Connection | None) -> None:
+    """Wait for the end of a connection that the gateway closes (protocol §6): what is sent on it now is lost."""
+    if connection is not None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GONE):
+                await connection.gone()
+
+
+def _response(request: Envelope, payload: dict[str, Any]) -> Draft:
+    return Draft(
+        kind=kinds.MCP_RESPONSE,
+        payload=payload,
+        to=request.sender,
+        correlation_id=request.id,
+        context=context_of(request),
+    )
+
+
+def _failing(failure: McpFailure) -> dict[str, Any]:
+    return {"error": Error.of(failure)}
+
+
+_UNTOLD: Final = _failing(McpFailure(INTERNAL_ERROR, "the answer cannot be sent: it is no JSON"))

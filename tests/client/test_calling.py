@@ -1,0 +1,425 @@
+"""Whoever calls a tool gets its result, by request or by proposal, or an error that says what happened."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mew.client import (
+    ConnectionLost,
+    McpFailure,
+    NotAllowed,
+    Participant,
+    Proposal,
+    Rejected,
+    RequestTimeout,
+    Space,
+    ToolResult,
+    Withdrawn,
+    mcp,
+    serve,
+)
+from mew.client.errors import ParticipantNotFound
+from tests.client.stage import begun, ended, joining, played, until
+from tests.gateway.raw import Running, running
+
+ADD = {"kind": "mcp/request", "to": ["bob"], "payload": {"method": "tools/*", "params": {"name": "add"}}}
+CAPABILITIES: dict[str, Any] = {
+    "alice": [{"kind": "*"}],
+    "bob": [{"kind": "*"}],
+    "proposer": [{"kind": "mcp/proposal"}, {"kind": "mcp/withdraw"}, ADD],
+    "silent": [{"kind": "chat"}],
+}
+
+
+@pytest.fixture
+def rights(tmp_path: Path) -> Iterator[Running]:
+    """A gateway of those who may do everything, who may propose, and who may do nothing."""
+    with running(tmp_path, {"participants": CAPABILITIES}) as gateway:
+        yield gateway
+
+
+def calculator() -> Participant:
+    participant = Participant(page=2)
+    for name in ("zero", "one", "two"):
+        participant.tool(name=name)(lambda: 1)
+        participant.resource(f"number:{name}")(lambda: b"1")
+        participant.prompt(name=name)(lambda: "1")
+
+    @participant.tool
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @participant.tool
+    def fail() -> None:
+        raise RuntimeError("it broke")
+
+    @participant.tool
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    @participant.resource("note:{name}")
+    def note(name: str) -> str:
+        return f"a note of {name}"
+
+    @participant.prompt
+    def greet(name: str) -> str:
+        return f"Say hello to {name}."
+
+    return participant
+
+
+@asynccontextmanager
+async def scene(gateway: Running, caller: str) -> AsyncIterator[tuple[Space, Space]]:
+    """The caller, and alice, who may do everything; bob has tools."""
+    async with (
+        joining(gateway, "bob") as bob,
+        joining(gateway, "alice") as alice,
+        joining(gateway, caller) as space,
+    ):
+        task = await begun(calculator().run(bob))
+        await space.until(lambda view: {"bob", "alice"} <= {*view.participants, space.me})
+        try:
+            yield space, alice
+        finally:
+            await ended(task)
+
+
+# By request
+
+
+@played
+async def test_a_tool_that_we_may_call_is_called_by_request(gateway: Running) -> None:
+    async with scene(gateway, "carol") as (carol, alice):
+        requests = alice.envelopes("mcp/*", sender="carol")
+        result = await carol.call_tool("bob", "add", {"a": 3, "b": 5})
+        assert result == ToolResult([mcp.TextContent(text="8")], {"result": 8}, False, "carol", "bob")
+        assert result.text == "8"
+        sent = await anext(requests)
+        assert (sent.kind, sent.to) == ("mcp/request", ("bob",))
+        assert sent.payload == {"method": "tools/call", "params": {"name": "add", "arguments": {"a": 3, "b": 5}}}
+
+
+@played
+async def test_arguments_may_be_a_struct(gateway: Running) -> None:
+    class Pair(msgspec.Struct):
+        a: int
+        b: int
+
+    async with scene(gateway, "carol") as (carol, _):
+        assert (await carol.call_tool("bob", "add", Pair(1, 2))).structured == {"result": 3}
+
+
+@played
+async def test_a_tool_that_fails_is_a_result_and_a_wrong_call_is_an_error(gateway: Running) -> None:
+    async with scene(gateway, "carol") as (carol, _):
+        failed = await carol.call_tool("bob", "fail")
+        assert (failed.is_error, failed.text) == (True, "it broke")
+        with pytest.raises(McpFailure, match="missing required field `b`") as raised:
+            await carol.call_tool("bob", "add", {"a": 1})
+        assert raised.value.code == mcp.INVALID_PARAMS
+
+
+@played
+async def test_lists_come_whole_however_many_pages_they_have(gateway: Running) -> None:
+    async with scene(gateway, "carol") as (carol, _):
+        names = ["zero", "one", "two"]
+        assert [each.name for each in await carol.list_tools("bob")] == [*names, "add", "fail", "hang"]
+        assert [each.uri for each in await carol.list_resources("bob")] == [f"number:{name}" for name in names]
+        assert [each.uri_template for each in await carol.list_resource_templates("bob")] == ["note:{name}"]
+        assert [each.name for each in await carol.list_prompts("bob")] == [*names, "greet"]
+
+
+@played
+async def test_resources_are_read_and_prompts_filled_in(gateway: Running) -> None:
+    async with scene(gateway, "carol") as (carol, _):
+        (number,) = await carol.read_resource("bob", "number:one")
+        assert isinstance(number, mcp.BlobResource)
+        assert number.bytes == b"1"
+        (note,) = await carol.read_resource("bob", "note:x")
+        assert isinstance(note, mcp.TextResource)
+        assert note.text == "a note of x"
+        prompt = await carol.get_prompt("bob", "greet", {"name": "Zoe"})
+        assert prompt.messages == [mcp.PromptMessage.of("Say hello to Zoe.")]
+
+
+class Endless:
+    """A server whose list never ends."""
+
+    async def answer(self, method: str, params: Any) -> Any:
+        return {"tools": [], "nextCursor": "again"}
+
+
+@played
+async def test_a_list_without_an_end_is_given_up(gateway: Running) -> None:
+    async with joining(gateway, "bob") as bob, joining(gateway, "alice") as alice:
+        task = await begun(serve(bob, Endless()))
+        with pytest.raises(McpFailure, match="without an end"):
+            await alice.list_tools("bob")
+        await ended(task)
+
+
+@played
+async def test_only_whoever_was_asked_answers(gateway: Running) -> None:
+    async with joining(gateway, "bob") as bob, joining(gateway, "carol") as carol, joining(gateway, "alice") as alice:
+        requests = bob.envelopes("mcp/request")
+        calling = asyncio.create_task(alice.call("bob", "m"))
+        request = await anext(requests)
+        await carol.send("mcp/response", {"result": {"of": "carol"}}, correlation_id=request.id)
+        await bob.send("mcp/response", {"result": {"of": "bob"}}, correlation_id=request.id)
+        assert (await calling).result == {"of": "bob"}
+
+
+@played
+async def test_who_is_not_there_is_not_waited_for(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice:
+        with pytest.raises(ParticipantNotFound, match="'bob' is not here"):
+            await alice.call_tool("bob", "add")
+        async with joining(gateway, "bob") as bob:
+            requests = bob.envelopes("mcp/request")
+            calling = asyncio.create_task(alice.call_tool("bob", "add", timeout=None))
+            await anext(requests)
+        with pytest.raises(ParticipantNotFound, match="'bob' left before it answered"):
+            await calling
+        assert alice._answers._pending == {}
+
+
+@played
+async def test_an_answer_counts_though_whoever_gave_it_left_at_once(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice:
+        async with joining(gateway, "bob") as bob:
+            requests = bob.envelopes("mcp/request")
+            calling = asyncio.create_task(alice.call("bob", "m"))
+            request = await anext(requests)
+            await bob.send("mcp/response", {"result": {"last": "words"}}, correlation_id=request.id)
+        assert (await calling).result == {"last": "words"}
+
+
+@played
+async def test_a_call_that_nobody_answers_times_out(gateway: Running) -> None:
+    async with scene(gateway, "carol") as (carol, _):
+        with pytest.raises(RequestTimeout, match=r"'bob' did not answer within 0\.05 s"):
+            await carol.call_tool("bob", "hang", timeout=0.05)
+
+
+@played
+async def test_a_call_fails_when_the_connection_breaks(gateway: Running) -> None:
+    async with scene(gateway, "carol") as (carol, alice):
+        requests = alice.envelopes("mcp/request")
+        calling = asyncio.create_task(carol.call_tool("bob", "hang"))
+        await anext(requests)
+        assert carol.connection is not None
+        carol.connection.abort("as if the network were gone")
+        with pytest.raises(ConnectionLost):
+            await calling
+
+
+# By proposal
+
+
+@played
+async def test_what_we_may_not_request_is_proposed_and_its_result_comes_back(rights: Running) -> None:
+    async with scene(rights, "proposer") as (proposer, alice):
+        proposals = alice.proposals()
+        calling = asyncio.create_task(proposer.call_tool("bob", "one"))
+        proposal = await anext(proposals)
+        assert (proposal.by, proposal.to, proposal.method, proposal.tool) == ("proposer", ("bob",), "tools/call", "one")
+        assert proposal.params == {"name": "one", "arguments": {}}
+        assert repr(proposal) == "<Proposed 'tools/call' by 'proposer', open>"
+        request = await proposal.approve()
+        assert (request.kind, request.to, request.correlation_id) == ("mcp/request", ("bob",), (proposal.id,))
+        result = await calling
+        assert (result.text, result.by, result.answered_by) == ("1", "alice", "bob")
+
+
+@played
+async def test_what_we_may_request_is_decided_by_the_exact_envelope(rights: Running) -> None:
+    async with scene(rights, "proposer") as (proposer, _):
+        result = await proposer.call_tool("bob", "add", {"a": 1, "b": 1})
+        assert (result.text, result.by) == ("2", "proposer")
+
+
+@played
+async def test_who_fulfils_a_proposal_may_wait_for_its_answer(rights: Running) -> None:
+    async with scene(rights, "proposer") as (proposer, alice):
+        proposals = alice.proposals()
+        calling = asyncio.create_task(proposer.call_tool("bob", "add", {"a": 1, "b": 2}, propose=True))
+        answer = await (await anext(proposals)).fulfil()
+        assert (answer.result["structuredContent"], answer.by, answer.answered_by) == ({"result": 3}, "alice", "bob")
+        assert (await calling).structured == {"result": 3}
+
+
+@played
+async def test_a_failed_fulfilment_is_the_failure_of_the_call(rights: Running) -> None:
+    async with scene(rights, "proposer") as (proposer, alice):
+        proposals = alice.proposals()
+        calling = asyncio.create_task(proposer.call_tool("bob", "nothing"))
+        await (await anext(proposals)).approve()
+        with pytest.raises(McpFailure, match="there is no tool 'nothing'"):
+            await calling
+
+
+@played
+async def test_a_rejection_is_told_with_its_reason(rights: Running) -> None:
+    async with scene(rights, "proposer") as (proposer, alice):
+        proposals = alice.proposals()
+        calling = asyncio.create_task(proposer.call_tool("bob", "one"))
+        await (await anext(proposals)).reject("too risky")
+        with pytest.raises(Rejected, match="'alice' rejected the proposal: too risky") as raised:
+            await calling
+        assert (raised.value.reason, raised.value.by) == ("too risky", "alice")
+
+
+@played
+async def test_a_rejection_after_somebody_fulfilled_it_changes_nothing(rights: Running) -> None:
+    async with scene(rights, "proposer") as (proposer, alice):
+        proposals = alice.proposals()
+        proposal = await proposer.propose("bob", "tools/call", {"name": "hang"})
+        proposed = await anext(proposals)
+        request = await proposed.approve()
+        await until(lambda: proposed.state == "fulfilled")
+        await proposed.reject()
+        response = {"result": {"late": True}}
+        async with joining(rights, "bob") as another:  # takes over the socket
+            await another.send("mcp/response", response, correlation_id=request.id)
+            assert (await proposal.result(5)).result == {"late": True}
+
+
+@played
+async def test_a_proposal_that_is_withdrawn_is_over_for_both(rights: Running) -> None:
+    async with scene(rights, "proposer") as (proposer, alice):
+        proposals = alice.proposals()
+        proposal = await proposer.propose("bob", "tools/call", {"name": "one"})
+        proposed = await anext(proposals)
+        waiting = asyncio.create_task(proposal.result())
+        await proposal.withdraw("changed my mind")
+        with pytest.raises(Withdrawn, match="changed my mind"):
+            await waiting
+        with pytest.raises(Withdrawn, match="changed my mind"):
+            await proposal.result()
+        await until(lambda: proposed.state == "withdrawn")
+        with pytest.raises(Withdrawn):
+            await proposed.approve()
+
+
+@played
+async def test_a_proposal_withdrawn_before_it_is_read_does_not_come(rights: Running) -> None:
+    async with scene(rights, "proposer") as (proposer, alice), alice.proposals() as proposals:
+        first = await proposer.propose("bob", "first")
+        second = await proposer.propose("bob", "second")
+        await first.withdraw()
+        await alice.chat("all of it has come")
+        assert (await anext(proposals)).id == second.id
+
+
+@played
+async def test_nobody_withdraws_what_another_proposed(rights: Running) -> None:
+    async with scene(rights, "proposer") as (proposer, alice):
+        proposals = alice.proposals()
+        proposal = await proposer.propose("bob", "tools/call", {"name": "one"})
+        proposed = await anext(proposals)
+        await alice.send("mcp/withdraw", correlation_id=proposal.id)
+        assert proposed.state == "open"
+        await proposed.approve()
+        assert (await proposal.result(5)).answered_by == "bob"
+
+
+@played
+async def test_our_own_proposals_are_not_ours_to_approve(gateway: Running) -> None:
+    async with scene(gateway, "carol") as (carol, alice):
+        proposals = alice.proposals()
+        await alice.propose("bob", "mine")
+        await carol.propose("bob", "another's")
+        assert (await anext(proposals)).method == "another's"
+
+
+@played
+async def test_a_proposal_addressed_to_nobody_is_approved_to_somebody(gateway: Running) -> None:
+    async with scene(gateway, "carol") as (carol, alice):
+        proposals = alice.proposals()
+        proposal = await carol.propose((), "tools/call", {"name": "one"})
+        proposed = await anext(proposals)
+        with pytest.raises(ValueError, match="addressed to nobody"):
+            await proposed.approve()
+        await proposed.approve(to="bob")
+        assert (await proposal.result(5)).by == "alice"
+
+
+@played
+async def test_a_proposal_that_its_addressee_answers_itself_is_answered(gateway: Running) -> None:
+    async with joining(gateway, "bob") as bob, joining(gateway, "carol") as carol:
+        proposal = await carol.propose("bob", "m")
+        await carol.send("mcp/response", {"result": {"of": "carol"}}, correlation_id=proposal.id)
+        await bob.send("mcp/response", {"result": {"of": "bob"}}, correlation_id=proposal.id)
+        answer = await proposal.result(5)
+        assert (answer.result, answer.by, answer.answered_by) == ({"of": "bob"}, "bob", "bob")
+
+
+@played
+async def test_what_we_may_neither_request_nor_propose_is_not_sent(rights: Running) -> None:
+    async with scene(rights, "silent") as (silent, alice):
+        heard = alice.envelopes("mcp/*")
+        with pytest.raises(NotAllowed, match="neither request nor propose 'tools/call' of 'bob'"):
+            await silent.call_tool("bob", "one")
+        async with joining(rights, "proposer") as proposer:
+            with pytest.raises(NotAllowed):
+                await proposer.call_tool("bob", "one", propose=False)
+        await alice.send("mcp/marker")
+        assert (await anext(heard)).kind == "mcp/marker"
+
+
+@played
+async def test_a_proposal_that_nobody_waits_for_is_withdrawn(rights: Running) -> None:
+    async with scene(rights, "proposer") as (proposer, alice):
+        withdrawals, made = alice.envelopes("mcp/withdraw"), alice.envelopes("mcp/proposal")
+        with pytest.raises(RequestTimeout, match=r"within 0\.05 s"):
+            await proposer.call_tool("bob", "one", timeout=0.05)
+        assert (await anext(withdrawals)).correlation_id == ((await anext(made)).id,)
+        calling = asyncio.create_task(proposer.call_tool("bob", "one"))
+        proposed = await anext(made)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        withdrawn = await anext(withdrawals)
+        assert withdrawn.correlation_id == (proposed.id,)
+        assert withdrawn.payload == {"reason": "nobody waits for it any more"}
+
+
+@played
+async def test_who_times_out_on_a_proposal_may_wait_again(rights: Running) -> None:
+    async with scene(rights, "proposer") as (proposer, alice):
+        proposals = alice.proposals()
+        proposal: Proposal = await proposer.propose("bob", "tools/call", {"name": "one"})
+        with pytest.raises(RequestTimeout):
+            await proposal.result(0.01)
+        await (await anext(proposals)).approve()
+        assert (await proposal.result(5)).by == "alice"
+        assert (await proposal.result()).by == "alice"
+
+
+@played
+async def test_a_proposal_whose_answer_may_have_been_missed_fails(rights: Running) -> None:
+    async with scene(rights, "proposer") as (proposer, alice):
+        proposal = await proposer.propose("bob", "tools/call", {"name": "one"})
+        waiting = asyncio.create_task(proposal.result())
+        await alice.send("capability/grant", {"recipient": "proposer", "capabilities": [{"kind": "chat"}]})
+        await proposer.until(lambda view: {"kind": "chat"} in view.you.capabilities)
+        assert not waiting.done()  # a welcome alone is no reason
+        assert proposer.connection is not None
+        proposer.connection.abort("as if the network were gone")
+        with pytest.raises(ConnectionLost, match="may be missed"):
+            await waiting
+
+
+@played
+async def test_a_proposal_ends_with_the_space(rights: Running) -> None:
+    async with scene(rights, "proposer") as (proposer, _):
+        proposal = await proposer.propose("bob", "m")
+        waiting = asyncio.create_task(proposal.result())
+        await proposer.close()
+        with pytest.raises(ConnectionLost):
+            await waiting

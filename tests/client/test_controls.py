@@ -1,0 +1,316 @@
+"""A participant obeys who may tell it to pause, forget or end; and says how it is."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mew.client import Order, Participant, RequestTimeout, Space, Status
+from mew.client.errors import ParticipantNotFound
+from tests.client.stage import begun, ended, joining, played, until
+from tests.gateway.raw import Running, running
+
+
+@asynccontextmanager
+async def obeying(gateway: Running, participant: Participant) -> AsyncIterator[tuple[Space, Space, asyncio.Task[None]]]:
+    """Alice, who gives orders; bob, who is a participant; and its run."""
+    async with joining(gateway, "bob") as bob, joining(gateway, "alice") as alice:
+        task = await begun(participant.run(bob))
+        await alice.until(lambda view: "bob" in view.participants)
+        try:
+            yield alice, bob, task
+        finally:
+            await ended(task)
+
+
+def counter() -> tuple[Participant, list[int]]:
+    participant, counted = Participant(), [0]
+
+    @participant.tool
+    def count() -> int:
+        counted[0] += 1
+        return counted[0]
+
+    return participant, counted
+
+
+# Pausing
+
+
+@played
+async def test_who_is_paused_begins_no_request_until_it_is_resumed(gateway: Running) -> None:
+    participant, counted = counter()
+    async with obeying(gateway, participant) as (alice, bob, _):
+        requests = bob.envelopes("mcp/request")
+        await alice.pause("bob", reason="lunch")
+        calling = asyncio.create_task(alice.call_tool("bob", "count"))
+        await anext(requests)
+        assert await alice.status("bob") == Status("bob", "paused", {"status": "paused"})
+        assert (participant.paused, counted, calling.done()) == (True, [0], False)
+        await alice.resume("bob")
+        assert (await calling).text == "1"
+        assert await alice.status("bob") == Status("bob", "active", {"status": "active"})
+        assert not participant.paused
+
+
+@played
+async def test_a_pause_ends_with_its_time(gateway: Running) -> None:
+    participant, _ = counter()
+    async with obeying(gateway, participant) as (alice, _, _):
+        await alice.pause("bob", seconds=0.05)
+        assert (await alice.call_tool("bob", "count")).text == "1"
+        assert not participant.paused
+
+
+@played
+async def test_an_answer_that_is_ready_during_a_pause_comes_after_it(gateway: Running) -> None:
+    participant, go = Participant(), asyncio.Event()
+
+    @participant.tool
+    async def slow() -> str:
+        await go.wait()
+        return "done"
+
+    async with obeying(gateway, participant) as (alice, bob, _):
+        requests = bob.envelopes("mcp/request")
+        calling = asyncio.create_task(alice.call_tool("bob", "slow"))
+        await anext(requests)
+        await alice.pause("bob")
+        await until(lambda: participant.paused)
+        refusals = bob.envelopes("system/error")
+        go.set()
+        assert (await anext(refusals)).payload["error"] == "paused"
+        assert not calling.done()
+        await alice.resume("bob")
+        assert (await calling).text == "done"
+
+
+@played
+async def test_a_pause_that_began_before_we_came_holds_answers_back(gateway: Running) -> None:
+    participant, _ = counter()
+    async with joining(gateway, "alice") as alice:
+        await alice.pause("bob")
+        async with joining(gateway, "bob") as bob:
+            refusals = bob.envelopes("system/error")
+            task = await begun(participant.run(bob))
+            calling = asyncio.create_task(alice.call_tool("bob", "count"))
+            assert (await anext(refusals)).payload["error"] == "paused"
+            await alice.resume("bob")
+            assert (await calling).text == "1"
+            await ended(task)
+
+
+@played
+async def test_nobody_resumes_itself(gateway: Running) -> None:
+    participant, _ = counter()
+    async with obeying(gateway, participant) as (alice, bob, _):
+        await alice.pause("bob")
+        await until(lambda: participant.paused)
+        await bob.resume("bob")
+        assert (await alice.status("bob")).status == "paused"
+        assert participant.paused
+
+
+@played
+async def test_orders_to_others_are_not_ours(gateway: Running) -> None:
+    participant, _ = counter()
+    async with obeying(gateway, participant) as (alice, _, task):
+        await alice.pause("carol")
+        await alice.shutdown("carol")
+        assert (await alice.status("bob")).status == "active"
+        assert not task.done()
+
+
+# The hooks
+
+
+Give = Callable[[Space], Any]
+ORDERS: dict[str, tuple[Give, Order, str]] = {
+    "pause": (
+        lambda space: space.pause("bob", seconds=60, reason="why"),
+        Order("participant/pause", "alice", "why", {"timeout_seconds": 60, "reason": "why"}),
+        "paused",
+    ),
+    "resume": (
+        lambda space: space.resume("bob", reason="why"),
+        Order("participant/resume", "alice", "why", {"reason": "why"}),
+        "active",
+    ),
+    "forget": (
+        lambda space: space.forget("bob", direction="oldest", entries=3),
+        Order("participant/forget", "alice", None, {"direction": "oldest", "entries": 3}),
+        "forgotten",
+    ),
+    "clear": (
+        lambda space: space.clear("bob", reason="why"),
+        Order("participant/clear", "alice", "why", {"reason": "why"}),
+        "cleared",
+    ),
+    "restart": (
+        lambda space: space.restart("bob", mode="hard"),
+        Order("participant/restart", "alice", None, {"mode": "hard"}),
+        "restarted",
+    ),
+    "shutdown": (
+        lambda space: space.shutdown("bob", reason="why"),
+        Order("participant/shutdown", "alice", "why", {"reason": "why"}),
+        "shutting_down",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.parametrize("how", ["sync", "async", "without an argument", "none"])
+@played
+async def test_an_order_calls_its_hook_and_is_confirmed(gateway: Running, name: str, how: str) -> None:
+    participant, given = Participant(), []
+    give, order, status = ORDERS[name]
+
+    def hook(order: Order) -> dict[str, Any]:
+        given.append(order)
+        return {"said": "so"}
+
+    async def slow(order: Order) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return hook(order)
+
+    hooks: dict[str, Any] = {"sync": hook, "async": slow, "without an argument": lambda: hook(order)}
+    if how in hooks:
+        decorate = getattr(participant, f"on_{name}")
+        assert decorate(hooks[how]) is hooks[how]
+    async with obeying(gateway, participant) as (alice, _, _):
+        statuses = alice.envelopes("participant/status", sender="bob")
+        sent = await give(alice)
+        answer = await anext(statuses)
+        assert (answer.to, answer.correlation_id) == (("alice",), (sent.id,))
+        assert answer.payload == {"status": status, **({"said": "so"} if how in hooks else {})}
+        assert given == ([order] if how in hooks else [])
+
+
+@played
+async def test_compacting_is_waited_for(gateway: Running) -> None:
+    participant = Participant()
+    async with obeying(gateway, participant) as (alice, _, _):
+        assert await alice.compact("bob") == {"status": "skipped", "skipped": True}
+        participant.on_compact(lambda order: {"freed_tokens": 100, "why": order.reason})
+        assert await alice.compact("bob", reason="full") == {"status": "compacted", "freed_tokens": 100, "why": "full"}
+
+
+@played
+async def test_a_status_tells_what_the_hook_says_and_only_what_was_asked_for(gateway: Running) -> None:
+    participant = Participant()
+    participant.on_status(lambda: {"tokens": 7, "messages_in_context": 3})
+    async with obeying(gateway, participant) as (alice, _, _):
+        assert (await alice.status("bob")).payload == {"status": "active", "tokens": 7, "messages_in_context": 3}
+        assert (await alice.status("bob", ["tokens"])).payload == {"status": "active", "tokens": 7}
+
+
+@played
+async def test_a_hook_that_fails_says_so_and_the_next_order_is_obeyed(gateway: Running) -> None:
+    participant = Participant()
+
+    @participant.on_clear
+    def fail() -> None:
+        raise RuntimeError("cannot forget")
+
+    async with obeying(gateway, participant) as (alice, _, _):
+        statuses = alice.envelopes("participant/status", sender="bob")
+        await alice.clear("bob")
+        assert (await anext(statuses)).payload == {"status": "failed", "reason": "cannot forget"}
+        assert (await alice.status("bob")).status == "active"
+
+
+@played
+async def test_a_hook_that_takes_its_time_does_not_keep_others_waiting(gateway: Running) -> None:
+    participant = Participant()
+
+    @participant.on_compact
+    async def brood() -> None:
+        await asyncio.Event().wait()
+
+    async with obeying(gateway, participant) as (alice, _, task):
+        with pytest.raises(RequestTimeout):
+            await alice.compact("bob", timeout=0.02)
+        assert (await alice.status("bob")).status == "active"
+        await alice.shutdown("bob")
+        await task
+
+
+# Ending
+
+
+@played
+async def test_a_shutdown_ends_the_run_and_what_it_was_doing(gateway: Running) -> None:
+    participant, ended_well = Participant(), []
+    begun_one = asyncio.Event()
+
+    @participant.tool
+    async def hang() -> None:
+        begun_one.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended_well.append(True)
+
+    participant.on_shutdown(lambda order: ended_well.append(order.reason))
+    async with obeying(gateway, participant) as (alice, _, task):
+        await alice.send("mcp/request", {"method": "tools/call", "params": {"name": "hang"}}, to="bob")
+        await begun_one.wait()
+        await alice.shutdown("bob", reason="night")
+        await task
+        assert ended_well == ["night", True]
+
+
+@played
+async def test_a_shutdown_waits_for_its_hook_but_not_for_ever(
+    gateway: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mew.client.controls.GRACE", 0.05)
+    participant = Participant()
+
+    @participant.on_shutdown
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    async with obeying(gateway, participant) as (alice, _, task):
+        await alice.shutdown("bob")
+        await task
+
+
+# Who may, and who is there
+
+
+@pytest.fixture
+def mute(tmp_path: Path) -> Iterator[Running]:
+    """A gateway where bob may not say how it is."""
+    with running(tmp_path, {"participants": {"alice": [{"kind": "*"}], "bob": [{"kind": "chat"}]}}) as gateway:
+        yield gateway
+
+
+@played
+async def test_who_may_not_say_how_it_is_obeys_in_silence(mute: Running) -> None:
+    participant, _ = counter()
+    async with obeying(mute, participant) as (alice, bob, task):
+        refusals = bob.envelopes("system/error")
+        with pytest.raises(RequestTimeout):
+            await alice.status("bob", timeout=0.05)
+        await alice.pause("bob")
+        await until(lambda: participant.paused)
+        await alice.resume("bob")
+        assert (await alice.call_tool("bob", "count")).text == "1"
+        await alice.shutdown("bob")
+        await task
+        refusals.close()
+        assert [each async for each in refusals] == []
+
+
+@played
+async def test_who_is_not_there_is_not_asked_how_it_is(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice:
+        with pytest.raises(ParticipantNotFound, match="'bob' is not here"):
+            await alice.status("bob")
+        with pytest.raises(ParticipantNotFound, match="'bob' is not here"):
+            await alice.compact("bob")

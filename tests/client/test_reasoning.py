@@ -1,0 +1,174 @@
+"""Who thinks aloud begins, says thoughts and ends, all in one context, however it ends."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from mew.client import Subscription
+from mew.protocol import Envelope
+from tests.client.stage import joining, played
+from tests.gateway.raw import Running
+
+
+def told(envelope: Envelope) -> tuple[str, Any, Any]:
+    """Its kind, its payload and its context."""
+    context = envelope.fields.get("context")
+    return envelope.kind, envelope.payload, None if context is None else json.loads(context)
+
+
+async def heard(envelopes: Subscription[Envelope], count: int) -> list[tuple[str, Any, Any]]:
+    return [told(await anext(envelopes)) for _ in range(count)]
+
+
+@played
+async def test_thoughts_and_conclusion_are_in_the_context_of_the_start(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
+        envelopes = alice.envelopes(sender="bob")
+        async with bob.reasoning("why is it red?") as thought:
+            await thought.say("a test fails", confidence=0.5)
+            await thought.conclude("the test is right")
+        assert await heard(envelopes, 3) == [
+            ("reasoning/start", {"message": "why is it red?"}, None),
+            ("reasoning/thought", {"message": "a test fails", "confidence": 0.5}, thought.id),
+            ("reasoning/conclusion", {"message": "the test is right"}, thought.id),
+        ]
+
+
+@played
+async def test_the_context_is_the_id_of_the_start(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
+        starts = alice.envelopes("reasoning/start")
+        async with bob.reasoning() as thought:
+            start = await anext(starts)
+            assert (start.id, start.payload) == (thought.id, {})
+
+
+@played
+async def test_who_just_leaves_concludes(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
+        envelopes = alice.envelopes(sender="bob")
+        async with bob.reasoning("hm") as thought:
+            pass
+        await bob.chat("after it")
+        assert await heard(envelopes, 3) == [
+            ("reasoning/start", {"message": "hm"}, None),
+            ("reasoning/conclusion", {}, thought.id),
+            ("chat", {"text": "after it"}, None),
+        ]
+
+
+@played
+async def test_what_is_sent_within_carries_the_context(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
+        stream = await bob.open_stream()
+        await alice.until(lambda view: stream.stream_id in view.streams)
+        envelopes = alice.envelopes(sender="bob")
+        async with bob.reasoning("hm", to="alice") as thought:
+            await bob.chat("within")
+            await asyncio.create_task(bob.chat("in a task"))
+            await bob.send("chat", {"text": "elsewhere"}, context="elsewhere")
+            await stream.send_data(1)
+            await alice.chat("not bob's")
+            await thought.cancel("enough")
+            await bob.chat("after it")
+        kinds = [(kind, context) for kind, _, context in await heard(envelopes, 7)]
+        assert kinds == [
+            ("reasoning/start", None),
+            ("chat", thought.id),
+            ("chat", thought.id),
+            ("chat", "elsewhere"),
+            ("stream/data", f"lab/{stream.stream_id}"),
+            ("reasoning/cancel", thought.id),
+            ("chat", None),
+        ]
+
+
+@played
+async def test_calls_within_carry_the_context_and_so_do_their_answers(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
+        requests = alice.envelopes("mcp/request")
+        async with bob.reasoning() as thought:
+            calling = asyncio.create_task(bob.call("alice", "m"))
+            request = await anext(requests)
+            assert told(request)[2] == thought.id
+            await alice.send("mcp/response", {"result": {}}, to="bob", correlation_id=request.id)
+            await calling
+
+
+@played
+async def test_another_spaces_envelopes_are_not_in_the_context(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob, bob.reasoning():
+        assert told(await alice.chat("of alice"))[2] is None
+
+
+@played
+async def test_a_thought_within_a_thought_is_in_its_context(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
+        envelopes = alice.envelopes(sender="bob")
+        async with bob.reasoning("outer") as outer:
+            async with bob.reasoning("inner") as inner:
+                await inner.say("deep")
+            await bob.chat("shallow")
+        assert [(kind, context) for kind, _, context in await heard(envelopes, 6)] == [
+            ("reasoning/start", None),
+            ("reasoning/start", outer.id),
+            ("reasoning/thought", inner.id),
+            ("reasoning/conclusion", inner.id),
+            ("chat", outer.id),
+            ("reasoning/conclusion", outer.id),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(ValueError("no such thing"), "ValueError: no such thing"), (KeyError(), "KeyError")],
+)
+@played
+async def test_an_exception_cancels_it_with_the_reason(gateway: Running, error: Exception, reason: str) -> None:
+    async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
+        envelopes = alice.envelopes(sender="bob")
+        with pytest.raises(type(error)):
+            async with bob.reasoning() as thought:
+                raise error
+        assert (await heard(envelopes, 2))[1] == ("reasoning/cancel", {"reason": reason}, thought.id)
+
+
+@played
+async def test_a_cancellation_cancels_it(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
+        envelopes = alice.envelopes(sender="bob")
+
+        async def brood() -> None:
+            async with bob.reasoning("forever"):
+                await asyncio.Event().wait()
+
+        brooding = asyncio.create_task(brood())
+        start = await anext(envelopes)
+        brooding.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await brooding
+        assert told(await anext(envelopes)) == ("reasoning/cancel", {"reason": "cancelled"}, start.id)
+
+
+@played
+async def test_a_cancellation_that_cannot_be_told_hides_no_error(gateway: Running) -> None:
+    async with joining(gateway, "bob") as bob:
+        with pytest.raises(ValueError, match="the first"):
+            async with bob.reasoning():
+                await bob.close()
+                raise ValueError("the first")
+
+
+@played
+async def test_nothing_is_said_before_it_begins_or_after_it_has_ended(gateway: Running) -> None:
+    async with joining(gateway, "bob") as bob:
+        thought = bob.reasoning()
+        with pytest.raises(RuntimeError, match="`async with` begins a reasoning"):
+            await thought.say("too early")
+        async with thought:
+            await thought.conclude("so be it")
+            for speak in (thought.say("too late"), thought.conclude("again"), thought.cancel()):
+                with pytest.raises(RuntimeError, match="has ended"):
+                    await speak
