@@ -1,0 +1,250 @@
+"""An MCP server that is a program of ours: its start, its lines, its end.
+
+It knows lines of JSON-RPC and nothing of what they mean. What the program says on its standard error goes into the log.
+It has a process group of its own, and nothing of that group is left when `stop` returns or fails.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Self
+
+from mcp.shared.message import SessionMessage
+from mcp.types.jsonrpc import jsonrpc_message_adapter
+
+from mew.bridge.errors import CannotStart, ServerLost
+from mew.bridge.settings import StdioServer
+
+CHUNK: Final = 2**16
+LONGEST_LINE: Final = 64 * 2**20
+"""A server that writes more without an end of line speaks no MCP."""
+LONGEST_COMPLAINT: Final = 4096
+"""Of a line on standard error, so much is logged."""
+ASKED_SECONDS: Final = 1.0
+"""For the program to end by itself when its standard input is closed."""
+TOLD_SECONDS: Final = 1.5
+"""For it to end after SIGTERM; then comes SIGKILL."""
+REAPED_SECONDS: Final = 0.5
+"""For its exit code to be known, once it has ended."""
+LOOK_SECONDS: Final = 0.01
+"""How often to look whether it is still there: asyncio's own `wait` waits for everybody who holds its pipes."""
+
+log = logging.getLogger("mew.bridge.server")
+
+
+class Child:
+    """A program that has been started."""
+
+    def __init__(self, process: Process, name: str) -> None:
+        """Its standard error is read from now on."""
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        self._process = process
+        self._name = name
+        self.silent = asyncio.Event()
+        """Set when it says no more."""
+        self.incoming = Incoming(process.stdout, self.silent)
+        self.outgoing = Outgoing(process.stdin)
+        self._tasks = [
+            asyncio.create_task(_log_lines(process.stderr, name), name=f"mew bridge: log of {name}"),
+            asyncio.create_task(self._end_if_deaf(), name=f"mew bridge: input of {name}"),
+        ]
+
+    @classmethod
+    async def start(cls, server: StdioServer, environment: Mapping[str, str]) -> Self:
+        """Run the program; `CannotStart` where that is impossible."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *server.command,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                env={**environment, **server.env},
+                cwd=server.cwd,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            where = "" if server.cwd is None else f" in {str(server.cwd)!r}"
+            raise CannotStart(f"cannot start {server.name!r}{where}: {error}") from None
+        return cls(process, server.name)
+
+    # The end
+
+    async def why(self) -> str:
+        """Why it says no more, for people."""
+        await self._within(REAPED_SECONDS, self._exited)
+        code = self._process.returncode
+        if code is None:
+            return f"{self._name!r} closed its standard output"
+        if code < 0:
+            return f"{self._name!r} was ended by {signal.Signals(-code).name}"
+        return f"{self._name!r} ended with exit code {code}"
+
+    async def stop(self) -> None:
+        """End it: by closing its input, then by SIGTERM, then by SIGKILL, and everything that it has started."""
+        try:
+            with suppress(OSError):
+                self.outgoing.close()
+            if not await self._within(ASKED_SECONDS, self._gone):
+                self.signal(signal.SIGTERM)
+                await self._within(TOLD_SECONDS, self._gone)
+        finally:
+            self.signal(signal.SIGKILL)
+            for task in self._tasks:
+                task.cancel()
+        await self._within(REAPED_SECONDS, self._exited)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # One that left the group may hold a pipe for ever; asyncio closes the transport only when all are closed.
+        self._process._transport.close()  # type: ignore[attr-defined]
+
+    async def _end_if_deaf(self) -> None:
+        """One that reads no more is as good as dead: what has been asked will not be answered."""
+        await self.outgoing.closed()
+        if not await self._within(ASKED_SECONDS, self.silent.is_set):
+            self.signal(signal.SIGKILL)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send this to the whole group, if there is anything left of it."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+    def _exited(self) -> bool:
+        return self._process.returncode is not None
+
+    def _gone(self) -> bool:
+        """Whether nothing is left of the group, its leader being reaped."""
+        try:
+            os.killpg(self._process.pid, 0)
+        except ProcessLookupError:
+            return self._exited()
+        except PermissionError:
+            return False
+        return False
+
+    @staticmethod
+    async def _within(seconds: float, question: Callable[[], bool]) -> bool:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while not question():
+            if loop.time() >= end:
+                return False
+            await asyncio.sleep(LOOK_SECONDS)
+        return True
+
+
+class Incoming:
+    """What the program says, message by message; a line that is none comes as the error that it is."""
+
+    def __init__(self, stdout: asyncio.StreamReader, silent: asyncio.Event) -> None:
+        """`silent` is set when there will be no more."""
+        self._lines = read_lines(stdout, LONGEST_LINE)
+        self._silent = silent
+
+    async def receive(self) -> SessionMessage | Exception:
+        """The next message."""
+        return await anext(self)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            line = await anext(self._lines)
+        except BaseException:
+            self._silent.set()
+            raise
+        try:
+            return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+        except ValueError:
+            return ServerLost(f"not a message of MCP: {_readable(line, 200)!r}")
+
+    async def aclose(self) -> None:
+        """Nobody listens any more."""
+        self._silent.set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class Outgoing:
+    """What we say to the program."""
+
+    def __init__(self, stdin: asyncio.StreamWriter) -> None:
+        """To its standard input."""
+        self._stdin = stdin
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Write a message as a line. Where nobody reads it the program is soon ended, and whoever waits is told."""
+        line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        with suppress(OSError, RuntimeError):
+            self._stdin.write(line)
+            await self._stdin.drain()
+
+    def close(self) -> None:
+        """We say no more."""
+        self._stdin.close()
+
+    async def closed(self) -> None:
+        """Wait until nobody reads any more."""
+        with suppress(OSError):
+            await self._stdin.wait_closed()
+
+    async def aclose(self) -> None:
+        """The session says no more; the input itself stays open until the program is stopped."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+async def read_lines(stream: asyncio.StreamReader, longest: int) -> AsyncIterator[bytes]:
+    """The lines of a stream that are not empty, without their ends; one without an end is the last."""
+    begun = bytearray()
+    while chunk := await stream.read(CHUNK):
+        *ended, rest = chunk.split(b"\n")
+        for part in ended:
+            line = bytes(begun + part).strip()
+            begun.clear()
+            if line:
+                yield line
+        begun += rest
+        if len(begun) > longest:
+            raise ServerLost(f"a line of more than {longest} bytes")
+    if begun.strip():
+        yield bytes(begun)
+
+
+async def _log_lines(stderr: asyncio.StreamReader, name: str) -> None:
+    begun = b""
+    while chunk := await stderr.read(CHUNK):
+        *ended, begun = (begun + chunk).split(b"\n")
+        for line in ended:
+            _log_line(name, line)
+        if len(begun) > LONGEST_COMPLAINT:
+            _log_line(name, begun)
+            begun = b""
+    _log_line(name, begun)
+
+
+def _log_line(name: str, line: bytes) -> None:
+    if line.strip():
+        log.info("%s: %s", name, _readable(line, LONGEST_COMPLAINT))
+
+
+def _readable(line: bytes, longest: int) -> str:
+    """What can be shown on one line of a log, whatever the bytes."""
+    text = line[:longest].decode(errors="replace").rstrip()
+    return "".join(each if each.isprintable() else " " for each in text)

@@ -1,0 +1,244 @@
+"""One conversation with an MCP server, from `initialize` to its end: requests go in, plain results come out.
+
+It speaks MCP through the official `mcp` package, over stdio or streamable HTTP. It knows nothing of a space, and does
+not decide what happens after its end.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final
+
+import mcp.types as mcp
+from mcp import ClientSession, MCPError
+from mcp.client import IncomingMessage
+from mcp.client.session import MessageHandlerFnT
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
+
+from mew import __version__
+from mew.bridge.child import Child
+from mew.bridge.errors import ServerLost
+from mew.bridge.settings import HttpServer, StdioServer
+from mew.client.errors import McpFailure
+
+LOST: Final = mcp.CONNECTION_CLOSED
+"""The code with which a call fails whose server is gone (−32000)."""
+SERVED: Final = {
+    "tools/list": "tools",
+    "tools/call": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resources",
+    "resources/read": "resources",
+    "prompts/list": "prompts",
+    "prompts/get": "prompts",
+    "completion/complete": "completions",
+    "logging/setLevel": "logging",
+}
+"""What is passed on, and the capability that a server must have for it."""
+LISTS: Final = ("tools", "resources", "prompts")
+FORGOTTEN: Final = "Session terminated"
+"""What the `mcp` package says where an HTTP server does not know our session."""
+UNANSWERED: Final = ("Connection closed", "SSE stream")
+"""How it begins what it says where no answer can come any more; a server may use the same code for its own errors."""
+LOOK_SECONDS: Final = 10.0
+"""For the answer to a ping."""
+WHO: Final = mcp.Implementation(name="mew-bridge", version=__version__)
+
+log = logging.getLogger("mew.bridge")
+Changed = Callable[[str], None]
+"""Told which of `LISTS` has changed."""
+
+
+class PlainResult(mcp.Result, extra="allow"):
+    """A result as it came: the fields that we do not know stay."""
+
+
+class Conversation:
+    """An MCP server that has been greeted."""
+
+    def __init__(self, session: ClientSession, server: StdioServer | HttpServer, child: Child | None) -> None:
+        """`open_conversation` makes it."""
+        self._session = session
+        self._server = server
+        self._child = child
+        self._over = asyncio.Event() if child is None else child.silent
+
+    @property
+    def lists(self) -> list[str]:
+        """Of `LISTS`, those that this server has."""
+        return [name for name in LISTS if self._has(name)]
+
+    def _has(self, capability: str) -> bool:
+        return getattr(self._session.server_capabilities, capability, None) is not None
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The server's result, or `McpFailure`: with the server's own code and message, where it said no."""
+        if method == "ping":
+            return {}
+        if method == "initialize":
+            return self._introduction()
+        capability = SERVED.get(method)
+        if capability is None or not self._has(capability):
+            raise McpFailure(mcp.METHOD_NOT_FOUND, f"the MCP server behind this participant has no {method!r}")
+        request = mcp.Request[dict[str, Any], str](method=method, params=dict(params))
+        try:
+            result = await self._session.send_request(request, PlainResult)
+        except MCPError as error:
+            raise await self._failure(error) from None
+        except ValueError as error:
+            log.warning("%s: its answer to %s is not what MCP says: %s", self._server.name, method, error)
+            raise McpFailure(mcp.INTERNAL_ERROR, "the MCP server's answer is not what MCP says") from None
+        return result.model_dump(by_alias=True, exclude_unset=True)
+
+    def _introduction(self) -> dict[str, Any]:
+        """What the server said of itself when we greeted it."""
+        session = self._session
+        said = mcp.InitializeResult(
+            protocol_version=session.protocol_version or LATEST_HANDSHAKE_VERSION,
+            capabilities=session.server_capabilities or mcp.ServerCapabilities(),
+            server_info=session.server_info or mcp.Implementation(name=self._server.name, version=""),
+            instructions=session.instructions,
+        )
+        return said.model_dump(by_alias=True, exclude_none=True, mode="json")
+
+    async def _failure(self, error: MCPError) -> McpFailure:
+        """What the caller is told; where the server may be gone, whoever watches over it is told as well."""
+        if error.code == mcp.INVALID_REQUEST and error.message == FORGOTTEN:
+            self._over.set()
+        elif error.code != LOST or not error.message.startswith(UNANSWERED):
+            return McpFailure(error.code, error.message, error.data)
+        elif self._child is None:
+            await self._look()
+        return McpFailure(LOST, "the MCP server was lost before it answered")
+
+    # The end
+
+    async def finish(self) -> None:
+        """Wait until it is over. Over HTTP nobody says so: the server is asked now and then."""
+        if isinstance(self._server, StdioServer):
+            await self._over.wait()
+            return
+        while not self._over.is_set():
+            try:
+                async with asyncio.timeout(self._server.ping):
+                    await self._over.wait()
+            except TimeoutError:
+                await self._look()
+
+    async def why(self) -> str:
+        """Why it is over, for people."""
+        if self._child is not None:
+            return await self._child.why()
+        return f"{self._server.name!r} does not know our session any more"
+
+    async def _look(self) -> None:
+        """Ask whether we are still known; where the server cannot be reached at all, its transport fails."""
+        if self._session.initialize_result is None:
+            return  # there is no ping, and no session to lose, since 2026-07-28
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                await self._session.send_ping()
+        except MCPError as error:
+            if error.message == FORGOTTEN or error.message.startswith(UNANSWERED):
+                self._over.set()
+        except TimeoutError:
+            self._over.set()
+
+
+@asynccontextmanager
+async def open_conversation(
+    server: StdioServer | HttpServer, environment: Mapping[str, str], changed: Changed, seconds: float
+) -> AsyncIterator[Conversation]:
+    """Start or reach the server, and greet it; within so many seconds, or `ServerLost`."""
+
+    async def heard(message: IncomingMessage) -> None:
+        _heard(message, server.name, changed)
+
+    child: Child | None = None
+    async with AsyncExitStack() as stack:
+        try:
+            async with asyncio.timeout(seconds):
+                session, child = await _connect(stack, server, environment, heard)
+                await _greet(session, server.name)
+        except TimeoutError:
+            raise ServerLost(f"{server.name!r} did not answer `initialize` within {seconds:g} s") from None
+        except (MCPError, ValueError, RuntimeError) as error:
+            if child is not None and child.silent.is_set():
+                raise ServerLost(f"{await child.why()}, without an answer to `initialize`") from None
+            raise ServerLost(f"{server.name!r} did not take our `initialize`: {error}") from None
+        if session.discover_result is not None:
+            listening = asyncio.create_task(_listen(session, changed), name=f"mew bridge: changes of {server.name}")
+            stack.push_async_callback(_cancelled, listening)
+        yield Conversation(session, server, child)
+
+
+async def _connect(
+    stack: AsyncExitStack,
+    server: StdioServer | HttpServer,
+    environment: Mapping[str, str],
+    heard: MessageHandlerFnT,
+) -> tuple[ClientSession, Child | None]:
+    """A session that has not begun, and the program with which we have it, where there is one."""
+    if isinstance(server, StdioServer):
+        child = await Child.start(server, environment)
+        stack.push_async_callback(child.stop)
+        session = ClientSession(child.incoming, child.outgoing, message_handler=heard, client_info=WHO)
+        return await stack.enter_async_context(session), child
+    client = await stack.enter_async_context(create_mcp_http_client(headers=dict(server.headers)))
+    streams = await stack.enter_async_context(streamable_http_client(server.url, http_client=client))
+    session = ClientSession(*streams, message_handler=heard, client_info=WHO)
+    return await stack.enter_async_context(session), None
+
+
+async def _greet(session: ClientSession, name: str) -> None:
+    """`initialize`, whatever version is answered; `server/discover` where a server knows only that."""
+    params = mcp.InitializeRequestParams(
+        protocol_version=LATEST_HANDSHAKE_VERSION, capabilities=mcp.ClientCapabilities(), client_info=WHO
+    )
+    try:
+        result = await session.send_request(mcp.InitializeRequest(params=params), mcp.InitializeResult)
+    except MCPError as error:
+        if error.code not in {mcp.UNSUPPORTED_PROTOCOL_VERSION, mcp.METHOD_NOT_FOUND}:
+            raise
+        await session.discover()
+        return
+    if result.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS:
+        log.warning("%s speaks MCP %r, which is not known here: going on", name, result.protocol_version)
+        result = result.model_copy(update={"protocol_version": LATEST_HANDSHAKE_VERSION})
+    session.adopt(result)
+    await session.send_notification(mcp.InitializedNotification())
+
+
+def _heard(message: object, name: str, changed: Changed) -> None:
+    """What the server says unasked."""
+    match message:
+        case mcp.ToolListChangedNotification():
+            changed("tools")
+        case mcp.ResourceListChangedNotification():
+            changed("resources")
+        case mcp.PromptListChangedNotification():
+            changed("prompts")
+        case mcp.LoggingMessageNotification(params=params):
+            log.info("%s: %s: %s", name, params.level, params.data)
+        case Exception():
+            log.warning("%s: %s", name, message)
+
+
+async def _listen(session: ClientSession, changed: Changed) -> None:
+    """Since 2026-07-28 a server tells of changes only who asked; `_heard` hears of them."""
+    wanted = listen(session, tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True)
+    try:
+        async with wanted as subscription:
+            async for _ in subscription:
+                pass
+    except (MCPError, SubscriptionLost, TimeoutError) as error:
+        log.warning("changes of lists are not followed: %s", error)
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

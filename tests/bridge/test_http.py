@@ -1,0 +1,87 @@
+"""A server over streamable HTTP is bridged as one over stdio, and found again after it was away."""
+
+import asyncio
+import os
+import socket
+import sys
+
+import msgspec
+import pytest
+
+from mew.bridge import HttpServer, TooManyRestarts
+from tests.bridge.stage import HERE, bridged, text_of
+from tests.client.stage import played, until
+from tests.gateway.raw import Running
+
+
+class Service:
+    """The server for tests as a process of its own, on one port, as often as needed."""
+
+    def __init__(self, ping: float = 0.2) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self.server = HttpServer(url=f"http://127.0.0.1:{self.port}/mcp", ping=ping)
+
+    async def __aenter__(self) -> "Service":
+        command = [sys.executable, str(HERE / "server_for_tests.py"), str(self.port)]
+        self._process = await asyncio.create_subprocess_exec(*command, env=dict(os.environ))
+        await until(self._listens)
+        return self
+
+    def _listens(self) -> bool:
+        assert self._process.returncode is None
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.kill()
+
+    async def kill(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+
+
+@played
+async def test_tools_resources_and_changes_come_over_http(gateway: Running) -> None:
+    async with Service() as service, bridged(gateway, service.server) as tools:
+        notifications = tools.alice.envelopes("mcp/notification", sender="tools")
+        assert text_of(await tools.call("add", a=20, b=22)) == "42"
+        error = await tools.error("tools/call", name="refuse", arguments={})
+        assert error == {"code": -32050, "message": "not today", "data": {"try": "tomorrow"}}
+        read = await tools.result("resources/read", uri="memo://today")
+        assert read["contents"][0]["text"] == "bridge a gap"
+        assert text_of(await tools.call("learn", name="sing")) == "sing"
+        assert (await anext(notifications)).payload == {"method": "notifications/tools/list_changed"}
+        assert text_of(await tools.call("sing")) == "I am sing"
+
+
+@played
+async def test_a_server_that_was_restarted_is_greeted_anew_though_nobody_called_it(gateway: Running) -> None:
+    async with Service() as service, bridged(gateway, service.server, restarts=20, backoff=0.1) as tools:
+        notifications = tools.alice.envelopes("mcp/notification", sender="tools")
+        before = text_of(await tools.call("process"))
+        await service.kill()
+        async with service:
+            assert (await anext(notifications)).payload == {"method": "notifications/tools/list_changed"}
+            assert text_of(await tools.call("process")) != before
+
+
+@played
+async def test_a_call_that_loses_its_server_is_enough_to_look_for_a_new_one(gateway: Running) -> None:
+    async with Service(ping=60) as service, bridged(gateway, service.server, restarts=20, backoff=0.1) as tools:
+        error = await tools.error("tools/call", name="die", arguments={})
+        assert error == {"code": -32000, "message": "the MCP server was lost before it answered"}
+        async with service:
+            assert text_of(await tools.call("add", a=1, b=2)) == "3"
+
+
+@played
+async def test_a_server_that_stays_away_is_given_up(gateway: Running) -> None:
+    async with bridged(gateway, msgspec.structs.replace(Service().server, url="http://127.0.0.1:1/mcp")) as tools:
+        await until(tools.running.done)
+        with pytest.raises(
+            TooManyRestarts, match=r"^All connection attempts failed; given up after 1 restarts within 60 s$"
+        ):
+            await tools.running

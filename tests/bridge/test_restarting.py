@@ -1,0 +1,144 @@
+"""A server that dies, falls silent or never lives: nobody waits for ever, and the bridge knows when to give up."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mew.bridge import Bridge, CannotStart, Patience, StdioServer, TooManyRestarts
+from mew.bridge.restarts import Restarts
+from mew.client import NotAdmitted
+from mew.client.errors import MewError
+from tests.bridge.stage import bridged, lives, odd, settings_for, text_of
+from tests.client.stage import joining, played, until
+from tests.gateway.raw import Running
+
+NEVER = "ended with exit code 1, without an answer to `initialize`; given up after 1 restarts within 60 s"
+LOST = {"code": -32000, "message": "the MCP server was lost before it answered"}
+
+
+@played
+async def test_a_call_fails_when_its_server_dies_and_the_next_is_answered_by_a_new_one(gateway: Running) -> None:
+    async with bridged(gateway) as tools:
+        notifications = tools.alice.envelopes("mcp/notification", sender="tools")
+        before = text_of(await tools.call("process"))
+        assert await tools.error("tools/call", name="die", arguments={}) == LOST
+        assert text_of(await tools.call("process")) != before
+        told = [(await anext(notifications)).payload["method"] for _ in range(3)]
+        assert told == [f"notifications/{name}/list_changed" for name in ("tools", "resources", "prompts")]
+
+
+@played
+async def test_when_the_limit_is_reached_the_bridge_answers_leaves_and_says_why(gateway: Running) -> None:
+    async with bridged(gateway, odd("once"), restarts=2) as tools:
+        for _ in range(3):
+            assert await tools.error("tools/list") == LOST
+        await tools.alice.until(lambda view: "tools" not in view.participants)
+        await until(tools.running.done)
+        error = tools.running.exception()
+        assert isinstance(error, TooManyRestarts)
+        assert str(error).endswith("ended with exit code 7; given up after 2 restarts within 60 s")
+
+
+@played
+async def test_all_who_wait_for_the_same_server_are_told_of_its_death(gateway: Running) -> None:
+    async with bridged(gateway, odd("once"), restarts=0) as tools:
+        asking = [asyncio.create_task(tools.error("tools/list"), name="asking") for _ in range(3)]
+        assert [error["code"] for error in await asyncio.gather(*asking)] == [-32000] * 3
+
+
+@played
+async def test_all_who_wait_for_a_restart_are_told_that_there_will_be_none(gateway: Running, tmp_path: Path) -> None:
+    async with bridged(gateway, odd("mortal", str(tmp_path / "lived")), restarts=1, backoff=0.5) as tools:
+        assert await tools.error("tools/list") == LOST
+        # More than are worked on at the same time.
+        asking = [asyncio.create_task(tools.error("tools/list"), name="asking") for _ in range(40)]
+        for error in await asyncio.gather(*asking):
+            assert error["code"] == -32000
+            assert error["message"].endswith(NEVER)
+
+
+@played
+async def test_a_server_that_stops_listening_is_ended_and_its_caller_told(gateway: Running) -> None:
+    async with bridged(gateway, odd("deaf"), restarts=0) as tools:
+        first = asyncio.create_task(tools.error("tools/list"), name="never read")
+        assert await tools.error("tools/list") == LOST
+        assert await first == LOST
+
+
+async def failure(gateway: Running, server: StdioServer, **patience: float) -> MewError:
+    """Why a bridge with this server cannot go on; it has never been in the space."""
+    async with joining(gateway, "alice") as alice:
+        with pytest.raises(MewError) as raised:
+            await Bridge(settings_for(gateway, server, **patience)).run()
+        assert "tools" not in alice.view.participants
+        return raised.value
+
+
+@played
+async def test_a_server_that_dies_at_once_never_joins(gateway: Running, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="mew.bridge")
+    error = await failure(gateway, odd("stillborn"))
+    assert isinstance(error, TooManyRestarts)
+    assert "ended with exit code 5, without an answer to `initialize`; given up after 1 restarts" in str(error)
+    assert caplog.text.count("I cannot go on") == 2
+
+
+@played
+async def test_a_server_that_does_not_greet_in_time_never_joins(gateway: Running) -> None:
+    error = await failure(gateway, odd("silent"), initialize=0.3, restarts=0)
+    assert "did not answer `initialize` within 0.3 s" in str(error)
+
+
+@played
+async def test_a_program_that_does_not_exist_is_not_tried_again(gateway: Running) -> None:
+    error = await failure(gateway, StdioServer(command=("no-such-program", "secret")), restarts=5, backoff=10)
+    assert isinstance(error, CannotStart)
+    assert str(error).startswith("cannot start 'no-such-program': ")
+    assert "secret" not in str(error)
+
+
+@played
+async def test_a_token_that_nobody_knows_ends_the_bridge_and_its_server(gateway: Running) -> None:
+    settings = settings_for(gateway, odd("plain"))
+    with pytest.raises(NotAdmitted):
+        await Bridge(msgspec.structs.replace(settings, token="wrong")).run()
+
+
+@played
+async def test_a_bridge_can_be_stopped_before_its_server_has_greeted(
+    gateway: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="mew.bridge")
+    bridge = Bridge(settings_for(gateway, odd("silent")))
+    running = asyncio.create_task(bridge.run(), name="bridge under test")
+    await until(lambda: "process" in caplog.text)
+    bridge.stop()
+    await running
+    assert not lives(int(caplog.text.split()[-1]))
+
+
+@played
+async def test_a_bridge_that_is_cancelled_leaves_no_server_behind(
+    gateway: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="mew.bridge.server")
+    async with bridged(gateway, odd("stubborn")) as tools:
+        await until(lambda: "process" in caplog.text)
+        tools.running.cancel()
+        await asyncio.wait({tools.running})
+        assert tools.running.cancelled()
+        assert not lives(int(caplog.text.split()[-1]))
+
+
+def test_restarts_wait_longer_each_time_and_end_at_the_limit_of_the_window() -> None:
+    restarts = Restarts(Patience(restarts=3, window=60, backoff=4))
+    assert [restarts.next(now) for now in (0, 10, 20, 59)] == [4, 8, 10, None]
+    assert restarts.next(61) == 10
+    assert restarts.next(62) is None
+    assert restarts.next(500) == 4
+
+
+def test_no_restarts_are_none() -> None:
+    assert Restarts(Patience(restarts=0)).next(0) is None
