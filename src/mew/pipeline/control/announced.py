@@ -1,0 +1,88 @@
+"""The formats of a stream as it announced them: their fingerprints, their columns, and what the kernel needs of them.
+
+Pure. What a fingerprint or a column is, `kernel` says.
+"""
+
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from mew.pipeline.control.rows import Announced
+from mew.pipeline.kernel.catalogue import Format, StreamFormats
+from mew.pipeline.kernel.formats import column_mapping, fingerprint, slug
+from mew.protocol import jsontext
+from mew.protocol.records import Record
+from mew.protocol.streams import Stream
+
+_NULL: Final = b"null"
+_texts = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+
+
+class _Described(msgspec.Struct, frozen=True):
+    """One descriptor, worked out."""
+
+    format: Format
+    description: str | None
+    columns: str | None
+
+
+def formats_of(stream: Stream) -> tuple[Format, ...]:
+    """Its formats, in the order of the announcement."""
+    return tuple(each.format for each in _descriptors(stream.fields.get("formats", _NULL)))
+
+
+def rows(stream: Stream, record: Record) -> list[Announced]:
+    """The rows of a stream that came to be with this record."""
+    return [
+        Announced(
+            stream_id=stream.stream_id,
+            format_id=each.format.format_id,
+            position=record.position,
+            time=record.time,
+            participant=stream.creator,
+            fingerprint=each.format.fingerprint,
+            slug=each.format.slug,
+            mime_type=each.format.mime_type,
+            description=each.description,
+            schema=None if each.format.schema is None else each.format.schema.decode(),
+            columns=each.columns,
+        )
+        for each in _descriptors(stream.fields.get("formats", _NULL))
+    ]
+
+
+def content_of(stream: Stream, *, validates: bool) -> StreamFormats:
+    """What the kernel has to know; `validates` where the stream does not say whether its data is checked."""
+    asked = stream.value("validate")
+    return StreamFormats(
+        formats_of(stream),
+        _word(stream.value("content_type")),
+        _word(stream.value("format")),
+        validates if asked is None else bool(asked),
+    )
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+@lru_cache(maxsize=256)
+def _descriptors(text: bytes) -> tuple[_Described, ...]:
+    """Streams come and go with the same formats: each text is worked out once."""
+    if text == _NULL:
+        return ()
+    values, texts = jsontext.decode(text), _texts.decode(text)
+    return tuple(_described(value, fields) for value, fields in zip(values, texts, strict=True))
+
+
+def _described(value: dict[str, Any], texts: dict[str, msgspec.Raw]) -> _Described:
+    schema = bytes(texts.get("schema", msgspec.Raw(_NULL)))
+    format_ = Format(
+        format_id=value["id"],
+        fingerprint=fingerprint(value),
+        slug=slug(value["id"]),
+        mime_type=value.get("mime_type"),
+        schema=None if schema == _NULL else schema,
+    )
+    return _Described(format_, value.get("description"), column_mapping(format_))

@@ -1,0 +1,51 @@
+"""What the control fold found wrong on its way: counts, and a few of each.
+
+Plain values. To judge them, and to compare with what the frames say, is the audit's.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+SAMPLE: Final = 10
+"""So many of each are told."""
+
+
+class Check(msgspec.Struct):
+    """How many were looked at, how many are wrong, and what is wrong with the first of these."""
+
+    checked: int = 0
+    violations: int = 0
+    sample: list[dict[str, Any]] = []
+    """Each with its `position`, and `what` in words."""
+
+    def violated(self, position: int, what: str, **more: Any) -> None:
+        """One more is wrong."""
+        self.violations += 1
+        if len(self.sample) < SAMPLE:
+            self.sample.append({"position": position, **more, "what": what})
+
+
+class Welcomes(Check):
+    """Welcomes as they were sent, against the state that was folded; the counts of frames in them aside."""
+
+    claims: list[tuple[int, str, int]] = []
+    """Position, stream, and how many frames and data that stream had before, as the welcome says."""
+
+
+class Checks(msgspec.Struct):
+    """All checks of one batch."""
+
+    positions: Check = msgspec.field(default_factory=Check)
+    """Each row stands behind the one before; the same position twice is not folded twice."""
+    refusals: Check = msgspec.field(default_factory=Check)
+    """Whatever was refused has a reason."""
+    owners: Check = msgspec.field(default_factory=Check)
+    """After each change a stream has one owner, who may write."""
+    welcomes: Welcomes = msgspec.field(default_factory=Welcomes)
+    checkpoints: Check = msgspec.field(default_factory=Check)
+    """A checkpoint says what was folded. Behind a hole it cannot: then rows end and begin with it."""
+    folded: Check = msgspec.field(default_factory=Check)
+    """The fold could make something of a record; where it could not, nothing has changed, or not all that should."""
+    unseeded: int = 0
+    """Records at the journal's floor, before the first checkpoint: what they did to the space cannot be known."""

@@ -1,0 +1,84 @@
+"""What the control fold remembers between two batches, as canonical JSON.
+
+Pure. Bounded by what is going on: the core's snapshot of the space, the rows that are not final, the conversations that
+may still go on. Frames do not pass through the control fold, so what the snapshot says of frame counts and sequences is
+only what the last checkpoint said: unknown here.
+"""
+
+from typing import Final
+
+import msgspec
+
+from mew.errors import MewError
+from mew.pipeline.control.rows import Holding, Life, Stay, Talk, Writing
+from mew.protocol.snapshots import FOLD_VERSION, OtherFold, restore, snapshot
+from mew.protocol.state import SpaceState
+
+CONTROL_VERSION: Final = 1
+"""Raised whenever the same records give other rows, or this state another shape; the core's fold has its own."""
+
+
+class BadState(MewError):
+    """A state that cannot be gone on from."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """The last envelope that asked for a change of a stream's writers: what follows names it."""
+
+    envelope_id: str
+    participant: str
+
+
+class Memory(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """All of it, after the record at `position`."""
+
+    fold_version: int = 0
+    control_version: int = 0
+    space: str
+    position: int = -1
+    state: msgspec.Raw
+    """The core's snapshot."""
+    stays: list[Stay] = []
+    lives: list[Life] = []
+    writings: list[Writing] = []
+    holdings: list[Holding] = []
+    talks: list[Talk] = []
+    asked: Asked | None = None
+    validates: bool = False
+    """Whether data is checked where its stream does not say."""
+
+
+_decoder = msgspec.json.Decoder(Memory)
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+def load(space: str, text: bytes | None) -> tuple[Memory, SpaceState]:
+    """What was saved, or the beginning of everything; `OtherFold` where another version of the fold saved it."""
+    if text is None:
+        return Memory(space=space, state=msgspec.Raw(b"{}")), SpaceState(space_id=space)
+    try:
+        memory = _decoder.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        raise BadState(f"the state of {space!r} cannot be read: {problem}") from None
+    if memory.space != space:
+        raise BadState(f"this is the state of {memory.space!r}, not of {space!r}")
+    for what, saved, running in (
+        ("fold", memory.fold_version, FOLD_VERSION),
+        ("control fold", memory.control_version, CONTROL_VERSION),
+    ):
+        if saved != running:
+            raise OtherFold(f"a state of {what} version {saved}; this program has version {running}")
+    return memory, restore(bytes(memory.state))
+
+
+def save(memory: Memory, state: SpaceState) -> bytes:
+    """Canonical: equal memories of equal states are equal bytes."""
+    kept = msgspec.structs.replace(
+        memory, fold_version=FOLD_VERSION, control_version=CONTROL_VERSION, state=msgspec.Raw(snapshot(state))
+    )
+    return _encoder.encode(kept)
+
+
+def save_moment(space: str, position: int, state: SpaceState) -> bytes:
+    """Likewise, of the space alone: enough for `moment.state_at`, not to go on with the tables."""
+    return save(Memory(space=space, position=position, state=msgspec.Raw(b"")), state)

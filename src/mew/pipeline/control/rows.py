@@ -1,0 +1,140 @@
+"""The rows that the control fold keeps until they are final, by the names of their columns.
+
+Plain values, as they stand in the state between two batches; times are microseconds since 1970. What a column means is
+said in `mew.pipeline.schemas`.
+"""
+
+from typing import TypedDict
+
+import msgspec
+
+
+class Stay(msgspec.Struct, kw_only=True, gc=False):
+    """Somebody is here."""
+
+    participant: str
+    transport: str
+    anonymous: bool
+    joined_position: int
+    joined_time: int
+    left_position: int | None = None
+    left_time: int | None = None
+    reason: str | None = None
+    takeovers: list[int] = []
+    capabilities: str
+
+
+class Owned(TypedDict):
+    """From this record on a stream is somebody's."""
+
+    owner: str
+    position: int
+    time: int
+
+
+class Life(msgspec.Struct, kw_only=True, gc=False):
+    """A stream, from the record that made it on."""
+
+    stream_id: str
+    namespace: str
+    creator: str
+    way: str
+    position: int
+    time: int
+    started_position: int | None = None
+    started_time: int | None = None
+    owner: str
+    owners: list[Owned]
+    writers: list[str] = []
+    formats: list[str] = []
+    targets: list[str] | None = None
+    policy: str | None = None
+    request: str
+    frames: int = 0
+    """Frames do not pass through here: the job adds these three, from the stitch's totals."""
+    data: int = 0
+    bytes: int = 0
+    refused: int = 0
+    ended_position: int | None = None
+    ended_time: int | None = None
+    ended_kind: str | None = None
+    ended_by: str | None = None
+    reason: str | None = None
+
+
+class Writing(msgspec.Struct, kw_only=True, gc=False):
+    """Somebody can write to a stream."""
+
+    stream_id: str
+    participant: str
+    role: str
+    from_position: int
+    from_time: int
+    to_position: int | None = None
+    to_time: int | None = None
+    granted_by: str | None = None
+    why: str
+    ended_why: str | None = None
+
+
+class Holding(msgspec.Struct, kw_only=True, gc=False):
+    """Somebody has a capability."""
+
+    participant: str
+    capability: str
+    source: str
+    granted_by: str | None = None
+    from_position: int
+    from_time: int
+    to_position: int | None = None
+    to_time: int | None = None
+
+
+class Announced(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A format as a stream announced it: final at once."""
+
+    stream_id: str
+    format_id: str
+    position: int
+    time: int
+    participant: str
+    fingerprint: str
+    slug: str
+    mime_type: str | None
+    description: str | None
+    schema: str | None
+    columns: str | None
+
+
+class Lost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Frames that a reader did not get: final at once."""
+
+    position: int
+    time: int
+    reader: str
+    stream_id: str
+    first: int
+    last: int
+    dropped: int
+    reason: str | None
+
+
+class Talk(msgspec.Struct, kw_only=True, gc=False):
+    """Envelopes that answer one another."""
+
+    root: str
+    root_kind: str
+    position: int
+    time: int
+    last_position: int
+    last_time: int
+    method: str
+    participants: list[str]
+    kinds: list[str]
+    positions: list[int]
+    times: list[int]
+    outcome: str = "open"
+    decided_after: int | None = None
+    answered_after: int | None = None
+    ids: list[str]
+    """Of its envelopes, for those to come that name one; no column."""

@@ -1,0 +1,111 @@
+"""Envelopes as rows: the parts of their text that have a column, kept to the byte.
+
+No payload is rendered anew: numbers of any length, the order of keys and whatever else its sender wrote stay.
+"""
+
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mew.pipeline.schemas import ENVELOPES, TEXTS
+from mew.protocol.records import CONSUMED, ENVELOPE, REJECTED, Record
+
+SPOKEN: Final = frozenset({ENVELOPE, CONSUMED, REJECTED})
+"""The events that are envelopes."""
+_EVENTS: Final = pa.array(sorted(SPOKEN), pa.string())
+_NOTHING: Final = msgspec.Raw(b"")
+_AS_RECORDED: Final = (
+    "position",
+    "time",
+    "event",
+    "participant",
+    "kind",
+    "envelope_id",
+    "reason",
+    "capability",
+    "size",
+)
+
+
+class Said(msgspec.Struct, frozen=True, gc=False):
+    """What an envelope says besides what its record has columns for."""
+
+    to: list[str] | None = None
+    correlation_id: list[str] | str | None = None
+    context: msgspec.Raw = _NOTHING
+    payload: msgspec.Raw = _NOTHING
+
+    @property
+    def answers(self) -> list[str]:
+        """The ids that it names."""
+        named = self.correlation_id
+        return [named] if isinstance(named, str) else named or []
+
+
+UNSAID: Final = Said()
+"""Where a message was no envelope."""
+_decoder = msgspec.json.Decoder(Said)
+
+
+def read(record: Record) -> Said:
+    """The parts of a recorded envelope; what is none has none, and `UNSAID` itself says so."""
+    if not record.payload:
+        return UNSAID
+    try:
+        return _decoder.decode(record.payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return UNSAID
+
+
+class Envelopes:
+    """The table `envelopes`, batch by batch."""
+
+    def __init__(self, space: str) -> None:
+        """Nobody has said anything."""
+        self._space = space
+        self._tables: list[pa.Table] = []
+        self._to: list[list[str] | None] = []
+        self._answers: list[list[str] | None] = []
+        self._contexts: list[bytes | None] = []
+        self._payloads: list[bytes | None] = []
+
+    def add(self, said: Said) -> None:
+        """The next one, in the order of its batch."""
+        self._to.append(said.to)
+        self._answers.append(said.answers or None)
+        self._contexts.append(_text(said.context))
+        self._payloads.append(bytes(said.payload) or None)
+
+    def end_batch(self, batch: pa.RecordBatch) -> None:
+        """All envelopes of this batch have been added."""
+        rows = batch.filter(pc.is_in(batch.column("event"), _EVENTS))
+        columns: dict[str, Any] = {name: rows.column(name) for name in _AS_RECORDED}
+        columns["space"] = pa.repeat(pa.scalar(self._space, pa.string()), rows.num_rows)
+        columns["accepted"] = pc.not_equal(rows.column("event"), REJECTED)
+        columns["to"] = pa.array(self._to, TEXTS)
+        columns["correlation_id"] = pa.array(self._answers, TEXTS)
+        columns["context"] = _texts(self._contexts)
+        columns["payload"] = _texts(self._payloads)
+        for said in (self._to, self._answers, self._contexts, self._payloads):
+            said.clear()
+        arrays = [columns[field.name].cast(field.type) for field in ENVELOPES.schema]
+        self._tables.append(pa.Table.from_arrays(arrays, schema=ENVELOPES.schema))
+
+    def table(self) -> pa.Table:
+        """All of them."""
+        return pa.concat_tables([ENVELOPES.schema.empty_table(), *self._tables]).combine_chunks()
+
+
+def _text(value: msgspec.Raw) -> bytes | None:
+    text = bytes(value)
+    return None if text in {b"", b"null"} else text
+
+
+def _texts(values: list[bytes | None]) -> pa.Array:
+    """As strings; what is no UTF-8, which no gateway writes, has marks for what is not."""
+    try:
+        return pa.array(values, pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([None if each is None else each.decode("utf-8", "replace") for each in values], pa.string())

@@ -1,0 +1,50 @@
+"""Who is here, as rows: from a join, over take-overs, to a leave or to the start that found nobody.
+
+Watches `SpaceState.present`; what makes somebody present is the core's to say.
+"""
+
+from mew.pipeline.control.rows import Stay
+from mew.protocol.records import Record
+from mew.protocol.state import SpaceState
+
+RESTART = "restart"
+"""Why somebody is gone who never left."""
+CHECKPOINT = "checkpoint"
+"""Why a row ends where a checkpoint stands behind a hole."""
+
+
+class Stays:
+    """The table `participants`."""
+
+    def __init__(self, stays: list[Stay]) -> None:
+        """With those who are here."""
+        self.here = {stay.participant: stay for stay in stays}
+        self.over: list[Stay] = []
+
+    def joined(self, state: SpaceState, record: Record, capabilities: bytes) -> None:
+        """Somebody has come, or has taken its own seat by another connection."""
+        stay = self.here.get(record.participant)
+        if stay is not None:
+            stay.takeovers.append(record.position)
+            return
+        presence = state.present[record.participant]
+        self.here[record.participant] = Stay(
+            participant=record.participant,
+            transport=presence.transport,
+            anonymous=presence.anonymous,
+            joined_position=record.position,
+            joined_time=record.time,
+            capabilities=capabilities.decode(),
+        )
+
+    def left(self, participant: str, record: Record, reason: str | None) -> None:
+        """Somebody is gone."""
+        stay = self.here.pop(participant, None)
+        if stay is not None:
+            stay.left_position, stay.left_time, stay.reason = record.position, record.time, reason
+            self.over.append(stay)
+
+    def all_left(self, record: Record) -> None:
+        """The gateway has started: nobody is here."""
+        for participant in list(self.here):
+            self.left(participant, record, RESTART)

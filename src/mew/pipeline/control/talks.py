@@ -1,0 +1,216 @@
+"""Conversations: envelopes that answer one another, from a proposal, a request, a chat or a thought to its outcome.
+
+Pure. Time is the journal's: a conversation without an outcome is over when nobody has said anything in it for ten
+minutes, one with an outcome a minute after its last word. What it is made of is bounded, so the state is.
+
+An envelope belongs to the conversation of the first id that its `correlation_id` names; one of `reasoning/*` to that of
+its `context`. The first outcome counts, but a refusal may be overtaken by somebody else's fulfilment.
+"""
+
+from collections import OrderedDict
+from typing import Any, Final
+
+import msgspec
+
+from mew.pipeline.control.rows import Talk
+from mew.pipeline.control.said import Said
+from mew.protocol import kinds
+from mew.protocol.records import ENVELOPE, Record
+from mew.protocol.times import SECOND
+
+PATIENCE: Final = 600 * SECOND
+"""How long an outcome is waited for."""
+LINGER: Final = 60 * SECOND
+"""How long late words still belong to what has an outcome."""
+MOST: Final = 10_000
+"""Conversations at once; of more, the one that has been quiet for longest is over."""
+LONGEST: Final = 1_000
+"""Envelopes of one."""
+OPEN: Final = "open"
+FULFILLED: Final = "fulfilled"
+REJECTED: Final = "rejected"
+WITHDRAWN: Final = "withdrawn"
+CANCELLED: Final = "cancelled"
+EXPIRED: Final = "expired"
+PROPOSAL: Final = "mcp/proposal"
+REJECT: Final = "mcp/reject"
+START: Final = "reasoning/start"
+_REASONING: Final = "reasoning/"
+_ROOTS: Final = frozenset({PROPOSAL, kinds.MCP_REQUEST, kinds.CHAT, START})
+_OUTCOMES: Final = {
+    kinds.MCP_RESPONSE: FULFILLED,
+    REJECT: REJECTED,
+    "mcp/withdraw": WITHDRAWN,
+    kinds.CHAT: FULFILLED,
+    kinds.CHAT_CANCEL: CANCELLED,
+    "reasoning/conclusion": FULFILLED,
+    kinds.REASONING_CANCEL: CANCELLED,
+}
+_OF_ITS_OWN: Final = {
+    kinds.CHAT: frozenset({kinds.CHAT}),
+    kinds.CHAT_CANCEL: frozenset({kinds.CHAT}),
+    "reasoning/conclusion": frozenset({START}),
+    kinds.REASONING_CANCEL: frozenset({START}),
+}
+"""Kinds that are an outcome only of what began so: a chat about a proposal does not decide it."""
+_NEVER: Final = 2**63
+
+
+class _Asked(msgspec.Struct):
+    method: Any = ""
+    error: Any = None
+
+
+_payload = msgspec.json.Decoder(_Asked)
+_text = msgspec.json.Decoder(str)
+
+
+class Talks:
+    """The table `conversations`."""
+
+    def __init__(self, talks: list[Talk]) -> None:
+        """With those that may go on."""
+        self.over: list[Talk] = []
+        self._waiting: OrderedDict[int, Talk] = OrderedDict()
+        """Without an outcome, by the position of their root; whose last word is oldest comes first."""
+        self._decided: OrderedDict[int, Talk] = OrderedDict()
+        self._queues = ((self._waiting, PATIENCE), (self._decided, LINGER))
+        self._by_id: dict[str, Talk] = {}
+        self._due = _NEVER
+        """Before this time none is over."""
+        for talk in sorted(talks, key=lambda each: each.last_position):
+            self._put(talk)
+            self._by_id.update(dict.fromkeys(talk.ids, talk))
+
+    @property
+    def going_on(self) -> list[Talk]:
+        """Those that are not over, in order."""
+        return sorted([*self._waiting.values(), *self._decided.values()], key=lambda each: each.position)
+
+    def add(self, record: Record, said: Said) -> None:
+        """Somebody said something, and it was accepted."""
+        kind = record.kind
+        if kind is None or record.event != ENVELOPE or record.participant == kinds.GATEWAY:
+            return
+        talk = self._of(kind, said)
+        if talk is not None:
+            self._go_on(talk, record, said)
+        elif kind in _ROOTS:
+            self._begin(record, said)
+
+    def pass_time(self, now: int) -> None:
+        """Let what nobody has gone on with be over."""
+        if now < self._due:
+            return
+        for talks, limit in self._queues:
+            while talks and (oldest := next(iter(talks.values()))).last_time + limit <= now:
+                self._end(oldest)
+        self._set_due()
+
+    def _of(self, kind: str, said: Said) -> Talk | None:
+        for envelope_id in said.answers:
+            talk = self._by_id.get(envelope_id)
+            if talk is not None:
+                return talk
+        return self._by_id.get(_word(said.context)) if kind.startswith(_REASONING) else None
+
+    def _begin(self, record: Record, said: Said) -> None:
+        kind, envelope_id = str(record.kind), record.envelope_id or ""
+        talk = Talk(
+            root=envelope_id,
+            root_kind=kind,
+            position=record.position,
+            time=record.time,
+            last_position=record.position,
+            last_time=record.time,
+            method=_method(said) if kind in {PROPOSAL, kinds.MCP_REQUEST} else "",
+            participants=[record.participant],
+            kinds=[kind],
+            positions=[record.position],
+            times=[record.time],
+            ids=[],
+        )
+        self._name(talk, envelope_id)
+        self._put(talk)
+        if len(self._waiting) + len(self._decided) > MOST:
+            fronts = [next(iter(talks.values())) for talks, _ in self._queues if talks]
+            self._end(min(fronts, key=lambda each: each.last_position))
+
+    def _go_on(self, talk: Talk, record: Record, said: Said) -> None:
+        kind = str(record.kind)
+        self._take(talk)
+        talk.last_position, talk.last_time = record.position, record.time
+        talk.kinds.append(kind)
+        talk.positions.append(record.position)
+        talk.times.append(record.time)
+        if record.participant not in talk.participants:
+            talk.participants.append(record.participant)
+        self._name(talk, record.envelope_id or "")
+        if talk.root_kind == PROPOSAL and talk.decided_after is None and kind in {kinds.MCP_REQUEST, REJECT}:
+            talk.decided_after = record.time - talk.time
+        outcome = _outcome(talk, kind, said)
+        if outcome is not None and (talk.outcome == OPEN or (talk.outcome, outcome) == (REJECTED, FULFILLED)):
+            talk.outcome, talk.answered_after = outcome, record.time - talk.time
+        self._put(talk)
+        if len(talk.positions) >= LONGEST:
+            self._end(talk)
+
+    def _name(self, talk: Talk, envelope_id: str) -> None:
+        """Who answers this id answers this conversation, and no older one whose sender used the id too."""
+        known = self._by_id.get(envelope_id)
+        if known is not talk and envelope_id:
+            if known is not None:
+                known.ids.remove(envelope_id)
+            self._by_id[envelope_id] = talk
+            talk.ids.append(envelope_id)
+
+    def _put(self, talk: Talk) -> None:
+        is_waiting = talk.outcome == OPEN
+        (self._waiting if is_waiting else self._decided)[talk.position] = talk
+        self._due = min(self._due, talk.last_time + (PATIENCE if is_waiting else LINGER))
+
+    def _take(self, talk: Talk) -> None:
+        del (self._waiting if talk.outcome == OPEN else self._decided)[talk.position]
+
+    def _end(self, talk: Talk) -> None:
+        self._take(talk)
+        for envelope_id in talk.ids:
+            del self._by_id[envelope_id]
+        if talk.outcome == OPEN:
+            talk.outcome = EXPIRED
+        self.over.append(talk)
+
+    def _set_due(self) -> None:
+        fronts = [(next(iter(talks.values())), limit) for talks, limit in self._queues if talks]
+        self._due = min((talk.last_time + limit for talk, limit in fronts), default=_NEVER)
+
+
+def _word(context: msgspec.Raw) -> str:
+    try:
+        return _text.decode(context)
+    except msgspec.MsgspecError:
+        return ""
+
+
+def _method(said: Said) -> str:
+    try:
+        method = _payload.decode(said.payload).method
+    except (msgspec.MsgspecError, RecursionError):
+        return ""
+    return method if isinstance(method, str) else ""
+
+
+def _outcome(talk: Talk, kind: str, said: Said) -> str | None:
+    outcome = _OUTCOMES.get(kind)
+    if outcome is None or talk.root_kind not in _OF_ITS_OWN.get(kind, (talk.root_kind,)):
+        return None
+    if kind == kinds.MCP_RESPONSE and _is_error(said):
+        return REJECTED
+    return outcome
+
+
+def _is_error(said: Said) -> bool:
+    try:
+        return _payload.decode(said.payload).error is not None
+    except (msgspec.MsgspecError, RecursionError):
+        return False

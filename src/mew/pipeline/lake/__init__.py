@@ -1,0 +1,33 @@
+"""The lake: Delta tables beside each other, to which batches are added exactly once, and read as of one moment.
+
+Knows no Spark, and nothing of what the rows mean. pyarrow is loaded once something is written: who looks things up
+does without.
+"""
+
+from mew.pipeline.lake.lake import Lake
+from mew.pipeline.lake.reading import Reader
+from mew.pipeline.lake.values import (
+    LakeBusy,
+    LakeDamaged,
+    LakeError,
+    OutOfStep,
+    Part,
+    Plan,
+    Progress,
+    UnknownTable,
+    Versions,
+)
+
+__all__ = [
+    "Lake",
+    "LakeBusy",
+    "LakeDamaged",
+    "LakeError",
+    "OutOfStep",
+    "Part",
+    "Plan",
+    "Progress",
+    "Reader",
+    "UnknownTable",
+    "Versions",
+]

@@ -1,0 +1,178 @@
+"""A lake: one folder with everything that belongs to it, and the few things that can be done with it.
+
+    tables/<name>/        the Delta tables
+    _plan/<batch>.json    what a batch covers, before it is begun
+    _state/<batch>-<id>   what the next batch goes on from
+    _logs/                what Spark has to say
+    lock                  who is at work
+
+Decides no rule itself: `commits` has that of exactly once, the others theirs. A lake is on a file system that this
+machine sees; parts may be written by others, to where it is for them.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+from deltalake import DeltaTable
+
+from mew.pipeline.lake import progress as progress_rows
+from mew.pipeline.lake.delta import LOG, has_batch, opened
+from mew.pipeline.lake.locking import locked
+from mew.pipeline.lake.plans import Plans
+from mew.pipeline.lake.reading import Reader
+from mew.pipeline.lake.states import States
+from mew.pipeline.lake.values import OutOfStep, Part, Plan, Progress
+
+if TYPE_CHECKING:
+    from mew.pipeline.lake.compaction import Compacted
+    from mew.pipeline.lake.tidying import Tidied
+    from mew.pipeline.schemas import Table
+
+T = TypeVar("T")
+AT_LEAST: Final = 2
+"""Small files of a table that are worth compacting."""
+
+
+class Lake:
+    """The lake in a folder, which need not exist yet."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Nothing is made before something is written."""
+        self.path = Path(path)
+        self.folder = self.path / "tables"
+        """Where the tables are."""
+        self.logs = self.path / "_logs"
+        self._plans = Plans(self.path / "_plan")
+        self._states = States(self.path / "_state")
+
+    def table_folder(self, name: str) -> Path:
+        """Where a table's parts are written."""
+        return self.folder / name
+
+    def tables(self) -> list[str]:
+        """The tables there are, by name, without `progress`; each batch commits to every one of them."""
+        found = (path.parent.name for path in self.folder.glob(f"*/{LOG}"))
+        return sorted(name for name in found if name != progress_rows.NAME)
+
+    def locked(self, who: str) -> AbstractContextManager[None]:
+        """Be the only one at work; `LakeBusy` otherwise."""
+        return locked(self.path / "lock", who)
+
+    # Batches
+
+    def planned(self, batch: int) -> Plan | None:
+        """The plan of a batch, if there is one: whoever takes up the batch does just that."""
+        return self._plans.read(batch)
+
+    def plan(self, plan: Plan) -> Plan:
+        """Keep a plan, unless there is one for this batch: that one is returned then."""
+        stored = self.planned(plan.batch)
+        if stored is not None:
+            return stored
+        progress = self.progress()
+        finished = 0 if progress is None else progress.batch
+        if plan.batch != finished + 1:
+            raise OutOfStep(f"{self.path}: batch {finished} is the last, so batch {plan.batch} cannot be planned")
+        return self._plans.put(plan)
+
+    def commit(self, table: "Table", batch: int, parts: Iterable[Part]) -> int:
+        """Make parts rows of a table, once: whoever calls this again, or at the same time, changes nothing.
+
+        Unfinished rows that were there go. Called for every table, with parts or without, in one order. The version
+        that has the batch.
+        """
+        return self._add(table, batch, parts, replaces=False)
+
+    def replace(self, table: "Table", batch: int, parts: Iterable[Part], keep: Collection[str] = ()) -> int:
+        """Likewise, but of what was there only these files stay, by their paths within the table's folder.
+
+        Where none stays, the columns too become those of the table as it is declared now.
+        """
+        return self._add(table, batch, parts, replaces=True, keep=keep)
+
+    def finish(self, progress: Progress) -> None:
+        """Say that a batch is in all tables: from here on readers see it. Once, as everything."""
+        from mew.pipeline.lake import commits, parts  # noqa: PLC0415 - pyarrow, where it is needed
+        from mew.pipeline.lake.progress_table import PROGRESS, as_arrow  # noqa: PLC0415
+
+        folder = self.table_folder(progress_rows.NAME)
+        handle = opened(folder)
+        if handle is None or has_batch(folder, handle) < progress.batch:
+            row = progress if progress.finished else msgspec.structs.replace(progress, finished=_now())
+            part = parts.write(PROGRESS, as_arrow([row]), folder, name=f"{progress.batch}-{progress_rows.NAME}")
+            note = msgspec.json.encode({"batch": row.batch, "versions": row.versions}).decode()
+            commits.add(folder, commits.Addition(PROGRESS, row.batch, tuple(part), note))
+        self._plans.drop(progress.batch)
+
+    def progress(self) -> Progress | None:
+        """The last finished batch."""
+        return self._ask(progress_rows.last)
+
+    def history(self) -> list[Progress]:
+        """Every finished batch, the first first."""
+        return self._ask(lambda handle: list(progress_rows.rows(handle))) or []
+
+    # State files
+
+    def save_state(self, batch: int, parts: Mapping[str, bytes]) -> str:
+        """Keep what the next batch goes on from, in named parts; the name of the file."""
+        return self._states.save(batch, parts)
+
+    def read_state(self, name: str, only: Collection[str] | None = None) -> dict[str, bytes]:
+        """What was kept under a name; all of it, or only these parts."""
+        return self._states.read(name, only)
+
+    def states(self) -> list[str]:
+        """The state files there are, by batch; old ones are thinned out."""
+        return self._states.names()
+
+    # Reading and keeping in order
+
+    def reader(self) -> Reader:
+        """The tables as of the last finished batch."""
+        return Reader(self.folder)
+
+    def compact(self, *, at_least: int = AT_LEAST) -> "dict[str, Compacted]":
+        """Make large files of small ones in every table that has so many, and delete what nobody can read any more.
+
+        Readers see the same rows. What changed, by table.
+        """
+        from mew.pipeline.lake import compaction  # noqa: PLC0415 - pyarrow, where it is needed
+
+        return compaction.compact(self.folder, at_least)
+
+    def tidy(self) -> "Tidied":
+        """Delete what killed runs left behind and nobody can need: parts, state files, drafts."""
+        from mew.pipeline.lake import tidying  # noqa: PLC0415 - as late as the rest
+
+        return tidying.tidy(self.folder, self._states, self._plans)
+
+    def _add(
+        self, table: "Table", batch: int, parts: Iterable[Part], *, replaces: bool, keep: Collection[str] = ()
+    ) -> int:
+        from mew.pipeline.lake import commits  # noqa: PLC0415 - pyarrow, where it is needed
+
+        plan = self.planned(batch)
+        note = msgspec.json.encode({"batch": batch, "versions": plan and plan.versions}).decode()
+        addition = commits.Addition(table, batch, tuple(parts), note, replaces, frozenset(keep))
+        version = commits.add(self.table_folder(table.name), addition)
+        return self._version_of(table.name, batch) if version is None else version
+
+    def _version_of(self, name: str, batch: int) -> int:
+        """Of a batch behind which there are others: its own row has it."""
+        found = self._ask(lambda handle: next(progress_rows.rows(handle, f"batch = {batch}"), None))
+        if found is None or name not in found.tables:
+            raise OutOfStep(f"{self.table_folder(name)}: it has batches behind {batch}, which was never finished")
+        return found.tables[name]
+
+    def _ask(self, question: Callable[[DeltaTable], T]) -> T | None:
+        handle = opened(self.table_folder(progress_rows.NAME))
+        return None if handle is None else question(handle)
+
+
+def _now() -> int:
+    return time.time_ns() // 1000

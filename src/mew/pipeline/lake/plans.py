@@ -1,0 +1,48 @@
+"""Plans: what each batch covers, written before it is begun, once.
+
+Decides nothing about what a plan holds. Whoever comes second gets the plan of who was first (pipeline, Exactly once).
+"""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mew.pipeline.lake.disk import put_if_absent
+from mew.pipeline.lake.values import LakeDamaged, Plan
+
+KEPT: Final = 10
+"""Plans of finished batches that stay, for those who are slow."""
+_ENDING: Final = ".json"
+
+
+class Plans:
+    """The folder `_plan` of a lake."""
+
+    def __init__(self, folder: Path) -> None:
+        """It need not exist yet."""
+        self.folder = folder
+
+    def read(self, batch: int) -> Plan | None:
+        """The plan of a batch, if there is one."""
+        path = self._path(batch)
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Plan)
+        except FileNotFoundError:
+            return None
+        except msgspec.DecodeError as problem:
+            raise LakeDamaged(f"{path}: this is no plan: {problem}") from None
+
+    def put(self, plan: Plan) -> Plan:
+        """Keep a plan; the one that is there already, if it is so, is returned instead."""
+        put_if_absent(self._path(plan.batch), msgspec.json.encode(plan, order="sorted") + b"\n")
+        return self.read(plan.batch) or plan
+
+    def drop(self, finished: int) -> None:
+        """Remove plans that nobody can need any more, now that a batch is finished."""
+        for path in self.folder.glob(f"*{_ENDING}"):
+            if path.stem.isdecimal() and int(path.stem) <= finished - KEPT:
+                path.unlink(missing_ok=True)
+
+    def _path(self, batch: int) -> Path:
+        return self.folder / f"{batch}{_ENDING}"

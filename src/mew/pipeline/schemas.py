@@ -1,0 +1,296 @@
+"""The tables of a lake, declared: names, columns with their types and meaning, never inferred.
+
+Every engine must know the types: no maps, no unsigned numbers, no nanoseconds. Where a table is `unfinished`, the
+boolean column `open` parts the rows that may still change from those that are final; it is no column of the files.
+"""
+
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+COMMENT: Final = b"comment"
+TIME: Final = pa.timestamp("us", tz="UTC")
+TEXT: Final = pa.string()
+NUMBER: Final = pa.int64()
+TEXTS: Final = pa.list_(pa.field("element", TEXT))
+NUMBERS: Final = pa.list_(pa.field("element", NUMBER))
+TIMES: Final = pa.list_(pa.field("element", TIME))
+OPEN: Final = "open"
+
+
+class Table(msgspec.Struct, frozen=True):
+    """One table of the lake."""
+
+    name: str
+    comment: str
+    schema: pa.Schema
+    """With `open` as its last column where it is unfinished."""
+    unfinished: bool = False
+
+    @property
+    def partitions(self) -> list[str]:
+        """The columns that part its files."""
+        return [OPEN] if self.unfinished else []
+
+    @property
+    def file_schema(self) -> pa.Schema:
+        """What its files hold."""
+        return pa.schema([field for field in self.schema if field.name not in self.partitions])
+
+
+def _column(name: str, of: pa.DataType, comment: str, *, nullable: bool = True) -> pa.Field:
+    return pa.field(name, of, nullable, {COMMENT: comment.encode()})
+
+
+def _needed(name: str, of: pa.DataType, comment: str) -> pa.Field:
+    return _column(name, of, comment, nullable=False)
+
+
+SPACE: Final = _needed("space", TEXT, "the space it happened in")
+POSITION: Final = _needed("position", NUMBER, "its place in the space's one order")
+AT: Final = _needed("time", TIME, "by the gateway's clock")
+
+
+def _table(name: str, comment: str, *columns: pa.Field, unfinished: bool = False) -> Table:
+    last = [_column(OPEN, pa.bool_(), "whether the row may still change")] if unfinished else []
+    return Table(name, comment, pa.schema([SPACE, *columns, *last]), unfinished)
+
+
+ENVELOPES: Final = _table(
+    "envelopes",
+    "An envelope that was accepted or refused; accepted stream/data is in frames.",
+    POSITION,
+    AT,
+    _needed("event", TEXT, "envelope, consumed or rejected"),
+    _needed("accepted", pa.bool_(), "whether the gateway took it"),
+    _needed("participant", TEXT, "who sent it"),
+    _column("kind", TEXT, "what kind of envelope"),
+    _column("envelope_id", TEXT, "its id"),
+    _column("to", TEXTS, "whom it is addressed to; null for all"),
+    _column("correlation_id", TEXTS, "the envelopes it answers"),
+    _column("context", TEXT, "the reasoning it belongs to, as JSON"),
+    _column("payload", TEXT, "as JSON; null where it is none"),
+    _column("reason", TEXT, "why it was refused"),
+    _column("capability", TEXT, "the capability that allowed it, as JSON"),
+    _needed("size", NUMBER, "bytes of the whole envelope"),
+)
+PARTICIPANTS: Final = _table(
+    "participants",
+    "A stay: somebody was here from one record to another.",
+    _needed("participant", TEXT, "who"),
+    _needed("transport", TEXT, "how it was connected"),
+    _needed("anonymous", pa.bool_(), "whether it had no token"),
+    _needed("joined_position", NUMBER, "the record of its joining"),
+    _needed("joined_time", TIME, "when it joined"),
+    _column("left_position", NUMBER, "the record of its leaving, or of the start that found it gone"),
+    _column("left_time", TIME, "when it left"),
+    _column("reason", TEXT, "why it left; restart where the gateway went first"),
+    _needed("takeovers", NUMBERS, "positions at which another connection took its seat"),
+    _needed("capabilities", TEXT, "what it could do when it joined, as JSON"),
+    unfinished=True,
+)
+_OWNED = pa.struct([pa.field("owner", TEXT), pa.field("position", NUMBER), pa.field("time", TIME)])
+STREAMS: Final = _table(
+    "streams",
+    "A stream's whole life.",
+    _needed("stream_id", TEXT, "which stream"),
+    _needed("namespace", TEXT, "its full name"),
+    _needed("creator", TEXT, "who asked for it"),
+    _needed("way", TEXT, "request or announce"),
+    _needed("position", NUMBER, "the record that made it"),
+    _needed("time", TIME, "when it was made"),
+    _column("started_position", NUMBER, "from where on it was live"),
+    _column("started_time", TIME, "since when it was live"),
+    _needed("owner", TEXT, "its last owner"),
+    _needed("owners", pa.list_(pa.field("element", _OWNED)), "every owner, and from where on"),
+    _needed("writers", TEXTS, "everybody who ever could write, in order"),
+    _needed("formats", TEXTS, "fingerprints of its formats, in order"),
+    _column("targets", TEXTS, "its only receivers; null for all"),
+    _column("policy", TEXT, "what becomes of it when its owner goes, as JSON"),
+    _needed("request", TEXT, "every field it was asked for with, as JSON"),
+    _needed("frames", NUMBER, "raw frames accepted"),
+    _needed("data", NUMBER, "stream/data accepted"),
+    _needed("bytes", NUMBER, "of both, without the frames' headers"),
+    _needed("refused", NUMBER, "frames refused while it was open"),
+    _column("ended_position", NUMBER, "the record that ended it"),
+    _column("ended_time", TIME, "when it ended"),
+    _column("ended_kind", TEXT, "the kind of envelope that ended it"),
+    _column("ended_by", TEXT, "who ended it"),
+    _column("reason", TEXT, "why it ended"),
+    unfinished=True,
+)
+STREAM_ACCESS: Final = _table(
+    "stream_access",
+    "Who could write to a stream from one position to another.",
+    _needed("stream_id", TEXT, "which stream"),
+    _needed("participant", TEXT, "who could write"),
+    _needed("role", TEXT, "owner or writer"),
+    _needed("from_position", NUMBER, "the record that let it"),
+    _needed("from_time", TIME, "since when"),
+    _column("to_position", NUMBER, "the record that ended it; from there on it could not"),
+    _column("to_time", TIME, "until when"),
+    _column("granted_by", TEXT, "who let it"),
+    _needed("why", TEXT, "the kind of envelope that let it"),
+    _column("ended_why", TEXT, "what ended it"),
+    unfinished=True,
+)
+CAPABILITIES: Final = _table(
+    "capabilities",
+    "Who had which capability from one position to another.",
+    _needed("participant", TEXT, "whose"),
+    _needed("capability", TEXT, "as JSON"),
+    _needed("source", TEXT, "configured, invited, default, baseline or grant:<id>"),
+    _column("granted_by", TEXT, "who granted it"),
+    _needed("from_position", NUMBER, "the record that gave it"),
+    _needed("from_time", TIME, "since when"),
+    _column("to_position", NUMBER, "the record that took it; from there on it was gone"),
+    _column("to_time", TIME, "until when"),
+    unfinished=True,
+)
+FORMATS: Final = _table(
+    "formats",
+    "A format as a stream announced it.",
+    _needed("stream_id", TEXT, "which stream"),
+    _needed("format_id", TEXT, "its id within the stream"),
+    POSITION,
+    AT,
+    _needed("participant", TEXT, "who announced it"),
+    _needed("fingerprint", TEXT, "of its canonical schema, the same in all spaces"),
+    _needed("slug", TEXT, "its id as part of a table's name"),
+    _column("mime_type", TEXT, "what its frames are"),
+    _column("description", TEXT, "in the announcer's words"),
+    _column("schema", TEXT, "its JSON Schema"),
+    _column("columns", TEXT, "property to column and type, as JSON; null where it has none"),
+)
+FRAMES: Final = _table(
+    "frames",
+    "A frame, or a stream/data, that was accepted.",
+    _needed("stream_id", TEXT, "which stream"),
+    POSITION,
+    AT,
+    _needed("writer", TEXT, "who sent it"),
+    _needed("frame_number", NUMBER, "the gateway's count on the stream, from 1"),
+    _needed("kind", TEXT, "frame or data"),
+    _column("sequence", NUMBER, "the sender's own number"),
+    _needed("size", NUMBER, "bytes, without a frame's header"),
+    _column("format_id", TEXT, "which of its stream's formats"),
+    _column("format", TEXT, "that format's fingerprint"),
+    _column("value", TEXT, "its content as JSON, or as text; null where it is neither"),
+    _column("raw", pa.binary(), "its content where it is not text"),
+    _column("valid", pa.bool_(), "whether it is what its format says; null where there is no format"),
+)
+QUARANTINE: Final = _table(
+    "quarantine",
+    "A frame that is not what its format says.",
+    _needed("stream_id", TEXT, "which stream"),
+    POSITION,
+    AT,
+    _needed("writer", TEXT, "who sent it"),
+    _needed("frame_number", NUMBER, "the gateway's count on the stream"),
+    _column("format_id", TEXT, "which format it should have"),
+    _column("format", TEXT, "that format's fingerprint"),
+    _needed("reason", TEXT, "not_json, schema, not_utf8, length, unknown_format or bad_record"),
+    _needed("detail", TEXT, "what is wrong, in words"),
+    _needed("payload", pa.binary(), "the record's own bytes"),
+)
+SEQUENCE_GAPS: Final = _table(
+    "sequence_gaps",
+    "Numbers that a writer left out of its sequence.",
+    _needed("stream_id", TEXT, "which stream"),
+    _needed("writer", TEXT, "whose sequence"),
+    POSITION,
+    AT,
+    _needed("first", NUMBER, "the first number missing"),
+    _needed("last", NUMBER, "the last number missing"),
+    _needed("missing", NUMBER, "how many"),
+)
+READER_GAPS: Final = _table(
+    "reader_gaps",
+    "Frames that a reader did not get, and was told of.",
+    POSITION,
+    AT,
+    _needed("reader", TEXT, "who did not get them"),
+    _needed("stream_id", TEXT, "of which stream"),
+    _needed("first", NUMBER, "the first frame missing, by the gateway's count"),
+    _needed("last", NUMBER, "the last"),
+    _needed("dropped", NUMBER, "how many"),
+    _column("reason", TEXT, "why"),
+)
+STREAM_ACTIVITY: Final = _table(
+    "stream_activity",
+    "What flowed on a stream in a second, and in a minute.",
+    _needed("stream_id", TEXT, "which stream"),
+    _needed("seconds", NUMBER, "the width of the window, 1 or 60"),
+    _needed("start", TIME, "when the window begins"),
+    _needed("frames", NUMBER, "frames and stream/data"),
+    _needed("bytes", NUMBER, "their bytes"),
+    _needed("writers", TEXTS, "who wrote, in the order of their names"),
+    _needed("invalid", NUMBER, "not what their format says"),
+    _needed("missing", NUMBER, "numbers left out, as revealed here"),
+    _column("interarrival_p50", NUMBER, "microseconds from frame to frame: half are below"),
+    _column("interarrival_p99", NUMBER, "likewise, 99 of 100 are below"),
+    unfinished=True,
+)
+_COUNTED = pa.struct([pa.field("kind", TEXT), pa.field("count", NUMBER)])
+PARTICIPANT_ACTIVITY: Final = _table(
+    "participant_activity",
+    "What a participant did in a minute.",
+    _needed("participant", TEXT, "who"),
+    _needed("start", TIME, "when the minute begins"),
+    _needed("envelopes", NUMBER, "envelopes accepted"),
+    _needed("kinds", pa.list_(pa.field("element", _COUNTED)), "these by kind, in the order of their names"),
+    _needed("refusals", NUMBER, "envelopes and frames refused"),
+    _needed("frames", NUMBER, "frames and stream/data accepted"),
+    _needed("bytes", NUMBER, "bytes of these"),
+    unfinished=True,
+)
+CONVERSATIONS: Final = _table(
+    "conversations",
+    "Envelopes that answer one another, from a proposal or a request to its outcome.",
+    _needed("root", TEXT, "the id of the first"),
+    _needed("root_kind", TEXT, "its kind"),
+    _needed("position", NUMBER, "its record"),
+    _needed("time", TIME, "when it was sent"),
+    _needed("last_position", NUMBER, "the last record so far"),
+    _needed("last_time", TIME, "when that was"),
+    _needed("method", TEXT, "what was asked for, where it says so; else empty"),
+    _needed("participants", TEXTS, "who spoke, in order"),
+    _needed("kinds", TEXTS, "the kinds, in order"),
+    _needed("positions", NUMBERS, "the records, in order"),
+    _needed("times", TIMES, "when each was"),
+    _needed("outcome", TEXT, "fulfilled, rejected, withdrawn, cancelled, expired or open"),
+    _column("decided_after", NUMBER, "microseconds from a proposal to the request or the refusal of it"),
+    _column("answered_after", NUMBER, "microseconds from the root to its outcome"),
+    unfinished=True,
+)
+AUDIT: Final = _table(
+    "audit",
+    "A check of what happened, up to a position.",
+    _needed("check", TEXT, "which check"),
+    _needed("to_position", NUMBER, "up to this record"),
+    _needed("checked", NUMBER, "how many were looked at"),
+    _needed("violations", NUMBER, "how many were wrong"),
+    _needed("sample", TEXT, "some of them, as JSON"),
+)
+
+TABLES: Final = {
+    table.name: table
+    for table in (
+        ENVELOPES,
+        PARTICIPANTS,
+        STREAMS,
+        STREAM_ACCESS,
+        CAPABILITIES,
+        FORMATS,
+        FRAMES,
+        QUARANTINE,
+        SEQUENCE_GAPS,
+        READER_GAPS,
+        STREAM_ACTIVITY,
+        PARTICIPANT_ACTIVITY,
+        CONVERSATIONS,
+        AUDIT,
+    )
+}
+"""By name, in the order in which a batch commits them; `progress`, which is last, is the lake's own."""

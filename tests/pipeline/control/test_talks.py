@@ -1,0 +1,175 @@
+"""Conversations: who answers whom, how it ends, and when it is over."""
+
+from typing import Any
+
+import pytest
+
+from mew.pipeline.control import talks
+from mew.testing import Client, MemorySpace
+from tests.pipeline.control.folded import fold_lab, fold_records, rows, violations
+
+ANYTHING: dict[str, Any] = {"participants": {name: [{"kind": "*"}] for name in ("ada", "ben", "tool")}}
+SECOND = 1_000_000
+
+
+@pytest.fixture
+def lab() -> MemorySpace:
+    return MemorySpace(**ANYTHING)
+
+
+def say(client: Client, envelope_id: str, kind: str, answers: str | None = None, **payload: Any) -> None:
+    """Something, a tenth of a second after what was before."""
+    client._lab.now += SECOND // 10
+    named = {} if answers is None else {"correlation_id": [answers]}
+    client.send({"id": envelope_id, **named}, kind=kind, payload=payload)
+
+
+def conversations(lab: MemorySpace) -> dict[str, dict[str, Any]]:
+    return {row["root"]: row for row in rows(fold_lab(lab), "conversations")}
+
+
+def test_a_proposal_is_decided_by_a_request_and_fulfilled_by_its_response(lab: MemorySpace) -> None:
+    ada, ben, tool = lab.join("ada"), lab.join("ben"), lab.join("tool")
+    say(ada, "p", "mcp/proposal", method="tools/call")
+    say(ben, "r", "mcp/request", "p", method="tools/call")
+    say(tool, "a", "mcp/response", "r", result={})
+    row = conversations(lab)["p"]
+    assert row["kinds"] == ["mcp/proposal", "mcp/request", "mcp/response"]
+    assert row["participants"] == ["ada", "ben", "tool"]
+    assert (row["method"], row["outcome"]) == ("tools/call", "fulfilled")
+    assert (row["decided_after"], row["answered_after"]) == (SECOND // 10, 2 * SECOND // 10)
+    assert row["open"]
+
+
+@pytest.mark.parametrize(
+    ("root", "kind", "payload", "outcome"),
+    [
+        ("mcp/proposal", "mcp/reject", {"reason": "unsafe"}, "rejected"),
+        ("mcp/proposal", "mcp/withdraw", {}, "withdrawn"),
+        ("mcp/request", "mcp/response", {"result": 1}, "fulfilled"),
+        ("mcp/request", "mcp/response", {"error": {"code": 1}}, "rejected"),
+        ("mcp/request", "mcp/response", {"result": 1, "error": None}, "fulfilled"),
+        ("chat", "chat", {"text": "yes"}, "fulfilled"),
+        ("chat", "chat/cancel", {}, "cancelled"),
+        ("chat", "chat/acknowledge", {}, "open"),
+        ("mcp/proposal", "chat", {"text": "why?"}, "open"),
+        ("mcp/request", "chat/cancel", {}, "open"),
+    ],
+)
+def test_an_outcome_is_what_its_kind_says_of_such_a_beginning(
+    lab: MemorySpace, root: str, kind: str, payload: dict[str, Any], outcome: str
+) -> None:
+    ada, ben = lab.join("ada"), lab.join("ben")
+    say(ada, "root", root, method="m", text="t")
+    say(ben, "answer", kind, "root", **payload)
+    row = conversations(lab)["root"]
+    assert (row["kinds"], row["outcome"]) == ([root, kind], outcome)
+    assert (row["answered_after"] is None) == (outcome == "open")
+
+
+def test_thoughts_belong_to_the_reasoning_that_is_their_context(lab: MemorySpace) -> None:
+    ada = lab.join("ada")
+    say(ada, "think", "reasoning/start", message="how?")
+    ada.send(kind="reasoning/thought", id="t1", context="think", payload={"message": "so"})
+    ada.send(kind="mcp/proposal", id="p", context="think", payload={"method": "m"})
+    ada.send(kind="reasoning/thought", id="t2", context={"not": "text"}, payload={})
+    ada.send(kind="reasoning/conclusion", id="c", context="think", payload={"message": "thus"})
+    found = conversations(lab)
+    assert found["think"]["kinds"] == ["reasoning/start", "reasoning/thought", "reasoning/conclusion"]
+    assert found["think"]["outcome"] == "fulfilled"
+    assert found["p"]["kinds"] == ["mcp/proposal"]
+
+
+def test_a_refusal_is_overtaken_by_a_fulfilment_and_nothing_else_is_by_anything(lab: MemorySpace) -> None:
+    ada, ben, tool = lab.join("ada"), lab.join("ben"), lab.join("tool")
+    say(ada, "p", "mcp/proposal", method="m")
+    say(ben, "why", "chat", "p", text="is it safe?")
+    say(ben, "no", "mcp/reject", "p")
+    say(tool, "r", "mcp/request", "p", method="m")
+    say(tool, "yes", "mcp/response", "r", result=1)
+    say(ada, "late", "mcp/withdraw", "p")
+    row = conversations(lab)["p"]
+    assert row["outcome"] == "fulfilled"
+    assert (row["decided_after"], row["answered_after"]) == (2 * SECOND // 10, 4 * SECOND // 10)
+
+
+def test_what_the_gateway_refused_or_consumed_or_said_itself_is_no_part_of_it(lab: MemorySpace) -> None:
+    ada = lab.join("ada")
+    say(ada, "c", "chat", text="hello")
+    say(ada, "bad", "chat", "c", text="")
+    say(ada, "beat", "system/heartbeat", "c")
+    assert conversations(lab)["c"]["kinds"] == ["chat"]
+
+
+def test_nobody_answers_and_it_expires_by_the_journals_time(lab: MemorySpace) -> None:
+    ada = lab.join("ada")
+    say(ada, "c", "chat", text="anybody?")
+    lab.now += talks.PATIENCE - 1
+    ada.send(kind="system/heartbeat", payload={})
+    assert (conversations(lab)["c"]["outcome"], conversations(lab)["c"]["open"]) == ("open", True)
+    lab.now += 1
+    ada.send(kind="system/heartbeat", payload={})
+    assert (conversations(lab)["c"]["outcome"], conversations(lab)["c"]["open"]) == ("expired", False)
+    say(ada, "too late", "chat", "c", text="me")
+    assert conversations(lab)["c"]["kinds"] == ["chat"]
+    assert conversations(lab)["too late"]["kinds"] == ["chat"]
+
+
+def test_late_words_belong_to_it_for_a_minute(lab: MemorySpace) -> None:
+    ada, ben = lab.join("ada"), lab.join("ben")
+    say(ada, "c", "chat", text="who?")
+    say(ben, "me", "chat", "c", text="me")
+    lab.now += talks.LINGER - SECOND
+    say(ben, "too", "chat", "me", text="and you")
+    lab.now += talks.LINGER
+    ada.send(kind="system/heartbeat", payload={})
+    row = conversations(lab)["c"]
+    assert (row["kinds"], row["outcome"], row["open"]) == (["chat"] * 3, "fulfilled", False)
+    assert row["answered_after"] == SECOND // 10
+
+
+def test_of_an_id_that_is_used_again_the_last_use_counts(lab: MemorySpace) -> None:
+    ada, ben = lab.join("ada"), lab.join("ben")
+    say(ada, "same", "chat", text="one")
+    say(ada, "same", "chat", text="two")
+    say(ben, "answer", "chat", "same", text="to the second")
+    say(ada, "same", "chat", "answer", text="once more in the same")
+    found = [row for row in rows(fold_lab(lab), "conversations") if row["root"] == "same"]
+    assert [row["kinds"] for row in found] == [["chat"], ["chat", "chat", "chat"]]
+    lab.now += talks.LINGER
+    ada.send(kind="system/heartbeat", payload={})
+    say(ben, "nobody", "chat", "same", text="the second is over")
+    found = rows(fold_lab(lab), "conversations")
+    assert {row["root"]: row["kinds"] for row in found}["nobody"] == ["chat"]
+    lab.now += talks.PATIENCE
+    ada.send(kind="system/heartbeat", payload={})
+    once = fold_lab(lab)
+    assert violations(once) == {}
+    assert {row["outcome"] for row in rows(once, "conversations")} == {"expired", "fulfilled"}
+    state: bytes | None = None
+    over: list[dict[str, Any]] = []
+    for record in lab.records:
+        part = fold_records("lab", [record], to=record.position, state=state)
+        state, over = part.state, [*over, *(row for row in rows(part, "conversations") if not row["open"])]
+    assert over == rows(once, "conversations")
+
+
+def test_there_are_only_so_many_at_once_and_so_long(lab: MemorySpace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(talks, "MOST", 3)
+    monkeypatch.setattr(talks, "LONGEST", 4)
+    ada = lab.join("ada")
+    for name in "abcde":
+        say(ada, name, "chat", text=name)
+    found = conversations(lab)
+    assert {name: row["open"] for name, row in found.items()} == {
+        "a": False,
+        "b": False,
+        "c": True,
+        "d": True,
+        "e": True,
+    }
+    for number in range(5):
+        say(ada, f"c{number}", "chat", "c", text="on")
+    found = conversations(lab)
+    assert len(found["c"]["kinds"]) == 4
+    assert not found["c"]["open"]
