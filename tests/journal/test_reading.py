@@ -78,6 +78,15 @@ def test_batches_hold_the_same_records_under_the_declared_schema(tmp_path: Path,
         assert found == list(journal(kept).records(start, control=control))
 
 
+@pytest.mark.parametrize("control", [False, True])
+def test_batches_up_to_a_last_record_hold_all_before_it(tmp_path: Path, control: bool) -> None:
+    kept = varied(tmp_path)
+    for last in kept.starts():
+        found = [each for batch in journal(kept).batches(last=last, control=control) for each in from_arrow(batch)]
+        expected = list(journal(kept).records(last=last, control=control))
+        assert [each for each in found if each.position <= last] == expected
+
+
 def test_a_segment_of_several_row_groups_is_one_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mew.journal.drafts.GROUP_ROWS", 7)
     monkeypatch.setattr("mew.journal.sealed.BATCH_ROWS", 3)

@@ -1,0 +1,83 @@
+"""What the pipeline needs of a machine, looked at one thing after the other, each answered in one line.
+
+Starts no Spark and mends nothing: it says what to do.
+"""
+
+import sys
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+import msgspec
+
+from mew.errors import MewError
+from mew.pipeline import archive, connectors, java, settings
+
+PACKAGES: Final = ("pyspark", "delta-spark", "deltalake", "duckdb", "pyarrow")
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    line: str
+    """What was found, or what is missing and what to do."""
+
+
+def checks() -> list[Check]:
+    """Everything that the pipeline needs, found or not."""
+    looks: dict[str, Callable[[], str]] = {
+        "java": _java,
+        "connectors": _connectors,
+        "versions": _versions,
+        "class archive": _archive,
+        "memory": _memory,
+    }
+    return [_check(name, look) for name, look in looks.items()]
+
+
+def _check(name: str, look: Callable[[], str]) -> Check:
+    try:
+        return Check(name, ok=True, line=look())
+    except MewError as error:
+        return Check(name, ok=False, line=str(error))
+
+
+def _java() -> str:
+    found = java.find()
+    return f"Java {found.build} of {found.source}, {found.home}"
+
+
+def _connectors() -> str:
+    found = connectors.jars()
+    damaged = connectors.damaged(connectors.CONNECTORS, found[0].parent)
+    if damaged:
+        raise connectors.ConnectorsMissing(
+            f"{damaged[0]} is damaged: remove {found[0].parent}, then run `{connectors.COMMAND}`"
+        )
+    return f"{len(found)} jars in {found[0].parent}"
+
+
+def _versions() -> str:
+    """The packages, where their versions belong to those of the jars."""
+    try:
+        installed = {name: version(name) for name in PACKAGES}
+    except PackageNotFoundError as error:
+        raise connectors.ConnectorsMissing(f"{error.name} is not installed: install mew-protocol[pipeline]") from None
+    jars = {artifact.name: artifact.version for artifact in connectors.CONNECTORS.artifacts}
+    for package, jar in (("pyspark", "spark-sql-kafka-0-10_2.13"), ("delta-spark", "delta-spark_4.2_2.13")):
+        if installed[package] != jars[jar]:
+            raise connectors.ConnectorsMissing(f"{package} is {installed[package]}, its jars are of {jars[jar]}")
+    listed = ", ".join(f"{name} {number}" for name, number in installed.items())
+    return f"Python {sys.version_info.major}.{sys.version_info.minor}, {listed}"
+
+
+def _archive() -> str:
+    found = archive.find(java.find())
+    return str(found) if found else f"none, so Spark starts slower; `{archive.COMMAND}` makes it"
+
+
+def _memory() -> str:
+    asked = settings.PipelineSettings()
+    return f"{settings.machine_memory() / 2**30:.1f} GiB, of which Spark's driver takes at most {asked.driver_memory}"

@@ -1,0 +1,322 @@
+"""Opens and closes Spark: one session a process, quiet, on the Java and with the jars that were found.
+
+Knows how Spark is started, not what for: no table, no read, no write.
+"""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+import pyspark
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+import mew
+from mew.errors import MewError
+from mew.pipeline import archive, connectors, java
+from mew.pipeline.settings import PipelineSettings
+
+LOGS: Final = "_logs"
+ENDING_SECONDS: Final = 20
+REACHING_SECONDS: Final = 10
+_JVM_LOG_BYTES: Final = 2**20
+_LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
+_HERE: Final = "127.0.0.1"
+_NOT_OURS: Final = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE", "PYSPARK_GATEWAY_PORT")
+"""What would have PySpark talk to a Spark that somebody else has started."""
+_TABLES: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # A space called 007 is not 7.
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # The tables' logs are small: fifty tasks to read one, Delta's default, take seconds.
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+
+
+class CannotStart(MewError):
+    """Spark did not start."""
+
+
+class SessionTaken(MewError):
+    """This process has a Spark session already, and of another kind."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What a session was opened with; another like it is the same session."""
+
+    settings: PipelineSettings
+    master: str
+    ui: bool = False
+    java_options: tuple[str, ...] = ()
+
+
+class _Opened(msgspec.Struct, frozen=True):
+    wanted: Wanted
+    session: SparkSession
+
+
+_lock = threading.Lock()
+_opened: _Opened | None = None
+
+
+def open_session(
+    settings: PipelineSettings,
+    *,
+    lake: Path,
+    master: str | None = None,
+    ui: bool = False,
+    java_options: tuple[str, ...] = (),
+) -> SparkSession:
+    """This process's Spark. Opened again with the same settings it is the same, whatever the lake.
+
+    Its log is in the lake it was first opened for.
+    """
+    global _opened  # noqa: PLW0603 - Spark itself is one a process
+    wanted = Wanted(settings, master or settings.master, ui, java_options)
+    with _lock:
+        if _opened is not None and _has_died():
+            _close(_opened.session, 0)
+        active = SparkContext._active_spark_context
+        if active is None:
+            _opened = _Opened(wanted, _start(wanted, lake))
+        elif _opened is None or _opened.session.sparkContext is not active:
+            raise SessionTaken("this process has a Spark session that mew did not open: stop it first")
+        elif _opened.wanted != wanted:
+            raise SessionTaken(f"this process has a Spark session with other settings: {_differences(wanted)}")
+        return _opened.session
+
+
+def close_session(session: SparkSession, *, patience: float = ENDING_SECONDS) -> None:
+    """End a session, and its JVM, by force where that takes too long; nothing where it was done before."""
+    global _opened  # noqa: PLW0603
+    with _lock:
+        if _opened is not None and _opened.session is session:
+            _opened = None
+            _close(session, patience)
+
+
+def log_files(lake: Path) -> tuple[Path, Path]:
+    """Where Spark logs, and where goes what its JVM says by itself."""
+    return lake / LOGS / "spark.log", lake / LOGS / "jvm.log"
+
+
+def one_line(error: BaseException) -> str:
+    """What an error out of Java comes down to: the last cause that says anything, without the page around it."""
+    try:
+        text = str(error)
+    except Exception:  # an error of Java's asks Java for its words, which may be gone
+        text = "its JVM has ended"
+    causes = re.findall(r"^Caused by: (\S+: .+)$", text, re.MULTILINE)
+    thrown = re.findall(r"^: (\S+(?:Exception|Error): .+)$", text, re.MULTILINE)
+    line = [*(text.strip().splitlines() or [type(error).__name__])[:1], *thrown[:1], *causes][-1]
+    return re.sub(r"^(?:[\w$]+\.)+(?=[\w$]+(?:Exception|Error|Throwable)\b)", "", line).strip()
+
+
+def _differences(wanted: Wanted) -> str:
+    assert _opened is not None
+    here, there = (
+        {**msgspec.to_builtins(each.settings), **msgspec.to_builtins(each)} for each in (_opened.wanted, wanted)
+    )
+    names = [name for name in here if name != "settings" and here[name] != there[name]]
+    return ", ".join(f"{name} {here[name]!r}, not {there[name]!r}" for name in names)
+
+
+# Starting
+
+
+def _start(wanted: Wanted, lake: Path) -> SparkSession:
+    _end_jvm()  # one that a stopped session has left has its settings, not ours
+    _reach(wanted.master)
+    found = java.find()
+    conf = SparkConf(loadDefaults=False)
+    for name, value in spark_settings(wanted, lake, found).items():
+        conf.set(name, value)
+    log, jvm_log = log_files(lake)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    environment = {
+        "JAVA_HOME": str(found.home),
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "MEW_SPARK_LOG": str(log.resolve()),
+        "PYSPARK_PYTHON": _workers_python(wanted.master),
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        **({"SPARK_LOCAL_IP": _HERE} if _is_here(wanted.master) else {}),
+    }
+    with _environment(environment), _jvm_output(jvm_log) as output, _own_interrupts():
+        return _connect(conf, output, jvm_log)
+
+
+def _connect(conf: SparkConf, output: IO[bytes], jvm_log: Path) -> SparkSession:
+    said_before = output.tell()
+    try:
+        gateway = launch_gateway(conf, {"stdout": output, "stderr": subprocess.STDOUT})  # type: ignore[no-untyped-call]
+        SparkContext(conf=conf, gateway=gateway)
+        return SparkSession.builder.getOrCreate()
+    except Exception as error:  # of Python's, PySpark's or Java's making: all mean the same
+        why = one_line(error)  # as long as Java can be asked
+        _end_jvm()
+        if "JAVA_GATEWAY_EXITED" in why:
+            why = _first_complaint(jvm_log.read_bytes()[said_before:]) or why
+        raise CannotStart(f"Spark did not start: {why} (more in {jvm_log.parent})") from error
+    except BaseException:
+        _end_jvm()
+        raise
+
+
+def _first_complaint(said: bytes) -> str:
+    """What a JVM that did not come up has against it, in its first two lines; what follows is how it goes down."""
+    lines = (line.strip() for line in said.decode(errors="replace").splitlines())
+    return ": ".join([line for line in lines if line and not line.startswith("WARNING:")][:2])
+
+
+def spark_settings(wanted: Wanted, lake: Path, found: java.Java) -> dict[str, str]:
+    """What Spark is told."""
+    here = _is_here(wanted.master)
+    cores = os.cpu_count() or 1
+    return {
+        **_TABLES,
+        "spark.app.name": "mew",
+        "spark.master": wanted.master,
+        "spark.driver.memory": wanted.settings.driver_memory,
+        "spark.executor.memory": wanted.settings.worker_memory,
+        "spark.driver.maxResultSize": "0",
+        "spark.driver.extraJavaOptions": _java_options(found, wanted.java_options),
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(_import_roots()),
+        "spark.jars": ",".join(jar.as_uri() for jar in connectors.jars()),
+        "spark.sql.warehouse.dir": (lake.resolve() / "_warehouse").as_uri(),
+        "spark.ui.enabled": str(wanted.ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+        **({"spark.driver.host": _HERE, "spark.driver.bindAddress": _HERE} if here else {}),
+        **({"spark.sql.shuffle.partitions": str(2 * cores)} if wanted.master.startswith("local") else {}),
+    }
+
+
+def _java_options(found: java.Java, more: tuple[str, ...]) -> str:
+    options = [f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}", "-XX:-UsePerfData", *more]
+    classes = archive.find(found)
+    if classes is not None:
+        options.append(archive.using(found, classes))
+    # Quoted as Spark's launcher reads it: a folder's name may have a space.
+    return " ".join('"' + re.sub(r'(["\\])', r"\\\1", option) + '"' for option in options)
+
+
+def _reach(master: str) -> None:
+    """Whether a master of Spark's own kind is there: Spark itself would try for a minute, then end its JVM."""
+    if not master.startswith("spark://"):
+        return
+    problem: OSError | ValueError | None = None
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), REACHING_SECONDS).close()
+        except (OSError, ValueError) as error:
+            problem = error
+        else:
+            return
+    raise CannotStart(f"no Spark master answers at {master}: {problem}")
+
+
+def _is_here(master: str) -> bool:
+    """Whether nothing of it is on another machine: then nobody else needs to reach us."""
+    return re.match(r"local\b|local-cluster\b|spark://(localhost|127\.[\d.]+):", master) is not None
+
+
+def _workers_python(master: str) -> str:
+    """On other machines Python may be elsewhere, as they were told."""
+    return sys.executable if _is_here(master) else os.environ.get("PYSPARK_PYTHON", sys.executable)
+
+
+def _import_roots() -> list[str]:
+    """Where our modules are imported from, beyond what the environment's Python finds by itself."""
+    own = [str(Path(mew.__file__).resolve().parents[1])]
+    installed = {Path(sys.prefix), Path(sys.base_prefix)}
+    given = [path for path in sys.path if path and not installed & {Path(path), *Path(path).parents}]
+    return list(dict.fromkeys([*own, *(str(Path(path).resolve()) for path in given)]))
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """The environment in which a JVM is started, and PySpark looks about; then it is as it was."""
+    before = {name: os.environ.get(name) for name in (*values, *_NOT_OURS)}
+    for name in _NOT_OURS:
+        os.environ.pop(name, None)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+@contextmanager
+def _jvm_output(path: Path) -> Iterator[IO[bytes]]:
+    large = path.exists() and path.stat().st_size > _JVM_LOG_BYTES
+    with path.open("wb" if large else "ab") as output:
+        yield output
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Ctrl-C stays whose it was: PySpark would take it for itself."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
+
+
+# Ending
+
+
+def _has_died() -> bool:
+    process = SparkContext._gateway.proc if SparkContext._gateway is not None else None
+    return process is not None and process.poll() is not None
+
+
+def _close(session: SparkSession, patience: float) -> None:
+    with suppress(Exception), warnings.catch_warnings():  # a JVM that has died is closed
+        warnings.simplefilter("ignore")
+        session.stop()
+    # Where the JVM has died PySpark stops half-way.
+    SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+    SparkSession._activeSession = None
+    _end_jvm(patience)
+
+
+def _end_jvm(patience: float = ENDING_SECONDS) -> None:
+    """The JVM that PySpark holds on to for the next session goes too."""
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    with suppress(Exception):  # it may be gone
+        gateway.shutdown()
+    process: subprocess.Popen[bytes] | None = gateway.proc
+    if process is None:
+        return
+    assert process.stdin is not None
+    process.stdin.close()  # the end of its input is its sign to go
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

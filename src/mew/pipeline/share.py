@@ -1,0 +1,75 @@
+"""Where things are kept that are made once for an environment and used by every run: jars, a Java, a class archive.
+
+Each is a folder that appears whole or not at all, however many make it at once. What is in it is its maker's affair.
+"""
+
+import fcntl
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mew.errors import MewError
+
+
+class NowhereToKeep(MewError):
+    """Neither the environment nor the user's cache can be written to."""
+
+
+def places() -> tuple[Path, ...]:
+    """Where to look, the best place first: the environment's own folder, then the user's cache."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(sys.prefix) / "share" / "mew", Path(cache) / "mew"
+
+
+def kept(name: str, is_whole: Callable[[Path], bool] = Path.is_dir) -> Path | None:
+    """The folder of a name, where it is there and whole."""
+    return next((place / name for place in places() if is_whole(place / name)), None)
+
+
+def keep(name: str, fill: Callable[[Path], None], is_whole: Callable[[Path], bool] = Path.is_dir) -> Path:
+    """The folder of a name; if need be it is made, by filling an empty one that then takes its place.
+
+    What is there but not whole is replaced.
+    """
+    found = kept(name, is_whole)
+    if found is not None:
+        return found
+    place = _writable_place()
+    folder = place / name
+    with _alone(folder):
+        if not is_whole(folder):  # whoever held the lock may have made it
+            _replace(folder, fill)
+    return folder
+
+
+def _writable_place() -> Path:
+    for place in places():
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(place, os.W_OK | os.X_OK):
+            return place
+    raise NowhereToKeep(f"cannot write to {' or '.join(map(str, places()))}")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    # One lock a name: what is made may need another thing that is made.
+    with folder.with_name(f".{folder.name}.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _replace(folder: Path, fill: Callable[[Path], None]) -> None:
+    # Within the same folder, so that a rename is all it takes.
+    with tempfile.TemporaryDirectory(prefix=".making-", dir=folder.parent) as scratch:
+        new = Path(scratch) / "new"
+        new.mkdir()
+        fill(new)
+        if folder.exists():
+            folder.rename(Path(scratch) / "old")
+        new.rename(folder)

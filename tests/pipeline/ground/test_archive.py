@@ -1,0 +1,65 @@
+"""The class archive: for one build of Java, used where it is, missed by nobody where it is not."""
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from mew.pipeline import archive, java
+from mew.pipeline.session import Wanted, spark_settings
+from tests.needs import requires
+from tests.pipeline.conftest import SETTINGS
+
+
+def test_an_archive_is_for_one_build_of_java() -> None:
+    found = java.find()
+    requires(archive.find(found), f"`{archive.COMMAND}` has not been run")
+    assert archive.find(msgspec.structs.replace(found, build="99")) is None
+    assert archive.find(msgspec.structs.replace(found, home=Path("/elsewhere"))) is None
+
+
+def test_a_session_starts_from_the_archive(spark: SparkSession) -> None:
+    found = java.find()
+    classes = archive.find(found)
+    requires(classes, f"`{archive.COMMAND}` has not been run")
+    assert classes is not None
+    options = spark.sparkContext.getConf().get("spark.driver.extraJavaOptions")
+    assert f'"{archive.using(found, classes)}"' in (options or "")
+    assert SparkContext._gateway is not None
+    mapped = Path(f"/proc/{SparkContext._gateway.proc.pid}/maps")
+    requires(mapped.exists(), "this system does not show what a process has mapped")
+    assert str(classes) in mapped.read_text(encoding="utf-8")
+
+
+def test_without_an_archive_a_session_starts_as_well(tmp_path: Path) -> None:
+    nobodys = msgspec.structs.replace(java.find(), version=17, build="99")
+    told = spark_settings(Wanted(SETTINGS, "local[1]"), tmp_path, nobodys)
+    assert "-XX:SharedArchiveFile" not in told["spark.driver.extraJavaOptions"]
+
+
+@pytest.mark.parametrize(
+    ("version", "made", "used"),
+    [
+        (17, "-XX:ArchiveClassesAtExit=a", "-XX:SharedArchiveFile=a"),
+        (24, "-XX:ArchiveClassesAtExit=a", "-XX:SharedArchiveFile=a"),
+        (25, "-XX:AOTCacheOutput=a", "-XX:AOTCache=a"),
+    ],
+)
+def test_each_java_has_its_own_words_for_it(version: int, made: str, used: str) -> None:
+    some = java.Java(Path(), version, "PATH", "")
+    assert (archive.making(some, Path("a")), archive.using(some, Path("a"))) == (made, used)
+
+
+def test_an_archive_that_takes_too_long_is_given_up_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = java.find()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(archive, "MAKING_SECONDS", 0.01)
+    with pytest.raises(archive.CannotArchive, match=r"took more than 0\.01 s"):
+        archive.make(found, say=lambda line: None)
+    assert [path.suffix for path in (tmp_path / "share" / "mew").iterdir()] == [".lock"]
