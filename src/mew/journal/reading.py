@@ -114,8 +114,8 @@ class Journal:
             if last is not None and _last(part) >= last:
                 return
 
-    def batches(self, start: int = 0, *, control: bool = False) -> "Iterator[pa.RecordBatch]":
-        """Likewise as Arrow, with all columns."""
+    def batches(self, start: int = 0, *, last: int | None = None, control: bool = False) -> "Iterator[pa.RecordBatch]":
+        """Likewise as Arrow, with all columns; what stands together with the last record may come along."""
         from mew.journal import sealed  # noqa: PLC0415 - pyarrow, where it is needed
 
         for at, part in self._parts(start, control=control):
@@ -123,6 +123,8 @@ class Journal:
                 yield from sealed.batches(part, at, control=control)
             elif part.batch.num_rows:
                 yield part.batch
+            if last is not None and _last(part) >= last:
+                return
 
     def follow(
         self,

@@ -156,7 +156,8 @@ def test_the_catalogue_has_the_same_access_and_formats(told: list[tuple[Told, Fo
             assert [(each.format_id, each.fingerprint) for each in formats] == [
                 (each["id"], fingerprint(each)) for each in truth.formats
             ]
-        assert list(catalogue.probes) == [each.position for each in story.truth.welcomes]
+        welcomes = [each.position for each in story.truth.welcomes]
+        assert list(catalogue.probes) == sorted([*welcomes, *(each.position for each in story.truth.reader_gaps)])
 
 
 def test_formats_are_announced_once_by_each_stream(told: list[tuple[Told, Folded]]) -> None:

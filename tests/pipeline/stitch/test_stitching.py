@@ -238,3 +238,13 @@ def test_a_clock_that_steps_back_stops_nothing_and_loses_nothing() -> None:
     found = in_batches(rows, [1], [], 3)[-1]
     seconds = pa.compute.equal(found.stream_activity["seconds"], 1)
     assert pa.compute.sum(found.stream_activity.filter(seconds)["frames"]).as_py() == 4
+
+
+def test_a_stream_that_has_ended_is_counted_and_then_forgotten() -> None:
+    rows = [row(0), row(1, stream_id="t", participant="bob", frame_number=1)]
+    until = Until(SPACE, 1, rows[-1]["time"])
+    found = stitch(None, units(rows, [], 0, 1), ControlActivity(), until, {"s"})
+    assert found.totals.keys() == {"s", "t"}
+    assert found.totals["s"].frames == 1
+    after = stitch(found.state, [], ControlActivity(), Until(SPACE, 2, until.time))
+    assert after.totals.keys() == {"t"}

@@ -33,6 +33,18 @@ class Welcomes(Check):
     """Position, stream, and how many frames and data that stream had before, as the welcome says."""
 
 
+class Claimed(msgspec.Struct, frozen=True):
+    """What a record says that a reader has lost."""
+
+    position: int
+    reader: str
+    stream_id: str
+    first: int
+    last: int
+    """Numbers of frames, as the gateway counts them."""
+    dropped: int
+
+
 class Checks(msgspec.Struct):
     """All checks of one batch."""
 
@@ -41,11 +53,13 @@ class Checks(msgspec.Struct):
     refusals: Check = msgspec.field(default_factory=Check)
     """Whatever was refused has a reason."""
     owners: Check = msgspec.field(default_factory=Check)
-    """After each change a stream has one owner, who may write."""
+    """After each change a stream has one owner, who may write; and it is nobody's to take whose owner is there."""
     welcomes: Welcomes = msgspec.field(default_factory=Welcomes)
     checkpoints: Check = msgspec.field(default_factory=Check)
     """A checkpoint says what was folded. Behind a hole it cannot: then rows end and begin with it."""
     folded: Check = msgspec.field(default_factory=Check)
     """The fold could make something of a record; where it could not, nothing has changed, or not all that should."""
+    losses: list[Claimed] = []
+    """What readers lost, for whoever has counted the frames."""
     unseeded: int = 0
     """Records at the journal's floor, before the first checkpoint: what they did to the space cannot be known."""

@@ -17,7 +17,7 @@ from mew.journal.tables import from_arrow
 from mew.pipeline import schemas
 from mew.pipeline.control import said
 from mew.pipeline.control.arrow import to_arrow
-from mew.pipeline.control.checks import Checks
+from mew.pipeline.control.checks import Checks, Claimed
 from mew.pipeline.control.lives import Lives
 from mew.pipeline.control.memory import Asked, BadState, load, save, save_moment
 from mew.pipeline.control.rights import ABOUT_RIGHTS, Rights
@@ -33,6 +33,7 @@ from mew.protocol.fold import fold
 from mew.protocol.records import Record
 from mew.protocol.snapshots import OtherFold, snapshot
 from mew.protocol.state import SpaceState
+from mew.protocol.streams import Stream
 from mew.protocol.writing import SKIPPED
 
 SNAPSHOT_RECORDS: Final = 20_000
@@ -136,7 +137,10 @@ class _Folding:
         if event == records.ENVELOPE:
             self.talks.add(record, self._said)
         elif event == records.GAP and record.reason != SKIPPED:
-            self.lost.append(_lost(record))
+            lost = _lost(record)
+            self.lost.append(lost)
+            self.checks.losses.append(_claimed(lost))
+            self.probes.append(record.position)
         if self.state.position < 0 and record.position > 0 and event != records.CHECKPOINT:
             self.checks.unseeded += 1
             if event == records.WELCOMED:
@@ -180,11 +184,21 @@ class _Folding:
         before = None if stream_id is None else self.state.streams.get(stream_id)
         self._fold(record)
         if stream_id is not None:
-            self.lives.observe(self.state, record, stream_id, before, self._granter(record))
+            granter = self._granter(record)
+            self._check_transfer(record, before, granter)
+            self.lives.observe(self.state, record, stream_id, before, granter)
             if kind in _ASKING:
                 self.memory.asked = Asked(record.envelope_id or "", record.participant)
         elif kind in ABOUT_RIGHTS:
             self.rights.changed(self.state, record, self._said.payload)
+
+    def _check_transfer(self, record: Record, before: Stream | None, granter: str | None) -> None:
+        """The gateway hands a stream on by itself only where its owner is gone (protocol §4)."""
+        if record.kind != kinds.OWNERSHIP_TRANSFERRED or granter != kinds.GATEWAY or before is None:
+            return
+        if before.owner in self.state.present:
+            what = f"it was taken from {before.owner!r}, who was there, and nobody asked for that"
+            self.checks.owners.violated(record.position, what, stream_id=before.stream_id)
 
     def _granter(self, record: Record) -> str | None:
         """Who asked for what the gateway says now; itself where nobody did."""
@@ -288,6 +302,10 @@ def _lost(record: Record) -> Lost:
         dropped=gap.dropped,
         reason=record.reason,
     )
+
+
+def _claimed(lost: Lost) -> Claimed:
+    return Claimed(lost.position, lost.reader, lost.stream_id, lost.first, lost.last, lost.dropped)
 
 
 def _comparable(state: SpaceState) -> bytes:

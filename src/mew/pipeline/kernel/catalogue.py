@@ -48,4 +48,4 @@ class Catalogue(msgspec.Struct, frozen=True):
     access: dict[str, tuple[Access, ...]] = {}
     """By stream; to one that is not here nobody could write."""
     probes: tuple[int, ...] = ()
-    """The positions of welcomes, in order: what the frame numbers were there, the audit wants to know."""
+    """The positions of welcomes and gaps, in order: what the frame numbers were there, the audit wants to know."""

@@ -18,7 +18,7 @@ from mew.pipeline.lake import progress as progress_rows
 from mew.pipeline.lake.delta import LOG, OPEN, exactly, files, has_batch, opened, sync_commit
 from mew.pipeline.lake.disk import sync
 from mew.pipeline.lake.progress_table import PROGRESS, as_arrow
-from mew.pipeline.lake.values import Progress
+from mew.pipeline.lake.values import GIVEN_UP, Progress
 
 TARGET_BYTES: Final = 256 * 2**20
 SMALL_BYTES: Final = 64 * 2**20
@@ -43,6 +43,8 @@ def compact(tables: Path, at_least: int) -> dict[str, Compacted]:
     """Compact every table below a folder that has so many small files; what changed, by table."""
     handle = opened(tables / progress_rows.NAME)
     progress = None if handle is None else progress_rows.last(handle)
+    if progress is not None and progress.versions == GIVEN_UP:
+        return {}  # What is in the tables is not what readers see, until the next batch has made them anew.
     versions = {} if progress is None else progress.tables
     done = {}
     for folder in sorted(path.parent for path in tables.glob(f"*/{LOG}")):

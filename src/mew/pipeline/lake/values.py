@@ -41,6 +41,10 @@ class Versions(msgspec.Struct, frozen=True):
     decoder: int
 
 
+GIVEN_UP: Final = Versions(0, 0, 0)
+"""Of a batch that could not be ended: readers see the one before, and the next one makes all tables anew."""
+
+
 class Plan(msgspec.Struct, frozen=True):
     """What a batch will cover, decided before any work: whoever takes it up does just this."""
 

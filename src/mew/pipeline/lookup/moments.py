@@ -90,8 +90,9 @@ def _frame_counts(lake: Lake, space: str, position: int) -> dict[str, int]:
 
 def _snapshot(lake: Lake, space: str, position: int) -> tuple[bytes | None, int]:
     """The last state at or before a position, and from where on records are to be read."""
-    for batch in reversed(lake.history()):
-        if batch.state not in lake.states():
+    history, states = lake.history(), frozenset(lake.states())
+    for batch in reversed(history):
+        if batch.state not in states or batch.versions.fold != history[-1].versions.fold:
             continue
         parts = lake.read_state(batch.state)
         after = f"{space}{SNAPSHOT}"

@@ -1,7 +1,7 @@
 """What the stitch remembers from one batch to the next.
 
 Canonical: the same journal up to the same record is the same bytes, however it was cut into units and batches. It grows
-with the number of streams and writers there ever were, and with nothing else.
+with the streams that are open and their writers, and with nothing else: a stream that has ended is forgotten.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ import msgspec
 from mew.errors import MewError
 from mew.pipeline.kernel.summary import Partial
 
-STITCH_VERSION: Final = 1
+STITCH_VERSION: Final = 2
 """Raised whenever the same summaries come out otherwise."""
 
 

@@ -4,7 +4,7 @@ Pure (pipeline, Windows and gaps across edges). A gap, or the time between two f
 unit belongs to the window of the frame that reveals it, like every other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,7 +80,7 @@ class Stitched:
     participant_activity: pa.Table
     """Likewise."""
     totals: dict[str, Totals]
-    """Of every stream that ever had a frame."""
+    """Of every stream that had a frame, and was open at some time in the batch."""
     numbers: dict[str, int]
     """The last frame's number of each stream, before the batch."""
     probes: tuple[Probe, ...]
@@ -89,12 +89,22 @@ class Stitched:
     misnumbered: Strays
 
 
-def stitch(state: bytes | None, summaries: Sequence[Summary], control: ControlActivity, until: Until) -> Stitched:
-    """The rows of a batch, whose units' summaries these are, in order; `OutOfOrder` where they are not."""
+def stitch(
+    state: bytes | None,
+    summaries: Sequence[Summary],
+    control: ControlActivity,
+    until: Until,
+    ended: Collection[str] = (),
+) -> Stitched:
+    """The rows of a batch, whose units' summaries these are, in order; `OutOfOrder` where they are not.
+
+    Streams that have `ended` in the batch are forgotten behind it: no stream gets their ids, and none of their frames
+    is to come.
+    """
     stitching = _Stitching(state, until)
     for summary in summaries:
         stitching.add(summary)
-    return stitching.done(control)
+    return stitching.done(control, ended)
 
 
 class _Stitching:
@@ -184,7 +194,7 @@ class _Stitching:
         self._gaps.append(pa.Table.from_arrays(arrays, schema=_GAP_SCHEMA))
         self._windows.add_missing(totals.stream_id, time, last - first)
 
-    def done(self, control: ControlActivity) -> Stitched:
+    def done(self, control: ControlActivity, ended: Collection[str]) -> Stitched:
         """All rows, and the state to go on from."""
         until, state = self._until, self._state
         self._closed += self._windows.close(until.time)
@@ -209,7 +219,7 @@ class _Stitching:
             until.position,
             until.time,
             state.complete,
-            state.streams,
+            {stream_id: stream for stream_id, stream in state.streams.items() if stream_id not in ended},
             rest,
             self._minutes.rest(until.time),
         )

@@ -1,0 +1,179 @@
+"""What the kernel costs: frames of 75 bytes of JSON, decoded, judged and summed up, in CPU-seconds a million.
+
+All threads count, Spark is not there, and DuckDB does the like on the same files; both must find the same. Medians of
+interleaved rounds, so that a busy machine disturbs both alike.
+"""
+
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from mew.journal.folder import Folder
+from mew.journal.segments import write_segment
+from mew.journal.tables import SCHEMA
+from mew.pipeline.kernel.catalogue import Access, Catalogue, StreamFormats
+from mew.pipeline.kernel.decoding import Options
+from mew.pipeline.kernel.formats import format_of
+from mew.pipeline.kernel.processing import UnitResult, process
+from mew.pipeline.kernel.units import Unit, cut, read
+from mew.pipeline.stitch.activity import ControlActivity
+from mew.pipeline.stitch.stitching import Stitched, Until, stitch
+
+FRAMES = 1_000_000
+SEGMENT = 100_000
+STREAMS = 20
+ROUNDS = 3
+GOAL = 1.0
+"""CPU-seconds for a million frames."""
+SPACE = "bench"
+NOON = 1_767_268_800 * 10**6
+SCHEMA_OF_FRAMES = {
+    "type": "object",
+    "required": ["entity", "x", "y", "moving"],
+    "properties": {
+        "entity": {"type": "string"},
+        "x": {"type": "number"},
+        "y": {"type": "number"},
+        "moving": {"type": "boolean"},
+    },
+}
+FORMAT = format_of({"id": "movement", "mime_type": "application/json", "schema": SCHEMA_OF_FRAMES})
+CATALOGUE = Catalogue(
+    SPACE,
+    {f"stream-{number}": StreamFormats((FORMAT,)) for number in range(STREAMS)},
+    {f"stream-{number}": (Access(f"writer-{number}", -1),) for number in range(STREAMS)},
+)
+SQL = """
+CREATE OR REPLACE TEMP TABLE decoded AS
+SELECT position, time, stream_id, participant, size, text,
+       json_extract_string(text, '$.entity') AS entity, try_cast(json_extract(text, '$.x') AS DOUBLE) AS x,
+       try_cast(json_extract(text, '$.y') AS DOUBLE) AS y, try_cast(json_extract(text, '$.moving') AS BOOLEAN) AS moving
+FROM (SELECT *, try(decode(payload)) AS text FROM read_parquet('{files}', hive_partitioning = false))
+WHERE json_valid(text);
+CREATE OR REPLACE TEMP TABLE windows AS
+SELECT stream_id, width, time_bucket(to_seconds(width), time) AS start, count(*) AS frames, sum(size) AS bytes,
+       quantile_disc(wait, [0.5, 0.99]) AS waits
+FROM (SELECT *, epoch_us(time) - lag(epoch_us(time)) OVER (PARTITION BY stream_id ORDER BY position) AS wait
+      FROM (SELECT stream_id, time, size, position FROM read_parquet('{files}', hive_partitioning = false))),
+     (VALUES (1), (60)) AS widths(width)
+GROUP BY ALL;
+"""
+
+
+def payloads() -> list[bytes]:
+    """Something that moves, some of it cut off."""
+    chance = random.Random(7)
+    made = []
+    for _ in range(4_096):
+        place = {"entity": f"rover-{chance.randrange(9)}", "x": _place(chance), "y": _place(chance)}
+        made.append(
+            msgspec.json.encode({**place, "moving": chance.random() < 0.5, "leg": chance.randrange(10**8, 10**9)})
+        )
+    made[17] = made[17][:-9]
+    return made
+
+
+def _place(chance: random.Random) -> float:
+    return round(chance.uniform(-900, 900), 3)
+
+
+def write_journal(root: Path, frames: int) -> None:
+    """Segments of frames that the streams' writers sent in turns, all within an hour."""
+    chance, pool = np.random.default_rng(7), payloads()
+    time_ = NOON + np.cumsum(chance.integers(0, 3_000_000_000 // frames, frames))
+    for first in range(0, frames, SEGMENT):
+        index = np.arange(first, min(first + SEGMENT, frames))
+        some = [pool[place] for place in chance.integers(0, len(pool), len(index)).tolist()]
+        number = (index % STREAMS).tolist()
+        columns = {
+            "position": pa.array(index),
+            "time": pa.array(time_[index]),
+            "event": pa.repeat(pa.scalar("frame"), len(index)),
+            "participant": pa.array([f"writer-{each}" for each in number]),
+            "stream_id": pa.array([f"stream-{each}" for each in number]),
+            "frame_number": pa.array(index // STREAMS + 1),
+            "size": pa.array([len(each) for each in some]),
+            "payload": pa.array(some, pa.binary()),
+        }
+        arrays = [
+            columns[field.name].cast(field.type) if field.name in columns else pa.nulls(len(index), field.type)
+            for field in SCHEMA
+        ]
+        folder = Folder(root, SPACE)
+        write_segment(folder.hour(NOON), [pa.Table.from_arrays(arrays, schema=SCHEMA)])
+
+
+def read_all(units: list[Unit]) -> list[tuple[Unit, pa.Table]]:
+    """The rows of every unit."""
+    return [(unit, pa.concat_tables(read(unit))) for unit in units]
+
+
+def by_kernel(tables: list[tuple[Unit, pa.Table]], options: Options) -> list[UnitResult]:
+    """Process every unit."""
+    return [process(unit, table, CATALOGUE, options) for unit, table in tables]
+
+
+def stitched(done: list[UnitResult], frames: int) -> Stitched:
+    """The units of one batch."""
+    return stitch(None, [each.summary for each in done], ControlActivity(), Until(SPACE, frames - 1, NOON + 10**10))
+
+
+def same(done: list[UnitResult], whole: Stitched, database: duckdb.DuckDBPyConnection, frames: int) -> bool:
+    """Whether both found the same frames, faults and windows."""
+    (decoded,) = database.execute("SELECT count(*) FROM decoded").fetchall()[0]
+    theirs = database.execute("SELECT stream_id, width, epoch_us(start), frames, bytes FROM windows ORDER BY ALL")
+    table = whole.stream_activity
+    starts = table["start"].cast(pa.int64()).to_pylist()
+    names = ("stream_id", "seconds", "frames", "bytes")
+    ours = sorted(
+        zip(
+            *(table[name].to_pylist() for name in names[:2]),
+            starts,
+            *(table[name].to_pylist() for name in names[2:]),
+            strict=True,
+        )
+    )
+    return sum(each.quarantine.num_rows for each in done) == frames - decoded and ours == theirs.fetchall()
+
+
+def kernel(frames: int = FRAMES) -> bool:
+    """Measure, print, and say whether the goal was met."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "journal"
+        write_journal(root, frames)
+        units = cut(SPACE, str(root), 0, frames - 1)
+        costs: dict[str, list[float]] = {}
+
+        def spend(what: str, work: Callable[[], Any]) -> Any:
+            started = time.process_time()
+            done = work()
+            costs.setdefault(what, []).append(time.process_time() - started)
+            return done
+
+        sql = SQL.replace("{files}", f"{root}/**/*.frames.parquet")
+        with duckdb.connect() as database:
+            for _ in range(ROUNDS):
+                tables = spend("read", partial(read_all, units))
+                done = spend("process", partial(by_kernel, tables, Options()))
+                whole = spend("stitch", partial(stitched, done, frames))
+                spend("process, typed", partial(by_kernel, tables, Options(frozenset([FORMAT.fingerprint]))))
+                spend("DuckDB, the like", partial(database.execute, sql))
+            equal = same(done, whole, database, frames)
+    size = statistics.mean(map(len, payloads()))
+    print(f"{frames:,} frames of {size:.0f} bytes in {len(units)} units; CPU-seconds a million:")
+    for name, spent in costs.items():
+        print(f"  {name:<18} {statistics.median(spent) * 1e6 / frames:6.2f}")
+    cost = statistics.median(costs["process"]) * 1e6 / frames
+    verdict = "met" if cost <= GOAL else "missed"
+    print(f"  goal: process at most {GOAL:.1f}: {verdict}; both found {'the same' if equal else 'DIFFERENT THINGS'}")
+    return cost <= GOAL and equal

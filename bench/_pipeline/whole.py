@@ -1,0 +1,185 @@
+"""From the journal to all tables: ours on Spark, DuckDB and plain Spark at the part that all of them can do.
+
+The same files, the same rounds, a warm session. That part is: decode 75-byte JSON frames to typed columns, set aside
+what does not fit, find gaps, count by second and minute, write it all. Ours does everything else as well.
+"""
+
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from bench._pipeline.kernel import FORMAT, NOON, SCHEMA_OF_FRAMES, SEGMENT, SPACE, STREAMS, payloads
+from mew.journal.blocks import encode
+from mew.journal.folder import Folder
+from mew.journal.segments import write_segment
+from mew.journal.tables import SCHEMA, to_arrow
+from mew.pipeline.jobs.running import run_batch
+from mew.pipeline.lake import Lake, Progress
+from mew.pipeline.session import close_session, open_session
+from mew.pipeline.settings import PipelineSettings
+from mew.pipeline.spread import spread
+from mew.testing import MemorySpace
+
+FRAMES = 5_000_000
+ROUNDS = 3
+PART_GOAL = 1.5
+WHOLE_GOAL = 4.0
+RATE_GOAL = 700_000
+STAGES = ("frames", "stitch")
+"""Those of a run that do what the others do."""
+CAPABILITIES = [{"kind": "*"}]
+SQL = """
+COPY (SELECT position, time, stream_id, participant, frame_number, size, entity, x, y, moving FROM decoded)
+    TO '{out}/frames.parquet' (COMPRESSION zstd);
+COPY (SELECT position, stream_id, payload FROM raw WHERE NOT json_valid(text)) TO '{out}/quarantine.parquet';
+COPY (SELECT stream_id, participant, position, sequence FROM
+        (SELECT *, sequence - lag(sequence) OVER (PARTITION BY stream_id, participant ORDER BY position) AS step
+         FROM raw) WHERE step > 1) TO '{out}/gaps.parquet';
+COPY (SELECT stream_id, width, time_bucket(to_seconds(width), time) AS start, count(*) AS frames, sum(size) AS bytes,
+             count(DISTINCT participant) AS writers, quantile_disc(wait, [0.5, 0.99]) AS waits
+      FROM (SELECT *, epoch_us(time) - lag(epoch_us(time)) OVER (PARTITION BY stream_id ORDER BY position) AS wait
+            FROM raw), (VALUES (1), (60)) AS widths(width) GROUP BY ALL) TO '{out}/windows.parquet';
+"""
+VIEWS = """
+CREATE OR REPLACE TEMP TABLE raw AS SELECT *, try(decode(payload)) AS text
+    FROM read_parquet('{files}', hive_partitioning = false);
+CREATE OR REPLACE TEMP VIEW decoded AS SELECT *, json_extract_string(text, '$.entity') AS entity,
+    try_cast(json_extract(text, '$.x') AS DOUBLE) AS x, try_cast(json_extract(text, '$.y') AS DOUBLE) AS y,
+    try_cast(json_extract(text, '$.moving') AS BOOLEAN) AS moving FROM raw WHERE json_valid(text);
+"""
+
+
+def write_journal(root: Path, frames: int) -> None:
+    """Twenty streams, announced by the core itself, then frames of their writers in turns."""
+    lab = MemorySpace(now=NOON, space_id=SPACE, participants={f"writer-{n}": CAPABILITIES for n in range(STREAMS)})
+    for number in range(STREAMS):
+        writer = lab.join(f"writer-{number}")
+        formats = [{"id": FORMAT.format_id, "mime_type": FORMAT.mime_type, "schema": SCHEMA_OF_FRAMES}]
+        writer.send(kind="stream/announce", payload={"formats": formats, "desired_id": f"stream-{number}"})
+        writer.send(kind="stream/start", payload={"stream_id": f"stream-{number}"})
+    folder = Folder(root, SPACE)
+    write_segment(folder.hour(NOON), [to_arrow(encode(lab.records))])
+    chance, pool = np.random.default_rng(7), payloads()
+    times = NOON + np.cumsum(chance.integers(0, 3_000_000_000 // frames, frames))
+    for first in range(0, frames, SEGMENT):
+        index = np.arange(first, min(first + SEGMENT, frames))
+        some = [pool[place] for place in chance.integers(0, len(pool), len(index)).tolist()]
+        write_segment(folder.hour(NOON), [_rows(index, len(lab.records), times[index], some)])
+
+
+def _rows(index: Any, offset: int, times: Any, some: list[bytes]) -> pa.Table:
+    number = (index % STREAMS).tolist()
+    columns = {
+        "position": pa.array(index + offset),
+        "time": pa.array(times),
+        "event": pa.repeat(pa.scalar("frame"), len(index)),
+        "participant": pa.array([f"writer-{each}" for each in number]),
+        "stream_id": pa.array([f"stream-{each}" for each in number]),
+        "frame_number": pa.array(index // STREAMS + 1),
+        "size": pa.array([len(each) for each in some]),
+        "payload": pa.array(some, pa.binary()),
+    }
+    arrays = [
+        columns[each.name].cast(each.type) if each.name in columns else pa.nulls(len(index), each.type)
+        for each in SCHEMA
+    ]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def by_duckdb(root: Path, out: Path) -> int:
+    """The part, in DuckDB; how many windows it found."""
+    with duckdb.connect() as database:
+        database.execute(VIEWS.replace("{files}", f"{root}/**/*.frames.parquet"))
+        database.execute(SQL.replace("{out}", str(out)))
+        return int(database.execute(f"select count(*) from '{out}/windows.parquet'").fetchall()[0][0])
+
+
+def by_plain_spark(session: SparkSession, root: Path, out: Path) -> int:
+    """The part, in DataFrames alone; how many windows it found."""
+    raw_df = session.read.parquet(f"{root}/space={SPACE}/date=*/hour=*/*.frames.parquet")
+    decoded_df = raw_df.withColumn("text", F.col("payload").cast("string")).withColumn(
+        "value", F.from_json("text", "entity string, x double, y double, moving boolean", {"mode": "PERMISSIVE"})
+    )
+    fits = F.col("value.entity").isNotNull()
+    _write(decoded_df.where(fits).select("position", "time", "stream_id", "participant", "size", "value.*"), out / "f")
+    _write(decoded_df.where(~fits).select("position", "stream_id", "payload"), out / "q")
+    by_writer = Window.partitionBy("stream_id", "participant").orderBy("position")
+    step = F.col("sequence") - F.lag("sequence").over(by_writer)
+    _write(raw_df.withColumn("step", step).where("step > 1").select("stream_id", "position", "sequence"), out / "g")
+    by_stream = Window.partitionBy("stream_id").orderBy("position")
+    micros = F.unix_micros("time")
+    waits_df = raw_df.withColumn("wait", micros - F.lag(micros).over(by_stream))
+    windows = 0
+    for width in ("1 second", "1 minute"):
+        windows_df = waits_df.groupBy("stream_id", F.window("time", width)).agg(
+            F.count("*").alias("frames"),
+            F.sum("size").alias("bytes"),
+            F.countDistinct("participant").alias("writers"),
+            F.percentile_approx("wait", [0.5, 0.99]).alias("waits"),
+        )
+        _write(windows_df, out / f"w-{width[2]}")
+        windows += session.read.format("delta").load(str(out / f"w-{width[2]}")).count()
+    return windows
+
+
+def _write(df: DataFrame, path: Path) -> None:
+    df.write.format("delta").mode("overwrite").save(str(path))
+
+
+def whole(frames: int = FRAMES) -> bool:
+    """Measure, print, and say whether the goals were met."""
+    with tempfile.TemporaryDirectory() as folder:
+        here = Path(folder)
+        write_journal(here / "journal", frames)
+        session = open_session(PipelineSettings(), lake=here / "warm")
+        try:
+            return _compare(session, here, frames)
+        finally:
+            close_session(session)
+
+
+def _compare(session: SparkSession, here: Path, frames: int) -> bool:
+    took: dict[str, list[float]] = {}
+    found: dict[str, Any] = {}
+    parts: list[float] = []
+
+    def spend(what: str, work: Callable[[Path], Any]) -> None:
+        out = here / "out"
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir()
+        started = time.perf_counter()
+        found[what] = work(out)
+        took.setdefault(what, []).append(time.perf_counter() - started)
+
+    def ours(out: Path) -> Progress:
+        run = run_batch(here / "journal", Lake(out), lambda work, items: spread(session, work, items))
+        assert run is not None
+        parts.append(sum(run.seconds[stage] for stage in STAGES))
+        return run
+
+    for _ in range(ROUNDS):
+        spend("ours, everything", ours)
+        spend("DuckDB, its part", lambda out: by_duckdb(here / "journal", out))
+    spend("plain Spark, its part", lambda out: by_plain_spark(session, here / "journal", out))
+    part, duck = statistics.median(parts[1:]), statistics.median(took["DuckDB, its part"][1:])
+    everything = statistics.median(took["ours, everything"][1:])
+    same = found["ours, everything"].rows["stream_activity"] == found["DuckDB, its part"]
+    print(f"{frames:,} frames of 75 bytes in {-(-frames // SEGMENT)} segments, seconds, warm:")
+    for what, seconds in took.items():
+        print(f"  {what:<24} {' '.join(f'{each:6.2f}' for each in seconds)}")
+    stages = ", ".join(f"{stage} {spent:.2f}" for stage, spent in found["ours, everything"].seconds.items())
+    print(f"  ours by stage: {stages}")
+    print(f"  that part: {part:.2f} s, {part / duck:.2f} × DuckDB (goal {PART_GOAL}), {frames / part:,.0f} frames/s")
+    verdict = "the same" if same else "DIFFERENT"
+    print(f"  everything: {everything / duck:.2f} × DuckDB (goal {WHOLE_GOAL}); both found {verdict} windows")
+    return part / duck <= PART_GOAL and everything / duck <= WHOLE_GOAL and frames / part >= RATE_GOAL and same

@@ -1,0 +1,35 @@
+"""What the pipeline costs, part by part.
+
+`MEW_BENCH=kernel` runs that part only, and `MEW_BENCH_QUICK=1` journals of a tenth of the size.
+"""
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from bench._gateway import machine
+from bench._pipeline.kernel import FRAMES as KERNEL_FRAMES
+from bench._pipeline.kernel import kernel
+from bench._pipeline.whole import FRAMES, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def main() -> int:
+    """Measure, print, and count the goals that are missed."""
+    quick = os.environ.get("MEW_BENCH_QUICK", "0") not in ("", "0")
+    share = 10 if quick else 1
+    parts: dict[str, Callable[[], bool]] = {
+        "kernel": lambda: kernel(KERNEL_FRAMES // share),
+        "whole": lambda: whole(FRAMES // share),
+    }
+    wanted = [name for name in os.environ.get("MEW_BENCH", "").split(",") if name]
+    unknown = [name for name in wanted if name not in parts]
+    if unknown:
+        print(f"bench: no part {', '.join(unknown)}; there are: {', '.join(parts)}", file=sys.stderr)
+        return 2
+    watch = machine.Watch()
+    missed = sum(not parts[name]() for name in wanted or parts)
+    print(f"{machine.description()}; others used {watch.others():.0%} of the machine meanwhile")
+    return missed

@@ -1,0 +1,307 @@
+"""`mew pipeline …`: make tables of what happened, and ask them.
+
+Must not know how tables are made, and must not import Spark before something has to be made.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from cyclopts import App, Parameter
+
+from mew.cli import FAILED
+from mew.cli.journal_options import instant
+from mew.errors import MewError
+
+app = App(name="pipeline", help="Make tables of everything that happened in a space, and ask them.")
+
+_LAKE: Final = Path(".mew") / "lake"
+_JOURNAL: Final = Path(".mew") / "journal"
+_Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Place:
+    """Where from, and where to.
+
+    Parameters
+    ----------
+    journal
+        The folder of the journal, instead of that of the space of this directory.
+    lake
+        The folder of the tables, instead of .mew/lake beside that journal's.
+    """
+
+    journal: Path | None = None
+    lake: Path | None = None
+
+
+class NoSpace(MewError):
+    """It is not known which space is meant."""
+
+
+_here = Place()
+
+
+def _examples(*lines: str) -> str:
+    return "\n".join(["Examples:", "", *(f"  mew pipeline {line}" for line in lines)])
+
+
+def _places(place: Place) -> tuple[Path, Path]:
+    """The journal, and the lake."""
+    journal = place.journal
+    if journal is None and place.lake is not None and not Path("space.yaml").exists():
+        journal = place.lake.with_name(_JOURNAL.name)
+    if journal is None:
+        # Only who asks for the space of this directory needs what reads its configuration.
+        from mew.gateway.config import find_config, load
+        from mew.gateway.journals import journal_root
+
+        journal = journal_root(load([find_config(Path.cwd())], environ=os.environ).spaces[0])
+    return journal, place.lake or journal.with_name(_LAKE.name)
+
+
+@app.command(
+    help_epilogue=_examples(
+        "run", "run --journal backup/journal --lake backup/lake", "run --full-refresh", "run --json"
+    )
+)
+def run(
+    *,
+    place: Place = _here,
+    master: str | None = None,
+    most: Annotated[int | None, Parameter(name="--most")] = None,
+    full_refresh: _Flag = False,
+    ui: _Flag = False,
+    json: _Flag = False,
+) -> int:
+    """Bring the tables up to date with what is sealed in the journal, and stop.
+
+    A run that was killed is taken up where it was; running twice changes nothing.
+
+    Parameters
+    ----------
+    master
+        Where Spark runs, in Spark's words: local[*] (the default), spark://host:7077, …
+    most
+        Records of each space in one batch; then another batch follows.
+    full_refresh
+        Make all tables anew from what the journal has; rows of what it has no more stay, and until the end everybody
+        sees the old ones. Happens by itself where another version of the program made the tables.
+    ui
+        Have Spark show its own page.
+    json
+        One object of JSON a batch instead of lines to read.
+    """
+    journal, lake = _places(place)
+    batches = 0
+    session = partial(_session, lake, master, ui=ui)
+    for progress in _batches(journal, lake, session, most=most, refresh=full_refresh):
+        batches += 1
+        print(msgspec.json.encode(progress).decode() if json else _told(progress))
+    if not batches and not json:
+        print(f"nothing new in {journal}")
+    return 0
+
+
+def _told(progress: Any) -> str:
+    from mew.cli.pipeline_text import summary
+
+    return summary(progress)
+
+
+def _batches(
+    journal: Path, folder: Path, open_session: Callable[[], Any], *, most: int | None, refresh: bool
+) -> Iterator[Any]:
+    """Batch after batch, until nothing is new."""
+    from mew.pipeline.jobs.planning import spaces_of
+    from mew.pipeline.jobs.running import run_batch
+    from mew.pipeline.lake import Lake
+
+    spaces_of(journal)  # before anything is made: there is a journal
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        stack.enter_context(Lake(folder).locked("mew pipeline run"))
+        spread = _Lazy(stack, open_session)
+        again = partial(run_batch, journal, Lake(folder), spread, most=most, say=_say)
+        while (progress := again(refresh=refresh)) is not None:
+            refresh = False
+            yield progress
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+class _Lazy:
+    """Spark, once there is something to do."""
+
+    def __init__(self, stack: ExitStack, open_session: Callable[[], Any]) -> None:
+        self._stack = stack
+        self._open = open_session
+        self._session: Any = None
+
+    def __call__(self, work: Any, items: Any) -> list[bytes]:
+        from mew.cli.progress import bar
+        from mew.pipeline.session import close_session
+        from mew.pipeline.spread import spread
+
+        if self._session is None:
+            with bar("starting Spark"):
+                self._session = self._open()
+            self._stack.callback(close_session, self._session)
+        with bar(work.__name__.replace("_", " ")) as progress:
+            return spread(self._session, work, items, progress=progress)
+
+
+def _session(lake: Path, master: str | None, *, ui: bool) -> Any:
+    from mew.pipeline.session import open_session
+    from mew.pipeline.settings import PipelineSettings
+
+    return open_session(PipelineSettings(), lake=lake, master=master, ui=ui)
+
+
+@app.command(
+    help_epilogue=_examples(
+        'query "select stream_id, owner, frames from streams"',
+        'query "select count(*) from frames where not valid" --form csv',
+    )
+)
+def query(sql: str, *, place: Place = _here, form: Literal["table", "json", "csv"] = "table") -> int:
+    """Ask the tables in SQL; `mew pipeline tables` says which there are.
+
+    Parameters
+    ----------
+    sql
+        The question, in DuckDB's SQL.
+    form
+        A table to read, lines of JSON, or CSV.
+    """
+    from mew.pipeline.lake.lake import Lake
+    from mew.pipeline.lookup import query as ask
+    from mew.pipeline.lookup import write
+    from mew.pipeline.lookup.typed import format_view
+
+    journal, lake = _places(place)
+    with ask(Lake(lake), sql, journal=journal, views=format_view) as answer:
+        write(answer, sys.stdout, form=form)
+    return 0
+
+
+@app.command(
+    help_epilogue=_examples(
+        "state --at 2026-11-15T14:03:00Z", "state --at 15000 --space lab --participant alice", "state --at 10m"
+    )
+)
+def state(*, at: str, place: Place = _here, space: str | None = None, participant: str | None = None) -> int:
+    """Print the welcome that a joiner would have got at a time, or after a position.
+
+    Parameters
+    ----------
+    at
+        A time such as 2026-11-15T14:03:00Z, 10m or 2h for so long ago, or a position.
+    space
+        The space, by its id; needed where the lake has several.
+    participant
+        Who joins; an observer, if nobody is named.
+    """
+    from mew.pipeline.lake.lake import Lake
+    from mew.pipeline.lookup.moments import moment
+
+    journal, folder = _places(place)
+    lake = Lake(folder)
+    when = int(at) if at.isdecimal() else (instant("--at", at) or 0) / 1_000_000
+    found = moment(lake, journal, space or _only_space(lake), when, participant)
+    print(found.welcome.decode())
+    return 0
+
+
+def _only_space(lake: Any) -> str:
+    progress = lake.progress()
+    known = sorted(progress.positions) if progress is not None else []
+    if len(known) == 1:
+        return str(known[0])
+    if not known:
+        raise NoSpace(f"{lake.path}: nothing is finished yet; `mew pipeline run` begins")
+    raise NoSpace(f"{lake.path} has the spaces {', '.join(known)}: say which with --space")
+
+
+@app.command(help_epilogue=_examples("audit", "audit --json"))
+def audit(*, place: Place = _here, json: _Flag = False) -> int:
+    """Say what was checked of what happened, and what was wrong; exit code 1 if anything was.
+
+    Parameters
+    ----------
+    json
+        Lines of JSON instead of a table.
+    """
+    from mew.pipeline.lake.lake import Lake
+    from mew.pipeline.lookup import query as ask
+    from mew.pipeline.lookup import write
+
+    _, lake = _places(place)
+    checks = (
+        'select space, "check", sum(checked)::bigint as checked, sum(violations)::bigint as violations, '
+        "max(to_position) as to_position, max(sample) filter (violations > 0) as sample from audit "
+        'group by space, "check" order by space, "check"'
+    )
+    with ask(Lake(lake), checks) as answer:
+        write(answer, sys.stdout, form="json" if json else "table")
+    with ask(Lake(lake), "select coalesce(sum(violations), 0)::bigint from audit") as answer:
+        wrong = next(iter(answer))[0]
+    return FAILED if wrong else 0
+
+
+@app.command(help_epilogue=_examples("tables", "tables --json"))
+def tables(*, place: Place = _here, json: _Flag = False) -> int:
+    """Say which tables there are, what a row of each is, and how many there are.
+
+    Parameters
+    ----------
+    json
+        One object of JSON a table instead of lines to read.
+    """
+    from mew.cli.pipeline_text import described
+    from mew.pipeline.lake.lake import Lake
+
+    _, lake = _places(place)
+    for line in described(Lake(lake), json=json):
+        print(line)
+    return 0
+
+
+@app.command(help_epilogue=_examples("compact"))
+def compact(*, place: Place = _here) -> int:
+    """Make large files of small ones, and remove what nobody can read any more; the rows stay as they are."""
+    from mew.pipeline.lake import Lake
+
+    _, folder = _places(place)
+    lake = Lake(folder)
+    with lake.locked("mew pipeline compact"):
+        changed = lake.compact()
+        lake.tidy()
+    print(f"{len(changed)} of {len(lake.tables())} tables compacted")
+    return 0
+
+
+app.command(
+    "mew.cli.pipeline_watch:watch",
+    name="watch",
+    help="Keep the tables up to date with what is sealed in the journal, until interrupted.",
+    help_epilogue=_examples(
+        "watch", "watch --every 5s --json", "watch --publish --url ws://localhost:8080 --token-env METER_TOKEN"
+    ),
+)
+app.command(
+    "mew.cli.pipeline_report:report",
+    name="report",
+    help="Write what happened as one page with plots, for anybody to read.",
+    help_epilogue=_examples("report", "report -o lab.html --space lab --since 2h"),
+)

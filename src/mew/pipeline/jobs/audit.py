@@ -1,0 +1,165 @@
+"""The audit of a batch: what the control records and the frames say of each other, and whether it holds.
+
+Compares what the tasks found, and that with the journal's own files; decides nothing else. A check that was not
+violated has a row too: that it was made is worth knowing.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from mew.pipeline.control.checks import SAMPLE, Check, Claimed
+from mew.pipeline.jobs.recounting import recount
+from mew.pipeline.jobs.tasks import ControlDone, Seen, StitchDone, UnitDone, Where
+from mew.pipeline.kernel.summary import Strays
+from mew.pipeline.schemas import AUDIT, ENVELOPES, FRAMES, QUARANTINE, READER_GAPS
+
+_encode = msgspec.json.encode
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A check, and what came of it."""
+
+    space: str
+    check: str
+    to_position: int
+    checked: int
+    violations: int
+    sample: list[dict[str, Any]]
+
+
+def audit(where: Where, control: ControlDone, units: Sequence[UnitDone], stitched: StitchDone) -> list[Row]:
+    """Check a batch of a space."""
+    checks, frames = control.checks, sum(each.summary.rows for each in units)
+    found = {
+        "positions": _positions(where, control, units),
+        "welcomes": checks.welcomes,
+        "frame counts in welcomes": _frame_counts(checks.welcomes.claims, stitched),
+        "authorised writers": _strays(stitched.unauthorised, frames, "somebody wrote who could not"),
+        "frame numbers": _strays(stitched.misnumbered, frames, "a number that does not follow the one before"),
+        "owners": checks.owners,
+        "refusals": checks.refusals,
+        "checkpoints": checks.checkpoints,
+        "reader gaps": _reader_gaps(checks.losses, stitched),
+        "counts": _counts(where, control, units),
+        "folded": checks.folded,
+    }
+    return [
+        Row(where.space, name, where.to, check.checked, check.violations, check.sample[:SAMPLE])
+        for name, check in found.items()
+    ]
+
+
+def as_arrow(rows: Sequence[Row]) -> pa.Table:
+    """Rows of the table `audit`."""
+    columns = [{**msgspec.structs.asdict(row), "sample": _encode(row.sample).decode()} for row in rows]
+    return pa.Table.from_pylist(columns, schema=AUDIT.schema)
+
+
+def _positions(where: Where, control: ControlDone, units: Sequence[UnitDone]) -> Check:
+    """As many records as positions, and the sum of theirs: none is missing and none is there twice."""
+    check = Check(
+        control.checks.positions.checked, control.checks.positions.violations, control.checks.positions.sample
+    )
+    seen = [control.seen, *(each.seen for each in units)]
+    found = Seen(sum(each.records for each in seen), sum(each.positions for each in seen))
+    length = where.to - where.start + 1
+    check.checked = found.records
+    if found != Seen(length, (where.start + where.to) * length // 2):
+        what = f"{found.records} records where there are {length} positions, from {where.start} to {where.to}"
+        check.violated(where.start, what)
+    return check
+
+
+class _Numbers:
+    """The last frame's number of each stream, as positions go by."""
+
+    def __init__(self, stitched: StitchDone) -> None:
+        self._numbers = dict(stitched.numbers)
+        self._probes = iter(stitched.probes)
+        self._next = next(self._probes, None)
+
+    def at(self, position: int, stream_id: str) -> int | None:
+        """Before a position, which is never before the last one asked for; None where no frame is known of."""
+        while self._next is not None and self._next.position <= position:
+            self._numbers.update(self._next.numbers)
+            self._next = next(self._probes, None)
+        return self._numbers.get(stream_id)
+
+
+def _frame_counts(claims: Sequence[tuple[int, str, int]], stitched: StitchDone) -> Check:
+    """Each welcome says how many frames a stream had: were there so many?"""
+    check, numbers = Check(), _Numbers(stitched)
+    for position, stream_id, claimed in claims:
+        check.checked += 1
+        there = numbers.at(position, stream_id) or 0
+        if there != claimed:
+            check.violated(
+                position, f"a welcome says {claimed} frames of {stream_id!r}, there were {there}", stream_id=stream_id
+            )
+    return check
+
+
+def _reader_gaps(claims: Sequence[Claimed], stitched: StitchDone) -> Check:
+    """What a reader is said to have lost was there, is counted right, and no frame is lost to it twice.
+
+    That nothing else was lost no record tells: the journal has what was accepted, not what has arrived.
+    """
+    check, numbers = Check(), _Numbers(stitched)
+    told: dict[tuple[str, str], int] = {}
+    for claim in claims:
+        check.checked += 1
+        key, there = (claim.reader, claim.stream_id), numbers.at(claim.position, claim.stream_id)
+        for what in _wrong_with(claim, there, told.get(key)):
+            check.violated(claim.position, what, reader=claim.reader, stream_id=claim.stream_id)
+            break
+        told[key] = max(claim.last, told.get(key, 0))
+    return check
+
+
+def _wrong_with(claim: Claimed, there: int | None, told: int | None) -> Iterator[str]:
+    which = f"frames {claim.first} to {claim.last}"
+    if not 1 <= claim.first <= claim.last:
+        yield f"{which} are none"
+    if not 1 <= claim.dropped <= claim.last - claim.first + 1:
+        yield f"{claim.dropped} of {which} cannot be"
+    if there is not None and claim.last > there:
+        yield f"{which} are said to be lost, there were {there}"
+    if told is not None and claim.first <= told:
+        yield f"{which} are said to be lost, and {told} was before"
+
+
+def _counts(where: Where, control: ControlDone, units: Sequence[UnitDone]) -> Check:
+    """To the record: what the journal's files have, and what went into the tables."""
+    there = recount(Path(where.journal), where.space, where.start, where.to)
+    written = [control.parts, *(each.parts for each in units)]
+    rows = {
+        name: sum(part.rows for parts in written for part in parts.get(name, ()))
+        for name in (ENVELOPES.name, READER_GAPS.name, FRAMES.name, QUARANTINE.name)
+    }
+    writers = [each for unit in units for each in unit.summary.writers]
+    check = Check(there.control + there.frames)
+    for what, expected, found in (
+        ("control records read", there.control, control.seen.records),
+        ("frames read", there.frames, sum(each.seen.records for each in units)),
+        ("rows of envelopes", there.envelopes, rows[ENVELOPES.name]),
+        ("rows of reader_gaps", there.reader_gaps, rows[READER_GAPS.name]),
+        ("rows of frames", there.frames, rows[FRAMES.name]),
+        ("frames in the counts of streams", there.frames, sum(each.frames + each.data for each in writers)),
+        ("rows of quarantine", sum(each.invalid for each in writers), rows[QUARANTINE.name]),
+    ):
+        if expected != found:
+            check.violated(where.start, f"{found} {what}, there should be {expected}")
+    return check
+
+
+def _strays(strays: Strays, checked: int, what: str) -> Check:
+    check = Check(checked)
+    for each in strays.sample:
+        fields = msgspec.to_builtins(each)
+        check.violated(fields.pop("position"), what, **fields)
+    check.violations = strays.count
+    return check

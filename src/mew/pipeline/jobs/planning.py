@@ -1,0 +1,148 @@
+"""What a batch is to cover: per space the sealed records that no batch has had, up to the first hole; or all there are.
+
+Looks at the journal and changes nothing. A range is of positions, never of files: those may be gone tomorrow.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from mew.errors import MewError
+from mew.journal.folder import Folder, Segment, log_first, spaces
+from mew.journal.segments import read_control, read_footer, read_frames
+from mew.protocol.records import CHECKPOINT
+
+
+class NoJournal(MewError):
+    """There is no journal where one was looked for."""
+
+
+class Hole(MewError):
+    """Records that no batch has had are gone, and nothing stands for them."""
+
+    def __init__(self, folder: Folder, first: int, last: int) -> None:
+        """Of a space, from one position to another."""
+        self.what = (
+            f"the journal of {folder.space!r} has lost the records {first} to {last} before the pipeline had them"
+        )
+        super().__init__(f"{folder.root}: {self.what}; `mew pipeline run` goes on behind them")
+        self.space = folder.space
+        self.first = first
+        self.last = last
+
+
+class Range(msgspec.Struct, frozen=True):
+    """Positions of one space, both ends included."""
+
+    start: int
+    to: int
+
+
+def spaces_of(journal: Path) -> list[str]:
+    """The spaces that a journal knows, by name; `NoJournal` where there is none."""
+    if not journal.is_dir():
+        raise NoJournal(f"{journal}: there is no journal here; `--journal` says where it is")
+    return sorted(spaces(journal))
+
+
+def what_is_new(journal: Path, done: Mapping[str, int], *, most: int | None = None) -> dict[str, Range]:
+    """By space, what is sealed behind the last position done; no more than `most` records of each."""
+    found = {}
+    for space in spaces_of(journal):
+        covered = next_range(Folder(journal, space), done.get(space), most)
+        if covered is not None:
+            found[space] = covered
+    return found
+
+
+def next_range(folder: Folder, done: int | None, most: int | None = None) -> Range | None:
+    """What comes behind the last position done, None where nothing does; `Hole` where it cannot be gone on."""
+    start = 0 if done is None else done + 1
+    logs = folder.logs()  # before the segments: what is sealed between the two looks is seen, not missed
+    segments = folder.segments(start)
+    if not segments:
+        return None
+    if segments[0].first > start:
+        if any(log_first(path) < segments[0].first for path in logs):
+            return None  # It is late, and not lost.
+        start = _begin_anew(folder, segments[0], start, is_first=done is None)
+    to = _cover(segments, start)
+    return Range(start, to if most is None else min(to, start + most - 1))
+
+
+def from_the_floor(journal: Path, done: Mapping[str, int]) -> dict[str, Range]:
+    """By space, everything that there is, up to the first hole; `done` is what the lake has had of each."""
+    found = {}
+    for space in spaces_of(journal):
+        segments = Folder(journal, space).segments()
+        if segments:
+            start = _floor(segments, done.get(space, -1))
+            found[space] = Range(start, _cover(segments, start))
+    return found
+
+
+def behind(journal: Path, hole: Hole) -> Range:
+    """What there is behind a hole, up to the next."""
+    start = hole.last + 1
+    return Range(start, _cover(Folder(journal, hole.space).segments(start), start))
+
+
+def is_there(folder: Folder, wanted: Range) -> bool:
+    """Whether the journal has all of a range."""
+    segments = folder.segments(wanted.start)
+    return bool(segments and segments[0].first <= wanted.start and _cover(segments, wanted.start) >= wanted.to)
+
+
+def time_at(folder: Folder, position: int) -> int:
+    """When a record that is there was written, in microseconds since 1970."""
+    segment = folder.segments(position)[0]
+    for read in (read_control, read_frames):
+        rows = read(segment, ["position", "time"])
+        place = rows["position"].index(position).as_py()
+        if place >= 0:
+            return int(rows["time"][place].value)
+    raise LookupError(f"{segment.control}: there is no record {position}")
+
+
+def _floor(segments: Sequence[Segment], done: int) -> int:
+    """Where to begin with what is left: at the checkpoint that retention left, if the lake has all before it."""
+    first = segments[0].first
+    checkpoint = None if first == 0 else _first_checkpoint(segments)
+    return first if checkpoint is None or checkpoint > done + 1 else checkpoint
+
+
+def _first_checkpoint(segments: Sequence[Segment]) -> int | None:
+    for segment in segments:
+        if read_footer(segment).checkpoint is not None:
+            rows = read_control(segment, ["position", "event"])
+            place = rows["event"].index(CHECKPOINT).as_py()
+            if place >= 0:
+                return int(rows["position"][place].as_py())
+    return None
+
+
+def _cover(segments: Sequence[Segment], start: int) -> int:
+    """The last position that is there together with all before it, from a start on."""
+    to = start - 1
+    for segment in segments:
+        if segment.first > to + 1:
+            break
+        to = max(to, segment.last)
+    return to
+
+
+def _begin_anew(folder: Folder, segment: Segment, wanted: int, *, is_first: bool) -> int:
+    """The records before this segment are gone: a checkpoint at its front stands for them, and so does a beginning."""
+    if segment.first == 0 or _begins_with_checkpoint(segment):
+        return segment.first
+    if is_first:
+        return segment.first  # the floor that retention left: the first checkpoint behind it is begun with
+    raise Hole(folder, wanted, segment.first - 1)
+
+
+def _begins_with_checkpoint(segment: Segment) -> bool:
+    rows = read_control(segment, ["position", "event"])
+    return bool(
+        rows.num_rows and rows["position"][0].as_py() == segment.first and rows["event"][0].as_py() == CHECKPOINT
+    )

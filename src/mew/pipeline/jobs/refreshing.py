@@ -1,0 +1,115 @@
+"""When all tables are made anew, from which record on in each space, and what stays of the old ones.
+
+Plans and nothing else (pipeline, Full refresh). Whatever made the rows has a version: rows of another one are not added
+to, they are made anew. A batch that was begun and cannot be ended is given up: it becomes an empty one that no reader
+sees, and the next one makes everything anew.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from mew.journal.folder import Folder
+from mew.pipeline import schemas
+from mew.pipeline.jobs import planning
+from mew.pipeline.jobs.holding import hold
+from mew.pipeline.jobs.keeping import Carried, Floor, KeepTask
+from mew.pipeline.lake import Lake, Plan, Progress, Versions
+from mew.pipeline.lake.values import GIVEN_UP
+from mew.pipeline.lookup.asking import query
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What the next batch is to be."""
+
+    ranges: dict[str, planning.Range]
+    refresh: str | None = None
+    """What is made anew and why, in words; None where nothing is."""
+
+
+def why_anew(last: Progress | None, running: Versions) -> str | None:
+    """Why the tables cannot be added to, in words; None where they can."""
+    if last is None or last.versions == running:
+        return None
+    if last.versions == GIVEN_UP:
+        return f"batch {last.batch} was begun, and could not be ended"
+    fields = msgspec.structs.asdict(running)
+    other = ", ".join(name for name in fields if fields[name] != getattr(last.versions, name))
+    return f"another version made them ({other})"
+
+
+def cannot_be_ended(journal: Path, plan: Plan, running: Versions) -> bool:
+    """Whether a plan is of another version, or the journal has lost what it covers."""
+    return plan.versions != running or not all(
+        planning.is_there(Folder(journal, space), planning.Range(plan.start[space], to))
+        for space, to in plan.to.items()
+    )
+
+
+def give_up(lake: Lake, plan: Plan, last: Progress | None) -> Progress:
+    """End a batch with nothing in it; readers go on seeing what the one before had."""
+    for table in schemas.TABLES.values():
+        lake.commit(table, plan.batch, [])
+    state = lake.save_state(plan.batch, {}) if last is None else last.state
+    nothing = Progress(plan.batch, {}, {}, {}, state, {}, GIVEN_UP, {})
+    before = nothing if last is None else last
+    lake.finish(msgspec.structs.replace(before, batch=plan.batch, versions=GIVEN_UP, rows={}, seconds={}, finished=0))
+    return lake.progress() or before
+
+
+def everything(journal: Path, lake: Lake, done: Mapping[str, int], why: str) -> Wanted:
+    """All that the journal has, which it keeps from here on until it was read."""
+    ranges = planning.from_the_floor(journal, done)
+    while True:
+        hold(journal, lake.path, {space: each.start for space, each in ranges.items()})
+        again = planning.from_the_floor(journal, done)
+        if all(again[space].start == each.start for space, each in ranges.items() if space in again):
+            return Wanted(again, f"all tables are made anew: {why}")
+        ranges = again  # Retention was quicker.
+
+
+def behind(journal: Path, hole: planning.Hole) -> Wanted:
+    """A space of which records are lost goes on behind them: what was before stays, the other spaces too."""
+    return Wanted({hole.space: planning.behind(journal, hole)}, f"{hole.space!r} is begun anew: {hole.what}")
+
+
+def floors(journal: Path, lake: Lake, plan: Plan, last: Progress | None) -> dict[str, Floor | None]:
+    """By space, where its new rows begin; None where nothing of the old ones stays."""
+    known = {} if last is None else last.times
+    kept = {space: start for space, start in plan.start.items() if start > 0 and space in known}
+    found: dict[str, Floor | None] = dict.fromkeys(plan.start)
+    carried = _carried(lake, kept)
+    for space, start in kept.items():
+        time = planning.time_at(Folder(journal, space), start)
+        found[space] = Floor(start, time, known[space], carried.get(space, {}))
+    return found
+
+
+def _carried(lake: Lake, kept: Mapping[str, int]) -> dict[str, dict[str, Carried]]:
+    """By space and stream, what flowed before the floor."""
+    found: dict[str, dict[str, Carried]] = {space: {} for space in kept}
+    for space, start in kept.items():
+        name = space.replace("'", "''")
+        sql = (
+            "select stream_id, count(*) filter (kind = 'frame'), count(*) filter (kind = 'data'), sum(size)::bigint "
+            f"from frames where space = '{name}' and position < {start} group by stream_id"
+        )
+        with query(lake, sql) as answer:
+            found[space] = {stream_id: Carried(*counts) for stream_id, *counts in answer}
+    return found
+
+
+def to_keep(lake: Lake, plan: Plan, floors: dict[str, Floor | None], last: Progress | None) -> Iterator[KeepTask]:
+    """The files of which something is written again, because their table's commit takes them away.
+
+    Of a refresh all files; of an ordinary batch those with unfinished rows, for the spaces that have nothing new.
+    """
+    if last is None or (last.positions.keys() <= floors.keys() and not any(floors.values())):
+        return
+    reader = lake.reader()
+    for name in schemas.TABLES:
+        folder = str(lake.table_folder(name).absolute())
+        for part in reader.parts(name):
+            if plan.refresh or part.is_open:
+                yield KeepTask(plan.batch, folder, name, part.path, part.is_open, floors)

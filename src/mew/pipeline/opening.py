@@ -1,0 +1,121 @@
+"""A lake for programs and notebooks: its tables at one moment, as Spark's DataFrames, as Arrow, or asked in SQL.
+
+Changes nothing. Spark starts when a DataFrame is first asked for, and not for the rest.
+"""
+
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from mew.pipeline.lake.lake import Lake
+from mew.pipeline.lake.progress import NAME as PROGRESS
+from mew.pipeline.lake.values import LakeError, Progress, UnknownTable
+from mew.pipeline.lookup import Answer, query
+from mew.pipeline.lookup.typed import format_view
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mew.pipeline.lake.reading import Reader
+
+
+class _Moment(Lake):
+    """A lake that stands still: whoever reads it reads the same batch."""
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self._reader = super().reader()
+
+    def reader(self) -> "Reader":
+        return self._reader
+
+
+class OpenLake:
+    """The tables of a lake as of its last finished batch, whatever is added meanwhile.
+
+    `lake.frames` and `lake["frames"]` are DataFrames; `lake.arrow("streams")` and `lake.sql("…")` do without Spark.
+    With `with`, a Spark that was started for it ends with it.
+    """
+
+    def __init__(
+        self, path: str | Path, *, journal: str | Path | None = None, session: "SparkSession | None" = None
+    ) -> None:
+        """`journal` is where `events` are, beside the lake by default; `session` a Spark that is there already."""
+        self.path = Path(path)
+        if not self.path.is_dir():
+            raise LakeError(f"{self.path}: there is no lake here")
+        self._lake = _Moment(self.path)
+        progress = self._lake.reader().progress
+        if progress is None:
+            raise LakeError(f"{self.path}: nothing is finished yet; `mew pipeline run` begins")
+        self.progress: Progress = progress
+        """The batch that is read: how far each space is, and which version of each table it is."""
+        beside = self.path.with_name("journal")
+        self._journal = Path(journal) if journal is not None else beside if beside.is_dir() else None
+        self._session = session
+        self._started: SparkSession | None = None
+
+    @property
+    def tables(self) -> list[str]:
+        """The names of the tables."""
+        return self._lake.reader().names
+
+    @property
+    def spark(self) -> "SparkSession":
+        """The Spark that reads it; started here unless one was given."""
+        if self._session is None:
+            from mew.pipeline.session import open_session  # noqa: PLC0415 - Spark, where it is needed
+            from mew.pipeline.settings import PipelineSettings  # noqa: PLC0415
+
+            self._session = self._started = open_session(PipelineSettings(), lake=self.path)
+        return self._session
+
+    def __getitem__(self, name: str) -> "DataFrame":
+        """A table as a DataFrame, at the version that belongs to this moment."""
+        version = self._version(name)
+        folder = self._lake.table_folder(name).absolute()
+        return self.spark.read.format("delta").option("versionAsOf", version).load(str(folder))
+
+    def __getattr__(self, name: str) -> "DataFrame":
+        # Only for what is no attribute. What begins with `_` is never a table: notebooks ask for many such.
+        if name.startswith("_") or name not in self.tables:
+            raise AttributeError(f"neither a table nor anything else of a lake is called {name!r}")
+        return self[name]
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.tables})
+
+    def arrow(self, name: str) -> "pa.Table":
+        """A table whole, in memory, without Spark; `frames` may be more than that holds."""
+        self._version(name)
+        from mew.pipeline.arrow import read  # noqa: PLC0415 - pyarrow, where it is needed
+
+        return read(self._lake.reader(), name)
+
+    def sql(self, statement: str) -> Answer:
+        """Ask in DuckDB's SQL, without Spark: rows as they come, `columns` and `types` beside them."""
+        return query(self._lake, statement, journal=self._journal, views=format_view)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the Spark that was started for it; one that was given stays."""
+        if self._started is not None:
+            from mew.pipeline.session import close_session  # noqa: PLC0415
+
+            close_session(self._started)
+            self._session = self._started = None
+
+    def _version(self, name: str) -> int:
+        version = self._lake.reader().version(name) if name in self.tables else None
+        if version is None:
+            known = ", ".join(sorted({*self.tables} - {PROGRESS}))
+            raise UnknownTable(f"no table of {self.path} is called {name!r}; there are {known}")
+        return version

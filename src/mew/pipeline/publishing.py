@@ -1,0 +1,199 @@
+"""Tells a space what its own tables say, as a participant of it: figures that became final, and alarms of the audit.
+
+Lives on a thread of its own and is never waited for: where the gateway is away, what nobody could get is dropped and
+counted. Makes no figure itself. What it sends is data like all other, so that the journal has it; of what it sends
+itself it says nothing, or it would never come to an end.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from mew.client import ConnectionLost, Format, Refused, Space, Stream, connect
+from mew.client.errors import JournalUnavailable, Paused, RateLimited
+from mew.errors import MewError
+from mew.pipeline.lake import Lake, Progress
+from mew.pipeline.schemas import AUDIT, STREAM_ACTIVITY
+
+WAITING: Final = 10_000
+"""Figures that wait at most; then the oldest go."""
+START_SECONDS: Final = 15.0
+END_SECONDS: Final = 5.0
+AGAIN_SECONDS: Final = 1.0
+_FOR_NOW: Final = (JournalUnavailable, Paused, RateLimited)
+"""Refusals that pass."""
+DESCRIPTION: Final = "what flows in this space, and what is wrong with it"
+
+
+class Activity(msgspec.Struct, frozen=True):
+    """What flowed on a stream in a window that is over."""
+
+    stream_id: str
+    seconds: int
+    """The width of the window, 1 or 60."""
+    start: datetime
+    frames: int
+    bytes: int
+    writers: list[str]
+    invalid: int
+    missing: int
+    interarrival_p50: int | None
+    """Microseconds."""
+    interarrival_p99: int | None
+
+
+class Alarm(msgspec.Struct, frozen=True):
+    """A check of the audit that was violated."""
+
+    check: str
+    to_position: int
+    checked: int
+    violations: int
+    sample: list[dict[str, Any]]
+
+
+Figure: TypeAlias = Activity | Alarm
+ACTIVITY: Final = Format(Activity, "activity", "what flowed on a stream in a second, and in a minute")
+ALARM: Final = Format(Alarm, "alarm", "a check of what happened that was violated")
+
+
+class CannotPublish(MewError):
+    """The space does not let it in, or does not let it write."""
+
+
+def figures(lake: Lake, progress: Progress, space: str, without: str) -> list[Figure]:
+    """What a batch made final in a space, in the order of time, and its alarms; without what one participant wrote."""
+    found: list[Figure] = [
+        msgspec.convert(row, Activity)
+        for row in _rows(lake, progress, STREAM_ACTIVITY.name, space)
+        if any(writer != without for writer in row["writers"])
+    ]
+    found.sort(key=lambda each: each.start if isinstance(each, Activity) else datetime.max)
+    alarms = [row for row in _rows(lake, progress, AUDIT.name, space) if row["violations"]]
+    return [
+        *found,
+        *(msgspec.convert({**row, "sample": msgspec.json.decode(row["sample"])}, Alarm) for row in alarms),
+    ]
+
+
+def _rows(lake: Lake, progress: Progress, name: str, space: str) -> Iterable[dict[str, Any]]:
+    """The final rows that a batch added to a table; its own files have them."""
+    reader = lake.reader()
+    if reader.progress is None or reader.progress.batch != progress.batch:
+        return
+    folder = lake.table_folder(name).absolute()
+    for part in reader.parts(name):
+        is_new = part.path.rpartition("/")[2].startswith(f"{progress.batch}-")
+        if not is_new or part.is_open:
+            continue
+        table: pa.Table = pq.ParquetFile(folder / part.path).read()
+        yield from table.filter(pc.equal(table.column("space"), space)).to_pylist()
+
+
+class Publisher:
+    """A participant that publishes; `with` it."""
+
+    def __init__(self, url: str, space: str, token: str) -> None:
+        """Not connected yet."""
+        self._url = url
+        self.space = space
+        self._token = token
+        self._waiting: deque[Figure] = deque()
+        self._loop = asyncio.new_event_loop()
+        self._wake = asyncio.Event()
+        self._ends = False
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mew-publisher", daemon=True)
+        self.me = ""
+        """Who it is in the space, once it is in."""
+        self.problem: str | None = None
+        """Why it has given up."""
+        self.was_told = False
+        """Whether somebody has been told of that."""
+        self.dropped = 0
+        self.published = 0
+
+    def __enter__(self) -> "Publisher":
+        self._thread.start()
+        self._ready.wait(START_SECONDS)
+        if self.problem is not None or not self.me:
+            self._end()
+            raise CannotPublish(f"{self._url}: {self.problem or 'no answer'}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def publish(self, some: Iterable[Figure]) -> None:
+        """Send these when it can be; at once, as a rule."""
+        self._waiting.extend(some)
+        while len(self._waiting) > WAITING:
+            self._waiting.popleft()
+            self.dropped += 1
+        self._call(self._wake.set)
+
+    def _end(self) -> None:
+        self._ends = True
+        self._call(self._wake.set)
+        self._thread.join(END_SECONDS)
+
+    def _call(self, what: Any) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(what)
+
+    # On its own thread
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._live())
+        except Exception as problem:  # the thread ends here, and whoever asks is told why
+            self.problem = str(problem) if isinstance(problem, MewError) else f"{type(problem).__name__}: {problem}"
+        finally:
+            self._ready.set()
+            self._loop.close()
+
+    async def _live(self) -> None:
+        async with connect(self._url, space=self.space, token=self._token) as space:
+            stream: Stream | None = await _open(space)
+            self.me = space.me
+            self._ready.set()
+            while not self._ends:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._waiting and not self._ends:
+                    stream = await self._send(space, stream)
+
+    async def _send(self, space: Space, stream: Stream | None) -> Stream | None:
+        """What has waited longest; the stream to go on with, None where a restart has ended it."""
+        figure = self._waiting[0]
+        try:
+            stream = stream or await _open(space)
+            await stream.send_data(figure, format=ACTIVITY if isinstance(figure, Activity) else ALARM)
+        except ConnectionLost:
+            await space.connected()
+            return stream
+        except _FOR_NOW:
+            await asyncio.sleep(AGAIN_SECONDS)
+            return stream
+        except Refused:
+            if stream is None or stream.view is not None:
+                raise
+            return None
+        if self._waiting and self._waiting[0] is figure:
+            self._waiting.popleft()
+        self.published += 1
+        return stream
+
+
+async def _open(space: Space) -> Stream:
+    stream = await space.announce_stream([ACTIVITY, ALARM], description=DESCRIPTION)
+    await stream.start()
+    return stream

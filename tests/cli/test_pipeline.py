@@ -1,0 +1,183 @@
+"""`mew pipeline …`, as somebody types it."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mew.journal.generator import Truth, generate
+from tests.pipeline.jobs.lakes import contents, run_all
+
+SECONDS = 120
+
+
+def mew(*arguments: str, cwd: Path) -> tuple[int, str, str]:
+    """Run the command; its exit code and what it said."""
+    environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "mew", "pipeline", *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
+    """A folder with a journal and its lake."""
+    folder = tmp_path_factory.mktemp("made")
+    truth = generate(folder / "journal", records=30_000, spaces=2, seed=2)
+    run_all(folder / "journal", folder / "lake")
+    return folder, truth
+
+
+def test_a_run_on_spark_says_what_it_did_and_a_second_has_nothing_to_do(made: tuple[Path, Truth]) -> None:
+    folder, truth = made
+    code, said, errors = mew("run", "--journal", "journal", "--lake", "spark", "--json", cwd=folder)
+    assert (code, errors) == (0, "")
+    progress = json.loads(said)
+    assert progress["positions"] == {name: space.last for name, space in truth.spaces.items()}
+    assert {"control", "frames", "stitch", "commit"} <= progress["seconds"].keys()
+    code, said, errors = mew("run", "--journal", "journal", "--lake", "spark", cwd=folder)
+    assert (code, said, errors) == (0, "nothing new in journal\n", "")
+
+
+def test_a_question_is_answered_as_json(made: tuple[Path, Truth]) -> None:
+    folder, truth = made
+    sql = "select space, count(*) as streams from streams group by space order by space"
+    code, said, errors = mew("query", sql, "--lake", "lake", "--form", "json", cwd=folder)
+    assert (code, errors) == (0, "")
+    found = {row["space"]: row["streams"] for row in map(json.loads, said.splitlines())}
+    assert found == {name: len(space.streams) for name, space in truth.spaces.items()}
+
+
+def test_a_question_that_makes_no_sense_is_refused_in_one_line(made: tuple[Path, Truth]) -> None:
+    code, said, errors = mew("query", "select nothing from nowhere", "--lake", "lake", cwd=made[0])
+    assert (code, said) == (2, "")
+    assert errors.startswith("mew: no table is called 'nowhere'")
+    assert errors.count("\n") == 1
+
+
+def test_the_state_at_a_welcome_is_what_that_welcome_said(made: tuple[Path, Truth]) -> None:
+    folder, truth = made
+    space = truth.spaces["harbour"]
+    welcome = next(each for each in reversed(space.welcomes) if each.why == "join")
+    arguments = ("state", "--at", str(welcome.position), "--space", "harbour", "--lake", "lake")
+    code, said, errors = mew(*arguments, "--participant", welcome.participant, cwd=folder)
+    assert (code, errors) == (0, "")
+    payload = json.loads(said)
+    assert payload["you"]["id"] == welcome.participant
+    assert sorted(each["id"] for each in payload["participants"]) == sorted(welcome.others)
+    assert [each["stream_id"] for each in payload["active_streams"]] == welcome.streams
+
+
+@pytest.mark.parametrize(
+    ("at", "told"),
+    [("999999999", "is in the lake up to position"), ("2001-01-01", "it began later"), ("noon", "expected a time")],
+)
+def test_a_moment_that_is_not_known_is_refused_in_one_line(made: tuple[Path, Truth], at: str, told: str) -> None:
+    code, said, errors = mew("state", "--at", at, "--space", "harbour", "--lake", "lake", cwd=made[0])
+    assert (code, said) == (2, "")
+    assert told in errors
+    assert errors.count("\n") == 1
+
+
+def test_where_there_are_several_spaces_one_is_to_be_named(made: tuple[Path, Truth]) -> None:
+    code, _, errors = mew("state", "--at", "10", "--lake", "lake", cwd=made[0])
+    assert code == 2
+    assert "say which with --space" in errors
+
+
+def test_a_clean_journal_passes_the_audit(made: tuple[Path, Truth]) -> None:
+    code, said, errors = mew("audit", "--lake", "lake", "--json", cwd=made[0])
+    assert (code, errors) == (0, "")
+    assert {json.loads(line)["violations"] for line in said.splitlines()} == {0}
+
+
+def test_tables_are_listed_with_what_a_row_is(made: tuple[Path, Truth]) -> None:
+    code, said, errors = mew("tables", "--lake", "lake", cwd=made[0])
+    assert (code, errors) == (0, "")
+    assert any(line.startswith("streams ") and line.endswith("A stream's whole life.") for line in said.splitlines())
+    assert any(line.startswith("frames_reading_") for line in said.splitlines())
+
+
+def test_the_frames_of_a_format_are_asked_for_by_their_columns(made: tuple[Path, Truth]) -> None:
+    code, said, errors = mew("tables", "--lake", "lake", "--json", cwd=made[0])
+    assert (code, errors) == (0, "")
+    view = next(row for row in map(json.loads, said.splitlines()) if row["table"].startswith("frames_reading_"))
+    sql = f"select count(v_celsius) as n, count(distinct v_sensor) > 1 as many from {view['table']}"
+    code, said, errors = mew("query", sql, "--lake", "lake", "--form", "json", cwd=made[0])
+    assert (code, errors) == (0, "")
+    assert json.loads(said) == {"n": view["rows"], "many": True}
+
+
+@pytest.mark.timeout(2 * SECONDS)
+def test_a_refresh_says_so_and_leaves_the_same_tables(made: tuple[Path, Truth], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(made[0] / "lake", tmp_path / "lake"))
+    journal = str(made[0] / "journal")
+    code, said, errors = mew("run", "--full-refresh", "--journal", journal, "--lake", str(folder), cwd=tmp_path)
+    assert (code, errors) == (0, "all tables are made anew: it was asked for\n")
+    assert said.startswith("batch 2: ")
+    assert contents(folder) == contents(made[0] / "lake")
+
+
+@pytest.mark.parametrize("command", [("run",), ("watch",), ("query", "select 1"), ("audit",)])
+def test_where_there_is_nothing_that_is_said_in_one_line(tmp_path: Path, command: tuple[str, ...]) -> None:
+    code, said, errors = mew(*command, "--journal", "journal", "--lake", "lake", cwd=tmp_path)
+    assert (code, said) == (2, "")
+    assert errors.startswith("mew: ")
+    assert errors.count("\n") == 1
+    assert not (tmp_path / "lake").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--every", "often"), "--every: expected a time such as 500ms, 1s or 2m, got 'often'"),
+        (("--publish",), "the journal has the spaces harbour, orchard: say which with --space"),
+        (("--publish", "--space", "harbour", "--token-env", "NO_SUCH_TOKEN"), "as NO_SUCH_TOKEN"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused_in_one_line(
+    made: tuple[Path, Truth], arguments: tuple[str, ...], told: str
+) -> None:
+    code, said, errors = mew("watch", "--journal", "journal", "--lake", "lake", *arguments, cwd=made[0])
+    assert (code, said) == (2, "")
+    assert told in errors
+    assert errors.count("\n") == 1
+
+
+BUSY = """
+from threading import Event
+from mew.cli.pipeline_watch import Signals
+signals = Signals()
+print("busy", flush=True)
+signals.wait(60)
+print("told", flush=True)
+Event().wait(60)
+"""
+"""A watch in the middle of something long."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_is_told_twice_to_stop_stops_at_once(number: signal.Signals) -> None:
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True) as busy:
+        assert busy.stdout is not None
+        try:
+            assert busy.stdout.readline() == "busy\n"
+            busy.send_signal(number)
+            assert busy.stdout.readline() == "told\n"
+            assert busy.poll() is None
+            busy.send_signal(number)
+            assert busy.wait(10) == 128 + number
+        finally:
+            busy.kill()

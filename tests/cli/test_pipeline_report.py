@@ -1,0 +1,59 @@
+"""`mew pipeline report`, as somebody types it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mew.journal.generator import generate
+from tests.cli.test_pipeline import mew
+from tests.pipeline.jobs.lakes import run_all
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("reporting")
+    generate(path / "journal", records=3_000, spaces=2, seed=2)
+    run_all(path / "journal", path / "lake")
+    return path
+
+
+def test_a_report_is_one_file_about_all_spaces(folder: Path) -> None:
+    code, said, errors = mew("report", "--lake", "lake", cwd=folder)
+    assert (code, errors) == (0, "")
+    assert said.startswith("report.html: ")
+    assert said.endswith(" kB about harbour, orchard\n")
+    assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_a_report_is_about_the_space_that_was_named(folder: Path) -> None:
+    arguments = ("report", "--lake", "lake", "--space", "orchard", "-o", "one.html", "--since", "2026-03-02")
+    assert mew(*arguments, cwd=folder)[0] == 0
+    text = (folder / "one.html").read_text(encoding="utf-8")
+    assert "The space orchard" in text
+    assert "harbour" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--space", "nowhere"), "has no space 'nowhere'"),
+        (("--since", "noon"), "--since: expected a time"),
+        (("--until", "2001-01-01"), "nothing happened in that time"),
+        (("-o", "missing/report.html"), "missing/report.html: No such file or directory"),
+        (("-o", "journal"), "journal: Is a directory"),
+    ],
+)
+def test_what_cannot_be_reported_is_said_in_one_line(folder: Path, arguments: tuple[str, ...], told: str) -> None:
+    before = sorted(folder.iterdir())
+    code, said, errors = mew("report", "--lake", "lake", *arguments, cwd=folder)
+    assert (code, said) == (2, "")
+    assert told in errors
+    assert errors.count("\n") == 1
+    assert sorted(folder.iterdir()) == before
+
+
+def test_other_commands_do_not_load_it() -> None:
+    program = "import sys, mew.cli.pipeline; assert not [n for n in sys.modules if 'report' in n and 'mew' in n]"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=50)

@@ -1,0 +1,122 @@
+"""A lake as programs open it: one moment of it, the same rows whichever way they are read."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mew.journal.generator import generate
+from mew.pipeline import open_lake
+from mew.pipeline.jobs.running import run_batch
+from mew.pipeline.lake import Lake, LakeError, UnknownTable
+from mew.pipeline.lookup.output import plain
+from mew.pipeline.schemas import TABLES
+from tests.pipeline.jobs.lakes import one_by_one, run_all
+
+EVERY = [*TABLES, "progress"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a journal and its lake, in two batches at least."""
+    path = tmp_path_factory.mktemp("opened lake")
+    generate(path / "journal", records=6_000, spaces=2, seed=11)
+    assert run_all(path / "journal", path / "lake", most=2_000) >= 2
+    return path
+
+
+def lines(rows: Iterable[dict[str, Any]]) -> list[str]:
+    """Rows in an order and a form that no engine has a say in."""
+    return sorted(json.dumps({name: plain(value) for name, value in row.items()}) for row in rows)
+
+
+def asked(path: Path, name: str) -> list[str]:
+    with open_lake(path).sql(f'select * from "{name}"') as answer:
+        return lines(dict(zip(answer.columns, row, strict=True)) for row in answer)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_spark_arrow_and_duckdb_find_the_same_rows(folder: Path, spark: SparkSession, name: str) -> None:
+    lake = open_lake(folder / "lake", session=spark)
+    found = lake[name].toArrow()
+    expected = asked(folder / "lake", name)
+    assert expected
+    assert lines(found.to_pylist()) == expected
+    assert lines(lake.arrow(name).to_pylist()) == expected
+    assert found.column_names == lake.arrow(name).column_names
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_arrow_has_the_types_that_are_declared(folder: Path, name: str) -> None:
+    found = open_lake(folder / "lake").arrow(name).schema
+    assert [(field.name, field.type) for field in found] == [(field.name, field.type) for field in TABLES[name].schema]
+
+
+def test_a_table_is_an_attribute_too(folder: Path, spark: SparkSession) -> None:
+    lake = open_lake(folder / "lake", session=spark)
+    assert lake.spark is spark
+    assert lake.streams.count() == lake.arrow("streams").num_rows
+    assert {"streams", "sql"} <= set(dir(lake))
+
+
+def test_it_stands_still_while_batches_are_added(tmp_path: Path, spark: SparkSession) -> None:
+    generate(tmp_path / "journal", records=3_000, spaces=1, seed=3)
+    assert run_batch(tmp_path / "journal", Lake(tmp_path / "lake"), one_by_one, most=1_000) is not None
+    lake = open_lake(tmp_path / "lake", session=spark)
+    names = ("participants", "frames")  # one whose unfinished rows go with the next batch, and one that grows
+    before = {name: lines(lake.arrow(name).to_pylist()) for name in names}
+    assert run_all(tmp_path / "journal", tmp_path / "lake") > 0
+    for name in names:
+        assert lines(lake.arrow(name).to_pylist()) == before[name]
+        assert lines(lake[name].toArrow().to_pylist()) == before[name]
+        assert asked(tmp_path / "lake", name) != before[name]
+
+
+def test_the_journals_records_are_there_as_events(folder: Path) -> None:
+    lake = open_lake(folder / "lake")
+    with lake.sql("select space, max(position) from events group by space") as answer:
+        assert dict(answer) == lake.progress.positions
+
+
+def test_a_format_is_a_view_in_sql(folder: Path) -> None:
+    lake = open_lake(folder / "lake")
+    with lake.sql("select slug, fingerprint from formats where columns is not null limit 1") as answer:
+        ((slug, fingerprint),) = answer
+    counts = []
+    for source in (f"frames_{slug}_{fingerprint}", f"frames where valid and format = '{fingerprint}'"):
+        with lake.sql(f"select count(*) from {source}") as answer:
+            counts += list(answer)
+    assert counts[0] == counts[1] > (0,)
+
+
+def test_what_is_no_table_is_said_in_one_line(folder: Path) -> None:
+    lake = open_lake(folder / "lake")
+    with pytest.raises(UnknownTable, match="is called 'nothing'; there are audit, "):
+        lake["nothing"]
+    with pytest.raises(UnknownTable, match="is called 'nothing'"):
+        lake.arrow("nothing")
+    with pytest.raises(AttributeError, match="is called 'nothing'"):
+        _ = lake.nothing
+
+
+def test_where_there_is_no_lake_that_is_said(tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match="there is no lake here"):
+        open_lake(tmp_path / "nowhere")
+    with pytest.raises(LakeError, match="nothing is finished yet"):
+        open_lake(tmp_path)
+
+
+def test_nothing_is_loaded_before_it_is_needed(folder: Path) -> None:
+    program = (
+        "import sys, mew.pipeline as p\n"
+        "assert not {'deltalake', 'duckdb', 'pyarrow', 'pyspark'} & sys.modules.keys()\n"
+        f"assert p.open_lake({str(folder / 'lake')!r}).sql('select count(*) from streams')\n"
+        "assert not {'pandas', 'pyarrow.dataset', 'pyspark'} & sys.modules.keys()\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")

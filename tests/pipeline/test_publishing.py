@@ -1,0 +1,130 @@
+"""What a watch publishes: figures that are final, alarms, and nothing of its own."""
+
+import asyncio
+import signal
+import statistics
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import mew
+from mew.client import Frame, Space, Subscription
+from mew.journal.folder import Folder
+from mew.journal.generator import generate
+from mew.journal.reading import Journal
+from mew.pipeline.lake import Lake
+from mew.pipeline.publishing import ACTIVITY, Activity, Alarm, CannotPublish, Publisher, figures
+from tests.client.gateways import gateway_process
+from tests.pipeline.jobs.lakes import dicts, run_all
+from tests.pipeline.jobs.planting import write_journal
+from tests.pipeline.jobs.watched import FAST, WITHOUT_SPARK, Watching
+
+FIGURES = 6
+GOAL_SECONDS = 1.0
+
+
+class Position(msgspec.Struct):
+    x: float
+    y: float
+
+
+async def _published(space: Space) -> str:
+    """The stream of whoever publishes."""
+    view = await space.until(lambda view: any(each.owner == "bob" for each in view.streams.values()), timeout=30)
+    stream = next(each for each in view.streams.values() if each.owner == "bob")
+    assert [each["id"] for each in stream.formats] == ["activity", "alarm"]
+    assert all(each["schema"]["$ref"] for each in stream.formats)
+    return stream.stream_id
+
+
+async def _play(space: Space, told: Subscription[Frame[Activity]]) -> list[tuple[float, Activity]]:
+    """Write, and hear what is said of it; when each was heard."""
+    stream = await space.announce_stream([Position])
+    await stream.start()
+    heard: list[tuple[float, Activity]] = []
+
+    async def listen() -> None:
+        async for frame in told:
+            assert frame.value is not None
+            heard.append((time.time(), frame.value))
+            if len(heard) == FIGURES:
+                return
+
+    listening = asyncio.create_task(listen(), name="listening")
+    async with asyncio.timeout(40):
+        while not (await asyncio.wait([listening], timeout=0.05))[0]:
+            await stream.send(Position(1, 2))
+    await listening
+    assert {each.stream_id for _, each in heard} == {stream.stream_id}
+    return heard
+
+
+def _waited(journal: Path, lake: Path, heard: list[tuple[float, Activity]]) -> list[float]:
+    """From the sealing of what made a figure final to its being heard."""
+    history, segments = Lake(lake).history(), Folder(journal, "lab").segments()
+    found = []
+    for at, _ in heard:
+        batch = [each for each in history if each.finished / 1e6 <= at][-1]
+        sealed = next(each for each in reversed(segments) if each.last <= batch.positions["lab"])
+        found.append(at - sealed.control.stat().st_mtime)
+    return found
+
+
+@pytest.mark.timeout(120)
+def test_a_participant_hears_what_flowed_a_moment_after_it_was_sealed(tmp_path: Path) -> None:
+    journal, lake = tmp_path / ".mew" / "journal", tmp_path / "lake"
+
+    async def listen(url: str) -> tuple[str, list[tuple[float, Activity]]]:
+        async with mew.connect(url, space="lab", token="token-of-alice") as space:
+            stream_id = await _published(space)
+            told = space.stream(stream_id).frames(ACTIVITY)
+            return stream_id, await _play(space, told)
+
+    with gateway_process(tmp_path, FAST) as gateway:
+        watching = Watching([*WITHOUT_SPARK, str(journal), str(lake), gateway.url], MEW_TOKEN="token-of-bob")
+        own, heard = asyncio.run(listen(gateway.url))
+        assert watching.end(signal.SIGTERM)[0] == 0
+        gateway.stop()
+    assert all(each.frames > 0 and each.writers == ["alice"] and each.seconds == 1 for _, each in heard)
+    starts = [each.start for _, each in heard]
+    assert starts == sorted(set(starts))
+    rows = {row["start"]: row for row in dicts(lake, "stream_activity") if row["stream_id"] != own and not row["open"]}
+    assert all(rows[each.start]["frames"] == each.frames for _, each in heard)
+    run_all(journal, lake)
+    assert any(row["stream_id"] == own for row in dicts(lake, "stream_activity"))  # the tables have it all the same
+    waited = _waited(journal, lake, heard)
+    print(f"sealed to participant: median {statistics.median(waited):.2f} s, most {max(waited):.2f} s of {len(waited)}")
+    assert statistics.median(waited) < GOAL_SECONDS
+
+
+def test_figures_are_those_of_one_batch_and_alarms_come_with_them(tmp_path: Path) -> None:
+    generate(tmp_path / "sound", records=2_000, spaces=1, seed=1)
+    records = list(Journal(tmp_path / "sound", "harbour").records())
+    index = next(index for index, each in enumerate(records) if each.event == "rejected")
+    records[index] = msgspec.structs.replace(records[index], reason=None)
+    journal = write_journal(tmp_path / "journal", "harbour", records)
+    run_all(journal, tmp_path / "lake")
+    lake = Lake(tmp_path / "lake")
+    progress = lake.progress()
+    assert progress is not None
+    found = figures(lake, progress, "harbour", "nobody")
+    final = [row for row in dicts(tmp_path / "lake", "stream_activity") if not row["open"]]
+    assert sum(isinstance(each, Activity) for each in found) == len(final) > 0
+    (alarm,) = [each for each in found if isinstance(each, Alarm)]
+    assert (alarm.check, alarm.violations) == ("refusals", 1)
+    assert alarm.sample[0]["position"] == records[index].position
+    assert figures(lake, progress, "orchard", "nobody") == []
+    writer = final[0]["writers"][0]
+    left = {each.stream_id for each in figures(lake, progress, "harbour", writer) if isinstance(each, Activity)}
+    assert left == {row["stream_id"] for row in final if row["writers"] != [writer]}
+
+
+def test_who_is_not_let_in_is_told_why(tmp_path: Path) -> None:
+    with (
+        gateway_process(tmp_path, FAST) as gateway,
+        pytest.raises(CannotPublish, match=r"ws://.*40"),
+        Publisher(gateway.url, "lab", "token-of-nobody"),
+    ):
+        pass
