@@ -13,7 +13,9 @@ import msgspec
 from mew.errors import MewError
 from mew.pipeline import archive, connectors, java, settings
 
-PACKAGES: Final = ("pyspark", "delta-spark", "deltalake", "duckdb", "pyarrow")
+PACKAGES: Final = ("pyspark", "deltalake", "duckdb", "pyarrow")
+SPARK_JAR: Final = "spark-sql-kafka-0-10_2.13"
+"""Of the same version as Spark itself."""
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -60,15 +62,14 @@ def _connectors() -> str:
 
 
 def _versions() -> str:
-    """The packages, where their versions belong to those of the jars."""
+    """The packages, where Spark's version is that of its jars."""
     try:
         installed = {name: version(name) for name in PACKAGES}
     except PackageNotFoundError as error:
         raise connectors.ConnectorsMissing(f"{error.name} is not installed: install mew-protocol[pipeline]") from None
     jars = {artifact.name: artifact.version for artifact in connectors.CONNECTORS.artifacts}
-    for package, jar in (("pyspark", "spark-sql-kafka-0-10_2.13"), ("delta-spark", "delta-spark_4.2_2.13")):
-        if installed[package] != jars[jar]:
-            raise connectors.ConnectorsMissing(f"{package} is {installed[package]}, its jars are of {jars[jar]}")
+    if installed["pyspark"] != jars[SPARK_JAR]:
+        raise connectors.ConnectorsMissing(f"pyspark is {installed['pyspark']}, its jars are of {jars[SPARK_JAR]}")
     listed = ", ".join(f"{name} {number}" for name, number in installed.items())
     return f"Python {sys.version_info.major}.{sys.version_info.minor}, {listed}"
 

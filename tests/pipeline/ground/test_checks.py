@@ -14,7 +14,7 @@ def test_here_everything_is_found() -> None:
     assert [check.line for check in found if not check.ok or "\n" in check.line] == []
     lines = {check.name: check.line for check in found}
     assert lines["connectors"].startswith("9 jars in ")
-    assert "pyspark 4.2.0, delta-spark 4.4.0" in lines["versions"]
+    assert "pyspark 4.2.0, deltalake " in lines["versions"]
 
 
 def test_what_is_missing_is_named_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
