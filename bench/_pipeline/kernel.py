@@ -94,23 +94,28 @@ def write_journal(root: Path, frames: int) -> None:
     for first in range(0, frames, SEGMENT):
         index = np.arange(first, min(first + SEGMENT, frames))
         some = [pool[place] for place in chance.integers(0, len(pool), len(index)).tolist()]
-        number = (index % STREAMS).tolist()
-        columns = {
-            "position": pa.array(index),
-            "time": pa.array(time_[index]),
-            "event": pa.repeat(pa.scalar("frame"), len(index)),
-            "participant": pa.array([f"writer-{each}" for each in number]),
-            "stream_id": pa.array([f"stream-{each}" for each in number]),
-            "frame_number": pa.array(index // STREAMS + 1),
-            "size": pa.array([len(each) for each in some]),
-            "payload": pa.array(some, pa.binary()),
-        }
-        arrays = [
-            columns[field.name].cast(field.type) if field.name in columns else pa.nulls(len(index), field.type)
-            for field in SCHEMA
-        ]
         folder = Folder(root, SPACE)
-        write_segment(folder.hour(NOON), [pa.Table.from_arrays(arrays, schema=SCHEMA)])
+        write_segment(folder.hour(NOON), [frame_rows(index, time_[index], some)])
+
+
+def frame_rows(index: Any, times: Any, some: list[bytes], offset: int = 0) -> pa.Table:
+    """Frames of the journal, the first of all at this position."""
+    number = (index % STREAMS).tolist()
+    columns = {
+        "position": pa.array(index + offset),
+        "time": pa.array(times),
+        "event": pa.repeat(pa.scalar("frame"), len(index)),
+        "participant": pa.array([f"writer-{each}" for each in number]),
+        "stream_id": pa.array([f"stream-{each}" for each in number]),
+        "frame_number": pa.array(index // STREAMS + 1),
+        "size": pa.array([len(each) for each in some]),
+        "payload": pa.array(some, pa.binary()),
+    }
+    arrays = [
+        columns[field.name].cast(field.type) if field.name in columns else pa.nulls(len(index), field.type)
+        for field in SCHEMA
+    ]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
 def read_all(units: list[Unit]) -> list[tuple[Unit, pa.Table]]:

@@ -14,15 +14,14 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from bench._pipeline.kernel import FORMAT, NOON, SCHEMA_OF_FRAMES, SEGMENT, SPACE, STREAMS, payloads
+from bench._pipeline.kernel import FORMAT, NOON, SCHEMA_OF_FRAMES, SEGMENT, SPACE, STREAMS, frame_rows, payloads
 from mew.journal.blocks import encode
 from mew.journal.folder import Folder
 from mew.journal.segments import write_segment
-from mew.journal.tables import SCHEMA, to_arrow
+from mew.journal.tables import to_arrow
 from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake, Progress
 from mew.pipeline.session import close_session, open_session
@@ -74,26 +73,7 @@ def write_journal(root: Path, frames: int) -> None:
     for first in range(0, frames, SEGMENT):
         index = np.arange(first, min(first + SEGMENT, frames))
         some = [pool[place] for place in chance.integers(0, len(pool), len(index)).tolist()]
-        write_segment(folder.hour(NOON), [_rows(index, len(lab.records), times[index], some)])
-
-
-def _rows(index: Any, offset: int, times: Any, some: list[bytes]) -> pa.Table:
-    number = (index % STREAMS).tolist()
-    columns = {
-        "position": pa.array(index + offset),
-        "time": pa.array(times),
-        "event": pa.repeat(pa.scalar("frame"), len(index)),
-        "participant": pa.array([f"writer-{each}" for each in number]),
-        "stream_id": pa.array([f"stream-{each}" for each in number]),
-        "frame_number": pa.array(index // STREAMS + 1),
-        "size": pa.array([len(each) for each in some]),
-        "payload": pa.array(some, pa.binary()),
-    }
-    arrays = [
-        columns[each.name].cast(each.type) if each.name in columns else pa.nulls(len(index), each.type)
-        for each in SCHEMA
-    ]
-    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+        write_segment(folder.hour(NOON), [frame_rows(index, times[index], some, len(lab.records))])
 
 
 def by_duckdb(root: Path, out: Path) -> int:
