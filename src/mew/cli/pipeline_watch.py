@@ -70,11 +70,12 @@ class Signals:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._told)
 
-    def _told(self, number: int, _frame: FrameType | None) -> None:
-        if self.is_set:
-            # What is planned is done by whoever comes next: nothing has to be put in order.
-            os._exit(128 + number)
+    def _told(self, _number: int, _frame: FrameType | None) -> None:
         self.is_set = True
+        # The second one is the system's to carry out: Python would look at it only between two steps of its
+        # own, and nothing has to be put in order (what is planned is done by whoever comes next).
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, signal.SIG_DFL)
         os.write(self._write, b"!")
 
     def wait(self, seconds: float) -> bool:
