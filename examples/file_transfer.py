@@ -1,7 +1,6 @@
-"""A file for one alone: `MEW_URL=… MEW_TOKEN=… python examples/file_transfer.py <folder>`, to send `… <file> <to>`."""
+"""A file for one: `MEW_GATEWAY=… MEW_TOKEN=… python examples/file_transfer.py <folder>`, or `… <file> <to>`."""
 
 import asyncio
-import os
 import sys
 from hashlib import sha256
 from pathlib import Path
@@ -32,7 +31,7 @@ async def receive(space: Space, folder: Path) -> None:
 
 
 async def main(path: str, to: str | None = None) -> None:
-    async with connect(os.environ["MEW_URL"], token=os.environ["MEW_TOKEN"]) as space:
+    async with connect() as space:
         await (send(space, Path(path), to) if to else receive(space, Path(path)))
 
 

@@ -1,5 +1,5 @@
 """A game: a player writes where its cat is, sixty times a second, and a spectator sees it move.
-`MEW_URL=ws://localhost:8080 MEW_TOKEN_PLAYER=… MEW_TOKEN_SPECTATOR=… python examples/positions.py`
+`MEW_GATEWAY=ws://localhost:8080 MEW_TOKEN_PLAYER=… MEW_TOKEN_SPECTATOR=… python examples/positions.py`
 """
 
 import asyncio
@@ -29,7 +29,7 @@ async def watch(space: Space) -> None:
 
 
 async def main() -> None:
-    url, tokens = os.environ["MEW_URL"], [os.environ[f"MEW_TOKEN_{name}"] for name in ("PLAYER", "SPECTATOR")]
+    url, tokens = os.environ["MEW_GATEWAY"], [os.environ[f"MEW_TOKEN_{name}"] for name in ("PLAYER", "SPECTATOR")]
     async with connect(url, token=tokens[0]) as player, connect(url, token=tokens[1]) as spectator:
         watching = asyncio.create_task(watch(spectator))
         await play(player)

@@ -1,5 +1,5 @@
 """An agent thinks aloud: its chain of thought is a stream of JSON lines, and its steps are a reasoning context.
-`MEW_URL=ws://localhost:8080 MEW_TOKEN_AGENT=… MEW_TOKEN_READER=… python examples/reasoning_trace.py`
+`MEW_GATEWAY=ws://localhost:8080 MEW_TOKEN_AGENT=… MEW_TOKEN_READER=… python examples/reasoning_trace.py`
 """
 
 import asyncio
@@ -26,7 +26,7 @@ async def think(space: Space) -> None:
 
 
 async def main() -> None:
-    url, tokens = os.environ["MEW_URL"], [os.environ[f"MEW_TOKEN_{name}"] for name in ("AGENT", "READER")]
+    url, tokens = os.environ["MEW_GATEWAY"], [os.environ[f"MEW_TOKEN_{name}"] for name in ("AGENT", "READER")]
     async with connect(url, token=tokens[0]) as agent, connect(url, token=tokens[1]) as reader:
         steps, said = reader.frames(format=Step), reader.envelopes("reasoning/*")
         await think(agent)

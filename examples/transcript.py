@@ -1,5 +1,5 @@
 """A call as text, word by word as it is heard; who comes late is told what it reads.
-`MEW_URL=ws://localhost:8080 MEW_TOKEN_SPEAKER=… MEW_TOKEN_READER=… python examples/transcript.py`
+`MEW_GATEWAY=ws://localhost:8080 MEW_TOKEN_SPEAKER=… MEW_TOKEN_READER=… python examples/transcript.py`
 """
 
 import asyncio
@@ -27,7 +27,7 @@ async def read(space: Space) -> None:
 
 
 async def main() -> None:
-    url, tokens = os.environ["MEW_URL"], [os.environ[f"MEW_TOKEN_{name}"] for name in ("SPEAKER", "READER")]
+    url, tokens = os.environ["MEW_GATEWAY"], [os.environ[f"MEW_TOKEN_{name}"] for name in ("SPEAKER", "READER")]
     async with connect(url, token=tokens[0]) as speaker:
         about = {"speaker": speaker.me, "language": "en-US"}
         call = await speaker.open_stream(content_type="text/plain", format=LINES, metadata=about)

@@ -28,6 +28,27 @@ async def test_a_token_is_enough_to_come_in(gateway: Running) -> None:
 
 
 @played
+async def test_who_was_started_by_a_gateway_needs_no_address(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"GATEWAY": url_of(gateway), "SPACE": "lab", "TOKEN": gateway.token("alice")}.items():
+        monkeypatch.setenv(f"MEW_{name}", value)
+    async with mew.connect() as space:
+        assert (space.me, space.id) == ("alice", "lab")
+    async with mew.connect(token=gateway.token("bob")) as space:
+        assert space.me == "bob"
+
+
+def test_a_token_of_the_environment_goes_to_no_other_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEW_TOKEN", "secret")
+    assert mew.connect("ws://elsewhere.example")._target.token is None
+
+
+def test_without_any_address_it_is_said_where_one_may_be_put(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MEW_GATEWAY", raising=False)
+    with pytest.raises(ValueError, match="MEW_GATEWAY"):
+        mew.connect()
+
+
+@played
 async def test_connecting_can_be_awaited_and_closed_by_hand(gateway: Running) -> None:
     space = await joining(gateway, "alice")
     assert (space.id, space.me) == ("lab", "alice")

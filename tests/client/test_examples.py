@@ -21,13 +21,13 @@ LINES: Final = {
     "file_transfer.py": 39,
     "positions.py": 39,
     "reasoning_trace.py": 39,
-    "tool_server.py": 17,  # ten of them code
+    "tool_server.py": 15,
     "transcript.py": 39,
 }
 
 
 async def started(name: str, gateway: Running, *arguments: str | Path, **tokens: str) -> asyncio.subprocess.Process:
-    environment = {**os.environ, "MEW_URL": f"ws://127.0.0.1:{gateway.port}", **tokens, "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "MEW_GATEWAY": f"ws://127.0.0.1:{gateway.port}", **tokens, "PYTHONUNBUFFERED": "1"}
     return await asyncio.create_subprocess_exec(
         sys.executable,
         str(EXAMPLES / name),
@@ -151,4 +151,5 @@ def test_an_example_is_short(name: str) -> None:
 
 
 def test_no_example_that_needs_a_gateway_is_forgotten() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py") if "MEW_URL" in path.read_text(encoding="utf-8")} == set(LINES)
+    connected = {path.name for path in EXAMPLES.glob("*.py") if "MEW_GATEWAY" in path.read_text(encoding="utf-8")}
+    assert connected == set(LINES)

@@ -120,7 +120,7 @@ async def test_the_agent_runs_where_only_the_wheel_is(clean: Clean, gateway: Run
             clean.python,
             *("-I", ROOT / "examples" / "agent.py"),
             cwd=clean.folder,
-            env={"MEW_URL": url_of(gateway), "MEW_TOKEN": gateway.token("bob")},
+            env={"MEW_GATEWAY": url_of(gateway), "MEW_TOKEN": gateway.token("bob")},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )

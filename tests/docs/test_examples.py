@@ -11,7 +11,7 @@ from tests.gateway.raw import running_from
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted(
-    path for path in (ROOT / "examples").glob("*.py") if "MEW_URL" not in path.read_text(encoding="utf-8")
+    path for path in (ROOT / "examples").glob("*.py") if "MEW_GATEWAY" not in path.read_text(encoding="utf-8")
 )
 """Those that need a gateway are run by `tests/client/test_examples.py`."""
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -8,6 +8,7 @@
 It needs msgspec, jsonschema-rs and picows. Everything runs on the loop of whoever calls; nothing starts a thread.
 """
 
+import os
 from collections.abc import Generator
 from types import TracebackType
 from typing import Any, Unpack
@@ -133,7 +134,7 @@ class Connecting:
 
 
 def connect(
-    url: str,
+    url: str | None = None,
     *,
     space: str | None = None,
     token: str | None = None,
@@ -143,8 +144,16 @@ def connect(
     """Join a space of the gateway at this address: `async with mew.connect(url, space=…, token=…) as space`.
 
     The token says who we are; `participant` is needed only where there is none, in a space that lets such in. Without
-    `space`, the gateway's first. Subscribe before you wait for anything, and nothing since the welcome is missed.
+    `space`, the gateway's first. Without an address, what a gateway tells those it starts: `MEW_GATEWAY`, and for what
+    is not given `MEW_SPACE` and `MEW_TOKEN`. Subscribe before you wait for anything, and nothing since the welcome is
+    missed.
     """
+    if url is None:
+        url = os.environ.get("MEW_GATEWAY")
+        if not url:
+            raise ValueError("no address: give one, or set MEW_GATEWAY to the gateway's, such as ws://localhost:8080")
+        space = space or os.environ.get("MEW_SPACE")
+        token = token or os.environ.get("MEW_TOKEN")
     settings = Settings(**options)
     if settings.queue < 1:
         raise ValueError(f"a queue of {settings.queue} holds nothing")

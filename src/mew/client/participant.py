@@ -226,7 +226,7 @@ class Participant(Controls):
 
     async def run_forever(
         self,
-        url: str,
+        url: str | None = None,
         *,
         space: str | None = None,
         token: str | None = None,
@@ -234,7 +234,7 @@ class Participant(Controls):
     ) -> None:
         """Join, serve, and leave in good order on SIGINT or SIGTERM; `asyncio.run` it, and that is the program.
 
-        The options are those of `connect`.
+        Address and options are those of `connect`.
         """
         with _signals() as told:
             async with mew.connect(url, space=space, token=token, **options) as joined:
