@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mew.gateway.config import LoggingConfig
+from mew.gateway.openapi_examples import ACTIONS
 from mew.protocol import Limits
 from tests.gateway.asking import Clients, ask, connecting, tokens_of
 from tests.gateway.raw import ANYTHING, Answer, Running, running
@@ -171,3 +172,47 @@ def test_asking_writes_no_line_to_the_logs_of_the_space(
     written = "".join(path.read_text(encoding="utf-8") for path in (folder / ".mew" / "logs").iterdir())
     assert "posted" in written
     assert "only-asked" not in written
+
+
+def all_of(clients: Clients, gateway: Running, about: str, token: str | None = "alice") -> Answer:
+    held = gateway.token(token) if token is not None and token in PARTICIPANTS else token
+    return ask(clients.raw(gateway), "GET", f"/participants/{about}/explain", held)
+
+
+def test_everything_that_may_be_sent_is_told_to_any_token_of_the_space(gateway: Running, clients: Clients) -> None:
+    alice, _ = clients.joined(gateway), clients.joined(gateway, "bob")
+    alice.say(kind="stream/request", payload={})
+    alice.say(kind="stream/grant-write", payload={"stream_id": "stream-1", "participant_id": "bob"})
+    alice.envelope("stream/write-granted")
+    answers = [all_of(clients, gateway, "bob", token) for token in ("alice", "bob", "carol")]
+    observer = tokens_of(gateway).issue("lab", "onlooker", observer=True)
+    answers.append(all_of(clients, gateway, "bob", observer))
+    assert [(answer.status, answer.json) for answer in answers] == [(200, ACTIONS)] * 4
+
+
+@pytest.mark.parametrize(
+    ("about", "token", "status", "error"),
+    [
+        ("bob", None, 401, "unauthorized"),
+        ("bob", "of nobody", 403, "unauthorized"),
+        ("nobody", "alice", 404, "participant_not_found"),
+    ],
+)
+def test_who_may_not_ask_what_may_be_sent(
+    gateway: Running, clients: Clients, about: str, token: str | None, status: int, error: str
+) -> None:
+    answer = all_of(clients, gateway, about, token)
+    assert (answer.status, answer.json["error"]) == (status, error)
+
+
+def test_the_list_of_participants_says_whose_token_asked(gateway: Running, clients: Clients) -> None:
+    observer = tokens_of(gateway).issue("lab", "carol", observer=True)
+    for token, you in (
+        (gateway.token("carol"), {"id": "carol", "observer": False}),
+        (observer, {"id": "carol", "observer": True}),
+    ):
+        assert ask(clients.raw(gateway), "GET", "/participants", token).json == {
+            "space": "lab",
+            "you": you,
+            "participants": [],
+        }

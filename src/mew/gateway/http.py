@@ -23,6 +23,7 @@ from mew.gateway.openapi import document
 from mew.gateway.operator_log import log
 from mew.gateway.origins import allowed_origins
 from mew.gateway.websocket import credentials
+from mew.inspector import Page
 from mew.protocol import JoinRequest, Poll, Post, Refusal, jsontext
 from mew.protocol.errors import AlreadyExists, InternalError, InvalidRequest, MessageTooLarge, NotFound
 
@@ -35,8 +36,10 @@ FEATURES: Final = (
     "observers",
     "explain",
     "journal",
+    "inspector",
 )
 MESSAGES: Final = "/participants/{participant}/messages"
+EXPLAIN: Final = "/participants/{participant}/explain"
 NUMBER_LENGTH: Final = 18
 """Digits of a number that counts messages."""
 
@@ -67,8 +70,9 @@ class HttpDoor:
             Route("/openapi.json", self.openapi),
             Route("/participants", self.participants),
             Route(MESSAGES, self.messages, methods=["GET", "POST"]),
-            Route("/participants/{participant}/explain", self.explain, methods=["POST"]),
+            Route(EXPLAIN, self.explained, methods=["GET", "POST"]),
             Route(JOURNAL, JournalDoor(self._gateway).read),
+            Page(),
         ]
         handlers = {HTTPException: _not_found, Refusal: _refused, ClientDisconnect: _gone, Exception: _broken}
         return Starlette(routes=routes, middleware=self._middleware(), exception_handlers=handlers)
@@ -120,10 +124,17 @@ class HttpDoor:
         return Response(exposition(self._gateway), media_type=CONTENT_TYPE)
 
     async def participants(self, request: Request) -> Response:
-        """Who is present in a space, for anybody with a token of that space."""
-        space = self._gateway.lobby.look_in(_asked(request))
+        """Who is present in a space, for anybody with a token of that space; and whose token that is."""
+        asked = _asked(request)
+        space = self._gateway.lobby.look_in(asked)
+        identity = self._gateway.tokens.identify(str(asked.token))
+        you = None if identity is None else {"id": identity.participant, "observer": identity.observer}
         listed = b"[" + space.roster.text() + b"]"
-        body = {"space": jsontext.encode(space.settings.space_id), "participants": listed}
+        body = {
+            "space": jsontext.encode(space.settings.space_id),
+            "you": jsontext.encode(you),
+            "participants": listed,
+        }
         return Response(jsontext.join(body), media_type="application/json")
 
     async def messages(self, request: Request) -> Response:
@@ -147,12 +158,15 @@ class HttpDoor:
             return json_response({**answer.refusal.payload(), "status": "already_exists"}, answer.refusal.status)
         return refused(answer.refusal)
 
-    async def explain(self, request: Request) -> Response:
-        """What a post of this message would come to, and why; for anybody with a token of that space."""
+    async def explained(self, request: Request) -> Response:
+        """What a post of this message would come to, and why; or, with GET, all that may be sent. For any token."""
         space = self._gateway.lobby.look_in(_asked(request))
         hub = self._gateway.hubs[space.settings.space_id]
+        participant = request.path_params["participant"]
+        if request.method != "POST":
+            return json_response(space.actions(participant, hub.clock()).answer())
         message = await _body(request, hub)
-        return json_response(space.explain(request.path_params["participant"], message, hub.clock()).answer())
+        return json_response(space.explain(participant, message, hub.clock()).answer())
 
     async def poll(self, request: Request) -> Response:
         """What the participant has received from a number on."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from mew import __version__
 from mew.gateway.http_journal import JOURNAL, LIVE, MOST_LIMIT, POSITION_DIGITS, USUAL_LIMIT
-from mew.gateway.openapi_examples import EVENT, EXPLAINED, MESSAGES, PAGE, Example
+from mew.gateway.openapi_examples import ACTIONS, EVENT, EXPLAINED, MESSAGES, PAGE, Example
 from mew.protocol import ERROR_CODES, PROTOCOL, Refusal
 from mew.protocol.envelope import ID_LENGTH
 from mew.protocol.kinds import PROTOCOLS
@@ -76,7 +76,11 @@ def document() -> dict[str, Any]:
                 "post": _post(),
                 "get": _poll(),
             },
-            "/participants/{participant}/explain": {"parameters": [_PARTICIPANT, _SPACE], "post": _explain()},
+            "/participants/{participant}/explain": {
+                "parameters": [_PARTICIPANT, _SPACE],
+                "post": _explain(),
+                "get": _actions(),
+            },
             JOURNAL: {"parameters": [_SPACE_ID], "get": _journal()},
         },
         "components": {
@@ -136,6 +140,13 @@ def _explain() -> Any:
     answers = {200: _ref("Explanation")}
     operation = _operation("explain", summary, answers, (*AUTHENTICATED, 413), security=_BEARER)
     return _with_examples(operation, EXPLAINED)
+
+
+def _actions() -> Any:
+    summary = "Everything that the participant may send now, and by what. For any token of the space."
+    operation = _operation("actions", summary, {200: _ref("Actions")}, AUTHENTICATED, security=_BEARER)
+    operation["responses"]["200"]["content"][JSON]["examples"] = {"actions": {"value": ACTIONS}}
+    return operation
 
 
 def _journal() -> Any:
@@ -234,7 +245,14 @@ def _schemas() -> dict[str, Any]:
         "Accepted": _accepted(),
         "Polled": _record({"messages": {"type": "array", "items": _OBJECT}, "next": _COUNT, "dropped": _COUNT}),
         "Explanation": _explanation(),
-        "Participants": _record({"space": _TEXT, "participants": {"type": "array", "items": _ref("Participant")}}),
+        "Actions": _allowed(),
+        "Participants": _record(
+            {
+                "space": _TEXT,
+                "you": _record({"id": _TEXT, "observer": {"type": "boolean"}}),
+                "participants": {"type": "array", "items": _ref("Participant")},
+            }
+        ),
         "Participant": _record({"id": _TEXT, "capabilities": {"type": "array", "items": _ref("Capability")}}),
         "Capability": _record(
             {"kind": _TEXT, "payload": {"type": ["object", "null"]}, "to": {"type": ["string", "array", "null"]}},
@@ -326,5 +344,20 @@ def _explanation() -> dict[str, Any]:
             "capability": maybe_capability,
             "source": _MAYBE_TEXT,
             "nearest": {"oneOf": [near, {"type": "null"}]},
+        }
+    )
+
+
+def _allowed() -> dict[str, Any]:
+    conditional = {"type": "boolean", "description": "Whether it also depends on the payload or the recipients."}
+    kind = _record({"kind": _TEXT, "conditional": conditional, "capability": _ref("Capability"), "source": _TEXT})
+    stream = _record({"stream_id": _TEXT, "kinds": _TEXTS})
+    return _record(
+        {
+            "participant": _TEXT,
+            "error": {"enum": [*sorted(ERROR_CODES), None]},
+            "reason": _MAYBE_TEXT,
+            "kinds": {"type": "array", "items": kind},
+            "streams": {"type": "array", "items": stream},
         }
     )

@@ -160,6 +160,28 @@ EXPLAINED: Final = (
 )
 """Asked about bob."""
 
+ACTIONS: Final[dict[str, Any]] = {
+    "participant": "bob",
+    "error": None,
+    "reason": None,
+    "kinds": [
+        {"kind": "chat", "conditional": False, "capability": {"kind": "chat"}, "source": "configured"},
+        *(
+            {
+                "kind": f"mcp/{what}",
+                "conditional": what != "response",
+                "capability": {"kind": "mcp/response"}
+                if what == "response"
+                else {"kind": "mcp/*", "payload": {"method": "tools/list"}},
+                "source": "baseline" if what == "response" else "configured",
+            }
+            for what in ("proposal", "reject", "request", "response", "withdraw")
+        ),
+    ],
+    "streams": [{"stream_id": "stream-1", "kinds": ["stream/data"]}],
+}
+"""Of bob, when alice has let him write to her stream."""
+
 PAGE: Final[dict[str, Any]] = {
     "space": "demo",
     "first": 0,

@@ -5,6 +5,7 @@ No sockets, no clock, no randomness, no files: time, ids and tokens are argument
 """
 
 from mew.errors import MewError
+from mew.protocol.actions import Actions
 from mew.protocol.admission import JoinRequest, Lobby, turn_away
 from mew.protocol.capability import Capability, CapabilitySet, Decision, read_capabilities, read_capability
 from mew.protocol.commands import Attach, Checkpoint, Command, Join, Leave, Lose, Poll, Post, Receive, Start, Tick
@@ -45,6 +46,7 @@ __all__ = [
     "GATEWAY",
     "KINDS",
     "PROTOCOL",
+    "Actions",
     "Admit",
     "AllBut",
     "Answer",

@@ -86,8 +86,8 @@ def explain(space: "Space", participant: str, message: bytes, now: int) -> Expla
     """What would come of this message of a participant's, whoever asks; its rate is neither heeded nor used."""
     if not space.state.knows(participant):
         raise ParticipantNotFound(f"no participant {participant!r}", participant_id=participant)
-    session = _session(space, participant)
-    turn = _Rehearsal(_as_if_present(space, session), now)
+    session = session_of(space, participant)
+    turn = _Rehearsal(as_if_present(space, session), now)
     incoming = Incoming(turn, participant, message)
     refusal = None
     try:
@@ -101,7 +101,7 @@ def explain(space: "Space", participant: str, message: bytes, now: int) -> Expla
     return Explanation(incoming.envelope.kind, _right(turn.space, incoming.envelope), refusal)
 
 
-def _session(space: "Space", participant: str) -> Session:
+def session_of(space: "Space", participant: str) -> Session:
     """The participant's connection; posting makes one where there is none (protocol §5)."""
     seat = space.seats.get(participant)
     if seat is not None:
@@ -109,7 +109,7 @@ def _session(space: "Space", participant: str) -> Session:
     return Session(connection=f"http:{participant}", participant=participant, transport="http")
 
 
-def _as_if_present(space: "Space", session: Session) -> "Space":
+def as_if_present(space: "Space", session: Session) -> "Space":
     """A space that shares everything with this one, but that somebody is present and that no record is taken."""
     twin, state = copy(space), space.state
     present = {session.participant: Presence(session.transport), **state.present}
@@ -136,7 +136,7 @@ def _right(space: "Space", envelope: Envelope) -> Right:
         return _EVERYONE
     stream = _named_stream(space, envelope)
     if envelope.kind in DECIDED_BY_OWNERSHIP and stream is not None:
-        return _right_over(space, stream, envelope)
+        return right_over(space, stream, envelope)
     if envelope.kind in DECIDED_BY_OWNERSHIP and envelope.kind != kinds.STREAM_CLOSE:
         return Right("it names no stream")
     decision = decide(space, envelope)
@@ -151,7 +151,8 @@ def _named_stream(space: "Space", envelope: Envelope) -> Stream | None:
     return None
 
 
-def _right_over(space: "Space", stream: Stream, envelope: Envelope) -> Right:
+def right_over(space: "Space", stream: Stream, envelope: Envelope) -> Right:
+    """By what somebody may send an envelope about this stream (protocol §4, Who may)."""
     sender, name = envelope.sender, stream.stream_id
     if sender == stream.owner:
         return Right(f"{sender!r} owns {name!r}", "owner")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mew.protocol import joining, kinds, receiving, records, writing
+from mew.protocol.actions import Actions, actions
 from mew.protocol.capability import CapabilitySet
 from mew.protocol.commands import (
     Attach,
@@ -84,6 +85,10 @@ class Space:
         `ParticipantNotFound` where nobody is called so.
         """
         return explain(self, participant, message, self._no_earlier(now))
+
+    def actions(self, participant: str, now: int) -> Actions:
+        """Everything that a participant may send now (protocol §5); `ParticipantNotFound` likewise."""
+        return actions(self, participant, self._no_earlier(now))
 
     def route(self, participant: str, message: bytes) -> Route | Refusal:
         """Where a frame goes, or why nowhere: the whole frame rule (protocol §4), in constant time."""

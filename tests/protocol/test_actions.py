@@ -1,0 +1,193 @@
+"""What may be sent is listed by kind and by stream, and is what an explanation says of each; nothing changes by it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from mew.protocol import snapshot
+from mew.protocol.actions import BY_CAPABILITY, BY_OWNERSHIP
+from mew.protocol.errors import ParticipantNotFound
+from mew.testing import MemorySpace
+
+CONTENT = {"chat": {"text": "hi"}, "mcp/request": {"method": "tools/list"}}
+
+
+def lab() -> MemorySpace:
+    """A stream of alice's that bob may write to, and one that is only announced."""
+    made = MemorySpace(
+        participants={
+            "alice": [{"kind": "*"}],
+            "bob": [{"kind": "mcp/request", "payload": {"method": "a"}}, {"kind": "mcp/*", "to": "alice"}],
+            "carol": [{"kind": "stream/manage"}, {"kind": "mcp/request", "to": "bob"}, {"kind": "mcp/request"}],
+            "dora": None,
+            "eric": [{"kind": "stream/manage"}, {"kind": "stream/*"}],
+            "fred": [{"kind": "stream/manage", "payload": {"stream_id": "stream-1"}}],
+        }
+    )
+    alice = made.join("alice")
+    made.join("bob")
+    alice.send(kind="stream/request", payload={})
+    alice.send(kind="stream/grant-write", payload={"stream_id": "stream-1", "participant_id": "bob"})
+    alice.send(kind="stream/announce", payload={"desired_id": "ready", "formats": [{"id": "f"}]})
+    return made
+
+
+def actions(space: MemorySpace, participant: str) -> dict[str, Any]:
+    return space.space.actions(participant, space.now).answer()
+
+
+def explained(space: MemorySpace, participant: str, kind: str, **payload: Any) -> dict[str, Any]:
+    message = {"kind": kind, "payload": {**CONTENT.get(kind, {}), **payload}}
+    return space.space.explain(participant, msgspec.json.encode(message), space.now).answer()
+
+
+def by_kind(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {each["kind"]: each for each in told["kinds"]}
+
+
+def test_who_may_everything_is_offered_every_kind_that_needs_a_capability() -> None:
+    told = actions(lab(), "alice")
+    assert (told["participant"], told["error"], told["reason"]) == ("alice", None, None)
+    assert [each["kind"] for each in told["kinds"]] == list(BY_CAPABILITY)
+    assert all(
+        (each["capability"], each["source"], each["conditional"]) == ({"kind": "*"}, "configured", False)
+        for each in told["kinds"]
+        if each["kind"] != "mcp/response"
+    )
+
+
+def test_what_only_the_gateway_sends_and_what_ownership_decides_is_no_kind_of_a_capability() -> None:
+    assert list(BY_CAPABILITY) == sorted(BY_CAPABILITY)
+    assert {"chat", "stream/request", "stream/announce", "space/kick", "participant/pause"} <= set(BY_CAPABILITY)
+    assert not set(BY_CAPABILITY) & {*BY_OWNERSHIP, "stream/ready", "system/welcome", "system/join", "system/heartbeat"}
+    assert set(BY_OWNERSHIP) == {
+        "stream/start",
+        "stream/data",
+        "stream/close",
+        "stream/complete",
+        "stream/error",
+        "stream/grant-write",
+        "stream/revoke-write",
+        "stream/transfer-ownership",
+    }
+
+
+@pytest.mark.parametrize("participant", ["alice", "bob", "carol", "dora", "eric", "fred"])
+@pytest.mark.parametrize("kind", BY_CAPABILITY)
+def test_a_kind_is_offered_without_condition_where_an_explanation_names_a_capability_for_it(
+    participant: str, kind: str
+) -> None:
+    space = lab()
+    offered = by_kind(actions(space, participant)).get(kind)
+    told = explained(space, participant, kind)
+    named = None if offered is None or offered["conditional"] else offered["source"]
+    assert named == told["source"]
+    if named is not None:
+        assert offered is not None
+        assert offered["capability"] == told["capability"]
+
+
+def test_a_capability_that_asks_for_more_than_a_kind_is_a_condition() -> None:
+    told = by_kind(actions(lab(), "bob"))
+    assert told["mcp/request"] == {
+        "kind": "mcp/request",
+        "conditional": True,
+        "capability": {"kind": "mcp/request", "payload": {"method": "a"}},
+        "source": "configured",
+    }
+    assert (told["mcp/proposal"]["capability"], told["mcp/proposal"]["conditional"]) == (
+        {"kind": "mcp/*", "to": "alice"},
+        True,
+    )
+    assert (told["mcp/response"]["source"], told["mcp/response"]["conditional"]) == ("baseline", False)
+    assert "chat" not in told
+
+
+def test_a_capability_without_a_condition_is_named_before_one_that_has_some() -> None:
+    told = by_kind(actions(lab(), "carol"))
+    assert told["mcp/request"] == {
+        "kind": "mcp/request",
+        "conditional": False,
+        "capability": {"kind": "mcp/request"},
+        "source": "configured",
+    }
+    assert {"stream/request", "stream/announce"} <= told.keys()
+
+
+ENDINGS = ["stream/close", "stream/complete", "stream/error"]
+OWNERS = [*ENDINGS, "stream/grant-write", "stream/revoke-write", "stream/transfer-ownership"]
+
+
+@pytest.mark.parametrize(
+    ("participant", "streams"),
+    [
+        ("alice", {"stream-1": ["stream/data", *OWNERS], "ready": ["stream/start", *OWNERS]}),
+        ("bob", {"stream-1": ["stream/data"]}),
+        ("carol", {"stream-1": ENDINGS, "ready": ENDINGS}),
+        ("dora", {}),
+        ("fred", {"stream-1": ENDINGS}),
+    ],
+)
+def test_what_may_be_done_to_a_stream_is_told_of_its_owner_its_writers_and_who_manages_streams(
+    participant: str, streams: dict[str, list[str]]
+) -> None:
+    told = actions(lab(), participant)["streams"]
+    assert [(each["stream_id"], sorted(each["kinds"])) for each in told] == [
+        (name, sorted(kinds)) for name, kinds in streams.items()
+    ]
+
+
+def test_kinds_of_a_stream_stand_in_order() -> None:
+    (first, _) = actions(lab(), "alice")["streams"]
+    assert list(first["kinds"]) == sorted(first["kinds"])
+
+
+def test_who_is_paused_is_offered_what_passes_then_and_everything_once_it_is_over() -> None:
+    space = lab()
+    space.post("alice", {"kind": "participant/pause", "to": ["bob"], "payload": {}})
+    space.post("alice", {"kind": "participant/pause", "to": ["carol"], "payload": {"timeout_seconds": 5}})
+    bob, carol = actions(space, "bob"), actions(space, "carol")
+    assert (bob["kinds"], bob["streams"]) == ([], [])
+    assert carol["kinds"] == []
+    assert [list(each["kinds"]) for each in carol["streams"]] == [ENDINGS, ENDINGS]
+    space.now += 5_000_000
+    assert actions(space, "carol") == actions(lab(), "carol")
+    assert space.space.is_muted("carol")  # others find that out for themselves
+
+
+def test_who_was_removed_may_send_nothing_and_is_told_why() -> None:
+    space = lab()
+    space.post("alice", {"kind": "space/kick", "payload": {"participant_id": "carol"}})
+    told = actions(space, "carol")
+    assert (told["error"], told["kinds"], told["streams"]) == ("unauthorized", [], [])
+    assert "'carol' was removed" in told["reason"]
+
+
+def test_a_grant_is_offered_with_its_source() -> None:
+    space = lab()
+    grant = {"recipient": "dora", "capabilities": [{"kind": "mcp/proposal"}]}
+    space.post("alice", {"id": "g-1", "kind": "capability/grant", "payload": grant})
+    told = by_kind(actions(space, "dora"))
+    assert told.keys() == {"chat", "mcp/proposal", "mcp/response"}
+    assert (told["mcp/proposal"]["source"], told["chat"]["source"]) == ("grant:g-1", "default")
+
+
+def test_nobody_cannot_be_asked_about() -> None:
+    with pytest.raises(ParticipantNotFound) as refusal:
+        actions(lab(), "nobody")
+    assert refusal.value.payload()["participant_id"] == "nobody"
+
+
+def test_nothing_changes_and_time_does_not_go_back() -> None:
+    space = lab()
+    before, records = snapshot(space.state), len(space.records)
+    for participant in ("alice", "dora"):
+        actions(space, participant)
+    assert (snapshot(space.state), len(space.records), "dora" in space.state.present) == (before, records, False)
+    space.post("alice", {"kind": "participant/pause", "to": ["carol"], "payload": {"timeout_seconds": 5}})
+    space.advance(6)
+    now = space.now
+    space.now -= 4_000_000
+    assert actions(space, "carol")["kinds"] != []
+    space.now = now
