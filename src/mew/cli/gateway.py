@@ -16,10 +16,15 @@ from mew.gateway.auth import TokenStore
 from mew.gateway.config import GatewayConfig, find_config, load
 from mew.gateway.gateway import Gateway
 from mew.gateway.operator_log import log, set_up
-from mew.gateway.server import Server
+from mew.gateway.server import PortTaken, Server
+from mew.gateway.supervisor.household import Household, refuse_second
+from mew.gateway.supervisor.pids import StartedBy, read_pids
 
 app = App(name="gateway", help="Run a gateway, which serves spaces over WebSocket and HTTP on one port.")
 
+PORTS = 10
+"""So many are tried by `mew space up`, from the one that was asked for."""
+HIGHEST_PORT = 65535
 LogLevel = Literal["debug", "info", "warn", "warning", "error"]
 
 
@@ -30,6 +35,8 @@ def start(
     host: str | None = None,
     space_config: Annotated[list[Path] | None, Parameter(alias="-s")] = None,
     log_level: Annotated[LogLevel, Parameter(alias="-l")] = "info",
+    auto_start: bool = True,
+    space_dir: Annotated[Path | None, Parameter(show=False)] = None,
 ) -> int:
     """Serve the spaces of one or more space.yaml until interrupted.
 
@@ -38,6 +45,7 @@ def start(
       mew gateway start                                     the space of this directory
       mew gateway start --port 0                            on any port that is free
       mew gateway start -s lab/space.yaml -s game/space.yaml
+      mew gateway start --no-auto-start                     the gateway alone
 
     Parameters
     ----------
@@ -49,25 +57,69 @@ def start(
         A space.yaml; give it again for more spaces. Without it: .mew/space.yaml, then space.yaml, in this directory.
     log_level
         How much to tell on standard error: in colours on a terminal, a line of JSON each elsewhere.
+    auto_start
+        Whether participants with `auto_start` are started as well.
+    space_dir
+        The directory of the space, as `mew space up` has it.
     """
     set_up(log_level, sys.stderr)
     files = space_config or [find_config(Path.cwd())]
-    return _serve(load(files, environ=os.environ).listening_on(host, port))
+    config = load(files, environ=os.environ, directory=space_dir).listening_on(host, port)
+    return _serve(config, auto_start=auto_start, started_by="gateway start" if space_dir is None else "space up")
 
 
-def _serve(config: GatewayConfig) -> int:
+def _serve(config: GatewayConfig, *, auto_start: bool, started_by: StartedBy) -> int:
     """Serve what is configured until told to stop; say so when it is ready."""
     names = ", ".join(space.settings.space_id for space in config.spaces)
     tokens = TokenStore(config.spaces, environ=os.environ)
     for warning in (*config.warnings, *tokens.warnings):
         log.warning("configuration", problem=warning)
-    server = Server(Gateway(config, tokens))
-    server.bind()
+    gateway = Gateway(config, tokens)
+    server = Server(gateway)
+    _bind(server, gateway, PORTS if started_by == "space up" else 1)
+    refuse_second(config.spaces)
+    _clear_up(config)
     log.info("starting", version=__version__, process=os.getpid(), spaces=names)
     scheme = "ws" if config.tls is None else "wss"
 
     def ready() -> None:
         print(f"listening on {scheme}://{config.host}:{server.port} for {names}", flush=True)
 
-    uvloop.run(server.serve(ready))
+    household = Household(
+        gateway,
+        tokens,
+        environ=os.environ,
+        started_by=started_by,
+        auto_start=auto_start,
+        wanted_port=config.port,
+    )
+    uvloop.run(server.serve(ready, household))
     return 0
+
+
+def _clear_up(config: GatewayConfig) -> None:
+    """End what a gateway that was killed has left running: its participants would come in beside ours."""
+    from mew.cli.running import stop
+
+    for space in config.spaces:
+        stale = read_pids(space.directory)
+        if stale is not None and (left := stop(space.directory, stale)):
+            log.warning("ended what was left of a gateway that had died", processes=left)
+
+
+def _bind(server: Server, gateway: Gateway, tries: int) -> None:
+    """Take the port, or one of those behind it; where none of them is free, the first is told of."""
+    first = gateway.config.port
+    problem: PortTaken | None = None
+    for port in range(first, min(first + (tries if first else 1), HIGHEST_PORT + 1)):
+        gateway.listens_on(port)
+        try:
+            server.bind()
+        except PortTaken as error:
+            problem = problem or error
+        else:
+            if port != first:
+                log.warning("port taken", wanted=first, port=port)
+            return
+    if problem is not None:
+        raise problem

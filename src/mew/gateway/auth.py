@@ -61,19 +61,45 @@ class TokenFolder:
                 found[path.stem, path.suffix == _OBSERVER] = token
         return found
 
+    def kept(self, name: str, *, observer: bool = False) -> str | None:
+        """The token in the file of this name, if there is one to be used."""
+        path = self.file(name, observer=observer)
+        return _read_token(path, []) if path.exists() else None
+
     def obtain(self, name: str, *, observer: bool = False) -> str:
         """The token in the file of this name, made first where there is none; of two processes one makes it."""
         path = self.file(name, observer=observer)
         try:
             self._prepare()
             if not path.exists():
-                _write_new(path, secrets.token_urlsafe(32))
+                _write(path, secrets.token_urlsafe(32), anew=True)
         except OSError as error:
             raise ConfigError(f"a token cannot be kept there: {error.strerror}", file=path) from None
         token = _read_token(path, [])
         if token is None:
             raise ConfigError("holds no token; write one into it or delete it", file=path)
         return token
+
+    def replace(self, name: str, *, observer: bool = False) -> str:
+        """A new token in the file of this name; whoever reads it meanwhile has the old one or the new."""
+        path, token = self.file(name, observer=observer), secrets.token_urlsafe(32)
+        try:
+            self._prepare()
+            _write(path, token, anew=False)
+        except OSError as error:
+            raise ConfigError(f"a token cannot be kept there: {error.strerror}", file=path) from None
+        return token
+
+    def remove(self, name: str, *, observer: bool = False) -> bool:
+        """Take a token away; whether there was one."""
+        path = self.file(name, observer=observer)
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise ConfigError(f"cannot be removed: {error.strerror}", file=path) from None
+        return True
 
     def _prepare(self) -> None:
         self.path.parent.mkdir(exist_ok=True)
@@ -85,25 +111,29 @@ class TokenFolder:
 class TokenStore:
     """The tokens of every space of a gateway; `mew.protocol.sessions.Tokens` for the core."""
 
-    def __init__(self, spaces: Iterable[SpaceConfig], *, environ: Mapping[str, str]) -> None:
-        """Read every source; a configured participant that has no token is given one."""
+    def __init__(self, spaces: Iterable[SpaceConfig], *, environ: Mapping[str, str], generate: bool = True) -> None:
+        """Read every source; a configured participant that has no token is given one, unless we only look."""
         spaces = tuple(spaces)
         self._folders = {space.settings.space_id: TokenFolder(space.directory) for space in spaces}
         self._given = _given(spaces, environ)
         self._holders: dict[bytes, Identity] = {}
         self._tokens: dict[Identity, tuple[str, ...]] = {}
+        self.sources: dict[Identity, tuple[str, ...]] = {}
+        """Where each holder's tokens come from: a variable, a place in space.yaml, a file."""
+        self.lost: frozenset[bytes] = frozenset()
+        """The fingerprints of tokens that the last reading took from their holders."""
         self.warnings: tuple[str, ...] = ()
         """What was odd at the last reading, without any token's text."""
         self.reload()
         for identity in self._given:
-            if identity not in self._tokens:
+            if generate and identity not in self._tokens:
                 self._obtain(identity)
 
     def identify(self, token: str) -> Identity | None:
         """Whose token this is."""
         # The time of this look-up depends on the digest alone. Who guesses cannot choose a digest without
         # finding a SHA-256 preimage, so how far a comparison got says nothing about any token's characters.
-        return self._holders.get(_digest(token))
+        return self._holders.get(fingerprint(token))
 
     def issue(self, space_id: str, participant: str) -> str:
         """The participant's token, made and kept where it has none: an invitation survives a restart (protocol §3)."""
@@ -132,15 +162,18 @@ class TokenStore:
         self._tokens = {
             identity: tuple(dict.fromkeys(token for token, _ in held)) for identity, held in sourced.items() if held
         }
+        self.sources = {identity: tuple(source for _, source in held) for identity, held in sourced.items() if held}
         self.warnings = tuple(warnings)
-        return frozenset(holder for digest, holder in before.items() if self._holders.get(digest) != holder)
+        self.lost = frozenset(digest for digest, holder in before.items() if self._holders.get(digest) != holder)
+        return frozenset(before[digest] for digest in self.lost)
 
     def _obtain(self, identity: Identity) -> str:
         token = self._folders[identity.space_id].obtain(identity.participant)
-        if self._holders.setdefault(_digest(token), identity) != identity:
-            file = self._folders[identity.space_id].file(identity.participant)
-            raise ConfigError(f"the same token as {_named(self._holders[_digest(token)])}'s", file=file)
+        file = self._folders[identity.space_id].file(identity.participant)
+        if self._holders.setdefault(fingerprint(token), identity) != identity:
+            raise ConfigError(f"the same token as {_named(self._holders[fingerprint(token)])}'s", file=file)
         self._tokens[identity] = (token,)
+        self.sources[identity] = (str(file),)
         return token
 
 
@@ -168,7 +201,7 @@ def _index(sourced: Mapping[Identity, Iterable[tuple[str, str]]]) -> dict[bytes,
     sources: dict[bytes, str] = {}
     for identity, held in sourced.items():
         for token, source in held:
-            digest = _digest(token)
+            digest = fingerprint(token)
             if holders.setdefault(digest, identity) != identity:
                 both = f"{_named(holders[digest])} ({sources[digest]}) and {_named(identity)} ({source})"
                 raise ConfigError(f"one token for two: {both}; each needs its own")
@@ -181,7 +214,8 @@ def _named(identity: Identity) -> str:
     return f"{kind}{identity.participant!r} of space {identity.space_id!r}"
 
 
-def _digest(token: str) -> bytes:
+def fingerprint(token: str) -> bytes:
+    """What is kept of a token that somebody came with: enough to know it again, and no way back."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -215,8 +249,8 @@ def _warn_if_open(path: Path, mode: int, warnings: list[str]) -> None:
         warnings.append(f"{path}: open to others than its owner; chmod {right} it")
 
 
-def _write_new(path: Path, token: str) -> None:
-    """Put a token into a file that must not exist yet: complete or not at all, and never over another's."""
+def _write(path: Path, token: str, *, anew: bool) -> None:
+    """Put a token into a file: complete or not at all, and never over another's where it is to be made anew."""
     draft = path.parent / f".{secrets.token_hex(8)}"
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
@@ -224,9 +258,12 @@ def _write_new(path: Path, token: str) -> None:
             file.write(token)
             file.flush()
             os.fsync(file.fileno())
-        with contextlib.suppress(FileExistsError):
-            # Unlike a rename, a link refuses a name that is taken: who comes second reads the first one's.
-            path.hardlink_to(draft)
+        if not anew:
+            draft.replace(path)
+        else:
+            with contextlib.suppress(FileExistsError):
+                # Unlike a rename, a link refuses a name that is taken: who comes second reads the first one's.
+                path.hardlink_to(draft)
     finally:
         draft.unlink(missing_ok=True)
     folder = os.open(path.parent, os.O_RDONLY)

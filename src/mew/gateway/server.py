@@ -11,7 +11,8 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from typing import Final
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Final, TypeAlias
 
 import uvicorn
 from picows.picows import WSProtocol  # type: ignore[attr-defined]
@@ -33,6 +34,10 @@ GLANCE_SECONDS: Final = 0.01
 PARTING_SECONDS: Final = 1.0
 """For those that were cut off to be gone for good, and to be on record as such."""
 SWITCH_SECONDS: Final = 0.001
+
+
+Company: TypeAlias = AbstractAsyncContextManager[object]
+"""What is there while the gateway serves: begun once it listens, ended before it stops."""
 
 
 class PortTaken(MewError):
@@ -164,19 +169,25 @@ class Server:
             connection.transport.abort()
         self._release()
         self._gateway.finish()
+        await self._gateway.shippers.stop()  # last: what was just written may still be sent
         log.info("stopped")
 
-    async def serve(self, ready: Callable[[], None]) -> None:
-        """Serve until interrupted or terminated; `ready` is called when both can happen."""
+    async def serve(
+        self, ready: Callable[[], None], company: AbstractAsyncContextManager[object] | None = None
+    ) -> None:
+        """Serve until interrupted or terminated, in this company; `ready` is called when both can happen."""
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        # A closed terminal is told of by SIGHUP, unless whoever started us wants us to outlive it.
+        hangup = (signal.SIGHUP,) if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL else ()
+        for number in (signal.SIGINT, signal.SIGTERM, *hangup):
             loop.add_signal_handler(number, stopping.set)
         await self.start()
         _settle_down()
         try:
-            ready()
-            await stopping.wait()
+            async with company or nullcontext():
+                ready()
+                await stopping.wait()
         finally:
             await self.stop()
 

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
 
+from mew.gateway.auth import fingerprint
 from mew.gateway.items import envelope_item
 from mew.gateway.operator_log import address, log
 from mew.gateway.outlets import SocketOutlet
@@ -71,6 +72,7 @@ class Socket(WSListener):
         "connection",
         "heard",
         "outlet",
+        "token",
     )
 
     def __init__(self, gateway: "Gateway", request: WSUpgradeRequest) -> None:
@@ -83,6 +85,8 @@ class Socket(WSListener):
         self.connection = gateway.new_connection()
         self._hub: Hub | None = None
         self._participant = ""
+        self.token: bytes | None = None
+        """The fingerprint of the token it came with: that may be revoked."""
         self._add_frame: Callable[[bytes], None] | None = None
         """Takes frames of the run that this socket has begun, as long as it lasts."""
         self._frame_header = b""
@@ -230,6 +234,7 @@ class Socket(WSListener):
         self._credentials = None
         self._hub = self._gateway.hubs[space.settings.space_id]
         self._participant = join.participant
+        self.token = None if request.token is None else fingerprint(request.token)
         self._run_bytes = min(RUN_FRAME_BYTES, space.settings.limits.message_bytes)
         self._hub.attach(self.connection, self.outlet)
         self._hub.run(join)

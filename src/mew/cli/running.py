@@ -1,0 +1,249 @@
+"""A space's processes, started and stopped from outside: the gateway is a process of its own, and starts the others.
+
+Signals only what `.mew/pids.json` names with its moment of birth, or what bears the mark of that run.
+"""
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mew.cli import registry
+from mew.cli.exits import Failed
+from mew.errors import MewError
+from mew.gateway.admin_socket import socket_file
+from mew.gateway.supervisor.births import MARK, birth, marked, runs, signal_group
+from mew.gateway.supervisor.pids import Pids, pids_file, prepare, read_pids
+
+START_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 20.0
+"""For a gateway to end its participants and itself."""
+GRACE_SECONDS: Final = 5.0
+"""For what a dead gateway left behind."""
+GLANCE_SECONDS: Final = 0.01
+LOCK_SECONDS: Final = 90.0
+QUIET_SECONDS: Final = 1.0
+"""What takes longer is told of."""
+
+
+class NotStarted(MewError):
+    """The gateway ended before it served; what it said is the message, how it ended the code."""
+
+    def __init__(self, problem: str, exit_code: int) -> None:
+        """With the code of the process."""
+        super().__init__(problem)
+        self.exit_code = exit_code
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be started."""
+
+    directory: Path
+    config_file: Path
+    port: int | None = None
+    log_level: str = "info"
+
+    @property
+    def log(self) -> Path:
+        """Where the gateway's own words go."""
+        return self.directory / "logs" / "gateway.log"
+
+    def command(self) -> list[str]:
+        """The gateway's command, as it stands in a list of processes.
+
+        -P: what lies in the space's directory must not be taken for a module of ours.
+        """
+        port = () if self.port is None else ("--port", str(self.port))
+        where = ("--space-config", str(self.config_file), "--space-dir", str(self.directory))
+        return [sys.executable, "-P", "-m", "mew", "gateway", "start", *where, *port, "--log-level", self.log_level]
+
+
+@contextlib.contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """Nobody else starts or stops this space meanwhile."""
+    file = prepare(directory) / "space.lock"
+    try:
+        opened = file.open("w")
+    except OSError as error:
+        raise Failed(f"{file}: cannot be written: {error.strerror}") from None
+    with opened as lock:
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise Failed(f"{directory}: somebody else has been starting or stopping this space") from None
+                time.sleep(GLANCE_SECONDS)
+        yield
+
+
+def start(order: Order) -> Pids:
+    """Start a gateway of its own session, and wait until it serves and has started the participants."""
+    try:
+        order.log.parent.mkdir(exist_ok=True)
+        opened = order.log.open("ab")
+    except OSError as error:
+        raise Failed(f"{order.log}: cannot be written: {error.strerror}") from None
+    environ = {name: value for name, value in os.environ.items() if name != MARK}
+    with opened as output:
+        said_before = output.tell()
+        gateway = subprocess.Popen(
+            order.command(),
+            cwd=order.directory,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        pids = _until_ready(order, gateway, said_before)
+    except BaseException:
+        # Interrupted, killed, or it does not get ready: nothing of it stays.
+        _end_all({gateway.pid: birth(gateway.pid)}, STOP_SECONDS)
+        gateway.wait()
+        if (left := read_pids(order.directory)) is not None and left.gateway == gateway.pid:
+            stop(order.directory, left)
+        raise
+    for problem in _warnings(order.log, said_before):
+        print(f"mew: {problem}", file=sys.stderr)
+    registry.enlist(pids)
+    return pids
+
+
+def _until_ready(order: Order, gateway: "subprocess.Popen[bytes]", said_before: int) -> Pids:
+    begun = time.monotonic()
+    told = False
+    while time.monotonic() - begun < START_SECONDS:
+        if (code := gateway.poll()) is not None:
+            raise NotStarted(_last_words(order.log, said_before), max(code, 1))
+        pids = read_pids(order.directory)
+        if pids is not None and pids.gateway == gateway.pid and pids.ready and healthy(pids.url):
+            return pids
+        if not told and time.monotonic() - begun > QUIET_SECONDS:
+            told = progress("starting the gateway and its participants …")
+        time.sleep(GLANCE_SECONDS)
+    raise Failed(f"the gateway did not answer within {START_SECONDS:g} s; see {order.log}")
+
+
+def ended_well(pid: int) -> bool:
+    """Whether a gateway that we had started ended because it was told to."""
+    try:
+        return os.waitpid(pid, 0)[1] == 0
+    except ChildProcessError:
+        return False
+
+
+def _last_words(log: Path, said_before: int) -> str:
+    """What the gateway said of why it ended: the sentence for people, else the last line."""
+    lines = _said(log, said_before)
+    sentences = [line.removeprefix("mew: ") for line in lines if line.startswith("mew: ")]
+    if sentences:
+        return sentences[-1]
+    return f"the gateway ended at once ({lines[-1].strip()}); see {log}" if lines else f"the gateway ended; see {log}"
+
+
+def _warnings(log: Path, said_before: int) -> list[str]:
+    """What the gateway found odd in the configuration."""
+    told = []
+    for line in _said(log, said_before):
+        if '"event":"configuration"' in line:
+            with contextlib.suppress(msgspec.MsgspecError):
+                told.append(str(msgspec.json.decode(line, type=dict[str, object]).get("problem")))
+    return told
+
+
+def _said(log: Path, said_before: int) -> list[str]:
+    with log.open("rb") as file:
+        file.seek(said_before)
+        return file.read().decode(errors="replace").splitlines()
+
+
+def healthy(url: str) -> bool:
+    """Whether the gateway answers `/health`."""
+    import ssl
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection
+    from urllib.parse import urlsplit
+
+    where = urlsplit(url)
+    host, port = where.hostname or "", where.port
+    if where.scheme == "wss":
+        context = ssl.create_default_context()
+        # Whose certificate it is does not matter here: nothing is said, and nothing believed.
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        connection: HTTPConnection = HTTPSConnection(host, port, timeout=5, context=context)
+    else:
+        connection = HTTPConnection(host, port, timeout=5)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def stop(directory: Path, pids: Pids) -> list[str]:
+    """Stop everything that was started for a space, and nothing else; the names of what was stopped."""
+    _require_births(directory, pids)
+    agents = {**pids.agents, **pids.clients}
+    stopped = [name for name, pid in agents.items() if pids.runs(pid)]
+    if pids.running:
+        stopped.insert(0, "gateway")
+        _end_all({pids.gateway: pids.births[str(pids.gateway)]}, STOP_SECONDS)
+    # What the gateway has not ended, because it was killed: participants, and whatever they started.
+    latest = read_pids(directory)
+    left = pids if latest is None or latest.run != pids.run else latest
+    named = {pid: pids.births.get(str(pid)) for pid in agents.values()}
+    _end_all(named | {pid: left.births.get(str(pid)) for pid in left.agents.values()}, GRACE_SECONDS)
+    if strays := marked(pids.run):
+        _end_all(dict(strays), GRACE_SECONDS)
+        stopped += [f"process {pid}" for pid in strays]
+    pids_file(directory).unlink(missing_ok=True)
+    socket_file(directory).unlink(missing_ok=True)
+    registry.strike(directory)
+    return stopped
+
+
+def _require_births(directory: Path, pids: Pids) -> None:
+    """A number alone may stand for somebody else's process by now."""
+    numbers = dict.fromkeys((pids.gateway, *pids.agents.values(), *pids.clients.values()))
+    unsure = [pid for pid in numbers if str(pid) not in pids.births and birth(pid) is not None]
+    if unsure:
+        named = ", ".join(map(str, unsure))
+        file = pids_file(directory)
+        raise Failed(f"{file} does not say when process {named} began: it is not touched; end it and delete the file")
+
+
+def _end_all(processes: dict[int, str | None], seconds: float) -> None:
+    """Ask each group to end; what still runs after a while is ended."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid, born in processes.items():
+            with contextlib.suppress(PermissionError):
+                signal_group(pid, born, number)
+        _wait(lambda: not any(runs(pid, born) for pid, born in processes.items()), seconds)
+
+
+def _wait(done: Callable[[], bool], seconds: float) -> None:
+    begun, told = time.monotonic(), False
+    while not done() and time.monotonic() - begun < seconds:
+        if not told and time.monotonic() - begun > QUIET_SECONDS:
+            told = progress("waiting for processes to end …")
+        time.sleep(GLANCE_SECONDS)
+
+
+def progress(words: str) -> bool:
+    """Tell whoever looks at a terminal that something takes its time."""
+    if sys.stderr.isatty():
+        print(words, file=sys.stderr, flush=True)
+    return True

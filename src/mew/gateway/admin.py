@@ -1,0 +1,141 @@
+"""The admin door: what a space's owner asks of the gateway that serves it, on a socket that only the owner can open.
+
+A line of JSON each way. It decides nothing about messages, and never shows a token: tokens are in files, and the door
+is told to read them again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from mew.errors import MewError
+from mew.gateway import admin_socket
+
+if TYPE_CHECKING:
+    from mew.gateway.auth import TokenStore
+    from mew.gateway.config import SpaceConfig
+    from mew.gateway.gateway import Gateway
+
+SECONDS: Final = 5.0
+"""For a question, and for its answer."""
+LONGEST: Final = 64 * 1024
+"""Bytes of a question."""
+REVOKED: Final = 4401
+
+
+class NoAnswer(MewError):
+    """The gateway that should serve the space does not answer at its admin door."""
+
+    exit_code: Final = 3
+
+
+class AdminDoor:
+    """The door of one space."""
+
+    def __init__(
+        self,
+        gateway: "Gateway",
+        tokens: "TokenStore",
+        space: "SpaceConfig",
+        renew: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """Closed. `renew` is told of participants whose token has changed."""
+        self._gateway = gateway
+        self._tokens = tokens
+        self._space = space
+        self._renew = renew
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Let the owner in."""
+        listener = admin_socket.listen(self._space.directory)
+        self._server = await asyncio.start_unix_server(self._attend, sock=listener, limit=LONGEST)
+
+    async def close(self) -> None:
+        """Let nobody in any more, and leave no socket behind."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+            admin_socket.socket_file(self._space.directory).unlink(missing_ok=True)
+
+    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(SECONDS):
+                line = await reader.readline()
+            writer.write(msgspec.json.encode(self._answer(line)) + b"\n")
+            async with asyncio.timeout(SECONDS):
+                await writer.drain()
+        except (OSError, ValueError, TimeoutError):
+            pass  # gone, or not one of us
+        finally:
+            writer.close()
+
+    def _answer(self, line: bytes) -> dict[str, Any]:
+        try:
+            question = msgspec.json.decode(line, type=dict[str, Any])
+            if question.get("do") == "reload":
+                return self._reload()
+            if question.get("do") == "tokens":
+                return {"ok": True, "tokens": self._held()}
+            if question.get("do") == "present":
+                hub = self._gateway.hubs[self._space.settings.space_id]
+                return {"ok": True, "present": list(hub.space.seats)}
+        except msgspec.MsgspecError:
+            return {"ok": False, "problem": "expected an object in JSON"}
+        except MewError as error:
+            return {"ok": False, "problem": str(error)}
+        return {"ok": False, "problem": "no such question: expected `do` to be reload, tokens or present"}
+
+    def _reload(self) -> dict[str, Any]:
+        """Read the tokens again; whoever holds one that is no more is shown out."""
+        lost = self._tokens.reload()
+        closed = 0
+        for each in list(self._gateway.sockets):
+            if each.token in self._tokens.lost:
+                each.close(REVOKED, "the token is not valid any more")
+                closed += 1
+        for identity in lost:
+            if not identity.observer and identity.space_id == self._space.settings.space_id:
+                task = asyncio.create_task(self._renewed(identity.participant), name=f"renew {identity.participant}")
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        names = sorted(identity.participant for identity in lost)
+        return {"ok": True, "lost": names, "closed": closed, "warnings": list(self._tokens.warnings)}
+
+    async def _renewed(self, participant: str) -> None:
+        await self._renew(participant)
+
+    def _held(self) -> list[dict[str, Any]]:
+        here = self._space.settings.space_id
+        return [
+            {"participant": identity.participant, "observer": identity.observer, "sources": list(sources)}
+            for identity, sources in self._tokens.sources.items()
+            if identity.space_id == here
+        ]
+
+
+def ask(directory: Path, question: dict[str, Any]) -> dict[str, Any]:
+    """Ask the gateway that serves a space, and wait for its answer: `NoAnswer` where none comes."""
+    try:
+        with admin_socket.reach(directory, SECONDS) as peer:
+            peer.sendall(msgspec.json.encode(question) + b"\n")
+            with peer.makefile("rb") as lines:
+                answer = msgspec.json.decode(lines.readline(), type=dict[str, Any])
+    except (OSError, msgspec.MsgspecError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or "no answer"
+        raise NoAnswer(f"{admin_socket.socket_file(directory)}: the gateway does not answer: {reason}") from None
+    if not answer.get("ok"):
+        raise MewError(str(answer.get("problem")))
+    return answer
+
+
+def reload_tokens(directory: Path) -> dict[str, Any]:
+    """Let a running gateway read the tokens again; what has become of it."""
+    return ask(directory, {"do": "reload"})

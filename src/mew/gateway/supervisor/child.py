@@ -1,0 +1,182 @@
+"""The process of one participant: started in a group of its own, watched, started again, ended with all it started.
+
+Must not know what the participant does in the space.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import Callable
+from typing import Final
+
+from mew.gateway.config import ConfigError
+from mew.gateway.operator_log import log
+from mew.gateway.supervisor.births import birth, marked, runs, signal_group
+from mew.gateway.supervisor.launch import Launch
+from mew.gateway.supervisor.restarts import Patience, Restarts
+
+GLANCE_SECONDS: Final = 0.02
+
+
+class Child:
+    """A participant's process, whichever of them it is by now."""
+
+    def __init__(self, make: Callable[[], Launch], run: str, patience: Patience, changed: Callable[[], None]) -> None:
+        """Not started. `make` is asked again before each start: a token may have been rotated."""
+        self._make = make
+        self._run = run
+        self._patience = patience
+        self._changed = changed
+        launch = make()
+        self.participant = launch.participant
+        self._log = launch.log
+        self._token: str | None = None
+        self._restarts = Restarts(launch.restart_policy, patience)
+        self._process: Process | None = None
+        self._born: str | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._changing = asyncio.Lock()
+        self.ended: str | None = None
+        """How its last process ended, while there is no other."""
+        self.given_up: str | None = None
+        """Why it is not started any more."""
+
+    @property
+    def token(self) -> str | None:
+        """The one that the process was given."""
+        return self._token
+
+    @property
+    def pid(self) -> int | None:
+        """The process's number, while it runs."""
+        return None if self._process is None else self._process.pid
+
+    async def start(self) -> None:
+        """Start it and watch over it; one that cannot be started is given up, and that is told."""
+        if await self._spawn():
+            self._watch = asyncio.create_task(self._look_after(), name=f"participant {self.participant}")
+
+    async def _spawn(self) -> bool:
+        try:
+            launch = self._make()
+        except ConfigError as error:
+            self._give_up(str(error))
+            return False
+        self._token = launch.env.get("MEW_TOKEN")
+        try:
+            launch.log.parent.mkdir(exist_ok=True)
+            opened = launch.log.open("ab")
+        except OSError as error:
+            self._give_up(f"{launch.log}: {error.strerror}")
+            return False
+        try:
+            with opened as output:
+                self._process = await asyncio.create_subprocess_exec(
+                    *launch.argv,
+                    stdin=DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    cwd=launch.cwd,
+                    env=dict(launch.env),
+                    start_new_session=True,
+                )
+        except (OSError, ValueError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or "its command cannot be run"
+            self._give_up(f"{launch.argv[0]}: {reason}")
+            return False
+        self._born, self.ended = birth(self._process.pid), None
+        log.info("participant started", participant=self.participant, process=self._process.pid)
+        self._changed()
+        return True
+
+    async def _look_after(self) -> None:
+        while self._process is not None:
+            code = await self._process.wait()
+            tell = log.warning if code else log.info
+            tell("participant ended", participant=self.participant, **_ending(code))
+            self.ended = " ".join(f"{what} {value}" for what, value in _ending(code).items())
+            self._process = None
+            if not self._restarts.wanted(code):
+                self._changed()
+                return
+            pause = self._restarts.next(time.monotonic())
+            if pause is None:
+                times = f"{self._patience.restarts} restarts within {self._patience.window:g} s"
+                self._give_up(f"it ended again after {times}")
+                return
+            self._changed()
+            await asyncio.sleep(pause)
+            await self._sweep()
+            await self._spawn()
+
+    def _give_up(self, reason: str) -> None:
+        """Not silently: whoever wonders why somebody is missing looks at the gateway's log, or at its own."""
+        self.given_up = reason
+        with contextlib.suppress(OSError), self._log.open("a", encoding="utf-8") as file:
+            file.write(f"mew: {self.participant} is not started any more: {reason}\n")
+        log.error("participant given up", participant=self.participant, problem=reason)
+        self._changed()
+
+    async def restart(self) -> None:
+        """End it and start it anew, as it would be started now."""
+        async with self._changing:
+            await self._stop()
+            self.given_up = None
+            await self.start()
+
+    async def stop(self) -> None:
+        """Ask it, its group and whatever else it started to end; what has not ended in time is ended."""
+        async with self._changing:
+            await self._stop()
+
+    async def _stop(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+            self._watch = None
+        if self._process is not None:
+            await self._end(self._process)
+        await self._sweep()
+        self._process = None
+        self._changed()
+
+    async def _end(self, process: Process) -> None:
+        signal_group(process.pid, self._born, signal.SIGTERM)
+        try:
+            await asyncio.wait_for(process.wait(), self._patience.grace)
+        except TimeoutError:
+            log.warning("participant did not end in time", participant=self.participant)
+            signal_group(process.pid, self._born, signal.SIGKILL)
+            await process.wait()
+
+    async def _sweep(self) -> None:
+        """End what the process has left behind."""
+        left = marked(self._run, self.participant)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for pid, born in left.items():
+                _signal(pid, born, number)
+            deadline = time.monotonic() + self._patience.grace
+            while (left := {pid: born for pid, born in left.items() if runs(pid, born)}) and (
+                time.monotonic() < deadline
+            ):
+                await asyncio.sleep(GLANCE_SECONDS)
+
+
+def _signal(pid: int, born: str, number: signal.Signals) -> None:
+    """One process, if it is still the same."""
+    if runs(pid, born):
+        with contextlib.suppress(OSError):
+            os.kill(pid, number)
+
+
+def _ending(code: int) -> dict[str, int | str]:
+    """How a process ended, for the log."""
+    if code >= 0:
+        return {"code": code}
+    try:
+        return {"signal": signal.Signals(-code).name}
+    except ValueError:
+        return {"signal": -code}

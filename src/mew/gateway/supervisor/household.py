@@ -1,0 +1,155 @@
+"""What surrounds a gateway that serves: the admin door, the processes and the list of them, for each of its spaces.
+
+Put up once it listens, taken down before it stops. Knows nothing of messages.
+"""
+
+import os
+import secrets
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from mew.errors import MewError
+from mew.gateway.admin import AdminDoor
+from mew.gateway.auth import TokenStore
+from mew.gateway.config import SpaceConfig
+from mew.gateway.gateway import Gateway
+from mew.gateway.operator_log import log
+from mew.gateway.supervisor.launch import World
+from mew.gateway.supervisor.pids import Pids, StartedBy, forget_pids, people, read_pids, write_pids
+from mew.gateway.supervisor.supervisor import Supervisor
+
+
+class AlreadyRunning(MewError):
+    """Another gateway serves this space."""
+
+
+def refuse_second(spaces: tuple[SpaceConfig, ...]) -> None:
+    """A space is served by one gateway: `AlreadyRunning` where another does."""
+    for space in spaces:
+        pids = read_pids(space.directory)
+        if pids is not None and pids.running and pids.gateway != os.getpid():
+            name = space.settings.space_id
+            raise AlreadyRunning(f"space {name!r} runs already at {pids.url} (process {pids.gateway})")
+
+
+class Household:
+    """The processes of every space of a gateway; `async with` while it serves."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        tokens: TokenStore,
+        *,
+        environ: Mapping[str, str],
+        started_by: StartedBy = "gateway start",
+        auto_start: bool = True,
+        wanted_port: int | None = None,
+    ) -> None:
+        """Nothing is started yet."""
+        self._gateway = gateway
+        self._tokens = tokens
+        self._environ = environ
+        self._started_by = started_by
+        self._auto_start = auto_start
+        self._wanted_port = wanted_port
+        self._run = secrets.token_hex(8)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Open the doors and start the participants."""
+        async with AsyncExitStack() as stack:
+            for space in self._gateway.config.spaces:
+                await _Room(self, space).enter(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the participants, close the doors, and leave nothing written down."""
+        await self._stack.aclose()
+
+    def supervisor(self, space: SpaceConfig, room: "_Room") -> Supervisor:
+        """For one space."""
+        config, name = self._gateway.config, space.settings.space_id
+        url = space.settings.connection_url or f"ws://localhost:{config.port}"
+        world = World(url=url, port=config.port, run=self._run, environ=self._environ)
+
+        def token_for(participant: str) -> str:
+            return self._tokens.token_for(name, participant)
+
+        return Supervisor(space, world, token_for, changed=room.write_down)
+
+    def pids(self, space: SpaceConfig) -> Pids:
+        """What is known of a space before any of its participants runs."""
+        return Pids(
+            space_id=space.settings.space_id,
+            space_name=space.name,
+            space_dir=str(space.directory),
+            port=self._gateway.config.port,
+            wanted_port=self._wanted_port or self._gateway.config.port,
+            gateway=os.getpid(),
+            url=space.settings.connection_url or "",
+            config_file=str(space.file),
+            run=self._run,
+            started_by=self._started_by,
+            since=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            default_participant=space.default_participant,
+            people=people(space.participants),
+        )
+
+    @property
+    def gateway(self) -> Gateway:
+        """The gateway that serves."""
+        return self._gateway
+
+    @property
+    def tokens(self) -> TokenStore:
+        """Who holds which token."""
+        return self._tokens
+
+    @property
+    def auto_start(self) -> bool:
+        """Whether participants are started at all."""
+        return self._auto_start
+
+
+class _Room:
+    """One space's part of it."""
+
+    def __init__(self, household: Household, space: SpaceConfig) -> None:
+        self._household = household
+        self._space = space
+        self._pids = household.pids(space)
+        self._supervisor = household.supervisor(space, self)
+
+    async def enter(self, stack: AsyncExitStack) -> None:
+        """Written down before anything is started, so that nothing can be left running unknown."""
+        stack.callback(forget_pids, self._space.directory, self._pids.run)
+        self.write_down()
+        household, supervisor = self._household, self._supervisor
+        door = AdminDoor(household.gateway, household.tokens, self._space, supervisor.renew)
+        try:
+            await door.open()
+        except (OSError, MewError) as error:
+            log.warning("no admin door", space=self._space.settings.space_id, problem=str(error))
+        stack.push_async_callback(supervisor.stop)
+        stack.push_async_callback(door.close)
+        if household.auto_start:
+            await supervisor.start()
+        self._pids = msgspec.structs.replace(self._pids, ready=True)
+        self.write_down()
+
+    def write_down(self) -> None:
+        """The processes as they are now."""
+        pids = self._pids.with_agents(self._supervisor.agents)
+        self._pids = msgspec.structs.replace(pids, ended=self._supervisor.ended, given_up=self._supervisor.given_up)
+        try:
+            write_pids(self._space.directory, self._pids)
+        except MewError as error:
+            log.warning("processes not written down", problem=str(error))

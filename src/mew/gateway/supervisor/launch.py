@@ -1,0 +1,128 @@
+"""What is run for a participant: its command, environment, folder and log, from its configuration.
+
+Pure: it starts nothing and reads no file. Tokens go into the environment, and into arguments only where the
+configuration's own `args` ask for `${TOKEN}`; neither is ever shown.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from mew.gateway.auth import environment_variable
+from mew.gateway.config import McpServer, ParticipantConfig, RestartPolicy, SpaceConfig
+from mew.gateway.supervisor.births import MARK, mark_of
+
+BRIDGE: Final = "mcp-bridge"
+_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_TOKENS: Final = "MEW_TOKEN"
+"""How the names of variables with tokens begin; those of others are nobody's business."""
+
+
+class World(msgspec.Struct, frozen=True, kw_only=True):
+    """What every participant of a space is started in."""
+
+    url: str
+    port: int
+    run: str
+    environ: Mapping[str, str]
+    """The environment of whoever started the gateway."""
+
+    def __repr__(self) -> str:
+        return f"<World {self.url}>"
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """One participant's process, ready to be started."""
+
+    participant: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: Path
+    log: Path
+    restart_policy: RestartPolicy = "never"
+
+    def __repr__(self) -> str:
+        return f"<Launch {self.participant!r}>"
+
+    def __rich_repr__(self) -> Any:
+        """The name alone: the rest may hold secrets."""
+        yield self.participant
+
+
+def launches(participant: ParticipantConfig) -> str | None:
+    """Why an `auto_start` participant cannot be started, if so."""
+    if participant.type == BRIDGE:
+        return None if participant.mcp_server is not None else "auto_start, but there is no mcp_server to bridge to"
+    return None if participant.command else "auto_start, but there is no command"
+
+
+def launch(space: SpaceConfig, name: str, token: str, world: World) -> Launch:
+    """How a participant of a space is started; `launches` has found nothing against it."""
+    participant = space.participants[name]
+    given = {"PORT": str(world.port), "SPACE": space.settings.space_id, "TOKEN": token}
+    env = _ours(world.environ) | given | _filled(participant.env, given, world.environ)
+    if participant.type == BRIDGE and participant.mcp_server is not None:
+        argv = _bridge(participant, participant.mcp_server, space, world, given)
+        env |= _filled(participant.mcp_server.env, given, world.environ)
+    else:
+        argv = (str(participant.command), *(fill(each, given) for each in participant.args))
+    env |= {
+        "MEW_GATEWAY": world.url,
+        "MEW_SPACE": space.settings.space_id,
+        "MEW_TOKEN": token,
+        "MEW_PARTICIPANT_ID": name,
+        environment_variable(name): token,
+        MARK: mark_of(world.run, name),
+    }
+    return Launch(
+        participant=name,
+        argv=argv,
+        env=env,
+        cwd=space.directory,
+        log=space.directory / "logs" / f"{name}.log",
+        restart_policy=participant.restart_policy,
+    )
+
+
+def fill(text: str, known: Mapping[str, str], others: Mapping[str, str] | None = None) -> str:
+    """Every `${NAME}` that is known replaced; of the others by theirs, or nothing. What is put in is not read again."""
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1]
+        if name in known:
+            return known[name]
+        return found[0] if others is None else others.get(name, "")
+
+    return _VARIABLE.sub(value, text)
+
+
+def _filled(env: Mapping[str, str], known: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
+    return {name: fill(text, known, others) for name, text in env.items()}
+
+
+def _ours(environ: Mapping[str, str]) -> dict[str, str]:
+    """Our own environment without tokens; `mew` is found on the path wherever it is installed."""
+    env = {name: value for name, value in environ.items() if not name.startswith(_TOKENS)}
+    folders, own = env.get("PATH", os.defpath).split(os.pathsep), str(Path(sys.executable).parent)
+    return env | {"PATH": os.pathsep.join(folders if own in folders else [*folders, own])}
+
+
+def _bridge(
+    participant: ParticipantConfig, server: McpServer, space: SpaceConfig, world: World, given: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Our own bridge; what is for the server's environment it gets through its own, which `ps` does not show."""
+    config, limits = participant.bridge_config, []
+    if config.init_timeout is not None:
+        limits += ["--init-timeout", f"{config.init_timeout / 1000:g}"]
+    if not config.reconnect or config.max_reconnects is not None:
+        limits += ["--max-restarts", str(config.max_reconnects or 0) if config.reconnect else "0"]
+    folder = space.directory / (server.cwd or ".")
+    where = ("--url", world.url, "--space", space.settings.space_id, "--cwd", str(folder))
+    command = (server.command, *(fill(each, given) for each in server.args))
+    # -P: what lies in the space's directory must not be taken for a module of ours.
+    return (sys.executable, "-P", "-m", "mew.bridge", *where, *limits, "--", *command)

@@ -1,0 +1,141 @@
+"""`.mew/pids.json` of a space: which processes serve it, at which port, and when each was born.
+
+Must not start, signal or wait for anything. Readers take it as it is; the gateway that serves the space writes it.
+"""
+
+import contextlib
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import msgspec
+
+from mew.errors import MewError
+from mew.gateway.supervisor.births import birth, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mew.gateway.config import ParticipantConfig
+
+StartedBy: TypeAlias = Literal["space up", "gateway start"]
+FOLDER: Final = ".mew"
+FILE: Final = "pids.json"
+IGNORED: Final = "logs/\ntokens/\njournal/\npids.json\nspace.lock\n*.sock\nhistory*\n"
+"""What of `.mew` belongs into no repository."""
+
+
+class BadPids(MewError):
+    """The file is there, but it is not what it should be."""
+
+
+class Pids(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What runs for a space. The first seven fields are those that scripts have always read."""
+
+    space_id: str
+    space_name: str = ""
+    space_dir: str = ""
+    port: int = 0
+    gateway: int = 0
+    agents: dict[str, int] = {}
+    clients: dict[str, int] = {}
+    births: dict[str, str] = {}
+    """When each of these processes was born, by its pid."""
+    wanted_port: int = 0
+    """The port that was asked for; another may have been free."""
+    url: str = ""
+    config_file: str = ""
+    run: str = ""
+    """The mark that this run's processes bear."""
+    started_by: StartedBy = "gateway start"
+    since: str = ""
+    """RFC 3339."""
+    default_participant: str | None = None
+    people: tuple[str, ...] = ()
+    """Participants that nobody starts: somebody sits there."""
+    ready: bool = False
+    """Whether everything has been started."""
+    ended: dict[str, str] = {}
+    """Participants that have no process at the moment, and how the last one ended."""
+    given_up: dict[str, str] = {}
+    """Participants that are not started any more, and why."""
+
+    @property
+    def running(self) -> bool:
+        """Whether the very gateway that is named runs."""
+        return self.runs(self.gateway)
+
+    def runs(self, pid: int) -> bool:
+        """Whether the process that this number stood for runs still."""
+        return runs(pid, self.births.get(str(pid)))
+
+    def with_agents(self, agents: dict[str, int]) -> "Pids":
+        """The same with these participants' processes."""
+        born = {str(pid): birth(pid) for pid in (self.gateway, *agents.values(), *self.clients.values())}
+        births = {pid: when or self.births.get(pid, "") for pid, when in born.items()}
+        return msgspec.structs.replace(self, agents=agents, births=births)
+
+
+def people(participants: "Mapping[str, ParticipantConfig]") -> tuple[str, ...]:
+    """Those that nobody starts and that no file stands for."""
+    return tuple(
+        name
+        for name, each in participants.items()
+        if each.type == "local" and each.command is None and each.output_log is None and not each.auto_start
+    )
+
+
+def pids_file(directory: Path) -> Path:
+    """Where a space's processes are written down."""
+    return directory / FOLDER / FILE
+
+
+def read_pids(directory: Path) -> Pids | None:
+    """What is written down of a space; None where nothing is."""
+    file = pids_file(directory)
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Pids)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadPids(f"{file}: cannot be read: {error.strerror}") from None
+    except msgspec.MsgspecError:
+        raise BadPids(f"{file}: not a list of processes; if nothing runs here, delete it") from None
+
+
+def write_pids(directory: Path, pids: Pids) -> None:
+    """Write it down; whoever reads at that moment sees the old or the new."""
+    prepare(directory)
+    write_whole(pids_file(directory), msgspec.json.format(msgspec.json.encode(pids), indent=2) + b"\n")
+
+
+def forget_pids(directory: Path, run: str) -> None:
+    """Nothing runs any more; what another run has written meanwhile stays."""
+    with contextlib.suppress(BadPids):
+        written = read_pids(directory)
+        if written is not None and written.run == run:
+            pids_file(directory).unlink(missing_ok=True)
+
+
+def prepare(directory: Path) -> Path:
+    """The folder `.mew` of a space, made where it is missing, with what keeps it out of repositories."""
+    folder = directory / FOLDER
+    try:
+        folder.mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError), (folder / ".gitignore").open("x", encoding="utf-8") as file:
+            file.write(IGNORED)
+    except OSError as error:
+        raise BadPids(f"{folder}: cannot be used: {error.strerror}") from None
+    return folder
+
+
+def write_whole(file: Path, data: bytes) -> None:
+    """Replace a file's content at once."""
+    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    try:
+        draft.write_bytes(data)
+        draft.replace(file)
+    except OSError as error:
+        raise BadPids(f"{file}: cannot be written: {error.strerror}") from None
+    finally:
+        draft.unlink(missing_ok=True)

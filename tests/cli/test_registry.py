@@ -1,0 +1,61 @@
+"""`~/.mew/running-spaces.json`: what of it is believed, and that a home without it is no fault."""
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from mew.cli.registry import enlist, running_spaces, strike
+from mew.gateway.supervisor.pids import Pids
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def served(name: str) -> Pids:
+    """As if this very process were its gateway."""
+    return Pids(space_id=name, space_dir=f"/spaces/{name}", port=8080, gateway=os.getpid()).with_agents({})
+
+
+def test_what_runs_is_listed_by_its_directory_until_it_is_struck(home: Path) -> None:
+    enlist(served("lab"))
+    enlist(served("game"))
+    assert list(running_spaces()) == ["/spaces/lab", "/spaces/game"]
+    strike(Path("/spaces/lab"))
+    strike(Path("/spaces/lab"))
+    assert list(running_spaces()) == ["/spaces/game"]
+
+
+def test_what_has_died_is_not_listed_and_forgotten_with_the_next_entry(home: Path) -> None:
+    dead = Pids(space_id="dead", space_dir="/spaces/dead", gateway=os.getpid(), births={str(os.getpid()): "before"})
+    enlist(dead)
+    assert running_spaces() == {}
+    enlist(served("lab"))
+    assert list(json.loads((home / ".mew" / "running-spaces.json").read_text(encoding="utf-8"))) == ["/spaces/lab"]
+
+
+def test_of_many_that_enlist_at_once_none_is_lost(home: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: enlist(served(f"s{n}")), range(16)))
+    assert len(running_spaces()) == 16
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"x": 1}', "nonsense"])
+def test_what_another_program_wrote_there_is_no_fault_of_ours(home: Path, text: str) -> None:
+    (home / ".mew").mkdir()
+    (home / ".mew" / "running-spaces.json").write_text(text, encoding="utf-8")
+    assert running_spaces() == {}
+    enlist(served("lab"))
+    assert list(running_spaces()) == ["/spaces/lab"]
+
+
+def test_a_home_that_cannot_be_written_to_stops_nobody(home: Path) -> None:
+    (home / ".mew").write_text("in the way", encoding="utf-8")
+    enlist(served("lab"))
+    strike(Path("/spaces/lab"))
+    assert running_spaces() == {}

@@ -1,0 +1,351 @@
+"""`mew space up`, `down` and `status` as a user meets them: processes that come, are written down, and go."""
+
+import json
+import os
+import pty
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from mew.gateway.supervisor.births import birth
+from tests.cli.spaces import LEAVING_ONE_BEHIND, PATIENCE, WAITING, Home, gone, python, until, worked
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path)
+    try:
+        yield home
+    finally:
+        home.clear()
+
+
+def healthy(port: int) -> bool:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=PATIENCE) as answer:
+        return bool(json.load(answer)["status"] == "ok")
+
+
+def test_a_space_comes_up_in_the_background_is_told_of_and_goes_down_again(home: Home) -> None:
+    lab = home.space("lab", worker=python(WAITING), other={"command": "false"})
+    ran = home.mew("space", "up", "--detach", "--space-dir", str(lab), "--port", "0")
+    pids = home.pids(lab)
+    assert ran.code == 0
+    assert pids is not None
+    gateway, port, worker = pids["gateway"], pids["port"], pids["agents"]["worker"]
+    assert healthy(port)
+    assert f"space 'lab' runs at ws://localhost:{port} (gateway {gateway})" in ran.out
+    assert (pids["spaceId"], pids["spaceDir"], list(pids["agents"]), pids["clients"]) == (
+        "lab",
+        str(lab),
+        ["worker"],
+        {},
+    )
+    assert pids["births"] == {str(pid): birth(pid) for pid in (gateway, worker)}
+    assert "listening" in (lab / "logs" / "gateway.log").read_text(encoding="utf-8")
+    until(lambda: (lab / "logs" / "worker.log").read_text(encoding="utf-8") == "here\n")
+    listed = json.loads((home.folder / ".mew" / "running-spaces.json").read_text(encoding="utf-8"))
+    assert [(place, entry["port"], entry["gateway"]) for place, entry in listed.items()] == [(str(lab), port, gateway)]
+
+    told = home.mew("space", "status", "--json", at=lab).json
+    assert (told["running"], told["port"], told["gateway"]["pid"]) == (True, port, gateway)
+    assert told["participants"] == [
+        {"id": "worker", "pid": worker, "running": True, "present": False, "ended": None, "givenUp": None}
+    ]
+    assert [each["spaceId"] for each in home.mew("space", "status", "--json").json] == ["lab"]
+
+    again = home.mew("up", "--detach", at=lab)
+    assert (again.code, again.out) == (0, f"space 'lab' runs already at ws://localhost:{port} (gateway {gateway})\n")
+    elsewhere = home.mew("up", "--detach", "--port", "1", at=lab)
+    assert (elsewhere.code, elsewhere.err) == (
+        1,
+        f"mew: it listens on port {port}, not on 1; `mew space down` stops it\n",
+    )
+
+    down = home.mew("space", "down", "--space-dir", str(lab))
+    assert (down.code, down.out) == (0, "stopped gateway, worker\n")
+    assert gone(gateway, worker)
+    assert not (lab / ".mew" / "pids.json").exists()
+    assert not (lab / ".mew" / "admin.sock").exists()
+    assert json.loads((home.folder / ".mew" / "running-spaces.json").read_text(encoding="utf-8")) == {}
+    nothing = home.mew("down", at=lab)
+    assert (nothing.code, nothing.out) == (0, "nothing runs here\n")
+
+
+def test_a_port_that_is_taken_is_passed_over_and_that_is_said(home: Home) -> None:
+    lab = home.space("lab")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ran = home.mew("space", "up", "--detach", "--port", str(port), at=lab)
+        pids = home.pids(lab)
+        assert pids is not None
+        assert port < pids["port"] <= port + 9
+        assert ran.code == 0
+        assert f"port {port} is taken: listening on {pids['port']} instead" in ran.out
+
+
+def test_whatever_is_killed_twice_in_a_row_nothing_stays_and_nothing_foreign_goes(home: Home) -> None:
+    lab = home.space("lab", worker=python(LEAVING_ONE_BEHIND), again=python(WAITING, restart_policy="always"))
+    game = home.space("game", worker=python(LEAVING_ONE_BEHIND))
+    beside = home.up(game)
+    until(lambda: "behind" in (game / "logs" / "worker.log").read_text(encoding="utf-8"))
+    theirs = home.left()
+    assert len(theirs) == 2
+    for victim in ("gateway", "worker"):
+        pids = home.up(lab)
+        until(lambda: "behind" in (lab / "logs" / "worker.log").read_text(encoding="utf-8"))
+        killed = pids["gateway"] if victim == "gateway" else pids["agents"]["worker"]
+        os.kill(killed, signal.SIGKILL)
+        until(partial(gone, killed))
+        ours = [pid for pid in home.left() if pid not in theirs]
+        assert len(ours) == (3 if victim == "gateway" else 2)
+        assert home.mew("space", "down", at=lab).code == 0
+        assert gone(pids["gateway"], *pids["agents"].values(), *ours)
+        (lab / "logs" / "worker.log").write_text("", encoding="utf-8")
+    assert home.left() == theirs
+    assert healthy(beside["port"])
+    assert home.mew("space", "down", at=game).code == 0
+    assert gone(beside["gateway"], *theirs)
+
+
+def test_what_a_killed_gateway_left_is_ended_before_the_space_comes_up_anew(home: Home) -> None:
+    lab = home.space("lab", worker=python(WAITING))
+    first = home.up(lab)
+    os.kill(first["gateway"], signal.SIGKILL)
+    until(lambda: gone(first["gateway"]))
+    assert home.mew("space", "status", at=lab).out.startswith("the gateway of space 'lab' has died")
+    ran = home.mew("up", "--detach", at=lab)
+    second = home.pids(lab)
+    assert second is not None
+    assert (ran.code, ran.err) == (0, "ended what was left of a gateway that had died: worker\n")
+    assert gone(first["agents"]["worker"])
+    assert not gone(second["gateway"], second["agents"]["worker"])
+
+
+def test_a_number_that_is_somebody_elses_by_now_is_left_alone(home: Home) -> None:
+    lab = home.space("lab")
+    foreign = subprocess.Popen([sys.executable, "-c", WAITING], stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        written = {"spaceId": "lab", "gateway": foreign.pid, "agents": {"worker": foreign.pid}, "startedBy": "space up"}
+        (lab / ".mew").mkdir()
+        file = lab / ".mew" / "pids.json"
+        file.write_text(json.dumps(written), encoding="utf-8")
+        unsure = home.mew("down", at=lab)
+        assert unsure.code == 1
+        assert f"does not say when process {foreign.pid} began: it is not touched" in unsure.err
+        file.write_text(json.dumps({**written, "births": {str(foreign.pid): "another/1"}}), encoding="utf-8")
+        stale = home.mew("down", at=lab)
+        assert (stale.code, stale.out) == (0, "nothing runs here\n")
+        assert not file.exists()
+        assert foreign.poll() is None
+    finally:
+        foreign.kill()
+        foreign.communicate()
+
+
+def test_a_gateway_that_is_started_by_hand_ends_what_a_killed_one_has_left(home: Home) -> None:
+    lab = home.space("lab", worker=python(WAITING))
+    first = home.up(lab)
+    os.kill(first["gateway"], signal.SIGKILL)
+    until(partial(gone, first["gateway"]))
+    command = home.command("gateway", "start")
+    second = subprocess.Popen(
+        command, cwd=lab, env=home.environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        assert second.stdout is not None
+        assert second.stdout.readline().startswith("listening on ")
+        assert gone(first["agents"]["worker"])
+        (worker,) = (home.pids(lab) or {})["agents"].values()
+        assert not gone(worker)
+        second.terminate()
+        assert second.wait(PATIENCE) == 0
+        assert gone(worker)
+    finally:
+        second.kill()
+        second.communicate()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_in_the_foreground_it_shows_what_is_logged_and_takes_everything_along(
+    home: Home, number: signal.Signals, code: int
+) -> None:
+    lab = home.space("lab", worker=python("print('at', flush=True); print('work', flush=True);" + WAITING))
+    command = home.command("space", "up")
+    process = subprocess.Popen(command, cwd=lab, env=home.environ, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("space 'lab' runs at ")
+        pids = home.pids(lab)
+        assert pids is not None
+        until(lambda: (lab / "logs" / "worker.log").read_text(encoding="utf-8").endswith("here\n"))
+        said = "".join(iter(process.stdout.readline, "Ctrl-C stops it\n"))
+        assert "worker" in said
+        assert "worker       | at" in iter(lambda: process.stdout.readline().rstrip(), None)  # type: ignore[union-attr]
+        (lab / "logs" / "late.log").write_text("something else\n", encoding="utf-8")
+        assert "late         | something else" in iter(lambda: process.stdout.readline().rstrip(), None)  # type: ignore[union-attr]
+        process.send_signal(number)
+        process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == code
+    assert gone(pids["gateway"], pids["agents"]["worker"])
+    assert home.pids(lab) is None
+
+
+def test_when_somebody_else_stops_it_the_foreground_ends_too(home: Home) -> None:
+    lab = home.space("lab")
+    process = subprocess.Popen(home.command("up"), cwd=lab, env=home.environ, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert "Ctrl-C stops it\n" in iter(process.stdout.readline, "")
+        assert home.mew("down", at=lab).out == "stopped gateway\n"
+        said = process.communicate(timeout=PATIENCE)[0]
+    finally:
+        process.kill()
+        process.communicate()
+    assert said.endswith("stopped, by somebody else's word\n")
+    assert process.returncode == 0
+
+
+def test_when_the_gateway_is_killed_the_foreground_says_so_and_clears_up(home: Home) -> None:
+    lab = home.space("lab", worker=python(WAITING))
+    process = subprocess.Popen(
+        home.command("up"), cwd=lab, env=home.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert "Ctrl-C stops it\n" in iter(process.stdout.readline, "")
+        pids = home.pids(lab)
+        assert pids is not None
+        os.kill(pids["gateway"], signal.SIGKILL)
+        said = process.communicate(timeout=PATIENCE)[1]
+    finally:
+        process.kill()
+        process.communicate()
+    assert (process.returncode, said) == (1, "mew: the gateway has ended; logs/gateway.log says why\n")
+    assert gone(pids["agents"]["worker"])
+
+
+def test_what_is_wrong_with_the_configuration_is_said_in_one_line_with_exit_2(home: Home) -> None:
+    lab = home.space("lab")
+    (lab / "space.yaml").write_text("space: {id: lab}\nparticipants: {alice: {tokens: 5}}\n", encoding="utf-8")
+    ran = home.mew("space", "up", "--detach", at=lab)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"mew: {lab}/space.yaml:2: participants.alice.tokens: expected a list of tokens, got a number\n"
+    assert not (lab / ".mew" / "pids.json").exists()
+
+
+def test_where_nothing_can_be_logged_that_is_said(home: Home) -> None:
+    lab = home.space("lab")
+    (lab / "logs").write_text("in the way", encoding="utf-8")
+    ran = home.mew("up", "--detach", at=lab)
+    assert (ran.code, ran.err) == (1, f"mew: {lab}/logs/gateway.log: cannot be written: File exists\n")
+
+
+def test_who_cannot_be_started_is_named_and_the_rest_runs(home: Home) -> None:
+    lab = home.space("lab", absent={"command": "./no-such-agent", "auto_start": True}, worker=python(WAITING))
+    ran = home.mew("space", "up", "--detach", at=lab)
+    assert ran.code == 1
+    assert "absent               could not be started: ./no-such-agent: No such file or directory" in ran.out
+    assert list((home.pids(lab) or {})["agents"]) == ["worker"]
+
+
+def test_a_configuration_elsewhere_serves_the_directory_that_was_named(home: Home) -> None:
+    lab = home.space("lab", worker=python("import os; print(os.getcwd(), os.environ['SPACE'], flush=True)"))
+    (lab / "configs").mkdir()
+    (lab / "space.yaml").rename(lab / "configs" / "dev.yaml")
+    pids = home.mew("up", "--detach", "--json", "-d", str(lab), "-c", "configs/dev.yaml").json
+    assert (pids["spaceDir"], pids["running"]) == (str(lab), True)
+    until(lambda: (lab / "logs" / "worker.log").read_text(encoding="utf-8") == f"{lab} lab\n")
+    assert home.mew("down", at=lab).code == 0
+
+
+def test_a_gateway_that_somebody_started_by_hand_is_found_and_not_stopped(home: Home) -> None:
+    lab = home.space("lab", worker=python(WAITING))
+    command = home.command("gateway", "start", "--no-auto-start")
+    gateway = subprocess.Popen(
+        command, cwd=lab, env=home.environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        assert gateway.stdout is not None
+        assert gateway.stdout.readline().startswith("listening on ")
+        told = home.mew("space", "status", "--json", at=lab).json
+        assert (told["running"], told["gateway"]["pid"], told["participants"]) == (True, gateway.pid, [])
+        down = home.mew("down", at=lab)
+        assert (down.code, down.err) == (
+            1,
+            f"mew: space 'lab' was started by `mew gateway start` (process {gateway.pid}):"
+            " stop it where it was started\n",
+        )
+        second = home.mew("gateway", "start", at=lab)
+        assert second.code == 2
+        assert f"space 'lab' runs already at ws://localhost:{told['port']} (process {gateway.pid})" in second.err
+        gateway.send_signal(signal.SIGHUP)  # its terminal was closed
+        assert gateway.wait(PATIENCE) == 0
+    finally:
+        gateway.kill()
+        gateway.communicate()
+    assert home.pids(lab) is None
+
+
+def test_two_who_start_the_same_space_at_once_start_it_once(home: Home) -> None:
+    lab = home.space("lab")
+    command = home.command("up", "--detach", "--json")
+    both = [subprocess.Popen(command, cwd=lab, env=home.environ, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [json.loads(each.communicate(timeout=PATIENCE)[0]) for each in both]
+    assert [each.returncode for each in both] == [0, 0]
+    assert told[0]["gateway"] == told[1]["gateway"]
+
+
+def test_a_start_takes_less_than_two_seconds_of_work(home: Home) -> None:
+    """One process after the other works on it: on an idle machine it takes no longer than that."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    pids = home.up(home.space("lab"))
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert command + worked(pids["gateway"]) < 2
+
+
+@pytest.mark.parametrize("words", [("space", "up"), ("up", "-d", "nowhere"), ("down", "-d", "nowhere")])
+def test_where_there_is_no_space_nothing_is_made(home: Home, words: tuple[str, ...]) -> None:
+    ran = home.mew(*words)
+    assert ran.code == 2
+    assert ran.err.startswith("mew: no s")
+    assert list(home.folder.iterdir()) == []
+
+
+def test_mew_alone_says_how_to_make_a_space_or_to_start_the_one_that_is_here(home: Home) -> None:
+    ran = home.mew()
+    assert (ran.code, ran.out) == (0, home.mew("--help").out)
+    assert "`mew init` makes one" in ran.err
+    assert "`mew up` starts it" in home.mew(at=home.space("lab")).err
+
+
+def test_at_a_terminal_mew_alone_asks_and_takes_no_for_an_answer(home: Home) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        home.command(), cwd=home.folder, env=home.environ, stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    try:
+        shown = b""
+        while b"Make one now? [Y/n]" not in shown:
+            shown += os.read(ours, 4096)
+        os.write(ours, b"n\n")
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(ours)
+    assert list(home.folder.iterdir()) == []

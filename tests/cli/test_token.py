@@ -1,0 +1,119 @@
+"""`mew token …`: made, shown once, told apart, changed and taken away, with a gateway and without."""
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.spaces import Home
+from tests.gateway.raw import Raw, upgrade
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path)
+    try:
+        yield home
+    finally:
+        home.clear()
+
+
+def files(space: Path) -> list[str]:
+    return sorted(path.name for path in (space / ".mew" / "tokens").iterdir() if path.name != ".gitignore")
+
+
+def came_in(port: int, token: str) -> Raw:
+    client = Raw(port)
+    client.send(upgrade(Authorization=f"Bearer {token}"))
+    assert client.answer().status == 101
+    client.envelope("system/welcome")
+    return client
+
+
+def turned_away(port: int, token: str) -> int | None:
+    client = Raw(port)
+    client.send(upgrade(Authorization=f"Bearer {token}"))
+    assert client.answer().status == 101
+    return client.closed()
+
+
+def test_without_a_gateway_tokens_are_files_of_the_owner_alone_and_shown_once(home: Home) -> None:
+    lab = home.space("lab", bob={"tokens": ["bobs-own"]})
+    made = home.mew("token", "create", "alice", at=lab)
+    file = lab / ".mew" / "tokens" / "alice.token"
+    assert (made.code, made.out) == (0, file.read_text(encoding="utf-8") + "\n")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+    again = home.mew("token", "create", "alice", at=lab)
+    assert (again.code, again.out) == (1, "")
+    assert again.err == f"mew: 'alice' has a token already, in {file}; `mew token rotate` makes a new one\n"
+
+    told = home.mew("token", "create", "screen", "--observer", "--json", "-d", str(lab)).json
+    assert told["token"] == (lab / ".mew" / "tokens" / "screen.observer").read_text(encoding="utf-8")
+    listed = home.mew("token", "list", "--json", at=lab)
+    assert {each["participant"]: each["observer"] for each in listed.json} == {
+        "alice": False,
+        "bob": False,
+        "screen": True,
+    }
+    plain = home.mew("token", "list", at=lab)
+    for secret in (made.out.strip(), told["token"], "bobs-own"):
+        assert secret not in listed.out + plain.out
+
+    new = home.mew("token", "rotate", "alice", at=lab)
+    assert new.out == file.read_text(encoding="utf-8") + "\n"
+    assert new.out != made.out
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert home.mew("token", "revoke", "alice", at=lab).out == "'alice' has lost its token\n"
+    assert files(lab) == ["screen.observer"]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("create", "zoe"), "'zoe' is no participant of space 'lab' (alice, bob): add it to space.yaml, or invite it"),
+        (("rotate", "alice"), "no token is kept for participant 'alice'; `mew token list` shows whose are"),
+        (("revoke", "eye", "--observer"), "no token is kept for observer 'eye'"),
+        (("revoke", "bob"), "change it there, and restart"),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_what_to_do_instead(home: Home, words: tuple[str, ...], problem: str) -> None:
+    lab = home.space("lab", bob={"tokens": ["bobs-own"]})
+    ran = home.mew("token", *words, at=lab)
+    assert (ran.code, ran.out) == (1, "")
+    assert problem in ran.err
+
+
+def test_an_id_that_cannot_be_one_makes_no_file(home: Home) -> None:
+    lab = home.space("lab")
+    ran = home.mew("token", "create", "../eve", "--observer", at=lab)
+    assert ran.code == 2
+    assert "'../eve' cannot be the id of a token's holder" in ran.err
+    assert not (lab / ".mew").exists()
+
+
+def test_a_running_gateway_heeds_every_change_at_once(home: Home) -> None:
+    lab = home.space("lab", bob={})
+    port = home.up(lab)["port"]
+    tokens = lab / ".mew" / "tokens"
+    old = (tokens / "alice.token").read_text(encoding="utf-8")
+    alice, bob = came_in(port, old), came_in(port, (tokens / "bob.token").read_text(encoding="utf-8"))
+
+    eye = home.mew("token", "create", "eye", "--observer", at=lab).out.strip()
+    looker = came_in(port, eye)
+    new = home.mew("token", "rotate", "alice", "--json", at=lab).json
+    assert new["closed"] == 1
+    assert alice.closed() == 4401
+    assert turned_away(port, old) == 4401
+    came_in(port, new["token"]).close()
+
+    assert home.mew("token", "revoke", "eye", "--observer", at=lab).out == (
+        "'eye' has lost its token; a connection was closed\n"
+    )
+    assert looker.closed() == 4401
+    revoked = home.mew("token", "revoke", "bob", at=lab)
+    assert bob.closed() == 4401
+    assert revoked.code == 0
+    listed = home.mew("token", "list", "--json", at=lab).json
+    assert [each["participant"] for each in listed] == ["alice"]

@@ -1,0 +1,78 @@
+"""Which process a number stands for, and that nothing is signalled for its number's sake."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from mew.gateway.supervisor import births
+from mew.gateway.supervisor.births import MARK, birth, marked, runs, signal_group
+
+
+@contextmanager
+def sleeping(**environ: str) -> Iterator["subprocess.Popen[bytes]"]:
+    script = "import signal; print(1, flush=True); signal.pause()"
+    command = [sys.executable, "-c", script]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True, env={**os.environ, **environ})
+    assert process.stdout is not None
+    process.stdout.readline()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_process_was_born_once_and_another_at_another_time() -> None:
+    with sleeping() as one, sleeping() as two:
+        assert birth(one.pid) == birth(one.pid)
+        assert birth(one.pid) is not None
+        assert runs(one.pid, birth(one.pid))
+        assert not runs(one.pid, f"{birth(two.pid)}0")
+
+
+def test_one_that_has_ended_runs_no_more_even_before_anybody_took_note() -> None:
+    with sleeping() as process:
+        born = birth(process.pid)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # a zombie now
+        assert birth(process.pid) is None
+        assert not runs(process.pid, born)
+
+
+@pytest.mark.parametrize("pid", [0, -1, 2**22 + 1])
+def test_what_is_no_process_has_no_birth(pid: int) -> None:
+    assert birth(pid) is None
+
+
+def test_where_there_is_no_proc_ps_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(births, "_boot", lambda: None)
+    with sleeping() as process:
+        born = birth(process.pid)
+        assert born is not None
+        assert runs(process.pid, born)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert not runs(process.pid, born)
+    assert marked("anything") == {}
+
+
+def test_a_signal_reaches_only_the_process_that_was_meant() -> None:
+    with sleeping() as process:
+        assert not signal_group(process.pid, "some other birth", signal.SIGKILL)
+        assert not signal_group(process.pid, None, signal.SIGKILL)
+        assert process.poll() is None
+        assert signal_group(process.pid, birth(process.pid), signal.SIGTERM)
+        assert process.wait(10) == -signal.SIGTERM
+        assert not signal_group(process.pid, birth(process.pid), signal.SIGTERM)
+
+
+def test_those_of_a_run_and_of_a_participant_are_found_by_their_mark() -> None:
+    with sleeping(**{MARK: "run1/a"}) as a, sleeping(**{MARK: "run1/a:b"}) as b, sleeping(**{MARK: "run10/a"}):
+        assert marked("run1") == {a.pid: birth(a.pid), b.pid: birth(b.pid)}
+        assert marked("run1", "a") == {a.pid: birth(a.pid)}
+        assert marked("") == {}

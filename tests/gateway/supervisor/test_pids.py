@@ -1,0 +1,62 @@
+"""`.mew/pids.json`: what scripts read in it, and that it never says more than is so."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mew.gateway.supervisor.births import birth
+from mew.gateway.supervisor.pids import BadPids, Pids, forget_pids, pids_file, read_pids, write_pids
+
+OURS = Pids(space_id="lab", space_name="A lab", space_dir="there", port=8080, gateway=os.getpid(), run="r1")
+
+
+def test_it_has_the_fields_that_scripts_read_and_the_births_of_all(tmp_path: Path) -> None:
+    write_pids(tmp_path, OURS.with_agents({"echo": os.getppid()}))
+    written = json.loads(pids_file(tmp_path).read_text(encoding="utf-8"))
+    fields = ("spaceId", "spaceName", "spaceDir", "port", "gateway", "agents", "clients")
+    me, parent = os.getpid(), os.getppid()
+    assert [written[each] for each in fields] == ["lab", "A lab", "there", 8080, me, {"echo": parent}, {}]
+    assert written["births"] == {str(me): birth(me), str(parent): birth(parent)}
+    assert "pids.json" in (tmp_path / ".mew" / ".gitignore").read_text(encoding="utf-8").split()
+
+
+def test_a_number_that_stands_for_another_process_by_now_does_not_run(tmp_path: Path) -> None:
+    write_pids(tmp_path, OURS.with_agents({}))
+    read = read_pids(tmp_path)
+    assert read is not None
+    assert read.running
+    other = Pids(space_id="lab", gateway=os.getpid(), births={str(os.getpid()): "another boot/1"})
+    assert not other.running
+    assert not Pids(space_id="lab", gateway=os.getpid()).running
+
+
+def test_whoever_reads_while_it_is_written_sees_the_old_or_the_new(tmp_path: Path) -> None:
+    write_pids(tmp_path, OURS)
+    script = (
+        "import sys; from pathlib import Path; from mew.gateway.supervisor.pids import *\n"
+        "for n in range(300): write_pids(Path(sys.argv[1]), Pids(space_id='lab', port=n, space_name='x' * n * 10))"
+    )
+    writer = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)])
+    while writer.poll() is None:
+        assert read_pids(tmp_path) is not None
+    assert writer.returncode == 0
+    assert [path.name for path in (tmp_path / ".mew").iterdir() if "pids" in path.name] == ["pids.json"]
+
+
+def test_only_the_run_that_wrote_it_takes_it_away(tmp_path: Path) -> None:
+    write_pids(tmp_path, OURS)
+    forget_pids(tmp_path, "r2")
+    assert read_pids(tmp_path) == OURS
+    forget_pids(tmp_path, "r1")
+    assert read_pids(tmp_path) is None
+
+
+def test_one_that_is_broken_is_named_and_told_what_to_do_about(tmp_path: Path) -> None:
+    write_pids(tmp_path, OURS)
+    pids_file(tmp_path).write_text("{", encoding="utf-8")
+    with pytest.raises(BadPids, match=r"pids\.json: not a list of processes; if nothing runs here, delete it"):
+        read_pids(tmp_path)
