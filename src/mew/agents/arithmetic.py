@@ -1,0 +1,327 @@
+"""Arithmetic as people write it: an expression in, a number out, exact as long as it can be.
+
+Pure, and a parser of its own: nothing is ever given to Python to run. It refuses what would take long before it begins,
+in words. Whole numbers and fractions are exact, decimals too: `0.1 + 0.2` is 0.3. Only roots, logarithms and the like
+are floating point.
+"""
+
+import math
+import operator
+import re
+from collections.abc import Callable
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import Final, TypeAlias
+
+from mew.errors import MewError
+
+Number: TypeAlias = Fraction | float
+DIGITS: Final = 4000
+"""So many may stand before and behind the fraction bar of any number on the way."""
+LENGTH: Final = 2000
+"""Characters of an expression."""
+DEPTH: Final = 100
+"""Brackets, signs and powers within each other."""
+_BITS: Final = int(DIGITS * math.log2(10))
+_LIMIT: Final = 10**DIGITS
+_WHOLE_FLOATS: Final = 2**53
+_WRITTEN: Final = Context(prec=17)
+_TOKEN: Final = re.compile(
+    r"\s*(?:(?P<number>[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?)"
+    r"|(?P<name>[A-Za-z_][A-Za-z_0-9.]*)"
+    r"|(?P<sign>\*\*|//|[-+*/%^(),!×÷−·])|(?P<other>\S))"
+)
+_SIGNS: Final = {"^": "**", "×": "*", "·": "*", "÷": "/", "−": "-"}
+"""What else people write, and what it means."""
+
+
+class BadExpression(MewError):
+    """An expression that has no value here; the sentence says why."""
+
+
+class TooLarge(BadExpression):
+    """A number on the way has more digits than are worked with."""
+
+
+def evaluate(expression: str) -> Number:
+    """The value of an expression, else `BadExpression`."""
+    if len(expression) > LENGTH:
+        raise BadExpression(f"the expression has {len(expression)} characters; {LENGTH} are the most")
+    return _Parser(_tokens(expression)).value()
+
+
+def text_of(number: Number) -> str:
+    """The number alone, as people write it: `8`, not `8.0`."""
+    if isinstance(number, float):
+        whole = number.is_integer() and abs(number) < _WHOLE_FLOATS
+        return str(int(number)) if whole else repr(number)
+    if number.denominator == 1:
+        return str(number.numerator)
+    try:
+        near = float(number)
+    except OverflowError:
+        near = 0.0
+    return repr(near) if near else _decimal(number)
+
+
+def _decimal(number: Fraction) -> str:
+    """What a float is too small for, or too large."""
+    quotient = _WRITTEN.divide(Decimal(number.numerator), Decimal(number.denominator))
+    return f"{quotient.normalize(_WRITTEN):e}"
+
+
+def exact(number: int | float) -> Number:
+    """A number that came from elsewhere; one that JSON wrote with a point is taken for what was written."""
+    if isinstance(number, float) and not math.isfinite(number):
+        raise BadExpression(f"{number} is no number to calculate with")
+    return checked(Fraction(repr(number)) if isinstance(number, float) else Fraction(number))
+
+
+def checked(number: Number) -> Number:
+    """The number, if it is one and of a size to work with."""
+    if isinstance(number, float):
+        if math.isfinite(number):
+            return number
+        raise TooLarge("the result is too large")
+    if abs(number.numerator) >= _LIMIT or number.denominator >= _LIMIT:
+        raise TooLarge(f"the result is too large: it has more than {DIGITS} digits")
+    return number
+
+
+# Operations
+
+
+def add(a: Number, b: Number) -> Number:
+    """The sum."""
+    return _apply(operator.add, a, b)
+
+
+def multiply(a: Number, b: Number) -> Number:
+    """The product."""
+    return _apply(operator.mul, a, b)
+
+
+def _apply(operation: Callable[..., Number], *numbers: Number) -> Number:
+    """Do it, exactly where both are; what cannot be done is said in words."""
+    try:
+        return checked(operation(*numbers))
+    except ZeroDivisionError:
+        raise BadExpression("division by zero") from None
+    except OverflowError:
+        raise TooLarge("the result is too large") from None
+    except (ValueError, TypeError):
+        raise BadExpression("it has no real value") from None
+
+
+def _floor_divide(a: Number, b: Number) -> Number:
+    quotient = a // b
+    return quotient if isinstance(quotient, float) else Fraction(quotient)
+
+
+def _power(base: Number, exponent: Number) -> Number:
+    """A power; how large it is to become is known before it is worked out."""
+    if isinstance(exponent, float) or exponent.denominator != 1 or isinstance(base, float):
+        if base < 0 and not float(exponent).is_integer():
+            raise ValueError("a root of a negative number")
+        return float(math.pow(base, exponent)) if base else _power_of_zero(exponent)
+    times = exponent.numerator
+    if abs(base) == 1:
+        return Fraction(1) if base > 0 or times % 2 == 0 else Fraction(-1)
+    if base == 0:
+        return _power_of_zero(exponent)
+    bits = max(abs(base.numerator), base.denominator).bit_length() - 1
+    if max(bits, 1) * abs(times) > _BITS:
+        raise TooLarge(f"{text_of(base)[:20]} ** {text_of(exponent)[:20]} is too large: more than {DIGITS} digits")
+    return base**times
+
+
+def _power_of_zero(exponent: Number) -> Number:
+    if exponent < 0:
+        raise ZeroDivisionError
+    return Fraction(int(exponent == 0))
+
+
+def _factorial(number: Number) -> Number:
+    if isinstance(number, float) or number.denominator != 1 or number < 0:
+        raise BadExpression(f"there is no factorial of {text_of(number)}, only of 0, 1, 2, …")
+    if number > DIGITS or math.lgamma(number.numerator + 1) > DIGITS * math.log(10):
+        raise TooLarge(f"{text_of(number)[:20]}! is too large: more than {DIGITS} digits")
+    return Fraction(math.factorial(number.numerator))
+
+
+def _root(number: Number) -> Number:
+    """The square root, exact where there is an exact one."""
+    if not isinstance(number, float) and number >= 0:
+        top, bottom = math.isqrt(number.numerator), math.isqrt(number.denominator)
+        if top * top == number.numerator and bottom * bottom == number.denominator:
+            return Fraction(top, bottom)
+    return math.sqrt(number)
+
+
+def _round(number: Number, places: Number = Fraction(0)) -> Number:
+    """As at school: a half goes away from zero."""
+    if isinstance(places, float) or places.denominator != 1 or abs(places) > DIGITS:
+        raise BadExpression(f"round to how many places? {text_of(places)[:20]} is no such number")
+    factor = Fraction(10) ** places.numerator
+    away = math.floor(abs(Fraction(number)) * factor + Fraction(1, 2)) / factor
+    return away if number >= 0 else -away
+
+
+_SUMS: Final[dict[str, Callable[..., Number]]] = {"+": operator.add, "-": operator.sub}
+_PRODUCTS: Final[dict[str, Callable[..., Number]]] = {
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": _floor_divide,
+    "%": operator.mod,
+}
+_NAMES: Final[dict[str, Number]] = {"pi": math.pi, "e": math.e, "tau": math.tau}
+_FUNCTIONS: Final[dict[str, tuple[Callable[..., Number], range]]] = {
+    "abs": (abs, range(1, 2)),
+    "ceil": (lambda number: Fraction(math.ceil(number)), range(1, 2)),
+    "cos": (math.cos, range(1, 2)),
+    "exp": (math.exp, range(1, 2)),
+    "factorial": (_factorial, range(1, 2)),
+    "floor": (lambda number: Fraction(math.floor(number)), range(1, 2)),
+    "log": (math.log, range(1, 3)),
+    "log10": (math.log10, range(1, 2)),
+    "log2": (math.log2, range(1, 2)),
+    "max": (max, range(1, LENGTH)),
+    "min": (min, range(1, LENGTH)),
+    "pow": (_power, range(2, 3)),
+    "round": (_round, range(1, 3)),
+    "sin": (math.sin, range(1, 2)),
+    "sqrt": (_root, range(1, 2)),
+    "tan": (math.tan, range(1, 2)),
+}
+"""What may be called, and with how many numbers."""
+
+
+# Reading
+
+_Token: TypeAlias = tuple[str, str]
+"""Its sort, and its text; the end is a token too."""
+_END: Final = ("end", "")
+
+
+def _tokens(expression: str) -> list[_Token]:
+    found: list[_Token] = []
+    for match in _TOKEN.finditer(expression):
+        sort, text = str(match.lastgroup), match[str(match.lastgroup)]
+        if sort == "other":
+            raise BadExpression(f"{text!r} means nothing here")
+        found.append((sort, _SIGNS.get(text, text)))
+    if not found:
+        raise BadExpression("there is no expression")
+    return [*found, _END]
+
+
+def _literal(text: str) -> Number:
+    """A number as written, exactly; its size is looked at before it is made."""
+    mantissa, _, power = text.lower().partition("e")
+    if len(mantissa) > DIGITS or len(power.lstrip("+-0")) > len(str(DIGITS)) or abs(int(power or "0")) > DIGITS:
+        raise TooLarge(f"{text[:20]} is too large: more than {DIGITS} digits")
+    return checked(Fraction(text))
+
+
+class _Parser:
+    """Reads from left to right and works out on the way, by the precedence that school and Python agree on."""
+
+    def __init__(self, tokens: list[_Token]) -> None:
+        self._tokens = tokens
+        self._at = 0
+        self._depth = 0
+
+    def value(self) -> Number:
+        """Of all of it."""
+        found = self._sum()
+        if self._next != _END:
+            raise self._unexpected("an operator")
+        return found
+
+    @property
+    def _next(self) -> _Token:
+        return self._tokens[self._at]
+
+    def _takes(self, *texts: str) -> str | None:
+        """The next token, if it is one of these signs; then it is read."""
+        sort, text = self._next
+        if sort != "sign" or text not in texts:
+            return None
+        self._at += 1
+        return text
+
+    def _unexpected(self, wanted: str) -> BadExpression:
+        if self._next == _END:
+            return BadExpression(f"{wanted} is missing at the end")
+        return BadExpression(f"{wanted} is missing before {self._next[1][:20]!r}")
+
+    def _deeper(self, read: Callable[[], Number]) -> Number:
+        self._depth += 1
+        if self._depth > DEPTH:
+            raise BadExpression(f"the expression is nested more than {DEPTH} deep")
+        try:
+            return read()
+        finally:
+            self._depth -= 1
+
+    def _sum(self) -> Number:
+        found = self._product()
+        while sign := self._takes(*_SUMS):
+            found = _apply(_SUMS[sign], found, self._product())
+        return found
+
+    def _product(self) -> Number:
+        found = self._signed()
+        while sign := self._takes(*_PRODUCTS):
+            found = _apply(_PRODUCTS[sign], found, self._signed())
+        return found
+
+    def _signed(self) -> Number:
+        """A sign binds less than a power: -2 ** 2 is -4."""
+        sign = self._takes("-", "+")
+        if sign is None:
+            return self._raised()
+        found = self._deeper(self._signed)
+        return -found if sign == "-" else found
+
+    def _raised(self) -> Number:
+        """Powers are read from the right: 2 ** 3 ** 2 is 2 ** 9."""
+        base = self._atom()
+        while self._takes("!"):
+            base = _apply(_factorial, base)
+        if self._takes("**") is None:
+            return base
+        return _apply(_power, base, self._deeper(self._signed))
+
+    def _atom(self) -> Number:
+        sort, text = self._next
+        if sort == "number":
+            self._at += 1
+            return _literal(text)
+        if sort == "name":
+            self._at += 1
+            return self._named(text.lower().removeprefix("math."))
+        if self._takes("("):
+            return self._closed(self._deeper(self._sum))
+        raise self._unexpected("a number")
+
+    def _closed(self, found: Number) -> Number:
+        if self._takes(")") is None:
+            raise self._unexpected("a closing bracket")
+        return found
+
+    def _named(self, name: str) -> Number:
+        if name in _NAMES:
+            return _NAMES[name]
+        if name not in _FUNCTIONS:
+            raise BadExpression(f"{name[:40]!r} is not known; there are {', '.join(sorted((*_FUNCTIONS, *_NAMES)))}")
+        function, counts = _FUNCTIONS[name]
+        if self._takes("(") is None:
+            raise self._unexpected(f"an opening bracket after {name}")
+        numbers = [self._deeper(self._sum)]
+        while self._takes(","):
+            numbers.append(self._deeper(self._sum))
+        self._closed(numbers[0])
+        if len(numbers) not in counts:
+            raise BadExpression(f"{name} does not take {len(numbers)} numbers")
+        return _apply(function, *numbers)

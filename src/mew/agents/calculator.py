@@ -1,0 +1,55 @@
+"""The calculator: arithmetic as MCP tools.
+
+It tells numbers and sentences; what they are is `arithmetic`'s to say.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from mew.agents import arithmetic
+from mew.agents.arithmetic import BadExpression, Number
+from mew.client import Participant, Space, mcp
+from mew.client.serving import Service
+
+Given: TypeAlias = int | float
+"""A number as JSON has it."""
+Expression = Annotated[str, msgspec.Meta(description="such as (2 + 3) * 4 / 7, 2 ** 10, sqrt(2), 5!")]
+
+
+async def calculator(space: Space) -> None:
+    """Calculate for whoever asks, until the space ends or somebody shuts us down."""
+    participant = tools()
+    await Service(space, participant, controls=participant).run()
+
+
+def tools() -> Participant:
+    """What the calculator offers."""
+    participant = Participant(instructions="Exact arithmetic: ask with an expression, or with two numbers.")
+
+    @participant.tool
+    def add(a: Given, b: Given) -> mcp.CallResult:
+        """The sum of two numbers."""
+        return _told(lambda: arithmetic.add(arithmetic.exact(a), arithmetic.exact(b)))
+
+    @participant.tool
+    def multiply(a: Given, b: Given) -> mcp.CallResult:
+        """The product of two numbers."""
+        return _told(lambda: arithmetic.multiply(arithmetic.exact(a), arithmetic.exact(b)))
+
+    @participant.tool
+    def evaluate(expression: Expression) -> mcp.CallResult:
+        """The value of an expression."""
+        return _told(lambda: arithmetic.evaluate(expression))
+
+    return participant
+
+
+def _told(work: Callable[[], Number]) -> mcp.CallResult:
+    """The number alone, as text; or in words why there is none, as MCP tells that a tool has failed."""
+    try:
+        text, failed = arithmetic.text_of(work()), False
+    except BadExpression as error:
+        text, failed = str(error), True
+    return mcp.CallResult(content=[mcp.written(mcp.TextContent(text=text))], is_error=failed)

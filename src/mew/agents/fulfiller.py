@@ -1,0 +1,112 @@
+"""The fulfiller: what others propose it does for them, and tells what came of it.
+
+It approves everything. A space in which somebody is to decide has no use for it: its rights are that decision.
+"""
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from mew.agents.saying import log, missed, say
+from mew.client import Answer, Participant, Proposals, Proposed, Space, mcp
+from mew.client.calling import tool_result
+from mew.client.crew import Crew
+from mew.client.errors import McpFailure, MewError, ParticipantNotFound
+from mew.client.serving import Service
+from mew.protocol import kinds
+
+AT_ONCE: Final = 16
+LIST_SECONDS: Final = 3.0
+"""For everybody to say what tools they have."""
+ANSWER_SECONDS: Final = 60.0
+
+
+async def fulfiller(space: Space) -> None:
+    """Fulfil every proposal of others, until the space ends or somebody shuts us down."""
+    participant = Participant(instructions="Propose a request, and it is made for you.")
+    proposals = space.proposals(on_missed=missed)
+    service = Service(space, participant, controls=participant)
+    await service.run(_fulfil_all(space, participant, proposals))
+
+
+async def _fulfil_all(space: Space, participant: Participant, proposals: Proposals) -> None:
+    crew, room = Crew(f"mew agent: {space.me} fulfils"), asyncio.Semaphore(AT_ONCE)
+
+    async def work(proposed: Proposed) -> None:
+        try:
+            await _fulfil(space, proposed)
+        finally:
+            room.release()
+
+    try:
+        async for proposed in proposals:
+            await room.acquire()
+            await participant.resumed()
+            crew.start(work(proposed))
+    finally:
+        await crew.dismiss()
+
+
+async def _fulfil(space: Space, proposed: Proposed) -> None:
+    """Do what is proposed, if nobody else has yet, and tell the result or what went wrong."""
+    log.info("Fulfilling proposal %s: %s", proposed.id, proposed.tool or proposed.method)
+    try:
+        asked = await _whom(space, proposed)
+        if proposed.state != "open":
+            log.info("proposal %s is %s already", proposed.id, proposed.state)
+            return
+        text = _words(proposed, await proposed.fulfil(asked, ANSWER_SECONDS))
+    except MewError as error:
+        log.warning("error for proposal %s: %s", proposed.id, error)
+        text = f"Error fulfilling proposal: {error}"
+    with suppress(MewError):  # a space that is over is told by whoever reads it
+        await say(space, text, proposed.envelope)
+
+
+def _words(proposed: Proposed, answer: Answer) -> str:
+    """What is told of an answer; a tool that failed is raised like any other failure."""
+    if proposed.method != mcp.TOOLS_CALL:
+        return msgspec.json.encode(answer.result).decode()
+    result = tool_result(answer)
+    if result.is_error:
+        raise McpFailure(mcp.INTERNAL_ERROR, result.text or "the tool failed")
+    return result.text or msgspec.json.encode(answer.result).decode()
+
+
+async def _whom(space: Space, proposed: Proposed) -> list[str]:
+    """Those of whom it is proposed to ask it, as far as they are here; else whoever has the tool."""
+    named = [each for each in proposed.to if each != space.me]
+    here = [each for each in named if each in space.view.participants]
+    if here:
+        return here
+    if proposed.tool is None:
+        missing = f"{', '.join(named)} is not here" if named else "it does not say whom to ask"
+        raise ParticipantNotFound(missing, participants=named)
+    return [await who_has(space, proposed.tool)]
+
+
+async def who_has(space: Space, tool: str) -> str:
+    """Somebody who has the tool, the first to say so; all are asked who may be."""
+    asking = {"kind": kinds.MCP_REQUEST, "payload": {"method": mcp.TOOLS_LIST, "params": {}}}
+    others = [each for each in space.view.participants if space.can({**asking, "to": [each]})]
+    tasks = [asyncio.create_task(_offers(space, each, tool), name=f"mew agent: tools of {each}") for each in others]
+    try:
+        for answered in asyncio.as_completed(tasks):
+            if (found := await answered) is not None:
+                return found
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    raise ParticipantNotFound(f"nobody here has the tool {tool!r}", tool=tool)
+
+
+async def _offers(space: Space, who: str, tool: str) -> str | None:
+    """Who it is, if it has the tool; who does not say has none."""
+    try:
+        tools = await space.list_tools(who, timeout=LIST_SECONDS)
+    except MewError:
+        return None
+    return who if any(each.name == tool for each in tools) else None

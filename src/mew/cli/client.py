@@ -1,0 +1,198 @@
+"""`mew client connect`: a participant made of lines, for scripts: JSON or words in, JSON out.
+
+Must not decide what may be sent: what the gateway refuses comes back as a line.
+"""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from cyclopts import App, Parameter
+
+from mew.cli.exits import Failed
+from mew.cli.joining import HERE, Participant, Seat, Token, Where, seat, taking_part
+
+if TYPE_CHECKING:
+    from mew.cli.client_pipes import Lines, Writer
+    from mew.client import Space, Subscription
+    from mew.client.inbox import Message
+
+app = App(name="client", help="Take part in a space line by line, for scripts.")
+
+LAST_WORDS: Final = 5.0
+"""Seconds to write what has come, once there is nothing more to wait for."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Pipes:
+    """Where lines come from, and where they go.
+
+    Parameters
+    ----------
+    fifo_in
+        A FIFO to read lines from instead of standard input; made where there is none.
+    fifo_out
+        A FIFO to write lines to instead of standard output; made where there is none.
+    output_file
+        A file to which lines are added instead.
+    """
+
+    fifo_in: Path | None = None
+    fifo_out: Path | None = None
+    output_file: Path | None = None
+
+
+_STANDARD: Final = Pipes()
+
+
+_EXAMPLES: Final = """\
+Examples:
+
+  echo hello | mew client connect       as the space's default participant
+  mew client connect -p bot --fifo-in in --output-file out.jsonl"""
+
+
+@app.command(help_epilogue=_EXAMPLES)
+def connect(
+    *,
+    where: Where = HERE,
+    token: Token = None,
+    participant: Participant = None,
+    pipes: Pipes = _STANDARD,
+    stay: float | None = None,
+) -> int:
+    """Be a participant: send each line that is read, and write each envelope that comes as a line of JSON.
+
+    A line in is an envelope, as JSON with a kind; a frame, #stream-1#data, of a stream there is; or words, which are
+    chat. The first line out is the welcome; what the gateway refuses comes as a system/error. At the end of standard
+    input it leaves when everything has been taken; with a FIFO or an output file it stays until it is stopped. A
+    connection that breaks is made again.
+
+    Whoever is connected under the same name is sent away: to say one thing, `mew send` is better, to look, `mew tail`.
+
+    Parameters
+    ----------
+    token
+        The token. Everybody on this machine can read arguments: better leave it in MEW_TOKEN, or in the space's files.
+    participant
+        Which participant to be, where its token does not come along; else MEW_PARTICIPANT_ID.
+    stay
+        Seconds to stay after the end of the input, to hear answers.
+    """
+    taking_part(_connect(seat(where, token, participant), pipes, stay))
+    return 0
+
+
+async def _connect(at: Seat, pipes: Pipes, stay: float | None) -> None:
+    """Speak and listen until the input ends, or SIGTERM comes, or nobody reads any more."""
+    import mew
+    from mew.cli import client_pipes
+
+    taken = client_pipes.STDIN if pipes.fifo_in is None else client_pipes.open_fifo(pipes.fifo_in)
+    given = client_pipes.STDOUT
+    if pipes.output_file is not None:
+        given = client_pipes.open_file(pipes.output_file)
+    elif pipes.fifo_out is not None:
+        given = client_pipes.open_fifo(pipes.fifo_out)
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    async with mew.connect(at.url, space=at.space, token=at.token, participant=at.participant) as space:
+        conversation = _Conversation(space, client_pipes.Writer(given))
+        _note(f"{space.me} is in space {space.id}")
+        for_ever = stay is None and given != client_pipes.STDOUT
+        speaking = conversation.speak(client_pipes.Lines(taken), None if for_ever else stay or 0.0)
+        await conversation.hold(speaking, stopped)
+
+
+class _Conversation:
+    """What is said, and what is heard."""
+
+    def __init__(self, space: "Space", writer: "Writer") -> None:
+        """Everything from the welcome on is heard."""
+        self._space = space
+        self._writer = writer
+        self._messages: Subscription[Message] = space.messages(on_missed=_missed)
+        self._ending = False
+
+    async def hold(self, speaking: Coroutine[Any, Any, None], stopped: asyncio.Event) -> None:
+        """Until there is nothing more to say, or to hear, or we are told to stop."""
+        hearing = asyncio.create_task(self._hear(), name="mew client: hears")
+        saying = asyncio.create_task(speaking, name="mew client: says")
+        stopping = asyncio.create_task(stopped.wait(), name="mew client: until stopped")
+        tasks = (hearing, saying, stopping)
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if not hearing.done():
+                saying.cancel()
+                await self._space.close()
+                await asyncio.wait({hearing}, timeout=LAST_WORDS)
+        finally:
+            for task in tasks:
+                task.cancel()
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, OSError) and not isinstance(outcome, BrokenPipeError):
+                raise Failed(f"what came cannot be written: {outcome.strerror}")
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    async def _hear(self) -> None:
+        from mew.cli.client_lines import written
+        from mew.protocol import kinds
+
+        welcome = self._space.latest_welcome
+        if welcome is not None:
+            await self._writer.write(written(welcome))
+        async for message in self._messages:
+            # The answer to our own question at the end is nobody's business.
+            if not (self._ending and getattr(message, "kind", "") == kinds.WELCOME):
+                await self._writer.write(written(message))
+
+    async def speak(self, lines: "Lines", stay: float | None) -> None:
+        """Send each line; then wait until all has been taken, and as long as we are to stay."""
+        from mew.cli.client_lines import BadLine, read
+        from mew.protocol import kinds
+
+        number = 0
+        async for line in lines:
+            number += 1
+            try:
+                found = read(line, self._space.view.streams)
+            except BadLine as error:
+                _note(f"line {number}: {error}")
+                continue
+            if found is not None:
+                await self._send(found.message)
+        if stay is None:
+            await asyncio.Event().wait()
+        elif stay:
+            await asyncio.sleep(stay)
+        else:
+            self._ending = True
+            await self._space.send(kinds.JOIN)
+
+    async def _send(self, message: bytes) -> None:
+        """Once, as soon as there is a connection that takes it."""
+        from mew.client import ConnectionLost
+
+        while True:
+            try:
+                connection = await self._space.link.writable()
+            except ConnectionLost:
+                await self._space.connected()
+            else:
+                connection.send_raw(message)
+                return
+
+
+def _missed(count: int) -> None:
+    _note(f"{count} messages came faster than they were read, and were lost")
+
+
+def _note(words: str) -> None:
+    print(f"mew: {words}", file=sys.stderr, flush=True)

@@ -1,0 +1,230 @@
+"""`mew init`: a space in this directory, made of a template.
+
+Asks where there is somebody to ask, and nowhere else.
+"""
+
+import getpass
+import os
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+from cyclopts import Parameter
+
+from mew.cli.exits import Failed
+
+if TYPE_CHECKING:
+    from mew.cli.init_templates import Template, Variable
+
+_PORTS: Final = range(65536)
+_Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Said:
+    """What the template leaves open.
+
+    Parameters
+    ----------
+    name
+        What the space is called, instead of as this directory.
+    description
+        What it is for.
+    model
+        The model of its agents, for templates that have such.
+    port
+        The port of its gateway, instead of 8080.
+    """
+
+    name: Annotated[str | None, Parameter(alias="-n")] = None
+    description: str | None = None
+    model: str | None = None
+    port: Annotated[int | None, Parameter(alias="-p")] = None
+
+    def values(self) -> dict[str, str]:
+        """As a template knows them."""
+        from mew.cli import init_values
+        from mew.cli.given import BadValue
+
+        if self.port is not None and self.port not in _PORTS:
+            raise BadValue(f"--port: {self.port} is no port")
+        said = {
+            init_values.NAME: self.name,
+            init_values.DESCRIPTION: self.description,
+            init_values.MODEL: self.model,
+            init_values.PORT: None if self.port is None else str(self.port),
+        }
+        return {name: value for name, value in said.items() if value is not None}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Asked:
+    """What to tell, instead of making a space.
+
+    Parameters
+    ----------
+    list_templates
+        Which templates there are, a line each.
+    template_info
+        What one of them makes, and what it leaves open.
+    json
+        As JSON.
+    """
+
+    list_templates: _Flag = False
+    template_info: str | None = None
+    json: _Flag = False
+
+
+_NOTHING_SAID: Final = Said()
+_NOTHING_ASKED: Final = Asked()
+
+
+def init(
+    template: str | None = None,
+    *,
+    said: Said = _NOTHING_SAID,
+    asked: Asked = _NOTHING_ASKED,
+    force: Annotated[bool, Parameter(alias="-f", negative="", show_default=False)] = False,
+) -> int:
+    """Make a space in this directory: .mew/space.yaml, and what the template brings along.
+
+    Templates are looked for in ./templates, in ~/.mew/templates, and among those that are built in. On a terminal you
+    are asked what is open; elsewhere the defaults are taken.
+
+    Parameters
+    ----------
+    template
+        Which template: a name, or the path of a folder; without it `default`, or what you choose.
+    force
+        Write the space anew where there is one; its tokens, journal and logs stay.
+    """
+    if asked.list_templates:
+        return _list(as_json=asked.json)
+    if asked.template_info is not None:
+        return _describe(asked.template_info, as_json=asked.json)
+    return _make(template, said, force=force, as_json=asked.json)
+
+
+def _make(name: str | None, said: Said, *, force: bool, as_json: bool) -> int:
+    from mew.cli import init_values, init_writing
+    from mew.cli.init_templates import USUAL, find_template
+
+    directory, values = Path.cwd(), said.values()
+    there = init_writing.existing(directory)
+    if there is not None and not force:
+        raise Failed(f"there is a space here already, {there}: start it with `mew space up`, or `mew init --force`")
+    asks = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
+    chosen = find_template(name or (_choose() if asks else USUAL), directory, Path.home())
+    known = {"dirname": directory.name or "space", "username": _username(), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
+    filled = init_values.resolve(chosen.variables, values, os.environ, known, _ask if asks else None)
+    made = init_writing.make(chosen, filled, values)
+    init_writing.write(chosen, made, directory)
+    for warning in made.warnings:
+        print(f"mew: {warning}", file=sys.stderr)
+    if as_json:
+        _print_json({"space": made.space_id, "template": chosen.name, "file": str(directory / ".mew" / "space.yaml")})
+        return 0
+    print(f"space {made.space_id!r} is in .mew/space.yaml, made of the template {chosen.name!r}")
+    for secret in filled.secrets.values():
+        if not os.environ.get(secret):
+            print(f"set {secret} in the environment before you start it; it is written nowhere")
+    if (directory / ".mew" / "package.json").is_file():
+        print("its agents need packages of Node.js: npm install --prefix .mew")
+    print("start it: mew space up")
+    return 0
+
+
+def _username() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # nobody has given this process a name
+        return "user"
+
+
+# Asking
+
+
+def _choose() -> str:
+    """Which template, of those there are."""
+    from mew.cli.init_templates import USUAL
+
+    found = _all()
+    for number, each in enumerate(found, 1):
+        print(f"{number:3}  {each.name:<12} {each.description}")
+    names = [each.name for each in found]
+    while True:
+        answer = _answer(f"Which template? [{USUAL}] ") or USUAL
+        if answer.isdecimal() and 0 < int(answer) <= len(names):
+            return names[int(answer) - 1]
+        if answer in names:
+            return answer
+        print(f"Give a number from 1 to {len(names)}, or a name.")
+
+
+def _ask(variable: "Variable", suggested: str) -> str:
+    """What somebody answers; nothing means as suggested."""
+    what = variable.description or variable.name
+    return _answer(f"{what} [{suggested}] ") or suggested
+
+
+def _answer(question: str) -> str:
+    """What somebody types; who ends the input instead has changed their mind."""
+    try:
+        return input(question).strip()
+    except EOFError:
+        print()
+        raise KeyboardInterrupt from None
+
+
+# Telling
+
+
+def _all() -> "list[Template]":
+    from mew.cli.init_templates import templates
+
+    return templates(Path.cwd(), Path.home())
+
+
+def _list(*, as_json: bool) -> int:
+    found = _all()
+    if as_json:
+        _print_json([{"name": each.name, "description": each.description, "source": each.source} for each in found])
+        return 0
+    width = max(len(each.name) for each in found)
+    for each in found:
+        print(f"{each.name:<{width}}  {each.description} ({each.source})")
+    return 0
+
+
+def _describe(name: str, *, as_json: bool) -> int:
+    import msgspec
+
+    from mew.cli.init_templates import find_template
+
+    found = find_template(name, Path.cwd(), Path.home())
+    files = [f".mew/{place}" for _, place in found.files()]
+    if as_json:
+        told = {"name": found.name, "description": found.description, "source": found.source, "files": files}
+        _print_json({**told, "variables": msgspec.to_builtins(found.variables)})
+        return 0
+    print(f"{found.name} ({found.source})")
+    print(found.description)
+    for each in found.variables:
+        where = f", from {' or '.join(each.env_sources)}" if each.env_sources else ""
+        usual = ", kept in the environment" if each.sensitive else f" [{each.default}]" if each.default else ""
+        print(f"  {{{{{each.name}}}}}  {each.description}{usual}{where}")
+    print("makes: " + ", ".join([".mew/space.yaml", *files]))
+    if readme := found.readme():
+        print(f"\n{readme.rstrip()}")
+    return 0
+
+
+def _print_json(value: object) -> None:
+    import msgspec
+
+    print(msgspec.json.encode(value).decode())

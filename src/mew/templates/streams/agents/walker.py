@@ -1,0 +1,42 @@
+"""A walker: it goes round in a circle and streams where it is, ten times a second."""
+
+import asyncio
+import math
+
+import msgspec
+
+from mew.client import ConnectionLost, Refused, Space, Stream
+
+STEP_SECONDS = 0.1
+
+
+class Position(msgspec.Struct):
+    """Where the walker is; the format of its stream."""
+
+    x: float
+    y: float
+
+
+async def agent(space: Space) -> None:
+    """Walk for ever. A stream that has ended is opened anew; one that we still own goes on."""
+    step = 0
+    while True:
+        try:
+            stream = await own_stream(space)
+            while True:
+                await stream.send(Position(round(math.cos(step / 20), 3), round(math.sin(step / 20), 3)))
+                await asyncio.sleep(STEP_SECONDS)
+                step += 1
+        except (ConnectionLost, Refused):
+            await space.connected()
+            await asyncio.sleep(STEP_SECONDS)
+
+
+async def own_stream(space: Space) -> Stream:
+    """The stream that we had before the connection broke, else a new one."""
+    for stream_id, known in space.view.streams.items():
+        if known.owner == space.me and known.status == "live":
+            return space.stream(stream_id)
+    stream = await space.announce_stream([Position], desired_id="positions", description="where the walker is")
+    await stream.start()
+    return stream

@@ -1,0 +1,37 @@
+"""A watcher: it reads every stream of positions, and says now and then what it saw."""
+
+import msgspec
+
+from mew.client import Space, StreamGap
+from mew.client.errors import ConnectionLost, DoesNotFit, Refused
+
+EVERY = 50
+"""So many positions are worth a word."""
+
+
+class Position(msgspec.Struct):
+    """Where somebody is; the same format as the walker's, told by its name."""
+
+    x: float
+    y: float
+
+
+async def agent(space: Space) -> None:
+    """Watch until the space ends."""
+    seen = missed = 0
+
+    def count(gap: StreamGap) -> None:
+        nonlocal missed
+        missed += gap.frames
+
+    async for frame in space.frames(format=Position, on_gap=count):
+        try:
+            at = frame.value
+        except DoesNotFit:
+            continue
+        seen += 1
+        if at is not None and seen % EVERY == 1:
+            try:
+                await space.chat(f"{frame.stream_id}: {seen} seen, {missed} missed, now at ({at.x}, {at.y})")
+            except (ConnectionLost, Refused):
+                await space.connected()

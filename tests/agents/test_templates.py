@@ -1,0 +1,121 @@
+"""The agents that templates bring along: what a newcomer sees of streams works."""
+
+from pathlib import Path
+
+import pytest
+
+import mew
+from mew.agents import find
+from mew.cli import main
+from mew.client import NotAllowed, Space
+from tests.agents.stage import propose, working
+from tests.client.stage import begun, close_all, ended, joining, played, url_of
+from tests.gateway.raw import Running, running_from
+
+TEMPLATES = Path(mew.__file__).parent / "templates"
+
+
+def source(name: str) -> str:
+    (found,) = TEMPLATES.rglob(f"{name}.py")
+    return str(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "stream_id", "fields"),
+    [("walker", "positions", {"x", "y"}), ("thermometer", "temperature", {"celsius", "at"})],
+)
+@played
+async def test_a_sender_announces_its_format_and_writes_its_stream(
+    gateway: Running, name: str, stream_id: str, fields: set[str]
+) -> None:
+    async with joining(gateway, "alice") as alice:
+        frames = alice.frames()
+        async with working(gateway, source(name), "walker"):
+            frame = await anext(frames)
+            assert frame.stream_id == stream_id
+            assert isinstance(frame.value, dict)
+            assert set(frame.value) == fields
+            assert alice.view.streams[stream_id].formats[0]["mime_type"] == "application/json"
+
+
+@played
+async def test_a_sender_goes_on_with_its_stream_after_the_connection_broke(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice, working(gateway, source("walker"), "walker"):
+        frames = alice.frames()
+        assert (await anext(frames)).stream_id == "positions"
+        close_all(gateway, 1011, "something broke", "walker")
+        await alice.until(lambda view: "walker" not in view.participants)
+        await alice.until(lambda view: "walker" in view.participants)
+        before = alice.view.streams["positions"].frames
+        while alice.view.streams["positions"].frames == before:
+            assert (await anext(frames)).stream_id == "positions"
+        assert list(alice.view.streams) == ["positions"]
+
+
+@played
+async def test_a_sender_whose_stream_was_ended_opens_another(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice, working(gateway, source("walker"), "walker"):
+        frames = alice.frames()
+        assert (await anext(frames)).stream_id == "positions"
+        await alice.stream("positions").close()
+        while (await anext(frames)).stream_id == "positions":
+            pass
+        assert list(alice.view.streams) == ["positions_2"]
+
+
+@played
+async def test_the_watcher_says_what_it_sees_and_passes_over_what_does_not_fit(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice, working(gateway, source("watcher"), "echo"):
+        heard = alice.envelopes("chat", sender="echo")
+        stream = await alice.announce_stream([{"id": "Position", "mime_type": "application/json"}], desired_id="cat")
+        await stream.start()
+        await stream.send("nonsense")
+        await stream.send('{"x":1.0,"y":2.0}')
+        assert (await anext(heard)).payload["text"] == "cat: 1 seen, 0 missed, now at (1.0, 2.0)"
+
+
+# What a template allows
+
+
+def made_of(template: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The space.yaml that a template makes."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HOME", str(folder / "nobody"))
+    assert main(["init", template, "--name", "lab"]) == 0
+    return folder / ".mew" / "space.yaml"
+
+
+@played
+async def test_what_a_guest_proposes_the_fulfiller_of_the_template_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_from(made_of("agents", tmp_path, monkeypatch)) as gateway:
+        agents = ("echo", "calculator", "fulfiller")
+        spaces = {name: await mew.connect(url_of(gateway), token=gateway.token(name)) for name in (*agents, "guest")}
+        tasks = [await begun(find(name)(spaces[name])) for name in agents]
+        guest = spaces["guest"]
+        chats = guest.envelopes("chat", sender="fulfiller")
+        await propose(guest, "add", a=10, b=5)
+        assert (await anext(chats)).payload["text"] == "15"
+        with pytest.raises(NotAllowed):
+            await guest.call_tool("calculator", "add", {"a": 1, "b": 1}, propose=False)
+        for task in tasks:
+            await ended(task)
+        for space in spaces.values():
+            await space.close()
+
+
+@played
+async def test_a_coder_reads_files_by_itself_and_only_proposes_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def may(space: Space, kind: str, tool: str, to: str = "files") -> bool:
+        return space.can({"kind": kind, "to": [to], "payload": {"method": "tools/call", "params": {"name": tool}}})
+
+    with running_from(made_of("coding", tmp_path, monkeypatch)) as gateway:
+        async with mew.connect(url_of(gateway), token=gateway.token("coder")) as coder:
+            assert may(coder, "mcp/request", "read_text_file")
+            assert not may(coder, "mcp/request", "read_text_file", "human")
+            assert not may(coder, "mcp/request", "write_file")
+            assert may(coder, "mcp/proposal", "write_file")
+            assert coder.can({"kind": "mcp/request", "to": ["files"], "payload": {"method": "tools/list"}})

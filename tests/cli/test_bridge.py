@@ -1,0 +1,93 @@
+"""`mew bridge start` with the flags of old scripts: the same bridge as `python -m mew.bridge`."""
+
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import mew
+from mew.bridge import Patience, StdioServer
+from mew.cli import main
+from mew.cli.bridge import Server, Trying, bridge_at, patience_with, stdio_server
+from mew.cli.joining import Seat
+from tests.bridge.stage import odd
+from tests.cli.joined import alone, at_work, lab, token_of, url_of
+from tests.client.stage import played
+from tests.gateway.raw import Running
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Running]:
+    with lab(tmp_path) as running:
+        yield running
+
+
+@played
+async def test_a_server_takes_part_and_both_end_when_told(gateway: Running, tmp_path: Path) -> None:
+    flags = ["-g", url_of(gateway), "-s", "lab", "-p", "tools", "-t", token_of(tmp_path, "tools")]
+    flags += ["-m", sys.executable, "--mcp-args", ",".join(odd("plain").command[1:]), "--init-timeout", "20000"]
+    flags += ["--reconnect", "true", "--max-reconnects", "3"]
+    async with mew.connect(url_of(gateway), token=token_of(tmp_path, "alice")) as alice:
+        with at_work(tmp_path, "bridge", "start", *flags) as process:
+            await alice.until(lambda view: "tools" in view.participants)
+            assert [each.name for each in await alice.list_tools("tools")] == ["odd"]
+            process.send_signal(signal.SIGTERM)
+            await alice.until(lambda view: "tools" not in view.participants)
+            output, errors = process.communicate(timeout=10)
+            assert (process.returncode, output) == (0, b""), errors.decode()
+
+
+def test_flags_are_the_settings_of_the_bridge() -> None:
+    server = Server(mcp_command="run", mcp_args="-y,a b,", mcp_env="MORE=a=b,LESS=", mcp_cwd=Path("inner"))
+    assert stdio_server(server) == StdioServer(
+        command=("run", "-y", "a b", ""), env={"MORE": "a=b", "LESS": ""}, cwd=Path("inner")
+    )
+    assert stdio_server(Server(mcp_command="run")) == StdioServer(command=("run",))
+    assert patience_with(Trying(init_timeout=1500, max_reconnects=7)) == Patience(initialize=1.5, restarts=7)
+    assert patience_with(Trying(reconnect=("False",), max_reconnects=7)).restarts == 0
+    assert patience_with(Trying()) == Patience()
+    at = Seat(url="ws://localhost", space="lab", token="secret", participant="tools")
+    made = bridge_at(at, stdio_server(server), Patience())
+    assert (made.url, made.space, made.token, made.participant) == ("ws://localhost", "lab", "secret", "tools")
+    assert "secret" not in repr(at) + repr(made)
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "words"),
+    [
+        ([], 2, "--mcp-command"),
+        (["-m", "run", "--reconnect", "maybe"], 2, "--reconnect: expected true or false, not 'maybe'"),
+        (["-m", "run", "--mcp-env", "X"], 2, "--mcp-env: expected NAME=VALUE, with commas between them"),
+        (["-m", "run", "--max-reconnects", "-1"], 2, "-1 restarts are fewer than none"),
+        (["-m", "run", "--init-timeout", "0"], 2, "initialize must be more than no time, not 0 s"),
+        (["-m", "./no-such-program", "--reconnect"], 2, "cannot start './no-such-program'"),
+    ],
+)
+def test_what_cannot_work_is_said_in_a_line(
+    gateway: Running,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    flags: list[str],
+    code: int,
+    words: str,
+) -> None:
+    alone(tmp_path, monkeypatch)
+    where = ["-l", "error", "-g", url_of(gateway), "-t", token_of(tmp_path, "tools")]
+    assert main(["bridge", "start", *where, *flags]) == code
+    output, errors = capsys.readouterr()
+    assert words in errors
+    assert (output, errors.count("\n")) == ("", 1)
+
+
+def test_a_server_that_is_not_to_be_started_again_ends_the_bridge_with_1(
+    gateway: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone(tmp_path, monkeypatch)
+    monkeypatch.setenv("MEW_TOKEN", token_of(tmp_path, "tools"))
+    arguments = ",".join(odd("stillborn").command[1:])
+    flags = ["-g", url_of(gateway), "-m", sys.executable, "--mcp-args", arguments, "--reconnect", "false"]
+    assert main(["bridge", "start", "-l", "error", *flags]) == 1
+    assert capsys.readouterr().err.rstrip().endswith("given up after 0 restarts within 60 s")

@@ -1,0 +1,70 @@
+"""What a line stands for, and what came as a line."""
+
+import json
+
+import msgspec
+import pytest
+
+from mew.cli.client_lines import BadLine, Read, read, written
+from mew.client import Frame
+from mew.protocol.envelope import parse
+
+CHAT = b'{"protocol":"mew/v0.4","id":"1","ts":"2026-01-01T00:00:00Z","from":"a","kind":"chat","payload":{"text":"1.0"}}'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"kind":"chat","payload":{"text":"hello"}}',
+        b'{"id":"mine","kind":"x/y","payload":{"n":1.0},"unknown":[1,2]}',
+        b"#stream-1#data # more",
+    ],
+)
+def test_an_envelope_and_a_frame_of_a_stream_there_is_are_sent_as_they_are(line: bytes) -> None:
+    assert read(b"  " + line + b"\r", {"stream-1"}) == Read(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("hello", "hello"),
+        ("  two words \r", "two words"),
+        ("12", "12"),
+        ('"quoted"', '"quoted"'),
+        ("[1, 2]", "[1, 2]"),
+        ("#hashtag", "#hashtag"),
+        ("#stream-9#data", "#stream-9#data"),
+        ("héllo", "héllo"),
+    ],
+)
+def test_anything_else_is_words(line: str, text: str) -> None:
+    found = read(line.encode(), {"stream-1"})
+    assert found is not None
+    assert json.loads(found.message) == {"kind": "chat", "payload": {"text": text}}
+
+
+@pytest.mark.parametrize("line", [b"", b"   ", b"\r"])
+def test_an_empty_line_is_nothing(line: bytes) -> None:
+    assert read(line) is None
+
+
+@pytest.mark.parametrize("line", [b'{"text":"hello"}', b'{"kind":1}', b'{"kind":"chat"', b"{}", b"\xff\xfe"])
+def test_an_object_that_is_no_envelope_is_refused(line: bytes) -> None:
+    with pytest.raises(BadLine):
+        read(line)
+
+
+def test_an_envelope_is_written_as_it_came() -> None:
+    assert written(parse(CHAT)) == CHAT + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("frame", "data"),
+    [
+        (Frame("s", "né".encode()), {"stream_id": "s", "encoding": "text", "data": "né"}),
+        (Frame("s", b"\x00\xff", False), {"stream_id": "s", "encoding": "base64", "data": "AP8="}),
+        (Frame("s", b"\xff", True), {"stream_id": "s", "encoding": "base64", "data": "/w=="}),
+    ],
+)
+def test_a_frame_is_written_as_in_an_output_log(frame: Frame[None], data: dict[str, str]) -> None:
+    assert msgspec.json.decode(written(frame)) == {"frame": data}
