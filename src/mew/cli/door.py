@@ -1,0 +1,165 @@
+"""The HTTP door of a gateway, from the side of those who knock: an answer in JSON to a request, or events as they come.
+
+Must not wait for ever, must not import what a cold shell would feel, and must not put a token into an address.
+"""
+
+import http.client
+import ssl
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from mew.cli.exits import Failed, Refused, Unreachable
+from mew.errors import MewError
+
+SECONDS: Final = 10.0
+"""For an answer."""
+SILENCE: Final = 40.0
+"""For an event: a comment comes after 15 seconds without one."""
+LARGEST_ANSWER: Final = 256 * 2**20
+SCHEMES: Final = {"ws": "http", "http": "http", "wss": "https", "https": "https"}
+_READ: Final = 64 * 2**10
+_OK: Final = 200
+
+
+class BadAddress(MewError):
+    """What was given is no address of a gateway."""
+
+
+class RefusedAs(Refused):
+    """A refusal, with its code and its parts."""
+
+    def __init__(self, error: str, message: str, parts: dict[str, Any]) -> None:
+        """In one line, whatever the gateway quotes."""
+        self.error = error
+        self.parts = parts
+        super().__init__(f"{one_line(message)} ({one_line(error)})")
+
+
+class Ended(MewError):
+    """The gateway has ended an answer that would have gone on."""
+
+
+def one_line(text: str) -> str:
+    """A text of somebody else's on a line of ours: nothing in it moves the cursor."""
+    return "".join(each if each.isprintable() else " " for each in text)
+
+
+class Door:
+    """One gateway, and one token for it. Requests follow each other on one connection."""
+
+    def __init__(self, url: str, token: str | None, space: str | None = None) -> None:
+        """Nothing is opened yet; `space` is named in every request that can name one."""
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:
+            raise BadAddress(f"{url!r} is no address of a gateway: its port is no number") from None
+        if parts.scheme not in SCHEMES or not parts.hostname:
+            raise BadAddress(f"{url!r} is no address of a gateway: it begins with ws:// or http://")
+        self.scheme = SCHEMES[parts.scheme]
+        self.host, self.port = parts.hostname, port
+        self.authority = parts.netloc.rpartition("@")[2]
+        self.space = space
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._connection: http.client.HTTPConnection | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it is, for people."""
+        return f"{self.scheme}://{self.authority}"
+
+    def ask(self, method: str, path: str, body: object = None, *, form: Any = Any, **query: object) -> Any:
+        """The answer, of this form; `Refused` with the gateway's reason, `Unreachable` where nobody answers."""
+        data = None if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
+        answer = self._request(method, self._target(path, query), data, {}, SECONDS)
+        try:
+            text = answer.read(LARGEST_ANSWER)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from None
+        return self._read(answer.status, text, form)
+
+    def say(self, participant: str, envelope: object) -> dict[str, Any]:
+        """Post an envelope in a participant's name."""
+        path = f"/participants/{quote(participant, safe=':@')}/messages"
+        answer = self.ask("POST", path, envelope, space=self.space)
+        return dict(answer)
+
+    def events(self, path: str, last: int | None = None, **query: object) -> Iterator[bytes]:
+        """The data of server-sent events, one after the other, for as long as they come; then `Ended`."""
+        headers = {"Accept": "text/event-stream"}
+        if last is not None:
+            headers["Last-Event-ID"] = str(last)
+        answer = self._request("GET", self._target(path, query), None, headers, SILENCE)
+        if answer.status != _OK:
+            self._read(answer.status, answer.read(LARGEST_ANSWER), Any)
+        held = b""
+        while True:
+            try:
+                part = answer.read1(_READ)
+            except (OSError, http.client.HTTPException) as error:
+                raise Ended(str(error)) from None
+            if not part:
+                raise Ended("the gateway has ended it")
+            *events, held = (held + part).split(b"\n\n")
+            for event in events:
+                lines = event.split(b"\n")
+                data = [line[6:] for line in lines if line.startswith(b"data: ")]
+                # A comment says that nothing has happened: whoever waits may look at the clock.
+                yield data[0] if data else b""
+
+    def __enter__(self) -> "Door":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _target(self, path: str, query: dict[str, object]) -> str:
+        given = {name: value for name, value in query.items() if value is not None}
+        return f"{path}?{urlencode(given)}" if given else path
+
+    def _request(
+        self, method: str, target: str, body: bytes | None, headers: dict[str, str], seconds: float
+    ) -> http.client.HTTPResponse:
+        if self._connection is None:
+            self._connection = self._open(seconds)
+        try:
+            self._connection.request(method, target, body, {**self._headers, **headers})
+            return self._connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise self._unreachable(error) from None
+        except ValueError:
+            # A header that HTTP cannot carry: of ours, only the token comes from outside.
+            raise BadAddress("the token holds what no token may") from None
+
+    def _open(self, seconds: float) -> http.client.HTTPConnection:
+        if self.scheme == "https":
+            return http.client.HTTPSConnection(
+                self.host, self.port, timeout=seconds, context=ssl.create_default_context()
+            )
+        return http.client.HTTPConnection(self.host, self.port, timeout=seconds)
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        self.close()
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return Unreachable(f"no gateway answers at {self.address}: {one_line(str(why))}; `mew space up` starts one")
+
+    def _read(self, status: int, text: bytes, form: Any) -> Any:
+        try:
+            answer = msgspec.json.decode(text, type=form if status == _OK else Any)
+        except msgspec.MsgspecError:
+            raise Failed(f"{self.address} answered {status}, and not as a gateway does") from None
+        if status == _OK:
+            return answer
+        told = answer if isinstance(answer, dict) else {}
+        error, message = str(told.get("error", status)), str(told.get("message", "refused"))
+        raise RefusedAs(error, message, told)

@@ -1,0 +1,188 @@
+"""Standard input on its way into a stream: cut into pieces, numbered, posted.
+
+The HTTP door takes no raw frames (protocol §5), so each piece is a `stream/data`. Must not send a piece twice, and must
+not leave one out in silence.
+"""
+
+import base64
+import select
+import struct
+import time
+from collections.abc import Callable, Iterator
+from typing import IO, TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from mew.cli.door import Door, RefusedAs
+from mew.cli.exits import Unreachable
+from mew.cli.given import BadValue
+
+if TYPE_CHECKING:
+    from mew.cli.stream import Cut
+
+PATIENCE: Final = 20.0
+"""Seconds of silence after which the participant says that it is still there: present is who spoke within a minute."""
+LARGEST: Final = 16 * 2**20
+"""Bytes of a piece, before the gateway has its say."""
+TRIES: Final = 8
+_LENGTH: Final = struct.Struct(">I")
+_BUSY_SECONDS: Final = 0.05
+
+
+def pieces(source: IO[bytes], cut: "Cut", idle: Callable[[], None]) -> Iterator[Any]:
+    """What each piece of the input is as the content of a `stream/data`."""
+    if cut.chunk < 1 or cut.chunk > LARGEST:
+        raise BadValue(f"--chunk: expected 1 to {LARGEST} bytes")
+    if sum((cut.binary, cut.length_prefixed, cut.json_lines)) > 1:
+        raise BadValue("--binary, --length-prefixed and --json-lines: one of them")
+    if cut.binary:
+        yield from map(packed, _chunks(source, cut.chunk, idle))
+    elif cut.length_prefixed:
+        yield from map(packed, _prefixed(source, idle))
+    else:
+        read = _value if cut.json_lines else _text
+        for number, line in enumerate(_lines(source, idle), 1):
+            yield read(number, line)
+
+
+def packed(data: bytes) -> dict[str, str]:
+    """Bytes as the content of a `stream/data`, in the words in which an `output_log` has a frame."""
+    return {"encoding": "base64", "data": base64.b64encode(data).decode()}
+
+
+def unpacked(content: bytes) -> bytes | None:
+    """The bytes in such a content, which is given as its JSON text; None for any other."""
+    try:
+        return msgspec.json.decode(content, type=_Packed).data
+    except msgspec.MsgspecError:
+        return None
+
+
+class _Packed(msgspec.Struct, forbid_unknown_fields=True):
+    encoding: Literal["base64"]
+    data: bytes
+
+
+def _text(number: int, line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        raise BadValue(f"line {number} is not UTF-8: send bytes with --binary") from None
+
+
+def _value(number: int, line: bytes) -> msgspec.Raw:
+    try:
+        msgspec.json.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadValue(f"line {number} is not JSON: {error}") from None
+    return msgspec.Raw(line)
+
+
+def _parts(source: IO[bytes], idle: Callable[[], None]) -> Iterator[bytes]:
+    """What comes, as soon as it comes."""
+    from os import read
+
+    number = source.fileno()
+    while True:
+        try:
+            ready = select.select([number], [], [], PATIENCE)[0]
+        except ValueError:
+            ready = [number]
+        if not ready:
+            idle()
+            continue
+        part = read(number, 64 * 2**10)
+        if not part:
+            return
+        yield part
+
+
+def _lines(source: IO[bytes], idle: Callable[[], None]) -> Iterator[bytes]:
+    held = b""
+    for part in _parts(source, idle):
+        *lines, held = (held + part).split(b"\n")
+        yield from (line.removesuffix(b"\r") for line in lines)
+        if len(held) > LARGEST:
+            raise BadValue(f"a line of more than {LARGEST} bytes: send bytes with --binary")
+    if held:
+        yield held
+
+
+def _chunks(source: IO[bytes], chunk: int, idle: Callable[[], None]) -> Iterator[bytes]:
+    held = bytearray()
+    for part in _parts(source, idle):
+        held += part
+        while len(held) >= chunk:
+            yield bytes(held[:chunk])
+            del held[:chunk]
+    if held:
+        yield bytes(held)
+
+
+def _prefixed(source: IO[bytes], idle: Callable[[], None]) -> Iterator[bytes]:
+    held = bytearray()
+    for part in _parts(source, idle):
+        held += part
+        while len(held) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(held)
+            if length > LARGEST:
+                raise BadValue(f"a piece of {length} bytes: at most {LARGEST}; are the lengths four bytes each?")
+            if len(held) < _LENGTH.size + length:
+                break
+            yield bytes(held[_LENGTH.size : _LENGTH.size + length])
+            del held[: _LENGTH.size + length]
+    if held:
+        raise BadValue("standard input ended within a piece")
+
+
+class Feed:
+    """One writer of one stream."""
+
+    def __init__(self, door: Door, participant: str, stream_id: str, format_id: str | None) -> None:
+        """Nothing is sent yet; which number is the next, the gateway tells."""
+        self._door = door
+        self._participant = participant
+        self._stream_id = stream_id
+        self._format = {} if format_id is None else {"format_id": format_id}
+        self._sequence = 0
+        self.count = 0
+
+    def send(self, content: Any) -> None:
+        """Send a piece, once: if an answer is lost, the number tells whether it was taken."""
+        lost = False
+        for _ in range(TRIES):
+            try:
+                self._door.say(self._participant, self._envelope(content))
+                break
+            except RefusedAs as refusal:
+                last = refusal.parts.get("last_sequence")
+                if refusal.error == "rate_limited":
+                    time.sleep(_BUSY_SECONDS)
+                elif refusal.error != "sequence_out_of_order" or not isinstance(last, int):
+                    raise
+                elif lost and last == self._sequence:
+                    break
+                else:
+                    self._sequence = last + 1
+            except Unreachable:
+                # A connection that was idle is closed by the gateway; the next try opens another, or tells.
+                if lost:
+                    raise
+                lost = True
+        else:
+            raise Unreachable(f"{self._stream_id}: no way to send a piece in {TRIES} tries")
+        self._sequence += 1
+        self.count += 1
+
+    def _envelope(self, content: Any) -> dict[str, Any]:
+        named = {"stream_id": self._stream_id, "sequence": self._sequence}
+        return {"kind": "stream/data", "payload": {**named, **self._format, "content": content}}
+
+    def stay(self) -> None:
+        """Say that we are still there, while nothing comes."""
+        self._door.close()
+        self._door.say(self._participant, {"kind": "system/heartbeat"})
+
+    def sent(self) -> dict[str, Any]:
+        """What was sent."""
+        return {"stream_id": self._stream_id, "sent": self.count, "last_sequence": self._sequence - 1}

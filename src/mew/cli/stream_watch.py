@@ -1,0 +1,176 @@
+"""Streams as an observer sees them: which there are, how fast they flow, and what is in them.
+
+Must not send anything: an observer may not.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Coroutine
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+
+from mew.cli.door import one_line
+from mew.cli.exits import Refused, Unreachable
+from mew.cli.given import as_json, require_reader
+from mew.cli.journal_text import printable
+from mew.cli.reach import Way
+from mew.cli.stream_feed import unpacked
+from mew.client import Space, connect
+from mew.client.errors import ConnectionLost, NotAdmitted
+from mew.client.frames import Frame
+from mew.client.gaps import StreamGap, receives
+from mew.client.subscriptions import Subscription
+
+Form = Literal["raw", "json", "text"]
+T = TypeVar("T")
+LOOK_SECONDS: Final = 1.0
+"""After which it is seen whether anybody still reads what is printed."""
+_COLUMNS: Final = ("stream", "owner", "writers", "status", "frames", "rate", "about")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Do what waits, and tell in the command's words why it cannot be done."""
+    try:
+        return asyncio.run(work)
+    except NotAdmitted as error:
+        raise Refused(one_line(str(error))) from None
+    except ConnectionLost as error:
+        raise Unreachable(one_line(str(error))) from None
+
+
+def listed(way: Way, interval: float) -> list[dict[str, Any]]:
+    """The entry of each open stream, with its `rate`; counted by the gateway, so that targeted ones are right too."""
+    return run(_listed(way, interval))
+
+
+async def _listed(way: Way, interval: float) -> list[dict[str, Any]]:
+    before, began = await _entries(way), time.monotonic()
+    if not interval or not before:
+        return [{**entry, "rate": None} for entry in before]
+    await asyncio.sleep(interval)
+    after = await _entries(way)
+    took = time.monotonic() - began
+    frames = {entry["stream_id"]: entry["stream"]["frames"] for entry in before}
+    return [
+        {**entry, "rate": round((entry["stream"]["frames"] - frames.get(entry["stream_id"], 0)) / took, 2)}
+        for entry in after
+    ]
+
+
+async def _entries(way: Way) -> list[dict[str, Any]]:
+    async with connect(way.socket_url, space=way.space, token=way.token, reconnect=False) as space:
+        return [stream.entry for stream in space.view.streams.values()]
+
+
+def table(entries: list[dict[str, Any]]) -> str:
+    """For people."""
+    if not entries:
+        return "no open streams"
+    rows = [_COLUMNS, *map(_row, entries)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(each.rstrip() for each in lines)
+
+
+def _row(entry: dict[str, Any]) -> tuple[str, ...]:
+    known, rate = entry["stream"], entry["rate"]
+    owner = entry["owner"] + ("" if known["owner_connected"] else " (away)")
+    others = [each for each in entry["authorized_writers"] if each != entry["owner"]]
+    about = entry.get("description") or entry.get("intent") or entry.get("content_type") or ""
+    shown = (
+        entry["stream_id"],
+        owner,
+        ", ".join(others) or "-",
+        known["status"],
+        f"{known['frames']:,}",
+        "-" if rate is None else f"{rate:,.1f}/s",
+        str(about),
+    )
+    return tuple(map(printable, shown))
+
+
+def read(way: Way, stream_id: str, form: Form, count: int | None) -> int:
+    """Print what a stream carries until it ends, or so many pieces have come."""
+    return run(_read(way, stream_id, form, count))
+
+
+async def _read(way: Way, stream_id: str, form: Form, count: int | None) -> int:
+    if count is not None and count < 1:
+        return 0
+    async with connect(way.socket_url, space=way.space, token=way.token) as space:
+        _require(space, stream_id)
+        printing = asyncio.create_task(_print(space.frames(stream_id, on_gap=_tell_gap), form, count), name="printing")
+        try:
+            while not (await asyncio.wait([printing], timeout=LOOK_SECONDS))[0]:
+                require_reader()
+            printing.result()
+        finally:
+            printing.cancel()
+    return 0
+
+
+async def _print(frames: Subscription[Frame[Any]], form: Form, count: int | None) -> None:
+    """Until the stream ends, or so many have come."""
+    left = count
+    async for frame in frames:
+        _write(frame, form)
+        left = None if left is None else left - 1
+        if left == 0:
+            return
+
+
+def _require(space: Space, stream_id: str) -> None:
+    stream = space.view.streams.get(stream_id)
+    if stream is None:
+        known = ", ".join(map(one_line, space.view.streams)) or "none"
+        raise Refused(f"no stream {one_line(stream_id)!r}; open are: {known}")
+    if not receives(space.view, stream):
+        targets = ", ".join(map(one_line, stream.entry["target"]))
+        raise Refused(f"{one_line(stream_id)} is for {targets} alone: an observer receives none of it")
+
+
+def _tell_gap(gap: StreamGap) -> None:
+    print(f"mew: {gap.frames:,} frames are missing here ({gap.cause})", file=sys.stderr, flush=True)
+
+
+def _write(frame: Frame[Any], form: Form) -> None:
+    data = _bytes(frame)
+    if form == "raw":
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    print(_json(frame) if form == "json" else _line(frame, data), flush=True)
+
+
+def _bytes(frame: Frame[Any]) -> bytes:
+    """What was sent: of a `stream/data`, the bytes or the text that its content stands for."""
+    if frame.sender is None:
+        return frame.data
+    data = unpacked(frame.data)
+    if data is not None:
+        return data
+    content = msgspec.json.decode(frame.data)
+    return content.encode() if isinstance(content, str) else frame.data
+
+
+def _line(frame: Frame[Any], data: bytes) -> str:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return data.hex(" ", 4)
+    return printable(text.removesuffix("\n"))
+
+
+def _json(frame: Frame[Any]) -> str:
+    told: dict[str, Any] = {"stream_id": frame.stream_id}
+    if frame.sender is not None:
+        told |= {"from": frame.sender, "sequence": frame.sequence}
+        if frame.format_id is not None:
+            told["format_id"] = frame.format_id
+        return as_json({**told, "content": msgspec.Raw(frame.data)})
+    try:
+        return as_json({**told, "encoding": "text", "data": frame.data.decode()})
+    except UnicodeDecodeError:
+        return as_json({**told, "encoding": "base64", "data": frame.data})

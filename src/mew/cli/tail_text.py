@@ -1,0 +1,138 @@
+"""What happens in a space, in words for people: a line each.
+
+Writes nothing. What participants have said is shown without what could move a cursor.
+"""
+
+import zlib
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from mew.cli.happening import Seen
+from mew.cli.journal_text import printable, size
+
+SHOWN: Final = 160
+"""Characters of what was said."""
+RESET, FAINT, BOLD, RED = "\x1b[0m", "\x1b[2m", "\x1b[1m", "\x1b[31m"
+_NAMES: Final = ("\x1b[32m", "\x1b[33m", "\x1b[34m", "\x1b[35m", "\x1b[36m", "\x1b[92m", "\x1b[94m", "\x1b[95m")
+"""Everybody keeps their colour."""
+_GATEWAY: Final = "system:gateway"
+_CLOCK: Final = slice(11, 23)
+
+
+class Paint:
+    """Colours, or none."""
+
+    def __init__(self, *, colours: bool) -> None:
+        """With colours, or without."""
+        self._on = colours
+
+    def __call__(self, text: str, colour: str) -> str:
+        """A text in a colour."""
+        return f"{colour}{text}{RESET}" if self._on and text else text
+
+    def name(self, text: str, width: int = 0) -> str:
+        """Somebody's name."""
+        shown = printable("gateway" if text == _GATEWAY else text).ljust(width)
+        return self(shown, FAINT if text == _GATEWAY else _NAMES[zlib.crc32(text.encode()) % len(_NAMES)])
+
+
+def line(seen: Seen, paint: Paint) -> str:
+    """One thing."""
+    clock, sender = paint(seen.time[_CLOCK], FAINT), paint.name(seen.sender or "?", 12)
+    kind = printable(seen.kind or "frame")
+    if seen.refused is not None:
+        about = f" on {printable(seen.stream_id)}" if seen.stream_id else ""
+        return f"{clock} {sender} {paint(f'{kind} refused: {printable(seen.refused)}{about}', RED)}"
+    if seen.envelope is None:
+        shown = "for others" if seen.withheld else excerpt(seen.frame or b"")
+        return f"{clock} {sender} {paint('frame', FAINT)} {printable(seen.stream_id or '')} {shown}".rstrip()
+    envelope = msgspec.json.decode(seen.envelope)
+    to = envelope.get("to") or []
+    whom = f" → {', '.join(paint.name(str(each)) for each in to)}" if to and seen.sender != _GATEWAY else ""
+    payload = envelope.get("payload")
+    words = said(kind, payload if isinstance(payload, dict) else {}, seen.stream_id)
+    colour = RED if kind in {"stream/error", "system/error", "mcp/reject"} else BOLD if kind == "chat" else ""
+    return f"{clock} {sender} {paint(kind, FAINT)}{whom} {paint(words, colour) if colour else words}".rstrip()
+
+
+def counted(stream_id: str, frames: int, total: int, seconds: float, paint: Paint) -> str:
+    """Frames that were not shown one by one."""
+    rate = f", {frames / seconds:,.0f}/s" if seconds > 0 else ""
+    word = "frame" if frames == 1 else "frames"
+    return paint(f"{'':12} {'':12} {printable(stream_id)}: {frames:,} {word}, {size(total)}{rate}", FAINT)
+
+
+def excerpt(data: bytes) -> str:
+    """The beginning of a frame, as text where it is text."""
+    cut = data[:SHOWN]
+    try:
+        text = cut.decode()
+    except UnicodeDecodeError as error:
+        # A character may have been cut in two.
+        text = cut[: error.start].decode() if error.start > SHOWN - 4 else cut.hex(" ", 4)
+    return printable(text) + (f"… ({size(len(data))})" if len(data) > SHOWN else "")
+
+
+def said(kind: str, payload: dict[str, Any], stream_id: str | None) -> str:
+    """What an envelope says: the one thing that matters of it, where that is known."""
+    words = _WORDS.get(kind)
+    try:
+        told = None if words is None else words(payload)
+    except (KeyError, TypeError, AttributeError):
+        # Somebody's payload need not be what it usually is.
+        told = None
+    if told is None:
+        stream = f"{stream_id} " if stream_id else ""
+        left = {name: each for name, each in payload.items() if name not in {"stream", "stream_id"}}
+        told = stream + (msgspec.json.encode(left).decode() if left else "")
+    shown = printable(told)
+    return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
+
+
+def _presence(payload: dict[str, Any]) -> str:
+    words = {"join": "joined", "leave": "left", "invited": "was invited", "capabilities": "may other things now"}
+    why = f" ({payload['reason']})" if payload.get("reason") else ""
+    return f"{payload['participant']['id']} {words.get(payload['event'], payload['event'])}{why}"
+
+
+def _request(payload: dict[str, Any]) -> str:
+    params = payload.get("params") or {}
+    name = params.get("name") or params.get("uri") or ""
+    arguments = params.get("arguments")
+    return f"{payload['method']} {name}".rstrip() + (f" {msgspec.json.encode(arguments).decode()}" if arguments else "")
+
+
+def _opened(payload: dict[str, Any]) -> str:
+    about = payload.get("description") or payload.get("intent") or ""
+    named = payload["stream"]
+    owner = payload.get("owner") or named.get("owner")
+    return f"{named['stream_id']} of {owner}: {about}" if about else f"{named['stream_id']} of {owner}"
+
+
+def _writers(payload: dict[str, Any]) -> str:
+    return f"{payload['stream_id']} may be written by {', '.join(payload['authorized_writers'])}"
+
+
+def _transferred(payload: dict[str, Any]) -> str:
+    return f"{payload['stream_id']} went from {payload['previous_owner']} to {payload['new_owner']}"
+
+
+def _granted(payload: dict[str, Any]) -> str:
+    return f"{payload['recipient']}: {msgspec.json.encode(payload.get('capabilities')).decode()}"
+
+
+_WORDS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
+    "chat": lambda payload: str(payload["text"]),
+    "system/presence": _presence,
+    "mcp/request": _request,
+    "mcp/proposal": _request,
+    "reasoning/thought": lambda payload: str(payload.get("message") or payload["text"]),
+    "capability/grant": _granted,
+    "stream/open": _opened,
+    "stream/ready": _opened,
+    "stream/write-granted": _writers,
+    "stream/write-revoked": _writers,
+    "stream/ownership-transferred": _transferred,
+}

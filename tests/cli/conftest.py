@@ -1,0 +1,14 @@
+"""What several tests of the command share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.verbs import Lab, lab_in
+
+
+@pytest.fixture(scope="session")
+def shared_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A space that runs, for those who mind nobody else's doings in it."""
+    with lab_in(tmp_path_factory.mktemp("lab")) as started:
+        yield started

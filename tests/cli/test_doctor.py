@@ -1,0 +1,151 @@
+"""`mew doctor`: a line for each thing that is needed, what to do where it is missing, and an exit code."""
+
+import json
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mew.cli import doctor_checks
+from mew.cli.doctor_checks import Check, look
+from tests.cli.verbs import Lab, configure, run
+
+FAST_SECONDS = 3
+# A busy machine is slower than a quiet one.
+PATIENCE = 4
+
+
+@pytest.fixture
+def lone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without what has to start something to know: that is another test's business."""
+    monkeypatch.setattr(doctor_checks, "_pipeline", lambda: iter(()))
+    monkeypatch.setattr(doctor_checks, "_node", lambda: Check("node", "ok", "v20"))
+
+
+def found(directory: Path) -> dict[str, Check]:
+    """By name; of several of one name, the worst."""
+    checks = look(directory)
+    return {each.name: each for state in ("ok", "note", "wrong") for each in checks if each.state == state}
+
+
+def test_it_looks_at_everything_and_is_fast(shared_lab: Lab) -> None:
+    began = time.monotonic()
+    ran = shared_lab.mew("doctor")
+    assert time.monotonic() - began < PATIENCE * FAST_SECONDS
+    assert (ran.code, ran.err) == (0, "")
+    names = [line[6:20].strip() for line in ran.lines]
+    needed = {"python", "extras", "clock", "disk", "configuration", "tokens", "gateway", "node", "java", "connectors"}
+    assert needed <= set(names)
+    assert {line.split()[0] for line in ran.lines} <= {"ok", "note"}
+
+
+@pytest.mark.usefixtures("lone")
+def test_it_can_be_had_as_json(shared_lab: Lab) -> None:
+    told = shared_lab.mew("doctor", "--json").json
+    assert told["ok"] is True
+    assert {"name": "node", "state": "ok", "line": "v20"} in told["checks"]
+    assert f"ok at http://localhost:{shared_lab.port}" in json.dumps(told)
+
+
+@pytest.mark.usefixtures("lone")
+def test_a_directory_without_a_space_is_noted(tmp_path: Path) -> None:
+    ran = run(tmp_path, "doctor")
+    assert ran.code == 0
+    assert "`mew init` makes one" in ran.out
+
+
+@pytest.mark.usefixtures("lone")
+def test_a_wrong_configuration_is_told_and_exit_code_1(tmp_path: Path) -> None:
+    (tmp_path / "space.yaml").write_text("space: {id: 'not an id'}\n", encoding="utf-8")
+    ran = run(tmp_path, "doctor")
+    assert ran.code == 1
+    assert any(line.startswith("wrong configuration") and "space.yaml:1" in line for line in ran.lines)
+
+
+@pytest.mark.usefixtures("lone")
+def test_unknown_keys_and_missing_commands_are_noted(tmp_path: Path) -> None:
+    configure(tmp_path, colour="red", participants={"agent": {"command": "no-such-command-anywhere"}})
+    lines = run(tmp_path, "doctor").lines
+    assert any("colour: unknown key" in line for line in lines)
+    assert any("agent: there is no command 'no-such-command-anywhere' here" in line for line in lines)
+
+
+@pytest.mark.usefixtures("lone")
+def test_tokens_that_others_can_read_are_noted_without_their_text(tmp_path: Path) -> None:
+    folder = configure(tmp_path) / ".mew" / "tokens"
+    folder.mkdir(parents=True, mode=0o700)
+    file = folder / "alice.token"
+    file.write_text("a-secret", encoding="utf-8")
+    file.chmod(0o644)
+    ran = run(tmp_path, "doctor")
+    assert any(line.startswith("note  tokens") and "chmod 600" in line for line in ran.lines)
+    assert "a-secret" not in ran.out
+
+
+@pytest.mark.usefixtures("lone")
+def test_a_port_that_is_taken_is_noted(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        configure(tmp_path, gateway={"port": port, "host": "127.0.0.1"})
+        assert found(tmp_path)["port"].state == "note"
+    assert found(tmp_path)["port"] == Check("port", "ok", f"{port} is free")
+    configure(tmp_path)
+    assert found(tmp_path)["port"].line == "any that is free"
+
+
+@pytest.mark.usefixtures("lone")
+def test_a_machine_that_is_not_fit_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_checks, "RELEASED", time.time() + 1000)
+    monkeypatch.setattr(doctor_checks, "TOO_LITTLE", 2**70)
+    monkeypatch.setattr(doctor_checks, "OLDEST", (99, 0))
+    monkeypatch.setattr(doctor_checks, "FEW_FILES", 2**62)
+    monkeypatch.setitem(doctor_checks.EXTRAS, "server", ("no_such_module",))
+    monkeypatch.setitem(doctor_checks.EXTRAS, "kafka", ("no_such_module.below",))
+    checks = found(tmp_path)
+    wrong = {name for name, each in checks.items() if each.state == "wrong"}
+    assert wrong == {"python", "server", "clock", "disk"}
+    assert "install mew-protocol[server]" in checks["server"].line
+    assert (checks["extras"].state, "mew-protocol[kafka]" in checks["extras"].line) == ("note", True)
+    assert checks["open files"].state == "note"
+
+
+@pytest.mark.usefixtures("lone")
+def test_a_little_disk_is_noted_and_a_missing_folder_is_looked_for_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_checks, "LITTLE", 2**70)
+    check = found(tmp_path / "not" / "there")["disk"]
+    assert (check.state, str(tmp_path) in check.line) == ("note", True)
+
+
+def test_node_is_noted_where_it_is_missing_or_something_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "not found" in doctor_checks._node().line
+    fake = tmp_path / "node"
+    fake.write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
+    fake.chmod(0o755)
+    assert "is it Node.js?" in doctor_checks._node().line
+    fake.write_text("#!/bin/sh\necho v99\n", encoding="utf-8")
+    assert doctor_checks._node() == Check("node", "ok", f"v99 ({fake})")
+
+
+def test_a_gateway_that_does_not_answer_is_wrong() -> None:
+    check = doctor_checks._health("http://127.0.0.1:1")
+    assert (check.state, "does not answer" in check.line) == ("wrong", True)
+
+
+def test_why_spark_does_not_start_is_one_line() -> None:
+    def breaks() -> Any:
+        raise RuntimeError("no Java\nat org.apache…")
+
+    assert doctor_checks._problem(breaks) == "no Java"
+    assert doctor_checks._problem(lambda: 3) == "it cannot count"
+    assert doctor_checks._problem(lambda: 2) is None
+
+
+@pytest.mark.usefixtures("lone")
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    run(configure(tmp_path), "doctor")
+    assert [path.name for path in tmp_path.iterdir()] == ["space.yaml"]

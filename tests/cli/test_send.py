@@ -1,0 +1,201 @@
+"""`mew send`: one envelope through the HTTP door, quickly, and nobody's socket is touched."""
+
+import asyncio
+import json
+import resource
+import socket
+import subprocess
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from mew.client import connect
+from tests.cli.verbs import Lab, command, environment, piped, run
+
+SEND_SECONDS = 0.6
+
+
+@pytest.fixture
+def lab(shared_lab: Lab) -> Lab:
+    return shared_lab
+
+
+def last(lab: Lab) -> dict[str, Any]:
+    return lab.said()[-1]
+
+
+def test_words_are_a_chat_of_the_default_participant(lab: Lab) -> None:
+    said = lab.says("send", "hello", "everybody")
+    heard = last(lab)
+    assert (heard["kind"], heard["from"], heard["payload"]) == ("chat", "alice", {"text": "hello everybody"})
+    assert said == f"accepted {heard['id']}"
+
+
+def test_an_envelope_has_the_kind_payload_recipients_and_correlation_that_were_given(lab: Lab) -> None:
+    payload = '{"method":"tools/list","id":10000000000000000000001}'
+    lab.says(
+        "send",
+        "-k",
+        "mcp/request",
+        "--payload",
+        payload,
+        "--to",
+        "bob",
+        "--to",
+        "carol",
+        "--correlation",
+        "a",
+        "-t",
+        "x",
+    )
+    heard = last(lab)
+    assert (heard["kind"], heard["to"], heard["correlation_id"]) == ("mcp/request", ["bob", "carol", "x"], ["a"])
+    assert heard["payload"] == json.loads(payload)
+
+
+def test_a_payload_may_come_from_a_file_or_from_standard_input(lab: Lab, tmp_path: Path) -> None:
+    file = tmp_path / "payload.json"
+    file.write_text('{"text":"from a file"}', encoding="utf-8")
+    lab.says("send", "--payload", f"@{file}")
+    assert last(lab)["payload"] == {"text": "from a file"}
+    lab.says("send", "--payload", "-", given=b'{"text":"from a pipe"}\n')
+    assert last(lab)["payload"] == {"text": "from a pipe"}
+
+
+@pytest.mark.parametrize("words", [("-",), ()])
+def test_words_may_come_from_standard_input(lab: Lab, words: tuple[str, ...]) -> None:
+    lab.says("send", *words, given="two lines,\nand ümlauts\n".encode())
+    assert last(lab)["payload"] == {"text": "two lines,\nand ümlauts"}
+
+
+def test_who_speaks_can_be_chosen(lab: Lab) -> None:
+    lab.says("send", "hello", "--as", "bob")
+    assert last(lab)["from"] == "bob"
+
+
+def test_the_answer_of_the_gateway_can_be_had_as_json(lab: Lab) -> None:
+    answer = lab.mew("send", "--kind", "stream/request", "--json").json
+    assert (answer["status"], answer["stream_id"].startswith("stream-")) == ("stream_opened", True)
+    told = lab.says("send", "-k", "stream/grant-write", "-p", json.dumps({**answer, "participant_id": "watcher"}))
+    assert told.endswith(f"stream_id {answer['stream_id']} authorized_writers alice,watcher")
+
+
+def test_a_refusal_is_one_line_with_the_reason_and_exit_code_4(lab: Lab) -> None:
+    ran = lab.mew("send", "--as", "bob", "--kind", "space/kick", "--payload", '{"participant_id":"carol"}')
+    assert (ran.code, ran.out) == (4, "")
+    assert ran.err.startswith("mew: 'bob' may not send 'space/kick': nearest is")
+    assert ran.err.endswith("(capability_violation)\n")
+    assert ran.err.count("\n") == 1
+
+
+def test_nobody_at_the_address_is_one_line_and_exit_code_3(lab: Lab) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        ran = lab.mew("send", "hello", "--gateway", f"ws://127.0.0.1:{taken.getsockname()[1]}")
+    assert (ran.code, ran.out, ran.err.count("\n")) == (3, "", 1)
+    assert "no gateway answers at http://127.0.0.1:" in ran.err
+    assert "mew space up" in ran.err
+
+
+class _Stranger(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<html>")
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_who_answers_and_is_no_gateway_is_told_so(lab: Lab) -> None:
+    with HTTPServer(("127.0.0.1", 0), _Stranger) as stranger:
+        Thread(target=stranger.serve_forever, daemon=True).start()
+        ran = lab.mew("send", "hello", "--gateway", f"http://127.0.0.1:{stranger.server_port}")
+        stranger.shutdown()
+    assert (ran.code, ran.err.count("\n")) == (1, 1)
+    assert "not as a gateway does" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("hello", "--payload", "{}"), "words or --payload"),
+        (("hello", "--kind", "mcp/request"), "words are a chat"),
+        (("--payload", "{"), "--payload: not JSON"),
+        (("--payload", "[]"), "--payload: expected a JSON object"),
+        (("--payload", "@nowhere"), "--payload: nowhere: No such file"),
+        (("hello", "--nonsense"), "no option --nonsense"),
+        (("--gateway", "ftp://x", "hello"), "no address of a gateway"),
+        (("--gateway", "ws://x:port", "hello"), "no address of a gateway"),
+        (("--as", "nobody", "hello"), "'nobody' has no token"),
+        (("--token-env", "NOWHERE", "hello"), "NOWHERE holds no token"),
+        ((), "nothing to say"),
+    ],
+)
+def test_what_was_not_meant_is_told_in_a_line_and_exit_code_2(lab: Lab, arguments: tuple[str, ...], told: str) -> None:
+    ran = lab.mew("send", *arguments)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert told in ran.err
+
+
+def test_a_child_of_the_supervisor_speaks_by_its_environment(lab: Lab, tmp_path: Path) -> None:
+    given: Any = {"MEW_GATEWAY": lab.url, "MEW_SPACE": "lab", "MEW_TOKEN": lab.token("bob")}
+    assert run(tmp_path, "send", "hello", **given, MEW_PARTICIPANT_ID="bob").code == 0
+    assert last(lab)["from"] == "bob"
+    assert run(tmp_path, "send", "who am I?", **given).code == 0
+    assert last(lab)["payload"] == {"text": "who am I?"}
+
+
+def test_a_token_may_be_in_any_variable(lab: Lab, tmp_path: Path) -> None:
+    ran = run(tmp_path, "send", "hi", "--gateway", lab.url, "--token-env", "MINE", MINE=lab.token("carol"))
+    assert (ran.code, last(lab)["from"]) == (0, "carol")
+
+
+def test_without_a_token_or_a_space_it_is_told_what_is_missing(lab: Lab, tmp_path: Path) -> None:
+    ran = run(tmp_path, "send", "hello", "--gateway", lab.url)
+    assert (ran.code, "put one into MEW_TOKEN" in ran.err) == (2, True)
+    assert run(tmp_path, "send", "hello").code == 2
+
+
+def test_a_wrong_space_and_a_wrong_token_are_refused(lab: Lab, tmp_path: Path) -> None:
+    assert "space_not_found" in lab.mew("send", "hello", "--space", "elsewhere").err
+    ran = run(tmp_path, "send", "hello", "--as", "bob", "--gateway", lab.url, "--token-env", "T", T="wrong")
+    assert (ran.code, "unauthorized" in ran.err, "wrong" in ran.err) == (4, True, False)
+
+
+def test_whoever_is_connected_stays_so(lab: Lab) -> None:
+    async def live() -> list[str]:
+        async with connect(lab.url, token=lab.token("carol"), reconnect=False) as carol:
+            heard = carol.envelopes("chat")
+            ran = await asyncio.to_thread(piped, lab.directory, "send", "by the door", "--as", "carol")
+            assert ran.returncode == 0
+            await carol.chat("by the socket")
+            return [(await anext(heard)).payload["text"] for _ in range(2)]
+
+    assert asyncio.run(live()) == ["by the door", "by the socket"]
+
+
+def test_it_takes_little_time_from_a_cold_shell(lab: Lab) -> None:
+    """Of the processor's time: what others do on this machine meanwhile is not its fault."""
+
+    def used() -> float:
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return children.ru_utime + children.ru_stime
+
+    before = used()
+    assert piped(lab.directory, "send", "quick").returncode == 0
+    assert used() - before < SEND_SECONDS
+
+
+def test_it_imports_neither_the_client_nor_the_servers_libraries(lab: Lab) -> None:
+    script = (
+        "import sys; from mew.cli import main; code = main(['send', 'light']); "
+        "print(code, *{'asyncio', 'picows', 'pyarrow', 'uvloop', 'rich'} & set(sys.modules))"
+    )
+    ran = subprocess.run(
+        [command()[0], "-c", script], cwd=lab.directory, env=environment(), timeout=30, check=True, capture_output=True
+    )
+    assert ran.stdout.splitlines()[-1] == b"0"

@@ -1,0 +1,352 @@
+"""`mew tail`: what happens in a space, a line each, as an observer sees it; past, present, and across a restart."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mew.cli import happening
+from mew.cli.happening import Filters, Past, Seen, frame_json
+from mew.cli.tail_text import Paint, counted, line
+from mew.protocol.patterns import KindPattern
+from tests.cli.verbs import SECONDS, Lab, command, configure, environment, lab_in, run
+
+T = "2026-03-01T10:00:00.123456Z"
+PLAIN = Paint(colours=False)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Somebody has spoken, was refused something, and has a stream with data in it."""
+    with lab_in(tmp_path_factory.mktemp("lab")) as started:
+        started.says("send", "one")
+        started.says("send", "two", "--as", "bob", "--to", "carol")
+        assert started.mew("send", "--as", "bob", "-k", "mcp/request", "-p", '{"method":"x"}').code == 4
+        assert started.says("stream", "open", "--description", "numbers") == "stream-1"
+        for number in range(3):
+            data = {"stream_id": "stream-1", "sequence": number, "content": f"piece {number}"}
+            started.says("send", "-k", "stream/data", "-p", json.dumps(data))
+        started.says("send", "three")
+        yield started
+
+
+def shown(lab: Lab, *arguments: str) -> list[str]:
+    """What is said of what has happened, without the times."""
+    return [each[13:] for each in lab.says("tail", "--no-follow", *arguments).splitlines()]
+
+
+def test_the_last_lines_are_shown_with_who_said_what(lab: Lab) -> None:
+    lines = shown(lab, "-n", "5")
+    assert lines[-1] == "alice        chat three"
+    assert shown(lab, "-n", "1", "--kind", "chat", "--from", "bob") == ["bob          chat → carol two"]
+
+
+def test_what_was_refused_is_shown_with_the_reason(lab: Lab) -> None:
+    refused = shown(lab, "--kind", "mcp/*")
+    assert refused == ["bob          mcp/request refused: capability_violation"]
+
+
+def test_data_of_streams_are_counted_unless_each_is_wanted(lab: Lab) -> None:
+    lines = shown(lab, "--since", "1h")
+    begin = lines.index("gateway      stream/open stream-1 of alice: numbers")
+    assert lines[begin + 1].strip().startswith("stream-1: 3 frames, ")
+    assert lines[begin + 2] == "alice        chat three"
+    assert shown(lab, "--stream", "stream-1", "-n", "1") == ["gateway      stream/open stream-1 of alice: numbers"]
+    each = shown(lab, "--stream", "stream-1", "--frames", "-n", "2")
+    assert each == [f'alice        stream/data stream-1 {{"sequence":{n},"content":"piece {n}"}}' for n in (1, 2)]
+
+
+def test_json_is_each_envelope_as_it_was_sent(lab: Lab) -> None:
+    lines = [json.loads(each) for each in lab.says("tail", "--no-follow", "--json", "-n", "100").splitlines()]
+    chats = [each for each in lines if each.get("kind") == "chat"]
+    assert [each["payload"]["text"] for each in chats] == ["one", "two", "three"]
+    assert set(chats[0]) == {"protocol", "id", "ts", "from", "kind", "payload"}
+    (refused,) = [each["refused"] for each in lines if "refused" in each]
+    assert (refused["error"], refused["participant"], refused["kind"]) == ("capability_violation", "bob", "mcp/request")
+    assert [each["payload"]["sequence"] for each in lines if each.get("kind") == "stream/data"] == [0, 1, 2]
+
+
+def test_it_can_begin_at_a_time(lab: Lab) -> None:
+    lines = [json.loads(each) for each in lab.says("tail", "--no-follow", "--json", "-n", "100").splitlines()]
+    (second,) = [each for each in lines if each.get("payload", {}).get("text") == "two"]
+    since = lab.says("tail", "--no-follow", "--json", "--since", second["ts"]).splitlines()
+    assert json.loads(since[0])["payload"].get("event") == "join" or json.loads(since[0]) == second
+    assert json.loads(since[-1])["payload"] == {"text": "three"}
+    assert "one" not in [json.loads(each).get("payload", {}).get("text") for each in since]
+    assert len(lab.says("tail", "--no-follow", "--json", "--since", "1d").splitlines()) == len(lines)
+    assert lab.says("tail", "--no-follow", "--since", "2099-01-01") == ""
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_few_lines_are_found_however_far_back_they_are(lab: Lab, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(happening, "WINDOW", window)
+    monkeypatch.setattr(happening, "PAGE", 2)
+    assert [each[18:] for each in shown(lab, "-n", "2", "--kind", "chat", "--from", "alice")] == ["one", "three"]
+    assert shown(lab, "-n", "0") == []
+
+
+def test_what_cannot_be_is_told(lab: Lab) -> None:
+    assert "--since: expected a time" in lab.mew("tail", "--no-follow", "--since", "soon").err
+    assert lab.mew("tail", "--no-follow", "--space", "elsewhere").code == 4
+    assert lab.mew("tail", "--no-follow", "--gateway", "ws://127.0.0.1:1").code == 3
+
+
+def test_a_space_that_does_not_run_is_told_so_and_no_token_is_made(tmp_path: Path) -> None:
+    ran = run(configure(tmp_path), "tail", "--no-follow")
+    assert (ran.code, ran.err) == (3, "mew: space 'lab' does not run: start it with `mew space up`\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["space.yaml"]
+
+
+def test_any_token_will_do_since_nobody_is_taken_over(lab: Lab, tmp_path: Path) -> None:
+    ran = subprocess.run(
+        command("tail", "--no-follow", "--kind", "chat"),
+        cwd=tmp_path,
+        env=environment(MEW_GATEWAY=lab.url, MEW_TOKEN=lab.token("bob")),
+        timeout=SECONDS,
+        capture_output=True,
+        check=True,
+    )
+    assert ran.stdout.endswith(b"alice        chat three\n")
+
+
+@contextmanager
+def following(lab: Lab, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    process = lab.following("tail", *arguments)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def read(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()[13:].rstrip("\n")
+
+
+def test_it_goes_on_and_waits_for_a_gateway_that_is_started_again(tmp_path: Path) -> None:
+    with lab_in(tmp_path) as lab:
+        lab.says("send", "before")
+        with following(lab, "--kind", "chat") as process:
+            assert read(process) == "alice        chat before"
+            lab.says("send", "now")
+            assert read(process) == "alice        chat now"
+            lab.stop()
+            assert process.stderr is not None
+            assert "waiting for it" in process.stderr.readline()
+            lab.start()
+            lab.says("send", "after")
+            assert read(process) == "alice        chat after"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(SECONDS) == 130
+        with following(lab, "-n", "1") as process:
+            assert "after" in read(process)
+            assert process.stdout is not None
+            process.stdout.close()
+            assert process.wait(SECONDS) == 0
+            assert process.stderr is not None
+            assert process.stderr.read() == ""
+
+
+def test_a_space_without_a_journal_is_followed_from_now_on(tmp_path: Path) -> None:
+    with lab_in(tmp_path, journal=False) as lab:
+        assert "keeps no journal" in lab.mew("tail", "--no-follow").err
+        stream = lab.says("stream", "open")
+        with following(lab, "--frames") as process:
+            # Whoever has come is seen by what follows; before that there is nobody to see it.
+            assert read_until(lab, process) == "alice        chat are you there?"
+            data = {"stream_id": stream, "sequence": 1, "content": "x"}
+            lab.says("send", "-k", "stream/data", "-p", json.dumps(data))
+            assert read(process).endswith('{"sequence":1,"content":"x"}')
+
+
+def read_until(lab: Lab, process: "subprocess.Popen[str]") -> str:
+    """Speak until it is heard; what was said more than once is read to its end."""
+    assert process.stdout is not None
+    os.set_blocking(process.stdout.fileno(), False)
+    said = 0
+    heard = ""
+    while not heard:
+        lab.says("send", "are you there?")
+        said += 1
+        heard = process.stdout.readline()
+    os.set_blocking(process.stdout.fileno(), True)
+    lab.says("send", "enough")
+    line = heard[13:].rstrip("\n")
+    while not read(process).endswith("enough"):
+        pass
+    return line
+
+
+def test_on_a_terminal_it_has_colours(lab: Lab) -> None:
+    ours, theirs = pty.openpty()
+    environ = {name: value for name, value in environment().items() if name != "NO_COLOR"}
+    subprocess.run(
+        command("tail", "--no-follow", "-n", "1"),
+        cwd=lab.directory,
+        env=environ,
+        stdout=theirs,
+        timeout=SECONDS,
+        check=True,
+    )
+    os.close(theirs)
+    text = os.read(ours, 4096).decode()
+    os.close(ours)
+    assert "\x1b[" in text
+    assert "three" in text
+
+
+# A line
+
+
+def seen(kind: str, payload: Any, **more: Any) -> Seen:
+    sender = more.pop("sender", "alice")
+    envelope = {"from": sender, "kind": kind, "to": more.pop("to", []), "payload": payload}
+    return Seen(time=T, sender=sender, kind=kind, envelope=msgspec.json.encode(envelope), **more)
+
+
+STREAM = {"stream": {"stream_id": "s", "owner": "alice"}, "stream_id": "s"}
+
+
+@pytest.mark.parametrize(
+    ("happened", "told"),
+    [
+        (seen("chat", {"text": "a\nb\x1b[2J"}), "chat a\\nb\\x1b[2J"),
+        (seen("chat", {"text": "x" * 200}), "chat " + "x" * 160 + "…"),
+        (seen("chat", {}), "chat"),
+        (seen("chat", None), "chat"),
+        (seen("custom/thing", {"a": 1}), 'custom/thing {"a":1}'),
+        (seen("chat", {"text": "x"}, to=["bob", "carol"]), "chat → bob, carol x"),
+        (seen("mcp/request", {"method": "tools/list"}), "mcp/request tools/list"),
+        (
+            seen("mcp/request", {"method": "tools/call", "params": {"name": "add", "arguments": {"a": 1}}}),
+            'mcp/request tools/call add {"a":1}',
+        ),
+        (seen("mcp/request", {"method": "x", "params": 5}), 'mcp/request {"method":"x","params":5}'),
+        (seen("reasoning/thought", {"text": "hm"}), "reasoning/thought hm"),
+        (
+            seen("capability/grant", {"recipient": "bob", "capabilities": [{"kind": "x"}]}),
+            'capability/grant bob: [{"kind":"x"}]',
+        ),
+        (seen("stream/ready", {**STREAM, "intent": "video"}), "stream/ready s of alice: video"),
+        (seen("stream/open", STREAM), "stream/open s of alice"),
+        (
+            seen("stream/write-granted", {**STREAM, "authorized_writers": ["alice", "bob"]}, stream_id="s"),
+            "stream/write-granted s may be written by alice, bob",
+        ),
+        (
+            seen("stream/ownership-transferred", {**STREAM, "previous_owner": "a", "new_owner": "b"}, stream_id="s"),
+            "stream/ownership-transferred s went from a to b",
+        ),
+        (
+            seen("system/presence", {"event": "leave", "participant": {"id": "bob"}, "reason": "kicked"}),
+            "system/presence bob left (kicked)",
+        ),
+        (seen("stream/close", {**STREAM, "reason": "done"}, stream_id="s"), 'stream/close s {"reason":"done"}'),
+        (Seen(time=T, sender="alice", stream_id="s", frame=b"text\n"), "frame s text\\n"),
+        (Seen(time=T, sender="alice", stream_id="s", frame=b"\xff\x00"), "frame s ff00"),
+        (Seen(time=T, sender="alice", stream_id="s", frame="ü".encode() * 100), "frame s " + "ü" * 80 + "… (200 B)"),
+        (
+            Seen(time=T, sender="alice", stream_id="s", frame=b"a" + "ü".encode() * 100),
+            "frame s a" + "ü" * 79 + "… (201 B)",
+        ),
+        (Seen(time=T, sender="alice", stream_id="s", frame=b"", withheld=True), "frame s for others"),
+        (Seen(time=T, sender="alice", stream_id="s", refused="paused"), "frame refused: paused on s"),
+    ],
+)
+def test_a_line_says_the_one_thing_that_matters(happened: Seen, told: str) -> None:
+    assert line(happened, PLAIN) == f"10:00:00.123 alice        {told}"
+
+
+def test_what_the_gateway_says_is_told_as_the_gateways() -> None:
+    told = line(seen("stream/open", STREAM, sender="system:gateway", to=["bob"]), PLAIN)
+    assert told == "10:00:00.123 gateway      stream/open s of alice"
+
+
+def test_everybody_keeps_their_colour_and_a_refusal_is_red() -> None:
+    paint = Paint(colours=True)
+    assert paint.name("alice") == paint.name("alice") != paint.name("bob")
+    assert "\x1b[31m" in line(Seen(time=T, sender="a", kind="chat", refused="paused"), paint)
+    assert counted("s", 1, 5, 0, PLAIN).strip() == "s: 1 frame, 5 B"
+    assert counted("s", 3000, 5000, 2, PLAIN).strip() == "s: 3,000 frames, 5.0 kB, 1,500/s"
+
+
+class Pages:
+    """A door with forty records behind it, from position 7 on; every third is a frame, two have the same time."""
+
+    def __init__(self) -> None:
+        self.records = [self._record(position) for position in range(7, 47)]
+
+    @staticmethod
+    def _record(position: int) -> dict[str, Any]:
+        common = {"position": position, "time": Pages.time(position), "participant": "alice", "size": 1}
+        if position % 3 == 0:
+            return {**common, "event": "frame", "stream_id": "s", "frame_number": position, "payload_base64": "eA=="}
+        return {**common, "event": "envelope", "kind": "chat", "payload": {"payload": {"text": str(position)}}}
+
+    @staticmethod
+    def time(position: int) -> str:
+        return f"2026-03-01T10:00:{position // 2:02}.000000Z"
+
+    def ask(self, _method: str, _path: str, *, form: Any, **query: int) -> Any:
+        wanted = [
+            record
+            for record in self.records
+            if record["position"] >= query["from"] and not (query["control"] and record["event"] == "frame")
+        ][: query["limit"]]
+        following = wanted[-1]["position"] + 1 if wanted else max(query["from"], 47)
+        page = {"first": 7, "last": 46, "records": wanted, "next": following}
+        return msgspec.json.decode(msgspec.json.encode(page), type=form)
+
+
+def past_of(pages: Any, *, control: bool = False) -> Past:
+    return Past(pages, "lab", control=control)
+
+
+@pytest.mark.parametrize("control", [False, True])
+def test_from_a_time_on_nothing_is_left_out_and_nothing_comes_before_it(control: bool) -> None:
+    past = past_of(Pages(), control=control)
+    for position in range(7, 47):
+        since = Pages.time(position)
+        wanted = [each for each in range(7, 47) if Pages.time(each) >= since and (each % 3 or not control)]
+        assert [each.time for each in past.since(past.position_at(since))] == [Pages.time(each) for each in wanted]
+    assert past.position_at("2025-01-01T00:00:00.000000Z") == 7
+    assert past.position_at("2027-01-01T00:00:00.000000Z") == 47
+
+
+@pytest.mark.parametrize("window", [1, 2, 5, 512])
+@pytest.mark.parametrize("page", [1, 4, 5000])
+def test_the_last_few_are_found_each_once_and_in_order(window: int, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(happening, "WINDOW", window)
+    monkeypatch.setattr(happening, "PAGE", page)
+    every = [position for position in range(7, 47) if position % 3]
+    for number in (0, 1, 4, 100):
+        found = past_of(Pages()).latest(number, lambda seen: not seen.is_data, data=False)
+        told = [int(msgspec.json.decode(each.envelope or b"")["payload"]["text"]) for each in found]
+        assert told == (every[-number:] if number else [])
+    assert len(past_of(Pages()).latest(100, lambda _: True, data=True)) == 40
+
+
+def test_filters_go_together() -> None:
+    chat, frame = seen("chat", {}), Seen(time=T, sender="bob", stream_id="s", frame=b"")
+    assert Filters().has(chat) and Filters().has(frame)
+    assert Filters(kinds=(KindPattern.parse("stream/*"),)).has(frame)
+    assert not Filters(kinds=(KindPattern.parse("chat"),)).has(frame)
+    assert not Filters(senders=frozenset({"bob"}), kinds=(KindPattern.parse("chat"),)).has(chat)
+    assert Filters(streams=frozenset({"s"})).has(frame)
+    assert not Filters(streams=frozenset({"s"})).has(chat)
+
+
+def test_a_frame_is_json_as_an_output_log_has_it() -> None:
+    assert frame_json(Seen(time=T, sender="a", stream_id="s", frame=b"hi")) == {
+        "frame": {"stream_id": "s", "encoding": "text", "data": "hi"}
+    }
+    assert frame_json(Seen(time=T, sender="a", stream_id="s", frame=b"\xff"))["frame"]["data"] == "/w=="

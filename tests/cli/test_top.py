@@ -1,0 +1,157 @@
+"""`mew top`: rates of participants and streams, counted from what an observer receives."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+from typing import Any
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from mew.cli.rates import Counting, ParticipantRates, Rates, StreamRates
+from mew.cli.top_text import plain, tables
+from mew.client.frames import Frame
+from mew.protocol import parse
+from mew.view import ParticipantView, SpaceView, StreamView
+from tests.cli.verbs import SECONDS, Lab, command, environment
+
+T = "2026-03-01T10:00:00.000000Z"
+
+
+def stream_of(name: str, owner: str, *writers: str, frames: int = 0, **more: Any) -> StreamView:
+    known: dict[str, Any] = {
+        "stream_id": name,
+        "namespace": f"lab/{name}",
+        "status": "live",
+        "creator": owner,
+        "formats": [],
+    }
+    known |= {"owner_connected": True, "frames": frames}
+    entry = {"stream_id": name, "owner": owner, "authorized_writers": [owner, *writers], "stream": known, **more}
+    return StreamView(entry)
+
+
+def view_of(*streams: StreamView) -> SpaceView:
+    people = {name: ParticipantView(name, [{"kind": "chat"}]) for name in ("alice", "bob")}
+    return SpaceView(ParticipantView("top", []), people, {each.stream_id: each for each in streams}, 0)
+
+
+def envelope(sender: str, kind: str, **payload: Any) -> Any:
+    return parse(msgspec.json.encode({"id": "1", "ts": T, "from": sender, "kind": kind, "payload": payload}))
+
+
+def test_envelopes_count_for_their_sender_and_the_gateways_for_nobody() -> None:
+    view = view_of()
+    counting = Counting(view)
+    for message in (envelope("alice", "chat", text="hi"), envelope("system:gateway", "system/presence")):
+        counting.take(message, view)
+    rates = counting.look(view, T)
+    assert [(each.id, each.envelopes > 0, each.last_kind) for each in rates.participants] == [
+        ("alice", True, "chat"),
+        ("bob", False, None),
+    ]
+    assert counting.look(view, T).participants[0].envelopes == 0
+
+
+def test_frames_count_for_their_stream_and_for_its_only_writer() -> None:
+    before = view_of(stream_of("own", "alice", frames=10), stream_of("shared", "alice", "bob"))
+    counting = Counting(before)
+    counting.take(Frame("own", b"12345"), before)
+    counting.take(Frame("shared", b"123"), before)
+    counting.take(envelope("bob", "stream/data", stream={"stream_id": "shared"}, sequence=0, content=1), before)
+    after = view_of(stream_of("own", "alice", frames=11), stream_of("shared", "alice", "bob", frames=2))
+    rates = counting.look(after, T)
+    alice, bob = rates.participants
+    assert (alice.frames > 0, bob.frames > 0) == (True, True)
+    own, shared = rates.streams
+    assert own.frames is not None
+    assert own.frames == pytest.approx(alice.frames)
+    assert shared.frames == pytest.approx(2 * own.frames, rel=0.01)
+    assert own.total == 11
+    assert shared.bytes is not None
+    assert rates.bytes == pytest.approx((own.bytes or 0) + shared.bytes, rel=0.01)
+
+
+def test_a_stream_for_others_is_not_guessed_at_and_who_has_gone_is_still_told() -> None:
+    view = view_of(stream_of("secret", "alice", target=["bob"]))
+    counting = Counting(view)
+    counting.take(envelope("carol", "chat", text="bye"), view)
+    rates = counting.look(view, T)
+    assert (rates.streams[0].frames, rates.streams[0].bytes) == (None, None)
+    assert [(each.id, each.present) for each in rates.participants][-1] == ("carol", False)
+    assert "carol (gone)" in plain(rates)
+    assert "  ?  " in plain(rates)
+
+
+def some_rates() -> Rates:
+    people = (
+        ParticipantRates("alice", True, 1.5, 20, 3000, "chat"),
+        ParticipantRates("[b]bob\x1b", True, 9, 0, 5, None),
+    )
+    stream = StreamRates("s", "alice", False, ("alice", "bob"), "live", 1234, 20, 2000)
+    return Rates(T, 1.0, people, (stream,), 3005, 3.0)
+
+
+def test_the_busiest_are_first_and_nothing_moves_the_cursor() -> None:
+    text = plain(some_rates())
+    heading, _, first, second, _, stream = text.splitlines()
+    assert heading == f"{T} 2 present, 1 open streams: 10.5 envelopes/s, 20.0 frames/s, 3.0 kB/s, 3/s too fast to count"
+    assert (first.split()[0], second.split()[0]) == ("alice", "[b]bob\\x1b")
+    assert stream.split() == ["s", "alice", "(away)", "bob", "20.0", "2.0", "kB", "1,234", "live"]
+    console = Console(width=100, record=True, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123
+    console.print(tables(some_rates()))
+    assert "[b]bob\\x1b" in console.export_text()
+    console.file.close()
+
+
+def test_one_interval_is_one_line_of_json(shared_lab: Lab) -> None:
+    shared_lab.says("send", "here")
+    stream = shared_lab.says("stream", "open")
+    told = shared_lab.mew("top", "--once", "--json", "--interval", "0.1").json
+    assert "alice" in [each["id"] for each in told["participants"]]
+    assert (stream, "alice") in [(each["stream_id"], each["owner"]) for each in told["streams"]]
+    assert told["seconds"] >= 0.1
+    assert " present, " in shared_lab.says("top", "--once", "-i", "0.05")
+    assert shared_lab.mew("top", "--interval", "0").code == 2
+
+
+def test_it_goes_on_line_by_line_until_interrupted_and_counts_what_is_sent(shared_lab: Lab) -> None:
+    process = shared_lab.following("top", "--json", "--interval", "0.1")
+    try:
+        assert process.stdout is not None
+        busy = 0.0
+        while not busy:
+            shared_lab.says("send", "busy", "--as", "bob")
+            told = json.loads(process.stdout.readline())
+            busy = next((each["envelopes"] for each in told["participants"] if each["id"] == "bob"), 0.0)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SECONDS) == 130
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_on_a_terminal_it_is_one_table_that_changes(shared_lab: Lab) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command("top", "-i", "0.1"),
+        cwd=shared_lab.directory,
+        env=environment(TERM="xterm", COLUMNS="100", LINES="30"),
+        stdout=theirs,
+    )
+    os.close(theirs)
+    try:
+        text = ""
+        while text.count(" present, ") < 2:
+            text += os.read(ours, 4096).decode(errors="replace")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SECONDS) == 130
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    assert "\x1b[?1049h" in text
+    assert "envelopes/s" in text

@@ -1,0 +1,175 @@
+"""A space that runs, and the command beside it: within this process where that will do, else as a process."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from mew.cli import main
+
+SECONDS = 30
+PARTICIPANTS: dict[str, Any] = {
+    "alice": {"capabilities": [{"kind": "*"}]},
+    "bob": {"capabilities": [{"kind": "chat"}, {"kind": "mcp/*", "payload": {"method": "tools/list"}}]},
+    "carol": {},
+    "watcher": {"output_log": "watcher.jsonl", "auto_connect": True},
+}
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**{name: value for name, value in os.environ.items() if not name.startswith("MEW_")}, **more}
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "mew", *arguments]
+
+
+class _Input(io.TextIOWrapper):
+    """Standard input that is no terminal and holds these bytes."""
+
+
+def run(directory: Path, *arguments: str, given: bytes = b"", **environ: str) -> Ran:
+    """The command in a directory, within this process."""
+    out, err = io.StringIO(), io.StringIO()
+    before = Path.cwd()
+    os.chdir(directory)
+    try:
+        with (
+            patch.dict(os.environ, environment(**environ), clear=True),
+            patch.object(sys, "stdin", _Input(io.BytesIO(given))),
+            redirect_stdout(out),
+            redirect_stderr(err),
+        ):
+            code = main(arguments)
+    finally:
+        os.chdir(before)
+    return Ran(code, out.getvalue(), err.getvalue())
+
+
+def piped(directory: Path, *arguments: str, given: bytes = b"", **environ: str) -> "subprocess.CompletedProcess[bytes]":
+    """The command as a process that is given these bytes."""
+    return subprocess.run(
+        command(*arguments),
+        cwd=directory,
+        env=environment(**environ),
+        input=given,
+        capture_output=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
+class Lab:
+    """A space directory and its gateway."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port = 0
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"ws://localhost:{self.port}"
+
+    def start(self) -> None:
+        """On the port that it had before, if any."""
+        self._process = subprocess.Popen(
+            command("gateway", "start", "--port", str(self.port), "-l", "error"),
+            cwd=self.directory,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        said = self._process.stdout.readline()
+        assert said.startswith("listening on ws://localhost:"), said
+        self.port = int(said.split(":")[2].split()[0])
+
+    def stop(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.communicate(timeout=SECONDS)
+        finally:
+            self._process.kill()
+            self._process.communicate()
+
+    def token(self, participant: str) -> str:
+        return (self.directory / ".mew" / "tokens" / f"{participant}.token").read_text(encoding="utf-8")
+
+    def mew(self, *arguments: str, given: bytes = b"", **environ: str) -> Ran:
+        return run(self.directory, *arguments, given=given, **environ)
+
+    def says(self, *arguments: str, given: bytes = b"") -> str:
+        """What a command that succeeds says."""
+        ran = self.mew(*arguments, given=given)
+        assert (ran.code, ran.err) == (0, ""), ran
+        return ran.out.rstrip("\n")
+
+    def heard(self) -> list[dict[str, Any]]:
+        """Everything that the watcher has received."""
+        text = (self.directory / "watcher.jsonl").read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.splitlines()]
+
+    def said(self) -> list[dict[str, Any]]:
+        """Of that, what participants have sent: on a slow machine somebody leaves at any time."""
+        return [each for each in self.heard() if each.get("from") != "system:gateway"]
+
+    def following(self, *arguments: str) -> "subprocess.Popen[str]":
+        """A command that goes on."""
+        return subprocess.Popen(
+            command(*arguments),
+            cwd=self.directory,
+            env=environment(PYTHONUNBUFFERED=""),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+def configure(directory: Path, *, journal: bool = True, **more: Any) -> Path:
+    content = {
+        "space": {"id": "lab", "default_participant": "alice"},
+        "participants": PARTICIPANTS,
+        "journal": {"enabled": journal},
+        "gateway": {"port": 0},
+        **more,
+    }
+    (directory / "space.yaml").write_text(json.dumps(content), encoding="utf-8")
+    return directory
+
+
+@contextmanager
+def lab_in(directory: Path, *, journal: bool = True) -> Iterator[Lab]:
+    """A lab that runs."""
+    lab = Lab(configure(directory, journal=journal))
+    lab.start()
+    try:
+        yield lab
+    finally:
+        lab.stop()
