@@ -1,0 +1,278 @@
+"""The screen: messages, who is there, streams, a line to write; and the proposals that wait for a word.
+
+What arrives is put aside and drawn ten times a second at most, so that no flood can freeze it.
+"""
+
+from collections import deque
+from collections.abc import Awaitable
+from typing import ClassVar, Final
+
+from rich.text import Text
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.events import Resize
+from textual.widgets import RichLog, Static
+
+from mew.cli.rates import Counting, Rates
+from mew.cli.terminal import board
+from mew.cli.terminal.approval import Answer, Approval
+from mew.cli.terminal.lines import Line, frame_shown, note, problem, shown
+from mew.cli.terminal.memory import Memory
+from mew.cli.terminal.orders import Desk, carry_out, completions
+from mew.cli.terminal.prompt import Prompt
+from mew.client import Disconnected, MessageRefused, Proposed, Reconnected, Space
+from mew.client.frames import Frame
+from mew.errors import MewError
+from mew.protocol import Envelope
+
+SCROLLBACK: Final = 5_000
+PENDING: Final = 1_000
+"""Lines that wait to be drawn; older ones are counted and left out."""
+AT_ONCE: Final = 60
+DRAW_SECONDS: Final = 0.1
+LOOK_SECONDS: Final = 1.0
+NARROW: Final = 60
+HINT: Final = "Enter sends · Ctrl+J new line · ↑ earlier · Tab completes · Ctrl+C leaves"
+
+
+class Terminal(App[int]):
+    """Somebody's seat in a space."""
+
+    TITLE = "mew"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c,ctrl+q", "leave", "leave", priority=True),
+        Binding("pageup", "page(-1)", priority=True, show=False),
+        Binding("pagedown", "page(1)", priority=True, show=False),
+        Binding("f2", "side", "who is there", priority=True),
+    ]
+    CSS = """
+    #head { height: 1; background: $primary; color: $text; padding: 0 1; }
+    #messages { width: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
+    #side { width: 26; border-left: solid $primary; padding: 0 1; }
+    #side Static { height: auto; }
+    .title { text-style: bold; color: $text-muted; }
+    #streams-title { margin-top: 1; }
+    #prompt { height: auto; max-height: 6; border: none; border-top: solid $primary; padding: 0 1; }
+    #hint { height: 1; color: $text-muted; padding: 0 1; }
+    """
+
+    def __init__(self, space: Space, memory: Memory | None = None) -> None:
+        """Of a space we are in."""
+        super().__init__()
+        self.space = space
+        self.desk = Desk(space, clear=self._clear, leave=self.action_leave)
+        self._memory = memory or Memory()
+        self._pending: deque[Line] = deque()
+        self._left_out = 0
+        self._counting = Counting(space.view)
+        self._rates: Rates | None = None
+        self._proposed: deque[Proposed] = deque()
+        self._asking: Approval | None = None
+        self._side_wanted = True
+        self._talk = RichLog(id="messages", max_lines=SCROLLBACK, wrap=True, min_width=20)
+        self._talk.can_focus = False
+        self._head, self._people, self._streams = (Static(id=name) for name in ("head", "people", "streams"))
+        self._side = VerticalScroll(id="side", can_focus=False)
+        self._hint = Static(HINT, id="hint")
+        # Before anything is drawn: whoever has come in misses nothing.
+        self._messages = space.messages(on_missed=self._missed)
+        self._events = space.events(on_missed=self._missed)
+        self._proposals = space.proposals()
+
+    def compose(self) -> ComposeResult:
+        """The screen, from top to bottom."""
+        yield self._head
+        with Horizontal():
+            yield self._talk
+            with self._side:
+                yield Static("Here", classes="title")
+                yield self._people
+                yield Static("Streams", classes="title", id="streams-title")
+                yield self._streams
+        yield Prompt(self._memory, lambda line: completions(self.desk, line))
+        yield self._hint
+
+    def on_mount(self) -> None:
+        """Begin to listen."""
+        self.query_one(Prompt).focus()
+        self._say(note(f"You are {self.space.me} in {self.space.id}. /help lists what you can do."))
+        self._listen()
+        self._follow()
+        self._heed_proposals()
+        self.set_interval(DRAW_SECONDS, self._draw)
+        self.set_interval(LOOK_SECONDS, self._look)
+        self._look()
+
+    def on_resize(self, event: Resize) -> None:
+        """A narrow screen is for messages alone."""
+        self._side.display = self._side_wanted and event.size.width >= NARROW
+
+    @work
+    async def _listen(self) -> None:
+        try:
+            async for message in self._messages:
+                self._counting.take(message, self.space.view)
+                if isinstance(message, Frame):
+                    if message.stream_id in self.desk.watched:
+                        self._say(frame_shown(message))
+                else:
+                    self._take(message)
+            self.exit(0, message="The space has ended, or somebody ended you.")
+        except MewError as error:
+            self.exit(1, message=f"mew: {error}")
+
+    def _take(self, envelope: Envelope) -> None:
+        if envelope.kind == "chat":
+            if envelope.sender == self.space.me:
+                self.desk.spoken = envelope
+            else:
+                self.desk.heard = envelope
+        line = shown(envelope, verbose=self.desk.verbose)
+        if line is not None:
+            self._say(line)
+
+    @work
+    async def _follow(self) -> None:
+        try:
+            async for event in self._events:
+                if isinstance(event, Disconnected):
+                    self._say(problem(f"The connection is lost ({event.reason}); trying again."))
+                    self._look()
+                elif isinstance(event, Reconnected):
+                    missed = sum(event.gap.streams.values())
+                    self._say(note(f"Back again; {missed:,} frames went by." if missed else "Back again."))
+                    self._look()
+                elif isinstance(event, MessageRefused):
+                    self._say(problem(str(event.error)))
+        except MewError:
+            return  # `_listen` says so
+
+    @work
+    async def _heed_proposals(self) -> None:
+        try:
+            async for proposed in self._proposals:
+                request = {"kind": "mcp/request", "to": list(proposed.to), "payload": proposed.envelope.payload}
+                if self.space.can(request):
+                    self._proposed.append(proposed)
+                    self._ask()
+        except MewError:
+            return  # `_listen` says so
+
+    def _ask(self) -> None:
+        """The next question, once the one before is answered."""
+        while self._asking is None and self._proposed:
+            proposed = self._proposed.popleft()
+            if proposed.state == "open":
+                self._asking = Approval(proposed)
+                self.push_screen(self._asking, self._answered)
+
+    def _answered(self, answer: Answer | None) -> None:
+        if self._asking is None:
+            return
+        proposed, self._asking = self._asking.proposed, None
+        if answer in ("yes", "grant"):
+            self._attempt(_approve(self.space, proposed, grant=answer == "grant"))
+        elif answer == "no":
+            self._attempt(_reject(proposed))
+        self._ask()
+
+    def on_prompt_entered(self, entered: Prompt.Entered) -> None:
+        """An order, or something to say."""
+        if entered.text.startswith("/"):
+            self._attempt(carry_out(self.desk, entered.text))
+        else:
+            self._attempt(_chat(self.desk, entered.text))
+
+    def on_prompt_choices(self, choices: Prompt.Choices) -> None:
+        """Show what could be meant."""
+        words = [line.split()[-1] for line in choices.lines]
+        self._hint.update(Text("  ".join(words), no_wrap=True, overflow="ellipsis"))
+        self.set_timer(5, lambda: self._hint.update(HINT))
+
+    @work
+    async def _attempt(self, doing: Awaitable[str | None]) -> None:
+        """Do something, and say what came of it."""
+        try:
+            answer = await doing
+        except (MewError, ValueError) as error:
+            self._say(problem(str(error)))
+        else:
+            if answer:
+                self._say(note(answer))
+
+    def _say(self, line: Line) -> None:
+        self._pending.append(line)
+        while len(self._pending) > PENDING:
+            self._pending.popleft()
+            self._left_out += 1
+
+    def _missed(self, count: int) -> None:
+        self._counting.missed += count
+        self._left_out += count
+
+    def _draw(self) -> None:
+        log = self._talk
+        if self._left_out:
+            log.write(note(f"… {self._left_out:,} more than can be shown", "yellow"))
+            self._left_out = 0
+        at_end = log.is_vertical_scroll_end
+        for _ in range(min(AT_ONCE, len(self._pending))):
+            log.write(self._pending.popleft(), expand=True, scroll_end=at_end)
+        if self._asking is not None and self._asking.proposed.state != "open" and self._asking.is_current:
+            self._say(note("The proposal has been dealt with by somebody else."))
+            self._asking.action_answer("later")
+
+    def _look(self) -> None:
+        """Renew what stands beside and above the messages."""
+        view = self.space.view
+        self._rates = self._counting.look(view, "")
+        width = max(self._people.size.width, 12)
+        self._people.update(board.people(view, self._rates, width))
+        self._streams.update(board.streams(view, self._rates, width))
+        state = "" if self.space.connection is not None else " · NOT CONNECTED"
+        whom = f" · to {', '.join(self.desk.targets)}" if self.desk.targets else ""
+        head = f"{self.space.id} · {self.space.me}{whom}{state}"
+        self._head.update(Text(head, no_wrap=True, overflow="ellipsis"))
+
+    def _clear(self) -> None:
+        self._pending.clear()
+        self._talk.clear()
+
+    def action_page(self, pages: int) -> None:
+        """Look back, or forward again."""
+        if pages < 0:
+            self._talk.scroll_page_up(animate=False)
+        else:
+            self._talk.scroll_page_down(animate=False)
+
+    def action_side(self) -> None:
+        """Show who is there, or have the whole width for messages."""
+        self._side_wanted = not self._side_wanted
+        self._side.display = self._side_wanted and self.size.width >= NARROW
+
+    def action_leave(self) -> None:
+        """Out of the space."""
+        self.exit(0)
+
+
+async def _chat(desk: Desk, text: str) -> None:
+    await desk.space.chat(text, to=desk.targets)
+
+
+async def _approve(space: Space, proposed: Proposed, *, grant: bool) -> str | None:
+    await proposed.approve()
+    if not grant:
+        return None
+    payload: dict[str, object] = {"method": proposed.method}
+    if proposed.tool is not None:
+        payload["params"] = {"name": proposed.tool}
+    capability = {"kind": "mcp/request", "payload": payload}
+    await space.send("capability/grant", {"recipient": proposed.by, "capabilities": [capability]}, to=proposed.by)
+    return f"{proposed.by} may do that without asking from now on"
+
+
+async def _reject(proposed: Proposed) -> None:
+    await proposed.reject("a person said no")

@@ -1,0 +1,260 @@
+"""What begins with a slash: a table of orders, and what each does at a `Desk`.
+
+Must not draw anything: an order answers in words, or raises.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from mew.client import Space
+from mew.errors import MewError
+from mew.protocol import Envelope
+
+
+class BadOrder(MewError):
+    """There is no such order, or it lacks something."""
+
+
+@dataclass
+class Desk:
+    """Somebody's place in a space, as the orders see it."""
+
+    space: Space
+    clear: Callable[[], None]
+    leave: Callable[[], None]
+    targets: tuple[str, ...] = ()
+    """To whom one speaks; to everybody where there is none."""
+    verbose: bool = False
+    watched: set[str] = field(default_factory=set)
+    """Streams of which every frame is shown."""
+    heard: Envelope | None = None
+    """The last chat of somebody else."""
+    spoken: Envelope | None = None
+    """Our own last chat."""
+
+
+Words = Sequence[str]
+Doing = Callable[[Desk, Words], Awaitable[str | None]]
+
+
+class Order(msgspec.Struct, frozen=True):
+    """One order: what it is called, what it takes, what it does."""
+
+    name: str
+    usage: str
+    about: str
+    do: Doing
+    least: int = 0
+    """Words it cannot do without."""
+
+
+async def carry_out(desk: Desk, line: str) -> str | None:
+    """Do what a line that begins with a slash says; what it answers."""
+    name, *words = line.removeprefix("/").split() or ("",)
+    order = ORDERS.get(name.lower())
+    if order is None:
+        near = [f"/{each}" for each in ORDERS if name and each.startswith(name[0].lower())]
+        hint = f"did you mean {' or '.join(near)}?" if near else "/help lists them"
+        raise BadOrder(f"there is no order /{name}: {hint}")
+    if len(words) < order.least:
+        raise BadOrder(f"/{order.name} needs more: {order.usage}")
+    return await order.do(desk, words)
+
+
+def completions(desk: Desk, line: str) -> list[str]:
+    """Whole lines that this one could become."""
+    if not line.startswith("/") or "\n" in line:
+        return []
+    begun, _, last = line.rpartition(" ")
+    if not begun:
+        return [f"/{name} " for name in ORDERS if name.startswith(line[1:].lower())]
+    before = begun.split()
+    if before == ["/stream"]:
+        words: Sequence[str] = tuple(_STREAM)
+    elif before[0] == "/stream" and len(before) == 2:
+        words = tuple(desk.space.view.streams)
+    else:
+        words = tuple(desk.space.view.participants)
+    return [f"{begun} {word} " for word in words if word.startswith(last)]
+
+
+async def _help(_desk: Desk, _words: Words) -> str:
+    return "\n".join(f"{order.usage}: {order.about}" for order in ORDERS.values())
+
+
+async def _ack(desk: Desk, words: Words) -> None:
+    if desk.heard is None:
+        raise BadOrder("nobody has said anything yet")
+    payload = {"status": " ".join(words)} if words else {}
+    await desk.space.send("chat/acknowledge", payload, to=desk.heard.sender, correlation_id=desk.heard.id)
+
+
+async def _cancel(desk: Desk, words: Words) -> None:
+    if desk.spoken is None:
+        raise BadOrder("you have not said anything yet")
+    payload = {"reason": " ".join(words)} if words else {}
+    await desk.space.send("chat/cancel", payload, correlation_id=desk.spoken.id)
+
+
+async def _status(desk: Desk, words: Words) -> str:
+    if not words:
+        where = "connected" if desk.space.connection is not None else "not connected"
+        whom = ", ".join(desk.targets) or "everybody"
+        return f"{desk.space.me} in {desk.space.id}, {where}; speaking to {whom}"
+    told = await desk.space.status(words[0], words[1:], timeout=10)
+    return f"{words[0]}: {msgspec.json.encode(told.payload).decode()}"
+
+
+async def _pause(desk: Desk, words: Words) -> None:
+    who, *rest = words
+    try:
+        seconds = float(rest[0].removesuffix("s")) if rest else None
+        reason = _joined(rest[1:])
+    except ValueError:
+        seconds, reason = None, _joined(rest)
+    await desk.space.pause(who, seconds=seconds, reason=reason)
+
+
+async def _resume(desk: Desk, words: Words) -> None:
+    await desk.space.resume(words[0], reason=_joined(words[1:]))
+
+
+async def _forget(desk: Desk, words: Words) -> None:
+    who, *rest = words
+    direction = rest.pop(0) if rest and rest[0] in {"oldest", "newest"} else None
+    entries = int(rest.pop(0)) if rest and rest[0].isdecimal() else None
+    await desk.space.forget(who, direction=direction, entries=entries, reason=_joined(rest))
+
+
+async def _compact(desk: Desk, words: Words) -> str:
+    done = await desk.space.compact(words[0], reason=_joined(words[1:]))
+    return f"{words[0]}: {msgspec.json.encode(done).decode()}"
+
+
+async def _clear(desk: Desk, words: Words) -> None:
+    if words:
+        await desk.space.clear(words[0], reason=_joined(words[1:]))
+    else:
+        desk.clear()
+
+
+async def _restart(desk: Desk, words: Words) -> None:
+    await desk.space.restart(words[0], reason=_joined(words[1:]))
+
+
+async def _shutdown(desk: Desk, words: Words) -> None:
+    await desk.space.shutdown(words[0], reason=_joined(words[1:]))
+
+
+async def _target(desk: Desk, words: Words) -> str:
+    names = [word.strip(",") for word in words]
+    if names == ["all"]:
+        desk.targets = ()
+    elif names:
+        absent = [name for name in names if name not in desk.space.view.participants]
+        if absent:
+            raise BadOrder(f"not here: {', '.join(absent)}")
+        desk.targets = tuple(names)
+    return f"speaking to {', '.join(desk.targets) or 'everybody'}"
+
+
+async def _verbose(desk: Desk, _words: Words) -> str:
+    desk.verbose = not desk.verbose
+    return "everything is shown" if desk.verbose else "what is only for programs is left out"
+
+
+async def _exit(desk: Desk, _words: Words) -> None:
+    desk.leave()
+
+
+async def _stream(desk: Desk, words: Words) -> str | None:
+    verb, *rest = words or ("ls",)
+    if verb not in _STREAM:
+        raise BadOrder(f"/stream {verb}: one of {', '.join(_STREAM)}")
+    least, do = _STREAM[verb]
+    if len(rest) < least:
+        raise BadOrder(f"/stream {verb} needs more: {ORDERS['stream'].usage}")
+    if least and verb != "open" and rest[0] not in desk.space.view.streams:
+        raise BadOrder(f"there is no stream {rest[0]!r}")
+    return await do(desk, rest)
+
+
+async def _list_streams(desk: Desk, _words: Words) -> str:
+    lines = []
+    for name, stream in desk.space.view.streams.items():
+        about = stream.entry.get("description") or stream.entry["stream"].get("description") or ""
+        lines.append(
+            f"{name}  {stream.status}, {stream.owner}; {', '.join(stream.writers)} may write  {about}".rstrip()
+        )
+    return "\n".join(lines) or "no stream is open"
+
+
+async def _open_stream(desk: Desk, words: Words) -> str:
+    stream = await desk.space.open_stream(description=" ".join(words))
+    return f"opened {stream.stream_id}"
+
+
+async def _send_frame(desk: Desk, words: Words) -> None:
+    await desk.space.stream(words[0]).send(" ".join(words[1:]))
+
+
+async def _grant(desk: Desk, words: Words) -> None:
+    await desk.space.stream(words[0]).grant(words[1])
+
+
+async def _revoke(desk: Desk, words: Words) -> None:
+    await desk.space.stream(words[0]).revoke(words[1])
+
+
+async def _transfer(desk: Desk, words: Words) -> None:
+    await desk.space.stream(words[0]).transfer(words[1])
+
+
+async def _close_stream(desk: Desk, words: Words) -> None:
+    await desk.space.stream(words[0]).close(reason=_joined(words[1:]))
+
+
+async def _watch(desk: Desk, words: Words) -> str:
+    desk.watched ^= {words[0]}
+    return f"every frame of {words[0]} is shown" if words[0] in desk.watched else f"frames of {words[0]} are counted"
+
+
+def _joined(words: Words) -> str | None:
+    return " ".join(words) or None
+
+
+_STREAM: Final[dict[str, tuple[int, Doing]]] = {
+    "ls": (0, _list_streams),
+    "open": (1, _open_stream),
+    "send": (2, _send_frame),
+    "watch": (1, _watch),
+    "grant": (2, _grant),
+    "revoke": (2, _revoke),
+    "transfer": (2, _transfer),
+    "close": (1, _close_stream),
+}
+"""What can be done with streams, and how many words it needs."""
+
+ORDERS: Final = {
+    order.name: order
+    for order in (
+        Order("help", "/help", "this list", _help),
+        Order("ack", "/ack [status]", "acknowledge the last chat", _ack),
+        Order("cancel", "/cancel [reason]", "take your last chat back", _cancel),
+        Order("status", "/status [who]", "how somebody is, or where you are", _status),
+        Order("pause", "/pause who [seconds]", "have somebody stop sending", _pause, 1),
+        Order("resume", "/resume who", "end a pause", _resume, 1),
+        Order("forget", "/forget who [oldest|newest] [n]", "have somebody forget", _forget, 1),
+        Order("compact", "/compact who", "have its memory made smaller", _compact, 1),
+        Order("clear", "/clear [who]", "its memory; alone: this screen", _clear),
+        Order("restart", "/restart who", "have somebody begin anew", _restart, 1),
+        Order("shutdown", "/shutdown who", "have somebody end", _shutdown, 1),
+        Order("stream", f"/stream {' | '.join(_STREAM)}", "streams, by id; then who, or what", _stream),
+        Order("target", "/target [who… | all]", "to whom you speak", _target),
+        Order("verbose", "/verbose", "show everything, or less", _verbose),
+        Order("exit", "/exit", "leave", _exit),
+    )
+}
