@@ -18,6 +18,7 @@ from mew.journal import blocks, drafts, segments, writer
 from mew.journal.blocks import EVENTS, HEAD_BYTES, RUN
 from mew.journal.compaction import FILE_BYTES
 from mew.journal.folder import Folder
+from mew.journal.kafka.messages import Label
 from mew.journal.log import LogWriter
 from mew.journal.retention import readers
 from mew.journal.sealing import seal
@@ -109,8 +110,13 @@ def test_every_key_of_the_configuration_has_its_default() -> None:
         "segment_seconds": str(usual.segment_seconds),
         "retention": "all",
         "on_error": usual.on_error,
+        "kafka": "none",
     }
-    assert listed.keys() == KEYS - {"kafka"}  # which nothing reads yet
+    assert listed.keys() == KEYS
+
+
+def test_every_header_of_a_message_stands_there() -> None:
+    assert [header for header, _ in table("## Shipping to Kafka")] == list(Label.__struct_fields__)
 
 
 def test_every_command_stands_there_and_no_other() -> None:

@@ -665,8 +665,14 @@ def test_a_journal_is_kept_as_long_as_configured(tmp_path: Path, written: str, s
     assert space.journal.retention_seconds == seconds
 
 
+@pytest.mark.parametrize("written", ["{to: 'kafka://a:1,b:2/lab'}", "{to: 'kafka://a:1,b:2', topic: lab}"])
+def test_a_journal_is_shipped_where_it_says(tmp_path: Path, written: str) -> None:
+    (space,) = configured(tmp_path, SPACE + f"journal: {{kafka: {written}}}\n").spaces
+    assert str(space.journal.kafka) == "kafka://a:1,b:2/lab"
+
+
 def test_keys_that_later_parts_read_are_left_to_them(tmp_path: Path) -> None:
-    assert configured(tmp_path, SPACE + "journal: {kafka: {any: 1}}\npipeline: {thing: 2}\n").warnings == ()
+    assert configured(tmp_path, SPACE + "pipeline: {thing: 2}\n").warnings == ()
 
 
 def test_a_default_participant_that_is_nobody_is_warned_about(tmp_path: Path) -> None:
@@ -740,7 +746,7 @@ participants:
     args: [{SECRET}]
     env: {{A: {SECRET}}}
     mcp_server: {{command: x, env: {{A: {SECRET}}}}}
-journal: {{kafka: {{password: {SECRET}}}}}
+journal: {{kafka: {{to: 'kafka://a:1/lab', password: {SECRET}}}}}
 """
     config = configured(tmp_path, text)
     alice = config.spaces[0].participants["alice"]

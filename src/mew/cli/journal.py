@@ -279,3 +279,13 @@ def compact(*, place: Place = _here) -> int:
 
 def _encoded(value: msgspec.Struct) -> str:
     return msgspec.json.encode(value, enc_hook=str).decode()
+
+
+app.command(
+    "mew.cli.journal_ship:ship",
+    name="ship",
+    help="Send the journal to a topic of Kafka as it is written, until interrupted.",
+    help_epilogue=_examples(
+        "ship --to kafka://broker:9092/lab", "ship --journal backup/journal --to kafka://a:9092,b:9092/lab --once"
+    ),
+)

@@ -170,13 +170,13 @@ def find_config(directory: Path) -> Path:
     raise ConfigError("no space.yaml here: looked for " + " and ".join(map(str, places)))
 
 
-def load(files: Sequence[Path], *, environ: Mapping[str, str]) -> GatewayConfig:
-    """The configuration in these files, else `ConfigError`; the first file also speaks for the gateway itself."""
+def load(files: Sequence[Path], *, environ: Mapping[str, str], directory: Path | None = None) -> GatewayConfig:
+    """The configuration in these files, else `ConfigError`; the first speaks for the gateway, `directory` for all."""
     if not files:
         raise ConfigError("no configuration given: a gateway needs a space.yaml")
     roots = [read_yaml(file) for file in files]
     tops = [root.section(frozenset(_SECTIONS)) for root in roots]
-    spaces = tuple(_read_space(top, environ) for top in tops)
+    spaces = tuple(_read_space(top, environ, directory) for top in tops)
     _refuse_shared(tops, spaces)
     _refuse_shared_tokens(tops)
     gateway = _read_gateway(tops[0], spaces[0].directory)
@@ -223,9 +223,9 @@ def _warn_of_second_gateway(top: Section, first: Path) -> None:
             place.warn(f"ignored: the first configuration, {first}, speaks for the gateway")
 
 
-def _read_space(top: Section, environ: Mapping[str, str]) -> SpaceConfig:
+def _read_space(top: Section, environ: Mapping[str, str], directory: Path | None) -> SpaceConfig:
     file = top.place.file.absolute()
-    directory = file.parent.parent if file.parent.name == ".mew" else file.parent
+    directory = directory or (file.parent.parent if file.parent.name == ".mew" else file.parent)
     given, defaults = top.section("space", _SPACE), top.section("defaults", frozenset({"capabilities", "routing"}))
     listed = top.section("participants").entries()
     participants = {name: _read_participant(name, place, directory) for name, place in listed}

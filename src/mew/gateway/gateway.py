@@ -15,6 +15,7 @@ from mew.gateway.journals import Journals
 from mew.gateway.logs import CapabilityDecisions, EnvelopeHistory, LineLog
 from mew.gateway.outlets import LogOutlet
 from mew.gateway.readiness import Readiness
+from mew.gateway.shippers import Shippers
 from mew.gateway.turnstile import Turnstile
 from mew.protocol import Lobby, Space, Start, Tokens
 
@@ -44,6 +45,7 @@ class Gateway:
         self.readiness.need("spaces", self._closed_spaces)
         self.journals = Journals(clock)
         self.readiness.need("journal", self.journals.problem)
+        self.shippers = Shippers(config.spaces)
         self.sockets: set[Socket] = set()
         self.entry = Turnstile()
         self.exit = Turnstile()
@@ -109,6 +111,7 @@ class Gateway:
                 [name for name, each in space.participants.items() if each.output_log is not None and each.auto_connect]
             )
         self.journals.start()
+        self.shippers.start()
         self._look()
 
     def _look(self) -> None:

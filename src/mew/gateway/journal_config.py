@@ -4,9 +4,11 @@ import re
 from typing import Final, cast
 
 from mew.gateway.yaml_file import Section
+from mew.journal.kafka.address import FORM, Address, BadAddress, read_address
 from mew.journal.settings import ErrorPolicy, JournalSettings, SyncMode
 
 KEYS: Final = frozenset({"enabled", "sync", "segment_bytes", "segment_seconds", "retention", "on_error", "kafka"})
+_KAFKA: Final = frozenset({"to", "topic"})
 LEAST_SEGMENT_BYTES: Final = 64 * 2**10
 MOST_INTERVAL_MS: Final = 60_000
 _SYNC: Final = re.compile(r"(always|os)|interval:([0-9]{1,5})")
@@ -27,6 +29,7 @@ def read_journal(top: Section) -> JournalSettings:
         segment_seconds=usual.segment_seconds if seconds is None else seconds,
         retention_seconds=_read_retention(given),
         on_error=cast("ErrorPolicy", given.choice("on_error", ("stop", "continue")) or usual.on_error),
+        kafka=_read_kafka(given),
     )
 
 
@@ -56,3 +59,16 @@ def _read_retention(given: Section) -> float | None:
     if found is None or not int(found[1]):
         raise place.error(f"expected {what}, got {place.node.value!r}")
     return float(int(found[1]) * _SECONDS[found[2]])
+
+
+def _read_kafka(given: Section) -> Address | None:
+    if given.get("kafka") is None:
+        return None
+    section = given.section("kafka", _KAFKA)
+    place, topic = section.required("to"), section.text("topic", "the name of a topic")
+    if not given.flag("enabled", default=True):
+        raise place.error("nothing can be sent of a journal that is not kept: see journal.enabled")
+    try:
+        return read_address(place.text(FORM), topic)
+    except BadAddress as problem:
+        raise place.error(str(problem)) from None

@@ -10,6 +10,7 @@ leave a segment that says it has frames and has none: damage.
 
 import os
 import re
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -30,11 +31,13 @@ _READER: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _TEMPORARY: Final = ".tmp"
 
 
-class Reader(msgspec.Struct, frozen=True):
+class Reader(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a registered reader says of itself."""
 
     position: int
     """The first that it has not read yet: this one and all above it stay."""
+    epoch: str = ""
+    """That of the record before it, if the reader wants to know it again."""
 
 
 class BadReader(MewError):
@@ -127,13 +130,14 @@ def _remove_empty(hour: Path) -> None:
         sync_folder(hour.parent.parent)
 
 
-def register(folder: Folder, name: str, position: int) -> None:
+def register(folder: Folder, name: str, position: int, epoch: str = "") -> None:
     """Say that a reader has read everything below a position, and nothing else yet: the rest stays for it."""
     path = _reader_file(folder, name)
     make_folder(path.parent)
-    temporary = path.with_suffix(_TEMPORARY)
-    with temporary.open("wb") as file:
-        file.write(msgspec.json.encode(Reader(position)))
+    # Of each its own: two may speak for one reader at the same time.
+    temporary = path.with_suffix(f".{uuid.uuid4().hex}{_TEMPORARY}")
+    with temporary.open("xb") as file:
+        file.write(msgspec.json.encode(Reader(position, epoch)))
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
@@ -147,16 +151,22 @@ def forget(folder: Folder, name: str) -> None:
 
 def readers(folder: Folder) -> dict[str, int]:
     """The registered readers by name, and what each reads next; `BadReader` where one cannot be understood."""
-    found: dict[str, int] = {}
-    for path in sorted(_readers_folder(folder).glob("*.json")):
-        try:
-            found[path.stem] = msgspec.json.decode(path.read_bytes(), type=Reader).position
-        except FileNotFoundError:
-            # Forgotten a moment ago.
-            continue
-        except (OSError, msgspec.DecodeError) as problem:
-            raise BadReader(f"{path}: {problem}; nothing is removed until it is mended or deleted") from None
-    return found
+    found = {path.stem: _read(path) for path in sorted(_readers_folder(folder).glob("*.json"))}
+    return {name: each.position for name, each in found.items() if each is not None}
+
+
+def reader(folder: Folder, name: str) -> Reader | None:
+    """What a reader said last, None where it is not registered; `BadReader` where it cannot be understood."""
+    return _read(_reader_file(folder, name))
+
+
+def _read(path: Path) -> Reader | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Reader)
+    except FileNotFoundError:
+        return None  # or forgotten a moment ago
+    except (OSError, msgspec.DecodeError) as problem:
+        raise BadReader(f"{path}: {problem}; nothing is removed until it is mended or deleted") from None
 
 
 def _positions(folder: Folder) -> list[int]:

@@ -4,6 +4,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from mew.journal.kafka.address import Address
+
 SyncMode: TypeAlias = Literal["always", "interval", "os"]
 ErrorPolicy: TypeAlias = Literal["stop", "continue"]
 
@@ -23,3 +25,5 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
     """None: everything is kept."""
     on_error: ErrorPolicy = "stop"
     """What a gateway does that cannot write: take no more, or go on unrecorded."""
+    kafka: Address | None = None
+    """Where its blocks are sent besides, by a process of their own."""

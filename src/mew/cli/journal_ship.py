@@ -1,0 +1,183 @@
+"""`mew journal ship`: send the journal to Kafka, from a process of its own, until somebody says stop.
+
+Must not know how a block is sent, nor how far one has come.
+"""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+from cyclopts import Parameter
+
+from mew.cli import FAILED
+from mew.cli.journal_options import NoJournal, Place, folder_of
+from mew.cli.progress import bar
+from mew.errors import MewError
+from mew.journal.folder import Folder, spaces
+
+if TYPE_CHECKING:
+    from mew.journal.kafka.shipping import Shipping, Told
+
+REFUSED: Final = 4
+_here = Place()
+_Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+_LOOK_SECONDS: Final = 0.2
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Way:
+    """What is sent, and for how long.
+
+    Parameters
+    ----------
+    once
+        Send what is there, and stop; exit code 1 where no broker answers.
+    from_start
+        Send everything that there is, also what was sent before.
+    forget
+        Send nothing: this topic gets no more, and retention need not wait for it.
+    supervised
+        Stop at the end of standard input too.
+    """
+
+    once: _Flag = False
+    from_start: _Flag = False
+    forget: _Flag = False
+    supervised: Annotated[bool, Parameter(show=False, negative="")] = False
+
+
+_usual = Way()
+
+
+def ship(*, to: str, place: Place = _here, way: Way = _usual, json: _Flag = False) -> int:
+    """Send the journal to a topic of Kafka as it is written, until interrupted.
+
+    Goes on from where it was. What is sent is on this machine's disk; until it is sent, retention leaves it there.
+    Where no broker answers it says so and waits. Without --space: all spaces of the journal.
+
+    Parameters
+    ----------
+    to
+        Where to: kafka://host:port[,host:port]/topic. A topic that is not there is made.
+    json
+        Lines of JSON instead of lines to read.
+    """
+    from mew.journal.kafka.address import read_address
+    from mew.journal.kafka.shipping import Shipping, forget_shipper
+
+    address, folders = read_address(to), _folders(place)
+    if way.forget:
+        for folder in folders:
+            forget_shipper(folder, address)
+        return 0
+    stop = threading.Event()
+    tell = partial(_tell, json=json)
+    ships = {folder.space: Shipping(folder, address, stop, tell, once=way.once) for folder in folders}
+    for each in ships.values():
+        each.begin(anew=way.from_start)
+    started = time.monotonic()
+    crew = _Crew(ships, stop, supervised=way.supervised)
+    crew.work()
+    _sum_up(ships, time.monotonic() - started, json=json)
+    for problem in crew.problems:
+        print(f"mew: {problem}", file=sys.stderr)
+    return crew.exit_code
+
+
+def _folders(place: Place) -> list[Folder]:
+    if place.journal is None or place.space is not None:
+        return [folder_of(place)]
+    found = [Folder(place.journal, space) for space in spaces(place.journal)]
+    if not found:
+        raise NoJournal(f"no journal at {place.journal}")
+    return found
+
+
+class _Crew:
+    """A thread a space: one that has to wait, or to end, does not hold up the others."""
+
+    def __init__(self, ships: "dict[str, Shipping]", stop: threading.Event, *, supervised: bool) -> None:
+        self._ships = ships
+        self._stop = stop
+        self._supervised = supervised
+        self.problems: list[str] = []
+        self.exit_code = 0
+
+    def work(self) -> None:
+        """Until all are done, or told to stop."""
+        from mew.cli.pipeline_watch import Signals
+
+        signals = Signals()
+        threads = [
+            threading.Thread(target=self._run, args=(ship,), name=f"ship {space}", daemon=True)
+            for space, ship in self._ships.items()
+        ]
+        for each in threads:
+            each.start()
+        if self._supervised:
+            threading.Thread(target=self._until_end_of_input, name="input", daemon=True).start()
+        expected = sum(ship.behind for ship in self._ships.values())
+        with bar("shipping") as progress:
+            while any(each.is_alive() for each in threads):
+                if signals.wait(_LOOK_SECONDS):
+                    break
+                done = sum(ship.figures.records for ship in self._ships.values())
+                progress(done, max(done, expected))
+        self._stop.set()
+        for each in threads:
+            each.join()
+
+    def _run(self, ship: "Shipping") -> None:
+        from mew.journal.kafka.sending import Fenced
+
+        try:
+            ship.run()
+        except Fenced as problem:
+            self._end(str(problem), REFUSED)
+        except (MewError, OSError) as problem:
+            self._end(str(problem), FAILED)
+        except Exception as problem:  # a thread ends here; whoever waits for it wants to know why
+            self._end(f"{type(problem).__name__}: {problem}", FAILED)
+
+    def _end(self, problem: str, code: int) -> None:
+        self.problems.append(problem)
+        self.exit_code = max(self.exit_code, code)
+
+    def _until_end_of_input(self) -> None:
+        while os.read(0, 1024):
+            pass
+        self._stop.set()
+
+
+def _tell(told: "Told", *, json: bool) -> None:
+    from mew.journal.kafka.shipping import Trouble
+
+    if json:
+        print(msgspec.json.encode({type(told).__name__.lower(): told}).decode(), flush=True)
+        return
+    said = told.problem if isinstance(told, Trouble) else "the broker is back, and shipping goes on"
+    print(f"mew: {told.space}: {said}", file=sys.stderr, flush=True)
+
+
+def _sum_up(ships: "dict[str, Shipping]", seconds: float, *, json: bool) -> None:
+    if json:
+        figures = {space: ship.figures for space, ship in ships.items()}
+        print(msgspec.json.encode({"shipped": {"seconds": round(seconds, 3), "spaces": figures}}).decode(), flush=True)
+        return
+    for line in _lines(ships, seconds):
+        print(line, flush=True)
+
+
+def _lines(ships: "dict[str, Shipping]", seconds: float) -> Sequence[str]:
+    return [
+        f"{space}: {each.records:,} records in {each.messages:,} messages, {each.bytes / 10**6:,.1f} MB, "
+        f"in {seconds:.1f} s; {each.position:,} is next"
+        for space, each in ((space, ship.figures) for space, ship in ships.items())
+    ]

@@ -1,0 +1,59 @@
+"""Where blocks go, and where they land from: `kafka://host:port[,host:port]/topic`.
+
+Pure: nobody is asked whether anything is there.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+from mew.errors import MewError
+
+SCHEME: Final = "kafka://"
+FORM: Final = "kafka://host:port[,host:port]/topic"
+_SERVER: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+_TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+_MOST_PORT: Final = 65_535
+
+
+class BadAddress(MewError, ValueError):
+    """No topic is meant by this."""
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A topic, and brokers to ask for it."""
+
+    servers: tuple[str, ...]
+    """Each a host and a port; one that answers is enough."""
+    topic: str
+
+    @property
+    def bootstrap(self) -> str:
+        """The servers as Kafka's clients want them said."""
+        return ",".join(self.servers)
+
+    def __str__(self) -> str:
+        return f"{SCHEME}{self.bootstrap}/{self.topic}"
+
+
+def read_address(text: str, topic: str | None = None) -> Address:
+    """The address that somebody gives; the topic may be given by itself. `BadAddress` says what is wrong."""
+    if not text.startswith(SCHEME):
+        raise BadAddress(f"expected {FORM}, got {text!r}")
+    servers, _, named = text.removeprefix(SCHEME).partition("/")
+    if named and topic is not None and named != topic:
+        raise BadAddress(f"the topic is {named!r} in {text!r}, and {topic!r} beside it")
+    named = named or topic or ""
+    if not named:
+        raise BadAddress(f"{text!r} names no topic: expected {FORM}")
+    if _TOPIC.fullmatch(named) is None:
+        raise BadAddress(f"{named!r} is no name of a topic: expected up to 249 letters, digits, `.`, `_` or `-`")
+    return Address(tuple(map(_read_server, servers.split(","))), named)
+
+
+def _read_server(text: str) -> str:
+    found = _SERVER.fullmatch(text)
+    if found is None or not 0 < int(found[1]) <= _MOST_PORT:
+        raise BadAddress(f"expected a host and a port such as broker:9092, got {text!r}")
+    return text

@@ -1,0 +1,217 @@
+"""Ships the journal of a space: follows what is on the disk, sends it block by block, and keeps how far it has come.
+
+Nobody waits for it and it asks the gateway nothing. Its place is stored behind each commit, so that a crash sends some
+blocks twice and leaves none out; until then retention leaves them where they are (architecture, Journal).
+"""
+
+import hashlib
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import ClassVar, Final, TypeAlias
+
+import msgspec
+
+from mew.errors import MewError
+from mew.journal.blocks import read_head
+from mew.journal.folder import Folder
+from mew.journal.following import POLL_SECONDS
+from mew.journal.kafka.address import Address
+from mew.journal.kafka.messages import epochs_in, label_of, pieces
+from mew.journal.kafka.sending import Away, Sender, Stopped
+from mew.journal.log import Block
+from mew.journal.reading import Journal
+from mew.journal.retention import forget, reader, register
+
+COMMIT_BYTES: Final = 8 * 2**20
+"""A transaction is committed once it has so much, or nothing more is there."""
+COMMIT_SECONDS: Final = 1.0
+AGAIN_SECONDS: Final = 0.5
+"""How soon a broker that is away is tried again, at first; twice as late each time, up to `LATEST_SECONDS`."""
+LATEST_SECONDS: Final = 15.0
+_OTHERS: Final = re.compile(r"[^A-Za-z0-9]+")
+_LETTERS: Final = 60
+
+
+class OtherJournal(MewError):
+    """More was sent of a space than its journal has: it is not the one that was sent."""
+
+    exit_code: ClassVar = 1
+
+
+class Figures(msgspec.Struct):
+    """What was shipped of one space."""
+
+    position: int = 0
+    """The first that was not."""
+    records: int = 0
+    messages: int = 0
+    bytes: int = 0
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """Why nothing of a space is shipped just now."""
+
+    space: str
+    problem: str
+
+
+class Resumed(msgspec.Struct, frozen=True):
+    """It goes on."""
+
+    space: str
+
+
+Told: TypeAlias = Trouble | Resumed
+
+
+def reader_name(address: Address) -> str:
+    """What a shipper is called among the readers of a journal: another address, another reader."""
+    told = _OTHERS.sub("-", address.topic).strip("-")[-_LETTERS:].strip("-")
+    return f"kafka-{told}-{hashlib.sha256(str(address).encode()).hexdigest()[:8]}"
+
+
+def forget_shipper(folder: Folder, address: Address) -> None:
+    """Nothing more goes there: retention need not wait for it."""
+    forget(folder, reader_name(address))
+
+
+class Shipping:
+    """One space's journal on its way to a topic."""
+
+    def __init__(
+        self, folder: Folder, address: Address, stop: threading.Event, tell: Callable[[Told], None], *, once: bool
+    ) -> None:
+        """`tell` hears, once each time, that the broker is away and that it is back."""
+        self.figures = Figures()
+        self.behind = 0
+        """How many records there were to ship when it was begun."""
+        self._folder = folder
+        self._address = address
+        self._name = reader_name(address)
+        self._stop = stop
+        self._tell = tell
+        self._once = once
+        self._away: str | None = None
+        self._again = AGAIN_SECONDS
+
+    def begin(self, *, anew: bool = False) -> None:
+        """Have retention wait from here on; with `anew` everything that there is will be sent again."""
+        known = reader(self._folder, self._name)
+        if known is None or anew:
+            register(self._folder, self._name, 0)
+        last = Journal(self._folder.root, self._folder.space).last
+        end = 0 if last is None else last + 1
+        self.behind = end
+        if known is None or anew:
+            return
+        if known.position > end:
+            raise OtherJournal(
+                f"{self._folder.root}: the journal of {self._folder.space!r} ends before position {known.position}, up "
+                f"to which it was sent to {self._address}: it is another one, and --from-start would send all of it"
+            )
+        self.behind -= known.position
+        self.figures.position = known.position
+
+    def run(self) -> None:
+        """Ship until told to stop, or, if once is enough, all that is there; `Away` then where nobody answers."""
+        while not self._stop.is_set():
+            try:
+                with Sender(self._address, self._folder.space, self._stop.is_set) as sender:
+                    sender.begin()
+                    _Trip(self._folder, self._name, sender, self).run(once=self._once)
+                return
+            except Stopped:
+                return
+            except Away as problem:
+                if self._once:
+                    raise
+                self._wait_for(problem)
+
+    def _wait_for(self, problem: Away) -> None:
+        if self._away is None:
+            self._away = str(problem)
+            self._tell(Trouble(self._folder.space, f"{problem}; it is tried again and again"))
+        self._stop.wait(self._again)
+        self._again = min(2 * self._again, LATEST_SECONDS)
+
+    def arrived(self) -> None:
+        """Something was committed."""
+        self._again = AGAIN_SECONDS
+        if self._away is not None:
+            self._away = None
+            self._tell(Resumed(self._folder.space))
+
+    def pause(self) -> None:
+        """Wait for news."""
+        self._stop.wait(POLL_SECONDS)
+
+    @property
+    def is_to_stop(self) -> bool:
+        """Whether it was told to."""
+        return self._stop.is_set()
+
+
+class _Trip:
+    """From the stored position on, as long as the sender bears it."""
+
+    def __init__(self, folder: Folder, name: str, sender: Sender, shipping: Shipping) -> None:
+        known = reader(folder, name)
+        self._folder = folder
+        self._name = name
+        self._sender = sender
+        self._shipping = shipping
+        self._at = 0 if known is None else known.position
+        self._epoch = "" if known is None else known.epoch
+        self._sent = Figures()
+        self._since = time.monotonic()
+        self._all_there = False
+
+    def run(self, *, once: bool) -> None:
+        def idle() -> None:
+            self._commit()
+            self._all_there = once
+            if not once:
+                self._shipping.pause()
+
+        def is_over() -> bool:
+            return self._all_there or self._shipping.is_to_stop
+
+        journal = Journal(self._folder.root, self._folder.space)
+        for block in journal.follow_blocks(self._at, wait=idle, stop=is_over):
+            self._send(block)
+            late = time.monotonic() - self._since >= COMMIT_SECONDS
+            if late or self._sender.waiting >= COMMIT_BYTES:
+                self._commit()
+        self._commit()
+
+    def _send(self, block: Block) -> None:
+        if not self._sender.waiting:
+            self._since = time.monotonic()
+        for data in pieces(block):
+            head = read_head(data)
+            epochs = epochs_in(data)
+            after = min(self._at, head.first) - 1
+            self._sender.send(data, label_of(head, self._epoch if epochs.first is None else epochs.first, after))
+            self._epoch = epochs.told[-1] if epochs.told else self._epoch
+            self._sent.records += head.last + 1 - max(self._at, head.first)
+            self._at = head.last + 1
+            self._sent.messages += 1
+            self._sent.bytes += len(data)
+
+    def _commit(self) -> None:
+        if not self._sender.waiting:
+            return
+        self._sender.commit()
+        known = reader(self._folder, self._name)
+        # One who was suspended here, and is not the sender any more, does not take back what the next one has done.
+        if known is None or known.position <= self._at:
+            register(self._folder, self._name, self._at, self._epoch)
+        total = self._shipping.figures
+        total.position = self._at
+        total.records += self._sent.records
+        total.messages += self._sent.messages
+        total.bytes += self._sent.bytes
+        self._sent = Figures()
+        self._shipping.arrived()

@@ -1,0 +1,38 @@
+"""Where blocks go: what is meant by an address, and what is said of one that means nothing."""
+
+import pytest
+
+from mew.journal.kafka.address import Address, BadAddress, read_address
+
+
+def test_an_address_names_brokers_and_a_topic() -> None:
+    found = read_address("kafka://a:9092,[::1]:19092/mew.lab-1")
+    assert found == Address(("a:9092", "[::1]:19092"), "mew.lab-1")
+    assert found.bootstrap == "a:9092,[::1]:19092"
+    assert str(found) == "kafka://a:9092,[::1]:19092/mew.lab-1"
+
+
+def test_the_topic_may_stand_beside_the_address() -> None:
+    assert read_address("kafka://a:9092", "lab") == read_address("kafka://a:9092/lab") == Address(("a:9092",), "lab")
+    assert read_address("kafka://a:9092/lab", "lab").topic == "lab"
+
+
+@pytest.mark.parametrize(
+    ("text", "topic", "said"),
+    [
+        ("a:9092/lab", None, "expected kafka://host:port"),
+        ("kafka://a/lab", None, "expected a host and a port"),
+        ("kafka://a:0/lab", None, "expected a host and a port"),
+        ("kafka://a:70000/lab", None, "expected a host and a port"),
+        ("kafka://a:9092,/lab", None, "expected a host and a port"),
+        ("kafka://a:9092", None, "names no topic"),
+        ("kafka://a:9092/", None, "names no topic"),
+        ("kafka://a:9092/lab/x", None, "is no name of a topic"),
+        ("kafka://a:9092/..", None, "is no name of a topic"),
+        ("kafka://a:9092/" + "x" * 250, None, "is no name of a topic"),
+        ("kafka://a:9092/lab", "den", "'den' beside it"),
+    ],
+)
+def test_what_means_nothing_is_refused_with_a_reason(text: str, topic: str | None, said: str) -> None:
+    with pytest.raises(BadAddress, match=said):
+        read_address(text, topic)

@@ -1,0 +1,74 @@
+"""Blocks as messages: their labels, and large ones cut so that every record is there once."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mew.journal.blocks import Damaged, Entry, Frames, decode, encode, read_head
+from mew.journal.kafka.messages import Epochs, Label, NoLabel, epochs_in, label_of, pieces, read_label, sound_head
+from mew.journal.log import Block
+from mew.protocol.records import Record
+from tests.journal.entries import entry_lists
+
+
+def _block(entries: list[Entry]) -> Block:
+    data = encode(entries)
+    return Block(0, read_head(data), data)
+
+
+@given(entry_lists, st.integers(100, 2_000))
+def test_pieces_have_every_record_of_a_block_once(entries: list[Entry], most: int) -> None:
+    block = _block(entries)
+    cut = list(pieces(block, most))
+    assert [record for data in cut for record in decode(data)] == list(block.records())
+    assert all(sound_head(data).records == 1 or len(data) <= most for data in cut)
+
+
+def test_a_block_that_is_small_stays_as_it_is() -> None:
+    block = _block([Frames(7, 1, "bob", "moves", 1, 7, [b"#moves#x"] * 50)])
+    assert list(pieces(block)) == [block.data]
+
+
+def test_frames_of_a_cut_block_still_share_a_run() -> None:
+    block = _block([Frames(7, 1, "bob", "moves", 1, 7, [b"#moves#" + b"x" * 500] * 1000)])
+    cut = list(pieces(block, 100_000))
+    assert 5 <= len(cut) <= 7
+    assert {read_head(data).runs for data in cut} == {1}
+
+
+def test_a_label_survives_the_way() -> None:
+    head = read_head(encode([Frames(7, 1, "bob", "moves", 1, 0, [b"x"] * 3)]))
+    label = label_of(head, "e1", 6)
+    assert label == Label(7, 9, 3, 1, "e1", 6)
+    assert read_label([(name, str(value).encode()) for name, value in label.headers()]) == label
+
+
+@pytest.mark.parametrize("missing", ["first", "last", "count", "schema", "epoch", "after"])
+def test_headers_that_lack_something_are_none_of_ours(missing: str) -> None:
+    headers = [(name, str(value).encode()) for name, value in Label(7, 9, 3, 1, "", 6).headers()]
+    with pytest.raises(NoLabel):
+        read_label([each for each in headers if each[0] != missing])
+    with pytest.raises(NoLabel):
+        read_label([(name, b"x" if name == missing != "epoch" else None) for name, _ in headers])
+
+
+def test_a_block_tells_of_the_epochs_that_begin_in_it() -> None:
+    def told(position: int, event: str, epoch: str) -> Record:
+        payload = json.dumps({"epoch": epoch, "more": [1]}).encode()
+        return Record(position, 1, event, "system:gateway", size=len(payload), payload=payload)
+
+    frames = Frames(0, 1, "bob", "moves", 1, 0, [b"x"])
+    assert epochs_in(encode([frames])) == Epochs()
+    assert epochs_in(encode([told(0, "start", "e1")])) == Epochs("e1", ("e1",))
+    assert epochs_in(encode([frames, told(1, "checkpoint", "e1"), told(2, "start", "e2")])) == Epochs(
+        None, ("e1", "e2")
+    )
+
+
+def test_a_block_with_a_flipped_byte_is_not_sound() -> None:
+    data = bytearray(encode([Frames(0, 1, "bob", "moves", 1, 0, [b"xyz"])]))
+    data[-1] ^= 1
+    with pytest.raises(Damaged):
+        sound_head(bytes(data))

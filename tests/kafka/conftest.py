@@ -1,0 +1,39 @@
+"""One broker and one Spark for all tests of this folder.
+
+A test that stops the broker starts it again.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mew.pipeline.session import close_session, open_session
+from mew.pipeline.settings import PipelineSettings
+from tests.kafka.broker import Broker
+
+SETTINGS = PipelineSettings(master="local[2]", driver_memory="1g")
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    broker = Broker(tmp_path_factory.mktemp("kafka"))
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def topic(broker: Broker) -> str:
+    """The address of a topic that nobody else uses; it is not there yet."""
+    return broker.address(f"journal-{next(_numbers)}")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    session = open_session(SETTINGS, lake=tmp_path_factory.mktemp("spark lake"), java_options=SHORT_LIVED)
+    yield session
+    close_session(session)

@@ -1,0 +1,323 @@
+"""Landing: what came through Kafka gives the tables of the journal itself, row for row, whatever befell it."""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+
+from mew.journal.folder import Folder
+from mew.journal.generator import Truth, generate
+from mew.journal.kafka.address import read_address
+from mew.journal.kafka.messages import Label
+from mew.journal.reading import Journal
+from mew.journal.verify import verify
+from mew.pipeline.jobs.watching import Finished, Trouble, Watch
+from mew.pipeline.lake import Lake
+from mew.pipeline.landing.keeping import Landings
+from mew.pipeline.landing.landing import Arrived, Landing, own_journal
+from mew.pipeline.landing.reading import stage
+from mew.pipeline.landing.topic import Source
+from mew.pipeline.landing.values import LandingError, LandingPlan
+from mew.pipeline.landing.watching import LandingWatch
+from tests.journal.kept import Kept
+from tests.kafka.broker import Broker
+from tests.kafka.shipping import Shipper, sent, ship_here, ship_once
+from tests.pipeline.jobs.lakes import contents, dicts, one_by_one, run_all
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
+    root = tmp_path_factory.mktemp("journal") / "journal"
+    return root, generate(root, records=40_000, spaces=2, seed=11)
+
+
+@pytest.fixture(scope="module")
+def local(journal: tuple[Path, Truth], tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Any, ...]]]:
+    """The tables of the journal itself."""
+    lake = tmp_path_factory.mktemp("local") / "lake"
+    run_all(journal[0], lake)
+    return contents(lake)
+
+
+def land(spark: SparkSession, lake: Path, to: str, most: int = 5_000) -> list[Arrived]:
+    return list(Landing(Lake(lake), read_address(to), lambda: spark, most).arrivals())
+
+
+def landed(lake: Path, space: str = "lab") -> list[Any]:
+    """The records of the lake's own journal; every byte of it is as it should be, and no record is there twice."""
+    root = own_journal(lake)
+    assert not verify(root, space).damaged
+    segments = Folder(root, space).segments()
+    assert sum(each.last - each.first + 1 for each in segments) == segments[-1].last - segments[0].first + 1
+    return list(Journal(root, space).records())
+
+
+def test_the_tables_are_those_of_the_journal_itself_row_for_row(
+    journal: tuple[Path, Truth], local: dict[str, Any], spark: SparkSession, topic: str, tmp_path: Path
+) -> None:
+    root, truth = journal
+    ship_once(root, topic)
+    lake = tmp_path / "lake"
+    (first,) = land(spark, lake, topic)
+    assert first.records == sum(space.last + 1 for space in truth.spaces.values())
+    assert land(spark, lake, topic) == []
+    run_all(own_journal(lake), lake)
+    for name, rows in contents(lake).items():
+        assert rows == local[name], name
+    assert [row for row in dicts(lake, "audit") if row["violations"]] == []
+
+
+def test_slices_repeats_and_a_landing_that_was_killed_change_nothing(
+    journal: tuple[Path, Truth], spark: SparkSession, topic: str, tmp_path: Path
+) -> None:
+    root, truth = journal
+    lake, spaces = tmp_path / "lake", [Folder(root, space) for space in truth.spaces]
+    for folder in spaces:
+        ship_here(folder, topic)
+    (first, *_) = land(spark, lake, topic, most=5)
+    assert first.messages <= 10
+    last = Landings(lake).last()
+    assert last is not None
+    assert last.number > 1
+    # As if it had been killed before it was finished; meanwhile everything comes once more.
+    files = {path: path.read_bytes() for path in own_journal(lake).rglob("*.parquet")}
+    (lake / "_landing" / f"{last.number}.done.json").unlink()
+    for folder in spaces:
+        ship_here(folder, topic, anew=True)
+    again = land(spark, lake, topic)
+    assert again[0].number == last.number
+    assert sum(each.repeats for each in again[1:]) == sum(each.messages for each in again[1:])
+    assert {path: path.read_bytes() for path in own_journal(lake).rglob("*.parquet")} == files
+    for folder in spaces:
+        assert landed(lake, folder.space) == list(Journal(root, folder.space).records())
+
+
+def test_killed_shippers_and_a_broker_that_dies_lose_and_double_nothing(
+    broker: Broker, spark: SparkSession, topic: str, tmp_path: Path
+) -> None:
+    kept, lake = Kept(tmp_path), tmp_path / "lake"
+    for turn in range(5):
+        with _grown(kept):
+            shipper = Shipper(kept.folder.root, topic)
+            _wait_for_some(kept, topic)
+            if turn == 2:
+                broker.kill()
+        shipper.kill()
+        shipper.close()
+        if turn == 2:
+            kept.append(10).sync()
+            broker.start()
+        if turn == 3:
+            land(spark, lake, topic)
+    kept.seal()
+    ship_here(kept.folder, topic)
+    land(spark, lake, topic)
+    assert landed(lake) == kept.records
+    assert sum(each.label.count for each in sent(topic)) >= len(kept.records)
+
+
+class _grown:  # noqa: N801 - read as a sentence: with it grown
+    """A journal that grows meanwhile, as a gateway has it grow: written, synced, sealed."""
+
+    def __init__(self, kept: Kept) -> None:
+        self._kept = kept
+        self._enough = threading.Event()
+        self._thread = threading.Thread(target=self._grow)
+
+    def _grow(self) -> None:
+        turns = 0
+        while not self._enough.wait(0.005):
+            turns += 1
+            self._kept.append(20).sync()
+            if turns % 20 == 0:
+                self._kept.seal()
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._enough.set()
+        self._thread.join()
+
+
+def _wait_for_some(kept: Kept, topic: str) -> None:
+    """Until the shipper has brought something more."""
+    from mew.journal.kafka.shipping import reader_name
+    from mew.journal.retention import readers
+    from tests.journal.waiting import until
+
+    def position() -> int:
+        return readers(kept.folder).get(reader_name(read_address(topic)), 0)
+
+    before = position()
+    until(lambda: position() > before + 100, "the next blocks")
+
+
+def test_a_hole_stops_the_space_with_an_alarm_until_the_records_come(
+    spark: SparkSession, topic: str, tmp_path: Path
+) -> None:
+    one, other, lake = Kept(tmp_path / "one"), Kept(tmp_path / "two", "den"), tmp_path / "lake"
+    one.append(4).sync()
+    other.append(4).sync()
+    ship_here(one.folder, topic)
+    _register(one.folder, topic, one.append(4).next)  # these are never sent
+    one.append(2).sync()
+    ship_here(one.folder, topic)
+    ship_here(other.folder, topic)
+    (arrived,) = land(spark, lake, topic)
+    assert [(each.space, each.to_position) for each in arrived.alarms] == [("lab", 23)]
+    assert landed(lake) == one.records[:24]
+    assert landed(lake, "den") == other.records
+    # The alarm alone is worth a batch.
+    assert run_all(own_journal(lake), lake) == 1
+    one.append(1).sync()
+    ship_here(one.folder, topic)
+    assert [each.alarms for each in land(spark, lake, topic)] == [()]
+    assert run_all(own_journal(lake), lake) == 0
+    (alarm,) = [row for row in dicts(lake, "audit") if row["check"] == "landing"]
+    assert (alarm["space"], alarm["to_position"], alarm["violations"]) == ("lab", 23, 1)
+    assert "record 24 did not come" in alarm["sample"]
+    ship_here(one.folder, topic, anew=True)
+    land(spark, lake, topic)
+    assert landed(lake) == one.records
+    assert run_all(own_journal(lake), lake) == 1
+    assert len([row for row in dicts(lake, "audit") if row["check"] == "landing"]) == 1
+
+
+def _register(folder: Folder, topic: str, position: int) -> None:
+    from mew.journal.kafka.shipping import reader_name
+    from mew.journal.retention import register
+
+    register(folder, reader_name(read_address(topic)), position)
+
+
+def test_what_is_no_block_is_an_alarm_and_what_is_too_new_is_left_where_it_is(
+    spark: SparkSession, topic: str, tmp_path: Path
+) -> None:
+    kept, lake, address = Kept(tmp_path), tmp_path / "lake", read_address(topic)
+    kept.append(1).sync()
+    ship_here(kept.folder, topic)
+    producer = Producer({"bootstrap.servers": address.bootstrap})
+    producer.produce(address.topic, key="lab", value=b"hello", headers=Label(6, 6, 1, 1, "", 5).headers())
+    producer.produce(address.topic, key="lab", value=b"hello")
+    producer.produce(address.topic, value=None)
+    assert producer.flush(30) == 0
+    (arrived,) = land(spark, lake, topic)
+    assert sorted((each.space, len(each.sample)) for each in arrived.alarms) == [("", 1), ("lab", 2)]
+    assert landed(lake) == kept.records
+    producer.produce(address.topic, key="lab", value=b"hello", headers=Label(6, 6, 1, 2, "", 5).headers())
+    assert producer.flush(30) == 0
+    for _ in range(2):
+        with pytest.raises(LandingError, match="schema version 2; this program reads version 1"):
+            land(spark, lake, topic)
+
+
+def test_messages_that_are_gone_before_they_are_read_are_an_error_and_no_gap(
+    broker: Broker, spark: SparkSession, topic: str, tmp_path: Path
+) -> None:
+    kept, lake, address = Kept(tmp_path), tmp_path / "lake", read_address(topic)
+    kept.append(3).sync()
+    ship_here(kept.folder, topic)
+    found = Source(address).look()
+    Landings(lake).plan(LandingPlan(1, found.cluster, address.topic, found.partitions))
+    (used,) = [number for number, each in found.partitions.items() if each.to]
+    admin = AdminClient({"bootstrap.servers": address.bootstrap})
+    admin.delete_records([TopicPartition(address.topic, used, 2)])[TopicPartition(address.topic, used, 2)].result(30)
+    with pytest.raises(LandingError, match="is planned from offset 0 of partition"):
+        land(spark, lake, topic)
+    with pytest.raises(LandingError, match="cannot be read"):  # gone between the look and the reading
+        stage(spark, address, Landings(lake).planned(1) or pytest.fail("no plan"), tmp_path)
+    assert Landings(lake).last() is None
+    assert list(own_journal(lake).iterdir()) == []
+
+
+def test_what_a_landing_has_left_that_nobody_finished_is_not_there_twice(
+    spark: SparkSession, topic: str, tmp_path: Path
+) -> None:
+    kept, lake = Kept(tmp_path), tmp_path / "lake"
+    for _ in range(4):
+        kept.append(2).sync()
+        ship_here(kept.folder, topic)
+    land(spark, lake, topic, most=6)
+    shutil.rmtree(lake / "_landing")
+    land(spark, lake, topic, most=4)
+    assert landed(lake) == kept.records
+
+
+def test_a_lake_lands_one_topic(spark: SparkSession, topic: str, broker: Broker, tmp_path: Path) -> None:
+    kept, lake = Kept(tmp_path), tmp_path / "lake"
+    kept.append(1).sync()
+    with pytest.raises(LandingError, match="no such topic"):
+        land(spark, lake, topic)
+    ship_here(kept.folder, topic)
+    land(spark, lake, topic)
+    with pytest.raises(LandingError, match="this lake lands the topic"):
+        land(spark, lake, broker.address("another"))
+
+
+class Enough:
+    """Says stop once it was told so."""
+
+    is_set = False
+
+    def wait(self, seconds: float) -> bool:
+        threading.Event().wait(min(seconds, 0.05))
+        return self.is_set
+
+
+def test_a_watch_lands_what_comes_and_waits_for_a_broker_that_is_away(
+    broker: Broker, spark: SparkSession, topic: str, tmp_path: Path
+) -> None:
+    kept, lake, stop = Kept(tmp_path), Lake(tmp_path / "lake"), Enough()
+    kept.append(3).seal()
+    ship_here(kept.folder, topic)
+    landing = Landing(lake, read_address(topic), lambda: spark)
+    landing.journal.mkdir(parents=True)
+    watch = Watch(landing.journal, lake, one_by_one, stop)
+    watch.land = LandingWatch(landing, stop)
+    told = watch.run()
+    assert next(each for each in told if isinstance(each, Finished)).records == 18
+    broker.kill()
+    away = next(told)
+    assert isinstance(away, Trouble)
+    assert topic in away.problem
+    broker.start()
+    kept.append(2).seal()
+    ship_here(kept.folder, topic)
+    assert next(told).progress.positions == {"lab": 29}  # type: ignore[union-attr]
+    stop.is_set = True
+    assert list(told) == []
+    assert watch.land.trouble is None
+
+
+def test_the_command_lands_and_makes_the_tables(topic: str, tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.append(2).seal()
+    ship_here(kept.folder, topic)
+
+    def mew(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "mew", "pipeline", *arguments, "--lake", "lake"]
+        environ = {**os.environ, "NO_COLOR": "1"}
+        return subprocess.run(
+            command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=200, check=False
+        )
+
+    ran = mew("run", "--source", topic, "--master", "local[1]")
+    assert ran.returncode == 0, ran.stderr
+    assert f"landed {len(kept.records)} records" in ran.stderr
+    asked = mew("query", "select count(*) from events", "--form", "csv")
+    assert asked.stdout.split() == ["count_star()", str(len(kept.records))]
+    refused = mew("run", "--source", topic, "--journal", "journal")
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    away = mew("run", "--source", "kafka://127.0.0.1:1/lab")
+    assert (away.returncode, away.stderr.count("\n")) == (1, 1)
