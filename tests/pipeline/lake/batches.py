@@ -103,6 +103,14 @@ def run(path: Path, last: int) -> None:
         lake.finish(progress(lake, batch, {table.name: commit(lake, table, batch) for table in TABLES}))
 
 
+def run_one(lake: Lake, batch: int, state: dict[str, bytes]) -> None:
+    """The next batch, with a state of this content."""
+    lake.plan(plan(batch))
+    versions = {READER_GAPS.name: lake.commit(READER_GAPS, batch, [])}
+    done = Progress(batch, {"lab": batch}, {}, versions, lake.save_state(batch, state), {}, VERSIONS, {})
+    lake.finish(done)
+
+
 def expected(table: Table, last: int) -> list[tuple[Any, ...]]:
     """Every row of the batches up to one, the unfinished ones of the last alone."""
     found = []

@@ -2,6 +2,7 @@
 
 import os
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from deltalake import DeltaTable
 
 from mew.pipeline.lake import Lake, compaction, tidying
 from mew.pipeline.lake.parts import write
+from mew.pipeline.lake.plans import KEPT
+from mew.pipeline.lake.states import RECORDS
 from mew.pipeline.schemas import READER_GAPS, STREAM_ACCESS
 from tests.pipeline.lake import batches
 from tests.pipeline.lake.batches import TABLES, by_deltalake, by_polars, by_reader, commit, expected, same
@@ -232,3 +235,68 @@ def test_of_old_state_files_one_an_hour_stays_and_the_last_always(lake: Lake) ->
         os.utime(lake.path / "_state" / name, (hour + at, hour + at))
     assert set(lake.tidy().states) == {names[0], names[2], names[3], names[4]}
     assert lake.states() == [names[1], names[5]]
+
+
+def test_state_files_of_a_week_are_thinned_out_until_so_many_records_are_between_them(lake: Lake) -> None:
+    """As a watch leaves them that has a batch a second for hours."""
+    now, records = 1_800_000_000.0 // 3600 * 3600, 0
+    for batch in range(1, 31):
+        records += 3_000
+        batches.run_one(lake, batch, {"lab/control": b"{}", f"lab{RECORDS}": b"%d" % records})
+    names = lake.states()
+    for index, name in enumerate(names):
+        at = now - 50 * 3600 + index
+        os.utime(lake.path / "_state" / name, (at, at))
+    gone = set(lake.tidy(now).states)
+    left = [name for name in names if name not in gone]
+    assert lake.states() == left
+    assert left[-1] == names[-1]
+    assert 4 <= len(left) <= 8
+    counts = [int(lake.read_state(name)[f"lab{RECORDS}"]) for name in left]
+    assert all(after - before <= tidying.APART for before, after in pairwise([0, *counts]))
+    assert lake.tidy(now).states == ()
+    assert len(lake.tidy(now + tidying.WEEK).states) == len(left) - 1  # then one an hour
+
+
+def test_fresh_state_files_stay_however_many_there_are(lake: Lake) -> None:
+    for batch in range(1, 8):
+        batches.run_one(lake, batch, {f"lab{RECORDS}": b"1"})
+    newest = max(path.stat().st_mtime for path in (lake.path / "_state").iterdir())
+    assert lake.tidy(newest + 5).states == ()
+    assert len(lake.tidy(newest + tidying.FRESH + 3600).states) >= 2
+
+
+def test_state_files_that_do_not_say_how_many_records_they_have_stay_for_a_week(lake: Lake) -> None:
+    batches.run(lake.path, 6)
+    now = max(path.stat().st_mtime for path in (lake.path / "_state").iterdir())
+    assert lake.tidy(now + tidying.WEEK - 3600).states == ()
+
+
+def test_what_killed_runs_shared_with_their_tasks_goes_after_a_day(lake: Lake) -> None:
+    batches.run(lake.path, 1)
+    left = lake.path / "_stage" / "1-abc"
+    left.mkdir(parents=True)
+    (left / "lab.catalogue").write_bytes(b"x")
+    now = left.stat().st_mtime
+    lake.tidy(now + 60)
+    assert left.exists()
+    lake.tidy(now + tidying.DAY + 60)
+    assert not left.exists()
+
+
+def test_what_a_jvm_says_by_itself_is_cut_short(lake: Lake) -> None:
+    batches.run(lake.path, 1)
+    lake.logs.mkdir()
+    log = lake.logs / "jvm.log"
+    with log.open("ab") as jvm:
+        jvm.write(b"?" * (tidying.LOG_BYTES + 1))
+        jvm.flush()
+        lake.tidy()
+        assert log.stat().st_size == 0
+        jvm.write(b"again")
+    assert log.read_bytes() == b"again"
+
+
+def test_plans_of_finished_batches_are_few(lake: Lake) -> None:
+    batches.run(lake.path, 15)
+    assert len(list((lake.path / "_plan").iterdir())) <= KEPT

@@ -1,7 +1,8 @@
 """Commits: a batch's parts become rows of a table, exactly once, whoever else tries at the same time.
 
 The rule (pipeline, Exactly once): open; a table that has the batch is left alone; one that lacks an earlier batch is
-an error; else commit with that same handle, which fails if anybody was quicker, and then decide again from the start.
+an error, unless it begins with this one; else commit with that same handle, which fails if anybody was quicker, and
+then decide again from the start.
 That Delta keeps our batch number beside the table is not enough by itself: it does not keep anybody from adding twice.
 """
 
@@ -43,6 +44,8 @@ class Addition(msgspec.Struct, frozen=True):
     """Whether nothing of what was there stays."""
     keeps: frozenset[str] = frozenset()
     """Files that stay nevertheless."""
+    begins: bool = False
+    """Whether the table is one from this batch on: what a batch that was given up left of it is of no account."""
 
 
 def add(folder: Path, addition: Addition) -> int | None:
@@ -56,7 +59,7 @@ def add(folder: Path, addition: Addition) -> int | None:
         version, batch = handle.version(), has_batch(folder, handle)
         if batch >= addition.batch:
             return version if batch == addition.batch else None
-        if batch != addition.batch - 1:
+        if batch != addition.batch - 1 and not addition.begins:
             raise OutOfStep(f"{folder}: the table has batch {batch}, so batch {addition.batch} cannot be next")
         _check_parts(folder, addition.parts)
         try:

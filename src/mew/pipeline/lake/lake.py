@@ -3,6 +3,8 @@
     tables/<name>/        the Delta tables
     _plan/<batch>.json    what a batch covers, before it is begun
     _state/<batch>-<id>   what the next batch goes on from
+    _alarms/              what was found wrong outside of batches, until one tells it
+    journal/, _landing/   what came through Kafka, and how far that is
     _logs/                what Spark has to say
     lock                  who is at work
 
@@ -20,11 +22,12 @@ import msgspec
 from deltalake import DeltaTable
 
 from mew.pipeline.lake import progress as progress_rows
+from mew.pipeline.lake.alarms import Alarms
 from mew.pipeline.lake.delta import LOG, has_batch, opened
 from mew.pipeline.lake.locking import locked
 from mew.pipeline.lake.plans import Plans
 from mew.pipeline.lake.reading import Reader
-from mew.pipeline.lake.states import States
+from mew.pipeline.lake.states import States, batch_of
 from mew.pipeline.lake.values import OutOfStep, Part, Plan, Progress
 
 if TYPE_CHECKING:
@@ -46,6 +49,8 @@ class Lake:
         self.folder = self.path / "tables"
         """Where the tables are."""
         self.logs = self.path / "_logs"
+        self.alarms = Alarms(self.path / "_alarms")
+        """What was found wrong outside of any batch, and no batch has told yet."""
         self._plans = Plans(self.path / "_plan")
         self._states = States(self.path / "_state")
 
@@ -54,7 +59,7 @@ class Lake:
         return self.folder / name
 
     def tables(self) -> list[str]:
-        """The tables there are, by name, without `progress`; each batch commits to every one of them."""
+        """The tables there are, by name, without `progress`."""
         found = (path.parent.name for path in self.folder.glob(f"*/{LOG}"))
         return sorted(name for name in found if name != progress_rows.NAME)
 
@@ -94,6 +99,13 @@ class Lake:
         """
         return self._add(table, batch, parts, replaces=True, keep=keep)
 
+    def begin(self, table: "Table", batch: int, parts: Iterable[Part]) -> int:
+        """Likewise, for a table that there is from this batch on: the parts are all its rows, of earlier batches too.
+
+        What a batch that was given up may have left under its name goes.
+        """
+        return self._add(table, batch, parts, replaces=True, begins=True)
+
     def finish(self, progress: Progress) -> None:
         """Say that a batch is in all tables: from here on readers see it. Once, as everything."""
         from mew.pipeline.lake import commits, parts  # noqa: PLC0415 - pyarrow, where it is needed
@@ -115,6 +127,13 @@ class Lake:
     def history(self) -> list[Progress]:
         """Every finished batch, the first first."""
         return self._ask(lambda handle: list(progress_rows.rows(handle))) or []
+
+    def with_states(self) -> list[Progress]:
+        """The finished batches whose state files are still there, the first first: few, however long it went on."""
+        names = frozenset(self.states())
+        batches = {batch for batch in map(batch_of, names) if batch is not None}
+        rows = self._ask(lambda handle: progress_rows.of_batches(handle, batches)) or []
+        return [row for row in rows if row.state in names]
 
     # State files
 
@@ -145,20 +164,31 @@ class Lake:
 
         return compaction.compact(self.folder, at_least)
 
-    def tidy(self) -> "Tidied":
-        """Delete what killed runs left behind and nobody can need: parts, state files, drafts."""
+    def tidy(self, now: float | None = None) -> "Tidied":
+        """Delete what killed runs left behind and nobody can need: parts, drafts, and state files that are too many.
+
+        `now` is in seconds since 1970; by the clock if it is not given.
+        """
         from mew.pipeline.lake import tidying  # noqa: PLC0415 - as late as the rest
 
-        return tidying.tidy(self.folder, self._states, self._plans)
+        tidying.clear(self.path / "_stage", self.logs / "jvm.log", now)
+        return tidying.tidy(self.folder, self._states, self._plans, now)
 
     def _add(
-        self, table: "Table", batch: int, parts: Iterable[Part], *, replaces: bool, keep: Collection[str] = ()
+        self,
+        table: "Table",
+        batch: int,
+        parts: Iterable[Part],
+        *,
+        replaces: bool,
+        keep: Collection[str] = (),
+        begins: bool = False,
     ) -> int:
         from mew.pipeline.lake import commits  # noqa: PLC0415 - pyarrow, where it is needed
 
         plan = self.planned(batch)
         note = msgspec.json.encode({"batch": batch, "versions": plan and plan.versions}).decode()
-        addition = commits.Addition(table, batch, tuple(parts), note, replaces, frozenset(keep))
+        addition = commits.Addition(table, batch, tuple(parts), note, replaces, frozenset(keep), begins)
         version = commits.add(self.table_folder(table.name), addition)
         return self._version_of(table.name, batch) if version is None else version
 

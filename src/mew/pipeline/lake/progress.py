@@ -3,7 +3,7 @@
 Reads through deltalake alone, so that a look at the lake loads no engine for it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from mew.pipeline.lake.values import APPLICATION, Progress, Versions
 NAME: Final = "progress"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
+_AT_ONCE: Final = 500
 
 
 def last(handle: DeltaTable) -> Progress | None:
@@ -28,6 +29,13 @@ def rows(handle: DeltaTable, where: str | None = None) -> Iterator[Progress]:
     columns = [table.column(name).to_pylist() for name in table.column_names]
     found = (dict(zip(table.column_names, values, strict=True)) for values in zip(*columns, strict=True))
     return (_progress(row) for row in sorted(found, key=lambda row: row["batch"]))
+
+
+def of_batches(handle: DeltaTable, batches: Collection[int]) -> list[Progress]:
+    """The rows of some batches, as far as they are finished; by batch. All of them may be very many."""
+    wanted = sorted(batches)
+    some = (wanted[start : start + _AT_ONCE] for start in range(0, len(wanted), _AT_ONCE))
+    return [row for each in some for row in rows(handle, f"batch in ({', '.join(map(str, each))})")]
 
 
 def as_row(progress: Progress) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """State files: what the next batch goes on from, one immutable file a batch, in named parts.
 
-Knows nothing of what the parts hold. Which file counts is said by the progress row that names it; the others are
-what a killed run left.
+Knows nothing of what the parts hold, but for a count of records by which the files are thinned out. Which file counts
+is said by the progress row that names it; the others are what a killed run left.
 
 A file is a line of JSON (for each part its place and its length), then the parts, each packed by zlib, which has a
 checksum.
@@ -18,6 +18,8 @@ import msgspec
 from mew.pipeline.lake.disk import put_if_absent
 from mew.pipeline.lake.values import LakeDamaged, LakeError
 
+RECORDS: Final = "/records"
+"""So ends the name of a part that says, in digits, how many control records of a space have come to this state."""
 _LEVEL: Final = 1
 
 
@@ -63,6 +65,16 @@ class States:
             raise LakeError(f"{path}: there is no such state file (any more)") from None
         except (msgspec.DecodeError, zlib.error) as problem:
             raise LakeDamaged(f"{path}: this is no state file, or it is damaged: {problem}") from None
+
+    def records(self, name: str) -> int | None:
+        """How many control records have come to a state, of all spaces; None where it does not say so."""
+        try:
+            with (self.folder / name).open("rb") as file:
+                places = msgspec.json.decode(file.readline(), type=dict[str, _Place])
+            counts = self.read(name, [key for key in places if key.endswith(RECORDS)]).values()
+            return sum(map(int, counts)) if counts else None
+        except (FileNotFoundError, ValueError, LakeError):  # what is wrong with it, whoever needs it is told
+            return None
 
     def names(self) -> list[str]:
         """Those there are, by batch."""

@@ -1,9 +1,12 @@
 """Tidying: what killed runs left in a lake's folders, and nobody can need, is deleted.
 
 A part is nobody's when no commit names it and none ever can: the batch that it was written for is finished. Besides,
-nothing goes that is younger than a day. State files are thinned out: after a week one an hour stays.
+nothing goes that is younger than a day. State files are thinned out: after some minutes only so many stay that few
+records are between two of them, and after a week one an hour.
 """
 
+import os
+import shutil
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -17,10 +20,16 @@ from mew.pipeline.lake.delta import LOG, files, opened
 from mew.pipeline.lake.disk import TEMPORARY
 from mew.pipeline.lake.plans import Plans
 from mew.pipeline.lake.states import States, batch_of
-from mew.pipeline.lake.values import Progress
+from mew.pipeline.lake.values import APPLICATION, Progress
 
 DAY: Final = 24 * 3600
 WEEK: Final = 7 * DAY
+FRESH: Final = 600
+"""State files that are so young stay: somebody may be about to read them."""
+APART: Final = 20_000
+"""So many control records are between two state files of the last week, at most: a look back folds no more."""
+LOG_BYTES: Final = 2**20
+"""Of what the JVM says by itself; Spark's own log sees to its size."""
 _HOUR: Final = 3600
 
 
@@ -34,11 +43,11 @@ class Tidied(msgspec.Struct, frozen=True):
     """Files that were being written when somebody was killed."""
 
 
-def tidy(tables: Path, states: States, plans: Plans) -> Tidied:
-    """Delete it."""
+def tidy(tables: Path, states: States, plans: Plans, now: float | None = None) -> Tidied:
+    """Delete it; `now` is in seconds since 1970."""
     handle = opened(tables / progress_rows.NAME)
-    rows = [] if handle is None else list(progress_rows.rows(handle))
-    now = time.time()
+    now = time.time() if now is None else now
+    rows = [] if handle is None else _rows(handle, states)
     parts = [path for folder in _folders(tables) for path in _orphans(folder, rows, now - DAY)]
     useless = [states.folder / name for name in _useless_states(states, rows, now)]
     drafts = [
@@ -54,6 +63,22 @@ def tidy(tables: Path, states: States, plans: Plans) -> Tidied:
         tuple(path.name for path in useless),
         tuple(path.name for path in drafts),
     )
+
+
+def clear(stage: Path, log: Path, now: float | None = None) -> None:
+    """Delete what killed runs shared with their tasks, and cut short what a JVM has said that talks too much."""
+    before = (time.time() if now is None else now) - DAY
+    for folder in stage.glob("*"):
+        if _modified(folder) < before:
+            shutil.rmtree(folder, ignore_errors=True)
+    if log.is_file() and log.stat().st_size > LOG_BYTES:
+        os.truncate(log, 0)
+
+
+def _rows(handle: DeltaTable, states: States) -> list[Progress]:
+    """The rows of the last batch, and of those whose state files are there: others may be very many."""
+    batches = {*map(batch_of, states.names()), handle.transaction_version(APPLICATION)}
+    return progress_rows.of_batches(handle, {batch for batch in batches if batch is not None})
 
 
 def _folders(tables: Path) -> list[Path]:
@@ -84,20 +109,34 @@ def _known(folder: Path, version: int | None) -> Collection[str]:
 
 
 def _useless_states(states: States, rows: list[Progress], now: float) -> Iterator[str]:
-    """Those that no finished batch names, and of old ones all but the last of each hour."""
+    """Those that no finished batch names, and of the others all that are not needed to be near every record."""
     finished = rows[-1].batch if rows else 0
     named = {row.state for row in rows}
     ages = {name: now - _modified(states.folder / name) for name in states.names()}
-    kept_hours = set()
-    for name in reversed(ages):
+    kept = _kept_states(states, {name: age for name, age in ages.items() if name in named}, now)
+    for name, age in ages.items():
         batch = batch_of(name)
         if name in named:
-            hour = (now - ages[name]) // _HOUR
-            if ages[name] > WEEK and hour in kept_hours and name != rows[-1].state:
+            if name not in kept:
                 yield name
-            kept_hours.add(hour)
-        elif batch is not None and batch <= finished and ages[name] > DAY:
+        elif batch is not None and batch <= finished and age > DAY:
             yield name
+
+
+def _kept_states(states: States, ages: dict[str, float], now: float) -> set[str]:
+    """The newest, what is fresh, the last of each hour, and for a week so many that few records are between two."""
+    names = list(ages)
+    last_of_hour = {(now - age) // _HOUR: name for name, age in ages.items()}
+    kept = {*names[-1:], *last_of_hour.values(), *(name for name, age in ages.items() if age <= FRESH)}
+    thinned = [name for name in names if FRESH < ages[name] <= WEEK]
+    counts = [states.records(name) for name in thinned]
+    before = None
+    for index, name in enumerate(thinned):
+        here, after = counts[index], counts[index + 1] if index + 1 < len(thinned) else None
+        if name in kept or here is None or before is None or after is None or not here <= after <= before + APART:
+            kept.add(name)
+            before = here
+    return kept
 
 
 def _modified(path: Path) -> float:

@@ -3,7 +3,7 @@
 Values only. All of them are JSON, so that a worker can send them and a person can read them.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -45,6 +45,16 @@ GIVEN_UP: Final = Versions(0, 0, 0)
 """Of a batch that could not be ended: readers see the one before, and the next one makes all tables anew."""
 
 
+class Alarm(msgspec.Struct, frozen=True):
+    """Something wrong that no batch would find: a row of `audit` to be."""
+
+    space: str
+    check: str
+    to_position: int
+    sample: list[dict[str, Any]]
+    """What is wrong, each with a position."""
+
+
 class Plan(msgspec.Struct, frozen=True):
     """What a batch will cover, decided before any work: whoever takes it up does just this."""
 
@@ -57,6 +67,10 @@ class Plan(msgspec.Struct, frozen=True):
     versions: Versions
     refresh: bool = False
     """Whether it makes all tables anew, instead of adding to them."""
+    typed: tuple[str, ...] = ()
+    """Formats that are to have a table of their own, by slug or fingerprint, however few frames they have."""
+    alarms: tuple[Alarm, ...] = ()
+    """What it tells besides of what was found wrong."""
 
 
 class Part(msgspec.Struct, frozen=True):

@@ -1,0 +1,117 @@
+"""What a landing is planned by, remembers and finds wrong: values, all of them JSON.
+
+Decides nothing.
+"""
+
+from typing import ClassVar, Final
+
+import msgspec
+
+from mew.errors import MewError
+from mew.journal.tables import SCHEMA_VERSION
+
+SEGMENT_RECORDS: Final = 200_000
+SEGMENT_BYTES: Final = 64 * 2**20
+"""A landed segment ends with the block that reaches either."""
+
+
+class LandingError(MewError):
+    """Blocks cannot be landed, and why."""
+
+    exit_code: ClassVar = 1
+
+
+class Offsets(msgspec.Struct, frozen=True):
+    """Messages of a partition, from one offset up to another, which is not included."""
+
+    start: int
+    to: int
+
+
+class LandingPlan(msgspec.Struct, frozen=True):
+    """What one landing takes, decided before any work: whoever takes it up does just this."""
+
+    number: int
+    """From 1, without a gap."""
+    cluster: str
+    topic: str
+    partitions: dict[int, Offsets]
+    records: int = SEGMENT_RECORDS
+    bytes: int = SEGMENT_BYTES
+    """How segments are cut: whoever does it again cuts the same."""
+
+
+class Stopped(msgspec.Struct, frozen=True):
+    """Why a space does not go on."""
+
+    at: int
+    """The position that would come next."""
+    what: str
+
+
+class Landed(msgspec.Struct, frozen=True):
+    """How far a space is."""
+
+    last: int = -1
+    """The last position that is landed, together with all before it."""
+    time: int = 0
+    """Of that record, in microseconds since 1970."""
+    epochs: tuple[str, ...] = ()
+    """Those that blocks have told of."""
+    stopped: Stopped | None = None
+
+
+class LandingDone(msgspec.Struct, frozen=True):
+    """What a landing came to; the next one goes on from here."""
+
+    number: int
+    cluster: str
+    topic: str
+    partitions: dict[int, int]
+    """By partition, the next offset."""
+    spaces: dict[str, Landed]
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A message that was looked at: what its headers and its block say, without the block."""
+
+    partition: int
+    offset: int
+    space: str
+    size: int = 0
+    problem: str | None = None
+    """Why it is no block of ours; then the rest says nothing."""
+    schema: int = SCHEMA_VERSION
+    """The version of its block; of one that this program does not read the rest says nothing either."""
+    first: int = 0
+    last: int = 0
+    time: int = 0
+    """Of the last record."""
+    epoch: str = ""
+    after: int = -1
+    told: tuple[str, ...] = ()
+    """The epochs that its records tell of."""
+    file: str = ""
+    """The staged file that has its block."""
+    at: int = 0
+    """And from which byte on."""
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """A block that goes into a segment, from a position on: what is before it was landed already."""
+
+    file: str
+    at: int
+    size: int
+    start: int
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A segment that is to be written."""
+
+    space: str
+    time: int
+    """Of its last record: all are of one hour."""
+    first: int
+    last: int
+    blocks: tuple[Taken, ...]

@@ -1,0 +1,55 @@
+"""Landing as part of a watch: now and then what is new, and what is wrong said once.
+
+Plans and judges nothing. A broker that is away is asked again, later each time; the watch goes on meanwhile.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from mew.errors import MewError
+from mew.pipeline.jobs.watching import Stop, Told, Trouble
+from mew.pipeline.landing.landing import Arrived, Landing
+
+EVERY_SECONDS: Final = 0.5
+"""How often the topic is asked."""
+AGAIN_SECONDS: Final = 1.0
+LATEST_SECONDS: Final = 30.0
+
+
+class LandingWatch:
+    """Brings what a topic has, whenever it is called and it is time."""
+
+    def __init__(self, landing: Landing, stop: Stop) -> None:
+        """Nothing is asked yet."""
+        self._landing = landing
+        self._stop = stop
+        self._due = 0.0
+        self._again = AGAIN_SECONDS
+        self.trouble: str | None = None
+        """Why nothing comes just now."""
+
+    def __call__(self) -> Iterator[Told]:
+        """Land what is new; tell what is wrong."""
+        if time.monotonic() < self._due:
+            return
+        try:
+            for arrived in self._landing.arrivals():
+                yield from _alarms(arrived)
+                if self._stop.is_set:
+                    break
+            self.trouble, self._again = None, AGAIN_SECONDS
+            self._due = time.monotonic() + EVERY_SECONDS
+        except (MewError, OSError) as problem:
+            said = " ".join(str(problem).split())
+            self._due = time.monotonic() + self._again
+            self._again = min(2 * self._again, LATEST_SECONDS)
+            if self.trouble is None:
+                yield Trouble(None, f"{said}; it is tried again and again")
+            self.trouble = said
+
+
+def _alarms(arrived: Arrived) -> Iterator[Told]:
+    for alarm in arrived.alarms:
+        for each in alarm.sample:
+            yield Trouble(alarm.space or None, f"landing: {each['what']}")
