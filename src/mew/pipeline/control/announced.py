@@ -1,6 +1,7 @@
 """The formats of a stream as it announced them: their fingerprints, their columns, and what the kernel needs of them.
 
-Pure. What a fingerprint or a column is, `kernel` says.
+Pure. What a fingerprint or a column is, `kernel` says, and so what a v0.4 stream means by its `format` or
+`content_type`: such a stream announces no formats, and has that one.
 """
 
 from functools import lru_cache
@@ -10,7 +11,7 @@ import msgspec
 
 from mew.pipeline.control.rows import Announced
 from mew.pipeline.kernel.catalogue import Format, StreamFormats
-from mew.pipeline.kernel.formats import column_mapping, fingerprint, slug
+from mew.pipeline.kernel.formats import column_mapping, fingerprint, implied, slug
 from mew.protocol import jsontext
 from mew.protocol.records import Record
 from mew.protocol.streams import Stream
@@ -48,7 +49,7 @@ def rows(stream: Stream, record: Record) -> list[Announced]:
             schema=None if each.format.schema is None else each.format.schema.decode(),
             columns=each.columns,
         )
-        for each in _descriptors(stream.fields.get("formats", _NULL))
+        for each in _descriptors(stream.fields.get("formats", _NULL)) or _meant(stream)
     ]
 
 
@@ -61,6 +62,12 @@ def content_of(stream: Stream, *, validates: bool) -> StreamFormats:
         _word(stream.value("format")),
         validates if asked is None else bool(asked),
     )
+
+
+def _meant(stream: Stream) -> tuple[_Described, ...]:
+    """The format of a stream that announced none, where it is one we know."""
+    format_ = implied(StreamFormats((), _word(stream.value("content_type")), _word(stream.value("format"))))
+    return () if format_ is None else (_Described(format_, None, column_mapping(format_)),)
 
 
 def _word(value: Any) -> str | None:

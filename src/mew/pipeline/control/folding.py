@@ -59,13 +59,16 @@ class Folded(msgspec.Struct, frozen=True):
     """Position and state, for `moment.state_at` alone, every 20,000 control records."""
 
 
-def fold_control(space: str, state: bytes | None, batches: Iterable[pa.RecordBatch], to: int) -> Folded:
+def fold_control(
+    space: str, state: bytes | None, batches: Iterable[pa.RecordBatch], to: int, start: int | None = None
+) -> Folded:
     """Go on from a state, or from the beginning, with the control rows of a journal up to a position.
 
-    Rows at or before the state's position, and those behind `to`, are passed over. `OtherFold` where the state is of
-    another version of the fold: then begin anew.
+    Rows at or before the state's position, and those behind `to`, are passed over. With `start` it is known that
+    nothing is to be had between the state's position and there. `OtherFold` where the state is of another version of
+    the fold: then begin anew.
     """
-    folding = _Folding(space, state)
+    folding = _Folding(space, state, start)
     first = folding.memory.position + 1
     if to < first - 1:
         raise BadState(f"{space!r} is folded up to {first - 1}, and cannot be up to {to}")
@@ -82,10 +85,14 @@ def _between(batch: pa.RecordBatch, first: int, last: int) -> pa.RecordBatch:
 class _Folding:
     """One batch on its way."""
 
-    def __init__(self, space: str, state: bytes | None) -> None:
+    def __init__(self, space: str, state: bytes | None, start: int | None) -> None:
         self.space = space
         self.memory, self.state = load(space, state)
         memory, self.checks = self.memory, Checks()
+        self.behind_hole = start if start is not None and start > memory.position + 1 else None
+        """The first record behind those that are lost."""
+        self.known_from = 0 if self.state.position >= 0 else None
+        """From where on it is known who could write; None: it is not."""
         self.last = memory.position
         self.envelopes = said.Envelopes(space)
         self.stays = Stays(memory.stays)
@@ -141,6 +148,8 @@ class _Folding:
             self.lost.append(lost)
             self.checks.losses.append(_claimed(lost))
             self.probes.append(record.position)
+        if self.state.position < 0 and record.position == 0:
+            self.known_from = 0
         if self.state.position < 0 and record.position > 0 and event != records.CHECKPOINT:
             self.checks.unseeded += 1
             if event == records.WELCOMED:
@@ -221,11 +230,15 @@ class _Folding:
         except OtherFold:
             self.checks.unseeded += 1
             return
-        if not is_first:
+        if is_first and self.known_from is None:
+            self.known_from = record.position
+        # What came about in records that are lost, nobody could fold: such a checkpoint stands for them.
+        is_judged = not is_first and record.position != self.behind_hole
+        if is_judged:
             self.checks.checkpoints.checked += 1
         if before == _comparable(self.state):
             return
-        if not is_first:
+        if is_judged:
             self.checks.checkpoints.violated(record.position, "it is not what was folded up to here")
         self._begin_anew(record)
 
@@ -254,7 +267,10 @@ class _Folding:
         return Folded(
             save(memory, self.state),
             self._tables(),
-            self.lives.catalogue(self.space, self.probes, validates=memory.validates),
+            msgspec.structs.replace(
+                self.lives.catalogue(self.space, self.probes, validates=memory.validates),
+                known_from=to + 1 if self.known_from is None else self.known_from,
+            ),
             self.tally.activity(),
             self.checks,
             tuple(self.snapshots),

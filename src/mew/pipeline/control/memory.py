@@ -14,7 +14,7 @@ from mew.pipeline.control.rows import Holding, Life, Stay, Talk, Writing
 from mew.protocol.snapshots import FOLD_VERSION, OtherFold, restore, snapshot
 from mew.protocol.state import SpaceState
 
-CONTROL_VERSION: Final = 1
+CONTROL_VERSION: Final = 2
 """Raised whenever the same records give other rows, or this state another shape; the core's fold has its own."""
 
 

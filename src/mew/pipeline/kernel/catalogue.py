@@ -49,3 +49,5 @@ class Catalogue(msgspec.Struct, frozen=True):
     """By stream; to one that is not here nobody could write."""
     probes: tuple[int, ...] = ()
     """The positions of welcomes and gaps, in order: what the frame numbers were there, the audit wants to know."""
+    known_from: int = 0
+    """From this record on it is known who could write; before, where a journal's beginning is gone, nobody can say."""

@@ -17,6 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from mew.pipeline.kernel.layouts import Layout
+from mew.pipeline.kernel.references import unfolded
 
 INTEGER: Final = "integer"
 NUMBER: Final = "number"
@@ -72,9 +73,9 @@ class _Type(msgspec.Struct, frozen=True):
 
 
 def columns_of(schema: Any) -> tuple[Column, ...]:
-    """The columns of a schema, in the order of its properties."""
+    """The columns of a schema, in the order of its properties; whoever needs one order for all gives it sorted."""
     found: list[tuple[tuple[str, ...], _Type]] = []
-    _collect(schema, (), found)
+    _collect(unfolded(schema), (), found)
     return _named(found)
 
 

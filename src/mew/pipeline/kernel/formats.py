@@ -6,6 +6,7 @@ Pure. `control` and the kernel both ask here, so that both mean the same.
 import hashlib
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -54,16 +55,17 @@ def canonical(value: Any) -> bytes:
 def fingerprint(descriptor: Mapping[str, Any]) -> str:
     """What tells a format from every other one, whatever it is called and wherever it is announced.
 
-    Its schema alone, where its frames are JSON; else its layout or its MIME type, with the schema if there is one.
+    Its schema alone, where its frames are JSON; else its layout or its MIME type, with the schema if there is one: as a
+    list, which no schema is, so that none can pass for another format.
     """
     schema, mime_type = descriptor.get("schema"), descriptor.get("mime_type")
     nature = nature_of(descriptor.get("id"), mime_type, schema)
     if nature.sort == JSON and schema is not None:
         told = schema
     else:
-        told = {"mime_type": mime_type} if nature.layout is None else {"layout": nature.layout.name}
+        told = ["mime_type", mime_type] if nature.layout is None else ["layout", nature.layout.name]
         if schema is not None:
-            told["schema"] = schema
+            told.append(schema)
     return hashlib.sha256(canonical(told)).hexdigest()[:FINGERPRINT_DIGITS]
 
 
@@ -94,15 +96,24 @@ def schema_of(format_: Format) -> Any:
     return None if format_.schema is None else msgspec.json.decode(format_.schema)
 
 
+@lru_cache(maxsize=1024)
 def typed_columns(format_: Format) -> tuple[Column, ...]:
-    """The typed columns of a format, none where its frames are opaque."""
+    """The typed columns of a format, none where its frames are opaque; equal fingerprints have equal columns."""
     schema = schema_of(format_)
     nature = nature_of(format_.format_id, format_.mime_type, schema)
     if nature.layout is not None:
         return layout_columns(nature.layout)
     if nature.sort == TEXT:
         return TEXT_COLUMNS
-    return () if nature.sort == OPAQUE else columns_of(True if schema is None else schema)
+    if nature.sort == OPAQUE:
+        return ()
+    # In one order, whichever the announcer wrote its properties in.
+    return columns_of(True if schema is None else msgspec.json.decode(canonical(schema)))
+
+
+def table_name(format_: Format) -> str:
+    """What the frames of a format with their typed columns are called."""
+    return f"frames_{format_.slug}_{format_.fingerprint}"
 
 
 def column_mapping(format_: Format) -> str | None:

@@ -20,7 +20,7 @@ from mew.pipeline.kernel.units import Unit
 
 SLICE_ROWS: Final = 65_536
 """Decoded at a time: Python objects of more would only fill the memory."""
-KERNEL_VERSION: Final = 1
+KERNEL_VERSION: Final = 2
 """Raised whenever the same rows come out otherwise."""
 
 

@@ -174,7 +174,7 @@ def _after(flow: Flow, probes: Any) -> int:
 
 
 def _unauthorised(flow: Flow, catalogue: Catalogue) -> Strays:
-    allowed = np.zeros(len(flow.position), bool)
+    allowed = flow.position < catalogue.known_from
     ends = np.append(flow.pair_starts[1:], len(flow.by_pair))
     for start, end in zip(flow.pair_starts.tolist(), ends.tolist(), strict=True):
         rows = flow.by_pair[start:end]

@@ -26,6 +26,8 @@ from mew.pipeline.kernel.layouts import Layout
 from mew.pipeline.kernel.reading import Literally, read_json, read_literally
 
 NOTES: Final = "notes"
+COMMENT: Final = "A frame that is what its format says, in columns."
+"""Of each format's table."""
 KEYS: Final = ("space", "stream_id", "position", "time", "writer", "frame_number", "sequence")
 """What a typed row has of its frame."""
 _LONG: Final = 2**63
@@ -42,6 +44,11 @@ def typed_schema(format_: Format) -> pa.Schema:
     ]
     told = "values that their columns do not hold exactly, as they were written: column to text, as JSON"
     return pa.schema([*keys, *values, pa.field(NOTES, pa.string(), metadata={schemas.COMMENT: told.encode()})])
+
+
+def typed_table(name: str, schema: pa.Schema) -> schemas.Table:
+    """The table that holds the frames of a format with these columns."""
+    return schemas.Table(name, COMMENT, schema)
 
 
 def _comment(column: Column) -> str:

@@ -4,7 +4,7 @@ Looks, and changes nothing. A unit names no file: its rows are looked for when i
 file from under its hands.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -62,15 +62,16 @@ def cut(space: str, journal: str, first: int, last: int) -> list[Unit]:
     return [Unit(space, journal, *both) for both in zip(edges, ends, strict=True)] if groups else []
 
 
-def read(unit: Unit) -> Iterator[pa.Table]:
-    """The rows of a unit with all columns, in order, a row group at a time.
+def read(unit: Unit, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
+    """The rows of a unit with all columns, or with these and the position, in order, a row group at a time.
 
     `Missing` where the journal does not have the range any more, `SegmentDamaged` where a file is not what was written.
     """
     at, gone = unit.first, _Gone()
+    schema = pa.schema([field for field in SCHEMA if not columns or field.name in ("position", *columns)])
     while at <= unit.last:
         try:
-            for after, table in _tables(Folder(Path(unit.journal), unit.space), at, unit.last):
+            for after, table in _tables(Folder(Path(unit.journal), unit.space), at, unit.last, schema):
                 at = after
                 if table.num_rows:
                     yield table
@@ -78,16 +79,16 @@ def read(unit: Unit) -> Iterator[pa.Table]:
             gone.look_again(at, problem)
 
 
-def _tables(folder: Folder, first: int, last: int) -> Iterator[tuple[int, pa.Table]]:
+def _tables(folder: Folder, first: int, last: int, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
     """Rows in order, each time with the position up to which all are there now, that one not included."""
     for segment in _sealed(folder, first, last):
         with _opened(segment) as file:
             for index, group in enumerate(_groups(file)):
                 if file is not None and group.last >= first and group.first <= last:
-                    table = file.read_row_group(index, SCHEMA.names).select(SCHEMA.names).cast(SCHEMA)
-                    bounds = np.searchsorted(table.column(_POSITION).to_numpy(), [first, last + 1]).tolist()
+                    table = file.read_row_group(index, schema.names).select(schema.names).cast(schema)
+                    bounds = np.searchsorted(table.column("position").to_numpy(), [first, last + 1]).tolist()
                     yield group.last + 1, table.slice(bounds[0], bounds[1] - bounds[0])
-        yield segment.last + 1, SCHEMA.empty_table()
+        yield segment.last + 1, schema.empty_table()
 
 
 def _all_groups(folder: Folder, first: int, last: int) -> list[_Group]:

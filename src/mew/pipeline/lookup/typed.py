@@ -1,16 +1,17 @@
-"""Frames with typed columns: a view for each announced format, in DuckDB's words.
+"""Frames with typed columns: what `frames_<slug>_<fingerprint>` means, a table where the format has one, else a view.
 
-Makes text out of the table `formats`, and reads no frame. The columns, their names and types are those that the kernel
-gives a format; the values are what DuckDB makes of them: a number keeps the digits that a float has, JSON within JSON
-is rendered anew. As the sender wrote it, a frame is in `frames`.
+Reads no frame before somebody asks for it. The view is the kernel's own function over the rows of `frames`: whether a
+format has a table or not, the answers are the same, to the last digit.
 """
 
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 import msgspec
+from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from mew.pipeline.lake.lake import Lake
 from mew.pipeline.lake.reading import Reader
@@ -18,11 +19,18 @@ from mew.pipeline.lookup.asking import query
 from mew.pipeline.lookup.views import quoted, table_view
 
 if TYPE_CHECKING:
-    from mew.pipeline.kernel.columns import Column
-    from mew.pipeline.kernel.layouts import Layout
+    from mew.pipeline.kernel.catalogue import Format
 
 _NAME: Final = re.compile(r"frames_([a-z0-9_]+)_([0-9a-f]{16})")
-_KEYS: Final = "space, stream_id, position, time, writer, frame_number, sequence"
+_KEYS: Final = {
+    "space": "varchar",
+    "stream_id": "varchar",
+    "position": "bigint",
+    "time": "timestamp with time zone",
+    "writer": "varchar",
+    "frame_number": "bigint",
+    "sequence": "bigint",
+}
 _TYPES: Final = {
     "integer": "bigint",
     "number": "double",
@@ -32,10 +40,13 @@ _TYPES: Final = {
     "json": "varchar",
     "exact": "varchar",
 }
+_numbers: Final = count()
+"""No function has the name of another, whichever connection it is for."""
+_ANNOUNCED: Final = "select format_id, fingerprint, slug, mime_type, encode(schema) from"
 
 
 class FormatView(msgspec.Struct, frozen=True):
-    """The view of a format that has typed columns."""
+    """The frames of a format that has typed columns."""
 
     name: str
     rows: int
@@ -44,100 +55,102 @@ class FormatView(msgspec.Struct, frozen=True):
     """Their types, as DuckDB calls them."""
 
 
-def format_view(name: str, reader: Reader) -> str | None:
-    """What `frames_<slug>_<fingerprint>` means; None where no such format was announced, or it has no columns."""
+def format_view(name: str, reader: Reader, connection: duckdb.DuckDBPyConnection) -> str | None:
+    """What `frames_<slug>_<fingerprint>` means; None where no such format was announced, or it has no columns.
+
+    A view calls a function that the connection gets here.
+    """
+    format_ = format_named(name, reader)
+    if format_ is None:
+        return None
+    table = table_with(format_.fingerprint, reader)
+    return f"select * from {quoted(table)}" if table is not None else _view(format_, connection)
+
+
+def format_named(name: str, reader: Reader) -> "Format | None":
+    """The format that a name of this kind means; None where there is none, or it has no columns."""
     named = _NAME.fullmatch(name)
     if named is None:
         return None
-    announced = f"select format_id, mime_type, schema from ({table_view(reader, 'formats')})"
+    from mew.pipeline.kernel.catalogue import Format  # noqa: PLC0415 - pyarrow, where it is needed
+    from mew.pipeline.kernel.formats import typed_columns  # noqa: PLC0415
+
+    announced = f"{_ANNOUNCED} ({table_view(reader, 'formats')})"
     with duckdb.connect() as connection:
         found = connection.execute(f"{announced} where slug = ? and fingerprint = ? limit 1", list(named.groups()))
         row = found.fetchone()
-    return None if row is None else _select(named[2], *row)
+    format_ = None if row is None else Format(*row)
+    return None if format_ is None or not typed_columns(format_) else format_
+
+
+def table_with(fingerprint: str, reader: Reader) -> str | None:
+    """The table of a format, whichever of its ids it is called by; None where it has none."""
+    named = (name for name in reader.names if (found := _NAME.fullmatch(name)) and found[2] == fingerprint)
+    return next(named, None)
+
+
+def format_names(lake: Lake) -> list[str]:
+    """The names there are, in order; a format that was announced under several ids has several."""
+    name = "'frames_' || slug || '_' || fingerprint"
+    with query(lake, f"select distinct {name} from formats where columns is not null order by all") as answer:
+        return [each for (each,) in answer]
 
 
 def format_views(lake: Lake) -> Iterator[FormatView]:
-    """Those there are, by name; of a format that was announced under several ids each has its view, of all frames."""
-    sql = (
-        "select distinct 'frames_' || slug || '_' || fingerprint, fingerprint from formats "
-        "where columns is not null order by all"
-    )
-    with query(lake, sql) as answer:
-        known = list(answer)
+    """Those there are, by name, tables too; each is of all frames of its format."""
+    from mew.pipeline.kernel.catalogue import Format  # noqa: PLC0415 - see above
+    from mew.pipeline.kernel.formats import table_name  # noqa: PLC0415
+
     with query(lake, "select format, count(*) from frames where valid group by format") as answer:
         counts = dict(iter(answer))
-    reader = lake.reader()
-    with duckdb.connect() as connection:
-        connection.execute(f"create view frames as {table_view(reader, 'frames')}")
-        for name, fingerprint in known:
-            told = connection.execute(f"describe {format_view(name, reader)}").fetchall()
-            yield FormatView(name, counts.get(fingerprint, 0), {column: of for column, of, *_ in told})
+    with query(lake, f"{_ANNOUNCED} formats where columns is not null") as answer:
+        known = {table_name(each): each for each in (Format(*row) for row in answer)}
+    for name, format_ in sorted(known.items()):
+        columns = {column: of.upper() for column, of in (_KEYS | _values(format_)).items()}
+        yield FormatView(name, counts.get(format_.fingerprint, 0), columns)
 
 
 # ------------------------------------------------------------------------------------------------------- in parts
 
 
-def _select(fingerprint: str, format_id: str, mime_type: str | None, schema: str | None) -> str | None:
-    from mew.pipeline.kernel import formats  # noqa: PLC0415 - pyarrow, where it is needed
-    from mew.pipeline.kernel.catalogue import Format  # noqa: PLC0415
-
-    text = None if schema is None else schema.encode()
-    format_ = Format(format_id, fingerprint, formats.slug(format_id), mime_type, text)
-    columns = formats.typed_columns(format_)
-    if not columns:
-        return None
-    nature = formats.nature_of(format_id, mime_type, formats.schema_of(format_))
-    if nature.layout is not None:
-        values = [_vector(nature.layout, place, column) for place, column in enumerate(columns)]
-    elif nature.sort == formats.TEXT:
-        said = "case when kind = 'data' and json_type(content) = 'VARCHAR' then content ->> '$' else value end"
-        values = [(column, said) for column in columns]
-    else:
-        values = [(column, _json(column)) for column in columns]
-    shown = ", ".join(f"{said} as {quoted(column.name)}" for column, said in values)
-    content = "case when json_valid(value) then value::json end as content"
-    rows = f"select {_KEYS}, kind, value, raw, {content} from frames where format = '{fingerprint}' and valid"
-    return f"select {_KEYS}, {shown} from ({rows})"
-
-
-def _json(column: "Column") -> str:
-    """A property of the content, as its column has it; null where it does not fit there."""
-    pointer = "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in column.path).replace("'", "''")
-    path = f"'{pointer}'" if pointer else "'$'"
-    of = _TYPES[column.kind] + "[]" * column.lists
-    if column.kind == "json":
-        return f"nullif((content -> {path})::varchar, 'null')"
-    if column.lists:
-        return f"try_cast(content -> {path} as {of})"
-    if column.kind == "text":
-        return f"case when json_type(content, {path}) = 'VARCHAR' then content ->> {path} end"
-    if column.kind == "number":
-        number = f"try_cast(content ->> {path} as double)"
-        return f"case when isfinite({number}) then {number} end"
-    return f"try_cast(content ->> {path} as {of})"
-
-
-def _vector(layout: "Layout", place: int, column: "Column") -> tuple["Column", str]:
-    """One part of all vectors of a frame. DuckDB reads no binary number: its bits are put together."""
-    size, width = layout.number_bytes, layout.width
-    starts = [place * size + byte for byte in reversed(range(size))]
-    digits = " || ".join(f"substr(hex(raw), (2 * ({width} * i + {start}) + 1)::bigint, 2)" for start in starts)
-    bits, exponent, bias = f"('0x' || {digits})::ubigint", 8 if size == 4 else 11, 127 if size == 4 else 1023
-    fraction = 8 * size - 1 - exponent
-    number = _number(bits, exponent, fraction, bias)
-    of = _TYPES[column.kind]
-    listed = f"list_transform(range(octet_length(raw) // {width}), lambda i: ({number})::{of})"
-    return column, f"case when kind = 'frame' then {listed} end"
-
-
-def _number(bits: str, exponent: int, fraction: int, bias: int) -> str:
-    """A binary floating-point number out of its bits (IEEE 754); every step of it is exact."""
-    sign = f"(case when ({bits} >> {exponent + fraction}) = 1 then -1.0::double else 1.0::double end)"
-    power = f"(({bits} >> {fraction}) & {2**exponent - 1})::integer"
-    rest = f"({bits} & {2**fraction - 1})::double"
-    return (
-        f"case {power} when {2**exponent - 1} then "
-        f"(case when {rest} = 0 then {sign} * 'inf'::double else 'nan'::double end) "
-        f"when 0 then {sign} * {rest} * pow(2.0, {1 - bias - fraction}) "
-        f"else {sign} * (1.0::double + {rest} / {2.0**fraction!r}::double) * pow(2.0, {power} - {bias}) end"
+def _view(format_: "Format", connection: duckdb.DuckDBPyConnection) -> str:
+    """The select of a format's frames, and the function it needs."""
+    columns, keys = _values(format_), ", ".join(_KEYS)
+    made = ", ".join(f"{quoted(name)} {of}" for name, of in columns.items())
+    function = f"typed_{next(_numbers)}"
+    connection.create_function(
+        function,
+        _typing(format_),
+        [duckdb.sqltype(each) for each in ("varchar", "varchar", "blob")],
+        duckdb.sqltype(f"struct({made})"),
+        type=PythonUDFType.ARROW,
+        null_handling=FunctionNullHandling.SPECIAL,
     )
+    shown = ", ".join(f"made.{quoted(name)} as {quoted(name)}" for name in columns)
+    rows = f"select {keys}, {function}(kind, value, raw) as made from frames"
+    return f"select {keys}, {shown} from ({rows} where format = '{format_.fingerprint}' and valid)"
+
+
+def _values(format_: "Format") -> dict[str, str]:
+    """The typed columns, and their types in DuckDB's words."""
+    from mew.pipeline.kernel.formats import typed_columns  # noqa: PLC0415 - see above
+    from mew.pipeline.kernel.typed import NOTES  # noqa: PLC0415
+
+    columns = {each.name: _TYPES[each.kind] + "[]" * each.lists for each in typed_columns(format_)}
+    return {**columns, NOTES: "varchar"}
+
+
+def _typing(format_: "Format") -> Callable[..., Any]:
+    """The kernel's function, as DuckDB calls it: for some rows at a time."""
+    import pyarrow as pa  # noqa: PLC0415 - see above
+
+    from mew.pipeline.kernel.retyping import typed_values  # noqa: PLC0415
+    from mew.pipeline.kernel.typed import KEYS, typed_schema  # noqa: PLC0415
+
+    fields = list(typed_schema(format_))[len(KEYS) :]
+
+    def typing(kind: Any, value: Any, raw: Any) -> Any:  # DuckDB reads what stands here
+        made = typed_values(format_, *(each.combine_chunks() for each in (kind, value, raw)))
+        return pa.StructArray.from_arrays(made, fields=fields)
+
+    return typing

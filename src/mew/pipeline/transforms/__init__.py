@@ -1,0 +1,1 @@
+"""Pure steps from DataFrame to DataFrame: no session, no reading, no writing, no action."""

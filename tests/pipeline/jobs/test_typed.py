@@ -1,0 +1,395 @@
+"""Formats with a table of their own: which have one, that it has every row once, and that nobody can tell by asking."""
+
+import json
+import shutil
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from mew.journal.folder import Folder
+from mew.journal.generator import generate
+from mew.journal.retention import retain
+from mew.pipeline import open_lake
+from mew.pipeline.jobs import typed
+from mew.pipeline.jobs.planning import spaces_of, time_at
+from mew.pipeline.jobs.running import Batches
+from mew.pipeline.jobs.watching import Habits, Watch
+from mew.pipeline.lake import Lake, Part, Progress
+from mew.pipeline.lookup import query
+from mew.pipeline.lookup.output import plain
+from mew.pipeline.lookup.typed import format_names, format_view, format_views
+from mew.pipeline.schemas import TABLES, Table
+from mew.testing import MemorySpace
+from tests.pipeline.jobs.lakes import contents, one_by_one, run_all
+from tests.pipeline.jobs.planting import write_journal
+from tests.pipeline.jobs.test_nasty import CONFIGURATION, NAMES, announce, data, formatted
+
+SLUGS = ("movement_2d", "binary_vector3", "console_line", "reading", "telemetry_json", "application_json")
+HOT = 300
+Answers = dict[str, list[str]]
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("journal") / "journal"
+    generate(root, records=8_000, spaces=2, seed=5, segment_bytes=50_000)
+    return root
+
+
+class Idle:
+    """Says stop as soon as there is nothing to do."""
+
+    is_set = False
+
+    def wait(self, _seconds: float) -> bool:
+        self.is_set = True
+        return True
+
+
+@pytest.fixture(scope="module")
+def plainly(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake in one batch, in which no format has a table."""
+    lake = tmp_path_factory.mktemp("plainly") / "lake"
+    run_all(journal, lake)
+    assert tables(lake) == set()
+    return lake
+
+
+@pytest.fixture(scope="module")
+def expected(plainly: Path) -> Answers:
+    """Its answers."""
+    return answers(plainly)
+
+
+@pytest.fixture
+def some_are_hot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if there were a thousand times as many frames."""
+    monkeypatch.setattr(typed, "HOT_FRAMES", HOT)
+
+
+def tables(lake: Path) -> set[str]:
+    """The formats that have a table."""
+    return set(Lake(lake).reader().names) - {*TABLES, "progress"}
+
+
+def ask(lake: Path, sql: str) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
+    with query(Lake(lake), sql, views=format_view) as answer:
+        return answer.columns, answer.types, sorted(json.dumps([plain(value) for value in row]) for row in answer)
+
+
+def answers(lake: Path, some: Sequence[str] = ()) -> Answers:
+    """What somebody finds who asks for all of every format: each row as JSON, its columns in their order."""
+    names = some or format_names(Lake(lake))
+    found: Answers = {name: [] for name in names}
+    asked = " union all ".join(f"select '{name}', to_json(t)::varchar from {name} t" for name in names)
+    with query(Lake(lake), asked, views=format_view) as answer:
+        for name, row in answer:
+            found[name].append(row)
+    return {name: sorted(rows) for name, rows in found.items()}
+
+
+def listed(lake: Path) -> dict[str, tuple[int, dict[str, str]]]:
+    """What `tables` says."""
+    return {each.name: (each.rows, each.columns) for each in format_views(Lake(lake))}
+
+
+# ----------------------------------------------------------------------------------------------------- same answers
+
+
+def test_a_format_that_is_named_has_a_table_and_the_answers_are_the_same(
+    journal: Path, plainly: Path, expected: Answers, tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    run_all(journal, lake, typed=SLUGS)
+    found = answers(lake)
+    assert len(tables(lake)) >= 8
+    assert tables(lake) <= found.keys() == expected.keys()
+    assert sum(map(len, found.values())) > 1_000
+    for name in expected:
+        assert found[name] == expected[name], name
+        columns, types, rows = ask(lake, f"from {name}")
+        assert (columns, types, rows) == ask(plainly, f"from {name}")
+        assert listed(lake)[name] == listed(plainly)[name] == (len(rows), dict(zip(columns, types, strict=True)))
+    assert open_lake(lake).tables == open_lake(plainly).tables
+    assert contents(lake) == contents(plainly)
+
+
+def test_spark_and_arrow_find_the_same_with_and_without_a_table(
+    journal: Path, plainly: Path, tmp_path: Path, spark: SparkSession
+) -> None:
+    assert Batches(journal, Lake(tmp_path / "lake"), one_by_one, typed=["binary-vector3"]).next() is not None
+    (name,) = tables(tmp_path / "lake")
+    columns, _, expected = ask(plainly, f"select * from {name}")
+    assert len(expected) > 100
+    for path in (tmp_path / "lake", plainly):
+        lake = open_lake(path, session=spark)
+        for found in (lake[name].toArrow(), lake.arrow(name)):
+            assert tuple(found.column_names) == columns
+            assert rows_of(found) == expected
+
+
+def rows_of(found: pa.Table) -> list[str]:
+    """As `ask` has them."""
+    return sorted(json.dumps([plain(each) for each in row.values()]) for row in found.to_pylist())
+
+
+def nasty_records() -> list[Any]:
+    """Numbers that no column holds, JSON in odd shapes, names of all sorts, orders and ids that differ."""
+    lab = MemorySpace(**CONFIGURATION)
+    alice = lab.join("alice")
+    number: Any = {"type": "number"}
+    decimal = {"type": "number", "format": "decimal"}
+    both = formatted("price", amount=decimal, rate=number, count={"type": "integer"}, rest={}, many={"items": number})
+    announce(alice, "prices", both)
+    turned = {**both, "id": "same price", "schema": {"properties": {}, "type": "object"}}
+    turned["schema"]["properties"] = dict(reversed(both["schema"]["properties"].items()))
+    announce(alice, "turned", turned)
+    announce(alice, "names", formatted("names", **{name: {"type": ["integer", "null"]} for name in NAMES}))
+    announce(alice, "words", {"id": "words", "mime_type": "text/plain"})
+    announce(alice, "sly", {"id": "sly", "mime_type": "application/json", "schema": {"mime_type": "text/plain"}})
+    many = {f"property_{index}": {"type": "number", "description": "d" * 100} for index in range(410)}
+    large = formatted("large", **many)
+    assert 60_000 < len(json.dumps(large["schema"], separators=(",", ":"))) < 64 * 2**10
+    announce(alice, "large", large)
+    alice.frame("large", json.dumps(dict.fromkeys(many, 1.5)))
+    alice.send(kind="stream/request", payload={"description": "v0.4", "content_type": "application/json"})
+    texts = (
+        '{"amount": 0.10, "rate": 0.1000000000000000055511151231257827, "count": 9223372036854775808, "rest": {"b":1}}',
+        '{"amount":1e400,"rate":12345678901234567890123,"count":1.0,"rest":[1, 2.50 ,{"a" : null}],"many":[1,2.5,1e3]}',
+        '{"rest":"text","amount":12345678901234567890.12345678901234567890,"many":[]}',
+        '{"rest":null}',
+        "{}",
+    )
+    for sequence, text in enumerate(texts):
+        for stream_id in ("prices", "turned", "sly", "words", "stream-1"):
+            alice.frame(stream_id, text)
+        alice.send_bytes(
+            b'{"kind":"stream/data","payload":{"stream_id":"prices","sequence":%d,"content":%s}}'
+            % (sequence, text.encode())
+        )
+        alice.frame("names", json.dumps(dict.fromkeys(NAMES, sequence)))
+        data(alice, "words", sequence, text)
+    lab.advance(1)
+    return list(lab.records)
+
+
+def test_whatever_is_in_the_frames_a_table_and_a_view_say_the_same(tmp_path: Path, spark: SparkSession) -> None:
+    write_journal(tmp_path / "journal", "lab", nasty_records(), most=40)
+    wanted = ("price", "names", "words", "sly", "large", "application_json")
+    lakes = {}
+    for way, most, named in (("views", None, ()), ("tables", None, wanted), ("sliced", 7, wanted)):
+        lakes[way] = tmp_path / way
+        run_all(tmp_path / "journal", lakes[way], most, typed=named)
+    expected = answers(lakes["views"])
+    assert len(expected) == 7
+    assert len(tables(lakes["tables"])) == len(tables(lakes["sliced"])) == 6, "one of them has two names"
+    assert answers(lakes["tables"]) == expected
+    assert answers(lakes["sliced"]) == expected
+    price = next(name for name in expected if name.startswith("frames_price"))
+    notes = ask(lakes["tables"], f"select v_amount, notes from {price} where v_amount like '0.1%' limit 1")[2]
+    assert notes == [
+        json.dumps(["0.10", '{"v_count":"9223372036854775808","v_rate":"0.1000000000000000055511151231257827"}'])
+    ]
+    for lake in lakes.values():
+        found = open_lake(lake, session=spark)[price].toArrow().to_pylist()
+        assert (
+            sorted(json.dumps([plain(each) for each in row.values()]) for row in found) == ask(lake, f"from {price}")[2]
+        )
+
+
+# ------------------------------------------------------------------------------------------------- which have a table
+
+
+@pytest.mark.usefixtures("some_are_hot")
+def test_five_ways_give_the_same_tables_to_the_formats_with_many_frames(
+    journal: Path, plainly: Path, expected: Answers, tmp_path: Path
+) -> None:
+    ways = {way: tmp_path / way for way in ("once", "twice", "refreshed", "sliced", "watched")}
+    run_all(journal, ways["once"])
+    for way in ("twice", "refreshed"):
+        shutil.copytree(ways["once"], ways[way])
+    assert run_all(journal, ways["twice"]) == 0
+    assert Batches(journal, Lake(ways["refreshed"]), one_by_one).next(refresh=True) is not None
+    assert run_all(journal, ways["sliced"], most=400) >= 10
+    told = list(Watch(journal, Lake(ways["watched"]), one_by_one, Idle(), Habits(most=1_500)).run())
+    assert len(told) > 1
+    hot = {name for name, rows in expected.items() if len(rows) > HOT}
+    assert 2 <= len(hot) < len(expected)
+    for lake in ways.values():
+        assert tables(lake) >= hot
+        assert tables(lake) == tables(ways["once"])
+        assert answers(lake) == expected
+
+
+def test_no_format_gets_a_table_by_frames_that_are_too_few(plainly: Path) -> None:
+    (most,) = json.loads(ask(plainly, "select count(*) from frames group by format order by all desc limit 1")[2][0])
+    assert HOT < most <= typed.HOT_FRAMES
+    assert tables(plainly) == set()
+
+
+@pytest.mark.usefixtures("some_are_hot")
+def test_a_table_that_begins_late_has_the_rows_of_all_batches_once(
+    journal: Path, expected: Answers, tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    begun: dict[str, int] = {}
+    batches = Batches(journal, Lake(lake), one_by_one)
+    while (progress := batches.next(most=700)) is not None:
+        for name in tables(lake) - begun.keys():
+            begun[name] = progress.batch
+            assert progress.rows[name] == len(ask(lake, f"from {name}")[2]), "its first batch has all it lacked"
+        for name in begun:
+            assert f"{name}" in progress.tables
+    assert len(set(begun.values())) > 1, "some were busy before others"
+    assert max(begun.values()) > 1
+    assert answers(lake) == expected
+
+
+def test_a_format_that_is_named_later_is_filled_with_what_was_before(
+    journal: Path, expected: Answers, tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    assert Batches(journal, Lake(lake), one_by_one).next(most=2_000) is not None
+    assert tables(lake) == set()
+    assert run_all(journal, lake, most=1_000, typed=["movement/2d", "no such format"]) > 1
+    assert {name.rpartition("_")[0] for name in tables(lake)} == {"frames_movement_2d"}
+    assert answers(lake) == expected
+
+
+def test_a_full_refresh_forgets_who_was_named(journal: Path, expected: Answers, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    run_all(journal, lake, typed=["reading"])
+    before = tables(lake)
+    assert before
+    assert Batches(journal, Lake(lake), one_by_one).next(refresh=True) is not None
+    assert tables(lake) == set()
+    assert answers(lake) == expected
+    assert Batches(journal, Lake(lake), one_by_one, typed=["reading"]).next(refresh=True) is not None
+    assert tables(lake) == before
+    assert answers(lake) == expected
+
+
+def test_rows_of_what_the_journal_has_lost_stay(journal: Path, expected: Answers, tmp_path: Path) -> None:
+    copied, lake = Path(shutil.copytree(journal, tmp_path / "journal")), tmp_path / "lake"
+    run_all(copied, lake, typed=["movement/2d"])
+    before = tables(lake)
+    for space in spaces_of(copied):
+        folder = Folder(copied, space)
+        middle = folder.segments()[-1].last
+        retain(folder, keep_seconds=1, now=time_at(folder, middle) + 1_000_001)
+    firsts = [Folder(copied, space).segments()[0].first for space in spaces_of(copied)]
+    assert max(firsts) > 0
+    assert Batches(copied, Lake(lake), one_by_one, typed=["reading"]).next(refresh=True) is not None
+    assert tables(lake) > before
+    found = answers(lake)
+    for name in sorted(tables(lake)):
+        assert found[name] == expected[name], name
+
+
+def test_there_are_never_more_than_sixty_four(tmp_path: Path) -> None:
+    lab = MemorySpace(**CONFIGURATION)
+    alice = lab.join("alice")
+    for stream in range(10):
+        formats = [formatted(f"f{number}", **{f"p{stream}_{number}": {"type": "integer"}}) for number in range(30)]
+        announce(alice, f"many-{stream}", *formats)
+        for number in range(30):
+            data(alice, f"many-{stream}", number, {f"p{stream}_{number}": number}, format_id=f"f{number}")
+    write_journal(tmp_path / "journal", "lab", lab.records)
+    run_all(tmp_path / "journal", tmp_path / "lake", typed=[f"f{number}" for number in range(30)])
+    run_all(tmp_path / "journal", tmp_path / "views")
+    assert len(tables(tmp_path / "lake")) == typed.MOST_TABLES == 64
+    names = format_names(Lake(tmp_path / "lake"))
+    assert len(names) == 300
+    assert listed(tmp_path / "lake") == listed(tmp_path / "views")
+    assert {rows for rows, _ in listed(tmp_path / "lake").values()} == {1}
+    some = names[:: len(names) // 10]
+    assert 0 < len(tables(tmp_path / "lake").intersection(some)) < len(some)
+    assert answers(tmp_path / "lake", some) == answers(tmp_path / "views", some)
+
+
+# ---------------------------------------------------------------------------------------------------- exactly once
+
+
+class Interrupted(Lake):
+    """A lake at which somebody stops before a commit."""
+
+    def __init__(self, path: Path, steps: int) -> None:
+        super().__init__(path)
+        self.steps = steps
+        """So many are let through."""
+
+    def commit(self, table: Table, batch: int, parts: Iterable[Part]) -> int:
+        self._step()
+        return super().commit(table, batch, parts)
+
+    def begin(self, table: Table, batch: int, parts: Iterable[Part]) -> int:
+        self._step()
+        return super().begin(table, batch, parts)
+
+    def replace(self, table: Table, batch: int, parts: Iterable[Part], keep: Collection[str] = ()) -> int:
+        self._step()
+        return super().replace(table, batch, parts, keep)
+
+    def finish(self, progress: Progress) -> None:
+        self._step()
+        super().finish(progress)
+
+    def _step(self) -> None:
+        if not self.steps:
+            raise InterruptedError("that was enough")
+        self.steps -= 1
+
+
+def stopped(journal: Path, lake: Path, steps: int, named: Sequence[str] = SLUGS, **how: Any) -> None:
+    """A run that somebody ended after so many commits."""
+    with pytest.raises(InterruptedError):
+        Batches(journal, Interrupted(lake, steps), one_by_one, typed=named).next(**how)
+
+
+@pytest.mark.parametrize("steps", [len(TABLES) + 1, len(TABLES) + 6])
+def test_a_batch_that_ended_between_two_tables_is_ended_by_the_next_run(
+    journal: Path, expected: Answers, tmp_path: Path, steps: int
+) -> None:
+    lake = tmp_path / "lake"
+    stopped(journal, lake, steps, most=2_000)
+    stopped(journal, lake, steps, ["other names count from the next plan on"], most=2_000)
+    run_all(journal, lake, most=2_000, typed=SLUGS)
+    stopped(journal, lake, steps, refresh=True)
+    assert answers(lake) == expected, "readers go on with what was finished"
+    assert run_all(journal, lake, typed=SLUGS) == 1
+    assert len(tables(lake)) >= 8
+    assert answers(lake) == expected
+
+
+def test_what_a_batch_that_was_given_up_left_is_not_seen_again(
+    journal: Path, expected: Answers, tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    assert Batches(journal, Lake(lake), one_by_one).next(most=1_000) is not None
+    stopped(journal, lake, len(TABLES) + 3, most=1_000)
+    assert Batches(journal, Lake(lake), one_by_one).next(refresh=True) is not None
+    assert tables(lake) == set()
+    assert len(Lake(lake).tables()) > len(TABLES), "the folders are there"
+    assert answers(lake) == expected
+    assert Batches(journal, Lake(lake), one_by_one, typed=SLUGS).next(refresh=True) is not None
+    assert len(tables(lake)) >= 8
+    assert answers(lake) == expected
+
+
+def test_compaction_and_tidying_take_them_like_the_others(journal: Path, expected: Answers, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    run_all(journal, lake, most=700, typed=SLUGS)
+    changed = Lake(lake).compact()
+    assert set(changed) & tables(lake)
+    Lake(lake).tidy()
+    for name in tables(lake):
+        assert len(Lake(lake).reader().files(name)) <= 1
+    assert answers(lake) == expected
+    folder = Lake(lake).table_folder(sorted(tables(lake))[0])
+    notes = [json.loads(line) for each in sorted(folder.rglob("*.json")) for line in each.read_text().splitlines()]
+    protocols = [each["protocol"] for each in notes if "protocol" in each]
+    assert [(each["minReaderVersion"], each["minWriterVersion"]) for each in protocols] == [(1, 2)]
