@@ -8,8 +8,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from bench._gateway import machine
+from bench._pipeline.growth import FRAMES as GROWTH_FRAMES
+from bench._pipeline.growth import cold, growth, incremental
 from bench._pipeline.kernel import FRAMES as KERNEL_FRAMES
 from bench._pipeline.kernel import kernel
+from bench._pipeline.watching import SEGMENTS, watching
 from bench._pipeline.whole import FRAMES, whole
 
 if TYPE_CHECKING:
@@ -23,6 +26,10 @@ def main() -> int:
     parts: dict[str, Callable[[], bool]] = {
         "kernel": lambda: kernel(KERNEL_FRAMES // share),
         "whole": lambda: whole(FRAMES // share),
+        "incremental": lambda: incremental(GROWTH_FRAMES // share),
+        "growth": lambda: growth(GROWTH_FRAMES // share),
+        "cold": lambda: cold(GROWTH_FRAMES // share),
+        "watch": lambda: watching(SEGMENTS),
     }
     wanted = [name for name in os.environ.get("MEW_BENCH", "").split(",") if name]
     unknown = [name for name in wanted if name not in parts]

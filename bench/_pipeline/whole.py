@@ -58,8 +58,8 @@ CREATE OR REPLACE TEMP VIEW decoded AS SELECT *, json_extract_string(text, '$.en
 """
 
 
-def write_journal(root: Path, frames: int) -> None:
-    """Twenty streams, announced by the core itself, then frames of their writers in turns."""
+def write_journal(root: Path, frames: int, segment: int = SEGMENT) -> None:
+    """Twenty streams, announced by the core itself, then frames of their writers in turns; so many a segment."""
     lab = MemorySpace(now=NOON, space_id=SPACE, participants={f"writer-{n}": CAPABILITIES for n in range(STREAMS)})
     for number in range(STREAMS):
         writer = lab.join(f"writer-{number}")
@@ -70,8 +70,8 @@ def write_journal(root: Path, frames: int) -> None:
     write_segment(folder.hour(NOON), [to_arrow(encode(lab.records))])
     chance, pool = np.random.default_rng(7), payloads()
     times = NOON + np.cumsum(chance.integers(0, 3_000_000_000 // frames, frames))
-    for first in range(0, frames, SEGMENT):
-        index = np.arange(first, min(first + SEGMENT, frames))
+    for first in range(0, frames, segment):
+        index = np.arange(first, min(first + segment, frames))
         some = [pool[place] for place in chance.integers(0, len(pool), len(index)).tolist()]
         write_segment(folder.hour(NOON), [frame_rows(index, times[index], some, len(lab.records))])
 

@@ -11,13 +11,16 @@ import pytest
 
 import mew
 from mew.client import Frame, Space, Subscription
-from mew.journal.folder import Folder
+from mew.journal.folder import SECOND, Folder, Segment
 from mew.journal.generator import generate
 from mew.journal.reading import Journal
+from mew.journal.segments import read_control, read_frames
+from mew.pipeline.jobs.made import Made
+from mew.pipeline.jobs.running import Batches
 from mew.pipeline.lake import Lake
 from mew.pipeline.publishing import ACTIVITY, Activity, Alarm, CannotPublish, Publisher, figures
 from tests.client.gateways import gateway_process
-from tests.pipeline.jobs.lakes import dicts, run_all
+from tests.pipeline.jobs.lakes import dicts, one_by_one, run_all
 from tests.pipeline.jobs.planting import write_journal
 from tests.pipeline.jobs.watched import FAST, WITHOUT_SPARK, Watching
 
@@ -61,15 +64,20 @@ async def _play(space: Space, told: Subscription[Frame[Activity]]) -> list[tuple
     return heard
 
 
-def _waited(journal: Path, lake: Path, heard: list[tuple[float, Activity]]) -> list[float]:
+def _waited(journal: Path, heard: list[tuple[float, Activity]]) -> list[float]:
     """From the sealing of what made a figure final to its being heard."""
-    history, segments = Lake(lake).history(), Folder(journal, "lab").segments()
+    sealed = [(_last_time(each), each.control.stat().st_mtime) for each in Folder(journal, "lab").segments()]
     found = []
-    for at, _ in heard:
-        batch = [each for each in history if each.finished / 1e6 <= at][-1]
-        sealed = next(each for each in reversed(segments) if each.last <= batch.positions["lab"])
-        found.append(at - sealed.control.stat().st_mtime)
+    for at, figure in heard:
+        end = figure.start.timestamp() + figure.seconds
+        found.append(at - next(when for last, when in sealed if last >= end))
     return found
+
+
+def _last_time(segment: Segment) -> float:
+    """Of its records, in seconds since 1970."""
+    read = [read_control, *([read_frames] if segment.frames.exists() else [])]
+    return float(max(each.value for rows in read for each in rows(segment, ["time"])["time"]) / SECOND)
 
 
 @pytest.mark.timeout(120)
@@ -94,9 +102,42 @@ def test_a_participant_hears_what_flowed_a_moment_after_it_was_sealed(tmp_path: 
     assert all(rows[each.start]["frames"] == each.frames for _, each in heard)
     run_all(journal, lake)
     assert any(row["stream_id"] == own for row in dicts(lake, "stream_activity"))  # the tables have it all the same
-    waited = _waited(journal, lake, heard)
+    waited = _waited(journal, heard)
     print(f"sealed to participant: median {statistics.median(waited):.2f} s, most {max(waited):.2f} s of {len(waited)}")
     assert statistics.median(waited) < GOAL_SECONDS
+
+
+def _made(journal: Path, lake: Path, most: int | None = None, *, refresh: bool = False) -> list[Made]:
+    """What every batch that is to be done was about to commit."""
+    shown: list[Made] = []
+    batches = Batches(journal, Lake(lake), one_by_one, shown.append)
+    while batches.next(most=most, refresh=refresh) is not None:
+        refresh = False
+    return shown
+
+
+def test_what_is_shown_before_the_commit_is_what_is_committed(tmp_path: Path) -> None:
+    generate(tmp_path / "journal", records=4_000, spaces=2, seed=2)
+    shown = _made(tmp_path / "journal", tmp_path / "lake", most=500)
+    assert len(shown) > 3
+    told = [
+        (space, each.stream_id, each.seconds, each.start, each.frames)
+        for made in shown
+        for space in ("harbour", "orchard")
+        for each in figures(made, space, "nobody")
+        if isinstance(each, Activity)
+    ]
+    final = [row for row in dicts(tmp_path / "lake", "stream_activity") if not row["open"]]
+    names = ("space", "stream_id", "seconds", "start", "frames")
+    assert sorted(told) == sorted(tuple(row[name] for name in names) for row in final)
+
+
+def test_what_is_made_anew_is_not_told_again(tmp_path: Path) -> None:
+    generate(tmp_path / "journal", records=2_000, spaces=1, seed=2)
+    _made(tmp_path / "journal", tmp_path / "lake")
+    (again,) = _made(tmp_path / "journal", tmp_path / "lake", refresh=True)
+    assert again.parts["stream_activity"]
+    assert figures(again, "harbour", "nobody") == []
 
 
 def test_figures_are_those_of_one_batch_and_alarms_come_with_them(tmp_path: Path) -> None:
@@ -105,19 +146,16 @@ def test_figures_are_those_of_one_batch_and_alarms_come_with_them(tmp_path: Path
     index = next(index for index, each in enumerate(records) if each.event == "rejected")
     records[index] = msgspec.structs.replace(records[index], reason=None)
     journal = write_journal(tmp_path / "journal", "harbour", records)
-    run_all(journal, tmp_path / "lake")
-    lake = Lake(tmp_path / "lake")
-    progress = lake.progress()
-    assert progress is not None
-    found = figures(lake, progress, "harbour", "nobody")
+    (made,) = _made(journal, tmp_path / "lake")
+    found = figures(made, "harbour", "nobody")
     final = [row for row in dicts(tmp_path / "lake", "stream_activity") if not row["open"]]
     assert sum(isinstance(each, Activity) for each in found) == len(final) > 0
     (alarm,) = [each for each in found if isinstance(each, Alarm)]
     assert (alarm.check, alarm.violations) == ("refusals", 1)
     assert alarm.sample[0]["position"] == records[index].position
-    assert figures(lake, progress, "orchard", "nobody") == []
+    assert figures(made, "orchard", "nobody") == []
     writer = final[0]["writers"][0]
-    left = {each.stream_id for each in figures(lake, progress, "harbour", writer) if isinstance(each, Activity)}
+    left = {each.stream_id for each in figures(made, "harbour", writer) if isinstance(each, Activity)}
     assert left == {row["stream_id"] for row in final if row["writers"] != [writer]}
 
 

@@ -1,7 +1,8 @@
 """Tells a space what its own tables say, as a participant of it: figures that became final, and alarms of the audit.
 
 Lives on a thread of its own and is never waited for: where the gateway is away, what nobody could get is dropped and
-counted. Makes no figure itself. What it sends is data like all other, so that the journal has it; of what it sends
+counted. Makes no figure itself, and tells what a batch is about to commit without waiting until it has: whoever does
+the batch again makes the same. What it sends is data like all other, so that the journal has it; of what it sends
 itself it says nothing, or it would never come to an end.
 """
 
@@ -9,7 +10,8 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -20,8 +22,9 @@ import pyarrow.parquet as pq
 from mew.client import ConnectionLost, Format, Refused, Space, Stream, connect
 from mew.client.errors import JournalUnavailable, Paused, RateLimited
 from mew.errors import MewError
-from mew.pipeline.lake import Lake, Progress
-from mew.pipeline.schemas import AUDIT, STREAM_ACTIVITY
+from mew.journal.folder import SECOND
+from mew.pipeline.jobs.made import Made
+from mew.pipeline.schemas import AUDIT, OPEN, STREAM_ACTIVITY
 
 WAITING: Final = 10_000
 """Figures that wait at most; then the oldest go."""
@@ -69,33 +72,29 @@ class CannotPublish(MewError):
     """The space does not let it in, or does not let it write."""
 
 
-def figures(lake: Lake, progress: Progress, space: str, without: str) -> list[Figure]:
-    """What a batch made final in a space, in the order of time, and its alarms; without what one participant wrote."""
+def figures(made: Made, space: str, without: str) -> list[Figure]:
+    """What a batch makes final in a space, in the order of time, and its alarms; without what one participant wrote."""
+    known = made.known.get(space, 0) / SECOND
     found: list[Figure] = [
         msgspec.convert(row, Activity)
-        for row in _rows(lake, progress, STREAM_ACTIVITY.name, space)
+        for row in _rows(made, STREAM_ACTIVITY.name, space)
         if any(writer != without for writer in row["writers"])
+        and (row["start"] + timedelta(seconds=row["seconds"])).timestamp() > known
     ]
     found.sort(key=lambda each: each.start if isinstance(each, Activity) else datetime.max)
-    alarms = [row for row in _rows(lake, progress, AUDIT.name, space) if row["violations"]]
+    alarms = [row for row in _rows(made, AUDIT.name, space) if row["violations"]]
     return [
         *found,
         *(msgspec.convert({**row, "sample": msgspec.json.decode(row["sample"])}, Alarm) for row in alarms),
     ]
 
 
-def _rows(lake: Lake, progress: Progress, name: str, space: str) -> Iterable[dict[str, Any]]:
-    """The final rows that a batch added to a table; its own files have them."""
-    reader = lake.reader()
-    if reader.progress is None or reader.progress.batch != progress.batch:
-        return
-    folder = lake.table_folder(name).absolute()
-    for part in reader.parts(name):
-        is_new = part.path.rpartition("/")[2].startswith(f"{progress.batch}-")
-        if not is_new or part.is_open:
-            continue
-        table: pa.Table = pq.ParquetFile(folder / part.path).read()
-        yield from table.filter(pc.equal(table.column("space"), space)).to_pylist()
+def _rows(made: Made, name: str, space: str) -> Iterable[dict[str, Any]]:
+    """The final rows that a batch adds to a table."""
+    for part in made.parts.get(name, ()):
+        if part.partition.get(OPEN) != "true":
+            table: pa.Table = pq.ParquetFile(Path(made.tables, name, part.path)).read()
+            yield from table.filter(pc.equal(table.column("space"), space)).to_pylist()
 
 
 class Publisher:

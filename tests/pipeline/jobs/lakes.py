@@ -6,7 +6,7 @@ from typing import Any
 
 import duckdb
 
-from mew.pipeline.jobs.running import run_batch
+from mew.pipeline.jobs.running import Batches
 from mew.pipeline.lake import Lake
 from mew.pipeline.schemas import OPEN, TABLES
 
@@ -19,12 +19,12 @@ def one_by_one(work: Callable[[bytes], bytes], items: Sequence[bytes]) -> list[b
     return [work(item) for item in items]
 
 
-def run_all(journal: Path, lake: Path, most: int | None = None) -> int:
+def run_all(journal: Path, lake: Path, most: int | None = None, typed: Sequence[str] = ()) -> int:
     """Run until nothing is new; how many batches that were."""
-    batches = 0
-    while run_batch(journal, Lake(lake), one_by_one, most=most) is not None:
-        batches += 1
-    return batches
+    batches, made = Batches(journal, Lake(lake), one_by_one, typed=typed), 0
+    while batches.next(most=most) is not None:
+        made += 1
+    return made
 
 
 def rows(lake: Path, name: str) -> list[tuple[Any, ...]]:

@@ -6,9 +6,10 @@ With an address it publishes too, with the token in `MEW_TOKEN`.
 import os
 import sys
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
-from mew.cli.pipeline_watch import Signals, _publish, _say
+from mew.cli.pipeline_watch import Signals, _complain, _publish, _say
 from mew.pipeline.jobs.watching import Habits, Watch
 from mew.pipeline.lake import Lake
 from mew.pipeline.publishing import Publisher
@@ -20,11 +21,13 @@ HABITS = Habits(every=0.2, tidies_after=4, small_files=3)
 def main(journal: Path, lake: Lake, url: str | None) -> int:
     publisher = None if url is None else Publisher(url, "lab", os.environ["MEW_TOKEN"])
     watch = Watch(journal, lake, one_by_one, Signals(), HABITS)
+    if publisher is not None:
+        watch.made = partial(_publish, publisher)
     with nullcontext() if publisher is None else publisher:
         for told in watch.run():
             _say(told, json=True)
             if publisher is not None:
-                _publish(publisher, lake, told, json=True)
+                _complain(publisher, json=True)
     return 1 if watch.troubles else 0
 
 

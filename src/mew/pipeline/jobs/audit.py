@@ -15,6 +15,7 @@ from mew.pipeline.control.checks import SAMPLE, Check, Claimed
 from mew.pipeline.jobs.recounting import recount
 from mew.pipeline.jobs.tasks import ControlDone, Seen, StitchDone, UnitDone, Where
 from mew.pipeline.kernel.summary import Strays
+from mew.pipeline.lake.values import Alarm
 from mew.pipeline.schemas import AUDIT, ENVELOPES, FRAMES, QUARANTINE, READER_GAPS
 
 _encode = msgspec.json.encode
@@ -51,6 +52,12 @@ def audit(where: Where, control: ControlDone, units: Sequence[UnitDone], stitche
         Row(where.space, name, where.to, check.checked, check.violations, check.sample[:SAMPLE])
         for name, check in found.items()
     ]
+
+
+def row_of(alarm: Alarm) -> Row:
+    """What was found wrong outside of any batch: nothing else was checked."""
+    wrong = len(alarm.sample)
+    return Row(alarm.space, alarm.check, alarm.to_position, wrong, wrong, alarm.sample[:SAMPLE])
 
 
 def as_arrow(rows: Sequence[Row]) -> pa.Table:

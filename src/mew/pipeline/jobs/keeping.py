@@ -4,7 +4,7 @@ Pure but for `keep_rows`, which reads one file of a table and writes another. Of
 everything stays as it is. A row that goes on across the beginning ends there, as a checkpoint ends what it does not
 know, and the new rows go on with it; what a stream carried before is counted in `frames`. Of `refused` it is not known
 what was before, so that number stays whole, and so does a conversation. A window that the lake had finished stays, and
-the new rows leave it out; one that was not over where the lake ends is of what came since the beginning.
+the new rows leave it out; one that was not over where the lake ends is counted whole by them (`seeding`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -62,6 +62,8 @@ class Floor(msgspec.Struct, frozen=True):
     """The time of the last record that the lake has had."""
     carried: dict[str, Carried] = {}
     """By stream."""
+    seed: bytes | None = None
+    """What the stitch begins with."""
 
 
 class KeepTask(msgspec.Struct, frozen=True):

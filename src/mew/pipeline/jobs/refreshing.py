@@ -15,6 +15,8 @@ from mew.pipeline import schemas
 from mew.pipeline.jobs import planning
 from mew.pipeline.jobs.holding import hold
 from mew.pipeline.jobs.keeping import Carried, Floor, KeepTask
+from mew.pipeline.jobs.seeding import Edge, seed
+from mew.pipeline.jobs.typed import remembered, table_of
 from mew.pipeline.lake import Lake, Plan, Progress, Versions
 from mew.pipeline.lake.values import GIVEN_UP
 from mew.pipeline.lookup.asking import query
@@ -49,8 +51,10 @@ def cannot_be_ended(journal: Path, plan: Plan, running: Versions) -> bool:
 
 def give_up(lake: Lake, plan: Plan, last: Progress | None) -> Progress:
     """End a batch with nothing in it; readers go on seeing what the one before had."""
-    for table in schemas.TABLES.values():
+    for table in (*schemas.TABLES.values(), *map(table_of, remembered(lake, last).formats)):
         lake.commit(table, plan.batch, [])
+    for alarm in plan.alarms:
+        lake.alarms.put(alarm)
     state = lake.save_state(plan.batch, {}) if last is None else last.state
     nothing = Progress(plan.batch, {}, {}, {}, state, {}, GIVEN_UP, {})
     before = nothing if last is None else last
@@ -82,7 +86,8 @@ def floors(journal: Path, lake: Lake, plan: Plan, last: Progress | None) -> dict
     carried = _carried(lake, kept)
     for space, start in kept.items():
         time = planning.time_at(Folder(journal, space), start)
-        found[space] = Floor(start, time, known[space], carried.get(space, {}))
+        edge = Edge(space, start, time, last.positions[space] if last is not None else -1, known[space])
+        found[space] = Floor(start, time, known[space], carried.get(space, {}), seed(lake, journal, edge))
     return found
 
 
@@ -100,12 +105,17 @@ def _carried(lake: Lake, kept: Mapping[str, int]) -> dict[str, dict[str, Carried
     return found
 
 
+def nothing_stays(floors: Mapping[str, Floor | None], last: Progress | None) -> bool:
+    """Whether a batch keeps no row: its spaces are all there are, and each begins where it began."""
+    return last is None or (last.positions.keys() <= floors.keys() and not any(floors.values()))
+
+
 def to_keep(lake: Lake, plan: Plan, floors: dict[str, Floor | None], last: Progress | None) -> Iterator[KeepTask]:
     """The files of which something is written again, because their table's commit takes them away.
 
     Of a refresh all files; of an ordinary batch those with unfinished rows, for the spaces that have nothing new.
     """
-    if last is None or (last.positions.keys() <= floors.keys() and not any(floors.values())):
+    if nothing_stays(floors, last):
         return
     reader = lake.reader()
     for name in schemas.TABLES:

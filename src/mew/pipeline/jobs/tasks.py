@@ -21,6 +21,7 @@ from mew.pipeline.kernel.catalogue import Catalogue
 from mew.pipeline.kernel.decoding import Options
 from mew.pipeline.kernel.processing import process
 from mew.pipeline.kernel.summary import Probe, Strays, Summary, pack, unpack
+from mew.pipeline.kernel.typed import typed_table
 from mew.pipeline.kernel.units import Unit, read
 from mew.pipeline.lake import parts
 from mew.pipeline.lake.values import Part
@@ -87,7 +88,7 @@ def fold_a_space(task: bytes) -> bytes:
     asked = msgspec.msgpack.decode(task, type=ControlTask)
     where, look = asked.where, _Look()
     rows = look.at(_control_rows(where))
-    folded = fold_control(where.space, asked.state, rows, where.to)
+    folded = fold_control(where.space, asked.state, rows, where.to, where.start)
     written = {
         name: _write(where, schemas.TABLES[name], rows, "control")
         for name, rows in folded.tables.items()
@@ -147,8 +148,11 @@ class UnitTask(msgspec.Struct, frozen=True):
     where: Where
     unit: Unit
     catalogue: str
-    """The file that has it."""
-    options: Options
+    """The file that has it; empty where it is given as it is."""
+    typed: dict[str, str] = {}
+    """By fingerprint, the table of each format that has one."""
+    given: bytes = b""
+    """The catalogue itself."""
 
 
 class UnitDone(msgspec.Struct, frozen=True):
@@ -157,23 +161,30 @@ class UnitDone(msgspec.Struct, frozen=True):
     parts: dict[str, list[Part]]
     summary: Summary
     seen: Seen
+    formats: dict[str, int] = {}
+    """Frames by the fingerprint of their format."""
 
 
 def decode_a_unit(task: bytes) -> bytes:
     """`UnitTask` to `UnitDone`."""
     asked = msgspec.msgpack.decode(task, type=UnitTask)
-    catalogue = msgspec.msgpack.decode(Path(asked.catalogue).read_bytes(), type=Catalogue)
+    known = asked.given or Path(asked.catalogue).read_bytes()
+    catalogue = msgspec.msgpack.decode(known, type=Catalogue)
     tables = list(read(asked.unit))
     table = pa.concat_tables(tables) if tables else None
     if table is None:
         return _encode(UnitDone({}, Summary(asked.where.space, asked.unit.first, asked.unit.last), Seen()))
-    result = process(asked.unit, table, catalogue, asked.options)
+    result = process(asked.unit, table, catalogue, Options(frozenset(asked.typed)))
+    typed = [(typed_table(asked.typed[each], rows.schema), rows) for each, rows in result.typed.items()]
+    made = [(schemas.FRAMES, result.frames), (schemas.QUARANTINE, result.quarantine), *typed]
     name = f"{asked.unit.first}"
-    written = {
-        each.name: _write(asked.where, each, rows, name)
-        for each, rows in ((schemas.FRAMES, result.frames), (schemas.QUARANTINE, result.quarantine))
-    }
-    return _encode(UnitDone(written, result.summary, _and(Seen(), table)))
+    written = {each.name: _write(asked.where, each, rows, name) for each, rows in made}
+    return _encode(UnitDone(written, result.summary, _and(Seen(), table), _by_format(result.frames)))
+
+
+def _by_format(frames: pa.Table) -> dict[str, int]:
+    counted = pc.value_counts(frames["format"]).to_pylist()
+    return {each["values"]: each["counts"] for each in counted if each["values"] is not None}
 
 
 # --------------------------------------------------------------------------------------------- what goes across units

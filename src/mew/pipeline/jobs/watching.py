@@ -13,11 +13,12 @@ import msgspec
 
 from mew.errors import MewError
 from mew.journal import checksums
-from mew.journal.folder import SECOND, Folder, Segment
-from mew.journal.reading import Journal
+from mew.journal.folder import Folder, Segment
 from mew.journal.segments import SegmentDamaged, read_footer
+from mew.pipeline.jobs.lagging import Lag, lags
+from mew.pipeline.jobs.made import Made
 from mew.pipeline.jobs.planning import Hole, Range, next_range, spaces_of
-from mew.pipeline.jobs.running import VERSIONS, Spread, run_batch
+from mew.pipeline.jobs.running import VERSIONS, Batches, Spread
 from mew.pipeline.lake import Lake, Plan, Progress
 
 LOOK_SECONDS: Final = 0.1
@@ -43,23 +44,18 @@ class Stop(Protocol):
 class Habits(msgspec.Struct, frozen=True):
     """How it is watched."""
 
-    every: float = 1.0
+    every: float = 0.25
     """Seconds from the beginning of a batch to that of the next, unless it is behind."""
     most: int = 1_000_000
     """Records of each space in one batch: so much is in memory at a time, whatever has piled up."""
     tidies_after: int = 25
     """Batches until tables are looked at again for small files."""
+    tidy_seconds: float = 600.0
+    """How often what nobody needs any more is looked for, at most."""
     small_files: int = 50
     """So many of a table are compacted."""
-
-
-class Lag(msgspec.Struct, frozen=True):
-    """How far the tables are behind what happened."""
-
-    positions: int
-    """Records in the journal, sealed or not, that no table has."""
-    seconds: float
-    """Since the last record that the tables have; 0 where they have all."""
+    typed: tuple[str, ...] = ()
+    """Formats that are to have a table of their own."""
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -109,19 +105,30 @@ class Watch:
         self._spread = spread
         self._stop = stop
         self._habits = habits or Habits()
+        self._batch_by_batch = Batches(journal, lake, self._stoppable, self._show, self._habits.typed)
+        self._shown = 0
+        self.made: Callable[[Made], None] | None = None
+        """Shown once, by this watch, what a batch is about to commit: whoever cannot wait for that sets it."""
+        self.land: Callable[[], Iterator[Told]] | None = None
+        """Brings what is to be watched: whoever has it come from elsewhere sets it."""
         self._done: dict[str, int] = {}
         self._batches = 0
+        self._tidied_at = time.monotonic()
         self._retry: dict[str | None, tuple[float, float]] = {}
         """Of what is wrong: when it is tried again, and how long was waited."""
+        self.last: Progress | None = None
+        """What the lake had when it began."""
         self.troubles: dict[str | None, str] = {}
         """What is wrong just now, by space."""
 
     def run(self) -> Iterator[Told]:
         """Watch, and tell of each batch and of whatever is wrong, until it is to stop."""
-        last = self._lake.progress()
+        self.last = last = self._lake.progress()
         self._done = {} if last is None else dict(last.positions)
         left_over, began = self._is_planned(), -self._habits.every
         while not self._stop.is_set:
+            if self.land is not None:
+                yield from self.land()
             if not left_over and not self._is_due(began):
                 self._stop.wait(LOOK_SECONDS)
                 continue
@@ -147,7 +154,7 @@ class Watch:
                 if not goes_on:
                     return
             most = self._habits.most
-            progress = run_batch(self._journal, self._lake, self._stoppable, most=most, say=notices.append)
+            progress = self._batch_by_batch.next(most=most, say=notices.append)
         except _Abandoned:
             return
         except Exception as problem:  # a batch ends here; the next try is another one
@@ -159,7 +166,7 @@ class Watch:
             return
         self._done = dict(progress.positions)
         records = sum(to - before.get(space, -1) for space, to in progress.positions.items())
-        yield Finished(progress, records, round(time.monotonic() - began, 3), self._lag(progress))
+        yield Finished(progress, records, round(time.monotonic() - began, 3), lags(self._journal, progress))
         yield from self._tidied()
 
     def _stoppable(self, work: Callable[[bytes], bytes], items: Sequence[bytes]) -> list[bytes]:
@@ -168,13 +175,21 @@ class Watch:
             raise _Abandoned
         return self._spread(work, items)
 
+    def _show(self, made: Made) -> None:
+        """Not again where a batch is tried again."""
+        if self.made is not None and made.batch > self._shown:
+            self._shown = made.batch
+            self.made(made)
+
     def _tidied(self) -> Iterator[Told]:
         self._batches += 1
         if self._batches % self._habits.tidies_after:
             return
         try:
             changed = self._lake.compact(at_least=self._habits.small_files)
-            self._lake.tidy()
+            if time.monotonic() - self._tidied_at >= self._habits.tidy_seconds:
+                self._tidied_at = time.monotonic()
+                self._lake.tidy()
         except Exception as problem:  # the tables are as they were
             yield from self._wrong(None, problem)
             return
@@ -188,7 +203,7 @@ class Watch:
         behind = any(self._is_more(space, self._habits.most) for space in self._spaces())
         if time.monotonic() - began < self._habits.every and not behind:
             return False
-        return behind or any(self._is_more(space, 1) for space in self._spaces())
+        return behind or any(self._is_more(space, 1) for space in self._spaces()) or bool(self._lake.alarms.pending())
 
     def _spaces(self) -> list[str]:
         """Those that are not waited with."""
@@ -227,7 +242,7 @@ class Watch:
             batch = 1 if last is None else last.batch + 1
             starts = {space: each.start for space, each in found.items()}
             ends = {space: each.to for space, each in found.items()}
-            self._lake.plan(Plan(batch, starts, ends, VERSIONS))
+            self._lake.plan(Plan(batch, starts, ends, VERSIONS, typed=self._habits.typed))
         # How rows of another version are gone on with is not for us to say.
         return told, bool(found)
 
@@ -266,27 +281,6 @@ class Watch:
     def _right(self, space: str | None) -> None:
         self.troubles.pop(space, None)
         self._retry.pop(space, None)
-
-    # How far it is
-
-    def _lag(self, progress: Progress) -> dict[str, Lag]:
-        now = time.time_ns() // 1000
-        found = {}
-        for space in spaces_of(self._journal):
-            done = progress.positions.get(space, -1)
-            behind = max(self._last(space) - done, 0)
-            waited = (now - progress.times[space]) / SECOND if behind and space in progress.times else 0.0
-            found[space] = Lag(behind, round(max(waited, 0.0), 3))
-        return found
-
-    def _last(self, space: str) -> int:
-        """The last record of a space; of a log that cannot be read nothing is known."""
-        try:
-            last = Journal(self._journal, space).last
-        except (MewError, OSError):
-            segments = Folder(self._journal, space).segments()
-            last = segments[-1].last if segments else None
-        return -1 if last is None else last
 
 
 def _check(segment: Segment) -> None:

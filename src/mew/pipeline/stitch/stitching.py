@@ -50,7 +50,7 @@ class Until(msgspec.Struct, frozen=True):
     position: int
     time: int
     floor: int = 0
-    """The journal's first position, when the first batch began."""
+    """The batch's first position: nothing is to be had between the batch before, or the beginning, and there."""
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -115,6 +115,10 @@ class _Stitching:
         known = State(STITCH_VERSION, until.floor - 1, 0, until.floor == 0) if state is None else decode_state(state)
         self._state = known
         self._at = known.position
+        self._unknown: set[str] = set()
+        """Streams of which frames may be lost since the last that is known."""
+        if until.floor > known.position + 1:
+            self._pass_hole()
         if until.position < self._at:
             raise OutOfOrder(f"{until.space!r} is stitched up to {self._at}, which is behind {until.position}")
         self._numbers = {stream_id: stream.last_number for stream_id, stream in known.streams.items()}
@@ -148,10 +152,21 @@ class _Stitching:
         self._misnumbered = self._misnumbered.with_more(summary.misnumbered)
         self._closed += self._windows.close(summary.last_time)
 
+    def _pass_hole(self) -> None:
+        """Records are lost: what comes behind them reveals nothing by what was before."""
+        self._unknown = set(self._state.streams)
+        self._state.complete = False
+        for stream in self._state.streams.values():
+            for writer in stream.writers.values():
+                writer.sequence = None
+
     def _join(self, edge: StreamEdge) -> None:
         """What the first frame of a stream in a unit reveals."""
         known = self._state.streams.get(edge.stream_id)
-        if known is not None:
+        if known is not None and edge.stream_id in self._unknown:
+            self._unknown.remove(edge.stream_id)
+            expected = edge.first_number
+        elif known is not None:
             wait = max(edge.first_time - known.last_time, 0)
             self._windows.add_wait(edge.stream_id, edge.first_time, wait)
             expected = known.last_number + 1

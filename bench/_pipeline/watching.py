@@ -1,0 +1,217 @@
+"""From a sealed segment to the tables and to a participant, as `mew pipeline watch --publish` really runs.
+
+A gateway that seals every second, a writer, a listener and a watch on Spark, each a process or a connection of its own.
+Seconds are counted from the moment at which a segment has its name. What is measured is a warm watch: its first seconds
+at work are left out.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+import mew
+from mew.client import Space
+from mew.journal.folder import SECOND, Folder, Segment
+from mew.journal.segments import read_control, read_footer, read_frames
+from mew.pipeline.lake import Lake, Progress
+from mew.pipeline.publishing import ACTIVITY, Activity
+
+SEGMENTS: Final = 30
+WARM_SECONDS: Final = 5.0
+"""From the first figure on, that are not counted: Java is still compiling itself."""
+TABLE_GOAL: Final = 3.0
+HEARD_GOAL: Final = 1.0
+RATE: Final = 50
+"""Frames a second."""
+START_SECONDS: Final = 90.0
+END_SECONDS: Final = 30.0
+_SPACE: Final = """\
+space: {id: lab}
+journal: {segment_seconds: 1}
+gateway_logging: {enabled: false}
+participants:
+  writer: {tokens: [token-of-writer], capabilities: [{kind: "*"}]}
+  meter: {tokens: [token-of-meter], capabilities: [{kind: "*"}]}
+"""
+
+
+class Position(msgspec.Struct):
+    """What is written."""
+
+    x: float
+    y: float
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """A figure that a participant was told."""
+
+    at: float
+    figure: Activity
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """What came of it, in seconds from the sealing on."""
+
+    table: list[float]
+    heard: list[float]
+    stages: dict[str, float]
+    """The median of each, of a batch."""
+
+
+def measure(folder: Path, segments: int) -> Measured:
+    """Watch so many segments go by."""
+    with _gateway(folder) as url, _watch(folder, url):
+        try:
+            heard = asyncio.run(_play(url, segments))
+        except TimeoutError:
+            said = (folder / "watch.log").read_text(encoding="utf-8")
+            raise RuntimeError(f"too little was heard in time; the watch said: {said[-2000:]}") from None
+    return _measured(folder, heard)
+
+
+# ------------------------------------------------------------------------------------------------- the processes
+
+
+@contextlib.contextmanager
+def _gateway(folder: Path) -> Iterator[str]:
+    (folder / "space.yaml").write_text(_SPACE, encoding="utf-8")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = ["gateway", "start", "--port", str(port), "--log-level", "error"]
+    with _process(folder, command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        if not said.startswith(b"listening"):
+            raise RuntimeError(f"the gateway did not start: {said.decode()}")
+        yield f"ws://127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def _watch(folder: Path, url: str) -> Iterator[None]:
+    command = ["pipeline", "watch", "--publish", "--url", url, "--json"]
+    with (
+        (folder / "watch.log").open("wb") as log,
+        _process(folder, command, stdout=log, stderr=log, MEW_TOKEN="token-of-meter"),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _process(folder: Path, command: Sequence[str], *, stdout: Any, stderr: Any = None, **more: str) -> Iterator[Any]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MEW_")} | more
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mew", *command], cwd=folder, env=environment, stdout=stdout, stderr=stderr
+    )
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+# ------------------------------------------------------------------------------------------ the writer and listener
+
+
+async def _play(url: str, windows: int) -> list[Heard]:
+    """Write until so many windows were told of by a warm watch."""
+    async with (
+        mew.connect(url, space="lab", token="token-of-writer") as space,
+        asyncio.timeout(START_SECONDS + 4 * windows),
+    ):
+        stream = await space.announce_stream([Position])
+        await stream.start()
+        listening = asyncio.create_task(_listen(space, windows), name="listening")
+        number = 0
+        while not listening.done():
+            await stream.send(Position(number, 0.5))
+            number += 1
+            await asyncio.wait([listening], timeout=1 / RATE)
+        return await listening
+
+
+async def _listen(space: Space, windows: int) -> list[Heard]:
+    """Figures of seconds that began when the watch was warm, as they come."""
+    view = await space.until(lambda view: any(each.owner == "meter" for each in view.streams.values()))
+    stream = next(each for each in view.streams.values() if each.owner == "meter")
+    heard: list[Heard] = []
+    warm: float | None = None
+    async for frame in space.stream(stream.stream_id).frames(ACTIVITY):
+        now = time.time()
+        warm = now + WARM_SECONDS if warm is None else warm
+        figure = frame.value
+        if figure is not None and figure.seconds == 1 and figure.start.timestamp() >= warm:
+            heard.append(Heard(now, figure))
+            if len(heard) == windows:
+                break
+    return heard
+
+
+# -------------------------------------------------------------------------------------------------- what came of it
+
+
+class _Sealed(msgspec.Struct, frozen=True):
+    last: int
+    time: int
+    """Of its last record, in microseconds since 1970."""
+    at: float
+
+
+def _measured(folder: Path, heard: Sequence[Heard]) -> Measured:
+    sealed = [_sealed(each) for each in Folder(folder / ".mew" / "journal", "lab").segments()]
+    since, until = (heard[place].figure.start.timestamp() * SECOND for place in (0, -1))
+    batches = [each for each in Lake(folder / ".mew" / "lake").history() if each.times["lab"] >= since]
+    found = [(each, _final(each.figure, sealed)) for each in heard]
+    return Measured(
+        [_in_table(segment, batches) for segment in sealed if since <= segment.time <= until],
+        [each.at - segment.at for each, segment in found],
+        {name: statistics.median(each.seconds.get(name, 0) for each in batches) for name in batches[-1].seconds},
+    )
+
+
+def _in_table(segment: _Sealed, batches: Sequence[Progress]) -> float:
+    return next(each.finished for each in batches if each.positions["lab"] >= segment.last) / SECOND - segment.at
+
+
+def _sealed(segment: Segment) -> _Sealed:
+    read = [read_control, *([read_frames] if read_footer(segment).frames else [])]
+    times = [each.value for rows in read for each in rows(segment, ["time"])["time"]]
+    return _Sealed(segment.last, max(times), segment.control.stat().st_mtime)
+
+
+def _final(figure: Activity, sealed: Sequence[_Sealed]) -> _Sealed:
+    """The segment that has the first record behind a window: with it the figure is final."""
+    end = (figure.start.timestamp() + figure.seconds) * SECOND
+    return next(each for each in sealed if each.time >= end)
+
+
+def watching(segments: int = SEGMENTS) -> bool:
+    """Measure, print, and say whether the goals were met."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(Path(folder), segments)
+    print(f"a watch on Spark, {RATE} frames a second, a segment a second; seconds from a sealed segment:")
+    met = True
+    for what, seconds, goal in (("table", found.table, TABLE_GOAL), ("participant", found.heard, HEARD_GOAL)):
+        p50, p95 = statistics.median(seconds), statistics.quantiles(seconds, n=20)[-1]
+        met = met and p95 <= goal
+        print(f"  to {what:<12} p50 {p50:5.2f}  p95 {p95:5.2f}  most {max(seconds):5.2f}  of {len(seconds)} ({goal})")
+    print(f"  a batch by stage: {', '.join(f'{name} {spent:.3f}' for name, spent in found.stages.items())}")
+    return met

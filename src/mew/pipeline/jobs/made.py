@@ -1,0 +1,29 @@
+"""What a batch has made before it is committed: of each stage, and of each table.
+
+Plain values.
+"""
+
+import msgspec
+
+from mew.pipeline.jobs import tasks
+from mew.pipeline.lake.values import Part
+
+
+class Made(msgspec.Struct, frozen=True):
+    """What a batch is about to commit: it is written, and whoever does the batch again writes the same."""
+
+    batch: int
+    tables: str
+    """The folder of the tables."""
+    parts: dict[str, list[Part]]
+    """By table, of the spaces that have something new."""
+    known: dict[str, int]
+    """Where tables are made anew, by space the time of the last record that they had, in microseconds since 1970."""
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What came of the stages before the commit, by space."""
+
+    control: dict[str, tasks.ControlDone]
+    units: dict[str, list[tasks.UnitDone]]
+    stitched: dict[str, tasks.StitchDone]
