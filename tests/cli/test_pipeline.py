@@ -46,7 +46,9 @@ def test_a_run_on_spark_says_what_it_did_and_a_second_has_nothing_to_do(made: tu
     assert (code, errors) == (0, "")
     progress = json.loads(said)
     assert progress["positions"] == {name: space.last for name, space in truth.spaces.items()}
-    assert {"control", "frames", "stitch", "commit"} <= progress["seconds"].keys()
+    assert {"start", "together", "commit"} <= progress["seconds"].keys()
+    assert progress["seconds"]["start"] > progress["seconds"]["commit"] / 100
+    assert progress["lag"] == {name: {"positions": 0, "seconds": 0.0} for name in truth.spaces}
     code, said, errors = mew("run", "--journal", "journal", "--lake", "spark", cwd=folder)
     assert (code, said, errors) == (0, "nothing new in journal\n", "")
 

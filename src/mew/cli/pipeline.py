@@ -17,6 +17,8 @@ from cyclopts import App, Parameter
 
 from mew.cli import FAILED
 from mew.cli.journal_options import instant
+from mew.cli.pipeline_asking import By, asked, spark
+from mew.cli.pipeline_asking import duckdb as _by_duckdb
 from mew.errors import MewError
 
 app = App(name="pipeline", help="Make tables of everything that happened in a space, and ask them.")
@@ -43,11 +45,27 @@ class Place:
     lake: Path | None = None
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Origin(Place):
+    """Where from, and where to; what comes from elsewhere is landed first.
+
+    Parameters
+    ----------
+    source
+        Where the journal comes from: kafka://host:port[,host:port]/topic, to which `mew journal ship` sends it. It is
+        landed in the folder journal of the lake.
+    """
+
+    source: str | None = None
+
+
 class NoSpace(MewError):
     """It is not known which space is meant."""
 
 
 _here = Place()
+_from_here = Origin()
 
 
 def _examples(*lines: str) -> str:
@@ -57,6 +75,13 @@ def _examples(*lines: str) -> str:
 def _places(place: Place) -> tuple[Path, Path]:
     """The journal, and the lake."""
     journal = place.journal
+    if isinstance(place, Origin) and place.source is not None:
+        from mew.cli.pipeline_source import places_of
+
+        return places_of(place.source, journal, place.lake or _LAKE)
+    own = (place.lake or _LAKE) / _JOURNAL.name
+    if journal is None and own.is_dir():
+        return own, place.lake or _LAKE  # what it has was landed there
     if journal is None and place.lake is not None and not Path("space.yaml").exists():
         journal = place.lake.with_name(_JOURNAL.name)
     if journal is None:
@@ -70,12 +95,16 @@ def _places(place: Place) -> tuple[Path, Path]:
 
 @app.command(
     help_epilogue=_examples(
-        "run", "run --journal backup/journal --lake backup/lake", "run --full-refresh", "run --json"
+        "run",
+        "run --journal backup/journal --lake backup/lake",
+        "run --source kafka://broker:9092/lab --lake lake",
+        "run --full-refresh",
+        "run --json",
     )
 )
 def run(
     *,
-    place: Place = _here,
+    place: Origin = _from_here,
     master: str | None = None,
     most: Annotated[int | None, Parameter(name="--most")] = None,
     full_refresh: _Flag = False,
@@ -103,35 +132,53 @@ def run(
     journal, lake = _places(place)
     batches = 0
     session = partial(_session, lake, master, ui=ui)
-    for progress in _batches(journal, lake, session, most=most, refresh=full_refresh):
+    for progress in _batches(journal, lake, session, most=most, refresh=full_refresh, source=place.source):
         batches += 1
-        print(msgspec.json.encode(progress).decode() if json else _told(progress))
+        print(_told(progress, journal, json=json))
     if not batches and not json:
         print(f"nothing new in {journal}")
     return 0
 
 
-def _told(progress: Any) -> str:
+def _told(progress: Any, journal: Path, *, json: bool) -> str:
     from mew.cli.pipeline_text import summary
+    from mew.pipeline.jobs.lagging import lags
 
-    return summary(progress)
+    lag = lags(journal, progress)
+    return (
+        msgspec.json.encode({**msgspec.structs.asdict(progress), "lag": lag}).decode()
+        if json
+        else summary(progress, lag)
+    )
 
 
 def _batches(
-    journal: Path, folder: Path, open_session: Callable[[], Any], *, most: int | None, refresh: bool
+    journal: Path,
+    folder: Path,
+    open_session: Callable[[], Any],
+    *,
+    most: int | None,
+    refresh: bool,
+    source: str | None = None,
 ) -> Iterator[Any]:
     """Batch after batch, until nothing is new."""
+    from mew.cli.pipeline_settings import settings_here
     from mew.pipeline.jobs.planning import spaces_of
-    from mew.pipeline.jobs.running import run_batch
+    from mew.pipeline.jobs.running import Batches
     from mew.pipeline.lake import Lake
 
-    spaces_of(journal)  # before anything is made: there is a journal
+    if source is None:
+        spaces_of(journal)  # before anything is made: there is a journal
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         stack.enter_context(Lake(folder).locked("mew pipeline run"))
         spread = _Lazy(stack, open_session)
-        again = partial(run_batch, journal, Lake(folder), spread, most=most, say=_say)
-        while (progress := again(refresh=refresh)) is not None:
+        if source is not None:
+            from mew.cli.pipeline_source import land
+
+            land(source, Lake(folder), spread.session)
+        batches = Batches(journal, Lake(folder), spread, typed=settings_here().typed)
+        while (progress := batches.next(most=most, refresh=refresh, say=_say)) is not None:
             refresh = False
             yield progress
 
@@ -148,51 +195,65 @@ class _Lazy:
         self._open = open_session
         self._session: Any = None
 
-    def __call__(self, work: Any, items: Any) -> list[bytes]:
+    def session(self) -> Any:
+        """It is started where it was not."""
         from mew.cli.progress import bar
         from mew.pipeline.session import close_session
-        from mew.pipeline.spread import spread
 
         if self._session is None:
             with bar("starting Spark"):
                 self._session = self._open()
             self._stack.callback(close_session, self._session)
+        return self._session
+
+    def __call__(self, work: Any, items: Any) -> list[bytes]:
+        from mew.cli.progress import bar
+        from mew.pipeline.spread import spread
+
+        session = self.session()
+        if not items:
+            return []
         with bar(work.__name__.replace("_", " ")) as progress:
-            return spread(self._session, work, items, progress=progress)
+            return spread(session, work, items, progress=progress)
 
 
 def _session(lake: Path, master: str | None, *, ui: bool) -> Any:
+    from mew.cli.pipeline_settings import settings_here
     from mew.pipeline.session import open_session
-    from mew.pipeline.settings import PipelineSettings
 
-    return open_session(PipelineSettings(), lake=lake, master=master, ui=ui)
+    return open_session(settings_here(), lake=lake, master=master, ui=ui)
 
 
 @app.command(
     help_epilogue=_examples(
         'query "select stream_id, owner, frames from streams"',
         'query "select count(*) from frames where not valid" --form csv',
+        'query "select writer, sum(size) from frames group by writer" --engine spark',
     )
 )
-def query(sql: str, *, place: Place = _here, form: Literal["table", "json", "csv"] = "table") -> int:
+def query(
+    sql: str, *, place: Place = _here, form: Literal["table", "json", "csv"] = "table", by: By = _by_duckdb
+) -> int:
     """Ask the tables in SQL; `mew pipeline tables` says which there are.
 
     Parameters
     ----------
     sql
-        The question, in DuckDB's SQL.
+        The question, in the engine's SQL.
     form
         A table to read, lines of JSON, or CSV.
     """
-    from mew.pipeline.lake.lake import Lake
-    from mew.pipeline.lookup import query as ask
     from mew.pipeline.lookup import write
-    from mew.pipeline.lookup.typed import format_view
 
     journal, lake = _places(place)
-    with ask(Lake(lake), sql, journal=journal, views=format_view) as answer:
+    with asked(sql, journal, lake, _opening(lake, by)) as answer:
         write(answer, sys.stdout, form=form)
     return 0
+
+
+def _opening(lake: Path, by: By) -> Callable[[], Any] | None:
+    """What starts Spark, where it is asked for."""
+    return partial(_session, lake, by.master, ui=False) if by.engine == "spark" else None
 
 
 @app.command(
@@ -200,7 +261,9 @@ def query(sql: str, *, place: Place = _here, form: Literal["table", "json", "csv
         "state --at 2026-11-15T14:03:00Z", "state --at 15000 --space lab --participant alice", "state --at 10m"
     )
 )
-def state(*, at: str, place: Place = _here, space: str | None = None, participant: str | None = None) -> int:
+def state(
+    *, at: str, place: Place = _here, space: str | None = None, participant: str | None = None, by: By = _by_duckdb
+) -> int:
     """Print the welcome that a joiner would have got at a time, or after a position.
 
     Parameters
@@ -218,7 +281,15 @@ def state(*, at: str, place: Place = _here, space: str | None = None, participan
     journal, folder = _places(place)
     lake = Lake(folder)
     when = int(at) if at.isdecimal() else (instant("--at", at) or 0) / 1_000_000
-    found = moment(lake, journal, space or _only_space(lake), when, participant)
+    named, open_session = space or _only_space(lake), _opening(folder, by)
+    if open_session is None:
+        found = moment(lake, journal, named, when, participant)
+    else:
+        from mew.pipeline.lookup import on_spark
+
+        with spark(folder, open_session) as session:
+            engine = on_spark.engine(session, folder, journal)
+            found = moment(lake, journal, named, when, participant, engine)
     print(found.welcome.decode())
     return 0
 
@@ -296,7 +367,10 @@ app.command(
     name="watch",
     help="Keep the tables up to date with what is sealed in the journal, until interrupted.",
     help_epilogue=_examples(
-        "watch", "watch --every 5s --json", "watch --publish --url ws://localhost:8080 --token-env METER_TOKEN"
+        "watch",
+        "watch --every 5s --json",
+        "watch --source kafka://broker:9092/lab --lake lake",
+        "watch --publish --url ws://localhost:8080 --token-env METER_TOKEN",
     ),
 )
 app.command(
@@ -304,4 +378,15 @@ app.command(
     name="report",
     help="Write what happened as one page with plots, for anybody to read.",
     help_epilogue=_examples("report", "report -o lab.html --space lab --since 2h"),
+)
+app.command(
+    "mew.cli.pipeline_export:export",
+    name="export",
+    help="Write a table, or the answer to a question, to a file.",
+    help_epilogue=_examples(
+        "export streams --to streams.parquet",
+        'export "select * from frames where not valid" --to bad.csv',
+        "export frames --to frames/ --format parquet --rows 500000",
+        'export "select writer, sum(size) as bytes from frames group by writer" --to bytes.jsonl --engine spark',
+    ),
 )

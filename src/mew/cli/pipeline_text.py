@@ -14,14 +14,17 @@ from mew.pipeline.lake.lake import Lake
 from mew.pipeline.lake.values import Progress
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mew.pipeline.jobs.lagging import Lag
     from mew.pipeline.jobs.watching import Told
 
 
-def summary(progress: Progress) -> str:
-    """What a batch did: rows by table, how far each space is, and how long it took."""
+def summary(progress: Progress, lag: "Mapping[str, Lag]") -> str:
+    """What a batch did: rows by table, how far each space is and how far behind, and how long it took."""
     rows = "\n".join(f"  {name:<22}{count:>14,}" for name, count in progress.rows.items())
     spaces = "\n".join(
-        f"  {space:<22}{position:>14,}  {_clock(progress.times[space])}"
+        f"  {space:<22}{position:>14,}  {_clock(progress.times[space])}  {_behind(lag.get(space))}"
         for space, position in sorted(progress.positions.items())
     )
     seconds = ", ".join(f"{stage} {took:.1f}" for stage, took in progress.seconds.items())
@@ -39,11 +42,14 @@ def watched(told: "Told") -> str:
         return f"compacted {', '.join(told.tables)}"
     if isinstance(told, Notice):
         return told.line
-    lags = (
-        f"{space} {lag.positions:,} behind, {lag.seconds:.1f} s" if lag.positions else f"{space} up to date"
-        for space, lag in sorted(told.lag.items())
-    )
+    lags = (f"{space} {_behind(lag)}" for space, lag in sorted(told.lag.items()))
     return f"batch {told.progress.batch}: {told.records:,} records in {told.seconds:.2f} s; {'; '.join(lags)}"
+
+
+def _behind(lag: "Lag | None") -> str:
+    if lag is None or not lag.positions:
+        return "up to date"
+    return f"{lag.positions:,} behind, {lag.seconds:.1f} s"
 
 
 def described(lake: Lake, *, json: bool) -> Iterator[str]:

@@ -10,20 +10,24 @@ import signal
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
 
 from mew.cli import FAILED
-from mew.cli.pipeline import Place, _here, _places, _session
+from mew.cli.pipeline import Origin, _from_here, _places, _session
 from mew.errors import MewError
 
 if TYPE_CHECKING:
-    from mew.pipeline.jobs.watching import Told
+    from mew.pipeline.jobs.made import Made
+    from mew.pipeline.jobs.watching import Habits, Told, Watch
     from mew.pipeline.lake import Lake
+    from mew.pipeline.landing.watching import LandingWatch
+    from mew.pipeline.measuring import Meter
     from mew.pipeline.publishing import Publisher
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
@@ -40,7 +44,7 @@ class BadWatch(MewError):
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Publishing:
-    """Telling the space itself.
+    """Telling others: the space itself, and Prometheus.
 
     Parameters
     ----------
@@ -52,12 +56,15 @@ class Publishing:
         Which space, by its id; needed where the journal has several.
     token_env
         The environment variable that has the token to join with.
+    metrics_port
+        Answer Prometheus at this port of this machine, under /metrics; 0 for a free one.
     """
 
     publish: _Flag = False
     url: str = URL
     space: str | None = None
     token_env: str = TOKEN
+    metrics_port: int | None = None
 
 
 class Signals:
@@ -86,9 +93,9 @@ class Signals:
 
 def watch(
     *,
-    place: Place = _here,
+    place: Origin = _from_here,
     publishing: Publishing = Publishing(),  # noqa: B008 - frozen
-    every: str = "1s",
+    every: str = "250ms",
     master: str | None = None,
     json: _Flag = False,
 ) -> int:
@@ -105,25 +112,80 @@ def watch(
     json
         One object of JSON a line instead of lines to read.
     """
+    from mew.cli.pipeline_settings import settings_here
     from mew.pipeline.jobs.planning import spaces_of
-    from mew.pipeline.jobs.watching import Habits, Watch
-    from mew.pipeline.lake import Lake
+    from mew.pipeline.jobs.watching import Habits
 
     journal, folder = _places(place)
-    habits = Habits(every=_seconds(every))
+    if place.source is not None:
+        journal.mkdir(parents=True, exist_ok=True)
+    habits = Habits(every=_seconds(every), typed=settings_here().typed)
     publisher = _publisher(publishing, spaces_of(journal))  # before anything is made: there is a journal
     folder.mkdir(parents=True, exist_ok=True)
-    lake, stop = Lake(folder), Signals()
     with ExitStack() as stack:
-        stack.enter_context(lake.locked("mew pipeline watch"))
+        wanted = _Wanted(journal, folder, habits, place.source, publishing.metrics_port)
+        return FAILED if _watched(stack, wanted, publisher, master, json=json) else 0
+
+
+class _Wanted(NamedTuple):
+    """What is watched, and how."""
+
+    journal: Path
+    lake: Path
+    habits: "Habits"
+    source: str | None
+    metrics_port: int | None
+
+
+def _watched(
+    stack: ExitStack, wanted: _Wanted, publisher: "Publisher | None", master: str | None, *, json: bool
+) -> bool:
+    """Watch to the end; whether something is still wrong then."""
+    from mew.pipeline.jobs.watching import Watch
+    from mew.pipeline.lake import Lake
+
+    lake, stop = Lake(wanted.lake), Signals()
+    stack.enter_context(lake.locked("mew pipeline watch"))
+    if publisher is not None:
+        stack.enter_context(publisher)
+    spark = _Spark(stack, wanted.lake, master)
+    watching = Watch(wanted.journal, lake, spark, stop, wanted.habits)
+    landing = None if wanted.source is None else _landing(wanted.source, lake, spark, stop)
+    watching.land = landing
+    port = wanted.metrics_port
+    meter = None if port is None else _meter(stack, port, wanted.journal, watching, publisher)
+    _listen(watching, publisher, meter, json=json)
+    wrong = watching.troubles or (publisher is not None and publisher.problem)
+    return bool(wrong or (landing is not None and landing.trouble))
+
+
+def _listen(watching: "Watch", publisher: "Publisher | None", meter: "Meter | None", *, json: bool) -> None:
+    """Say what it tells, to everybody who is to know."""
+    if publisher is not None:
+        watching.made = partial(_publish, publisher)
+    for told in watching.run():
+        _say(told, json=json)
+        if meter is not None:
+            meter.note(told)
         if publisher is not None:
-            stack.enter_context(publisher)
-        watching = Watch(journal, lake, _Spark(stack, folder, master), stop, habits)
-        for told in watching.run():
-            _say(told, json=json)
-            if publisher is not None:
-                _publish(publisher, lake, told, json=json)
-    return FAILED if watching.troubles or (publisher is not None and publisher.problem) else 0
+            _complain(publisher, json=json)
+
+
+def _meter(stack: ExitStack, port: int, journal: Path, watching: "Watch", publisher: "Publisher | None") -> "Meter":
+    from mew.pipeline.measuring import Meter, served
+
+    published = None if publisher is None else lambda: (publisher.published, publisher.dropped)
+    meter = Meter(journal, watching, published)
+    port = stack.enter_context(served(port, meter.text))
+    print(f"mew: figures at http://127.0.0.1:{port}/metrics", file=sys.stderr, flush=True)
+    return meter
+
+
+def _landing(source: str, lake: "Lake", spark: "_Spark", stop: Signals) -> "LandingWatch":
+    from mew.cli.pipeline_source import landing_of
+    from mew.pipeline.landing.watching import LandingWatch
+
+    return LandingWatch(landing_of(source, lake, spark.session), stop)
 
 
 def _seconds(every: str) -> float:
@@ -150,17 +212,21 @@ def _publisher(wanted: Publishing, spaces: list[str]) -> "Publisher | None":
     return Publisher(wanted.url, space, token)
 
 
-def _publish(publisher: "Publisher", lake: "Lake", told: "Told", *, json: bool) -> None:
-    """Hand on what a batch made final; where it cannot be any more, say so once."""
-    from mew.pipeline.jobs.watching import Finished, Trouble
+def _publish(publisher: "Publisher", made: "Made") -> None:
+    """Hand on what a batch makes final."""
     from mew.pipeline.publishing import figures
 
-    if publisher.problem is not None:
-        if not publisher.was_told:
-            publisher.was_told = True
-            _say(Trouble(None, f"nothing is published any more: {publisher.problem}"), json=json)
-    elif isinstance(told, Finished):
-        publisher.publish(figures(lake, told.progress, publisher.space, publisher.me))
+    if publisher.problem is None:
+        publisher.publish(figures(made, publisher.space, publisher.me))
+
+
+def _complain(publisher: "Publisher", *, json: bool) -> None:
+    """Say once that it cannot be published any more."""
+    from mew.pipeline.jobs.watching import Trouble
+
+    if publisher.problem is not None and not publisher.was_told:
+        publisher.was_told = True
+        _say(Trouble(None, f"nothing is published any more: {publisher.problem}"), json=json)
 
 
 class _Spark:
@@ -172,15 +238,20 @@ class _Spark:
         self._master = master
         self._session: Any = None
 
-    def __call__(self, work: Any, items: Any) -> list[bytes]:
+    def session(self) -> Any:
+        """The one there is, or a new one."""
         from mew.pipeline.session import close_session
-        from mew.pipeline.spread import spread
 
         session = _session(self._lake, self._master, ui=False)
         if session is not self._session:
             self._session = session
             self._stack.callback(close_session, session)
-        return spread(session, work, items)
+        return session
+
+    def __call__(self, work: Any, items: Any) -> list[bytes]:
+        from mew.pipeline.spread import spread
+
+        return spread(self.session(), work, items)
 
 
 # Saying

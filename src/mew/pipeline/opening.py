@@ -11,12 +11,13 @@ from mew.pipeline.lake.lake import Lake
 from mew.pipeline.lake.progress import NAME as PROGRESS
 from mew.pipeline.lake.values import LakeError, Progress, UnknownTable
 from mew.pipeline.lookup import Answer, query
-from mew.pipeline.lookup.typed import format_view
+from mew.pipeline.lookup.typed import format_named, format_names, format_view, table_with
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from mew.pipeline.kernel.catalogue import Format
     from mew.pipeline.lake.reading import Reader
 
 
@@ -55,11 +56,15 @@ class OpenLake:
         self._journal = Path(journal) if journal is not None else beside if beside.is_dir() else None
         self._session = session
         self._started: SparkSession | None = None
+        self._formats: list[str] | None = None
 
     @property
     def tables(self) -> list[str]:
-        """The names of the tables."""
-        return self._lake.reader().names
+        """The names of the tables, and of the formats that have typed columns, whether those have a table or not."""
+        if self._formats is None:
+            self._formats = format_names(self._lake)
+        formats = self._formats
+        return [*(name for name in self._lake.reader().names if name not in formats), *formats]
 
     @property
     def spark(self) -> "SparkSession":
@@ -72,9 +77,14 @@ class OpenLake:
         return self._session
 
     def __getitem__(self, name: str) -> "DataFrame":
-        """A table as a DataFrame, at the version that belongs to this moment."""
-        version = self._version(name)
-        folder = self._lake.table_folder(name).absolute()
+        """A table as a DataFrame, at the version that belongs to this moment, or the frames of a format."""
+        format_, table = self._found(name)
+        if table is None:
+            from mew.pipeline.transforms.typed import typed_frames  # noqa: PLC0415 - Spark, where it is needed
+
+            assert format_ is not None
+            return typed_frames(self["frames"], format_)
+        version, folder = self._lake.reader().version(table), self._lake.table_folder(table).absolute()
         return self.spark.read.format("delta").option("versionAsOf", version).load(str(folder))
 
     def __getattr__(self, name: str) -> "DataFrame":
@@ -88,10 +98,11 @@ class OpenLake:
 
     def arrow(self, name: str) -> "pa.Table":
         """A table whole, in memory, without Spark; `frames` may be more than that holds."""
-        self._version(name)
-        from mew.pipeline.arrow import read  # noqa: PLC0415 - pyarrow, where it is needed
+        format_, table = self._found(name)
+        from mew.pipeline.arrow import read, read_typed  # noqa: PLC0415 - pyarrow, where it is needed
 
-        return read(self._lake.reader(), name)
+        reader = self._lake.reader()
+        return read(reader, name) if format_ is None else read_typed(reader, format_, table)
 
     def sql(self, statement: str) -> Answer:
         """Ask in DuckDB's SQL, without Spark: rows as they come, `columns` and `types` beside them."""
@@ -113,9 +124,13 @@ class OpenLake:
             close_session(self._started)
             self._session = self._started = None
 
-    def _version(self, name: str) -> int:
-        version = self._lake.reader().version(name) if name in self.tables else None
-        if version is None:
+    def _found(self, name: str) -> "tuple[Format | None, str | None]":
+        """The format that a name means, if it does, and the table that has the rows, if one has."""
+        reader = self._lake.reader()
+        format_ = format_named(name, reader)
+        if format_ is not None:
+            return format_, table_with(format_.fingerprint, reader)
+        if name not in reader.names:
             known = ", ".join(sorted({*self.tables} - {PROGRESS}))
             raise UnknownTable(f"no table of {self.path} is called {name!r}; there are {known}")
-        return version
+        return None, name

@@ -150,9 +150,9 @@ CAPABILITIES: Final = _table(
 )
 FORMATS: Final = _table(
     "formats",
-    "A format as a stream announced it.",
+    "A format as a stream announced it, or the one that a v0.4 stream means by its format or content_type.",
     _needed("stream_id", TEXT, "which stream"),
-    _needed("format_id", TEXT, "its id within the stream"),
+    _needed("format_id", TEXT, "its id within the stream, or the v0.4 stream's own word for it"),
     POSITION,
     AT,
     _needed("participant", TEXT, "who announced it"),

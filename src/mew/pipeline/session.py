@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -30,6 +31,9 @@ from mew.pipeline.settings import PipelineSettings
 LOGS: Final = "_logs"
 ENDING_SECONDS: Final = 20
 REACHING_SECONDS: Final = 10
+WORKERS_SECONDS: Final = 90
+"""How long a cluster may take to give us a first worker; Spark itself would wait for ever, and say nothing."""
+_GLANCE_SECONDS: Final = 0.1
 _JVM_LOG_BYTES: Final = 2**20
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 _HERE: Final = "127.0.0.1"
@@ -43,6 +47,8 @@ _TABLES: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Workers come with their modules loaded.
+    "spark.python.daemon.module": "mew.pipeline.daemon",
     # The tables' logs are small: fifty tasks to read one, Delta's default, take seconds.
     "spark.databricks.delta.snapshotPartitions": "2",
 }
@@ -157,7 +163,13 @@ def _start(wanted: Wanted, lake: Path) -> SparkSession:
         **({"SPARK_LOCAL_IP": _HERE} if _is_here(wanted.master) else {}),
     }
     with _environment(environment), _jvm_output(jvm_log) as output, _own_interrupts():
-        return _connect(conf, output, jvm_log)
+        session = _connect(conf, output, jvm_log)
+    try:
+        _await_worker(session, wanted)
+    except BaseException:
+        _close(session, ENDING_SECONDS)
+        raise
+    return session
 
 
 def _connect(conf: SparkConf, output: IO[bytes], jvm_log: Path) -> SparkSession:
@@ -230,6 +242,22 @@ def _reach(master: str) -> None:
     raise CannotStart(f"no Spark master answers at {master}: {problem}")
 
 
+def _await_worker(session: SparkSession, wanted: Wanted) -> None:
+    """Until a cluster of Spark's own kind has given us a worker; what has no such master has its own ways to say no."""
+    if not wanted.master.startswith("spark://"):
+        return
+    context = session.sparkContext._jsc.sc()
+    deadline = time.monotonic() + WORKERS_SECONDS
+    while context.getExecutorMemoryStatus().size() < 2:  # the driver is one
+        if time.monotonic() > deadline:
+            memory = wanted.settings.worker_memory
+            raise CannotStart(
+                f"{wanted.master} has no worker for us after {WORKERS_SECONDS} s: "
+                f"one needs a free core and {memory}, which is pipeline.worker_memory"
+            )
+        time.sleep(_GLANCE_SECONDS)
+
+
 def _is_here(master: str) -> bool:
     """Whether nothing of it is on another machine: then nobody else needs to reach us."""
     return re.match(r"local\b|local-cluster\b|spark://(localhost|127\.[\d.]+):", master) is not None
@@ -266,8 +294,9 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _jvm_output(path: Path) -> Iterator[IO[bytes]]:
-    large = path.exists() and path.stat().st_size > _JVM_LOG_BYTES
-    with path.open("wb" if large else "ab") as output:
+    if path.exists() and path.stat().st_size > _JVM_LOG_BYTES:
+        os.truncate(path, 0)
+    with path.open("ab") as output:  # whoever cuts it short meanwhile: what comes is put at its end
         yield output
 
 

@@ -15,6 +15,8 @@ LEAST_MEMORY: Final = 512 * 2**20
 """Spark does not start with less."""
 MOST_MEMORY: Final = 8 * 2**30
 """What is large is held by the workers' Python, beside the JVM."""
+WORKER_MEMORY: Final = 2**30
+"""Of a cluster's machines nothing is known: what every worker can give, and enough where Python does the work."""
 _MEMORY: Final = re.compile(r"[1-9][0-9]*[mg]")
 _LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
@@ -42,6 +44,11 @@ def default_memory() -> str:
     return f"{half // 2**20}m"
 
 
+def default_worker_memory() -> str:
+    """As much as Spark asks for by itself, or half of a machine that has less."""
+    return f"{min(max(machine_memory() // 2, LEAST_MEMORY), WORKER_MEMORY) // 2**20}m"
+
+
 class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The `pipeline` section of space.yaml."""
 
@@ -49,10 +56,10 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where Spark runs, in Spark's own words."""
     driver_memory: str = msgspec.field(default_factory=default_memory)
     """Of the driver's JVM, as in `512m` or `4g`; with a local master there is no other."""
-    worker_memory: str = msgspec.field(default_factory=default_memory)
-    """Of each executor's JVM in a cluster."""
+    worker_memory: str = msgspec.field(default_factory=default_worker_memory)
+    """Of each executor's JVM in a cluster; a worker that has less is never asked."""
     typed: tuple[str, ...] = ()
-    """Formats, by slug or fingerprint, that get a table of their own however few frames they have."""
+    """Formats, by id, slug or fingerprint, that get a table of their own however few frames they have."""
 
     def __post_init__(self) -> None:
         """Refuse what Spark would refuse later, and less clearly."""
@@ -63,5 +70,7 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
             amount = int(value[:-1]) * (2**20 if value[-1] == "m" else 2**30)
             if amount < LEAST_MEMORY:
                 raise BadSetting(f"pipeline.{name} is {value!r}: Spark needs at least {LEAST_MEMORY // 2**20}m")
+        if not all(name.strip() for name in self.typed):
+            raise BadSetting("pipeline.typed has an empty name: it lists formats by id, slug or fingerprint")
         if not self.master.startswith(("local", "spark://", "yarn", "k8s://")):
             raise BadSetting(f"pipeline.master is {self.master!r}, not a master that Spark knows")

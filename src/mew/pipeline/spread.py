@@ -10,7 +10,7 @@ import threading
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -28,6 +28,8 @@ Progress: TypeAlias = Callable[[int, int], None]
 LOOK_SECONDS: Final = 0.1
 CANCEL_SECONDS: Final = 15.0
 CAUSE_LENGTH: Final = 1000
+SMALL_BYTES: Final = 2**18
+"""Of all items together: these need no broadcast."""
 _RESULT: Final = pa.schema([pa.field("item", pa.int64()), pa.field("result", pa.binary())])
 _MARK: Final = re.compile(r"mew-item-failed:([A-Za-z0-9+/=]+)")
 
@@ -69,6 +71,9 @@ def spread(
     if not items:
         return []
     context = session.sparkContext
+    if sum(map(len, items)) <= SMALL_BYTES:
+        table = _Job(session, context).run(partial_work(work, Carried(list(items))), len(items), progress)
+        return _in_order(table, len(items))
     shared = context.broadcast(list(items))
     try:
         table = _Job(session, context).run(partial_work(work, shared), len(items), progress)
@@ -96,7 +101,13 @@ def spread_local(work: Work, items: Sequence[bytes], *, progress: Progress | Non
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 
 
-def partial_work(work: Work, items: "Broadcast[list[bytes]]") -> Callable[[Batches], Batches]:
+class Carried(NamedTuple):
+    """Few items, which go along with the work itself: sooner there than what is broadcast."""
+
+    value: list[bytes]
+
+
+def partial_work(work: Work, items: "Broadcast[list[bytes]] | Carried") -> Callable[[Batches], Batches]:
     """The work as Spark calls it: for the numbers of items, their results."""
 
     def run(batches: Batches) -> Batches:

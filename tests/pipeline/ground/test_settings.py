@@ -15,8 +15,15 @@ def test_spark_gets_half_of_the_memory_within_bounds(
     monkeypatch: pytest.MonkeyPatch, machine: int, memory: str
 ) -> None:
     monkeypatch.setattr(settings, "machine_memory", lambda: machine)
-    asked = PipelineSettings()
-    assert (asked.driver_memory, asked.worker_memory) == (memory, memory)
+    assert PipelineSettings().driver_memory == memory
+
+
+@pytest.mark.parametrize(("machine", "memory"), [(2**29, "512m"), (3 * 2**29, "768m"), (2**40, "1024m")])
+def test_a_worker_of_a_cluster_is_asked_for_what_every_worker_has(
+    monkeypatch: pytest.MonkeyPatch, machine: int, memory: str
+) -> None:
+    monkeypatch.setattr(settings, "machine_memory", lambda: machine)
+    assert PipelineSettings().worker_memory == memory
 
 
 def test_a_container_s_limit_counts_as_the_machine_s_memory(
@@ -50,3 +57,9 @@ def test_what_a_file_says_is_checked_too() -> None:
     assert (read.driver_memory, read.typed, read.master) == ("2g", ("pose",), "local[*]")
     with pytest.raises(msgspec.ValidationError, match="an amount like"):
         msgspec.json.decode(b'{"worker_memory": "much"}', type=PipelineSettings)
+
+
+@pytest.mark.parametrize("names", [[""], ["pose", " "]])
+def test_a_format_without_a_name_is_refused(names: list[str]) -> None:
+    with pytest.raises(BadSetting, match=r"pipeline\.typed has an empty name"):
+        PipelineSettings(typed=tuple(names))

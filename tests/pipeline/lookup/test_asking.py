@@ -154,7 +154,7 @@ def test_a_statement_sees_no_variable_of_ours(lake: Lake) -> None:
 
 
 def test_other_names_can_be_views(lake: Lake) -> None:
-    def late(name: str, reader: Reader) -> str | None:
+    def late(name: str, _reader: Reader, _connection: duckdb.DuckDBPyConnection) -> str | None:
         return "select position from reader_gaps where position > 400" if name == "late" else None
 
     assert ask(lake, "select count(*) from late", views=late) == [(4,)]

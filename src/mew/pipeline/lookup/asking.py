@@ -6,9 +6,10 @@ at; DuckDB is in memory, and what a statement makes there goes with the answer.
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 import duckdb
 
@@ -18,9 +19,14 @@ from mew.pipeline.lake.values import LakeError, UnknownTable
 from mew.pipeline.lookup.naming import named_in
 from mew.pipeline.lookup.views import EVENTS, events_view, quoted, table_view
 
-Views: TypeAlias = Callable[[str, Reader], str | None]
-"""What a name means that is no table: a select over tables, or nothing."""
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Views: TypeAlias = Callable[[str, Reader, duckdb.DuckDBPyConnection], str | None]
+"""What a name means that is no table: a select over tables, or nothing; the connection gets what the select needs."""
+T = TypeVar("T")
 _CHUNK: Final = 10_000
+_STREAMED: Final = 100_000
 _NO_TABLE: Final = re.compile(r"Table with name (.+?) does not exist")
 _SETTINGS: Final[dict[str, Any]] = {
     # No statement makes this program look for something in a network.
@@ -71,32 +77,55 @@ class Answer:
 
 def query(lake: Lake, sql: str, *, journal: Path | None = None, views: Views | None = None) -> Answer:
     """Ask a lake. `events` are the records of the journal, as far as the lake is, if it is said where that is."""
-    if not lake.path.is_dir():
-        raise LakeError(f"{lake.path}: there is no lake here")
-    connection = duckdb.connect(config=_SETTINGS)
+    connection = _connect(lake)
     try:
-        connection.execute("set TimeZone = 'UTC'")
-        _ask(connection, lake.reader(), sql, journal, views)
+        _ask(connection, lake.reader(), sql, journal, views, connection.execute)
     except BaseException:
         connection.close()
         raise
     return Answer(connection)
 
 
+@contextmanager
+def stream(
+    lake: Lake, sql: str, *, journal: Path | None = None, views: Views | None = None
+) -> "Iterator[pa.RecordBatchReader]":
+    """The same answer as Arrow, for as long as the block lasts; so many rows at a time are in memory."""
+    with _connect(lake) as connection:
+        relation = _ask(connection, lake.reader(), sql, journal, views, connection.sql)
+        if relation is None:
+            raise BadQuery("this statement gives no rows")
+        yield relation.to_arrow_reader(_STREAMED)
+
+
+def _connect(lake: Lake) -> duckdb.DuckDBPyConnection:
+    if not lake.path.is_dir():
+        raise LakeError(f"{lake.path}: there is no lake here")
+    connection = duckdb.connect(config=_SETTINGS)
+    connection.execute("set TimeZone = 'UTC'")
+    connection.execute("set enable_progress_bar = false")  # standard output is the answer's alone
+    return connection
+
+
 def _ask(
-    connection: duckdb.DuckDBPyConnection, reader: Reader, sql: str, journal: Path | None, views: Views | None
-) -> None:
+    connection: duckdb.DuckDBPyConnection,
+    reader: Reader,
+    sql: str,
+    journal: Path | None,
+    views: Views | None,
+    ask: Callable[[str], T],
+) -> T:
     names = named_in(connection, sql, reader.names)
     try:
         try:
             _register(connection, reader, names, journal, views)
-            connection.execute(sql)
+            return ask(sql)
         except duckdb.IOException:
             # The journal's files may have been compacted since they were listed.
             if EVENTS not in names:
                 raise
             _register(connection, reader, names, journal, views)
-            connection.execute(sql)
+            return ask(sql)
     except duckdb.CatalogException as problem:
         missing = _NO_TABLE.search(str(problem))
         raise BadQuery(in_one_line(problem) if missing is None else _no_table(missing[1], reader)) from None
@@ -123,7 +152,7 @@ def _register(
     for name in sorted(names):
         select = _select(reader, name, journal)
         if select is None and views is not None:
-            select = views(name, reader)
+            select = views(name, reader, connection)
             if select is not None:
                 _register(connection, reader, named_in(connection, select, reader.names) - {name}, journal, None)
         if select is not None:

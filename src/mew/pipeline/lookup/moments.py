@@ -3,9 +3,11 @@
 Reads the lake as of its last batch, and of the journal only the control records between a snapshot and that time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -33,28 +35,49 @@ class Moment(msgspec.Struct, frozen=True):
     welcome: bytes
 
 
-def moment(lake: Lake, journal: Path, space: str, at: int | float, participant: str | None = None) -> Moment:
-    """The welcome at a position, or with a float at a time in seconds since 1970; with nobody named an observer's."""
+class Engine(msgspec.Struct, frozen=True):
+    """Whoever answers the questions that are asked of the tables here."""
+
+    ask: Callable[[str], AbstractContextManager[Iterable[tuple[Any, ...]]]]
+    """The rows of an answer, for a question in SQL."""
+    micros: str
+    """What it calls the function from a time to microseconds since 1970."""
+
+
+def moment(
+    lake: Lake,
+    journal: Path,
+    space: str,
+    at: int | float,
+    participant: str | None = None,
+    engine: Engine | None = None,
+) -> Moment:
+    """The welcome at a position, or with a float at a time in seconds since 1970; with nobody named an observer's.
+
+    DuckDB is asked, unless another engine is given.
+    """
+    engine = engine or Engine(partial(query, lake, journal=journal), "epoch_us")
     progress = _progress(lake, space)
-    position = _position(lake, journal, space, at) if isinstance(at, float) else at
+    position = _position(engine, space, at) if isinstance(at, float) else at
     if not 0 <= position <= progress.positions[space]:
         raise NoSuchMoment(
             f"{space!r} is in the lake up to position {progress.positions[space]}, and not at {position}"
         )
     snapshot, start = _snapshot(lake, space, position)
-    records = _records(lake, journal, space, start, position)
-    frames = _frame_counts(lake, space, position)
+    records = _records(engine, space, start, position)
+    frames = _frame_counts(engine, space, position)
     return Moment(space, position, state_at(space, snapshot, records, position, participant, frames))
 
 
-def _records(lake: Lake, journal: Path, space: str, first: int, last: int) -> Iterator[Record]:
+def _records(engine: Engine, space: str, first: int, last: int) -> Iterator[Record]:
     """The control records of a range, in order."""
-    columns = ", ".join("epoch_us(time)" if name == "time" else name for name in Record.__struct_fields__)
+    fields = Record.__struct_fields__
+    columns = ", ".join(f"{engine.micros}(time)" if name == "time" else name for name in fields)
     sql = (
         f"select {columns} from events where space = '{_quoted(space)}' and position between {first} and {last} "
         f"and event <> '{FRAME}' and not (event = '{ENVELOPE}' and kind = '{STREAM_DATA}') order by position"
     )
-    with query(lake, sql, journal=journal) as answer:
+    with engine.ask(sql) as answer:
         for row in answer:
             yield Record(*row)
 
@@ -69,40 +92,42 @@ def _progress(lake: Lake, space: str) -> Progress:
     return progress
 
 
-def _position(lake: Lake, journal: Path, space: str, seconds: float) -> int:
+def _position(engine: Engine, space: str, seconds: float) -> int:
     """The last record at or before a time: a time is resolved once, and everything else goes by position."""
-    sql = f"select max(position) from events where space = '{_quoted(space)}' and epoch_us(time) <= {_micros(seconds)}"
-    with query(lake, sql, journal=journal) as answer:
+    until = f"{engine.micros}(time) <= {_micros(seconds)}"
+    sql = f"select max(position) from events where space = '{_quoted(space)}' and {until}"
+    with engine.ask(sql) as answer:
         found = next(iter(answer))[0]
     if found is None:
         raise NoSuchMoment(f"{space!r} has no record at that time: it began later")
     return int(found)
 
 
-def _frame_counts(lake: Lake, space: str, position: int) -> dict[str, int]:
+def _frame_counts(engine: Engine, space: str, position: int) -> dict[str, int]:
     sql = (
         "select stream_id, max(frame_number) from frames "
         f"where space = '{_quoted(space)}' and position <= {position} group by stream_id"
     )
-    with query(lake, sql) as answer:
+    with engine.ask(sql) as answer:
         return {stream_id: int(number) for stream_id, number in answer}
 
 
 def _snapshot(lake: Lake, space: str, position: int) -> tuple[bytes | None, int]:
     """The last state at or before a position, and from where on records are to be read."""
-    history, states = lake.history(), frozenset(lake.states())
-    for batch in reversed(history):
-        if batch.state not in states or batch.versions.fold != history[-1].versions.fold:
-            continue
-        parts = lake.read_state(batch.state)
+    last, found = lake.progress(), dict[int, bytes]()
+    fold = None if last is None else last.versions.fold
+    batches = [each for each in lake.with_states() if each.versions.fold == fold and space in each.positions]
+    before = [each for each in batches if each.positions[space] <= position]
+    behind = [each for each in batches if each.positions[space] > position]
+    if before:
+        name = f"{space}/control"
+        found[before[-1].positions[space]] = lake.read_state(before[-1].state, [name])[name]
+    if behind:
         after = f"{space}{SNAPSHOT}"
+        parts = lake.read_state(behind[0].state)
         places = {int(name.removeprefix(after)): name for name in parts if name.startswith(after)}
-        if batch.positions.get(space, position + 1) <= position:
-            places[batch.positions[space]] = f"{space}/control"
-        found = [place for place in places if place <= position]
-        if found:
-            return parts[places[max(found)]], max(found) + 1
-    return None, 0
+        found |= {place: parts[name] for place, name in places.items() if place <= position}
+    return (found[max(found)], max(found) + 1) if found else (None, 0)
 
 
 def _quoted(text: str) -> str:

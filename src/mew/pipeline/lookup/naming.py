@@ -19,7 +19,8 @@ def named_in(connection: "duckdb.DuckDBPyConnection", sql: str, known: Collectio
 
     Not those that the statement defines itself, unless they are `known` as tables: it may mean both.
     """
-    (told,) = connection.execute("select json_serialize_sql(?::varchar)", [sql]).fetchone() or ("{}",)
+    # All of it: a connection with an unfinished answer takes no function for a view.
+    ((told,),) = connection.execute("select json_serialize_sql(?::varchar)", [sql]).fetchall() or [("{}",)]
     read = json.loads(told)
     if read.get("error", True):
         # Only a `select` can be taken apart (`pivot` and `copy` cannot): every word of it may be a table.

@@ -7,13 +7,11 @@ import base64
 import csv
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock_time
 from itertools import islice
-from typing import Any, Final, TextIO
-
-from mew.pipeline.lookup.asking import Answer
+from typing import Any, Final, Protocol, TextIO
 
 SHOWN_ROWS: Final = 1000
 SHOWN_LETTERS: Final = 500
@@ -21,16 +19,34 @@ _WIDEST: Final = 10_000
 _NUMBERS: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 
 
-def write(answer: Answer, out: TextIO, *, form: str = "table") -> int:
+class Asked(Protocol):
+    """An answer, whichever engine gave it."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What its columns are called."""
+        ...
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Their types, as DuckDB calls them."""
+        ...
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Its rows, as they come."""
+        ...
+
+
+def write(answer: Asked, out: TextIO, *, form: str = "table") -> int:
     """Write an answer in one of `FORMS`; how many rows there were to show."""
     if form not in FORMS:
         raise ValueError(f"{form!r} is no form of output: {', '.join(FORMS)}")
     return FORMS[form](answer, out)
 
 
-def _json(answer: Answer, out: TextIO) -> int:
+def _json(answer: Asked, out: TextIO) -> int:
     """A line a row, an object each; of columns with the same name the later ones are numbered."""
-    names = _different(answer.columns)
+    names = different(answer.columns)
     count = 0
     for row in answer:
         line = {name: plain(value) for name, value in zip(names, row, strict=True)}
@@ -39,7 +55,7 @@ def _json(answer: Answer, out: TextIO) -> int:
     return count
 
 
-def _csv(answer: Answer, out: TextIO) -> int:
+def _csv(answer: Asked, out: TextIO) -> int:
     """Nothing for what is absent; lists and structures as JSON."""
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow(answer.columns)
@@ -50,7 +66,7 @@ def _csv(answer: Answer, out: TextIO) -> int:
     return count
 
 
-def _table(answer: Answer, out: TextIO) -> int:
+def _table(answer: Asked, out: TextIO) -> int:
     """No more rows than anybody would read."""
     from rich.console import Console  # noqa: PLC0415 - programs do without
     from rich.table import Table  # noqa: PLC0415
@@ -74,7 +90,7 @@ def _table(answer: Answer, out: TextIO) -> int:
     return count
 
 
-FORMS: Final[dict[str, Callable[[Answer, TextIO], int]]] = {"table": _table, "json": _json, "csv": _csv}
+FORMS: Final[dict[str, Callable[[Asked, TextIO], int]]] = {"table": _table, "json": _json, "csv": _csv}
 """By name."""
 
 
@@ -120,7 +136,8 @@ def _shown(value: Any) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in cut)
 
 
-def _different(names: tuple[str, ...]) -> list[str]:
+def different(names: Sequence[str]) -> list[str]:
+    """Names for columns that have the same: the later ones are numbered."""
     found: list[str] = []
     for name in names:
         number, new = 1, name

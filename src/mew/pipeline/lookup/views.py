@@ -26,7 +26,7 @@ _TYPES: Final = {
     "timestamp": "timestamptz",
     "timestamp_ntz": "timestamp",
 }
-_EVENTS: Final = {
+EVENT_COLUMNS: Final = {
     "space": "string",
     "position": "long",
     "time": "timestamp",
@@ -60,14 +60,19 @@ def table_view(reader: Reader, name: str) -> str:
 def events_view(journal: Path, positions: Mapping[str, int]) -> str:
     """The select of the journal's sealed records, in each space up to a position."""
     selects = []
+    for space, paths in event_files(journal, positions).items():
+        which = f"select {_text(space)} as space, * from {_files(paths, is_mixed=False)}"
+        selects.append(f"{which} where position <= {positions[space]}")
+    return _union(EVENT_COLUMNS, selects)
+
+
+def event_files(journal: Path, positions: Mapping[str, int]) -> dict[str, list[str]]:
+    """By space, the sealed files that have records up to a position; no space that has none."""
+    found = {}
     for space, last in sorted(positions.items()):
-        paths = [
-            str(path.absolute()) for segment in Folder(journal, space).segments() for path in _paths(segment, last)
-        ]
-        if paths:
-            which = f"select {_text(space)} as space, * from {_files(paths, is_mixed=False)}"
-            selects.append(f"{which} where position <= {last}")
-    return _union(_EVENTS, selects)
+        segments = Folder(journal, space).segments()
+        found[space] = [str(path.absolute()) for segment in segments for path in _paths(segment, last)]
+    return {space: paths for space, paths in found.items() if paths}
 
 
 def quoted(name: str) -> str:

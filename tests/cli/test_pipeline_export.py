@@ -1,0 +1,95 @@
+"""`mew pipeline export`, and who is asked: as somebody types it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from mew.journal.generator import Truth, generate
+from tests.cli.test_pipeline import mew
+from tests.pipeline.jobs.lakes import run_all
+
+PROGRAM = """
+import sys
+from mew.cli import main
+code = main(sys.argv[1:])
+assert "pyspark" not in sys.modules, "Spark was loaded"
+sys.exit(code)
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
+    """A folder with a journal and its lake."""
+    folder = tmp_path_factory.mktemp("made")
+    truth = generate(folder / "journal", records=6_000, spaces=2, seed=2)
+    run_all(folder / "journal", folder / "lake")
+    return folder, truth
+
+
+def test_a_table_is_exported_by_its_name(made: tuple[Path, Truth], tmp_path: Path) -> None:
+    target = tmp_path / "streams.parquet"
+    code, said, told = mew("export", "streams", "--to", str(target), "--lake", "lake", cwd=made[0])
+    count = sum(len(space.streams) for space in made[1].spaces.values())
+    assert (code, said, told) == (0, f"{count} rows in {target}\n", "")
+    assert pq.read_metadata(target).num_rows == count
+
+
+def test_an_answer_is_exported_to_a_folder(made: tuple[Path, Truth], tmp_path: Path) -> None:
+    sql = "select space, position from events where position < 50 order by space, position"
+    arguments = ("--to", f"{tmp_path}/out/", "--format", "csv", "--rows", "70", "--lake", "lake")
+    code, said, _ = mew("export", sql, *arguments, cwd=made[0])
+    assert (code, said) == (0, f"100 rows in {tmp_path}/out\n")
+    assert [len(path.read_text().splitlines()) for path in sorted((tmp_path / "out").iterdir())] == [71, 31]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("streams", "--to", "x.xlsx"), 2, "mew: x.xlsx: say in which format with --format: parquet, csv, jsonl\n"),
+        (("nowhere", "--to", "x.csv"), 2, "mew: no table is called 'nowhere'; there are "),
+        (("select 1 +", "--to", "x.parquet"), 2, "mew: Parser Error: "),
+        (("streams", "--to", "no/x.csv"), 1, "mew: no/x.csv: No such file or directory\n"),
+        (("streams", "--to", "x.csv", "--rows", "0"), 2, "mew: a file has at least one row, not 0\n"),
+        (("streams",), 2, "mew: "),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    made: tuple[Path, Truth], arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    ended, out, told = mew("export", *arguments, "--lake", "lake", cwd=made[0])
+    assert (ended, out) == (code, "")
+    assert told.startswith(said)
+    assert told.count("\n") == 1
+    assert not list(made[0].glob("*x.*"))
+
+
+def test_the_help_has_examples(made: tuple[Path, Truth]) -> None:
+    code, said, _ = mew("export", "--help", cwd=made[0])
+    assert code == 0
+    assert "mew pipeline export streams --to streams.parquet" in said
+
+
+@pytest.mark.parametrize("arguments", [("query", "select count(*) from streams"), ("state", "--at", "100")])
+def test_spark_is_loaded_by_nobody_who_did_not_ask_for_it(made: tuple[Path, Truth], arguments: tuple[str, ...]) -> None:
+    more = ("--space", next(iter(made[1].spaces))) if arguments[0] == "state" else ()
+    command = [sys.executable, "-c", PROGRAM, "pipeline", *arguments, *more, "--lake", "lake"]
+    done = subprocess.run(command, cwd=made[0], capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("query", "select space, stream_id, owners, time from streams order by space, position"),
+        ("state", "--at", "1500", "--space", "harbour"),
+    ],
+    ids=["query", "state"],
+)
+def test_spark_answers_as_duckdb_does(made: tuple[Path, Truth], arguments: tuple[str, ...]) -> None:
+    by_duckdb = mew(*arguments, "--lake", "lake", cwd=made[0])
+    assert by_duckdb[0] == 0
+    assert mew(*arguments, "--lake", "lake", "--engine", "spark", "--master", "local[2]", cwd=made[0]) == by_duckdb
