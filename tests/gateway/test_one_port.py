@@ -137,7 +137,6 @@ def test_a_crowd_is_let_in_a_few_at_a_turn(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/", 404),
         ("GET", "/nowhere", 404),
         ("GET", "/participants/alice", 404),
         ("POST", "/health", 405),

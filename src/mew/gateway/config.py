@@ -167,7 +167,7 @@ def find_config(directory: Path) -> Path:
     for place in places:
         if place.is_file():
             return place
-    raise ConfigError("no space.yaml here: looked for " + " and ".join(map(str, places)))
+    raise ConfigError(f"no space.yaml here: looked for {' and '.join(map(str, places))}; `mew init` makes a space")
 
 
 def load(files: Sequence[Path], *, environ: Mapping[str, str], directory: Path | None = None) -> GatewayConfig:

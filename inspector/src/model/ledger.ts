@@ -1,0 +1,164 @@
+// What was said, in order: what the timeline shows. Frames and `stream/data` are not in it; they are their streams'.
+//
+// An envelope is kept as the text it came as, within a budget; the oldest go first.
+
+import type { Envelope } from "./fold";
+
+export const FAMILIES = ["chat", "mcp", "reasoning", "capability", "stream", "participant", "space", "system", "other"] as const;
+export type Family = (typeof FAMILIES)[number];
+
+const MOST_EVENTS = 20_000;
+const MOST_TEXT = 48 * 1024 * 1024;
+
+export interface Event {
+  key: number;
+  /** Milliseconds since 1970, by the gateway's clock. */
+  time: number;
+  lane: string;
+  kind: string;
+  family: Family;
+  refused: boolean;
+  id: string | null;
+  to: string[];
+  causes: string[];
+  streamId: string | null;
+  /** One line for a list. */
+  summary: string;
+  /** The envelope's text, or the record's. */
+  text: string;
+  position: number | null;
+}
+
+export function familyOf(kind: string): Family {
+  const first = kind.split("/", 1)[0] as Family;
+  return FAMILIES.includes(first) ? first : "other";
+}
+
+export class Ledger {
+  events: Event[] = [];
+  readonly byId = new Map<string, Event>();
+  private readonly answers = new Map<string, Event[]>();
+  private keys = 0;
+  private text = 0;
+  /** How many were let go. */
+  gone = 0;
+
+  /** Something new at the end. */
+  add(event: Omit<Event, "key">): Event {
+    const added = { ...event, key: (this.keys += 1) };
+    const last = this.events[this.events.length - 1];
+    if (last && last.time > added.time) added.time = last.time;
+    this.events.push(added);
+    this.index(added);
+    if (this.events.length > MOST_EVENTS * 1.1 || this.text > MOST_TEXT) this.letGo();
+    return added;
+  }
+
+  /** What was before all there is: given in order. */
+  prepend(events: Omit<Event, "key">[]): void {
+    const room = Math.max(0, MOST_EVENTS - this.events.length);
+    const taken = events.slice(-room || events.length).map((each) => ({ ...each, key: (this.keys += 1) }));
+    if (room === 0) return;
+    this.events = [...taken, ...this.events];
+    taken.forEach((each) => this.index(each));
+  }
+
+  private index(event: Event): void {
+    this.text += event.text.length;
+    if (event.id !== null) this.byId.set(event.id, event);
+    for (const cause of event.causes) {
+      const known = this.answers.get(cause);
+      if (known) known.push(event);
+      else this.answers.set(cause, [event]);
+    }
+  }
+
+  private letGo(): void {
+    const count = Math.ceil(this.events.length * 0.15);
+    for (const event of this.events.splice(0, count)) {
+      this.text -= event.text.length;
+      if (event.id !== null && this.byId.get(event.id) === event) this.byId.delete(event.id);
+      for (const cause of event.causes) {
+        const left = this.answers.get(cause)?.filter((each) => each !== event) ?? [];
+        if (left.length) this.answers.set(cause, left);
+        else this.answers.delete(cause);
+      }
+    }
+    this.gone += count;
+  }
+
+  /** What an event answers, and what answers it. */
+  related(event: Event): Event[] {
+    const causes = event.causes.map((id) => this.byId.get(id)).filter((each) => each !== undefined);
+    const answers = event.id === null ? [] : (this.answers.get(event.id) ?? []);
+    return [...causes, ...answers].filter((each) => each !== event);
+  }
+}
+
+export function fromEnvelope(envelope: Envelope, text: string, time: number): Omit<Event, "key"> {
+  const reference = envelope.payload?.["stream"];
+  const inside = reference && typeof reference === "object" && !Array.isArray(reference) ? reference["stream_id"] : undefined;
+  const streamId = inside ?? envelope.payload?.["stream_id"];
+  return {
+    time,
+    lane: String(envelope.from),
+    kind: String(envelope.kind),
+    family: familyOf(String(envelope.kind)),
+    refused: envelope.kind === "system/error" || envelope.kind === "stream/error" || envelope.kind === "mcp/reject",
+    id: typeof envelope.id === "string" ? envelope.id : null,
+    to: Array.isArray(envelope.to) ? envelope.to.map(String) : [],
+    causes: Array.isArray(envelope.correlation_id) ? envelope.correlation_id.map(String) : [],
+    streamId: typeof streamId === "string" ? streamId : null,
+    summary: summaryOf(envelope),
+    text,
+    position: null,
+  };
+}
+
+const LINE = 160;
+
+/** What an envelope says, in a line. */
+export function summaryOf(envelope: Envelope): string {
+  const payload = envelope.payload ?? {};
+  const text = (name: string): string | null => (typeof payload[name] === "string" ? (payload[name] as string) : null);
+  const parts: (string | null)[] = [];
+  switch (envelope.kind) {
+    case "system/presence": {
+      const about = payload["participant"] as { id?: unknown } | undefined;
+      parts.push(String(about?.id ?? ""), text("event"), text("reason"));
+      break;
+    }
+    case "system/welcome": {
+      const { participants, active_streams } = payload as { participants?: unknown[]; active_streams?: unknown[] };
+      parts.push(`${participants?.length ?? 0} others`, `${active_streams?.length ?? 0} streams`);
+      break;
+    }
+    case "system/error":
+      parts.push(text("error"), text("message"));
+      break;
+    case "mcp/request":
+    case "mcp/proposal": {
+      const params = payload["params"] as { name?: unknown } | undefined;
+      parts.push(text("method"), typeof params?.name === "string" ? params.name : null);
+      break;
+    }
+    case "capability/grant":
+    case "capability/revoke":
+      parts.push(text("recipient"), JSON.stringify(payload["capabilities"] ?? payload["grant_id"] ?? ""));
+      break;
+    case "stream/ownership-transferred":
+      parts.push(text("stream_id"), `${text("previous_owner")} → ${text("new_owner")}`, text("reason"));
+      break;
+    default:
+      parts.push(
+        text("text") ?? text("message"),
+        text("stream_id") ?? ((payload["stream"] as { stream_id?: string } | undefined)?.stream_id ?? null),
+        text("participant_id"),
+        text("description") ?? text("intent"),
+        text("reason"),
+      );
+  }
+  const said = parts.filter((each) => each).join(" · ");
+  const line = said || (Object.keys(payload).length ? JSON.stringify(payload) : "");
+  return line.length > LINE ? `${line.slice(0, LINE - 1)}…` : line;
+}

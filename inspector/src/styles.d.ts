@@ -1,0 +1,2 @@
+// Sheets of styles are imported for their effect.
+declare module "*.css";

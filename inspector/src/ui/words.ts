@@ -1,0 +1,50 @@
+// Numbers, sizes and times as people read them.
+
+const counted = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const fine = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+
+export function count(value: number): string {
+  return counted.format(value);
+}
+
+const UNITS = ["B", "kB", "MB", "GB", "TB"];
+
+export function size(bytes: number): string {
+  let unit = 0;
+  let value = bytes;
+  while (value >= 1000 && unit < UNITS.length - 1) {
+    value /= 1000;
+    unit += 1;
+  }
+  return `${unit === 0 ? Math.round(value) : fine.format(value)} ${UNITS[unit]}`;
+}
+
+export function rate(perSecond: number): string {
+  return perSecond === 0 ? "–" : `${perSecond < 10 ? fine.format(Number(perSecond.toFixed(1))) : counted.format(perSecond)}/s`;
+}
+
+export function number(value: number): string {
+  return Number.isInteger(value) ? counted.format(value) : fine.format(value);
+}
+
+function two(value: number): string {
+  return String(value).padStart(2, "0");
+}
+
+export function clock(time: number, thousandths = true): string {
+  const at = new Date(time);
+  const seconds = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+  return thousandths ? `${seconds}.${String(at.getMilliseconds()).padStart(3, "0")}` : seconds;
+}
+
+export function iso(time: number): string {
+  return Number.isFinite(time) ? new Date(time).toISOString() : "";
+}
+
+export function ago(milliseconds: number): string {
+  const seconds = Math.max(0, Math.round(milliseconds / 1000));
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${two(seconds % 60)} s`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h ${two(Math.floor((seconds % 3600) / 60))} min`;
+  return `${Math.floor(seconds / 86_400)} d`;
+}

@@ -1,0 +1,194 @@
+// Explain: what would come of a message, in the gateway's own words. Nothing is sent, and nothing is matched here.
+
+import { useEffect, useState } from "preact/hooks";
+import type { JsonObject } from "../model/fold";
+import type { Explanation } from "../net/http";
+import { useTopics } from "../ui/hooks";
+import { told } from "../ui/parts";
+
+const KINDS: [string, string][] = [
+  ["chat", '{"text": "hello"}'],
+  ["mcp/request", '{"method": "tools/call", "params": {"name": "…", "arguments": {}}}'],
+  ["mcp/proposal", '{"method": "tools/call", "params": {"name": "…", "arguments": {}}}'],
+  ["mcp/reject", "{}"],
+  ["reasoning/start", '{"message": "…"}'],
+  ["capability/grant", '{"recipient": "…", "capabilities": [{"kind": "chat"}]}'],
+  ["capability/revoke", '{"recipient": "…", "capabilities": [{"kind": "chat"}]}'],
+  ["space/invite", '{"participant_id": "somebody", "initial_capabilities": []}'],
+  ["space/kick", '{"participant_id": "…"}'],
+  ["participant/pause", "{}"],
+  ["stream/request", '{"direction": "upload", "description": "…"}'],
+  ["stream/announce", '{"formats": [{"id": "json"}]}'],
+  ["stream/data", '{"stream_id": "…", "sequence": 1, "content": {}}'],
+  ["stream/grant-write", '{"stream_id": "…", "participant_id": "…"}'],
+  ["stream/revoke-write", '{"stream_id": "…", "participant_id": "…"}'],
+  ["stream/transfer-ownership", '{"stream_id": "…", "new_owner": "…"}'],
+  ["stream/close", '{"stream_id": "…"}'],
+];
+
+export function Explain({ about }: { about: string | null }) {
+  const session = useTopics("space", "history");
+  const people = [...new Set([...(session.acts ? [session.view.you.id] : []), ...session.view.participants.keys(), ...session.absent.keys()])];
+  const [who, setWho] = useState(about ?? people[0] ?? "");
+  const [kind, setKind] = useState("chat");
+  const [payload, setPayload] = useState(KINDS[0]![1]);
+  const [to, setTo] = useState("");
+  const [answer, setAnswer] = useState<{ who: string; told: Explanation } | null>(null);
+  const [problem, setProblem] = useState("");
+  useEffect(() => {
+    if (about !== null) setWho(about);
+  }, [about]);
+  const pickKind = (next: string): void => {
+    setKind(next);
+    const example = KINDS.find(([each]) => each === next)?.[1];
+    if (example) setPayload(fill(example, [...session.view.streams.keys()], people, who));
+  };
+  const ask = async (event: SubmitEvent): Promise<void> => {
+    event.preventDefault();
+    setProblem("");
+    let parsed: JsonObject | undefined;
+    try {
+      parsed = payload.trim() ? (JSON.parse(payload) as JsonObject) : undefined;
+    } catch {
+      setAnswer(null);
+      setProblem("The payload is no JSON.");
+      return;
+    }
+    const named = to.split(/[\s,]+/).filter(Boolean);
+    try {
+      const envelope = { kind, ...(parsed === undefined ? {} : { payload: parsed }), ...(named.length ? { to: named } : {}) };
+      setAnswer({ who, told: await session.door.explain(who, envelope) });
+    } catch (reason) {
+      setAnswer(null);
+      setProblem(told(reason));
+    }
+  };
+  return (
+    <div class="view explain">
+      <header class="view-head">
+        <h1>Explain</h1>
+      </header>
+      <p class="lead">Who may send what, and by which right. The gateway answers; nothing is sent.</p>
+      <div class="explain-columns">
+        <form class="panel explain-form" onSubmit={(event) => void ask(event)}>
+          <label class="field">
+            <span>If this participant</span>
+            <input list="people" value={who} autocomplete="off" spellcheck={false} onInput={(event) => setWho(event.currentTarget.value)} />
+          </label>
+          <datalist id="people">
+            {people.map((each) => (
+              <option key={each} value={each} />
+            ))}
+          </datalist>
+          <label class="field">
+            <span>sent this kind</span>
+            <input list="kinds" value={kind} autocomplete="off" spellcheck={false} onInput={(event) => pickKind(event.currentTarget.value)} />
+          </label>
+          <datalist id="kinds">
+            {KINDS.map(([each]) => (
+              <option key={each} value={each} />
+            ))}
+          </datalist>
+          <label class="field">
+            <span>to (optional)</span>
+            <input value={to} autocomplete="off" spellcheck={false} onInput={(event) => setTo(event.currentTarget.value)} />
+          </label>
+          <label class="field">
+            <span>with this payload</span>
+            <textarea rows={7} spellcheck={false} value={payload} onInput={(event) => setPayload(event.currentTarget.value)} />
+          </label>
+          <button type="submit" class="primary">
+            Explain
+          </button>
+        </form>
+        <div class="explain-answer" aria-live="polite">
+          {problem && (
+            <p class="problem" role="alert">
+              {problem}
+            </p>
+          )}
+          {answer ? <Answer who={answer.who} told={answer.told} /> : !problem && <p class="soft explain-idle">The answer comes here.</p>}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+/** An example about what there is. */
+function fill(example: string, streams: string[], people: string[], who: string): string {
+  const other = people.find((each) => each !== who) ?? who;
+  const about = (text: string, names: string[], value: string | undefined): string =>
+    value === undefined ? text : names.reduce((each, name) => each.replace(`"${name}": "…"`, `"${name}": ${JSON.stringify(value)}`), text);
+  return about(about(example, ["stream_id"], streams[0]), ["recipient", "participant_id", "new_owner"], other);
+}
+
+const SOURCES: { [source: string]: string } = {
+  configured: "configured in the space’s file",
+  invited: "given with the invitation",
+  default: "the space’s default",
+  baseline: "everybody has it",
+  owner: "as the owner of the stream",
+  writer: "as a writer of the stream",
+  everyone: "everybody may",
+};
+
+function source(name: string | null): string {
+  if (name === null) return "–";
+  if (name.startsWith("grant:")) return `granted, by envelope ${name.slice("grant:".length)}`;
+  return SOURCES[name] ?? name;
+}
+
+function Answer({ who, told: answer }: { who: string; told: Explanation }) {
+  return (
+    <article class={`panel verdict ${answer.allowed ? "yes" : "no"}`}>
+      <h2>
+        <span class="verdict-sign" aria-hidden="true">
+          {answer.allowed ? "✓" : "✕"}
+        </span>
+        {answer.allowed ? "Allowed" : "Refused"}
+      </h2>
+      <p>
+        <strong class="said">{who}</strong> {answer.allowed ? "may send" : "may not send"} <code class="said">{answer.kind ?? "this"}</code>
+        {answer.allowed ? "" : " like this"}.
+      </p>
+      <dl class="facts stacked">
+        <div>
+          <dt>Why</dt>
+          <dd class="said">{answer.reason}</dd>
+        </div>
+        {answer.error !== null && (
+          <div>
+            <dt>Code</dt>
+            <dd>
+              <code class="said">{answer.error}</code>
+            </dd>
+          </div>
+        )}
+        {answer.capability && (
+          <div>
+            <dt>Capability</dt>
+            <dd>
+              <code class="said">{JSON.stringify(answer.capability)}</code>
+            </dd>
+          </div>
+        )}
+        {answer.source !== null && (
+          <div>
+            <dt>Comes from</dt>
+            <dd class="said">{source(answer.source)}</dd>
+          </div>
+        )}
+        {answer.nearest && (
+          <div>
+            <dt>Nearest</dt>
+            <dd>
+              <code class="said">{JSON.stringify(answer.nearest.capability)}</code>
+              <p class="said">{answer.nearest.why}</p>
+              <p class="soft said">{source(answer.nearest.source)}</p>
+            </dd>
+          </div>
+        )}
+      </dl>
+    </article>
+  );
+}

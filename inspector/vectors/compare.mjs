@@ -1,0 +1,46 @@
+// Whether the page's fold makes of every envelope what `mew.view` makes of it: node vectors/compare.mjs fold.json
+// `python -m tools.inspector_vectors fold.json` writes the file. Says each difference, and ends with 1 where there is one.
+import { readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { isDeepStrictEqual } from "node:util";
+import { createServer } from "vite";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const vite = await createServer({
+  root: join(here, ".."),
+  configFile: false,
+  appType: "custom",
+  logLevel: "error",
+  cacheDir: join(here, "..", "node_modules", ".vite-vectors"),
+  optimizeDeps: { noDiscovery: true },
+  server: { middlewareMode: true, watch: null, ws: false },
+});
+let wrong = 0;
+let steps = 0;
+try {
+  const { apply, applyFrame, emptyView } = await vite.ssrLoadModule("/src/model/fold.ts");
+  const dumped = (view) => ({
+    you: view.you,
+    participants: [...view.participants.values()],
+    streams: [...view.streams.values()],
+    position: view.position,
+  });
+  for (const { name, steps: all } of JSON.parse(readFileSync(process.argv[2], "utf8"))) {
+    const view = emptyView();
+    for (const [index, step] of all.entries()) {
+      if ("frame" in step) applyFrame(view, step.frame);
+      else apply(view, JSON.parse(step.envelope));
+      steps += 1;
+      if (isDeepStrictEqual(structuredClone(dumped(view)), step.view)) continue;
+      wrong += 1;
+      console.error(`${name}, step ${index}: ${step.envelope ?? step.frame}`);
+      console.error(`  is     ${JSON.stringify(dumped(view))}\n  not    ${JSON.stringify(step.view)}`);
+      break;
+    }
+  }
+} finally {
+  await vite.close();
+}
+console.log(`${steps} steps, ${wrong} wrong`);
+process.exit(wrong ? 1 : 0);

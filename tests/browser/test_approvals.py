@@ -1,0 +1,60 @@
+"""Proposals: they wait, they are decided here, and the decision is what everybody sees."""
+
+from typing import Any
+
+from playwright.sync_api import expect
+
+from mew.client import Space
+from tests.browser.scenes import PROPOSAL
+from tests.browser.stage import Cast, Tab
+
+
+def proposed(cast: Cast, bob: Space, **more: Any) -> str:
+    return cast.do(bob.send("mcp/proposal", PROPOSAL, to="carol", **more)).id
+
+
+def test_a_proposal_is_approved_from_the_page(tab: Tab, cast: Cast) -> None:
+    bob, carol = cast.join("bob"), cast.join("carol")
+    asked = carol.envelopes("mcp/request")
+    earlier = proposed(cast, bob)  # before the page is opened: the journal knows it
+    page = tab.act("alice", "approvals").page
+    expect(page.get_by_role("heading", name="delete_file")).to_be_visible()
+    expect(page.get_by_role("link", name="Approvals")).to_contain_text("1")
+    page.get_by_role("button", name="Approve", exact=True).click()
+    request = cast.do(anext(asked))
+    assert (request.sender, request.correlation_id, request.payload) == ("alice", (earlier,), PROPOSAL)
+    expect(page.get_by_role("row", name="delete_file")).to_contain_text("approved by alice")
+    expect(page.get_by_text("Nothing waits for approval")).to_be_visible()
+
+
+def test_approve_and_grant_lets_the_proposer_ask_by_itself(tab: Tab, cast: Cast) -> None:
+    bob, carol = cast.join("bob"), cast.join("carol")
+    asked = carol.envelopes("mcp/request")
+    page = tab.act("alice", "approvals").page
+    proposed(cast, bob)
+    page.get_by_role("button", name="Approve and grant").click()
+    assert cast.do(anext(asked)).sender == "alice"
+    cast.do(bob.send("mcp/request", PROPOSAL, to="carol"))
+    assert cast.do(anext(asked)).sender == "bob"
+
+
+def test_a_rejection_goes_to_the_proposer_with_its_reason(tab: Tab, cast: Cast) -> None:
+    bob = cast.join("bob")
+    answers = bob.envelopes("mcp/reject")
+    cast.join("carol")
+    page = tab.act("alice", "approvals").page
+    proposal = proposed(cast, bob)
+    page.get_by_label("Why not").fill("it is not empty")
+    page.get_by_role("button", name="Reject").click()
+    answer = cast.do(anext(answers))
+    assert (answer.correlation_id, answer.payload) == ((proposal,), {"reason": "it is not empty"})
+    expect(page.get_by_role("row", name="delete_file")).to_contain_text("rejected by alice · it is not empty")
+
+
+def test_who_may_not_decide_is_told_so(tab: Tab, cast: Cast) -> None:
+    carol = cast.join("carol")
+    page = tab.act("bob", "approvals").page
+    cast.do(carol.send("mcp/proposal", PROPOSAL, to="alice"))
+    expect(page.get_by_text("You may neither approve nor reject this.")).to_be_visible()
+    cast.do(carol.send("mcp/withdraw", {}, correlation_id=cast.do(carol.send("mcp/proposal", PROPOSAL)).id))
+    expect(page.get_by_text("withdrawn by carol")).to_be_visible()

@@ -1,0 +1,28 @@
+"""Explain: the gateway's answer, about anybody, for any token of the space."""
+
+from playwright.sync_api import expect
+
+from tests.browser.stage import Cast, Tab
+
+
+def test_who_may_what_and_why_not(tab: Tab, cast: Cast) -> None:
+    cast.join("bob")
+    page = tab.observe("explain/bob").page
+    expect(page.get_by_label("If this participant")).to_have_value("bob")
+    page.get_by_role("button", name="Explain").click()
+    expect(page.get_by_role("heading", name="Allowed")).to_be_visible()
+    expect(page.locator(".verdict")).to_contain_text('{"kind":"chat"}')
+    expect(page.locator(".verdict")).to_contain_text("configured in the space’s file")
+    page.get_by_label("sent this kind").fill("mcp/request")
+    page.get_by_role("button", name="Explain").click()
+    expect(page.get_by_role("heading", name="Refused")).to_be_visible()
+    expect(page.locator(".verdict")).to_contain_text("capability_violation")
+    expect(page.locator(".verdict")).to_contain_text("payload.method: 'tools/call' is not 'tools/list'")
+
+
+def test_a_payload_that_is_none_is_told_before_it_is_asked(tab: Tab, cast: Cast) -> None:
+    cast.join("bob")
+    page = tab.observe("explain/bob").page
+    page.get_by_label("with this payload").fill("{not json")
+    page.get_by_role("button", name="Explain").click()
+    expect(page.get_by_role("alert")).to_have_text("The payload is no JSON.")

@@ -1,0 +1,87 @@
+"""Signing in: whose token it is, what follows from that, and where the token is kept."""
+
+import pytest
+from playwright.sync_api import BrowserContext, expect
+
+from tests.browser.stage import Cast, Tab
+from tests.gateway.asking import tokens_of
+from tests.gateway.raw import Running
+
+
+def test_an_observer_comes_in_at_once_and_nobody_notices(tab: Tab, cast: Cast) -> None:
+    alice = cast.join("alice")
+    tab.observe()
+    expect(tab.page.get_by_role("heading", name="Space", exact=True)).to_be_visible()
+    expect(tab.page.get_by_text("observer, only looks")).to_be_visible()
+    assert alice.view.participants == {}
+
+
+def test_two_tabs_may_observe_with_one_token(tab: Tab, context: BrowserContext, gateway: Running) -> None:
+    other = Tab(context.new_page(), gateway).observe()
+    tab.observe()
+    expect(tab.page.get_by_role("heading", name="Space", exact=True)).to_be_visible()
+    expect(other.page.get_by_role("heading", name="Space", exact=True)).to_be_visible()
+    other.is_fine()
+
+
+def test_an_unknown_token_is_told_so_and_can_be_tried_again(tab: Tab, gateway: Running) -> None:
+    tab.open()
+    tab.offer("no token of anybody")
+    expect(tab.page.get_by_role("alert")).to_contain_text("This is no token")
+    tab.offer("no-token-of-anybody")
+    expect(tab.page.get_by_role("alert")).to_have_text("The gateway does not know this token.")
+    assert all("403" in each for each in tab.complaints)  # the browser's own word for the answer
+    tab.complaints.clear()
+    tab.offer(tokens_of(gateway).issue("lab", "onlooker", observer=True))
+    expect(tab.page.get_by_role("heading", name="Space", exact=True)).to_be_visible()
+
+
+def test_no_token_at_all_is_told_so(tab: Tab) -> None:
+    tab.open()
+    tab.offer("  ")
+    expect(tab.page.get_by_role("alert")).to_have_text("Paste a token first.")
+
+
+@pytest.mark.parametrize("space", ["elsewhere"])
+def test_a_space_that_is_not_there_is_told_so(tab: Tab, gateway: Running, space: str) -> None:
+    tab.open()
+    tab.page.get_by_text("Another space").click()
+    tab.page.get_by_label("Space", exact=True).fill(space)
+    tab.offer(gateway.token("alice"))
+    expect(tab.page.get_by_role("alert")).to_have_text("There is no such space here.")
+    tab.complaints.clear()
+
+
+def test_a_participant_is_told_of_the_take_over_before_it_happens(tab: Tab, cast: Cast, gateway: Running) -> None:
+    cast.join("alice")
+    seat = gateway.ask(lambda each: each.first_hub.space.seats["alice"])
+    tab.open()
+    tab.offer(gateway.token("alice"))
+    expect(tab.page.get_by_text("alice is connected now.")).to_be_visible()
+    expect(tab.page.get_by_text("takes over its socket")).to_be_visible()
+    assert gateway.ask(lambda each: each.first_hub.space.seats["alice"]) == seat
+    tab.page.get_by_role("button", name="Take over and sign in as alice").click()
+    expect(tab.page.get_by_text("acts as this participant")).to_be_visible()
+    gateway.until(lambda each: each.first_hub.space.seats["alice"] != seat)
+
+
+def test_whoever_takes_the_socket_over_ends_the_page(tab: Tab, cast: Cast) -> None:
+    tab.act("alice")
+    cast.join("alice")
+    expect(tab.page.get_by_role("status")).to_contain_text("Another connection took over")
+    expect(tab.page.get_by_label("Token")).to_have_value("")
+
+
+def test_the_token_is_in_memory_only(tab: Tab, gateway: Running) -> None:
+    tab.observe()
+    token = tokens_of(gateway).issue("lab", "onlooker", observer=True)
+    kept = "JSON.stringify([localStorage, sessionStorage, document.cookie, location.href, document.body.outerHTML])"
+    assert token not in tab.page.evaluate(kept)
+    tab.page.reload()
+    expect(tab.page.get_by_label("Token")).to_have_value("")
+
+
+def test_signing_out_forgets_everything(tab: Tab) -> None:
+    tab.observe()
+    tab.page.get_by_role("button", name="Sign out").click()
+    expect(tab.page.get_by_label("Token")).to_have_value("")

@@ -1,0 +1,150 @@
+"""What `mew.view` makes of envelopes, for the inspector's own fold: `python -m tools.inspector_vectors fold.json`.
+
+Plays stories in a space in memory, as observers and a participant see them, and notes the view after every message.
+Decides nothing about the fold: `mew.view` is right, and a test compares.
+"""
+
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from mew.protocol import parse
+from mew.protocol.frames import build
+from mew.testing import Client, Frame, MemorySpace
+from mew.view import SpaceView, apply, apply_frame, welcomed
+
+EVERYBODY: Final = {"alice": [{"kind": "*"}], "bob": [{"kind": "*"}], "carol": [{"kind": "chat"}, {"kind": "stream/*"}]}
+STEPS: Final = 80
+SEEDS: Final = (3, 14, 15)
+Story: TypeAlias = Callable[[MemorySpace, Client, Client], None]
+FORMATS: Final = [{"id": "json", "schema": {"type": "object"}}, {"id": "text", "mime_type": "text/plain"}]
+
+
+def dumped(view: SpaceView) -> dict[str, Any]:
+    """A view as JSON, in its own order."""
+    return {
+        "you": msgspec.to_builtins(view.you),
+        "participants": [msgspec.to_builtins(each) for each in view.participants.values()],
+        "streams": [each.entry for each in view.streams.values()],
+        "position": view.position,
+    }
+
+
+def followed(client: Client) -> list[dict[str, Any]]:
+    """Everything that reached a client, each with the view it leaves."""
+    view: SpaceView | None = None
+    steps: list[dict[str, Any]] = []
+    for received in client.inbox():
+        if isinstance(received, Frame):
+            assert view is not None
+            view = apply_frame(view, build(received.stream_id, received.data))
+            steps.append({"frame": received.stream_id, "view": dumped(view)})
+            continue
+        envelope = parse(received.raw)
+        view = welcomed(envelope) if view is None else apply(view, envelope)
+        steps.append({"envelope": received.raw.decode(), "view": dumped(view)})
+    return steps
+
+
+def open_and_end(lab: MemorySpace, alice: Client, bob: Client) -> None:
+    """Both ways in, data and frames, every end, somebody's own `stream/open` and `stream/ready`."""
+    alice.send(kind="stream/request", payload={"description": "positions", "direction": None, "meta": {"deep": [1]}})
+    alice.send(kind="stream/announce", payload={"formats": FORMATS, "desired_id": "cat", "encoding": "binary"})
+    bob.send(kind="stream/open", payload={"stream_id": "forged", "owner": "bob"})
+    bob.send(kind="stream/ready", payload={"stream_id": "forged"})
+    alice.frame("stream-1", "hello")
+    alice.send(kind="stream/start", payload={"stream": {"stream_id": "cat"}})
+    data = {"stream": {"stream_id": "cat"}, "sequence": 4, "content": {"x": 1}, "format_id": "json"}
+    alice.send(kind="stream/data", payload=data)
+    alice.send(kind="stream/close", payload={"stream_id": "stream-1", "reason": "done"})
+    bob.send(kind="stream/close", payload={"stream_id": "nowhere"})
+    bob.send(kind="stream/request", payload={})
+    bob.send(kind="stream/complete", payload={"stream_id": "stream-2"})
+    alice.send(kind="stream/error", payload={"stream_id": "cat", "code": "broken", "message": "it broke"})
+    alice.send(kind="stream/request", payload={"target": ["bob"], "description": "for bob"})
+    alice.frame("stream-3", b"\x00\xff", text=False)
+    lab.lose("bob", "stream-3", 1, 1)
+
+
+def change_hands(lab: MemorySpace, alice: Client, bob: Client) -> None:
+    """Writers, owners, leaving and coming back."""
+    carol = lab.join("carol")
+    alice.send(kind="stream/request", payload={"description": "the cat"})
+    alice.send(kind="stream/grant-write", payload={"stream_id": "stream-1", "participant_id": "bob"})
+    alice.send(kind="stream/grant-write", payload={"stream_id": "stream-1", "participant_id": "carol"})
+    carol.leave()
+    alice.send(kind="stream/transfer-ownership", payload={"stream_id": "stream-1", "new_owner": "bob"})
+    bob.send(kind="stream/revoke-write", payload={"stream_id": "stream-1", "participant_id": "alice"})
+    lab.join("carol").leave()
+    alice.send(kind="space/invite", payload={"participant_id": "dana", "initial_capabilities": [{"kind": "chat"}]})
+    lab.join("dana")
+    alice.send(kind="capability/grant", payload={"recipient": "dana", "capabilities": [{"kind": "mcp/*"}]})
+    alice.send(kind="space/kick", payload={"participant_id": "dana"})
+    bob.leave()
+    lab.advance(61)
+
+
+def wander(seed: int) -> Story:
+    """Anything, in any order; much of it is refused."""
+
+    def story(lab: MemorySpace, alice: Client, bob: Client) -> None:
+        chance = random.Random(seed)
+        for step in range(STEPS):
+            who = chance.choice([alice, bob])
+            stream = f"stream-{chance.randint(1, 4)}"
+            other = chance.choice(["alice", "bob", "carol"])
+            kind, payload = chance.choice(
+                [
+                    ("stream/request", {"n": step}),
+                    ("stream/announce", {"formats": [{"id": "json"}], "n": step}),
+                    ("stream/start", {"stream_id": stream}),
+                    ("stream/close", {"stream_id": stream}),
+                    ("stream/grant-write", {"stream_id": stream, "participant_id": other}),
+                    ("stream/revoke-write", {"stream_id": stream, "participant_id": other}),
+                    ("stream/transfer-ownership", {"stream_id": stream, "new_owner": other}),
+                    ("stream/data", {"stream_id": stream, "sequence": step, "content": step}),
+                    ("chat", {"text": "hello"}),
+                    ("#", {}),
+                ]
+            )
+            if kind == "#":
+                who.frame(stream, f"frame {step}")
+            else:
+                who.send(kind=kind, payload=payload)
+            if chance.random() < 0.05:
+                lab.join("carol")
+
+    return story
+
+
+def vectors() -> list[dict[str, Any]]:
+    """Every story, as each of two onlookers saw it."""
+    stories: dict[str, Story] = {"open and end": open_and_end, "change hands": change_hands}
+    stories |= {f"wander {seed}": wander(seed) for seed in SEEDS}
+    found = []
+    for name, story in stories.items():
+        lab = MemorySpace(participants=EVERYBODY)
+        observer, alice = lab.observe(), lab.join("alice")
+        bob = lab.join("bob")
+        story(lab, alice, bob)
+        late = lab.observe("late")
+        for whose, client in (("an observer", observer), ("alice", alice), ("who came late", late)):
+            found.append({"name": f"{name}, as seen by {whose}", "steps": followed(client)})
+    return found
+
+
+def write(path: Path) -> int:
+    """Write them to a file; how many messages there are."""
+    made = vectors()
+    path.write_bytes(msgspec.json.encode(made))
+    return sum(len(each["steps"]) for each in made)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m tools.inspector_vectors <file>")
+    print(f"{write(Path(sys.argv[1]))} messages")
