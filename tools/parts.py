@@ -36,8 +36,10 @@ PARTS = (
     Part("journal", 2.5, ("tests/journal",)),
     Part("sdk", 2, ("tests/client", "tests/bridge", "tests/interaction"), (*BOTH_CORES, "--door", "sdk")),
     Part("pipeline", 5, ("tests/pipeline",), (*BOTH_CORES, "--dist", "loadscope")),
+    Part("cluster", 2.5, ("tests/cluster", "tests/kafka")),
+    Part("inspector", 2, ("tests/inspector", "tests/browser"), BOTH_CORES),
     Part("faults", 0.5, ("tests/faults",), BOTH_CORES),
-    Part("command", 2.5, ("tests/cli", "tests/tools")),
+    Part("command", 2.5, ("tests/cli", "tests/agents", "tests/scenarios", "tests/tools")),
     Part("docs", 2, ("tests/docs",)),
 )
 SET_UP_MINUTES = 3.0

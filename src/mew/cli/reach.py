@@ -13,7 +13,7 @@ import msgspec
 from cyclopts import Parameter
 
 from mew.cli.door import SCHEMES, Door
-from mew.cli.here import Here, here, observer_token, token_of, who
+from mew.cli.here import Here, Nobody, here, observer_token, token_of, who
 from mew.errors import MewError
 
 GATEWAY: Final = "MEW_GATEWAY"
@@ -103,7 +103,8 @@ def speak(reach: Reach, asked: str | None) -> tuple[Door, str]:
         door = Door(reach.address, given, reach.space_id)
         return door, asked or own or _holder(door)
     participant = who(place, asked)
-    return Door(reach.address or place.http_url, token_of(place, participant), _space_of(reach, place)), participant
+    token = _token_of(place, participant, named=reach.address is not None)
+    return Door(reach.address or place.http_url, token, _space_of(reach, place)), participant
 
 
 def look(reach: Reach) -> Way:
@@ -131,6 +132,16 @@ def look_by_socket(reach: Reach) -> Way:
             "`mew token create looking --observer` makes one to look with"
         )
     return way
+
+
+def _token_of(place: Here, participant: str, *, named: bool) -> str:
+    """Its token. A space that never ran has none yet: there the first thing to say is that it does not run."""
+    try:
+        return token_of(place, participant)
+    except Nobody:
+        if not named:
+            place.require_running()
+        raise
 
 
 def _holder(door: Door) -> str:
