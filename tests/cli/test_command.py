@@ -54,6 +54,28 @@ def test_no_arguments_show_the_help() -> None:
     assert result.stdout == run("--help").stdout
 
 
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["snd", "hello"], "mew: there is no command 'snd'. Did you mean 'send'? Try 'mew --help'.\n"),
+        (["xyzzy"], "mew: there is no command 'xyzzy'. Try 'mew --help'.\n"),
+        (["init", "default", "again"], "mew: 'again' is a word too many. Try 'mew init --help'.\n"),
+        (["up", "--prot", "1"], "mew: Unknown option: --prot. Did you mean --port? Try 'mew up --help'.\n"),
+    ],
+)
+def test_what_was_mistyped_is_named_with_where_to_look(
+    typed: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(typed) == 2
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("words", [["space"], ["up"], ["token"], ["stream"], ["journal"], ["gateway"], ["agent"]])
+def test_the_help_of_a_command_has_no_examples_of_others(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "--help"]) == 0
+    assert "mew --version" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("word", ["nonsense", "--nonsense", "two words", "line\nbreak"])
 def test_an_unknown_word_is_one_line_on_stderr_and_exit_2(word: str) -> None:
     result = run(word)

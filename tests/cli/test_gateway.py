@@ -144,7 +144,8 @@ def test_a_port_that_is_taken_is_named(lab: Path) -> None:
 def test_without_a_configuration_it_says_where_it_looked(tmp_path: Path) -> None:
     code, said = fails(tmp_path)
     assert code == 2
-    assert said == f"mew: no space.yaml here: looked for {tmp_path}/.mew/space.yaml and {tmp_path}/space.yaml\n"
+    looked = f"{tmp_path}/.mew/space.yaml and {tmp_path}/space.yaml"
+    assert said == f"mew: no space.yaml here: looked for {looked}; `mew init` makes a space\n"
 
 
 def test_what_is_wrong_is_said_in_one_line_with_file_line_and_path(lab: Path) -> None:

@@ -332,7 +332,8 @@ def test_mew_alone_says_how_to_make_a_space_or_to_start_the_one_that_is_here(hom
     assert "`mew up` starts it" in home.mew(at=home.space("lab")).err
 
 
-def test_at_a_terminal_mew_alone_asks_and_takes_no_for_an_answer(home: Home) -> None:
+@pytest.mark.parametrize("answer", [b"n\n", b"\x04"], ids=["no", "end of input"])
+def test_at_a_terminal_mew_alone_asks_and_takes_no_for_an_answer(home: Home, answer: bytes) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         home.command(), cwd=home.folder, env=home.environ, stdin=theirs, stdout=theirs, stderr=theirs
@@ -342,7 +343,7 @@ def test_at_a_terminal_mew_alone_asks_and_takes_no_for_an_answer(home: Home) -> 
         shown = b""
         while b"Make one now? [Y/n]" not in shown:
             shown += os.read(ours, 4096)
-        os.write(ours, b"n\n")
+        os.write(ours, answer)
         assert process.wait(PATIENCE) == 0
     finally:
         process.kill()

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from mew.cli.joining import HERE, LogLevel, Where, log_to_standard_error, seat, taking_part
 
-app = App(name="agent", help="Run a small agent that takes part in a space.")
+app = App(name="agent", help="Run a small agent that takes part in a space.", help_epilogue="")
 
 
 _EXAMPLES: Final = """\

@@ -24,9 +24,18 @@ def alone(app: App) -> int:
         app.help_print([])
         print("This directory has a space: `mew up` starts it, `mew space status` says how it is.", file=sys.stderr)
         return 0
-    if terminal and input(f"{OFFER}\nMake one now? [Y/n] ").strip().lower() in {"", "y", "yes"}:
+    if terminal and _agreed(f"{OFFER}\nMake one now? [Y/n] "):
         return int(app(["init"]))
     if not terminal:
         app.help_print([])
         print(OFFER, file=sys.stderr)
     return 0
+
+
+def _agreed(question: str) -> bool:
+    """Whether they want it; who closes the input does not."""
+    try:
+        return input(question).strip().lower() in {"", "y", "yes"}
+    except EOFError:
+        print()
+        return False

@@ -26,7 +26,7 @@ from mew.cli.joining import (
 if TYPE_CHECKING:
     from mew.bridge import BridgeSettings, Patience, StdioServer
 
-app = App(name="bridge", help="Let an MCP server take part in a space.")
+app = App(name="bridge", help="Let an MCP server take part in a space.", help_epilogue="")
 
 _YES: Final = frozenset({"true", "1", "yes", "on"})
 _NO: Final = frozenset({"false", "0", "no", "off"})

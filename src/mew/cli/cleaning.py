@@ -74,7 +74,11 @@ def _logs(directory: Path) -> Iterator[Path]:
 def _confirm(directory: Path) -> None:
     if not sys.stdin.isatty():
         raise NotConfirmed("--all removes the tokens and the journal for good: say --force as well")
-    answer = input(f"Remove the tokens and the journal of {directory} for good? [y/N] ")
+    try:
+        answer = input(f"Remove the tokens and the journal of {directory} for good? [y/N] ")
+    except EOFError:
+        answer = ""
+        print()
     if answer.strip().lower() not in {"y", "yes"}:
         raise Failed("nothing was removed")
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mew.client import Space, Subscription
     from mew.client.inbox import Message
 
-app = App(name="client", help="Take part in a space line by line, for scripts.")
+app = App(name="client", help="Take part in a space line by line, for scripts.", help_epilogue="")
 
 LAST_WORDS: Final = 5.0
 """Seconds to write what has come, once there is nothing more to wait for."""

@@ -20,7 +20,9 @@ from mew.gateway.server import PortTaken, Server
 from mew.gateway.supervisor.household import Household, refuse_second
 from mew.gateway.supervisor.pids import StartedBy, read_pids
 
-app = App(name="gateway", help="Run a gateway, which serves spaces over WebSocket and HTTP on one port.")
+app = App(
+    name="gateway", help="Run a gateway, which serves spaces over WebSocket and HTTP on one port.", help_epilogue=""
+)
 
 PORTS = 10
 """So many are tried by `mew space up`, from the one that was asked for."""

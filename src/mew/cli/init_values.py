@@ -26,6 +26,8 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_./@+-]+")
 _WHOLE_BEFORE: Final = re.compile(r"(?:^|.*[:\-]\s+)$")
 _WHOLE_AFTER: Final = re.compile(r"\s*(?:#.*)?$")
 _AS_JSON: Final = "_JSON"
+_NAME_AS_ID: Final = re.compile(r"""\bid["']?:\s*["']?\{\{\s*SPACE_NAME(_JSON)?\s*\}\}""")
+"""The name of a space in the place of its id."""
 
 Ask = Callable[[Variable, str], str]
 """Asks somebody, who may leave it at what is suggested."""
@@ -82,8 +84,8 @@ def space_id(name: str) -> str:
 def render(text: str, values: Values) -> tuple[str, tuple[str, ...]]:
     """A space.yaml with everything filled in, and the names of what stays open, since nobody defines it."""
     texts, unknown = dict(values.texts), []
-    if f"{{{{{SPACE_ID}}}}}" not in text.replace(" ", ""):
-        texts[NAME] = texts[SPACE_ID]  # such a template uses the name for the id too
+    if _NAME_AS_ID.search(text):
+        texts[NAME] = texts[SPACE_ID]  # such a template has the one for both, also where something refers to the id
 
     def fill(found: re.Match[str]) -> str:
         value = _value(found[1], texts, values.secrets)

@@ -24,7 +24,9 @@ from mew.journal.folder import CONTROL, FRAMES, HOUR, SECOND, Folder
 from mew.journal.reading import Journal, Missing
 from mew.protocol.records import Record
 
-app = App(name="journal", help="Look into the journal of a space: everything that happened in it, in order.")
+app = App(
+    name="journal", help="Look into the journal of a space: everything that happened in it, in order.", help_epilogue=""
+)
 
 STDOUT: Final = Path("-")
 TRASH_HOURS: Final = 1

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mew.client.mcp import Tool
     from mew.protocol.envelope import Envelope
 
-app = App(name="mcp", help="Look at the MCP tools that a space offers.")
+app = App(name="mcp", help="Look at the MCP tools that a space offers.", help_epilogue="")
 
 SECONDS: Final = 2.0
 PAGES: Final = 100

@@ -21,7 +21,7 @@ from mew.cli.pipeline_asking import By, asked, spark
 from mew.cli.pipeline_asking import duckdb as _by_duckdb
 from mew.errors import MewError
 
-app = App(name="pipeline", help="Make tables of everything that happened in a space, and ask them.")
+app = App(name="pipeline", help="Make tables of everything that happened in a space, and ask them.", help_epilogue="")
 
 _LAKE: Final = Path(".mew") / "lake"
 _JOURNAL: Final = Path(".mew") / "journal"

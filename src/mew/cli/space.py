@@ -22,7 +22,7 @@ from mew.cli.space_text import as_json, show_spaces, show_status, show_up, statu
 from mew.errors import MewError
 from mew.gateway.supervisor.pids import Pids, pids_file, read_pids
 
-app = App(name="space", help="Start, stop and look at the space of a directory.")
+app = App(name="space", help="Start, stop and look at the space of a directory.", help_epilogue="")
 
 GLANCE_SECONDS: Final = 0.1
 LogLevel = Literal["debug", "info", "warn", "warning", "error"]
@@ -211,7 +211,7 @@ def connect(directory: Path, participant: str | None) -> int:
     return take_part(place.url, place.space_id, name, token_of(place, name), directory)
 
 
-app.command("mew.cli.connect:connect_command", name="connect")
+app.command("mew.cli.connect:connect_command", name="connect", help="Take part in a running space from this terminal.")
 
 
 @app.command

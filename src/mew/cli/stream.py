@@ -13,7 +13,7 @@ from mew.cli.door import one_line
 from mew.cli.given import BadValue, as_json, value_of
 from mew.cli.reach import DIRECTORY, Reach, look_by_socket, speak
 
-app = App(name="stream", help="Open, feed, share and read the streams of a space.")
+app = App(name="stream", help="Open, feed, share and read the streams of a space.", help_epilogue="")
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 _Names = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]

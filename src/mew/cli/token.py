@@ -18,7 +18,7 @@ from mew.gateway.auth import TokenFolder, TokenStore, environment_variable
 if TYPE_CHECKING:
     from mew.gateway.config import SpaceConfig
 
-app = App(name="token", help="Make, list, rotate and revoke the tokens of a space.")
+app = App(name="token", help="Make, list, rotate and revoke the tokens of a space.", help_epilogue="")
 
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Directory = Annotated[Path | None, Parameter(name=["--space-dir", "-d"])]

@@ -219,10 +219,10 @@ def test_five_ways_give_the_same_tables_to_the_formats_with_many_frames(
     assert len(told) > 1
     hot = {name for name, rows in expected.items() if len(rows) > HOT}
     assert 2 <= len(hot) < len(expected)
-    for lake in ways.values():
-        assert tables(lake) >= hot
-        assert tables(lake) == tables(ways["once"])
-        assert answers(lake) == expected
+    for way, lake in ways.items():
+        assert tables(lake) >= hot, way
+        assert tables(lake) == tables(ways["once"]), way
+        assert answers(lake) == expected, way
 
 
 def test_no_format_gets_a_table_by_frames_that_are_too_few(plainly: Path) -> None:
