@@ -215,7 +215,7 @@ def test_five_ways_give_the_same_tables_to_the_formats_with_many_frames(
     assert run_all(journal, ways["twice"]) == 0
     assert Batches(journal, Lake(ways["refreshed"]), one_by_one).next(refresh=True) is not None
     assert run_all(journal, ways["sliced"], most=400) >= 10
-    told = list(Watch(journal, Lake(ways["watched"]), one_by_one, Idle(), Habits(most=1_500)).run())
+    told = list(Watch(journal, Lake(ways["watched"]), one_by_one, Idle(), Habits(every=0, most=1_500)).run())
     assert len(told) > 1
     hot = {name for name, rows in expected.items() if len(rows) > HOT}
     assert 2 <= len(hot) < len(expected)
