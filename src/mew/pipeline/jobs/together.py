@@ -22,7 +22,7 @@ from mew.pipeline.jobs.tasks import (
     stitch_a_space,
 )
 
-SMALL: Final = 20_000
+SMALL: Final = 100_000
 """Records of a space that are little: a worker is through with them in less time than two more jobs take to start."""
 _decode = msgspec.msgpack.decode
 _encode = msgspec.msgpack.encode
