@@ -96,6 +96,7 @@ def test_the_token_of_an_invitation_is_shown_once(tab: Tab, gateway: Running) ->
     token = page.locator("output.token").inner_text()
     assert token == gateway.token("newcomer")
     page.get_by_role("button", name="Close").click()
+    expect(page.locator("output.token")).to_have_count(0)
     assert token not in page.content()
     tab.go("timeline")
     page.get_by_label("Time shown").select_option("0")

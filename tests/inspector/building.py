@@ -1,5 +1,6 @@
 """The sources of the page, and what npm makes of them. Installs what the lock names, once, beside it."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -28,8 +29,10 @@ def installed() -> Path:
     """`node_modules`, exactly as the lock has it: made anew where the lock is another than it was made from."""
     requires(shutil.which("node") and shutil.which("npm"), "Node.js and npm are not installed")
     lock = LOCK.read_text(encoding="utf-8")
-    if not _STAMP.exists() or _STAMP.read_text(encoding="utf-8") != lock:
-        done = ran("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", seconds=INSTALL_SECONDS)
-        requires(done.returncode == 0, f"npm ci failed: {done.stderr.strip().splitlines()[-1:]}")
-        _STAMP.write_text(lock, encoding="utf-8")
+    with LOCK.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # tests run side by side, and npm takes the folder apart under one's feet
+        if not _STAMP.exists() or _STAMP.read_text(encoding="utf-8") != lock:
+            done = ran("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", seconds=INSTALL_SECONDS)
+            requires(done.returncode == 0, f"npm ci failed: {done.stderr.strip().splitlines()[-3:]}")
+            _STAMP.write_text(lock, encoding="utf-8")
     return SOURCES / "node_modules"
