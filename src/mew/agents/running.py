@@ -6,9 +6,7 @@ It knows which agents there are, and how one of your own is found in a file; wha
 import asyncio
 import importlib.util
 import inspect
-import signal
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +18,7 @@ from mew.agents.echo import echo
 from mew.agents.fulfiller import fulfiller
 from mew.agents.saying import log
 from mew.client import Space
+from mew.client.ending import told_to_end
 from mew.errors import MewError
 
 Agent = Callable[[Space], Coroutine[Any, Any, None]]
@@ -80,7 +79,7 @@ async def run(agent: Agent, settings: AgentSettings) -> None:
 
     A connection that breaks is made again; one that was never there is `ConnectionLost`.
     """
-    with _signals() as told:
+    with told_to_end() as told:
         joining = mew.connect(
             settings.url, space=settings.space, token=settings.token, participant=settings.participant
         )
@@ -107,19 +106,3 @@ async def _until(told: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
-
-
-@contextmanager
-def _signals() -> Iterator[asyncio.Event]:
-    """An event that is set when the process is told to end; where a loop can be told."""
-    loop, told = asyncio.get_running_loop(), asyncio.Event()
-    caught = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with suppress(NotImplementedError, RuntimeError, ValueError):  # another system, or not the main thread
-            loop.add_signal_handler(number, told.set)
-            caught.append(number)
-    try:
-        yield told
-    finally:
-        for number in caught:
-            loop.remove_signal_handler(number)

@@ -13,15 +13,15 @@ It says what it offers and hands each request to the function it is for; sending
 """
 
 import asyncio
-import signal
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, overload
 
 import mew
 from mew.client import mcp
 from mew.client.connecting import Options
 from mew.client.controls import Controls
+from mew.client.ending import told_to_end
 from mew.client.errors import McpFailure, MewError
 from mew.client.resources import About, FunctionPrompt, FunctionResource, not_found
 from mew.client.serving import Service, notify
@@ -236,25 +236,9 @@ class Participant(Controls):
 
         Address and options are those of `connect`.
         """
-        with _signals() as told:
+        with told_to_end() as told:
             async with mew.connect(url, space=space, token=token, **options) as joined:
                 await self._run(joined, CONCURRENCY, told.wait())
-
-
-@contextmanager
-def _signals() -> Iterator[asyncio.Event]:
-    """An event that is set when the process is told to end; where a loop can be told."""
-    loop, told = asyncio.get_running_loop(), asyncio.Event()
-    caught = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with suppress(NotImplementedError, RuntimeError, ValueError):  # another system, or not the main thread
-            loop.add_signal_handler(number, told.set)
-            caught.append(number)
-    try:
-        yield told
-    finally:
-        for number in caught:
-            loop.remove_signal_handler(number)
 
 
 T = TypeVar("T")
