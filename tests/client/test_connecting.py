@@ -11,11 +11,11 @@ import pytest
 import uvloop
 
 import mew
-from mew.client import ConnectionLost, NotAdmitted
+from mew.client import ConnectionLost, NotAdmitted, Space
 from mew.client.connecting import LONGEST, SHORTEST, Backoff
 from mew.client.connection import Address
 from mew.client.errors import SpaceNotFound, Unauthorized
-from tests.client.fake import faking
+from tests.client.fake import CHAT, WELCOME, faking, goodbye, whole
 from tests.client.stage import joining, played, until, url_of
 from tests.gateway.raw import Running, running, tls_of
 
@@ -268,3 +268,17 @@ def test_each_try_is_waited_for_longer_and_none_for_longer_than_the_longest() ->
     assert backoff.next() > LONGEST / 4
     backoff.lasted(60.0)
     assert backoff.next() <= SHORTEST
+
+
+@played
+async def test_a_task_that_is_made_on_coming_in_hears_what_came_together_with_the_welcome() -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: int) -> None:
+        writer.write(whole(WELCOME) + whole(CHAT))
+        await goodbye(reader)
+
+    async def first(space: Space) -> str:
+        chat = await anext(space.envelopes("chat"))
+        return str(chat.payload["text"])
+
+    async with faking(script) as url, mew.connect(url, token="any") as space, asyncio.timeout(5):
+        assert await asyncio.create_task(first(space)) == "hello"

@@ -47,7 +47,9 @@ class Link:
         except BaseException:
             self.abandon()
             raise
-        asyncio.get_running_loop().call_soon(self._release)
+        # Not in the next turn but the one after: a task that is made right after connecting has its first step before.
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.call_soon, self._release)
 
     def _welcomed(self, connection: Connection, envelope: Envelope) -> None:
         if self._over is not None:
