@@ -67,7 +67,7 @@ def test_the_folder_and_its_files_are_the_owners_alone_and_out_of_git(tmp_path: 
     finally:
         os.umask(before)
     folder = tokens_of(tmp_path)
-    assert (mode(folder), mode(folder / "alice.token")) == (0o700, 0o600)
+    assert (mode(folder.parent), mode(folder), mode(folder / "alice.token")) == (0o700, 0o700, 0o600)
     assert (folder / ".gitignore").read_text(encoding="utf-8") == "*\n"
     assert sorted(path.name for path in folder.iterdir()) == [".gitignore", "alice.token"]
 

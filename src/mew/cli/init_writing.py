@@ -94,7 +94,8 @@ def write(template: Template, made: Made, directory: Path) -> None:
     """Write it all; `Failed` where that is not possible."""
     folder = directory / FOLDER
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         for source, place in template.files():
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, folder / place)

@@ -102,7 +102,7 @@ class TokenFolder:
         return True
 
     def _prepare(self) -> None:
-        self.path.parent.mkdir(exist_ok=True)
+        self.path.parent.mkdir(mode=0o700, exist_ok=True)
         self.path.mkdir(mode=0o700, exist_ok=True)
         with contextlib.suppress(FileExistsError), (self.path / ".gitignore").open("x", encoding="utf-8") as file:
             file.write("*\n")

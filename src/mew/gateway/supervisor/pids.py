@@ -121,7 +121,7 @@ def prepare(directory: Path) -> Path:
     """The folder `.mew` of a space, made where it is missing, with what keeps it out of repositories."""
     folder = directory / FOLDER
     try:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)  # logs and lake in it hold what was said to one alone
         with contextlib.suppress(FileExistsError), (folder / ".gitignore").open("x", encoding="utf-8") as file:
             file.write(IGNORED)
     except OSError as error:
