@@ -1,6 +1,7 @@
 """An agent that answers who speaks to it: `MEW_GATEWAY=ws://localhost:8080 MEW_TOKEN=… python examples/agent.py`."""
 
 import asyncio
+import contextlib
 
 import mew
 
@@ -11,4 +12,5 @@ async def main() -> None:
             await space.chat(f"You said: {chat.payload['text']}", to=chat.sender)
 
 
-asyncio.run(main())
+with contextlib.suppress(KeyboardInterrupt):
+    asyncio.run(main())

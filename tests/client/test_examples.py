@@ -1,155 +1,504 @@
-"""The examples that need a gateway run as they stand; what they say is looked at."""
+"""The examples are played as a user plays them: a process for each role, in the space of examples/space.yaml."""
 
 import asyncio
 import contextlib
+import functools
 import os
+import re
+import runpy
+import shutil
+import signal
+import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pytest
 
-from mew.client import Space
-from tests.client.stage import joining, played, shut_down
-from tests.gateway.raw import Running
+import mew
+from mew.client import Connecting
+from mew.gateway.config import load
+from tests.client.stage import played, url_of
+from tests.gateway.raw import Running, running_from
 
 EXAMPLES: Final = Path(__file__).resolve().parents[2] / "examples"
-LINES: Final = {
-    "agent.py": 15,
-    "file_transfer.py": 39,
-    "positions.py": 39,
-    "reasoning_trace.py": 39,
-    "tool_server.py": 15,
-    "transcript.py": 39,
+STORIES: Final = (
+    "approval",
+    "file_transfer",
+    "movement",
+    "reasoning",
+    "slow_reader",
+    "tokens",
+    "transcript",
+    "workers",
+)
+ALONE: Final = {"echo": "agent.py", "calculator": "tool_server.py"}
+"""Programs without roles, by whom they are."""
+LINES: Final = {"agent": 16, "tool_server": 15, "movement": 200}
+SHORT: Final = 110
+"""How long the others may be."""
+README: Final = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+ERRORS: Final = {
+    "movement.py": "the following arguments are required: role",
+    "tokens.py cook": "argument role: invalid choice: 'cook'",
+    "workers.py boss --jobs many": "argument --jobs: invalid int value: 'many'",
+    "file_transfer.py sender": "the following arguments are required: path",
+    "approval.py human": "nobody can be asked without a terminal: give --yes or --no",
 }
+"""What is typed wrong, and what is said to it."""
 
 
-async def started(name: str, gateway: Running, *arguments: str | Path, **tokens: str) -> asyncio.subprocess.Process:
-    environment = {**os.environ, "MEW_GATEWAY": f"ws://127.0.0.1:{gateway.port}", **tokens, "PYTHONUNBUFFERED": "1"}
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(EXAMPLES / name),
-        *map(str, arguments),
-        env=environment,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+class Ended(NamedTuple):
+    """What a role said, and how it ended."""
+
+    lines: list[str]
+    errors: str = ""
+    code: int | None = 0
 
 
-@played
-async def test_the_agent_answers_and_ends_when_it_is_told_goodbye(gateway: Running) -> None:
-    async with joining(gateway, "alice") as alice:
-        agent = await started("agent.py", gateway, MEW_TOKEN=gateway.token("bob"))
-        await alice.until(lambda view: "bob" in view.participants)
-        heard = alice.envelopes("chat", sender="bob", to="alice")
-        await alice.chat("not to you")
-        await alice.chat("hello", to="bob")
-        assert (await anext(heard)).payload["text"] == "You said: hello"
-        await shut_down(gateway, alice, "bob")
-        assert (await agent.communicate(), agent.returncode) == ((b"", b""), 0)
+class Actor:
+    """A process that plays a role, with the token that the gateway left in its folder."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self._said: list[str] = []
+
+    async def says(self) -> str:
+        """Its next line."""
+        assert self.process.stdout is not None
+        line = (await self.process.stdout.readline()).decode().removesuffix("\n")
+        self._said.append(line)
+        return line
+
+    async def end(self) -> Ended:
+        """Everything that it said, once it is over."""
+        output, errors = await self.process.communicate()
+        return Ended([*self._said, *output.decode().splitlines()], errors.decode(), self.process.returncode)
 
 
-@played
-async def test_the_spectator_sees_the_cat_move(gateway: Running) -> None:
-    tokens = {"MEW_TOKEN_PLAYER": gateway.token("alice"), "MEW_TOKEN_SPECTATOR": gateway.token("bob")}
-    game = await started("positions.py", gateway, **tokens)
-    output, errors = await game.communicate()
-    assert (errors, game.returncode) == (b"", 0)
-    seen = [f"cat is at Position(x={step / 10}, y=0.5)" for step in range(30)]
-    assert output.decode().splitlines() == seen[: len(output.splitlines())]
-    assert len(output.splitlines()) >= 25
+class Stage:
+    """A gateway with the space of the examples, and the folder that it was started in."""
+
+    def __init__(self, folder: Path, gateway: Running) -> None:
+        self.folder, self.gateway = folder, gateway
+        self._actors: list[Actor] = []
+
+    async def start(self, command: str, stdin: int = asyncio.subprocess.DEVNULL, **environment: str) -> Actor:
+        """`movement.py player1 --seconds 1`, as somebody would type it in that folder."""
+        name, *arguments = command.split()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(EXAMPLES / name),
+            *arguments,
+            cwd=self.folder,
+            env={**os.environ, "MEW_GATEWAY": url_of(self.gateway), **environment},
+            stdin=stdin,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        self._actors.append(Actor(process))
+        return self._actors[-1]
+
+    async def play(self, *commands: str) -> list[Ended]:
+        """All of these at once."""
+        actors = [await self.start(command) for command in commands]
+        return await asyncio.gather(*(actor.end() for actor in actors))
+
+    async def clear(self) -> None:
+        """Nobody outlives the play."""
+        for actor in self._actors:
+            if actor.process.returncode is None:
+                actor.process.kill()
+                await actor.process.communicate()
+
+    def join(self, participant: str) -> Connecting:
+        """On the way in, as somebody of the space."""
+        return mew.connect(url_of(self.gateway), space="seacat", token=self.gateway.token(participant))
 
 
-@played
-async def test_the_reader_who_comes_late_has_the_call_line_by_line(gateway: Running) -> None:
-    tokens = {"MEW_TOKEN_SPEAKER": gateway.token("alice"), "MEW_TOKEN_READER": gateway.token("bob")}
-    call = await started("transcript.py", gateway, **tokens)
-    output, errors = await call.communicate()
-    assert (errors, call.returncode) == (b"", 0)
-    assert output.decode().splitlines() == [
-        "alice (en-US): Can you hear me?",
-        "alice (en-US): The door to the garden is open.",
-        "alice (en-US): I am going in.",
-    ]
-
-
-@played
-async def test_the_tool_server_adds_and_ends_when_it_is_told_to(gateway: Running) -> None:
-    async with joining(gateway, "alice") as alice:
-        server = await started("tool_server.py", gateway, MEW_TOKEN=gateway.token("bob"))
-        await alice.until(lambda view: "bob" in view.participants)
-        (tool,) = await alice.list_tools("bob")
-        assert (tool.name, tool.description) == ("add", "The sum of two numbers.")
-        assert (await alice.call_tool("bob", "add", {"a": 3, "b": 5.5})).text == "8.5"
-        server.terminate()
-        assert (await server.communicate(), server.returncode) == ((b"", b""), 0)
-        await alice.until(lambda view: "bob" not in view.participants)
-
-
-@played
-async def test_the_reader_follows_the_trace_of_a_thought(gateway: Running) -> None:
-    tokens = {"MEW_TOKEN_AGENT": gateway.token("alice"), "MEW_TOKEN_READER": gateway.token("bob")}
-    thinking = await started("reasoning_trace.py", gateway, **tokens)
-    output, errors = await thinking.communicate()
-    assert (errors, thinking.returncode) == (b"", 0)
-    thoughts = ["12 × 10 is 120", "12 × 2 is 24", "120 + 24 is 144"]
-    steps = [f"Step(number={number}, thought={thought!r})" for number, thought in enumerate(thoughts)]
-    assert output.decode().splitlines() == [*steps, "How much is 12 × 12?", *thoughts, "It is 144."]
+@pytest.fixture
+def seacat(tmp_path: Path) -> Iterator[Stage]:
+    """What `cd examples && mew gateway start` starts, in a folder of its own."""
+    shutil.copy(EXAMPLES / "space.yaml", tmp_path)
+    with running_from(tmp_path / "space.yaml") as gateway:
+        yield Stage(tmp_path, gateway)
 
 
 @contextlib.asynccontextmanager
-async def receiving(gateway: Running, folder: Path) -> AsyncIterator[tuple[Space, asyncio.subprocess.Process]]:
-    """Bob waits for a file; Carol looks on."""
-    async with joining(gateway, "carol") as carol:
-        receiver = await started("file_transfer.py", gateway, folder, MEW_TOKEN=gateway.token("bob"))
-        try:
-            await carol.until(lambda view: "bob" in view.participants)
-            yield carol, receiver
-        finally:
-            if receiver.returncode is None:
-                receiver.kill()
-                await receiver.communicate()
+async def curtain(stage: Stage) -> AsyncIterator[None]:
+    """Whatever happens on the stage, nobody stays behind."""
+    try:
+        yield
+    finally:
+        await stage.clear()
+
+
+# The stories
 
 
 @played
-async def test_a_file_comes_whole_to_the_one_it_is_for_and_to_nobody_else(gateway: Running, tmp_path: Path) -> None:
+async def test_the_cat_is_lent_dropped_and_handed_over_and_a_late_spectator_counts_it(seacat: Stage) -> None:
+    async with curtain(seacat):
+        server = await seacat.start("movement.py server")
+        await server.says()
+        spectator = await seacat.start("movement.py spectator --frames 100000")
+        told = "cat is character-server's and may be written by character-server; "
+        assert (await spectator.says()).startswith(told)
+        writers = ("movement.py player1 --seconds 0.5 --malformed 5", "movement.py ai-agent --seconds 0.5 --lose 20")
+        player, agent = await seacat.play(*writers)
+        assert player == Ended(
+            ["player1 may write to cat, and steers", "player1 drops out: 5 frames were no positions"]
+        )
+        done = ["ai-agent owns cat, and steers", "ai-agent loses 20 positions", "ai-agent is done"]
+        assert agent == Ended(done)
+        assert await server.end() == Ended(
+            [
+                "cat is live, 60 positions a second; the first player may have it",
+                "cat may be written by character-server and player1",
+                "player1 dropped out; until somebody else comes, the cat walks by itself",
+                "cat went from character-server to ai-agent",
+                "cat has ended",
+            ]
+        )
+        (_, last, counted), *how = await spectator.end()
+        assert how == ["", 0]
+        assert re.fullmatch(r"the cat was last seen at Position\(x=\S+, y=\S+\)", last)
+        assert counted.endswith(" frames read, 5 of them no positions; 20 lost on the way in, 0 on the way out")
+
+
+@played
+async def test_a_player_without_a_grant_is_refused_whatever_it_tries(seacat: Stage) -> None:
+    async with curtain(seacat):
+        server = await seacat.start("movement.py server")
+        await server.says()
+        (player,) = await seacat.play("movement.py player2")
+        assert player == Ended(
+            [
+                "cat may be written by character-server; player2 tries all the same",
+                "player2 is refused: 'player2' is not an authorised writer of 'cat'",
+                "player2 is refused: only 'character-server' may send stream/grant-write for 'cat'",
+                "player2 is refused: 'player2' is not an authorised writer of 'cat'",
+            ]
+        )
+
+
+@played
+async def test_a_spectator_leaves_when_it_has_seen_enough(seacat: Stage) -> None:
+    async with curtain(seacat):
+        await seacat.start("movement.py server")
+        for _ in range(2):
+            (spectator,) = await seacat.play("movement.py spectator --frames 5")
+            counted = "5 frames read, 0 of them no positions; 0 lost on the way in, 0 on the way out"
+            assert (spectator.lines[-1], spectator.errors, spectator.code) == (counted, "", 0)
+
+
+@played
+async def test_a_reader_that_does_not_read_is_told_how_many_pictures_it_missed(seacat: Stage) -> None:
+    async with curtain(seacat):
+        camera, reader = await seacat.play("slow_reader.py camera", "slow_reader.py reader --seconds 1")
+        wrote = ["camera writes 64 pictures of 64 KiB", "camera is done: who reads slowly does not hold it up"]
+        assert camera == Ended(wrote)
+        busy, missed, saw = reader.lines
+        assert (busy, reader.errors, reader.code) == ("slow-reader is busy for 1 s", "", 0)
+        lost = re.fullmatch(r"slow-reader missed (\d+) pictures: the gateway let them go", missed)
+        assert lost is not None
+        assert 0 < int(lost[1]) < 64
+        assert saw == f"slow-reader saw {64 - int(lost[1])} pictures of 64"
+
+
+@played
+async def test_the_tokens_of_an_answer_become_one_message_that_says_the_same(seacat: Stage) -> None:
+    async with curtain(seacat), seacat.join("human") as human:
+        chats = human.envelopes("chat", sender="assistant")
+        assistant, reader = await seacat.play("tokens.py assistant --rate 500", "tokens.py reader")
+        answer = (await anext(chats)).payload
+        count = len(answer["text"].split())
+        assert answer["compacts"] == {"stream_id": "stream-1", "frames": count}
+        compacted = f"{count} tokens on stream-1 became one message of {len(answer['text'])} characters"
+        assert assistant == Ended(["reader asks: Why does a stream need an owner?", compacted])
+        same = f"{count} tokens came on stream-1; the message that stands for it says the same"
+        assert reader == Ended([answer["text"], same])
+
+
+@played
+async def test_a_message_that_is_not_what_the_tokens_said_is_noticed(seacat: Stage) -> None:
+    async with curtain(seacat), seacat.join("assistant") as liar:
+        questions = liar.envelopes("chat", to="assistant")
+        reader = await seacat.start("tokens.py reader")
+        question = await anext(questions)
+        stream = await liar.open_stream(answers=question.id)
+        await stream.send("yes ")
+        await liar.send("chat", {"text": "no"}, to="reader", correlation_id=question.id)
+        assert await reader.end() == Ended(["yes "], "the message is not what the tokens said: no\n", 1)
+
+
+@played
+async def test_a_call_is_written_down_line_by_line(seacat: Stage) -> None:
+    async with curtain(seacat):
+        speaker, reader = await seacat.play("transcript.py speaker --rate 500", "transcript.py reader")
+        announced = "call is announced; waiting for somebody who listens"
+        assert speaker == Ended([announced, "listener listens", "27 words spoken"])
+        assert reader == Ended(
+            [
+                "speaker (en-US): Can you hear me?",
+                "speaker (en-US): The door to the garden is open.",
+                "speaker (en-US): I think the cat went out, and the dog went after it.",
+                "speaker (en-US): I am going in.",
+                "the call is over",
+            ]
+        )
+
+
+@played
+async def test_a_chain_of_thought_is_followed_to_its_conclusion(seacat: Stage) -> None:
+    async with curtain(seacat):
+        agent, reader = await seacat.play("reasoning.py agent --rate 500", "reasoning.py reader")
+        thoughts = ["12 × 10 is 120", "12 × 2 is 24", "120 + 24 is 144"]
+        aloud = [f"thinking: {thought}" for thought in thoughts]
+        announced = "trace is announced; waiting for somebody who follows"
+        assert agent == Ended([announced, *aloud, "concluded: It is 144."])
+        steps = [f"thinker, step {number}: {thought}" for number, thought in enumerate(thoughts, start=1)]
+        reasoned = ["reasoning/start: How much is 12 × 12?", "reasoning/conclusion: It is 144."]
+        assert reader == Ended([*steps, *reasoned])
+
+
+@played
+async def test_a_file_comes_whole_to_the_one_it_is_for_and_to_nobody_else(seacat: Stage) -> None:
     picture = os.urandom(3_000_001)
-    (tmp_path / "screen.png").write_bytes(picture)
-    (tmp_path / "received").mkdir()
-    async with receiving(gateway, tmp_path / "received") as (carol, receiver):
-        overheard = carol.frames()
-        arguments = (tmp_path / "screen.png", "bob")
-        sender = await started("file_transfer.py", gateway, *arguments, MEW_TOKEN=gateway.token("alice"))
-        assert (await sender.communicate(), sender.returncode) == ((b"", b""), 0)
-        told = b"screen.png: 3000001 bytes from alice\n"
-        assert (await receiver.communicate(), receiver.returncode) == ((told, b""), 0)
-        assert (tmp_path / "received" / "screen.png").read_bytes() == picture
-        await carol.close()
+    (seacat.folder / "screen.png").write_bytes(picture)
+    async with curtain(seacat), seacat.join("human") as human:
+        overheard = human.frames()
+        roles = ("file_transfer.py sender screen.png", "file_transfer.py receiver received")
+        sender, receiver = await seacat.play(*roles)
+        checksum = sha256(picture).hexdigest()[:16]
+        assert sender == Ended([f"sending screen.png: 3000001 bytes, sha256 {checksum}…", "the receiver has it"])
+        kept = "screen.png from sender: 3000001 bytes in 92 pieces, the checksum is right"
+        assert receiver == Ended([kept])
+        assert (seacat.folder / "received" / "screen.png").read_bytes() == picture
+        await human.close()
         assert [each async for each in overheard] == []
 
 
+@pytest.mark.parametrize("size", [0, 70_000])
+def test_a_file_of_any_size_is_kept(seacat: Stage, size: int) -> None:
+    (seacat.folder / "some.bin").write_bytes(bytes(size))
+
+    @played
+    async def story() -> None:
+        async with curtain(seacat):
+            roles = ("file_transfer.py sender some.bin", "file_transfer.py receiver received")
+            assert [ended.code for ended in await seacat.play(*roles)] == [0, 0]
+            assert (seacat.folder / "received" / "some.bin").read_bytes() == bytes(size)
+
+    story()
+
+
 @played
-async def test_a_file_that_is_not_what_was_promised_is_not_kept(gateway: Running, tmp_path: Path) -> None:
-    (tmp_path / "received").mkdir()
-    async with receiving(gateway, tmp_path / "received") as (_, receiver), joining(gateway, "alice") as alice:
-        reads = alice.envelopes("chat/acknowledge", sender="bob")
-        about = {"filename": "../screen.png", "checksum_sha256": sha256(b"all of it").hexdigest()}
-        stream = await alice.open_stream(target=["bob"], expected_size_bytes=9, metadata=about)
-        await anext(reads)
-        await stream.send(b"all of")
+async def test_a_file_that_is_not_what_was_promised_is_not_kept(seacat: Stage) -> None:
+    (seacat.folder / "screen.png").write_bytes(b"a picture")
+    async with curtain(seacat):
+        roles = ("file_transfer.py sender screen.png --corrupt", "file_transfer.py receiver received")
+        sender, receiver = await seacat.play(*roles)
+        assert sender[1:] == ("the receiver did not keep it: it is not what was promised\n", 1)
+        assert receiver == Ended([], "screen.png is not what sender promised: nothing is kept\n", 1)
+        assert not (seacat.folder / "received").exists()
+
+
+@played
+async def test_a_file_cannot_be_written_outside_the_receivers_folder(seacat: Stage) -> None:
+    async with curtain(seacat), seacat.join("sender") as sender:
+        read = sender.envelopes("chat/acknowledge", sender="receiver")
+        receiver = await seacat.start("file_transfer.py receiver received")
+        await sender.until(lambda view: "receiver" in view.participants)
+        about = {"filename": "../out.txt", "checksum_sha256": sha256(b"out").hexdigest()}
+        stream = await sender.open_stream(target=["receiver"], expected_size_bytes=3, metadata=about)
+        await anext(read)
+        await stream.send(b"out")
         await stream.complete()
-        told = b"../screen.png is not what was sent; 0 pieces are missing\n"
-        assert (await receiver.communicate(), receiver.returncode) == ((b"", told), 1)
-        assert list(tmp_path.rglob("screen.png")) == []
+        assert (await receiver.end()).code == 0
+        assert [path.parent.name for path in seacat.folder.rglob("out.txt")] == ["received"]
 
 
-@pytest.mark.parametrize("name", LINES)
+@played
+async def test_three_workers_write_one_stream_and_the_boss_adds_up(seacat: Stage) -> None:
+    async with curtain(seacat):
+        workers = [f"workers.py worker-{number}" for number in (1, 2, 3)]
+        boss, *crew = await seacat.play("workers.py boss", *workers)
+        opened, shares, total = boss.lines
+        assert (boss.errors, boss.code, opened) == ("", 0, "results is open; waiting for 3 workers")
+        assert total == "there are 1438 primes below 12000"
+        done = [len(each.lines) - 1 for each in crew]
+        assert [each[1:] for each in crew] == [("", 0)] * 3
+        assert [each.lines[-1] for each in crew] == [f"worker-{n} did {done[n - 1]} jobs" for n in (1, 2, 3)]
+        assert shares == f"12 results, {done[0]} by worker-1, {done[1]} by worker-2, {done[2]} by worker-3"
+        assert sum(done) == 12
+        assert min(done) > 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "agent", "human", "left"),
+    [
+        ("yes", "human said yes: 9120336 bytes are free again", "done", 2),
+        ("no", "human said no: somebody may need it", "it stays", 3),
+    ],
+)
+def test_what_an_agent_proposes_is_done_only_if_a_human_says_so(
+    seacat: Stage, answer: str, agent: str, human: str, left: int
+) -> None:
+    @played
+    async def story() -> None:
+        async with curtain(seacat):
+            roles = ("approval.py tools", "approval.py agent", f"approval.py human --{answer}")
+            tools, proposer, decider = await seacat.play(*roles)
+            proposes = "the largest of 3 files is old.log: the agent proposes to delete it"
+            assert proposer == Ended([proposes, agent])
+            wants = "cleaner wants file-tools to delete_file: {'name': 'old.log'}"
+            assert decider == Ended(["waiting for a proposal", wants, human])
+            deleted = ["old.log is deleted, as human asked"] if answer == "yes" else []
+            assert tools == Ended(["3 files are here", *deleted, f"{left} files are left"])
+
+    story()
+
+
+@played
+async def test_a_human_is_asked_on_the_terminal(seacat: Stage) -> None:
+    keyboard, terminal = os.openpty()
+    async with curtain(seacat):
+        human = await seacat.start("approval.py human", stdin=terminal)
+        os.close(terminal)
+        others = [await seacat.start(f"approval.py {role}") for role in ("tools", "agent")]
+        assert await human.says() == "waiting for a proposal"
+        assert (await human.says()).startswith("cleaner wants")
+        os.write(keyboard, b"n\n")
+        assert (await human.end()).lines[-1] == "May it? [y/n] it stays"
+        _, agent = [await each.end() for each in others]
+        assert agent.lines[-1] == "human said no: somebody may need it"
+    os.close(keyboard)
+
+
+# The small ones
+
+
+@played
+async def test_the_agent_answers_whoever_speaks_to_it_until_it_is_interrupted(seacat: Stage) -> None:
+    async with curtain(seacat), seacat.join("human") as human:
+        agent = await seacat.start("agent.py", MEW_TOKEN=seacat.gateway.token("echo"))
+        await human.until(lambda view: "echo" in view.participants)
+        heard = human.envelopes("chat", sender="echo", to="human")
+        await human.chat("not to you")
+        await human.chat("hello", to="echo")
+        assert (await anext(heard)).payload["text"] == "You said: hello"
+        agent.process.send_signal(signal.SIGINT)
+        assert await agent.end() == Ended([])
+        await human.until(lambda view: "echo" not in view.participants)
+
+
+@played
+async def test_the_tool_server_adds_and_ends_when_it_is_told_to(seacat: Stage) -> None:
+    async with curtain(seacat), seacat.join("human") as human:
+        server = await seacat.start("tool_server.py", MEW_TOKEN=seacat.gateway.token("calculator"))
+        await human.until(lambda view: "calculator" in view.participants)
+        (tool,) = await human.list_tools("calculator")
+        assert (tool.name, tool.description) == ("add", "The sum of two numbers.")
+        assert (await human.call_tool("calculator", "add", {"a": 3, "b": 5.5})).text == "8.5"
+        server.process.terminate()
+        assert await server.end() == Ended([])
+        await human.until(lambda view: "calculator" not in view.participants)
+
+
+# How a role begins and ends
+
+
+@pytest.mark.parametrize("command", ERRORS)
+def test_what_is_typed_wrong_is_said_in_one_line_with_the_roles_that_there_are(command: str) -> None:
+    name, *arguments = command.split()
+    typed = [sys.executable, str(EXAMPLES / name), *arguments]
+    ran = subprocess.run(typed, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=30)
+    known = ", ".join(roles()[name.removesuffix(".py")])
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == f"{name}: {ERRORS[command]}; the roles are {known}\n"
+
+
+@played
+async def test_an_interrupted_role_ends_quietly_with_130(seacat: Stage) -> None:
+    async with curtain(seacat):
+        server = await seacat.start("movement.py server")
+        await server.says()
+        server.process.send_signal(signal.SIGINT)
+        ended = await server.end()
+        assert (len(ended.lines), ended.errors, ended.code) == (1, "", 130)
+
+
+@played
+async def test_a_role_that_cannot_go_on_says_why(seacat: Stage) -> None:
+    async with curtain(seacat):
+        alone = await seacat.start("tokens.py reader --patience 0.5")
+        stranger = await seacat.start("tokens.py reader", MEW_TOKEN="nobody's")
+        nowhere = await seacat.start("tokens.py reader", MEW_GATEWAY="ws://127.0.0.1:1")
+        (nothing,) = await seacat.play("file_transfer.py sender nothing.png")
+        assert await alone.end() == Ended([], "reader gave up after 0.5 s: do the other roles run?\n", 1)
+        assert await stranger.end() == Ended(
+            [], "reader: closed with 4401: unauthorized: the token is not known here\n", 4
+        )
+        ended = await nowhere.end()
+        assert ended.code == 3
+        assert ended.errors.startswith("reader: no connection to 127.0.0.1:1: ")
+        assert nothing == Ended([], "sender: [Errno 2] No such file or directory: 'nothing.png'\n", 1)
+
+
+@played
+async def test_a_token_of_the_environment_counts_before_one_of_the_folder(seacat: Stage) -> None:
+    async with curtain(seacat):
+        (seacat.folder / ".mew" / "tokens" / "spectator.token").write_text("an old one")
+        await seacat.start("movement.py server")
+        token = seacat.gateway.token("player2")
+        spectator = await seacat.start("movement.py spectator --frames 1", MEW_TOKEN=token)
+        assert (await spectator.end()).code == 0
+
+
+# What belongs together
+
+
+@functools.cache
+def roles() -> dict[str, dict[str, str]]:
+    """Of each program, its roles and whom each is."""
+    sys.path.insert(0, str(EXAMPLES))
+    try:
+        found = {name: runpy.run_path(str(EXAMPLES / f"{name}.py"))["ROLES"] for name in STORIES}
+    finally:
+        sys.path.remove(str(EXAMPLES))
+    return {name: {role: participant for role, (participant, _) in found[name].items()} for name in STORIES}
+
+
+def test_everybody_of_the_space_has_a_part_and_every_part_somebody() -> None:
+    (space,) = load([EXAMPLES / "space.yaml"], environ={}).spaces
+    parts = [participant for played_by in roles().values() for participant in played_by.values()]
+    assert sorted([*parts, *ALONE]) == sorted(space.participants)
+
+
+def test_the_readme_has_every_program_with_its_roles_and_a_command_for_each() -> None:
+    rows = re.findall(r"^\| \[(\w+)\.py\]\(\1\.py\) \| (.+?) \|", README, re.MULTILINE)
+    assert {name: re.findall(r"`(\S+)`", listed) for name, listed in rows} == {
+        name: list(played_by) for name, played_by in roles().items()
+    }
+    typed = re.findall(r"^python (\w+)\.py (\S+)", README, re.MULTILINE)
+    assert sorted(typed) == sorted((name, role) for name, played_by in roles().items() for role in played_by)
+
+
+def test_an_option_of_the_readme_is_one_of_its_program() -> None:
+    for name, typed in re.findall(r"^python (\w+)\.py \S+(.*)$", README, re.MULTILINE):
+        source = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
+        assert [option for option in re.findall(r"--\w+", typed) if f'"{option}"' not in source] == []
+
+
+@pytest.mark.parametrize("name", [*STORIES, "agent", "tool_server"])
 def test_an_example_is_short(name: str) -> None:
-    assert len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) <= LINES[name]
+    lines = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= LINES.get(name, SHORT)
 
 
 def test_no_example_that_needs_a_gateway_is_forgotten() -> None:
-    connected = {path.name for path in EXAMPLES.glob("*.py") if "MEW_GATEWAY" in path.read_text(encoding="utf-8")}
-    assert connected == set(LINES)
+    connected = {path.stem for path in EXAMPLES.glob("*.py") if "import mew\n" in path.read_text(encoding="utf-8")}
+    assert connected == {*STORIES, "agent", "tool_server"}
