@@ -19,6 +19,7 @@ from mew.gateway.operator_log import log, set_up
 from mew.gateway.server import PortTaken, Server
 from mew.gateway.supervisor.household import Household, refuse_second
 from mew.gateway.supervisor.pids import StartedBy, read_pids
+from mew.gateway.systemd import tell
 
 app = App(
     name="gateway", help="Run a gateway, which serves spaces over WebSocket and HTTP on one port.", help_epilogue=""
@@ -85,7 +86,9 @@ def _serve(config: GatewayConfig, *, auto_start: bool, started_by: StartedBy) ->
     scheme = "ws" if config.tls is None else "wss"
 
     def ready() -> None:
-        print(f"listening on {scheme}://{config.host}:{server.port} for {names}", flush=True)
+        listening = f"listening on {scheme}://{config.host}:{server.port} for {names}"
+        print(listening, flush=True)
+        tell("READY=1", f"STATUS={listening}")
 
     household = Household(
         gateway,

@@ -103,7 +103,10 @@ def _connect(lake: Lake) -> duckdb.DuckDBPyConnection:
         raise LakeError(f"{lake.path}: there is no lake here")
     connection = duckdb.connect(config=_SETTINGS)
     connection.execute("set TimeZone = 'UTC'")
-    connection.execute("set enable_progress_bar = false")  # standard output is the answer's alone
+    # Standard output is the answer's alone. Where no bar is shown it is not forbidden either: in a notebook without
+    # ipywidgets DuckDB takes even that for an error.
+    if connection.execute("select current_setting('enable_progress_bar')").fetchone() == (True,):
+        connection.execute("set enable_progress_bar = false")
     return connection
 
 
