@@ -10,8 +10,9 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 CORE := .venv-core
 LOCK := .venv-lock
+TRY := .venv-try
 PY := $(VENV)/bin/python
-CODE := $(wildcard src tests bench tools examples)
+CODE := $(wildcard src tests bench tools examples deploy)
 CORE_TESTS := tests/protocol tests/view tests/interaction tests/testing
 PIP_INSTALL := -m pip install --disable-pip-version-check --require-hashes
 
@@ -36,7 +37,7 @@ endef
 
 .PHONY: help
 help: ## list these commands
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-12s%s\n", $$1, $$2 }'
 
 .PHONY: setup
 setup: $(VENV)/.spark ## make .venv from the pins and install the project into it, once
@@ -66,9 +67,20 @@ $(CORE)/.ready: requirements/core.txt
 $(LOCK)/.ready: requirements/lock.txt
 	$(call environment,$(LOCK),$<)
 
+$(TRY)/.ready: requirements/try.txt
+	$(call environment,$(TRY),$<)
+
 .PHONY: demo
-demo: setup ## see a space at work: a gateway, and a character that changes hands
-	@$(PY) examples/gateway_story.py
+demo: setup ## see a space at work, and what Spark finds in its journal; the gateway stays: make demo KEEP=1
+	@$(PY) -m tools.demo $(if $(KEEP),--keep)
+
+.PHONY: try
+try: $(TRY)/.ready ## look at a space at work with nothing but the gateway's own libraries; Ctrl-C ends it
+	@PYTHONPATH=src $(TRY)/bin/python -m tools.demo --endless
+
+.PHONY: screenshots
+screenshots: setup ## take the pictures of the documents anew, in a real browser
+	@$(PY) -m tools.screenshots
 
 .PHONY: test
 test: setup ## run every part of the tests, or one: make test PART=core
@@ -86,6 +98,10 @@ check: setup ## style, types, who imports whom, dependencies, documents
 	@echo "── deptry"; $(PY) -m deptry src
 	@echo "── documents"; $(PY) -m pytest tests/docs -q
 
+.PHONY: docs
+docs: setup ## build the documents as a site in build/site; serve it as well: make docs SERVE=1
+	@$(PY) -m tools.site $(if $(SERVE),--serve)
+
 .PHONY: bench
 bench: setup ## measure; one thing only: make bench NAME=core
 	@$(PY) -m bench $(NAME)
@@ -101,15 +117,20 @@ format: setup ## rewrite the code in the house's format
 
 .PHONY: lock
 lock: $(LOCK)/.ready ## remake the pins; newer versions too: make lock UPGRADE=1
-	@for name in core dev lock; do \
+	@compile="$(LOCK)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)"; \
+	for name in core dev lock try build; do \
 		echo "── requirements/$$name.txt"; \
-		$(LOCK)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-			--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade) \
-			requirements/$$name.in --output-file requirements/$$name.txt; \
-	done
+		$$compile requirements/$$name.in --output-file requirements/$$name.txt; \
+	done; \
+	echo "── requirements/server.txt, requirements/pipeline.txt: what the images hold"; \
+	compile="$$compile --constraint requirements/dev.txt pyproject.toml --extra server --extra bridge"; \
+	$$compile --output-file requirements/server.txt; \
+	$$compile --extra pipeline --output-file requirements/pipeline.txt
 
 .PHONY: clean
 clean: ## remove environments, caches and what builds made
-	rm -rf .venv .venv-core .venv-lock build dist htmlcov mutants .coverage .coverage.*
+	rm -rf .venv .venv-core .venv-lock .venv-try build dist htmlcov mutants .coverage .coverage.*
+	rm -rf .mew/demo
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,6 +1,5 @@
-"""Every view as it looks: the pictures of the documentation, in `docs/images` where MEW_PICTURES is set."""
+"""Every view can be looked at; `make screenshots` takes the pictures of the documentation in the same way."""
 
-import os
 from pathlib import Path
 from typing import Final
 
@@ -9,7 +8,6 @@ from playwright.sync_api import Page, ViewportSize, expect
 from tests.browser.scenes import Scene
 from tests.browser.stage import Cast, Tab
 
-IMAGES: Final = Path(__file__).resolve().parents[2] / "docs" / "images"
 PHONE: Final[ViewportSize] = {"width": 390, "height": 800}
 DESKTOP: Final[ViewportSize] = {"width": 1320, "height": 860}
 ENOUGH_BYTES: Final = 8_000
@@ -19,8 +17,7 @@ class Album:
     """Where pictures go."""
 
     def __init__(self, tmp_path: Path) -> None:
-        self.folder = IMAGES if os.environ.get("MEW_PICTURES") else tmp_path
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder = tmp_path
 
     def take(self, page: Page, name: str) -> None:
         """A page that is drawn; an empty one would be smaller."""

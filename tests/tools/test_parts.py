@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.interaction.doors import DOORS, named
+from tools import parts
 from tools.parts import (
     PARTS,
     ROOT,
@@ -15,6 +16,7 @@ from tools.parts import (
     Part,
     closing_words,
     main,
+    place_in_memory,
     run,
     set_up_outcome,
     table_line,
@@ -66,6 +68,29 @@ def test_a_part_that_cannot_be_imported_has_failed(tmp_path: Path) -> None:
 def test_a_pytest_that_dies_without_a_report_has_failed(tmp_path: Path) -> None:
     outcome = run(part_of(tmp_path, "import os\n\ndef test_a():\n    os._exit(9)\n"), tmp_path)
     assert (outcome.failed, outcome.broken) == (1, "pytest ended with 9, no report")
+
+
+def test_a_part_writes_to_memory_if_it_wants_to_and_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "ROOM_BYTES", 1)
+    wants = Part("some", 1, ("some",), in_memory=True)
+    assert place_in_memory(wants, tmp_path) == tmp_path
+    assert place_in_memory(Part("some", 1, ("some",)), tmp_path) is None
+    assert place_in_memory(wants, tmp_path / "nowhere") is None
+    monkeypatch.setattr(parts, "ROOM_BYTES", 2**60)
+    assert place_in_memory(wants, tmp_path) is None
+
+
+def test_what_a_part_wrote_to_memory_is_gone_when_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = tmp_path / "memory"
+    memory.mkdir()
+    monkeypatch.setattr(parts, "place_in_memory", lambda _part: memory)
+    said = tmp_path / "said"
+    outcome = run(part_of(tmp_path, f"def test_a(tmp_path): open({str(said)!r}, 'w').write(str(tmp_path))\n"), tmp_path)
+    assert (outcome.passed, outcome.failed) == (1, 0)
+    assert Path(said.read_text(encoding="utf-8")).is_relative_to(memory)
+    assert list(memory.iterdir()) == []
 
 
 def test_passed_failed_and_not_run_are_counted_apart(tmp_path: Path) -> None:

@@ -1,0 +1,85 @@
+"""`python -m tools.demo`: what `make demo` and `make try` run.
+
+Knows the command line, the signals and the exit codes, and nothing of what is played.
+"""
+
+import argparse
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from rich.console import Console
+
+from mew.errors import MewError
+from tools.demo.run import Demo, Options
+from tools.demo.stage import DEMOS, new_folder
+
+DONE: Final = 0
+FAILED: Final = 1
+INTERRUPTED: Final = 130
+WIDE: Final = 140
+"""Columns where nobody's terminal says how many there are."""
+
+
+def read(words: Sequence[str]) -> tuple[Options, Path]:
+    """The command line: what is wanted, and below which folder it is to be."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.demo", description="See a space at work.", allow_abbrev=False
+    )
+    parser.add_argument("--keep", action="store_true", help="leave the gateway and the inspector running at the end")
+    parser.add_argument("--endless", action="store_true", help="play the stories again and again, and leave Spark out")
+    parser.add_argument("--quick", action="store_true", help="play the stories as fast as they go")
+    parser.add_argument("--below", type=Path, default=DEMOS, metavar="FOLDER", help="where the demo makes its folder")
+    given = vars(parser.parse_args(words))
+    below = given.pop("below")
+    if given["keep"] and given["endless"]:
+        parser.error("--keep is for a demo that ends; --endless goes on by itself")
+    return msgspec.convert(given, Options), below.absolute()
+
+
+async def until_told(demo: Demo) -> bool:
+    """Run it; whether it came to its end, or was told to stop before."""
+    loop, running = asyncio.get_running_loop(), asyncio.create_task(demo.run(), name="the demo")
+    told = False
+
+    def stop() -> None:
+        nonlocal told
+        if not told:  # once: what is tidied up then is not to be broken off
+            told = running.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stop)
+    try:
+        await running
+    except asyncio.CancelledError:
+        return False
+    return True
+
+
+def main(words: Sequence[str]) -> int:
+    """Play it: 0 when it came to its end, 1 when something failed, 130 when it was interrupted."""
+    wanted, below = read(words)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE)
+    folder = None
+    try:
+        folder = new_folder(below)
+        ended = asyncio.run(until_told(Demo(folder, wanted, console)))
+    except MewError as problem:
+        left = "" if folder is None else f"\ndemo: what it wrote is kept in {folder}"
+        print(f"demo: {problem}{left}", file=sys.stderr)
+        return FAILED
+    if ended:
+        return DONE
+    shutil.rmtree(folder, ignore_errors=True)
+    print(f"demo: interrupted; every process has ended, and {folder} is gone", file=sys.stderr)
+    return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

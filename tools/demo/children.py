@@ -1,0 +1,159 @@
+"""The processes of the demo: what they say is heard line by line, and none outlives it.
+
+Must not know what any of them is for.
+"""
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TextIO, TypeAlias
+
+import msgspec
+
+from mew.errors import MewError
+
+Hears: TypeAlias = Callable[[str], None]
+"""Is told each line."""
+LAST_WORDS: Final = 12
+PATIENCE: Final = 15.0
+"""Seconds that a process has to end in good order."""
+GLANCE: Final = 0.02
+LONGEST_LINE: Final = 2**20
+SET_PDEATHSIG: Final = 1
+ANYBODY_THERE: Final = 0
+_LIBC: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+class Failed(MewError):
+    """A process of the demo did not do what it should have; the message has its last words."""
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """Where a process runs, and where what it says is kept."""
+
+    folder: Path
+    environment: Mapping[str, str]
+    log: Path
+    shows_progress: bool = False
+    """Its standard error is the terminal's."""
+
+
+class Child:
+    """One process."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, log: TextIO, hears: Hears) -> None:
+        """It runs already."""
+        self.name = name
+        self.pid = process.pid
+        self.last_words: deque[str] = deque(maxlen=LAST_WORDS)
+        self._process = process
+        self._log = log
+        self._hears = hears
+        self._over = False
+        self._reading = asyncio.create_task(self._read(), name=f"what {name} says")
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._log:
+            async for raw in self._process.stdout:
+                line = raw.decode(errors="replace").rstrip()
+                print(line, file=self._log, flush=True)
+                if line:
+                    self.last_words.append(line)
+                    self._hears(line)
+
+    async def code(self) -> int:
+        """Its exit code, once it has ended and everything it said was heard."""
+        code = await self._process.wait()
+        self._over = self._over or not self._tell(ANYBODY_THERE)
+        await asyncio.shield(self._reading)
+        return code
+
+    async def succeeded(self) -> None:
+        """Wait until it has ended well; `Failed` otherwise."""
+        if code := await self.code():
+            raise self.failure(f"ended with {code}")
+
+    def failure(self, what: str) -> Failed:
+        """What is said of it when it went wrong."""
+        said = "".join(f"\n  {line}" for line in self.last_words)
+        return Failed(f"{self.name} {what}" + (f"; its last words:{said}" if said else " and said nothing"))
+
+    async def end(self) -> None:
+        """Have it end in good order, and whatever it started with it; what will not is killed."""
+        if self._over:  # its number may be somebody else's by now
+            return
+        self._tell(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self.code()
+                while self._tell(ANYBODY_THERE):
+                    await asyncio.sleep(GLANCE)
+        except TimeoutError:
+            self._tell(signal.SIGKILL)
+            await self._process.wait()
+            self._reading.cancel()
+
+    def _tell(self, number: int) -> bool:
+        """Signal it and what it started; whether there is still any of them."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+            return True
+        return False
+
+
+class Children:
+    """Processes that end with the block they are started in."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._children: list[Child] = []
+
+    async def start(self, name: str, command: Sequence[str], place: Surroundings, hears: Hears) -> Child:
+        """Start one, in a process group of its own: Ctrl-C is for the demo, which ends its children in order."""
+        place.log.parent.mkdir(parents=True, exist_ok=True)
+        log = place.log.open("a", encoding="utf-8")
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            cwd=place.folder,
+            env=place.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=None if place.shows_progress else subprocess.STDOUT,
+            limit=LONGEST_LINE,
+            process_group=0,
+            preexec_fn=_end_with(os.getpid()),
+        )
+        child = Child(name, process, log, hears)
+        self._children.append(child)
+        return child
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.gather(*(child.end() for child in self._children))
+
+
+def _end_with(parent: int) -> Callable[[], None] | None:
+    """What a new process does first: it has the system end it when the demo is killed. Only Linux can."""
+    if _LIBC is None:
+        return None
+    prctl = _LIBC.prctl
+
+    def bind() -> None:
+        prctl(SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it died meanwhile
+            os._exit(1)
+
+    return bind
