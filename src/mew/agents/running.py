@@ -24,6 +24,7 @@ from mew.errors import MewError
 Agent = Callable[[Space], Coroutine[Any, Any, None]]
 """Works in a space until the space ends, or the work is done."""
 AGENTS: Final[dict[str, Agent]] = {"echo": echo, "calculator": calculator, "fulfiller": fulfiller}
+"""Those that come along, by name."""
 ENTRANCE: Final = "agent"
 """What the function of a file is called."""
 
@@ -38,6 +39,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     """Of the gateway: `ws://localhost:8080`."""
     space: str | None = None
+    """Which space; the gateway's first unless said otherwise."""
     token: str | None = None
     """Says which participant we are."""
     participant: str | None = None

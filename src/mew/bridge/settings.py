@@ -48,6 +48,7 @@ class HttpServer(msgspec.Struct, frozen=True, kw_only=True):
     """An MCP server that runs by itself and speaks streamable HTTP."""
 
     url: str
+    """Where it is: `http://` or `https://`."""
     headers: Mapping[str, str] = {}
     """Sent with every request, such as an `Authorization`."""
     ping: float = 30.0
@@ -80,6 +81,7 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int = 5
     """So many within `window`; with the next one the bridge gives up."""
     window: float = 60.0
+    """The time in which restarts count."""
     backoff: float = 0.1
     """Before the first restart; each further one in the window waits twice as long."""
 
@@ -94,14 +96,17 @@ class BridgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A bridge: an MCP server, and the space in which it is a participant."""
 
     server: StdioServer | HttpServer
+    """The MCP server."""
     url: str
     """Of the gateway: `ws://localhost:8080`."""
     space: str | None = None
+    """Which space; the gateway's first unless said otherwise."""
     token: str | None = None
     """Says which participant we are."""
     participant: str | None = None
     """Needed only where there is no token, in a space that lets such in."""
     patience: Patience = Patience()
+    """How long it waits, and how often it tries again."""
     concurrency: int = 16
     """Calls that the server works on at the same time."""
 

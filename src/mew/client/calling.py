@@ -34,6 +34,7 @@ class Answer(msgspec.Struct, frozen=True):
     """The result of an MCP request, and who brought it about."""
 
     result: dict[str, Any]
+    """As MCP has it for the method."""
     by: str
     """Who sent the request: we, or whoever fulfilled our proposal."""
     answered_by: str

@@ -47,7 +47,9 @@ class Order(msgspec.Struct, frozen=True):
     kind: str
     """`participant/pause` and so on."""
     by: str
+    """Who wants it."""
     reason: str | None
+    """Why, where it is said."""
     payload: dict[str, Any]
     """Everything that was said, such as `timeout_seconds`, `direction`, `entries`, `mode`, `fields`."""
 

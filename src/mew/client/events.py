@@ -20,56 +20,67 @@ class StreamDiscovered(msgspec.Struct, frozen=True):
     """There is a stream: one that was there before us, or a new one."""
 
     stream: "Stream"
+    """The stream itself."""
 
 
 class StreamStarted(msgspec.Struct, frozen=True):
     """An announced stream is live."""
 
     stream: "Stream"
+    """The stream itself."""
 
 
 class StreamEnded(msgspec.Struct, frozen=True):
     """A stream is over."""
 
     stream_id: str
+    """Which."""
     reason: str | None = None
+    """Why, where somebody said so."""
 
 
 class ParticipantJoined(msgspec.Struct, frozen=True):
     """Somebody is present."""
 
     participant: ParticipantView
+    """Who, and what it may send."""
 
 
 class ParticipantLeft(msgspec.Struct, frozen=True):
     """Somebody is gone."""
 
     id: str
+    """Who."""
     reason: str | None = None
+    """Why, where somebody said so."""
 
 
 class CapabilitiesChanged(msgspec.Struct, frozen=True):
     """Somebody may send other things than before; perhaps you."""
 
     participant: ParticipantView
+    """Who, and what it may send from now on."""
 
 
 class MessageRefused(msgspec.Struct, frozen=True):
     """The gateway refused something nobody waits for, such as a frame."""
 
     error: Refused
+    """Why."""
 
 
 class Disconnected(msgspec.Struct, frozen=True):
     """The connection is lost, and another is being made."""
 
     reason: str
+    """What broke it."""
 
 
 class Reconnected(msgspec.Struct, frozen=True):
     """We are back; this is what was missed."""
 
     gap: Gap
+    """What went by meanwhile."""
 
 
 Event: TypeAlias = (
@@ -83,6 +94,7 @@ Event: TypeAlias = (
     | Disconnected
     | Reconnected
 )
+"""Any of them: what `Space.events` gives."""
 
 
 def events_between(

@@ -19,8 +19,11 @@ class Format(msgspec.Struct, frozen=True):
     """A type under a name of your choice, where its own will not do."""
 
     type: Any
+    """What its frames are: a type that msgspec can read and write, `bytes` or `str`."""
     id: str
+    """What it is called in its stream."""
     description: str | None = None
+    """For people."""
 
 
 def format_id(form: Any) -> str:

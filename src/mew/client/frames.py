@@ -19,6 +19,7 @@ class Frame(msgspec.Struct, Generic[T], frozen=True):
     """One piece of a stream's data."""
 
     stream_id: str
+    """Which stream."""
     data: bytes
     """As it was sent; of a `stream/data`, the JSON text of its content."""
     text: bool = True

@@ -18,8 +18,11 @@ class StreamGap(msgspec.Struct, frozen=True):
     """Frames of one stream that are missing at this place."""
 
     stream_id: str
+    """Which stream."""
     frames: int
+    """How many are missing."""
     cause: Cause
+    """Who dropped them: our `queue`, which was full; the `gateway`, which says so; or a `connection` that broke."""
 
 
 class Gap(msgspec.Struct, frozen=True):

@@ -22,6 +22,7 @@ class Status(msgspec.Struct, frozen=True):
     """How somebody is, in its own words."""
 
     by: str
+    """Who says so."""
     status: str
     """`active`, `paused`, or whatever it calls it."""
     payload: dict[str, Any]

@@ -5,149 +5,44 @@ Must not start, open or write anything, and must never show a token: neither in 
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, cast
 
 import msgspec
 
+from mew.gateway.config_values import (
+    TLS,
+    BridgeConfig,
+    GatewayConfig,
+    LoggingConfig,
+    McpServer,
+    ParticipantConfig,
+    Queues,
+    RestartPolicy,
+    SpaceConfig,
+    Timeouts,
+)
 from mew.gateway.journal_config import read_journal
 from mew.gateway.yaml_file import ConfigError, Place, Section, read_yaml
-from mew.journal.settings import JournalSettings
 from mew.protocol.capability import CHAT_ONLY, Capability, read_capability
 from mew.protocol.errors import InvalidEnvelope
 from mew.protocol.names import is_participant_id, is_reserved_id, is_space_id
 from mew.protocol.settings import Limits, OwnerPolicy, Settings, StreamSettings
 
-__all__ = ["ConfigError", "GatewayConfig", "ParticipantConfig", "SpaceConfig", "find_config", "load"]
-
-RestartPolicy: TypeAlias = Literal["never", "on-failure", "always"]
-
-
-class TLS(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the certificate chain and its key are, as PEM."""
-
-    certificate: Path
-    key: Path
-
-
-class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """How long the gateway waits for a peer."""
-
-    handshake_seconds: float = 10
-    """From the connection to the end of the request's head, and on to the join."""
-    idle_seconds: float = 60
-    """Silence after which a peer is pinged."""
-    close_seconds: float = 5
-
-
-class Queues(msgspec.Struct, frozen=True, kw_only=True):
-    """What may wait for one slow reader (architecture, "Slow readers")."""
-
-    data_bytes: int = 8 * 2**20
-    control_bytes: int = 2**20
-
-
-class LoggingConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Which of the readable logs are written (protocol §7)."""
-
-    envelope_history: bool = True
-    capability_decisions: bool = True
-
-
-class _Discreet(msgspec.Struct, frozen=True, kw_only=True):
-    """Has fields with secrets in them, so its repr shows no field."""
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"
-
-    def __rich_repr__(self) -> Any:
-        """Nothing: msgspec's own would show every field."""
-        return iter(())
-
-
-class McpServer(_Discreet, frozen=True, kw_only=True):
-    """The MCP server behind a bridge; `args` and `env` as written, the supervisor fills in `${…}`."""
-
-    command: str
-    args: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    cwd: str | None = None
-
-
-class BridgeConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How a bridge treats its server; None leaves it to the bridge."""
-
-    init_timeout: float | None = None
-    """Milliseconds."""
-    reconnect: bool = True
-    max_reconnects: int | None = None
-
-
-class ParticipantConfig(_Discreet, frozen=True, kw_only=True):
-    """One participant as configured; `args` and `env` as written, the supervisor fills in `${…}`."""
-
-    type: str = "local"
-    tokens: tuple[str, ...] = ()
-    capabilities: tuple[Capability, ...] | None = None
-    """None: the defaults."""
-    command: str | None = None
-    args: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    auto_start: bool = False
-    restart_policy: RestartPolicy = "never"
-    output_log: Path | None = None
-    auto_connect: bool = False
-    io: str | None = None
-    fifo: bool = False
-    default_to: dict[str, tuple[str, ...]] = {}
-    """Kind to recipients, for whoever types without naming one."""
-    mcp_server: McpServer | None = None
-    bridge_config: BridgeConfig = BridgeConfig()
-
-
-class SpaceConfig(_Discreet, frozen=True, kw_only=True):
-    """One space, as its file describes it."""
-
-    settings: Settings
-    directory: Path
-    """The space directory: what relative paths start from, and where `.mew` is."""
-    file: Path
-    name: str
-    description: str = ""
-    default_participant: str | None = None
-    participants: dict[str, ParticipantConfig] = {}
-    logging: LoggingConfig = LoggingConfig()
-    routing: dict[str, Any] = {}
-    """`defaults.routing`, for the terminal client."""
-    journal: JournalSettings = JournalSettings()
-    pipeline: dict[str, Any] = {}
-
-
-class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """One gateway: where it listens, what it bears, and its spaces in the order they were given."""
-
-    host: str = "localhost"
-    port: int = 8080
-    """0: any that is free."""
-    tls: TLS | None = None
-    allowed_origins: tuple[str, ...] = ()
-    """Pages that may use it besides its own, as browsers name their origin; `*`: all."""
-    allowed_hosts: tuple[str, ...] = ()
-    """Names it answers to; at home besides this machine's own. `*`: any."""
-    timeouts: Timeouts = Timeouts()
-    queues: Queues = Queues()
-    spaces: tuple[SpaceConfig, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-    def listening_on(self, host: str | None = None, port: int | None = None) -> "GatewayConfig":
-        """The same gateway at another address, which its invitations then name."""
-        host, port = host or self.host, self.port if port is None else port
-        url = _url(host, port, secure=self.tls is not None)
-        spaces = tuple(
-            msgspec.structs.replace(space, settings=msgspec.structs.replace(space.settings, connection_url=url))
-            for space in self.spaces
-        )
-        return msgspec.structs.replace(self, host=host, port=port, spaces=spaces)
-
+__all__ = [
+    "TLS",
+    "BridgeConfig",
+    "ConfigError",
+    "GatewayConfig",
+    "LoggingConfig",
+    "McpServer",
+    "ParticipantConfig",
+    "Queues",
+    "RestartPolicy",
+    "SpaceConfig",
+    "Timeouts",
+    "find_config",
+    "load",
+]
 
 _SECTIONS: Final = {"space", "participants", "defaults", "gateway", "gateway_logging", "streams", "journal", "pipeline"}
 _SPACE: Final = frozenset({"id", "name", "description", "default_participant", "ui_theme"})
@@ -391,9 +286,3 @@ def _refuse_shared_tokens(tops: Sequence[Section]) -> None:
                 if (first.file, first.path[1]) != (place.file, place.path[1]):
                     other = f"{first.file}:{first.node.line}: {first.where}"
                     raise place.error(f"the same token as {other}: each participant needs its own")
-
-
-def _url(host: str, port: int, *, secure: bool) -> str:
-    """Where somebody on this machine or beyond reaches the gateway."""
-    name = "localhost" if host in {"0.0.0.0", "::"} else f"[{host}]" if ":" in host else host
-    return f"{'wss' if secure else 'ws'}://{name}:{port}"

@@ -27,6 +27,8 @@ class Table(msgspec.Struct, frozen=True):
     schema: pa.Schema
     """With `open` as its last column where it is unfinished."""
     unfinished: bool = False
+    key: tuple[str, ...] = ("space", "position")
+    """The columns that tell its rows apart."""
 
     @property
     def partitions(self) -> list[str]:
@@ -52,9 +54,9 @@ POSITION: Final = _needed("position", NUMBER, "its place in the space's one orde
 AT: Final = _needed("time", TIME, "by the gateway's clock")
 
 
-def _table(name: str, comment: str, *columns: pa.Field, unfinished: bool = False) -> Table:
+def _table(name: str, comment: str, *columns: pa.Field, unfinished: bool = False, key: str = "position") -> Table:
     last = [_column(OPEN, pa.bool_(), "whether the row may still change")] if unfinished else []
-    return Table(name, comment, pa.schema([SPACE, *columns, *last]), unfinished)
+    return Table(name, comment, pa.schema([SPACE, *columns, *last]), unfinished, ("space", *key.split()))
 
 
 ENVELOPES: Final = _table(
@@ -89,6 +91,7 @@ PARTICIPANTS: Final = _table(
     _needed("takeovers", NUMBERS, "positions at which another connection took its seat"),
     _needed("capabilities", TEXT, "what it could do when it joined, as JSON"),
     unfinished=True,
+    key="participant joined_position",
 )
 _OWNED = pa.struct([pa.field("owner", TEXT), pa.field("position", NUMBER), pa.field("time", TIME)])
 STREAMS: Final = _table(
@@ -119,6 +122,7 @@ STREAMS: Final = _table(
     _column("ended_by", TEXT, "who ended it"),
     _column("reason", TEXT, "why it ended"),
     unfinished=True,
+    key="stream_id",
 )
 STREAM_ACCESS: Final = _table(
     "stream_access",
@@ -134,6 +138,7 @@ STREAM_ACCESS: Final = _table(
     _needed("why", TEXT, "the kind of envelope that let it"),
     _column("ended_why", TEXT, "what ended it"),
     unfinished=True,
+    key="stream_id participant role from_position",
 )
 CAPABILITIES: Final = _table(
     "capabilities",
@@ -147,6 +152,7 @@ CAPABILITIES: Final = _table(
     _column("to_position", NUMBER, "the record that took it; from there on it was gone"),
     _column("to_time", TIME, "until when"),
     unfinished=True,
+    key="participant capability source from_position",
 )
 FORMATS: Final = _table(
     "formats",
@@ -162,6 +168,7 @@ FORMATS: Final = _table(
     _column("description", TEXT, "in the announcer's words"),
     _column("schema", TEXT, "its JSON Schema"),
     _column("columns", TEXT, "property to column and type, as JSON; null where it has none"),
+    key="stream_id format_id",
 )
 FRAMES: Final = _table(
     "frames",
@@ -231,6 +238,7 @@ STREAM_ACTIVITY: Final = _table(
     _column("interarrival_p50", NUMBER, "microseconds from frame to frame: half are below"),
     _column("interarrival_p99", NUMBER, "likewise, 99 of 100 are below"),
     unfinished=True,
+    key="stream_id seconds start",
 )
 _COUNTED = pa.struct([pa.field("kind", TEXT), pa.field("count", NUMBER)])
 PARTICIPANT_ACTIVITY: Final = _table(
@@ -244,6 +252,7 @@ PARTICIPANT_ACTIVITY: Final = _table(
     _needed("frames", NUMBER, "frames and stream/data accepted"),
     _needed("bytes", NUMBER, "bytes of these"),
     unfinished=True,
+    key="participant start",
 )
 CONVERSATIONS: Final = _table(
     "conversations",
@@ -272,6 +281,7 @@ AUDIT: Final = _table(
     _needed("checked", NUMBER, "how many were looked at"),
     _needed("violations", NUMBER, "how many were wrong"),
     _needed("sample", TEXT, "some of them, as JSON"),
+    key="check to_position",
 )
 
 TABLES: Final = {

@@ -16,45 +16,63 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How much one participant, stream or space may have."""
 
     message_bytes: int = 16 * 2**20
+    """One message; over it `message_too_large`, close 1009, or 413 over HTTP."""
     envelopes_per_second: float = 2_000
+    """Of one participant; over it `rate_limited`."""
     envelope_burst: int = 4_000
+    """Envelopes of one participant at once."""
     frames_per_second: float | None = None
-    """None: as many as come."""
+    """Of one participant; over it `rate_limited`. Without it, as many as come."""
     frame_burst: int = 4_000
+    """Frames of one participant at once."""
     connections: int = 10_000
+    """In one space; over it `quota_exceeded`, as for all that follow."""
     streams: int = 1_000
+    """Open ones in one space."""
     writers: int = 1_024
+    """Of one stream."""
     formats: int = 64
+    """Of one stream."""
     stream_request_bytes: int = 256 * 2**10
-    """A request's payload stands in every later welcome."""
+    """A request for a stream: its payload stands in every later welcome."""
     grants: int = 2_048
     """Pattern values that one participant may be granted: two for a capability that names just a kind."""
     invitations: int = 10_000
+    """In one space."""
     desired_ids: int = 100_000
+    """Names of streams in one space."""
 
 
 class StreamSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The space's own choice where a stream makes none."""
 
     on_owner_disconnect: OwnerPolicy = "transfer"
+    """What becomes of a stream whose owner went; `transfer`: to the longest-standing writer present, else it closes."""
     owner_grace_seconds: float = 60
+    """How long an owner that left may come back."""
     validate: bool = False
+    """Whether `stream/data` is checked against its format's schema."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of one space, as far as the protocol depends on it."""
 
     space_id: str
+    """Its id: 1 to 128 letters, digits, `.`, `_`, `@` or `-`, the first a letter or digit."""
     participants: dict[str, tuple[Capability, ...] | None] = {}
     """Configured ids; None has the defaults."""
     defaults: tuple[Capability, ...] = CHAT_ONLY
+    """What those may send for whom nothing is said; without it, chat alone."""
     output_logs: frozenset[str] = frozenset()
     allow_anonymous: bool = False
+    """Whether a join without a token makes a guest."""
     strict_from: bool = False
+    """Refuse an envelope whose `from` is wrong, instead of correcting it."""
     http_presence_seconds: float = 60
     connection_url: str = "ws://localhost:8080"
     streams: StreamSettings = StreamSettings()
     limits: Limits = Limits()
+    """How much is allowed."""
 
     def effective(self) -> dict[str, Any]:
         """The configuration as the journal's `start` record keeps it."""

@@ -12,13 +12,16 @@ class ParticipantView(msgspec.Struct, frozen=True):
     """Somebody who is present."""
 
     id: str
+    """Its name in the space."""
     capabilities: list[dict[str, Any]]
+    """What it may send, as the protocol writes it."""
 
 
 class StreamView(msgspec.Struct, frozen=True):
     """An open stream: the entry that a welcome would have for it."""
 
     entry: dict[str, Any]
+    """The entry, field by field."""
 
     @property
     def stream_id(self) -> str:
@@ -73,6 +76,7 @@ class SpaceView(msgspec.Struct, frozen=True):
     """What one observer knows of a space."""
 
     you: ParticipantView
+    """The observer itself."""
     participants: dict[str, ParticipantView]
     """The others, in order of joining."""
     streams: dict[str, StreamView]

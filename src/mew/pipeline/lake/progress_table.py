@@ -40,6 +40,7 @@ PROGRESS: Final = Table(
             _column("decoder", NUMBER, "version of the decoder"),
         ]
     ),
+    key=("batch",),
 )
 
 

@@ -1,0 +1,140 @@
+"""docs/reference/command-line.md: every command of `mew`, asked of the command itself.
+
+Must not say anything that `--help` does not: what reads badly here is mended where it is written.
+"""
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, Union, get_args, get_origin
+
+from cyclopts import App, Argument
+
+from mew.cli import FAILED, INTERRUPTED, USAGE_ERROR, app
+from mew.cli.exits import Failed, Refused, Unreachable
+from tools.reference.writing import MADE, code, indented, sentence, table
+
+INTRO: Final = """\
+# Command line
+
+Every command says with `--help` what stands here. [The guide](../command.md) tells how they go together.
+
+"""
+ENDS: Final = "A command ends with one of these codes.\n\n"
+CODES: Final = (
+    (0, "Done."),
+    (FAILED, inspect.getdoc(Failed)),
+    (USAGE_ERROR, "Wrong use, or wrong configuration."),
+    (Unreachable.exit_code, inspect.getdoc(Unreachable)),
+    (Refused.exit_code, inspect.getdoc(Refused)),
+    (INTERRUPTED, "Interrupted."),
+)
+SHORT: Final = {("mew", "up"): ("mew", "space", "up"), ("mew", "down"): ("mew", "space", "down")}
+"""Commands that are there under two names, and told of once."""
+_PARAMETERS: Final = re.compile(r"\n+Parameters\n-{3,}\n.*", re.DOTALL)
+_EXAMPLES: Final = re.compile(r"\n*Examples:\n\n((?: +.*\n?)+)")
+_WORDS: Final[dict[Any, str]] = {bool: "flag", int: "whole number", float: "number", str: "text", Path: "path"}
+
+
+def commands(below: App = app, words: tuple[str, ...] = ("mew",)) -> Iterator[tuple[tuple[str, ...], App]]:
+    """Every command with its words, groups before what is in them."""
+    yield words, below
+    for name in below:
+        if name not in (*below.help_flags, *below.version_flags):
+            yield from commands(below[name], (*words, name))
+
+
+def page() -> str:
+    """The page."""
+    sections = "\n".join(_section(words, each) for words, each in commands())
+    codes = table(("code", "meaning"), [(str(number), meaning or "") for number, meaning in CODES])
+    return f"{MADE}{INTRO}{sections}\n## Exit codes\n\n{ENDS}{codes}"
+
+
+def _section(words: tuple[str, ...], command: App) -> str:
+    """A command: its name, how it is called, what it does, what it takes, examples."""
+    level = "##" if len(words) < 3 else "###"
+    title = f"{level} {' '.join(words)}"
+    if words in SHORT:
+        long = " ".join(SHORT[words])
+        return f"{title}\n\nThe same as [{long}](#{long.replace(' ', '-')}).\n"
+    said, examples = told(command)
+    parts = [title, said]
+    if command.default_command is not None:
+        arguments = [each for each in command.assemble_argument_collection(parse_docstring=True) if each.show]
+        parts.insert(1, indented(" ".join([*words, *usage(arguments)])))
+        if arguments:
+            parts.append(table(("option", "type", "default", "meaning"), map(_row, arguments)).rstrip())
+    if examples:
+        parts.append(indented(examples))
+    return "\n\n".join(parts) + "\n"
+
+
+def told(command: App) -> tuple[str, str]:
+    """What a command says of itself, and its examples."""
+    own = inspect.getdoc(command.default_command) if command.default_command is not None else None
+    text = _PARAMETERS.sub("", own or command.help or "")
+    examples = [inspect.cleandoc(found) for found in _EXAMPLES.findall(f"{text}\n{command.help_epilogue or ''}\n")]
+    return _EXAMPLES.sub("", text).strip(), "\n".join(examples)
+
+
+def is_positional(argument: Argument) -> bool:
+    """Whether it is given by its place."""
+    return argument.field_info.kind is not inspect.Parameter.KEYWORD_ONLY
+
+
+def usage(arguments: list[Argument]) -> Iterator[str]:
+    """What follows the words of a command: what must be given by name, then `[OPTIONS]`, then what has a place."""
+    for each in arguments:
+        if each.required and not is_positional(each):
+            yield f"{each.names[0]} {type_words(each.hint).upper()}"
+    if any(not each.required and not is_positional(each) for each in arguments):
+        yield "[OPTIONS]"
+    for each in filter(is_positional, arguments):
+        name = placed(each)
+        yield name if each.required else f"[{name}]"
+
+
+def placed(argument: Argument) -> str:
+    """What something that is given by its place is called; several may be given where it ends in dots."""
+    several = argument.field_info.kind is inspect.Parameter.VAR_POSITIONAL
+    return argument.names[0].lstrip("-").replace("-", "_").upper() + ("…" if several else "")
+
+
+def _row(argument: Argument) -> tuple[str, str, str, str]:
+    names = [placed(argument)] if is_positional(argument) else _names(argument)
+    return (
+        ", ".join(map(code, names)),
+        type_words(argument.hint),
+        "needed" if argument.required else _default(argument),
+        sentence(argument.parameter.help or ""),
+    )
+
+
+def _names(argument: Argument) -> list[str]:
+    """Its names, short ones first; emptying a list is nothing that anybody does here."""
+    names = [name for name in argument.names if not name.startswith("--empty-")]
+    return sorted(names, key=lambda name: name.startswith("--"))
+
+
+def _default(argument: Argument) -> str:
+    value = argument.field_info.default
+    if value is inspect.Parameter.empty or value is None or value is False or value == ():
+        return ""
+    return code(argument.names[0] if value is True else str(value))
+
+
+def type_words(hint: Any) -> str:
+    """What is to be given, in plain words."""
+    if hint in _WORDS:
+        return _WORDS[hint]
+    origin, of = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return ", ".join(map(code, of))
+    if origin in (Union, UnionType):
+        return type_words(next(each for each in of if each is not NoneType))
+    if origin in (tuple, list):
+        return type_words(of[0])
+    raise TypeError(f"an option of the type {hint} has no words yet")
