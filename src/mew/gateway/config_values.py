@@ -1,4 +1,4 @@
-"""What a gateway is told in space.yaml, as frozen values; what each field means is said here, and docs/reference has it.
+"""What a gateway is told in space.yaml, as frozen values; docs/reference has what each field is said to mean here.
 
 Must not read a file, and must never show a token in a repr. `config` reads; there a field may go by another name.
 """
@@ -157,7 +157,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     allowed_origins: tuple[str, ...] = ()
     """Pages that may use it besides its own, as browsers name their origin; `*`: all."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names it answers to besides the machine's own; where it listens beyond this machine, any unless given. `*`: any."""
+    """Names it answers to besides the machine's own; beyond this machine, any unless given. `*`: any."""
     timeouts: Timeouts = Timeouts()
     """How long it waits for a peer."""
     queues: Queues = Queues()
