@@ -13,7 +13,7 @@ from typing import Self
 
 import pyspark
 
-from mew.pipeline import java
+from mew.pipeline import archive, java
 
 HERE = "127.0.0.1"
 PATIENCE = 100.0
@@ -36,15 +36,17 @@ class Member:
     """A master or a worker, with everything that it starts."""
 
     def __init__(self, name: str, folder: Path, *arguments: str) -> None:
-        spark = Path(pyspark.__file__).parent
+        spark, found = Path(pyspark.__file__).parent, java.find()
+        classes = archive.find(found)
         self._log = folder / f"{name}.log"
         environment = {
             **os.environ,
-            "JAVA_HOME": str(java.find().home),
+            "JAVA_HOME": str(found.home),
             "SPARK_HOME": str(spark),
             "SPARK_LOCAL_IP": HERE,
             "SPARK_DAEMON_MEMORY": "512m",
             "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
+            **({} if classes is None else {"SPARK_DAEMON_JAVA_OPTS": f'"{archive.using(found, classes)}"'}),
         }
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(

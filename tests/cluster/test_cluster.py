@@ -6,8 +6,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+import pyarrow as pa
 import pytest
 
 from mew.journal.generator import generate
@@ -19,7 +20,7 @@ from tests.cluster.standalone import JAVA_OPTIONS, Cluster, running, until
 from tests.pipeline.jobs.lakes import CONTENT, contents, run_all
 
 pytestmark = pytest.mark.timeout(300)
-Contents: TypeAlias = dict[str, list[tuple[Any, ...]]]
+Contents: TypeAlias = dict[str, pa.Table]
 SPACES = 6
 SECONDS = 150
 SPACE = "space: {id: lab}\npipeline: {driver_memory: 512m, worker_memory: 512m}\n"

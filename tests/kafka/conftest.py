@@ -10,11 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mew.pipeline.session import close_session, open_session
-from mew.pipeline.settings import PipelineSettings
 from tests.kafka.broker import Broker
+from tests.pipeline.sessions import SETTINGS, SHORT_LIVED
 
-SETTINGS = PipelineSettings(master="local[2]", driver_memory="1g")
-SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _numbers = count(1)
 
 

@@ -5,9 +5,11 @@ import shutil
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -21,6 +23,7 @@ from mew.journal.reading import Journal
 from mew.journal.verify import verify
 from mew.pipeline.jobs.watching import Finished, Trouble, Watch
 from mew.pipeline.lake import Lake
+from mew.pipeline.landing import topic as topics
 from mew.pipeline.landing.keeping import Landings
 from mew.pipeline.landing.landing import Arrived, Landing, own_journal
 from mew.pipeline.landing.reading import stage
@@ -31,6 +34,7 @@ from tests.journal.kept import Kept
 from tests.kafka.broker import Broker
 from tests.kafka.shipping import Shipper, sent, ship_here, ship_once
 from tests.pipeline.jobs.lakes import contents, dicts, one_by_one, run_all
+from tests.pipeline.sessions import FOR_CHILDREN
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -42,7 +46,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
 
 
 @pytest.fixture(scope="module")
-def local(journal: tuple[Path, Truth], tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Any, ...]]]:
+def local(journal: tuple[Path, Truth], tmp_path_factory: pytest.TempPathFactory) -> dict[str, pa.Table]:
     """The tables of the journal itself."""
     lake = tmp_path_factory.mktemp("local") / "lake"
     run_all(journal[0], lake)
@@ -276,7 +280,7 @@ class Enough:
 
 
 def test_a_watch_lands_what_comes_and_waits_for_a_broker_that_is_away(
-    broker: Broker, spark: SparkSession, topic: str, tmp_path: Path
+    broker: Broker, spark: SparkSession, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept, lake, stop = Kept(tmp_path), Lake(tmp_path / "lake"), Enough()
     kept.append(3).seal()
@@ -288,7 +292,9 @@ def test_a_watch_lands_what_comes_and_waits_for_a_broker_that_is_away(
     told = watch.run()
     assert next(each for each in told if isinstance(each, Finished)).records == 18
     broker.kill()
-    away = next(told)
+    with monkeypatch.context() as impatient:
+        impatient.setattr(topics, "ANSWER_SECONDS", 1)
+        away = next(told)
     assert isinstance(away, Trouble)
     assert topic in away.problem
     broker.start()
@@ -305,19 +311,21 @@ def test_the_command_lands_and_makes_the_tables(topic: str, tmp_path: Path) -> N
     kept.append(2).seal()
     ship_here(kept.folder, topic)
 
-    def mew(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "mew", "pipeline", *arguments, "--lake", "lake"]
-        environ = {**os.environ, "NO_COLOR": "1"}
+    def mew(*arguments: str, lake: str = "lake") -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "mew", "pipeline", *arguments, "--lake", lake]
+        environ = {**os.environ, **FOR_CHILDREN, "NO_COLOR": "1"}
         return subprocess.run(
             command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=200, check=False
         )
 
-    ran = mew("run", "--source", topic, "--master", "local[1]")
+    with ThreadPoolExecutor(1) as meanwhile:  # it waits ten seconds for an answer
+        nowhere = meanwhile.submit(mew, "run", "--source", "kafka://127.0.0.1:1/lab", lake="another")
+        ran = mew("run", "--source", topic, "--master", "local[1]")
+        away = nowhere.result()
     assert ran.returncode == 0, ran.stderr
     assert f"landed {len(kept.records)} records" in ran.stderr
     asked = mew("query", "select count(*) from events", "--form", "csv")
     assert asked.stdout.split() == ["count_star()", str(len(kept.records))]
     refused = mew("run", "--source", topic, "--journal", "journal")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
-    away = mew("run", "--source", "kafka://127.0.0.1:1/lab")
     assert (away.returncode, away.stderr.count("\n")) == (1, 1)

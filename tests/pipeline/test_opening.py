@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from mew.journal.generator import generate
+from mew.journal.generator import Truth, generate
 from mew.pipeline import open_lake
 from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake, LakeError, UnknownTable
@@ -22,12 +22,9 @@ EVERY = [*TABLES, "progress"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(made: tuple[Path, Truth]) -> Path:
     """With a journal and its lake, in two batches at least."""
-    path = tmp_path_factory.mktemp("opened lake")
-    generate(path / "journal", records=6_000, spaces=2, seed=11)
-    assert run_all(path / "journal", path / "lake", most=2_000) >= 2
-    return path
+    return made[0]
 
 
 def lines(rows: Iterable[dict[str, Any]]) -> list[str]:

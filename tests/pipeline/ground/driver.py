@@ -8,7 +8,7 @@ from pyspark import SparkContext
 
 from mew.pipeline.session import open_session
 from mew.pipeline.spread import spread
-from tests.pipeline.conftest import SETTINGS, SHORT_LIVED
+from tests.pipeline.sessions import SETTINGS, SHORT_LIVED
 
 FOREVER = 600
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from mew.pipeline.session import CannotStart, SessionTaken, close_session, open_session
 from mew.pipeline.spread import spread
-from tests.pipeline.conftest import SETTINGS, SHORT_LIVED
+from tests.pipeline.sessions import SETTINGS, SHORT_LIVED
 
 
 def opened(lake: Path) -> SparkSession:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from mew.pipeline import archive, java
 from mew.pipeline.session import Wanted, spark_settings
 from tests.needs import requires
-from tests.pipeline.conftest import SETTINGS
+from tests.pipeline.sessions import SETTINGS
 
 
 def test_an_archive_is_for_one_build_of_java() -> None:

@@ -12,6 +12,7 @@ from mew.pipeline import connectors, ivy
 from mew.pipeline.connectors import CONNECTORS, ConnectorsMissing
 from mew.pipeline.ivy import CannotFetch
 from tests.pipeline.ground.repository import Repository, serving
+from tests.pipeline.sessions import FOR_CHILDREN
 
 
 @pytest.fixture
@@ -21,6 +22,8 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv(ivy.REPOSITORY, raising=False)
+    for name, value in FOR_CHILDREN.items():
+        monkeypatch.setenv(name, value)
     return tmp_path / "environment" / "share" / "mew"
 
 

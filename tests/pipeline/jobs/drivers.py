@@ -18,6 +18,7 @@ from mew.pipeline.jobs.running import Spread, run_batch
 from mew.pipeline.lake import Lake
 from mew.pipeline.session import log_files
 from mew.pipeline.spread import spread
+from tests.pipeline.sessions import FOR_CHILDREN
 
 Moment: TypeAlias = Callable[[Path], int]
 """Something of a lake that grows, counted."""
@@ -67,7 +68,7 @@ class Driver:
         self._process = subprocess.Popen(
             [*command, *arguments],
             cwd=place,
-            env={**os.environ, "PYTHONPATH": IMPORTS, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+            env={**os.environ, "PYTHONPATH": IMPORTS, **FOR_CHILDREN},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

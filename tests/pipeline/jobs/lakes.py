@@ -1,13 +1,16 @@
 """Lakes to compare: what is in each table, whoever wrote it and in how many batches."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from mew.pipeline.jobs.running import Batches
 from mew.pipeline.lake import Lake
+from mew.pipeline.lookup.views import table_view
 from mew.pipeline.schemas import OPEN, TABLES
 
 CONTENT = tuple(name for name in TABLES if name != "audit")
@@ -37,9 +40,28 @@ def rows(lake: Path, name: str) -> list[tuple[Any, ...]]:
     return sorted(found, key=repr)
 
 
-def contents(lake: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """All tables that hang on the journal alone."""
-    return {name: rows(lake, name) for name in CONTENT}
+@contextmanager
+def asked_often(lake: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """All tables as they are now, for one who has more than one question."""
+    reader = Lake(lake).reader()
+    with duckdb.connect(config={"threads": 1}) as tables:
+        tables.execute("set TimeZone = 'UTC'")
+        for name in TABLES:
+            tables.execute(f"create view {name} as {table_view(reader, name)}")
+        yield tables
+
+
+def contents(lake: Path) -> dict[str, pa.Table]:
+    """All tables that hang on the journal alone, to be compared: their rows in an order that hangs on these alone."""
+    with asked_often(lake) as tables:
+        return {name: tables.sql(f"from {name} order by all").to_arrow_table() for name in CONTENT}
+
+
+def positions(lake: Path, name: str) -> list[int]:
+    """Of which records a table has rows, in order."""
+    files = Lake(lake).reader().files(name)
+    sql = "select position from read_parquet(?) order by position"
+    return [position for (position,) in (duckdb.execute(sql, [files]).fetchall() if files else [])]
 
 
 def dicts(lake: Path, name: str) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from mew.protocol import kinds
 from mew.protocol.fold import fold
 from mew.protocol.records import Record
 from mew.protocol.state import SpaceState
-from tests.pipeline.jobs.lakes import dicts, run_all
+from tests.pipeline.jobs.lakes import dicts, positions, run_all
 from tests.pipeline.jobs.planting import write_journal
 
 SPACE = "harbour"
@@ -54,10 +54,10 @@ def violated(
     run_all(journal, folder / "lake", most)
     rows = dicts(folder / "lake", "audit")
     assert {row["check"] for row in rows} == CHECKS
-    frames = sorted(row["position"] for row in dicts(folder / "lake", "frames"))
-    assert frames == sorted(each.position for each in changed if is_frame(each))
-    envelopes = sorted(row["position"] for row in dicts(folder / "lake", "envelopes"))
-    assert envelopes == sorted(each.position for each in changed if each.event in SPOKEN and not is_frame(each))
+    lake = folder / "lake"
+    assert positions(lake, "frames") == sorted(each.position for each in changed if is_frame(each))
+    said = sorted(each.position for each in changed if each.event in SPOKEN and not is_frame(each))
+    assert positions(lake, "envelopes") == said
     return {row["check"]: json.loads(row["sample"]) for row in rows if row["violations"]}
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.pipeline.sessions import FOR_CHILDREN
+
 ROOT = Path(__file__).parents[3]
 WITHOUT_SPARK = (sys.executable, "-m", "tests.pipeline.jobs.watcher")
 SECONDS = 40
@@ -24,7 +26,7 @@ class Watching:
         self._process = subprocess.Popen(
             [*command],
             cwd=ROOT,
-            env={**os.environ, **environment},
+            env={**os.environ, **FOR_CHILDREN, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

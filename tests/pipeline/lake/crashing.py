@@ -12,8 +12,11 @@ from typing import Any
 CHANGES = ("fsync", "link", "mkdir", "unlink")
 COMMITS = ("create_write_transaction", "create", "vacuum", "cleanup_metadata")
 CRASHED = 77
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["deltalake", "duckdb", "pandas", "polars", "pyarrow.compute", "pyarrow.parquet"])
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(
+    ["deltalake", "duckdb", "mew.pipeline.lake", "pandas", "polars", "pyarrow.compute", "pyarrow.parquet"]
+)
+"""Processes that are forked from one that has loaded everything, and used nothing yet."""
 
 
 def crashes(work: Callable[..., Any], prepare: Callable[[int], tuple[Any, ...]], every: int = 1) -> Iterator[int]:
@@ -22,7 +25,7 @@ def crashes(work: Callable[..., Any], prepare: Callable[[int], tuple[Any, ...]],
     Each number is yielded after its crash; that of the process which got to the end is the last.
     """
     ours, theirs = multiprocessing.Pipe()
-    parent = _CONTEXT.Process(target=_fork_each, args=(theirs, work))
+    parent = CONTEXT.Process(target=_fork_each, args=(theirs, work))
     parent.start()
     theirs.close()
     number, code = 0, CRASHED

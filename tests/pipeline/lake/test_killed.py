@@ -1,6 +1,5 @@
 """Killed anywhere, or several at once: in the end each batch is there exactly once."""
 
-import multiprocessing
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +11,7 @@ from deltalake import DeltaTable
 from mew.pipeline.lake import Lake
 from tests.pipeline.lake import batches
 from tests.pipeline.lake.batches import TABLES, by_deltalake, by_pandas, by_polars, by_reader, expected, same
-from tests.pipeline.lake.crashing import crashes
-
-SPAWN = multiprocessing.get_context("spawn")
+from tests.pipeline.lake.crashing import CONTEXT, crashes
 
 
 def assert_whole(lake: Lake, last: int) -> None:
@@ -104,7 +101,7 @@ def test_a_compaction_that_is_killed_before_any_change_costs_nothing(tmp_path: P
 @pytest.mark.timeout(120)
 def test_three_at_once_add_each_batch_once(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake")
-    three = [SPAWN.Process(target=batches.run, args=(lake.path, 12)) for _ in range(3)]
+    three = [CONTEXT.Process(target=batches.run, args=(lake.path, 12)) for _ in range(3)]
     for process in three:
         process.start()
     for process in three:
@@ -125,8 +122,8 @@ def keep_compacting(path: Path, last: int) -> None:
 def test_two_add_batches_while_a_third_compacts_all_the_time(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake")
     batches.run(lake.path, 1)
-    both = [SPAWN.Process(target=batches.run, args=(lake.path, 15)) for _ in range(2)]
-    third = SPAWN.Process(target=keep_compacting, args=(lake.path, 15))
+    both = [CONTEXT.Process(target=batches.run, args=(lake.path, 15)) for _ in range(2)]
+    third = CONTEXT.Process(target=keep_compacting, args=(lake.path, 15))
     for process in [*both, third]:
         process.start()
     for process in [*both, third]:

@@ -6,20 +6,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from mew.pipeline.lake import Lake
-from mew.pipeline.lookup import BadQuery, on_spark, query, write
+from mew.pipeline.lookup import BadQuery, query, write
 from mew.pipeline.lookup.asking import stream
 from mew.pipeline.lookup.exporting import FORMATS, BadTarget, CannotExport, Source, export, target
 from tests.pipeline.lake import batches
@@ -195,23 +191,3 @@ def test_memory_does_not_grow_with_the_answer(lake: Lake, tmp_path: Path, form: 
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=55, env={**os.environ})
         peaks.append(int(done.stdout) * 1024)
     assert peaks[1] - peaks[0] < most
-
-
-@contextmanager
-def _read(answer: on_spark.SparkAnswer) -> Iterator[pa.RecordBatchReader]:
-    yield answer.reader()
-
-
-def test_spark_s_answers_are_written_too(lake: Lake, tmp_path: Path, spark: SparkSession) -> None:
-    asked = partial(on_spark.query, spark, lake.path, SQL)
-    by_spark = Source(asked, lambda: _read(asked()))
-    for form in FORMATS:
-        export(by_spark, target(str(tmp_path / f"spark.{form}")))
-        export(source(lake, SQL), target(str(tmp_path / f"duckdb.{form}")))
-    for form in ("csv", "jsonl"):
-        assert (tmp_path / f"spark.{form}").read_bytes() == (tmp_path / f"duckdb.{form}").read_bytes()
-    found, expected = pq.read_table(tmp_path / "spark.parquet"), pq.read_table(tmp_path / "duckdb.parquet")
-    assert found.to_pylist() == expected.to_pylist()
-    assert [(field.name, field.type) for field in found.schema] == [
-        (field.name, field.type) for field in expected.schema
-    ]

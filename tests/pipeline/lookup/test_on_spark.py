@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from mew.journal.generator import Truth, generate
+from mew.journal.generator import Truth
 from mew.pipeline.lake import Lake, LakeError
 from mew.pipeline.lookup import FORMS, BadQuery, on_spark, query, views, write
 from mew.pipeline.lookup.moments import moment
 from mew.pipeline.lookup.typed import format_names, format_view
-from tests.pipeline.jobs.lakes import run_all
 
 VALUES = (
     "select 1 as a, 'x,\"y\"' as b, true as d, cast(1.5 as decimal(9,2)) as h, cast('nan' as double) as j, "
@@ -32,14 +31,6 @@ QUESTIONS = {
     "where position between 100 and 160 order by space, position",
     "the batches": "select batch, positions, tables, state from PROGRESS order by batch",
 }
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
-    folder = tmp_path_factory.mktemp("it's a lake")
-    truth = generate(folder / "journal", records=8_000, spaces=2, seed=2)
-    run_all(folder / "journal", folder / "lake", most=2_500)
-    return folder, truth
 
 
 def by_duckdb(folder: Path, sql: str) -> dict[str, str]:
