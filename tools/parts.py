@@ -3,12 +3,13 @@
 Must not decide what a test means: a part is pytest over folders, and pytest's word on it is final.
 """
 
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,6 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SET_UP_SECONDS = ROOT / ".venv" / ".ready"
 USAGE_ERROR = 2
 INTERRUPTED = 130
+MEMORY = Path("/dev/shm")
+ROOM_BYTES = 3 * 2**30
 
 
 @dataclass(frozen=True)
@@ -26,21 +29,29 @@ class Part:
     minutes: float
     folders: tuple[str, ...]
     options: tuple[str, ...] = ()
+    in_memory: bool = field(default=False, kw_only=True)
+    """Whether its tests write to memory where there is room: so often do they sync that they would wait for a disk."""
 
 
 BOTH_CORES = ("-n", "2")
+LIGHT = ("-p", "no:schemathesis")
+"""Without a plugin that only the gateway's tests use: it costs each process of pytest a second."""
+BY_MODULE = (*BOTH_CORES, "--dist", "loadscope")
+"""What a module's tests share is made once, by one of the two."""
 SET_UP = "set-up"
+CORE = ("tests/protocol", "tests/view", "tests/interaction", "tests/testing")
 PARTS = (
-    Part("core", 0.5, ("tests/protocol", "tests/view", "tests/interaction", "tests/testing"), (*BOTH_CORES, "--cov")),
+    Part("core", 0.5, CORE, (*BOTH_CORES, *LIGHT, "--cov")),
     Part("gateway", 2.5, ("tests/gateway", "tests/interaction"), (*BOTH_CORES, "--door", "websocket,memory,http")),
     Part("journal", 2.5, ("tests/journal",)),
-    Part("sdk", 2, ("tests/client", "tests/bridge", "tests/interaction"), (*BOTH_CORES, "--door", "sdk")),
-    Part("pipeline", 5, ("tests/pipeline",), (*BOTH_CORES, "--dist", "loadscope")),
-    Part("cluster", 2.5, ("tests/cluster", "tests/kafka")),
+    Part("sdk", 2, ("tests/client", "tests/bridge", "tests/interaction"), (*BOTH_CORES, *LIGHT, "--door", "sdk")),
+    Part("pipeline", 5, ("tests/pipeline",), (*BY_MODULE, *LIGHT, "--no-loadscope-reorder"), in_memory=True),
+    Part("cluster", 2.5, ("tests/cluster", "tests/kafka"), (*BY_MODULE, *LIGHT)),
     Part("inspector", 2, ("tests/inspector", "tests/browser"), BOTH_CORES),
     Part("faults", 0.5, ("tests/faults",), BOTH_CORES),
-    Part("command", 2.5, ("tests/cli", "tests/agents", "tests/scenarios", "tests/tools")),
-    Part("docs", 2, ("tests/docs",)),
+    Part("command", 2.5, ("tests/cli", "tests/agents", "tests/scenarios"), (*BY_MODULE, *LIGHT)),
+    Part("tools", 1.5, ("tests/tools",), (*BY_MODULE, *LIGHT)),
+    Part("docs", 2, ("tests/docs", "tests/deploy"), (*BY_MODULE, *LIGHT)),
 )
 SET_UP_MINUTES = 3.0
 
@@ -83,12 +94,21 @@ def run(part: Part, root: Path = ROOT) -> Outcome:
     missing = [folder for folder in part.folders if not (root / folder).is_dir()]
     if missing:
         return Outcome(part.name, part.minutes, failed=1, broken=f"no folder {', '.join(missing)}")
-    with tempfile.TemporaryDirectory() as scratch:
+    place = place_in_memory(part)
+    with tempfile.TemporaryDirectory(dir=place, ignore_cleanup_errors=True) as scratch:
         report = Path(scratch) / "report.xml"
         started = time.monotonic()
-        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *part.folders, *part.options]
+        own = () if place is None else (f"--basetemp={scratch}/tests",)
+        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *part.folders, *part.options, *own]
         exit_code = wait_for(command, root)
         return read_report(part, time.monotonic() - started, exit_code, report)
+
+
+def place_in_memory(part: Part, memory: Path = MEMORY) -> Path | None:
+    """Where a part that wants it can write to memory; None where there is no such place, or too little room."""
+    if not part.in_memory or not memory.is_dir() or shutil.disk_usage(memory).free < ROOM_BYTES:
+        return None
+    return memory
 
 
 def wait_for(command: Sequence[str], root: Path) -> int:

@@ -1,4 +1,7 @@
-"""`mew journal …` as a user meets it: a process that tells what a journal holds, and says in a line what is wrong."""
+"""`mew journal …` as a user meets it: it tells what a journal holds, and says in a line what is wrong.
+
+It is a process of its own where signals, pipes or a terminal come into it.
+"""
 
 import json
 import os
@@ -18,6 +21,7 @@ from mcap.reader import make_reader
 
 from mew.journal.blocks import Frames
 from mew.protocol.records import Record
+from tests.cli import verbs
 from tests.cli.test_gateway import SPACE, ask, environment, running, stop, token_of
 from tests.journal.kept import NOON, Kept, varied
 
@@ -30,10 +34,8 @@ def command(*arguments: str) -> list[str]:
 
 def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
     """The exit code, and what was said on standard output and standard error."""
-    ran = subprocess.run(
-        command(*arguments), cwd=folder, env=environment(), capture_output=True, text=True, timeout=SECONDS, check=False
-    )
-    return ran.returncode, ran.stdout, ran.stderr
+    ran = verbs.run(folder, "journal", *arguments)
+    return ran.code, ran.out, ran.err
 
 
 def succeeds(folder: Path, *arguments: str) -> str:

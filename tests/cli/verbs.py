@@ -53,9 +53,19 @@ class _Input(io.TextIOWrapper):
     """Standard input that is no terminal and holds these bytes."""
 
 
+class _Output(io.TextIOWrapper):
+    """Standard output or standard error that is no terminal and keeps what is written, be it text or bytes."""
+
+    buffer: io.BytesIO
+
+
+def _output() -> _Output:
+    return _Output(io.BytesIO(), encoding="utf-8", newline="", write_through=True)
+
+
 def run(directory: Path, *arguments: str, given: bytes = b"", **environ: str) -> Ran:
     """The command in a directory, within this process."""
-    out, err = io.StringIO(), io.StringIO()
+    out, err = _output(), _output()
     before = Path.cwd()
     os.chdir(directory)
     try:
@@ -68,7 +78,7 @@ def run(directory: Path, *arguments: str, given: bytes = b"", **environ: str) ->
             code = main(arguments)
     finally:
         os.chdir(before)
-    return Ran(code, out.getvalue(), err.getvalue())
+    return Ran(code, *(each.buffer.getvalue().decode() for each in (out, err)))
 
 
 def piped(directory: Path, *arguments: str, given: bytes = b"", **environ: str) -> "subprocess.CompletedProcess[bytes]":

@@ -6,7 +6,7 @@ The coroutines are found, not listed: one that nobody has said how to call fails
 import asyncio
 import gc
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
@@ -420,6 +420,15 @@ class Interrupted:
                 told = None
             except asyncio.CancelledError as cancelled:
                 told = cancelled
+
+
+@pytest.fixture(scope="module", autouse=True)
+def only_what_is_new() -> Iterator[None]:
+    """What was there before a test's loop cannot be a future of it: put aside, it is not looked through every time."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def pending() -> set[int]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
@@ -31,6 +32,7 @@ for each, action in ACTIONS.items():
     setattr(Histories, each, as_rule(each, action.options))
 
 
+@pytest.mark.no_cover  # by chance, like every test of hypothesis
 def test_every_history_is_as_the_model_tells_it() -> None:
     run_state_machine_as_test(Histories, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))
 

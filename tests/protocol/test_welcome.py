@@ -23,6 +23,15 @@ def test_a_state_in_which_nothing_happened_has_a_welcome() -> None:
     }
 
 
+def test_an_observer_of_a_state_has_nothing_and_sees_everybody_whatever_it_is_called() -> None:
+    lab = MemorySpace(**CONFIGURATION)
+    lab.join("alice")
+    welcome = decoded(observer_welcome_at(lab.state, "alice"))
+    assert isinstance(welcome, dict)
+    assert welcome["you"] == {"id": "alice", "capabilities": []}
+    assert [each["id"] for each in welcome["participants"]] == ["alice"]
+
+
 @given(steps=histories())
 @settings(max_examples=40, deadline=None)
 def test_every_welcome_that_was_sent_follows_from_the_records_before_it(steps: list[Step]) -> None:

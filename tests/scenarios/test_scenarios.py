@@ -1,6 +1,7 @@
 """Scenarios as a user would script them, with bash, curl and jq: each a file beside this one, run as it stands.
 
-Two run at a time, ahead of the tests that wait for them; the one that looks at the clock runs alone, first.
+Two run at a time, ahead of the tests that wait for them; where processes share the tests, one, beside other tests. The
+one that looks at the clock takes the best of several runs, and no neighbour slows down all of them.
 """
 
 import os
