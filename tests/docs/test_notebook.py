@@ -20,6 +20,7 @@ from mew.pipeline import open_lake
 from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake
 from mew.pipeline.spread import spread_local
+from tests.pipeline.sessions import FOR_CHILDREN
 
 NOTEBOOK = Path(__file__).resolve().parents[2] / "examples" / "lake.ipynb"
 SECONDS = 150
@@ -67,7 +68,7 @@ def run(notebook: Any, folder: Path, lake: Path | None) -> Any:
         "IPYTHONDIR": str(folder / "ipython"),
         "MPLCONFIGDIR": str(folder / "matplotlib"),
         # Quick to start rather than quick: it lives for some seconds only.
-        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        **FOR_CHILDREN,
         "MEW_LAKE": None if lake is None else str(lake),
     }
     with environment(values), tempfile.TemporaryDirectory(prefix="mew-") as sockets:
