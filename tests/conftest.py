@@ -3,6 +3,9 @@
 Must not hold fixtures of one subject; those live in its own folder.
 """
 
+import sys
+from collections.abc import Generator
+
 import pytest
 
 from tests.interaction.doors import DOORS, named
@@ -14,12 +17,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What only chance came by is not covered: a line counts if a test reaches it every time."""
-    for item in items:
-        if item.get_closest_marker("hypothesis") is not None:
-            item.add_marker("no_cover")
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """What only chance came by is not covered: a line counts if a test reaches it every time.
+
+    By hand: under xdist pytest-cov has two measurements, and its mark `no_cover` stops the upper one only.
+    """
+    if not any(map(pyfuncitem.get_closest_marker, ("hypothesis", "no_cover"))):
+        return (yield)
+    tracing = sys.gettrace()
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracing)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -30,7 +30,7 @@ def topic(broker: Broker) -> str:
     return broker.address(f"journal-{next(_numbers)}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = open_session(SETTINGS, lake=tmp_path_factory.mktemp("spark lake"), java_options=SHORT_LIVED)
     yield session
