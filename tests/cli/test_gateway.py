@@ -10,7 +10,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -303,8 +303,9 @@ def spoken_over_sockets(port: int, secrets: list[str]) -> None:
                 peer.send(frame(TEXT, secret.encode()))
             elif how == "close":
                 peer.send(closing(1000, secret[:100].encode()))
-            peer.send(frame(TEXT, said), frame(TEXT, b"#stream-1#frame-data"), unmasked(TEXT, secret.encode()))
-            peer.socket.shutdown(socket.SHUT_WR)
+            with suppress(OSError):  # whom it does not let in the gateway may have hung up on by now
+                peer.send(frame(TEXT, said), frame(TEXT, b"#stream-1#frame-data"), unmasked(TEXT, secret.encode()))
+                peer.socket.shutdown(socket.SHUT_WR)
             peer.rest()
 
 
