@@ -9,6 +9,7 @@ from threading import Barrier
 
 import pytest
 
+from mew.gateway import auth
 from mew.gateway.auth import MAX_TOKEN_BYTES, TokenFolder, TokenStore, environment_variable
 from mew.gateway.config import ConfigError, SpaceConfig, load
 from mew.protocol import Identity, Tokens
@@ -70,6 +71,12 @@ def test_the_folder_and_its_files_are_the_owners_alone_and_out_of_git(tmp_path: 
     assert (mode(folder.parent), mode(folder), mode(folder / "alice.token")) == (0o700, 0o700, 0o600)
     assert (folder / ".gitignore").read_text(encoding="utf-8") == "*\n"
     assert sorted(path.name for path in folder.iterdir()) == [".gitignore", "alice.token"]
+
+
+def test_a_generated_token_can_be_given_on_a_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = iter(["-looks-like-an-option", "--so-does-this", "good-one"])
+    monkeypatch.setattr("mew.gateway.auth.secrets.token_urlsafe", lambda _: next(given))
+    assert auth.new_token() == "good-one"
 
 
 def test_a_generated_token_survives_a_restart(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ class TokenFolder:
         try:
             self._prepare()
             if not path.exists():
-                _write(path, secrets.token_urlsafe(32), anew=True)
+                _write(path, new_token(), anew=True)
         except OSError as error:
             raise ConfigError(f"a token cannot be kept there: {error.strerror}", file=path) from None
         token = _read_token(path, [])
@@ -82,7 +82,7 @@ class TokenFolder:
 
     def replace(self, name: str, *, observer: bool = False) -> str:
         """A new token in the file of this name; whoever reads it meanwhile has the old one or the new."""
-        path, token = self.file(name, observer=observer), secrets.token_urlsafe(32)
+        path, token = self.file(name, observer=observer), new_token()
         try:
             self._prepare()
             _write(path, token, anew=False)
@@ -247,6 +247,13 @@ def _warn_if_open(path: Path, mode: int, warnings: list[str]) -> None:
     if stat.S_IMODE(mode) & 0o077:
         right = "700" if stat.S_ISDIR(mode) else "600"
         warnings.append(f"{path}: open to others than its owner; chmod {right} it")
+
+
+def new_token() -> str:
+    """256 random bits as text. It never begins with a hyphen: a command line would take it for an option."""
+    while (token := secrets.token_urlsafe(32)).startswith("-"):
+        pass
+    return token
 
 
 def _write(path: Path, token: str, *, anew: bool) -> None:
