@@ -51,6 +51,8 @@ async def _play(space: Space, told: Subscription[Frame[Activity]]) -> list[tuple
     async def listen() -> None:
         async for frame in told:
             assert frame.value is not None
+            if frame.value.seconds == 60:  # a minute has just ended
+                continue
             heard.append((time.time(), frame.value))
             if len(heard) == FIGURES:
                 return
@@ -98,7 +100,8 @@ def test_a_participant_hears_what_flowed_a_moment_after_it_was_sealed(tmp_path: 
     assert all(each.frames > 0 and each.writers == ["alice"] and each.seconds == 1 for _, each in heard)
     starts = [each.start for _, each in heard]
     assert starts == sorted(set(starts))
-    rows = {row["start"]: row for row in dicts(lake, "stream_activity") if row["stream_id"] != own and not row["open"]}
+    final = [row for row in dicts(lake, "stream_activity") if row["stream_id"] != own and not row["open"]]
+    rows = {row["start"]: row for row in final if row["seconds"] == 1}
     assert all(rows[each.start]["frames"] == each.frames for _, each in heard)
     run_all(journal, lake)
     assert any(row["stream_id"] == own for row in dicts(lake, "stream_activity"))  # the tables have it all the same
