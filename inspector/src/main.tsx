@@ -1,7 +1,7 @@
 // The page: signing in, then the views of one stay.
 
 import { render } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
 import "./style.css";
 import type { Session } from "./session";
 import { Shell } from "./views/shell";
@@ -15,7 +15,7 @@ function App() {
     setSession(null);
     setWhy(reason);
   };
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!session) return undefined;
     return session.listen("phase", () => {
       if (session.phaseNow === "over") leave(session.phaseWhy);

@@ -4,13 +4,17 @@
 // however much arrived meanwhile. The token lives in this object and nowhere else.
 
 import { Activity } from "./model/activity";
-import { apply, applyFrame, emptyView, GATEWAY, referenced, type Envelope, type StreamEntry, type View } from "./model/fold";
+import { Books } from "./model/books";
+import { parseExact, sourceOf, write } from "./model/exact";
+import { apply, applyFrame, emptyView, GATEWAY, referenced } from "./model/fold";
+import type { Envelope, Json, JsonObject, StreamEntry, View } from "./model/fold";
 import { sizeOf, split } from "./model/frames";
-import { familyOf, fromEnvelope, Ledger, type Event } from "./model/ledger";
-import { Ownership } from "./model/ownership";
-import { Proposals } from "./model/proposals";
-import { Door, type Whoami } from "./net/http";
-import { follow, keepsNone, read, type JournalRecord } from "./net/journal";
+import { fromEnvelope, type Ledger } from "./model/ledger";
+import type { Ownership } from "./model/ownership";
+import type { Proposals } from "./model/proposals";
+import { fromRecord, isRefusal, Recall } from "./model/recall";
+import { Door, type Draft, type Whoami } from "./net/http";
+import { Journal, keepsNone, type JournalRecord } from "./net/journal";
 import { Socket, type Ear, type Phase } from "./net/socket";
 
 export type Topic = "space" | "ledger" | "proposals" | "phase" | "history";
@@ -22,38 +26,44 @@ export interface Absent {
 
 export interface Past {
   state: "none yet" | "loading" | "loaded" | "no journal" | "failed";
-  /** From which position on the past is here; 0: all of it. */
+  /** From which position on the past was read; 0: all there is. */
   from: number;
   why: string;
 }
 
 const DEPTH = 50_000;
 const MOST_ENDED = 200;
-const FOLLOW_AGAIN = 3000;
+const FIRST_RETRY = 4000;
+const LONGEST_RETRY = 120_000;
+const DAY = 86_400_000;
 
 export class Session implements Ear {
   readonly who: Whoami;
   readonly door: Door;
   view: View = emptyView();
   activity = new Activity();
-  ledger = new Ledger();
-  ownership = new Ownership();
-  proposals = new Proposals();
   phaseNow: Phase = "connecting";
   phaseWhy = "";
   past: Past = { state: "none yet", from: 0, why: "" };
   readonly absent = new Map<string, Absent>();
   readonly ended = new Map<string, { entry: StreamEntry; time: number; why: string }>();
-  readonly paused = new Set<string>();
-  /** Of whom it is known from what is said now whether they are paused. */
-  private readonly steered = new Set<string>();
+  private books = new Books();
+  /** After a break: what is gathered anew, until the journal has told what was missed. */
+  private aside: Books | null = null;
   private readonly socket: Socket;
   private readonly listeners = new Map<Topic, Set<() => void>>();
   private readonly dirty = new Set<Topic>();
   private scheduled = false;
   private fresh = true;
   private offset = 0;
-  private following: AbortController | null = null;
+  private stay = new AbortController();
+  private journal: Journal | null = null;
+  /** Which records are being read, or could not be. */
+  private range: [from: number, to: number] = [0, -1];
+  private retryWait = FIRST_RETRY;
+  /** Infinity while it is being read. */
+  private retryAt = 0;
+  private pauseTimer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(who: Whoami, token: string, space: string | null) {
     this.who = who;
@@ -71,8 +81,29 @@ export class Session implements Ear {
     return Date.now() + this.offset;
   }
 
+  get ledger(): Ledger {
+    return this.books.ledger;
+  }
+
+  get ownership(): Ownership {
+    return this.books.ownership;
+  }
+
+  get proposals(): Proposals {
+    return this.books.proposals;
+  }
+
+  /** Of whom it is known that they are paused. */
+  readonly paused = { has: (id: string): boolean => this.books.pauses.has(id, this.now()) };
+
+  /** Send it in the name of whoever signed in; numbers as they were written. */
+  send(draft: Draft): Promise<JsonObject> {
+    return this.door.send(this.view.you.id, draft);
+  }
+
   leave(): void {
-    this.following?.abort();
+    this.stay.abort();
+    clearTimeout(this.pauseTimer);
     this.socket.close();
     this.listeners.clear();
   }
@@ -105,7 +136,7 @@ export class Session implements Ear {
     this.phaseWhy = why;
     if (phase !== "live") {
       this.fresh = true;
-      this.following?.abort();
+      this.stay.abort();
     }
     this.mark("phase");
   }
@@ -121,7 +152,8 @@ export class Session implements Ear {
     const text = typeof data === "string" ? data : new TextDecoder().decode(data);
     const envelope = JSON.parse(text) as Envelope;
     envelope.payload ??= {};
-    if (envelope.kind === "stream/data" && envelope.from !== GATEWAY) this.dataCame(envelope);
+    if (envelope.from === GATEWAY) tellExactly(envelope, text);
+    if (envelope.kind === "stream/data" && envelope.from !== GATEWAY) this.dataCame(envelope, text);
     else this.envelopeCame(envelope, text);
   }
 
@@ -131,11 +163,11 @@ export class Session implements Ear {
     tell(this.activity.of(id), time, this.view.streams.get(id)?.stream.frames ?? 0);
   }
 
-  private dataCame(envelope: Envelope): void {
+  private dataCame(envelope: Envelope, text: string): void {
     apply(this.view, envelope);
     const id = referenced(envelope);
     if (id === null) return;
-    const body = JSON.stringify(envelope.payload["content"] ?? null);
+    const body = sourceOf(text, "payload", "content") ?? "null";
     const size = sizeOf(body);
     const formatId = envelope.payload["format_id"];
     const sent = { writer: envelope.from, sequence: Number(envelope.payload["sequence"]) };
@@ -153,15 +185,17 @@ export class Session implements Ear {
     if (ours && envelope.kind === "system/welcome") this.welcomed(time);
     else if (ours && envelope.kind === "system/presence") this.presence(envelope, time);
     else if (ours && envelope.kind === "stream/gap") this.gap(envelope, time);
-    else if (envelope.kind.startsWith("participant/")) {
-      envelope.to?.forEach((each) => this.steered.add(each));
-      this.pausing(envelope, envelope.to ?? [], time);
-    }
-    this.ownership.heed(envelope, time);
-    if (this.proposals.heed(envelope, text, time)) this.mark("proposals");
-    this.ledger.add(fromEnvelope(envelope, ours ? withoutToken(envelope, text) : text, time));
+    const event = fromEnvelope(envelope, ours ? withoutToken(envelope, text) : text, time);
+    for (const each of this.shelf()) each.heed(envelope, event);
+    if (envelope.kind.startsWith("participant/")) this.awaitPauses();
+    if (envelope.kind.startsWith("mcp/")) this.mark("proposals");
     this.mark("ledger");
     if (ours || envelope.kind.startsWith("stream/") || envelope.kind.startsWith("participant/")) this.mark("space");
+  }
+
+  /** Where everything that comes now is written. */
+  private shelf(): Books[] {
+    return this.aside ? [this.books, this.aside] : [this.books];
   }
 
   /** The stream that this envelope ends. */
@@ -176,22 +210,33 @@ export class Session implements Ear {
     const why = ["reason", "message", "code"].map((name) => envelope.payload[name]).find((each) => typeof each === "string");
     this.ended.set(entry.stream_id, { entry, time, why: [envelope.kind.slice(7), why].filter(Boolean).join(" · ") });
     if (this.ended.size > MOST_ENDED) this.ended.delete(this.ended.keys().next().value as string);
+    this.tidy();
+  }
+
+  private tidy(): void {
     this.activity.tidy(this.view.streams, this.ended);
+    for (const each of this.shelf()) each.ownership.tidy(this.view.streams);
   }
 
   private welcomed(time: number): void {
     if (!this.fresh) return;
     this.fresh = false;
     this.socket.welcomed();
-    this.ledger = new Ledger();
-    this.ownership = new Ownership();
-    this.proposals = new Proposals();
-    for (const entry of this.view.streams.values()) this.ownership.found(entry, time);
+    // What is known stays until the journal has told it anew: there may be none.
+    this.aside = this.past.state === "none yet" ? null : new Books();
+    this.activity.wasAway();
+    for (const each of this.shelf()) {
+      for (const entry of this.view.streams.values()) each.ownership.found(entry, time);
+    }
+    this.tidy();
     for (const id of this.view.participants.keys()) this.absent.delete(id);
-    this.following?.abort();
-    this.following = new AbortController();
-    void this.loadPast(this.view.position, Math.max(0, this.view.position - DEPTH + 1), this.following.signal);
-    void this.followRefusals(this.view.position + 1, this.following.signal);
+    this.stay.abort();
+    this.stay = new AbortController();
+    const journal = (this.journal = new Journal(this.door, this.who.space, this.stay.signal));
+    const { position } = this.view;
+    this.retryWait = FIRST_RETRY;
+    void this.loadPast(Math.max(0, position - DEPTH + 1), position);
+    void journal.follow(position + 1, (record, text) => this.refusal(record, text), () => this.retry());
   }
 
   private presence(envelope: Envelope, time: number): void {
@@ -201,6 +246,7 @@ export class Session implements Ear {
     const reason = envelope.payload["reason"];
     if (event === "join") this.absent.delete(about);
     if (event === "leave") this.absent.set(about, { time, why: typeof reason === "string" ? reason : "left" });
+    if (event === "leave" && reason === "kicked") for (const each of this.shelf()) each.pauses.end(about, time);
     if (event === "invited") this.absent.set(about, { time, why: "invited" });
   }
 
@@ -209,122 +255,99 @@ export class Session implements Ear {
     this.activity.of(stream_id).lose(time, from, to, dropped);
   }
 
-  private pausing(envelope: Envelope, whom: string[], time: number): void {
-    for (const id of whom) {
-      if (envelope.kind === "participant/resume") this.paused.delete(id);
-      if (envelope.kind !== "participant/pause") continue;
-      const seconds = envelope.payload["timeout_seconds"];
-      const left = typeof seconds === "number" ? time + seconds * 1000 - this.now() : null;
-      if (left !== null && left <= 0) continue;
-      this.paused.add(id);
-      if (left === null || left > 86_400_000) continue;
-      setTimeout(() => {
-        this.paused.delete(id);
-        this.mark("space");
-      }, left);
-    }
+  /** Tell the views when the next pause ends by itself. */
+  private awaitPauses(): void {
+    clearTimeout(this.pauseTimer);
+    const next = this.books.pauses.next(this.now());
+    if (next === null) return;
+    const again = (): void => {
+      this.mark("space");
+      this.awaitPauses();
+    };
+    this.pauseTimer = setTimeout(again, Math.min(DAY, next - this.now() + 1));
   }
 
   // The journal
 
-  /** What was before what is here already. */
+  /** What was before what is here already; or what could not be read, once more. */
   loadEarlier(): void {
-    if (this.past.state !== "loaded" || this.past.from <= 0 || !this.following) return;
-    const to = this.past.from - 1;
-    void this.loadPast(to, Math.max(0, to - DEPTH * 4), this.following.signal);
+    const { state, from } = this.past;
+    if (state === "failed" && this.retryAt < Infinity) void this.loadPast(...this.range);
+    else if (state === "loaded" && from > 0) void this.loadPast(Math.max(0, from - 1 - DEPTH * 4), from - 1);
   }
 
-  private async loadPast(to: number, from: number, signal: AbortSignal): Promise<void> {
-    this.past = { state: "loading", from: to + 1, why: "" };
+  /** The journal can be read; perhaps also what could not be. */
+  private retry(): void {
+    if (this.past.state !== "failed" || Date.now() < this.retryAt) return;
+    void this.loadPast(...this.range, true);
+  }
+
+  private async loadPast(from: number, to: number, quietly = false): Promise<void> {
+    const { journal } = this;
+    const { signal } = this.stay;
+    if (!journal || signal.aborted) return;
+    const books = this.aside ?? this.books;
+    const found = new Recall(books.ledger.room());
+    this.range = [from, to];
+    this.retryAt = Infinity;
+    if (!quietly) this.past = { state: "loading", from: to + 1, why: "" };
     this.mark("history");
-    const events: Omit<Event, "key">[] = [];
     try {
-      const first = await read(
-        this.door,
-        this.who.space,
-        from,
-        to,
-        (records, texts) => records.forEach((each, index) => this.recall(each, texts[index]!, events)),
-        signal,
-      );
+      const first = await journal.read(from, to, (record, text) => found.take(record, text));
+      if (signal.aborted) return;
       this.past = { state: "loaded", from: first, why: "" };
+      this.recalled(books, found);
     } catch (problem) {
       if (signal.aborted) return;
-      this.past = { state: keepsNone(problem) ? "no journal" : "failed", from: to + 1, why: String(problem) };
+      this.unread(problem, to);
     }
-    if (signal.aborted) return;
-    this.ledger.prepend(events);
+    this.awaitPauses();
     for (const topic of ["history", "ledger", "proposals", "space"] as const) this.mark(topic);
   }
 
-  private recall(record: JournalRecord, text: string, events: Omit<Event, "key">[]): void {
-    const time = Date.parse(record.time);
-    if (record.event === "envelope" && record.payload) {
-      const envelope = record.payload as Envelope;
-      envelope.payload ??= {};
-      this.ownership.heed(envelope, time);
-      this.proposals.heed(envelope, text, time);
-      if (envelope.kind.startsWith("participant/")) {
-        this.pausing(envelope, (envelope.to ?? []).filter((each) => !this.steered.has(each)), time);
-      }
-      events.push({ ...fromEnvelope(envelope, text, time), position: record.position });
-    } else if (!QUIET.has(record.event)) events.push(fromRecord(record, text, time));
-    if (record.event === "leave" && record.participant && !this.view.participants.has(record.participant)) {
-      const known = this.absent.get(record.participant);
-      if (record.participant !== this.view.you.id && (!known || known.time < time)) {
-        this.absent.set(record.participant, { time, why: record.reason ?? "left" });
-      }
+  private recalled(books: Books, found: Recall): void {
+    books.absorb(found);
+    this.books = books;
+    this.aside = null;
+    this.tidy();
+    for (const [id, left] of found.left) {
+      const known = this.absent.get(id);
+      if (this.view.participants.has(id) || id === this.view.you.id || (known && known.time >= left.time)) continue;
+      this.absent.set(id, left);
     }
+  }
+
+  /** What was known before a break stays. */
+  private unread(problem: unknown, to: number): void {
+    if (keepsNone(problem)) {
+      this.past = { state: "no journal", from: to + 1, why: "" };
+      // Pauses may have ended meanwhile, and nobody tells.
+      if (this.aside) this.books.pauses = this.aside.pauses;
+      this.aside = null;
+      return;
+    }
+    this.past = { state: "failed", from: to + 1, why: String(problem) };
+    this.retryAt = Date.now() + this.retryWait;
+    this.retryWait = Math.min(LONGEST_RETRY, this.retryWait * 2);
   }
 
   /** Refusals reach only those they are about; the journal tells all. */
-  private async followRefusals(from: number, signal: AbortSignal): Promise<void> {
-    let at = from;
-    while (!signal.aborted) {
-      try {
-        await follow(
-          this.door,
-          this.who.space,
-          at,
-          (record) => {
-            at = record.position + 1;
-            // One's own comes as `system/error`, with its text.
-            this.ledger.add(fromRecord(record, JSON.stringify(record), Date.parse(record.time)));
-            this.mark("ledger");
-          },
-          signal,
-        );
-      } catch (problem) {
-        if (signal.aborted || keepsNone(problem)) return;
-      }
-      await new Promise((resolve) => setTimeout(resolve, FOLLOW_AGAIN));
-    }
+  private refusal(record: JournalRecord, text: string): void {
+    if (!isRefusal(record)) return;
+    for (const each of this.shelf()) each.ledger.add(fromRecord(record, text, Date.parse(record.time)));
+    this.mark("ledger");
   }
 }
 
-const QUIET = new Set(["welcome", "checkpoint", "frame", "consumed", "envelope"]);
-
-function fromRecord(record: JournalRecord, text: string, time: number): Omit<Event, "key"> {
-  const refused = record.event.endsWith("rejected");
-  const kind = refused ? (record.kind ?? (record.event === "frame_rejected" ? "frame" : "message")) : record.event;
-  return {
-    time,
-    lane: record.participant ?? GATEWAY,
-    kind,
-    family: refused ? familyOf(kind) : "system",
-    refused,
-    id: record.envelope_id,
-    to: [],
-    causes: [],
-    streamId: record.stream_id,
-    summary: [refused ? `refused: ${record.reason ?? "?"}` : record.reason, record.stream_id].filter(Boolean).join(" · "),
-    text,
-    position: record.position,
-  };
+/** What participants may do is granted and revoked again from here: with its numbers as they were written. */
+function tellExactly(envelope: Envelope, text: string): void {
+  const names = { "system/welcome": ["you", "participants"], "system/presence": ["participant"] }[envelope.kind] ?? [];
+  for (const name of names) envelope.payload[name] = parseExact(sourceOf(text, "payload", name) ?? "null") as Json;
 }
 
 /** A token is shown once, to whoever invited, and kept nowhere. */
 function withoutToken(envelope: Envelope, text: string): string {
   if (envelope.kind !== "space/invite-ack" || envelope.payload["token"] === undefined) return text;
-  return JSON.stringify({ ...envelope, payload: { ...envelope.payload, token: "…" } });
+  const { payload, ...rest } = parseExact(text) as Envelope;
+  return write({ ...rest, payload: { ...payload, token: "…" } });
 }

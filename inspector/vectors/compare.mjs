@@ -1,21 +1,9 @@
 // Whether the page's fold makes of every envelope what `mew.view` makes of it: node vectors/compare.mjs fold.json
 // `python -m tools.inspector_vectors fold.json` writes the file. Says each difference, and ends with 1 where there is one.
 import { readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { isDeepStrictEqual } from "node:util";
-import { createServer } from "vite";
+import { vite } from "./sources.mjs";
 
-const here = dirname(fileURLToPath(import.meta.url));
-const vite = await createServer({
-  root: join(here, ".."),
-  configFile: false,
-  appType: "custom",
-  logLevel: "error",
-  cacheDir: join(here, "..", "node_modules", ".vite-vectors"),
-  optimizeDeps: { noDiscovery: true },
-  server: { middlewareMode: true, watch: null, ws: false },
-});
 let wrong = 0;
 let steps = 0;
 try {

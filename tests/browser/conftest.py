@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 from mew.gateway.config import Queues
+from mew.journal.keeper import Keeper
 from tests.browser.stage import (
     INSTALL_SECONDS,
     KEPT,
@@ -51,16 +52,20 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def patience() -> Iterator[None]:
-    """A browser, a gateway and a journal that is sealed share two cores: a stop may take longer than elsewhere."""
+def economy() -> Iterator[None]:
+    """Browsers and gateways share two cores: a stop may take longer than elsewhere, and journals stay logs.
+
+    To seal one at its end costs a process for each test, and the page reads both alike.
+    """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(raw, "PATIENCE", STOP_SECONDS)
+        patched.setattr(Keeper, "seal", lambda keeper, folder, log: None)
         yield
 
 
 @pytest.fixture(scope="session")
 def afterwards() -> Iterator[Callable[[ExitStack], None]]:
-    """Stops gateways beside the tests that follow: sealing a journal takes a moment. Whatever goes wrong is told."""
+    """Stops gateways beside the tests that follow, which takes a moment. Whatever goes wrong is told."""
     with ThreadPoolExecutor(1) as pool:
         stopped: list[Future[None]] = []
         yield lambda left: stopped.append(pool.submit(left.close))

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
 from mew.client import Space
@@ -58,3 +59,35 @@ def test_who_may_not_decide_is_told_so(tab: Tab, cast: Cast) -> None:
     expect(page.get_by_text("You may neither approve nor reject this.")).to_be_visible()
     cast.do(carol.send("mcp/withdraw", {}, correlation_id=cast.do(carol.send("mcp/proposal", PROPOSAL)).id))
     expect(page.get_by_text("withdrawn by carol")).to_be_visible()
+
+
+def test_who_may_ask_only_some_picks_one_of_them(tab: Tab, cast: Cast) -> None:
+    alice, carol = cast.join("alice"), cast.join("carol")
+    asked = carol.envelopes("mcp/request")
+    right = {"kind": "mcp/request", "payload": {"method": "tools/call"}, "to": ["carol"]}
+    page = tab.act("bob", "approvals").page
+    cast.do(alice.send("capability/grant", {"recipient": "bob", "capabilities": [right]}))
+    cast.do(alice.send("mcp/proposal", PROPOSAL))  # to nobody
+    page.get_by_label("Ask whom").select_option("alice")
+    expect(page.get_by_text("You may not ask alice for this.")).to_be_visible()
+    expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+    page.get_by_label("Ask whom").select_option("carol")
+    page.get_by_role("button", name="Approve").click()
+    request = cast.do(anext(asked))
+    assert (request.sender, request.to, request.payload) == ("bob", ("carol",), PROPOSAL)
+
+
+@pytest.mark.parametrize("when", ["before", "while"])
+def test_what_is_approved_has_the_numbers_that_were_proposed(tab: Tab, cast: Cast, when: str) -> None:
+    """A double holds neither the first, nor that the second was written with a point; nor may the journal lose that."""
+    bob, carol = cast.join("bob"), cast.join("carol")
+    asked = carol.envelopes("mcp/request")
+    call = {"method": "tools/call", "params": {"name": "pay", "arguments": {"account": 9007199254740993, "sum": 1.0}}}
+    if when == "before":
+        cast.do(bob.send("mcp/proposal", call, to="carol"))
+    page = tab.act("alice", "approvals").page
+    if when == "while":
+        cast.do(bob.send("mcp/proposal", call, to="carol"))
+    expect(page.locator(".card .number")).to_have_text(["9007199254740993", "1.0"])
+    page.get_by_role("button", name="Approve", exact=True).click()
+    assert repr(cast.do(anext(asked)).payload) == repr(call)

@@ -1,6 +1,6 @@
 """Explain: the gateway's answer, about anybody, for any token of the space."""
 
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.browser.stage import Cast, Tab
 
@@ -26,3 +26,18 @@ def test_a_payload_that_is_none_is_told_before_it_is_asked(tab: Tab, cast: Cast)
     page.get_by_label("with this payload").fill("{not json")
     page.get_by_role("button", name="Explain").click()
     expect(page.get_by_role("alert")).to_have_text("The payload is no JSON.")
+
+
+def test_a_late_answer_does_not_take_the_place_of_a_newer(tab: Tab, cast: Cast) -> None:
+    cast.join("bob")
+    page = tab.observe("explain/bob").page
+    held: list[Route] = []
+    page.route("**/explain*", lambda route: held.append(route) if not held else route.continue_())
+    page.get_by_role("button", name="Explain").click()  # chat, which Bob may; the answer takes its time
+    page.get_by_label("sent this kind").fill("mcp/request")
+    page.get_by_role("button", name="Explain").click()
+    expect(page.get_by_role("heading", name="Refused")).to_be_visible()
+    with page.expect_response("**/explain*"):
+        held[0].continue_()
+    tab.go("explain/bob")  # drawn meanwhile
+    expect(page.get_by_role("heading", name="Refused")).to_be_visible()

@@ -79,7 +79,7 @@ def test_whatever_is_written_stays_text_in_every_view(tab: Tab, cast: Cast, who:
                 harmless(page)
         harmless(page)
         if not view.startswith("explain"):
-            assert MARKED in page.locator("main").inner_text()
+            expect(page.locator("main")).to_contain_text(MARKED, use_inner_text=True)
     assert page.evaluate("({}).polluted") is None
 
 

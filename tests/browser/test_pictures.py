@@ -1,4 +1,4 @@
-"""Every view can be looked at; `make screenshots` takes the pictures of the documentation in the same way."""
+"""Every view can be looked at: it is drawn, and a picture can be taken of it."""
 
 from pathlib import Path
 from typing import Final
@@ -42,9 +42,9 @@ def test_every_view_has_its_picture(tab: Tab, cast: Cast, tmp_path: Path) -> Non
     cast.begin(scene.run())
     cast.begin(scene.chatter())
     tab.observe("streams/cat")
-    frames_came(page, 60)
+    frames_came(page, 20)
     cast.do(scene.hand_over())
-    frames_came(page, 110)
+    frames_came(page, 40)
     expect(page.locator(".ribbon-row.strong .span")).to_have_count(2)
     album.take(page, "stream")
     page.locator("#frames-title").scroll_into_view_if_needed()

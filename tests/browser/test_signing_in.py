@@ -36,6 +36,15 @@ def test_an_unknown_token_is_told_so_and_can_be_tried_again(tab: Tab, gateway: R
     expect(tab.page.get_by_role("heading", name="Space", exact=True)).to_be_visible()
 
 
+def test_what_is_typed_before_the_page_is_painted_is_not_lost(tab: Tab, context: BrowserContext) -> None:
+    slow = context.new_cdp_session(tab.page)
+    slow.send("Emulation.setCPUThrottlingRate", {"rate": 20})
+    tab.open()
+    tab.page.keyboard.type("a-token")
+    expect(tab.page.get_by_label("Token")).to_have_value("a-token")
+    slow.send("Emulation.setCPUThrottlingRate", {"rate": 1})
+
+
 def test_no_token_at_all_is_told_so(tab: Tab) -> None:
     tab.open()
     tab.offer("  ")

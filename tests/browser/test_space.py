@@ -48,6 +48,20 @@ def test_participants_come_and_go_with_what_they_may_do(tab: Tab, cast: Cast) ->
     expect(people.get_by_role("button", name="bob left")).to_be_visible()
 
 
+def test_numbers_in_capabilities_are_as_they_were_written(tab: Tab, cast: Cast) -> None:
+    alice = cast.join("alice")
+    cast.join("bob")
+    page = tab.observe().page
+    page.get_by_role("button", name="bob here").click()
+    granted = {"kind": "mcp/request", "payload": {"id": 9007199254740993, "share": 1.0}}
+    cast.do(alice.send("capability/grant", {"recipient": "bob", "capabilities": [granted]}))
+    written = '{"id":9007199254740993,"share":1.0}'
+    expect(page.get_by_label("What bob may send")).to_contain_text(written)
+    page = tab.observe().page
+    page.get_by_role("button", name="bob here").click()
+    expect(page.get_by_label("What bob may send")).to_contain_text(written)
+
+
 def test_streams_are_found_by_words(tab: Tab, cast: Cast) -> None:
     Scene(cast).play()
     page = tab.observe("streams").page

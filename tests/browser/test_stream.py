@@ -39,6 +39,18 @@ def test_frames_are_read_by_their_format(tab: Tab, cast: Cast) -> None:
     expect(page.get_by_label("Bytes of the frame")).to_contain_text("···A")
 
 
+def test_numbers_in_envelopes_of_a_stream_are_as_they_were_written(tab: Tab, cast: Cast) -> None:
+    alice = cast.join("alice")
+    cast.do(cast.do(alice.announce_stream([POSITION], desired_id="cat")).start())
+    page = tab.observe("streams/cat").page
+    content = {"x": 9007199254740993, "y": 1.0, "mood": 'a "brace" }'}
+    cast.do(alice.send("stream/data", {"stream": {"stream_id": "cat"}, "sequence": 1, "content": content}))
+    detail = page.get_by_role("region", name="The frame")
+    expect(detail).to_contain_text("x: 9007199254740993")
+    expect(detail).to_contain_text("y: 1.0")
+    expect(detail).to_contain_text("brace")
+
+
 def test_formats_are_listed_field_by_field(tab: Tab, cast: Cast) -> None:
     Scene(cast).play()
     page = tab.observe("streams/cat").page
@@ -83,15 +95,15 @@ def test_what_this_page_was_not_sent_is_shown_as_a_gap(tab: Tab, cast: Cast) -> 
     stream = cast.do(alice.open_stream(description="loud"))
     page = tab.act("dana", f"streams/{stream.stream_id}").page  # an observer is not told
     expect(page.get_by_text("No frames yet")).to_be_visible()
-    frozen = "ms => { const end = Date.now() + ms; while (Date.now() < end); }"
+    frozen = "ms => { setTimeout(() => { const end = Date.now() + ms; while (Date.now() < end); }); }"
     loud = b"\x00" * 50_000
 
     async def shout() -> None:
         for _ in range(100):
             await stream.send(loud)
 
-    cast.begin(shout())
-    page.evaluate(frozen, 3000)
+    page.evaluate(frozen, 3000)  # before the first frame: none is read meanwhile
+    cast.do(shout())
     gap = page.locator("tr.gap").first
     expect(gap).to_contain_text("this page was too slow to get them")
     expect(page.locator(".figure.bad")).to_contain_text("missing")

@@ -25,6 +25,8 @@ export interface Gap {
   time: number;
   /** Who left something out, or null where this page did not get it. */
   writer: string | null;
+  /** It was sent while this page was not connected: `from` and `to` are sequences of a writer. */
+  away?: true;
   from: number;
   to: number;
   missing: number;
@@ -93,7 +95,9 @@ export class Flow extends Meter {
   /** Somebody looks at it: more is kept. */
   watched = false;
   private keptBytes = 0;
-  private readonly sequences = new Map<string, number>();
+  private sequences = new Map<string, number>();
+  /** As they were before this page was away. */
+  private before = new Map<string, number>();
 
   arrive(time: number, number: number, body: Body, size: number, sent?: Sent): void {
     this.count(time, size);
@@ -107,12 +111,21 @@ export class Flow extends Meter {
     this.note({ time, writer: null, from, to, missing });
   }
 
+  /** This page was not connected: what it did not see meanwhile nobody left out. */
+  wasAway(): void {
+    this.before = new Map([...this.before, ...this.sequences]);
+    this.sequences = new Map();
+  }
+
   private follow(time: number, writer: string, sequence: number): void {
-    const last = this.sequences.get(writer);
+    const seen = this.sequences.get(writer);
+    const last = seen ?? this.before.get(writer);
     this.sequences.set(writer, sequence);
+    this.before.delete(writer);
     if (last === undefined || sequence <= last + 1) return;
-    this.missing += sequence - last - 1;
-    this.note({ time, writer, from: last + 1, to: sequence - 1, missing: sequence - last - 1 });
+    const gap = { time, from: last + 1, to: sequence - 1, missing: sequence - last - 1 };
+    this.missing += gap.missing;
+    this.note(seen === undefined ? { ...gap, writer: null, away: true } : { ...gap, writer });
   }
 
   private note(gap: Gap): void {
@@ -144,6 +157,11 @@ export class Activity {
     let flow = this.flows.get(streamId);
     if (!flow) this.flows.set(streamId, (flow = new Flow()));
     return flow;
+  }
+
+  /** This page was not connected for a while. */
+  wasAway(): void {
+    for (const flow of this.flows.values()) flow.wasAway();
   }
 
   /** Let go of streams that ended long ago. */

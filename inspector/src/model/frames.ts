@@ -1,5 +1,6 @@
 // Raw frames, `#<stream_id>#<bytes>`, and what can be read in them.
 
+import { Exact, parseExact } from "./exact";
 import type { Format, StreamEntry } from "./fold";
 
 export type Body = string | Uint8Array;
@@ -68,32 +69,6 @@ function hasControls(text: string): boolean {
     if (unit < 0x20 && unit !== 9 && unit !== 10 && unit !== 13) return true;
   }
   return false;
-}
-
-/** A number that a double cannot hold as it was written. */
-export class Exact {
-  readonly source: string;
-  constructor(source: string) {
-    this.source = source;
-  }
-}
-
-type Reviver = (this: unknown, key: string, value: unknown, context?: { source?: string }) => unknown;
-
-const exactly: Reviver = (_key, value, context) =>
-  typeof value === "number" && context?.source !== undefined && String(value) !== context.source
-    ? new Exact(context.source)
-    : value;
-
-/** JSON with its numbers as they were written, where the browser can tell; undefined where it is none. */
-export function parseExact(text: string): unknown {
-  const first = text.trimStart()[0];
-  if (first === undefined || !'{["-0123456789tfn'.includes(first)) return undefined;
-  try {
-    return JSON.parse(text, exactly);
-  } catch {
-    return undefined;
-  }
 }
 
 /** The type that a stream declares for its data; of several formats the one that is named. */

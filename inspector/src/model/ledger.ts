@@ -2,12 +2,13 @@
 //
 // An envelope is kept as the text it came as, within a budget; the oldest go first.
 
+import { sourceOf } from "./exact";
 import type { Envelope } from "./fold";
 
 export const FAMILIES = ["chat", "mcp", "reasoning", "capability", "stream", "participant", "space", "system", "other"] as const;
 export type Family = (typeof FAMILIES)[number];
 
-const MOST_EVENTS = 20_000;
+export const MOST_EVENTS = 20_000;
 const MOST_TEXT = 48 * 1024 * 1024;
 
 export interface Event {
@@ -29,38 +30,77 @@ export interface Event {
   position: number | null;
 }
 
+/** Before the ledger has it. */
+export type Told = Omit<Event, "key">;
+
+/** What can still be held. */
+export interface Room {
+  events: number;
+  text: number;
+}
+
+/** Of these, in order, the newest for which there is room. */
+export function fitting(events: Told[], room: Room): Told[] {
+  let from = events.length;
+  let text = 0;
+  while (from > 0 && events.length - from < room.events && text + events[from - 1]!.text.length <= room.text) {
+    from -= 1;
+    text += events[from]!.text.length;
+  }
+  return from ? events.slice(from) : events;
+}
+
 export function familyOf(kind: string): Family {
   const first = kind.split("/", 1)[0] as Family;
   return FAMILIES.includes(first) ? first : "other";
 }
 
+// For all ledgers of the page: what one shows and its successor too is drawn anew.
+let keys = 0;
+
 export class Ledger {
   events: Event[] = [];
   readonly byId = new Map<string, Event>();
   private readonly answers = new Map<string, Event[]>();
-  private keys = 0;
   private text = 0;
+  private leftOut = false;
   /** How many were let go. */
   gone = 0;
 
-  /** Something new at the end. */
-  add(event: Omit<Event, "key">): Event {
-    const added = { ...event, key: (this.keys += 1) };
-    const last = this.events[this.events.length - 1];
-    if (last && last.time > added.time) added.time = last.time;
-    this.events.push(added);
+  /** Something new. What the journal tells comes a moment later than what was said after it. */
+  add(event: Told): void {
+    const added = { ...event, key: (keys += 1) };
+    let at = this.events.length;
+    while (at > 0 && this.events[at - 1]!.time > added.time) at -= 1;
+    this.events.splice(at, 0, added);
     this.index(added);
     if (this.events.length > MOST_EVENTS * 1.1 || this.text > MOST_TEXT) this.letGo();
-    return added;
   }
 
-  /** What was before all there is: given in order. */
-  prepend(events: Omit<Event, "key">[]): void {
-    const room = Math.max(0, MOST_EVENTS - this.events.length);
-    const taken = events.slice(-room || events.length).map((each) => ({ ...each, key: (this.keys += 1) }));
-    if (room === 0) return;
+  /** What was before all there is: given in order; `whole` where nothing of it was left out already. */
+  prepend(events: Told[], whole: boolean): void {
+    const fits = fitting(events, this.room());
+    if (!whole || fits.length < events.length) this.leftOut = true;
+    const taken = fits.map((each) => ({ ...each, key: (keys += 1) }));
     this.events = [...taken, ...this.events];
     taken.forEach((each) => this.index(each));
+  }
+
+  room(): Room {
+    // Behind what was let go there would be a hole.
+    if (this.leftOut) return { events: 0, text: 0 };
+    return { events: Math.max(0, MOST_EVENTS - this.events.length), text: Math.max(0, MOST_TEXT - this.text) };
+  }
+
+  /** Whether nothing can be put before what is held. */
+  get full(): boolean {
+    const { events, text } = this.room();
+    return events === 0 || text === 0;
+  }
+
+  /** Where in the journal the oldest stands that is held; null where that is not known. */
+  get oldest(): number | null {
+    return this.events[0]?.position ?? null;
   }
 
   private index(event: Event): void {
@@ -85,6 +125,7 @@ export class Ledger {
       }
     }
     this.gone += count;
+    this.leftOut = true;
   }
 
   /** What an event answers, and what answers it. */
@@ -95,7 +136,7 @@ export class Ledger {
   }
 }
 
-export function fromEnvelope(envelope: Envelope, text: string, time: number): Omit<Event, "key"> {
+export function fromEnvelope(envelope: Envelope, text: string, time: number): Told {
   const reference = envelope.payload?.["stream"];
   const inside = reference && typeof reference === "object" && !Array.isArray(reference) ? reference["stream_id"] : undefined;
   const streamId = inside ?? envelope.payload?.["stream_id"];
@@ -109,7 +150,7 @@ export function fromEnvelope(envelope: Envelope, text: string, time: number): Om
     to: Array.isArray(envelope.to) ? envelope.to.map(String) : [],
     causes: Array.isArray(envelope.correlation_id) ? envelope.correlation_id.map(String) : [],
     streamId: typeof streamId === "string" ? streamId : null,
-    summary: summaryOf(envelope),
+    summary: summaryOf(envelope, text),
     text,
     position: null,
   };
@@ -118,7 +159,7 @@ export function fromEnvelope(envelope: Envelope, text: string, time: number): Om
 const LINE = 160;
 
 /** What an envelope says, in a line. */
-export function summaryOf(envelope: Envelope): string {
+function summaryOf(envelope: Envelope, whole: string): string {
   const payload = envelope.payload ?? {};
   const text = (name: string): string | null => (typeof payload[name] === "string" ? (payload[name] as string) : null);
   const parts: (string | null)[] = [];
@@ -144,7 +185,7 @@ export function summaryOf(envelope: Envelope): string {
     }
     case "capability/grant":
     case "capability/revoke":
-      parts.push(text("recipient"), JSON.stringify(payload["capabilities"] ?? payload["grant_id"] ?? ""));
+      parts.push(text("recipient"), sourceOf(whole, "payload", "capabilities") ?? text("grant_id"));
       break;
     case "stream/ownership-transferred":
       parts.push(text("stream_id"), `${text("previous_owner")} → ${text("new_owner")}`, text("reason"));
@@ -159,6 +200,6 @@ export function summaryOf(envelope: Envelope): string {
       );
   }
   const said = parts.filter((each) => each).join(" · ");
-  const line = said || (Object.keys(payload).length ? JSON.stringify(payload) : "");
+  const line = said || (Object.keys(payload).length ? (sourceOf(whole, "payload") ?? "").slice(0, LINE + 1) : "");
   return line.length > LINE ? `${line.slice(0, LINE - 1)}…` : line;
 }

@@ -25,9 +25,10 @@ export interface Story {
 }
 
 const MOST_MOMENTS = 2000;
+const MOST_ENDED = 500;
 
 export class Ownership {
-  private readonly stories = new Map<string, Story>();
+  private stories = new Map<string, Story>();
 
   /** What a stream's entry says, at the time it was said. */
   found(entry: StreamEntry, time: number): void {
@@ -77,6 +78,32 @@ export class Ownership {
     while (index > 0 && moments[index - 1]!.time > moment.time) index -= 1;
     moments.splice(index, 0, moment);
     if (moments.length > MOST_MOMENTS) moments.splice(0, moments.length - MOST_MOMENTS);
+  }
+
+  /** What was before all there is. */
+  absorb(older: Ownership): void {
+    const newer = this.stories;
+    this.stories = older.stories;
+    for (const [id, story] of newer) {
+      const known = this.stories.get(id);
+      if (!known) {
+        this.stories.set(id, story);
+        continue;
+      }
+      known.began = Math.min(known.began, story.began);
+      known.whole ||= story.whole;
+      known.ended = story.ended ?? known.ended;
+      for (const moment of story.moments) this.put(known, moment);
+    }
+  }
+
+  /** Let go of streams that ended long ago: those that were learnt of first. */
+  tidy(open: ReadonlyMap<string, unknown>): void {
+    let over = this.stories.size - open.size - MOST_ENDED;
+    for (const id of this.stories.keys()) {
+      if (over <= 0) return;
+      if (!open.has(id) && this.stories.delete(id)) over -= 1;
+    }
   }
 
   of(id: string): Story | undefined {

@@ -1,5 +1,6 @@
 // The gateway's HTTP door, asked with the token of whoever signed in. The token is a header, never a part of an address.
 
+import { write } from "../model/exact";
 import type { JsonObject } from "../model/fold";
 
 /** What the gateway refused, in its own words. */
@@ -32,6 +33,7 @@ export interface Explanation {
 
 export interface Draft {
   kind: string;
+  /** Numbers may be `Exact`; they are sent as they were written. */
   payload?: JsonObject;
   to?: string[];
   correlation_id?: string[];
@@ -79,7 +81,7 @@ export class Door {
   private async ask<T>(path: string, body?: object): Promise<T> {
     const answer = await this.fetch(
       path,
-      body ? { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } } : {},
+      body ? { method: "POST", body: write(body), headers: { "Content-Type": "application/json" } } : {},
     );
     return (await answer.json()) as T;
   }

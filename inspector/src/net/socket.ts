@@ -69,6 +69,8 @@ export class Socket {
   close(): void {
     this.closed = true;
     clearTimeout(this.timer);
-    this.socket?.close(1000);
+    if (!this.socket) return;
+    this.socket.onmessage = null; // whatever is still under way comes to nobody
+    this.socket.close(1000);
   }
 }

@@ -1,8 +1,7 @@
 // What views share: being told of changes, pulses, the address, media, the theme.
 
-import { createContext } from "preact";
-import { useContext, useEffect, useReducer, useRef, useState } from "preact/hooks";
-import type { Draft, Explanation } from "../net/http";
+import { createContext, type RefObject } from "preact";
+import { useContext, useEffect, useLayoutEffect, useReducer, useState } from "preact/hooks";
 import type { Session, Topic } from "../session";
 
 export const SessionContext = createContext<Session | null>(null);
@@ -18,11 +17,11 @@ function useAgain(): () => void {
   return () => again(undefined);
 }
 
-/** Render again whenever one of these changed. */
+/** Render again whenever one of these changed. Listens before the page is painted: what comes meanwhile is not missed. */
 export function useTopics(...topics: Topic[]): Session {
   const session = useSession();
   const again = useAgain();
-  useEffect(() => {
+  useLayoutEffect(() => {
     const stops = topics.map((topic) => session.listen(topic, again));
     return () => stops.forEach((stop) => stop());
   }, [session, topics.join()]);
@@ -42,8 +41,15 @@ export function onPulse(milliseconds: number, beat: () => void): () => void {
   if (!known) {
     const started = new Set<() => void>();
     beats.set(milliseconds, (known = started));
+    let waiting = false;
     setInterval(() => {
-      if (started.size) requestAnimationFrame(() => [...started].forEach((each) => each()));
+      // A hidden page draws no frames: what is asked of it would pile up.
+      if (!started.size || waiting || document.hidden) return;
+      waiting = true;
+      requestAnimationFrame(() => {
+        waiting = false;
+        [...started].forEach((each) => each());
+      });
     }, milliseconds);
   }
   known.add(beat);
@@ -68,7 +74,7 @@ function placeNow(): Place {
 
 export function usePlace(): Place {
   const [place, setPlace] = useState(placeNow);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const moved = (): void => setPlace(placeNow());
     addEventListener("hashchange", moved);
     return () => removeEventListener("hashchange", moved);
@@ -92,39 +98,15 @@ export function useMedia(query: string): boolean {
   return matches;
 }
 
-const ASK_AGAIN = 1000;
-
-/** What the gateway says would come of each of these, were we to send them; asked again when the space changed. */
-export function useExplained(drafts: (Draft | null)[]): (Explanation | null)[] {
-  const session = useSession();
-  const [answers, setAnswers] = useState<(Explanation | null)[]>([]);
-  const asked = JSON.stringify(drafts);
-  const last = useRef(0);
+/** Whether an element is in view. */
+export function useInView(box: RefObject<Element | null>): boolean {
+  const [seen, setSeen] = useState(false);
   useEffect(() => {
-    if (!session.acts) return;
-    let current = true;
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const ask = async (): Promise<void> => {
-      last.current = Date.now();
-      const me = session.view.you.id;
-      const found = await Promise.all(
-        drafts.map((each) => (each && me ? session.door.explain(me, each).catch(() => null) : Promise.resolve(null))),
-      );
-      if (current) setAnswers(found);
-    };
-    const later = (): void => {
-      clearTimeout(timer);
-      timer = setTimeout(() => void ask(), Math.max(50, last.current + ASK_AGAIN - Date.now()));
-    };
-    void ask();
-    const stop = session.listen("space", later);
-    return () => {
-      current = false;
-      clearTimeout(timer);
-      stop();
-    };
-  }, [session, asked]);
-  return answers;
+    const watcher = new IntersectionObserver((entries) => setSeen(entries[entries.length - 1]!.isIntersecting));
+    watcher.observe(box.current!);
+    return () => watcher.disconnect();
+  }, []);
+  return seen;
 }
 
 export type Theme = "auto" | "light" | "dark";

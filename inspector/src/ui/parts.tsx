@@ -1,10 +1,11 @@
 // Small things that several views are made of. Whatever participants wrote is text here, and never anything else.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { GATEWAY } from "../model/fold";
 import { Refused } from "../net/http";
-import { hueOf } from "./hooks";
+import { hueOf, usePulse, useSession } from "./hooks";
+import * as words from "./words";
 
 /** A participant's name with its colour. */
 export function Name({ id, plain }: { id: string; plain?: boolean }) {
@@ -15,6 +16,13 @@ export function Name({ id, plain }: { id: string; plain?: boolean }) {
       <bdi class="said">{id}</bdi>
     </span>
   );
+}
+
+/** How long ago that was, as it grows. */
+export function Ago({ time }: { time: number }) {
+  const session = useSession();
+  usePulse(1000);
+  return <>{words.ago(session.now() - time)} ago</>;
 }
 
 export function Figure({ label, value, tone }: { label: string; value: string; tone?: "bad" | undefined }) {
@@ -43,12 +51,20 @@ export function Empty({ title, children }: { title: string; children?: Component
 /** A dialog that keeps the focus while it is open, and gives it back. */
 export function Dialog({ title, onClose, children }: { title: string; onClose: () => void; children: ComponentChildren }) {
   const box = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
-    const dialog = box.current;
-    if (dialog && !dialog.open) dialog.showModal();
+  const gone = useRef(false);
+  useLayoutEffect(() => {
+    const dialog = box.current!;
+    const opener = document.activeElement;
+    if (!dialog.open) dialog.showModal();
+    return () => {
+      gone.current = true;
+      // Still in the document, where closing gives the focus back.
+      if (dialog.open) dialog.close();
+      queueMicrotask(() => keepFocus(opener));
+    };
   }, []);
   return (
-    <dialog ref={box} class="dialog" aria-label={title} onClose={onClose} onCancel={onClose}>
+    <dialog ref={box} class="dialog" aria-label={title} onClose={() => gone.current || onClose()}>
       <header class="dialog-head">
         <h2>{title}</h2>
         <button type="button" class="quiet" aria-label="Close" onClick={() => box.current?.close()}>
@@ -58,6 +74,22 @@ export function Dialog({ title, onClose, children }: { title: string; onClose: (
       {children}
     </dialog>
   );
+}
+
+/** What a dialog was opened from may be gone, or go because of what was done: then the focus is in the view. */
+function keepFocus(opener: Element | null): void {
+  const view = document.getElementById("main");
+  const inView = (): void => {
+    if (document.activeElement === document.body) view?.focus({ preventScroll: true });
+  };
+  inView();
+  if (!view || !opener || document.activeElement !== opener) return;
+  const watcher = new MutationObserver(() => {
+    if (opener.isConnected && document.activeElement === opener) return;
+    watcher.disconnect();
+    inView();
+  });
+  watcher.observe(view, { childList: true, subtree: true });
 }
 
 export function told(problem: unknown): string {

@@ -19,6 +19,15 @@ export function size(bytes: number): string {
   return `${unit === 0 ? Math.round(value) : fine.format(value)} ${UNITS[unit]}`;
 }
 
+export function inAll(text: string): string {
+  return `(${counted.format(text.length)} characters in all)`;
+}
+
+/** Not more of a text than can be drawn at once. */
+export function cut(text: string, most: number): string {
+  return text.length > most ? `${text.slice(0, most)}… ${inAll(text)}` : text;
+}
+
 export function rate(perSecond: number): string {
   return perSecond === 0 ? "–" : `${perSecond < 10 ? fine.format(Number(perSecond.toFixed(1))) : counted.format(perSecond)}/s`;
 }

@@ -2,9 +2,11 @@
 // what is not allowed is not offered.
 
 import { useState } from "preact/hooks";
+import { readExact } from "../model/exact";
 import type { JsonObject, StreamEntry } from "../model/fold";
 import type { Draft } from "../net/http";
-import { useExplained, useSession, useTopics } from "../ui/hooks";
+import { useExplained } from "../ui/explained";
+import { useSession, useTopics } from "../ui/hooks";
 import { Dialog, Doing, Pick } from "../ui/parts";
 
 const ANYBODY = "somebody-who-is-not-here-yet";
@@ -15,7 +17,7 @@ function useAllowed(drafts: (Draft | null)[]): boolean[] {
 
 function useSend(): (draft: Draft) => Promise<JsonObject> {
   const session = useSession();
-  return (draft) => session.door.send(session.view.you.id, draft);
+  return (draft) => session.send(draft);
 }
 
 export function ChatBox() {
@@ -94,7 +96,7 @@ function Invite({ onClose }: { onClose: () => void }) {
     );
   }
   const invite = async (): Promise<void> => {
-    const initial = JSON.parse(capabilities) as JsonObject[];
+    const initial = readExact(capabilities) as JsonObject[];
     setMade(await send({ kind: "space/invite", payload: { participant_id: id.trim(), initial_capabilities: initial } }));
   };
   return (
@@ -162,7 +164,7 @@ function Capability({ id, what, first, onClose }: { id: string; what: "grant" | 
   const [text, setText] = useState(JSON.stringify([first], null, 1));
   const send = useSend();
   const run = async (): Promise<void> => {
-    const capabilities = JSON.parse(text) as JsonObject[];
+    const capabilities = readExact(text) as JsonObject[];
     await send({ kind: `capability/${what}`, payload: { recipient: id, capabilities } });
     onClose();
   };

@@ -1,17 +1,17 @@
 // One envelope in full: its JSON, and what it belongs to.
 
 import { useMemo } from "preact/hooks";
-import { parseExact } from "../model/frames";
 import type { Event } from "../model/ledger";
 import { hrefOf, useTopics } from "../ui/hooks";
 import { Name } from "../ui/parts";
-import { Tree } from "../ui/tree";
+import { Json } from "../ui/tree";
 import * as words from "../ui/words";
 import { Shape } from "./lanes";
 
 export function Details({ event, onPick, onClose }: { event: Event; onPick: (event: Event) => void; onClose: () => void }) {
   const session = useTopics("ledger");
-  const value = useMemo(() => parseExact(event.text), [event]);
+  // Made once: others are added to the timeline while one reads.
+  const json = useMemo(() => <Json text={event.text} open={3} />, [event]);
   const related = session.ledger.related(event);
   return (
     <aside class="panel details" aria-label="The envelope">
@@ -67,7 +67,7 @@ export function Details({ event, onPick, onClose }: { event: Event; onPick: (eve
           </ul>
         </div>
       )}
-      <div class="code">{value === undefined ? <pre class="said">{event.text}</pre> : <Tree value={value} open={3} />}</div>
+      <div class="code">{json}</div>
     </aside>
   );
 }

@@ -1,6 +1,7 @@
 // Explain: what would come of a message, in the gateway's own words. Nothing is sent, and nothing is matched here.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { readExact } from "../model/exact";
 import type { JsonObject } from "../model/fold";
 import type { Explanation } from "../net/http";
 import { useTopics } from "../ui/hooks";
@@ -43,12 +44,15 @@ export function Explain({ about }: { about: string | null }) {
     const example = KINDS.find(([each]) => each === next)?.[1];
     if (example) setPayload(fill(example, [...session.view.streams.keys()], people, who));
   };
+  const last = useRef(0);
   const ask = async (event: SubmitEvent): Promise<void> => {
     event.preventDefault();
+    // An answer to what was asked before may come later.
+    const number = (last.current += 1);
     setProblem("");
     let parsed: JsonObject | undefined;
     try {
-      parsed = payload.trim() ? (JSON.parse(payload) as JsonObject) : undefined;
+      parsed = payload.trim() ? (readExact(payload) as JsonObject) : undefined;
     } catch {
       setAnswer(null);
       setProblem("The payload is no JSON.");
@@ -57,8 +61,10 @@ export function Explain({ about }: { about: string | null }) {
     const named = to.split(/[\s,]+/).filter(Boolean);
     try {
       const envelope = { kind, ...(parsed === undefined ? {} : { payload: parsed }), ...(named.length ? { to: named } : {}) };
-      setAnswer({ who, told: await session.door.explain(who, envelope) });
+      const found = await session.door.explain(who, envelope);
+      if (number === last.current) setAnswer({ who, told: found });
     } catch (reason) {
+      if (number !== last.current) return;
       setAnswer(null);
       setProblem(told(reason));
     }

@@ -9,7 +9,7 @@ import { Plot } from "../ui/draw";
 import { usePulse } from "../ui/hooks";
 import { Empty, Name } from "../ui/parts";
 import { Hex, Tree } from "../ui/tree";
-import { Virtual } from "../ui/virtual";
+import { stepped, Virtual } from "../ui/virtual";
 import * as words from "../ui/words";
 
 const PREVIEW = 140;
@@ -40,10 +40,6 @@ export function Frames({ entry, flow }: { entry: StreamEntry; flow: Flow }) {
       </section>
     );
   }
-  const step = (by: number): void => {
-    const at = shown ? newest.indexOf(shown) : 0;
-    setPicked(newest[Math.max(0, Math.min(newest.length - 1, at + by))] ?? null);
-  };
   return (
     <>
       <Numbers entry={entry} kept={kept} />
@@ -70,11 +66,12 @@ export function Frames({ entry, flow }: { entry: StreamEntry; flow: Flow }) {
             kind="frame-list"
             newestFirst
             keyOf={(each) => each.number}
-            active={shown ? `frame-${shown.number}` : undefined}
+            active={shown}
+            idOf={(each) => `frame-${each.number}`}
+            reveal={picked !== null}
             onKey={(event) => {
-              if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
-              event.preventDefault();
-              step(event.key === "ArrowDown" ? 1 : -1);
+              const next = stepped(newest, shown, event, (one, two) => one.number - two.number);
+              if (next) setPicked(next);
             }}
             row={(each) => (
               <div
@@ -109,6 +106,8 @@ function preview(body: Body): string {
 function Detail({ frame, entry }: { frame: Kept; entry: StreamEntry }) {
   const mime = mimeOf(entry, frame.formatId);
   const decoded = useMemo(() => (frame.size > WHOLE ? cut(frame.body) : decode(frame.body, mime)), [frame, mime]);
+  // Made once for each frame, and not at each pulse.
+  const shown = useMemo(() => <Shown decoded={decoded} />, [decoded]);
   return (
     <div class="detail" role="region" aria-label="The frame">
       <dl class="facts small">
@@ -135,13 +134,13 @@ function Detail({ frame, entry }: { frame: Kept; entry: StreamEntry }) {
           </div>
         )}
       </dl>
-      <Shown decoded={decoded} />
+      {shown}
     </div>
   );
 }
 
 function cut(body: Body): Decoded {
-  return typeof body === "string" ? { as: "text", text: `${body.slice(0, WHOLE)}…` } : { as: "hex", bytes: body.subarray(0, WHOLE) };
+  return typeof body === "string" ? { as: "text", text: words.cut(body, WHOLE) } : { as: "hex", bytes: body };
 }
 
 function Shown({ decoded }: { decoded: Decoded }) {

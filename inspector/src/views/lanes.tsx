@@ -72,12 +72,15 @@ export function Lanes({ events, seconds, until, picked, hovered, onHover, onPick
     if (until !== null) return undefined;
     let waiting = 0;
     const timer = setInterval(() => (waiting ||= requestAnimationFrame(() => ((waiting = 0), draw()))), DRAW_EVERY);
-    addEventListener("themechange", draw);
     return () => {
       clearInterval(timer);
       cancelAnimationFrame(waiting);
-      removeEventListener("themechange", draw);
     };
+  });
+  // Also where time stands still.
+  useEffect(() => {
+    addEventListener("themechange", draw);
+    return () => removeEventListener("themechange", draw);
   });
 
   const at = (event: MouseEvent): Event | null => {

@@ -3,8 +3,7 @@
 import { useState } from "preact/hooks";
 import type { JsonObject } from "../model/fold";
 import { hrefOf, useTopics } from "../ui/hooks";
-import { Empty, Name } from "../ui/parts";
-import * as words from "../ui/words";
+import { Ago, Empty, Name } from "../ui/parts";
 import { ParticipantActions } from "./acting";
 
 interface Person {
@@ -12,6 +11,8 @@ interface Person {
   capabilities: JsonObject[];
   presence: "here" | "away";
   why: string;
+  /** Since when it is not here. */
+  since?: number;
 }
 
 const MOST = 400;
@@ -22,10 +23,9 @@ export function Participants() {
   const people: Person[] = [];
   if (session.acts) people.push({ ...you, presence: "here", why: "you" });
   for (const each of participants.values()) people.push({ ...each, presence: "here", why: session.paused.has(each.id) ? "paused" : "" });
-  const now = session.now();
   const gone = [...session.absent].sort((one, two) => two[1].time - one[1].time);
   for (const [id, { time, why }] of gone) {
-    if (!participants.has(id)) people.push({ id, capabilities: [], presence: "away", why: `${why}, ${words.ago(now - time)} ago` });
+    if (!participants.has(id)) people.push({ id, capabilities: [], presence: "away", why, since: time });
   }
   const here = people.filter((each) => each.presence === "here").length;
   return (
@@ -54,7 +54,14 @@ function PersonRow({ person }: { person: Person }) {
     <li class={`person ${person.presence}`}>
       <button type="button" class="person-head" aria-expanded={open} onClick={() => setOpen(!open)}>
         <Name id={person.id} />
-        <span class={`presence ${person.why === "paused" ? "paused" : person.presence}`}>{person.why || "here"}</span>
+        <span class={`presence ${person.presence === "here" && person.why === "paused" ? "paused" : person.presence}`}>
+          {person.why || "here"}
+          {person.since !== undefined && (
+            <>
+              , <Ago time={person.since} />
+            </>
+          )}
+        </span>
         <span class="arrow" aria-hidden="true" />
       </button>
       {!open && person.capabilities.length > 0 && <Kinds capabilities={person.capabilities} />}

@@ -1,6 +1,6 @@
 // Signing in: whose token it is, and what follows from that, before anything happens.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Door, Refused, type Whoami } from "../net/http";
 import { Session } from "../session";
 import { told } from "../ui/parts";
@@ -49,7 +49,7 @@ function Ask({ onKnown }: { onKnown: (known: Known) => void }) {
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(false);
   const input = useRef<HTMLInputElement>(null);
-  useEffect(() => input.current?.focus(), []);
+  useLayoutEffect(() => input.current?.focus(), []);
   const submit = async (event: SubmitEvent): Promise<void> => {
     event.preventDefault();
     const given = token.trim();
@@ -125,7 +125,7 @@ function sayRefused(refused: Refused): string {
 
 function Confirm({ known, onEnter, onBack }: { known: Known; onEnter: () => void; onBack: () => void }) {
   const button = useRef<HTMLButtonElement>(null);
-  useEffect(() => button.current?.focus(), []);
+  useLayoutEffect(() => button.current?.focus(), []);
   const { id, present, space } = known.who;
   return (
     <div class="confirm" role="group" aria-label="Confirm">

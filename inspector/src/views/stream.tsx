@@ -178,12 +178,12 @@ function Gaps({ flow }: { flow: Flow }) {
                 <tr key={gaps.length - index} class="gap">
                   <td>{words.clock(each.time)}</td>
                   <td>
-                    {each.writer === null ? "frames" : "sequence"} {words.count(each.from)} to {words.count(each.to)}
+                    {each.writer === null && !each.away ? "frames" : "sequence"} {words.count(each.from)} to {words.count(each.to)}
                   </td>
                   <td class="num">{words.count(each.missing)}</td>
                   <td>
                     {each.writer === null ? (
-                      "this page was too slow to get them"
+                      each.away ? "missed while this page was not connected" : "this page was too slow to get them"
                     ) : (
                       <>
                         left out by <Name id={each.writer} />

@@ -1,11 +1,11 @@
 // The timeline: a lane for each participant, a mark for each envelope, refusals in red, and what answers what.
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { FAMILIES, type Event, type Family } from "../model/ledger";
+import { useMemo, useState } from "preact/hooks";
+import { FAMILIES, MOST_EVENTS, type Event, type Family } from "../model/ledger";
 import type { Session } from "../session";
 import { useMedia, useTopics } from "../ui/hooks";
 import { Empty, Name } from "../ui/parts";
-import { Virtual } from "../ui/virtual";
+import { stepped, Virtual } from "../ui/virtual";
 import * as words from "../ui/words";
 import { Details } from "./details";
 import { Lanes, Shape } from "./lanes";
@@ -131,18 +131,9 @@ function Filters({ session, filter, onFilter }: { session: Session; filter: Filt
 
 function List({ newest, picked, onPick }: { newest: Event[]; picked: Event | null; onPick: (event: Event) => void }) {
   const narrow = useMedia("(max-width: 720px)");
-  const box = useRef<HTMLDivElement>(null);
-  const step = (by: number): void => {
-    const at = picked ? newest.indexOf(picked) : -1;
-    const next = newest[Math.max(0, Math.min(newest.length - 1, at + by))];
-    if (next) onPick(next);
-  };
-  useEffect(() => {
-    if (picked) box.current?.querySelector(`#event-${picked.key}`)?.scrollIntoView({ block: "nearest" });
-  }, [picked]);
   if (!newest.length) return <Empty title="Nothing was said">Frames are shown with their streams; everything else is shown here.</Empty>;
   return (
-    <div class="panel event-panel" ref={box}>
+    <div class="panel event-panel">
       <Virtual
         items={newest}
         height={narrow ? 56 : 34}
@@ -151,12 +142,12 @@ function List({ newest, picked, onPick }: { newest: Event[]; picked: Event | nul
         kind="event-list"
         newestFirst
         keyOf={(each) => each.key}
-        active={picked ? `event-${picked.key}` : undefined}
+        active={picked}
+        idOf={(each) => `event-${each.key}`}
+        reveal
         onKey={(event) => {
-          const by = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 }[event.key];
-          if (by === undefined) return;
-          event.preventDefault();
-          step(by);
+          const next = stepped(newest, picked, event, (one, two) => one.time - two.time || one.key - two.key);
+          if (next) onPick(next);
         }}
         row={(each) => (
           <div
@@ -183,15 +174,24 @@ function List({ newest, picked, onPick }: { newest: Event[]; picked: Event | nul
 
 function Earlier({ session }: { session: Session }) {
   const { state, from } = session.past;
+  const { full, oldest } = session.ledger;
   if (state === "loading") return <p class="soft">Reading the journal…</p>;
   if (state === "no journal") return <p class="soft">This space keeps no journal: what was before you came is not known here.</p>;
-  if (state !== "loaded" || from <= 0) return null;
+  const shown = (position: number): string => `Shown is what the journal has from position ${words.count(position)} on.`;
+  if (full) {
+    return (
+      <p class="soft">
+        This page keeps {words.count(MOST_EVENTS)} envelopes and refusals; the oldest go first. {oldest !== null && shown(oldest)}
+      </p>
+    );
+  }
+  if (state === "none yet" || (state === "loaded" && from <= 0)) return null;
   return (
     <p>
       <button type="button" onClick={() => session.loadEarlier()}>
         Load earlier
       </button>{" "}
-      <span class="soft">Shown is what the journal has from position {words.count(from)} on.</span>
+      {state === "loaded" && <span class="soft">{shown(from)}</span>}
     </p>
   );
 }

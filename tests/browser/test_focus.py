@@ -1,0 +1,41 @@
+"""A dialog takes the focus and gives it back: it is never lost."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.scenes import Scene
+from tests.browser.stage import Cast, Tab
+
+
+@pytest.mark.parametrize("way", ["Escape", "the button", "what it is for"])
+def test_a_dialog_gives_the_focus_back(tab: Tab, cast: Cast, way: str) -> None:
+    cast.join("bob")
+    page = tab.act("alice").page
+    page.get_by_role("button", name="bob here").click()
+    opener = page.get_by_role("button", name="Grant…")
+    opener.focus()
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_be_visible()
+    if way == "Escape":
+        page.keyboard.press("Escape")
+    elif way == "the button":
+        dialog.get_by_role("button", name="Close").click()
+    else:
+        dialog.get_by_label("Capabilities").fill('[{"kind": "reasoning/*"}]')
+        dialog.get_by_role("button", name="Grant").click()
+    expect(dialog).to_have_count(0)
+    expect(opener).to_be_focused()
+    page.keyboard.press("Enter")  # and again
+    expect(dialog).to_be_visible()
+
+
+def test_where_the_opener_is_gone_the_focus_is_in_the_view(tab: Tab, cast: Cast) -> None:
+    Scene(cast).play()
+    page = tab.act("dana", "streams/cat").page
+    page.get_by_role("button", name="Close the stream…").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("dialog").get_by_role("button", name="Close the stream").click()
+    expect(page.locator(".view-head")).to_contain_text("ended")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("main")).to_be_focused()
