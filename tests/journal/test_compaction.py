@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pytest
 
 from mew.journal import compaction
 from mew.journal.blocks import Damaged, Entry, Frames, encode
-from mew.journal.compaction import Postponed, alone, closed_hours, compact, empty_trash, is_scattered
+from mew.journal.compaction import ROOM_BYTES, Postponed, alone, closed_hours, compact, empty_trash, is_scattered
 from mew.journal.exchange import CannotExchange, exchange, require_exchange
 from mew.journal.folder import HOUR, SECOND, Folder, Segment
 from mew.journal.log import LogWriter
@@ -229,6 +230,20 @@ def test_an_hour_of_which_a_log_is_left_is_not_closed(tmp_path: Path) -> None:
     with pytest.raises(Postponed, match="log"):
         compact(folder, folder.hour(TEN))
     assert everything(tmp_path) == before
+
+
+def test_where_there_is_too_little_room_an_hour_is_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = journal(tmp_path)
+    free = ROOM_BYTES
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=free))
+    before = everything(tmp_path)
+    with pytest.raises(Postponed, match="too little room on the disk"):
+        compact(folder, folder.hour(TEN))
+    assert everything(tmp_path) == before
+    free += 10**6
+    assert len(compact(folder, folder.hour(TEN))) == 1
 
 
 def test_a_log_of_another_hour_is_no_hindrance(tmp_path: Path) -> None:

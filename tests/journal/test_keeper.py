@@ -173,8 +173,8 @@ def test_compaction_is_asked_for_and_retention_only_where_it_is_wanted(sealer: C
     named = {"root": str(kept.journal.root), "space": "lab"}
     assert [answer["done"] for answer in kept.answers] == [
         {"compact": {**named, "before": 17}},
-        {"compact": {**named, "before": 18}},
         {"retain": {**named, "now": 18, "keep_seconds": 3.5}},
+        {"compact": {**named, "before": 18}},
     ]
 
 

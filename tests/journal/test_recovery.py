@@ -20,6 +20,7 @@ from mew.journal.log import LogWriter, read_blocks
 from mew.journal.reading import Journal
 from mew.journal.recovery import JournalDamaged, mend, recover, synced_bytes
 from mew.journal.sealing import seal
+from mew.journal.segments import read_footer
 from mew.journal.writer import Behind
 from mew.protocol import OtherFold, Record, SpaceState, snapshot
 from mew.testing import Client
@@ -155,6 +156,26 @@ def test_an_older_copy_of_the_checkpoint_serves_as_well(lab: LivingSpace) -> Non
     lab.checkpoint()
     lab.files.end()
     assert lab.files.folder.checkpoint.read_bytes() != older
+    lab.files.folder.checkpoint.write_bytes(older)
+    assert snapshot(recover(lab.files.folder).state) == snapshot(lab.state)
+
+
+def test_a_copy_of_the_checkpoint_from_before_retention_s_cut_is_passed_over(lab: LivingSpace) -> None:
+    """It could not be renewed, for want of room; then the space was quiet for long."""
+    lab.checkpoint()
+    lab.files.end()
+    older = lab.files.folder.checkpoint.read_bytes()
+    busy(lab)
+    lab.checkpoint()
+    lab.files.end()
+    lab.join("carol")
+    lab.files.end()
+    lab.files.seal_some(every=True)
+    *cut, kept = [each for each in lab.files.folder.segments() if read_footer(each).checkpoint is not None]
+    assert cut
+    for segment in lab.files.folder.segments():
+        if segment.last < kept.first:
+            segment.control.unlink()
     lab.files.folder.checkpoint.write_bytes(older)
     assert snapshot(recover(lab.files.folder).state) == snapshot(lab.state)
 
@@ -349,6 +370,20 @@ def test_damage_in_an_earlier_log_is_told_and_left_alone(lab: LivingSpace) -> No
         recover(lab.files.folder)
     assert str(told.value).startswith(f"{first}: damaged at byte 0: its checksum is wrong; the blocks before it are")
     assert first.read_bytes() == data
+
+
+def test_damage_in_a_log_that_is_wholly_before_the_checkpoint_hinders_nobody(lab: LivingSpace) -> None:
+    busy(lab)
+    lab.files.end()
+    first = lab.files.folder.logs()[0]
+    lab.checkpoint()
+    lab.join("carol")
+    lab.files.end()
+    assert len(lab.files.folder.logs()) > 2
+    data = bytearray(first.read_bytes())
+    data[100] ^= 1
+    first.write_bytes(data)
+    assert snapshot(recover(lab.files.folder).state) == snapshot(lab.state)
 
 
 def test_a_segment_that_is_damaged_behind_the_checkpoint_is_told(lab: LivingSpace) -> None:

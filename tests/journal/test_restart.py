@@ -124,7 +124,7 @@ def check_people(process: GatewayProcess) -> None:
 
 
 def test_who_does_not_come_back_within_the_grace_loses_what_was_waiting(tmp_path: Path) -> None:
-    with gateway(tmp_path, participants=LAB, streams={"owner_grace_seconds": 1}) as process:
+    with gateway(tmp_path, participants=LAB, streams={"owner_grace_seconds": 3}) as process:
         process.start()
         much_happens(process)
         process.kill()

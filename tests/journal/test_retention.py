@@ -1,5 +1,6 @@
 """Retention: only what is old goes, the oldest first, and what is left can be read and folded from its beginning."""
 
+import errno
 import os
 import shutil
 from datetime import UTC, datetime
@@ -193,6 +194,22 @@ def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> No
     with pytest.raises(BadReader, match="name"):
         register(folder, name, 0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_for_whom_there_is_no_room_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(tmp_path / "journal", "lab")
+    register(folder, "pipeline", 1)
+
+    def full(_file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="No space"):
+        patched.setattr(os, "fsync", full)
+        register(folder, "pipeline", 2)
+    assert readers(folder) == {"pipeline": 1}
+    assert [path.name for path in (folder.log / "readers").iterdir()] == ["pipeline.json"]
 
 
 def test_a_crash_while_a_reader_registers_leaves_what_it_said_before_or_now(tmp_path: Path) -> None:

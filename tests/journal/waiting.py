@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 T = TypeVar("T")
-PATIENCE: Final = 15.0
+PATIENCE: Final = 45.0
 GLANCE: Final = 0.002
 
 

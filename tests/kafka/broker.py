@@ -11,9 +11,12 @@ import uuid
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka import Producer
+
 from mew.pipeline import connectors, java
 from mew.pipeline.connectors import JarList
 from mew.pipeline.ivy import Artifact
+from tests.ports import free_ports
 
 UP_SECONDS: Final = 40.0
 DOWN_SECONDS: Final = 20.0
@@ -31,7 +34,7 @@ class Broker:
     def __init__(self, folder: Path) -> None:
         """Not started."""
         self.folder = folder
-        self.port, controller = _free_ports()
+        self.port, controller = free_ports(2)
         self._java = str(java.find().command)
         jars = connectors.fetch(BROKER, say=lambda line: None)
         self._classes = ":".join(map(str, jars))
@@ -67,7 +70,7 @@ class Broker:
         return f"kafka://127.0.0.1:{self.port}/{topic}"
 
     def start(self) -> "Broker":
-        """Start it, and wait until it takes connections."""
+        """Start it, and wait until it takes transactions."""
         log = (self.folder / "broker.log").open("ab")
         command = [self._java, *_QUICK, "-cp", self._classes, "kafka.Kafka", str(self._settings)]
         with log:
@@ -79,6 +82,9 @@ class Broker:
             assert self._process.poll() is None, self.told()
             assert time.monotonic() < deadline, self.told()
             time.sleep(GLANCE)
+        # It takes connections before it takes transactions.
+        ready = {"bootstrap.servers": f"127.0.0.1:{self.port}", "transactional.id": "test/ready", "log_level": 0}
+        Producer(ready).init_transactions(UP_SECONDS)
         return self
 
     def stop(self) -> None:
@@ -113,12 +119,6 @@ class Broker:
         command = [self._java, *_QUICK, "-cp", self._classes, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=UP_SECONDS, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
-
-
-def _free_ports() -> tuple[int, int]:
-    """Two, each other than the other."""
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
-        return one.getsockname()[1], other.getsockname()[1]
 
 
 def _cluster_id() -> str:

@@ -7,15 +7,17 @@ import json
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from mew.journal.folder import Folder
 from mew.journal.kafka.address import read_address
 from mew.journal.kafka.messages import Label, read_label
 from mew.journal.kafka.shipping import Figures, Shipping, Told
+from tests.journal.waiting import until
 
 SECONDS: Final = 60.0
 
@@ -30,6 +32,7 @@ def ship_once(journal: Path, to: str, *options: str) -> dict[str, Any]:
         command(journal, to, "--once", *options), capture_output=True, text=True, timeout=SECONDS, check=False
     )
     assert ran.returncode == 0, ran.stderr
+    _until_marked(to)
     return dict(json.loads(ran.stdout.splitlines()[-1])["shipped"]["spaces"])
 
 
@@ -38,7 +41,26 @@ def ship_here(folder: Folder, to: str, *, anew: bool = False) -> Figures:
     shipping = Shipping(folder, read_address(to), threading.Event(), _must_not_be, once=True)
     shipping.begin(anew=anew)
     shipping.run()
+    _until_marked(to)
     return shipping.figures
+
+
+def _until_marked(to: str) -> None:
+    """A commit is answered before its marks are in the topic: wait until who reads what is committed can see it all."""
+    address = read_address(to)
+    settings = {"bootstrap.servers": address.bootstrap, "group.id": "test", "log_level": 0}
+    readers = [Consumer({**settings, "isolation.level": each}) for each in ("read_committed", "read_uncommitted")]
+
+    def ends(partition: TopicPartition) -> set[int]:
+        return {reader.get_watermark_offsets(partition, timeout=20)[1] for reader in readers}
+
+    try:
+        partitions = readers[0].list_topics(address.topic, timeout=20).topics[address.topic].partitions
+        for each in partitions:
+            until(partial(lambda at: len(ends(at)) == 1, TopicPartition(address.topic, each)), "the end of a commit")
+    finally:
+        for reader in readers:
+            reader.close()
 
 
 def _must_not_be(told: Told) -> None:
@@ -120,10 +142,12 @@ def sent(to: str) -> list[Sent]:
         while ended < len(partitions):
             message = consumer.poll(20)
             assert message is not None, "the topic does not end"
-            if message.error() is not None:
-                ended += 1  # this partition has no more
-            else:
+            problem = message.error()
+            if problem is None:
                 found.append(Sent(message))
+            else:
+                assert problem.code() == KafkaError._PARTITION_EOF, problem
+                ended += 1
     finally:
         consumer.close()
     return found

@@ -27,6 +27,8 @@ from mew.journal.segments import SegmentDamaged, make_folder, merged, read_contr
 
 FILE_BYTES: Final = 256_000_000
 """Of a new segment at most, by what its rows took before."""
+ROOM_BYTES: Final = 64_000_000
+"""That many must be left on the disk."""
 _MODE: Final = 0o600
 
 
@@ -88,6 +90,7 @@ def compact(folder: Folder, hour: Path, *, file_bytes: int = FILE_BYTES) -> list
         new = folder.trash / _trash_name(folder, segments)
         make_folder(folder.trash)
         require_exchange(folder.trash, hour.parent)
+        _require_room(folder.trash, segments)
         if new.exists():
             # A compaction crashed here.
             shutil.rmtree(new)
@@ -122,6 +125,14 @@ def alone(folder: Folder) -> Iterator[None]:
 def _require_sealed(folder: Folder, hour: Path) -> None:
     if hour in _unsealed_hours(folder):
         raise Postponed(f"{hour} was left as it is: not all of its log is sealed")
+
+
+def _require_room(trash: Path, segments: list[Segment]) -> None:
+    """The same once more, and some for those who write meanwhile: a full disk would stop the space."""
+    paths = [path for each in segments for path in (each.control, each.frames) if path.exists()]
+    needed = sum(path.stat().st_size for path in paths)
+    if shutil.disk_usage(trash).free < needed + ROOM_BYTES:
+        raise Postponed(f"{segments[0].hour} was left as it is: there is too little room on the disk to write it anew")
 
 
 def _names(hour: Path) -> set[str]:

@@ -170,11 +170,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A file to write to under another name; it gets its own at the end, and goes away if it does not come to that."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        file = unfinished.open("wb")
-    except OSError as problem:
-        raise CannotExport(f"{path}: {problem.strerror}") from None
-    try:
-        with file:
+        with unfinished.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

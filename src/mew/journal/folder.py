@@ -104,7 +104,7 @@ class Folder:
 
     def hours(self) -> list[Path]:
         """The folders of all hours, the first first."""
-        return sorted(self.sealed.glob("date=*/hour=*"))
+        return sorted(hour for day in _named(self.sealed, "date=") for hour in _named(day, "hour="))
 
     def segments(self, start: int = 0) -> list[Segment]:
         """What is sealed and committed from a position on, in order, each record once."""
@@ -125,6 +125,14 @@ class Folder:
             return []
         names = ((_LOG_NAME.fullmatch(path.name), path) for path in self.log.iterdir())
         return sorted((int(name[1]), path) for name, path in names if name is not None)
+
+
+def _named(folder: Path, prefix: str) -> list[Path]:
+    """The folders in a folder that begin so; none where it is gone, as retention takes them away."""
+    try:
+        return [path for path in folder.iterdir() if path.name.startswith(prefix)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def log_first(path: Path) -> int:

@@ -47,11 +47,11 @@ class Keeper:
         self._ask({"seal": {"root": str(folder.root), "space": folder.space, "log": str(log)}})
 
     def tidy(self, folder: Folder, *, now: int, retention_seconds: float | None) -> None:
-        """Compact hours that are over, and remove what need not be kept."""
+        """Remove what need not be kept, which makes room, and compact hours that are over, which needs some."""
         named = {"root": str(folder.root), "space": folder.space}
-        self._ask({"compact": {**named, "before": now}})
         if retention_seconds is not None:
             self._ask({"retain": {**named, "now": now, "keep_seconds": retention_seconds}})
+        self._ask({"compact": {**named, "before": now}})
 
     def _ask(self, request: Answer) -> None:
         if self._thread is None:

@@ -97,10 +97,10 @@ class LogWriter:
     def close(self) -> None:
         """Nothing more comes. Whoever closes a file has synced it, unless nobody needs it."""
         with self._syncing:
-            if self._file is not None:
-                os.close(self._file)
-                self._file = None
+            file, self._file = self._file, None
             self._forget_folder()
+            if file is not None:
+                os.close(file)  # the number is free again, whatever is answered
 
     def _forget_folder(self) -> None:
         if self._folder is not None:

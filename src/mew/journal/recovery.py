@@ -5,6 +5,7 @@ Mends what a crash leaves, and nothing else: a journal that is damaged where it 
 
 import os
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from mew.errors import MewError
 from mew.journal import checkpoints
 from mew.journal.blocks import FrameCount, skim
-from mew.journal.folder import Folder, Segment, log_first
+from mew.journal.folder import Folder, Segment, log_first, segments_in
 from mew.journal.log import LogDamaged, read_blocks, sync_folder
 from mew.protocol import OtherFold, Record, SpaceState, fold
 from mew.protocol.fold import count_frames
@@ -84,11 +85,19 @@ def _begins_anew(state: SpaceState, entry: Record | FrameCount) -> bool:
 def _from_checkpoint(folder: Folder) -> SpaceState:
     """What to begin with; where the fold is another today, everything there is has to be folded again."""
     empty = SpaceState(space_id=folder.space)
-    record = checkpoints.load(folder) or _sealed_checkpoint(folder)
+    record = checkpoints.load(folder)
+    if record is None or _is_cut_off(folder, record.position):
+        record = _sealed_checkpoint(folder) or record
     try:
         return empty if record is None else fold(empty, record)
     except OtherFold:
         return SpaceState(space_id=folder.space)
+
+
+def _is_cut_off(folder: Folder, position: int) -> bool:
+    """Whether retention has removed what follows a record: a copy that could not be renewed is too old then."""
+    first = next((each.first for hour in folder.hours() for each in segments_in(hour)), None)
+    return first is not None and first > position + 1
 
 
 def _sealed_checkpoint(folder: Folder) -> Record | None:
@@ -102,7 +111,10 @@ def _sealed_checkpoint(folder: Folder) -> Record | None:
 def _behind(folder: Folder, start: int) -> Iterator[Record | FrameCount]:
     """Everything from a position on, sealed or not; what is both comes twice."""
     # The logs first: one that is sealed meanwhile is then found among the segments.
-    parts: list[Segment | Path] = [*folder.logs()]
+    logs = folder.logs()
+    parts: list[Segment | Path] = [
+        log for log, following in zip_longest(logs, logs[1:]) if following is None or log_first(following) > start
+    ]
     parts += folder.segments(start)
     for part in sorted(parts, key=lambda each: each.first if isinstance(each, Segment) else log_first(each)):
         if isinstance(part, Segment):

@@ -136,11 +136,15 @@ def register(folder: Folder, name: str, position: int, epoch: str = "") -> None:
     make_folder(path.parent)
     # Of each its own: two may speak for one reader at the same time.
     temporary = path.with_suffix(f".{uuid.uuid4().hex}{_TEMPORARY}")
-    with temporary.open("xb") as file:
-        file.write(msgspec.json.encode(Reader(position, epoch)))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("xb") as file:
+            file.write(msgspec.json.encode(Reader(position, epoch)))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)
 
 

@@ -137,6 +137,7 @@ def _compact(wanted: Compact) -> dict[str, Any]:
     from mew.journal.compaction import closed_hours, compact, empty_trash  # noqa: PLC0415 - most never compact
 
     folder = Folder(Path(wanted.root), wanted.space)
+    empty_trash(folder, wanted.before - TRASH_HOURS * HOUR)
     hours = segments = 0
     problems = []
     for hour in closed_hours(folder, wanted.before):
@@ -145,7 +146,6 @@ def _compact(wanted: Compact) -> dict[str, Any]:
             hours += 1
         except (MewError, OSError) as problem:
             problems.append(str(problem))
-    empty_trash(folder, wanted.before - TRASH_HOURS * HOUR)
     if problems:
         raise MewError("; ".join(problems))
     return {"root": wanted.root, "space": wanted.space, "hours": hours, "segments": segments}

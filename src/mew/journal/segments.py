@@ -203,15 +203,8 @@ def _schema(columns: Sequence[str] | None) -> pa.Schema:
 
 def verify(segment: Segment) -> None:
     """`Damaged` unless both files hold, byte for byte, what was written, and every position of the range once."""
-    # Before anything else looks into it: what was damaged says nothing.
-    if not checksums.is_whole(segment.control):
-        raise SegmentDamaged(segment.control, "its checksum is wrong")
-    footer = read_footer(segment)
-    if (footer.first, footer.last) != (segment.first, segment.last):
-        raise SegmentDamaged(segment.control, f"its footer speaks of positions {footer.first} to {footer.last}")
-    if footer.frames:
-        _check_frames(segment, footer)
-    elif segment.frames.exists():
+    footer = check_bytes(segment)
+    if not footer.frames and segment.frames.exists():
         raise SegmentDamaged(segment.frames, "the control file knows of no frames")
     control, frames = (read(segment, ["position"]).column(0).to_numpy() for read in (read_control, read_frames))
     if len(frames) != footer.frames:
@@ -222,6 +215,22 @@ def verify(segment: Segment) -> None:
     both = np.sort(np.concatenate([control, frames]))
     if not np.array_equal(both, np.arange(segment.first, segment.last + 1)):
         raise SegmentDamaged(segment.control, "its rows and the frames are not each position of the range once")
+
+
+def check_bytes(segment: Segment) -> Footer:
+    """`Damaged` unless both files hold, byte for byte, what was written; what the control file says of them.
+
+    `FileNotFoundError` where the whole segment went away.
+    """
+    # Before anything else looks into it: what was damaged says nothing.
+    if not checksums.is_whole(segment.control):
+        raise SegmentDamaged(segment.control, "its checksum is wrong")
+    footer = read_footer(segment)
+    if (footer.first, footer.last) != (segment.first, segment.last):
+        raise SegmentDamaged(segment.control, f"its footer speaks of positions {footer.first} to {footer.last}")
+    if footer.frames:
+        _check_frames(segment, footer)
+    return footer
 
 
 def _check_frames(segment: Segment, footer: Footer) -> None:

@@ -270,9 +270,12 @@ class Writer:
             self._syncing(self._file, certain=True)()
             file, self._file = self._file, None
             self._file_until = _NEVER
-            file.close()
+            # All it holds was synced, or is lost: what its closing says changes nothing, and must not end the thread.
+            with suppress(OSError):
+                file.close()
             if not file.size:
-                file.path.unlink(missing_ok=True)  # the next one may get its name
+                with suppress(OSError):
+                    file.path.unlink(missing_ok=True)  # the next one may get its name
             elif not self._lost_sync:
                 self._behind.files += 1
                 self._on_closed(file.path)

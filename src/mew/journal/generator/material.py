@@ -12,7 +12,10 @@ from typing import Any, Final
 import msgspec
 
 POOL: Final = 4_096
-"""Different frames of one sort: too many for a compressor's page to hold one twice."""
+"""Ready-made frames of one sort. In a long story all differ: too many for a compressor's page to hold one twice."""
+_FEWEST: Final = 256
+_SHORT: Final = 16
+"""As many records as there are for each ready-made frame of a sort, at least: making more would take the time."""
 NOT_JSON: Final = "not_json"
 SCHEMA: Final = "schema"
 NOT_UTF8: Final = "not_utf8"
@@ -37,10 +40,10 @@ class Matter(msgspec.Struct, frozen=True):
 class Pool:
     """Ready-made frames without their headers, and their lengths added up."""
 
-    def __init__(self, matter: Matter, rng: Random) -> None:
+    def __init__(self, matter: Matter, rng: Random, different: int = POOL) -> None:
         """They come twice, so that any slice of up to `POOL` can be taken from any place."""
-        made = [matter.make(rng) for _ in range(POOL)]
-        self.payloads = made + made
+        self._different = [matter.make(rng) for _ in range(different)]
+        self.payloads = self._different * (2 * POOL // different)
         self._sizes = list(accumulate(map(len, self.payloads), initial=0))
 
     def size(self, start: int, count: int) -> int:
@@ -49,7 +52,12 @@ class Pool:
 
     def messages(self, header: bytes) -> list[bytes]:
         """The frames as one stream's writers send them."""
-        return [header + payload for payload in self.payloads[:POOL]] * 2
+        return [header + payload for payload in self._different] * (2 * POOL // len(self._different))
+
+
+def different(records: int) -> int:
+    """How many frames of one sort a story of so many records needs: a power of two, so that they fill a pool."""
+    return min(POOL, max(_FEWEST, 1 << (records // _SHORT).bit_length()))
 
 
 def _encode(value: object) -> bytes:

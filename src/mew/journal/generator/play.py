@@ -12,7 +12,7 @@ from mew.errors import MewError
 from mew.journal.blocks import Entry, Frames
 from mew.journal.generator import cast
 from mew.journal.generator.channel import Channel
-from mew.journal.generator.material import Matter, Pool
+from mew.journal.generator.material import POOL, Matter, Pool
 from mew.journal.generator.truth import SpaceTruth
 from mew.journal.generator.world import Foretold, Line, World
 from mew.journal.generator.writing import Files
@@ -56,8 +56,8 @@ class Sent(msgspec.Struct, frozen=True):
 class Play:
     """One space while its story is told."""
 
-    def __init__(self, index: int, seed: int, start: int, files: Files) -> None:
-        """The first epoch begins at `start`, in microseconds since 1970."""
+    def __init__(self, index: int, seed: int, start: int, files: Files, different: int = POOL) -> None:
+        """The first epoch begins at `start`, in microseconds since 1970; of each sort so many frames are different."""
         self.index = index
         self.name = cast.space_name(index)
         self.rng = Random(f"{seed}/{self.name}")
@@ -73,6 +73,7 @@ class Play:
         self.world = World(self.truth, set(self._settings.participants))
         self._pools: dict[int, tuple[Matter, Pool]] = {}
         self._pool_seed = f"{seed}/{self.name}/"
+        self._different = different
         self._numbers: dict[str, int] = {}
         self._connections = 0
         self._tail: list[Entry] = []
@@ -209,7 +210,7 @@ class Play:
         """The frames that are made of a matter, made once."""
         made = self._pools.get(id(matter))
         if made is None:
-            made = matter, Pool(matter, Random(f"{self._pool_seed}{len(self._pools)}"))
+            made = matter, Pool(matter, Random(f"{self._pool_seed}{len(self._pools)}"), self._different)
             self._pools[id(matter)] = made
         return made[1]
 

@@ -16,6 +16,7 @@ import msgspec
 
 from mew.journal.folder import Folder
 from mew.journal.generator.cast import space_name
+from mew.journal.generator.material import different
 from mew.journal.generator.plan import Plan
 from mew.journal.generator.play import Play
 from mew.journal.generator.story import Story
@@ -50,8 +51,9 @@ def _behind(plan: Plan, index: int, progress: Tell) -> Tell:
 def tell(root: Path, plan: Plan, index: int, progress: Tell) -> SpaceTruth:
     """The whole story of one space."""
     files = Files(Folder(root, space_name(index)), segment_bytes=plan.segment_bytes, sealed=plan.seal)
-    play = Play(index, plan.seed, plan.start, files)
-    story = Story(play, plan.share(index))
+    records = plan.share(index)
+    play = Play(index, plan.seed, plan.start, files, different(records))
+    story = Story(play, records)
     told = 0
     while not story.is_over:
         story.tell_on()

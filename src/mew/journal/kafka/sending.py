@@ -36,6 +36,7 @@ _PASSING: Final = (
     KafkaError._RESOLVE,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.INVALID_REPLICATION_FACTOR,  # said of a new topic while no broker is ready yet
 )
 """What Kafka's client does not say of itself that it may be asked again."""
 QUIET: Final = logging.getLogger("mew.journal.kafka")
