@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import uvloop
 
-from mew.gateway import sending
+from mew.gateway import pace, sending
 from mew.gateway.counts import Counts
 from mew.gateway.fanout import Fanout
 from mew.gateway.items import Item, envelope_item
@@ -92,6 +92,13 @@ def turn(loop: asyncio.AbstractEventLoop, seconds: float = 0.0) -> None:
     asyncio._set_running_loop(loop)
 
 
+def turn_until(loop: asyncio.AbstractEventLoop, happened: Callable[[], object]) -> None:
+    """Let the loop turn until something has happened, and once more for what follows from it."""
+    while not happened():
+        turn(loop, 0.01)
+    turn(loop, 0.01)
+
+
 def test_a_turn_goes_out_as_one_write_a_reader(loop: asyncio.AbstractEventLoop) -> None:
     stage = Stage("alice", "bob")
     for text in "abc":
@@ -101,6 +108,23 @@ def test_a_turn_goes_out_as_one_write_a_reader(loop: asyncio.AbstractEventLoop) 
     assert stage.heard() == {"alice": ["a", "b", "c"], "bob": ["a", "b", "c"]}
     assert [listener.writes for listener in stage.listeners.values()] == [1, 1]
     assert (stage.counts.deliveries, stage.counts.delivered_bytes) == (6, 18)
+
+
+def test_an_outlet_that_fails_keeps_nobody_else_waiting(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage("alice", "bob", "carol", through=False)
+    loop.set_exception_handler(lambda _loop, _context: None)
+
+    def fail(_items: list[Item]) -> int:
+        raise OSError("no room")
+
+    monkeypatch.setattr(stage.listeners["bob"], "put", fail)
+    for text in "ab":
+        stage.put(text)
+        turn(loop)
+        turn(loop)
+    assert stage.heard() == {"alice": ["a", "b"], "bob": [], "carol": ["a", "b"]}
 
 
 @pytest.mark.parametrize("through", [True, False])
@@ -343,9 +367,17 @@ class Busy(Stage):
         self.listeners["alice"]._write(data)
 
 
+def hold_off_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fan-out's timers are real ones: what is to be seen before they end needs time to be looked at."""
+    monkeypatch.setattr(pace, "HOLD_SECONDS", 0.5)
+    monkeypatch.setattr(pace, "PATIENT_SECONDS", 0.5)
+    monkeypatch.setattr(pace, "FLUSHES", 500)
+
+
 def test_under_load_writers_wait_for_the_next_flush_and_are_read_once_more_before_it(
-    loop: asyncio.AbstractEventLoop,
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    hold_off_for_long(monkeypatch)
     stage, sender = Busy(loop), Sender()
     stage.put("early")
     turn(loop)
@@ -354,7 +386,7 @@ def test_under_load_writers_wait_for_the_next_flush_and_are_read_once_more_befor
     stage.fanout.hold(sender)
     assert sender.calls == ["pause"]
     sender.on_resume = lambda: loop.call_soon(stage.put, "gathered meanwhile")
-    turn(loop, 0.02)
+    turn_until(loop, lambda: sender.calls != ["pause"])
     assert sender.calls == ["pause", "resume"]
     assert stage.listeners["alice"].heard == [b"early", b"gathered meanwhile"]
     assert stage.listeners["alice"].writes == 51
@@ -377,18 +409,21 @@ def test_what_nobody_waits_for_holds_nobody_up(loop: asyncio.AbstractEventLoop) 
     stage = Busy(loop)
     stage.fanout.put(EVERYONE, envelope_item(b"bob came"), patient=True)
     assert not stage.fanout.holding
-    turn(loop, 0.02)
+    turn_until(loop, lambda: stage.listeners["alice"].heard)
     assert stage.listeners["alice"].heard == [b"bob came"]
 
 
-def test_what_one_waits_for_does_not_wait_for_a_storm(loop: asyncio.AbstractEventLoop) -> None:
+def test_what_one_waits_for_does_not_wait_for_a_storm(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold_off_for_long(monkeypatch)
     stage = Busy(loop)
     stage.join("bob")
     stage.fanout.put(EVERYONE, envelope_item(b"carol came"), patient=True)
     stage.put("urgent", Only(("bob",)))
     turn(loop)
     assert stage.heard() == {"alice": [], "bob": ["carol came", "urgent"]}
-    turn(loop, 0.15)
+    turn_until(loop, lambda: stage.listeners["alice"].heard)
     assert stage.heard() == {"alice": ["carol came"], "bob": ["carol came", "urgent"]}
 
 
@@ -397,6 +432,6 @@ def test_what_nobody_waits_for_goes_out_with_what_somebody_waits_for(loop: async
     stage.fanout.put(EVERYONE, envelope_item(b"bob came"), patient=True)
     stage.put("urgent")
     assert stage.fanout.holding
-    turn(loop, 0.02)
+    turn_until(loop, lambda: stage.listeners["alice"].heard)
     assert stage.listeners["alice"].heard == [b"bob came", b"urgent"]
     assert stage.listeners["alice"].writes == 51

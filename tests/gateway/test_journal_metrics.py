@@ -1,11 +1,13 @@
 """How the journals fare is told: by figures, by `/health`, and by a warning while there is still room."""
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from mew.gateway.gateway import Gateway
 from mew.gateway.journal_metrics import Room
 from mew.journal.folder import Folder, disk_used
 from mew.journal.settings import JournalSettings
@@ -117,3 +119,20 @@ def test_a_gateway_looks_for_room_when_it_starts(
         gateway.ask(lambda it: setattr(it.journals.room, "full", 0.0))
         gateway.ask(lambda it: it.journals.start())
         assert "fills up" in caplog.text
+
+
+def test_what_could_not_be_tidied_once_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_arguments: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with running(tmp_path, journal=JournalSettings()) as gateway:
+
+        def tidy(it: Gateway) -> bool:
+            before = it.journals._tidying
+            with monkeypatch.context() as patch:
+                patch.setattr(Folder, "hours", fail)
+                patch.setattr(Room, "look", fail)
+                it.journals._tidy()
+            return it.journals._tidying is not before
+
+        assert gateway.ask(tidy)

@@ -1,8 +1,10 @@
 """What waits for a reader that does not keep up: in one order, bounded, the oldest frames dropped, and each told."""
 
+import io
 import random
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -393,3 +395,28 @@ def test_a_log_is_made_with_its_folders_and_only_ever_grows(tmp_path: Path) -> N
     log.put([envelope("[]"), frame(1, size=1)])
     log.close(1001, "bye")
     assert path.read_bytes() == b'{}\n[]\n{"frame":{"stream_id":"s","encoding":"text","data":"1"}}\n'
+
+
+def test_a_log_that_cannot_be_written_loses_lines_and_goes_on_when_it_can(tmp_path: Path) -> None:
+    path = tmp_path / "alice.log"
+    log = LogOutlet(path)
+    path.mkdir()
+    assert log.put([envelope("{}")]) == 0
+    path.rmdir()
+    assert log.put([envelope("[]")]) == 1
+    assert path.read_bytes() == b"[]\n"
+
+
+def test_a_log_gets_the_whole_line_however_little_is_taken_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Thin(io.FileIO):
+        def write(self, data: Any) -> int:
+            return super().write(data[:3])
+
+    path = tmp_path / "alice.log"
+    log = LogOutlet(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", lambda self, mode, buffering: Thin(self, mode))
+        log.put([envelope('{"kind":"chat"}')])
+    assert path.read_bytes() == b'{"kind":"chat"}\n'

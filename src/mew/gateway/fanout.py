@@ -156,9 +156,16 @@ class Fanout:
 
     def _go_on(self) -> None:
         """One more slice; then the next turn's time may come."""
-        if self._sending is not None and not self._slice(self._sending):
-            asyncio.get_running_loop().call_soon(self._go_on)
-        elif self._wanted and self._due is None and not self._stuck:
+        if self._sending is not None:
+            is_over = False
+            try:
+                is_over = self._slice(self._sending)
+            finally:  # one that cannot be served keeps nobody else from it
+                if not is_over:
+                    asyncio.get_running_loop().call_soon(self._go_on)
+            if not is_over:
+                return
+        if self._wanted and self._due is None and not self._stuck:
             self._schedule(patient=False)
 
     def resume(self) -> None:

@@ -97,15 +97,21 @@ class Journals:
 
     def start(self) -> None:
         """Tidy up now and then, and see whether there is room."""
-        self.room.look({name: kept.folder for name, kept in self.kept.items()})
         if self.kept:
             self._tidying = asyncio.get_running_loop().call_later(TIDY_SECONDS, self._tidy)
+        try:
+            self.room.look({name: kept.folder for name, kept in self.kept.items()})
+        except OSError as error:
+            log.error("room for the journals not known", problem=str(error))
 
     def _tidy(self) -> None:
-        for kept in self.kept.values():
-            if len(kept.folder.hours()) > 1:
-                self.keeper.tidy(kept.folder, now=self._clock(), retention_seconds=kept.settings.retention_seconds)
         self.start()
+        for name, kept in self.kept.items():
+            try:
+                if len(kept.folder.hours()) > 1:
+                    self.keeper.tidy(kept.folder, now=self._clock(), retention_seconds=kept.settings.retention_seconds)
+            except OSError as error:  # it is tried again in a minute
+                log.error("journal not tidied", space=name, problem=str(error))
 
     def problems(self) -> Mapping[str, str | None]:
         """What is wrong with the journal of each space that has one."""

@@ -13,6 +13,7 @@ import msgspec
 
 from mew.gateway.counts import Counts
 from mew.gateway.items import Item, readable
+from mew.gateway.operator_log import log
 
 MAILBOX_MESSAGES: Final = 10_000
 BATCH_BYTES: Final = 64 * 1024
@@ -301,10 +302,16 @@ class LogOutlet:
         self._path = path
 
     def put(self, items: list[Item]) -> int:
-        """Append the messages."""
+        """Append the messages; where that cannot be, they are lost to the file, and nobody else waits for it."""
         lines = [line + b"\n" for item in items for line in readable(item)]
-        with self._path.open("ab", buffering=0) as file:
-            file.write(b"".join(lines))
+        left = memoryview(b"".join(lines))
+        try:
+            with self._path.open("ab", buffering=0) as file:
+                while left:
+                    left = left[file.write(left) :]
+        except OSError as error:
+            log.warning("lines of an output log are lost", file=str(self._path), problem=error.strerror)
+            return 0
         return len(lines)
 
     def close(self, code: int, reason: str) -> None:
