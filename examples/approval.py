@@ -18,6 +18,8 @@ from mew.client import Rejected, current_request
 from roles import Arguments
 
 TOOLS = "file-tools"
+THINKING = 3600.0
+"""Seconds that a human may take, and the others wait."""
 files = {"cat.png": 52_311, "dog.png": 48_004, "old.log": 9_120_336}
 shed = mew.Participant(instructions="A folder in memory. What is deleted is gone.")
 
@@ -60,7 +62,7 @@ async def tidy(options: Namespace) -> None:
         except Rejected as rejected:
             print(f"{rejected.by} said no: {rejected.reason}")
         else:
-            print(f"{deleted.by} said yes: {deleted.text}")
+            print(f"{deleted.by} said yes{', but it failed' if deleted.is_error else ''}: {deleted.text}")
 
 
 async def decide(options: Namespace) -> None:
@@ -70,10 +72,10 @@ async def decide(options: Namespace) -> None:
         async for proposed in space.proposals():
             wanted = proposed.params.get("arguments", {})
             print(f"{proposed.by} wants {', '.join(proposed.to)} to {proposed.tool}: {wanted}")
-            answer = options.answer or await asked("May it? [y/n] ")
-            if answer.lower().startswith("y"):
-                await proposed.fulfil()
-                print("done")
+            decided = options.answer or await asked("May it? [y/n] ")
+            if decided.lower().startswith("y"):
+                answer = await proposed.fulfil()
+                print("it failed" if answer.result.get("isError") else "done")
             else:
                 await proposed.reject("somebody may need it")
                 print("it stays")
@@ -96,7 +98,7 @@ async def asked(question: str) -> str:
 ROLES = {"tools": (TOOLS, offer), "agent": ("cleaner", tidy), "human": ("human", decide)}
 
 if __name__ == "__main__":
-    arguments = Arguments(ROLES, __doc__)
+    arguments = Arguments(ROLES, __doc__, THINKING)
     either = arguments.add_mutually_exclusive_group()
     either.add_argument("--yes", dest="answer", action="store_const", const="yes", help="the human allows it")
     either.add_argument("--no", dest="answer", action="store_const", const="no", help="the human does not")

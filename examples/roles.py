@@ -22,12 +22,12 @@ PLACES = (Path.cwd(), Path(__file__).parent)
 class Arguments(argparse.ArgumentParser):
     """The arguments of an example: a role, and its options."""
 
-    def __init__(self, roles: Mapping[str, Role], about: str | None) -> None:
+    def __init__(self, roles: Mapping[str, Role], about: str | None, patience: float = 120.0) -> None:
         """Any of these roles; an example adds options of its own."""
         super().__init__(description=(about or "").partition("\n")[0], allow_abbrev=False)
         self.roles = roles
         self.add_argument("role", choices=roles, help="the part that this process plays")
-        self.add_argument("--patience", type=float, default=120.0, help="seconds after which it gives up")
+        self.add_argument("--patience", type=float, default=patience, help="seconds after which it gives up")
 
     def error(self, message: str) -> NoReturn:
         """One line, and 2."""
@@ -49,16 +49,26 @@ class Arguments(argparse.ArgumentParser):
             asyncio.run(_patiently(part(options), options.patience))
         except KeyboardInterrupt:
             sys.exit(130)
-        except TimeoutError:
+        except GaveUp:
             self.exit(1, f"{options.role} gave up after {options.patience:g} s: do the other roles run?\n")
         except (MewError, OSError) as error:
             self.exit(_code(error), f"{options.role}: {error}\n")
         sys.exit(0)
 
 
+class GaveUp(Exception):
+    """The role took longer than it may."""
+
+
 async def _patiently(part: Awaitable[None], seconds: float) -> None:
-    async with asyncio.timeout(seconds):
-        await part
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            await part
+    except TimeoutError:
+        if limit.expired():
+            raise GaveUp from None
+        raise
 
 
 def _code(error: Exception) -> int:

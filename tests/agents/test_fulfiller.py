@@ -91,3 +91,25 @@ async def test_a_proposal_that_somebody_else_has_fulfilled_meanwhile_is_left_alo
         while (request := await anext(requests)).payload["params"].get("name") != "add":
             tools_called.append(request.payload["params"].get("name"))
         assert set(tools_called) == {None}
+
+
+@played
+async def test_a_proposal_that_was_rejected_before_it_was_read_is_left_alone(gateway: Running) -> None:
+    async with (
+        working(gateway, "calculator"),
+        joining(gateway, "alice") as alice,
+        joining(gateway, "planner") as planner,
+        working(gateway, "fulfiller"),
+    ):
+        requests = planner.envelopes("mcp/request", sender="fulfiller")
+        chats = planner.envelopes("chat", sender="fulfiller")
+        await alice.pause("fulfiller")
+        await propose(planner, "add", "calculator", a=1, b=1)  # it holds this one, and reads no other
+        rejected = await propose(planner, "add", "calculator", a=2, b=2)
+        await alice.send("mcp/reject", to="planner", correlation_id=rejected.id)
+        await alice.resume("fulfiller")
+        assert (await anext(chats)).payload["text"] == "2"
+        await propose(planner, "add", "calculator", a=3, b=3)
+        assert (await anext(chats)).payload["text"] == "6"
+        called = [(await anext(requests)).payload["params"]["arguments"]["a"] for _ in range(2)]
+        assert called == [1, 3]

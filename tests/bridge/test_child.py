@@ -24,7 +24,9 @@ def numbers(caplog: pytest.LogCaptureFixture, word: str) -> list[int]:
 
 @played
 async def test_a_program_that_ends_when_its_input_ends_is_not_told_twice(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="mew.bridge")
     child = await Child.start(odd("plain"), os.environ)
+    await until(lambda: numbers(caplog, "process"))  # how long it takes to start is not asked
     began = time.monotonic()
     await child.stop()
     assert time.monotonic() - began < 1

@@ -8,19 +8,18 @@ import sys
 import msgspec
 import pytest
 
-from mew.bridge import HttpServer, TooManyRestarts
+from mew.bridge import HttpServer, TooManyRestarts, restarts
 from tests.bridge.stage import HERE, bridged, text_of
 from tests.client.stage import played, until
 from tests.gateway.raw import Running
+from tests.ports import free_port
 
 
 class Service:
     """The server for tests as a process of its own, on one port, as often as needed."""
 
     def __init__(self, ping: float = 0.2) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self.server = HttpServer(url=f"http://127.0.0.1:{self.port}/mcp", ping=ping)
 
     async def __aenter__(self) -> "Service":
@@ -58,8 +57,11 @@ async def test_tools_resources_and_changes_come_over_http(gateway: Running) -> N
 
 
 @played
-async def test_a_server_that_was_restarted_is_greeted_anew_though_nobody_called_it(gateway: Running) -> None:
-    async with Service() as service, bridged(gateway, service.server, restarts=20, backoff=0.1) as tools:
+async def test_a_server_that_was_restarted_is_greeted_anew_though_nobody_called_it(
+    gateway: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restarts, "LONGEST", 0.5)
+    async with Service() as service, bridged(gateway, service.server, restarts=100, backoff=0.1) as tools:
         notifications = tools.alice.envelopes("mcp/notification", sender="tools")
         before = text_of(await tools.call("process"))
         await service.kill()
@@ -69,8 +71,11 @@ async def test_a_server_that_was_restarted_is_greeted_anew_though_nobody_called_
 
 
 @played
-async def test_a_call_that_loses_its_server_is_enough_to_look_for_a_new_one(gateway: Running) -> None:
-    async with Service(ping=60) as service, bridged(gateway, service.server, restarts=20, backoff=0.1) as tools:
+async def test_a_call_that_loses_its_server_is_enough_to_look_for_a_new_one(
+    gateway: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restarts, "LONGEST", 0.5)
+    async with Service(ping=60) as service, bridged(gateway, service.server, restarts=100, backoff=0.1) as tools:
         error = await tools.error("tools/call", name="die", arguments={})
         assert error == {"code": -32000, "message": "the MCP server was lost before it answered"}
         async with service:

@@ -5,12 +5,13 @@ Starts and stops it; what a client makes of that is for the test to look at.
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.ports import free_port
 
 SPACE = """\
 space: {{id: lab}}
@@ -29,9 +30,7 @@ class GatewayProcess:
         (folder / "space.yaml").write_text(SPACE.format(journal=journal), encoding="utf-8")
         self._folder = folder
         self._process: subprocess.Popen[str] | None = None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
 
     def start(self) -> None:
         """It listens when this returns."""

@@ -16,7 +16,8 @@ from tests.gateway.raw import Running
 
 P = ParamSpec("P")
 T = TypeVar("T")
-PATIENCE = 20.0
+PATIENCE = 45.0
+"""Less than the 60 seconds after which pytest ends everything: what hangs is told from here."""
 
 
 def played(story: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import mew
 from mew.client import (
     ConnectionLost,
     McpFailure,
@@ -24,6 +25,7 @@ from mew.client import (
     serve,
 )
 from mew.client.errors import ParticipantNotFound
+from tests.client.proxy import proxied
 from tests.client.stage import begun, ended, joining, played, until
 from tests.gateway.raw import Running, running
 
@@ -316,6 +318,35 @@ async def test_a_proposal_withdrawn_before_it_is_read_does_not_come(rights: Runn
         assert (await anext(proposals)).id == second.id
 
 
+@pytest.mark.parametrize(("kind", "state"), [("mcp/request", "fulfilled"), ("mcp/reject", "rejected")])
+@played
+async def test_what_has_become_of_a_proposal_before_it_is_read_is_known_when_it_is(
+    rights: Running, kind: str, state: str
+) -> None:
+    async with scene(rights, "proposer") as (proposer, alice), alice.proposals() as proposals:
+        first = await proposer.propose("bob", "first")
+        second = await proposer.propose("bob", "second")
+        await alice.send("mcp/withdraw", correlation_id=first.id)  # not hers
+        await alice.send(kind, {"method": "ping"}, to="bob", correlation_id=first.id)
+        read = [await anext(proposals) for _ in range(2)]
+        assert [(each.id, each.state) for each in read] == [(first.id, state), (second.id, "open")]
+        await read[1].reject()
+        assert read[1].state == "rejected"
+
+
+@played
+async def test_only_of_proposals_that_wait_is_it_kept_what_became_of_them(rights: Running) -> None:
+    async with scene(rights, "proposer") as (proposer, alice), joining(rights, "silent", queue=2) as silent:
+        proposals = silent.proposals()
+        made = [await proposer.propose("bob", str(number)) for number in range(3)]
+        for each in made:
+            await alice.send("mcp/reject", correlation_id=each.id)
+        await made[1].withdraw()
+        await until(lambda: proposals._queue._queued == {made[0].id: "rejected"})
+        assert (await anext(proposals)).state == "rejected"
+        assert proposals._queue._queued == {}
+
+
 @played
 async def test_nobody_withdraws_what_another_proposed(rights: Running) -> None:
     async with scene(rights, "proposer") as (proposer, alice):
@@ -387,6 +418,42 @@ async def test_a_proposal_that_nobody_waits_for_is_withdrawn(rights: Running) ->
         withdrawn = await anext(withdrawals)
         assert withdrawn.correlation_id == (proposed.id,)
         assert withdrawn.payload == {"reason": "nobody waits for it any more"}
+
+
+@pytest.mark.parametrize("end", ["cancelled", "too late"])
+@played
+async def test_a_proposal_that_is_given_up_while_it_is_made_is_withdrawn(rights: Running, end: str) -> None:
+    async with (
+        scene(rights, "silent") as (_, alice),
+        proxied(rights.port) as (proxy, url),
+        mew.connect(url, token=rights.token("proposer")) as proposer,
+    ):
+        made, withdrawals = alice.envelopes("mcp/proposal"), alice.envelopes("mcp/withdraw")
+        proxy.hold("down")
+        timeout = 0.1 if end == "too late" else None
+        calling = asyncio.create_task(proposer.call_tool("bob", "one", timeout=timeout))
+        proposed = await anext(made)
+        if end == "cancelled":
+            calling.cancel()
+        withdrawn = await anext(withdrawals)
+        proxy.release("down")
+        with pytest.raises(RequestTimeout if end == "too late" else asyncio.CancelledError):
+            await calling
+        assert (withdrawn.correlation_id, withdrawn.to) == ((proposed.id,), ("bob",))
+        assert withdrawn.payload == {"reason": "nobody waits for it any more"}
+
+
+@played
+async def test_a_proposal_that_could_not_be_sent_in_time_is_not_sent_later(rights: Running) -> None:
+    async with scene(rights, "proposer") as (proposer, alice):
+        heard = alice.envelopes("mcp/*")
+        assert proposer.connection is not None
+        proposer.connection.pause_writing()
+        with pytest.raises(RequestTimeout, match=r"nobody fulfilled 'tools/call' within 0\.05 s"):
+            await proposer.call_tool("bob", "one", timeout=0.05)
+        proposer.connection.resume_writing()
+        second = await proposer.propose("bob", "second")
+        assert (await anext(heard)).id == second.id
 
 
 @played

@@ -12,9 +12,10 @@ import uvloop
 
 import mew
 from mew.client import ConnectionLost, NotAdmitted, Space
-from mew.client.connecting import LONGEST, SHORTEST, Backoff
-from mew.client.connection import Address
+from mew.client.connecting import LONGEST, SHORTEST, Backoff, _Entrance
+from mew.client.connection import Address, Connection
 from mew.client.errors import SpaceNotFound, Unauthorized
+from mew.protocol import Envelope
 from tests.client.fake import CHAT, WELCOME, faking, goodbye, whole
 from tests.client.stage import joining, played, until, url_of
 from tests.gateway.raw import Running, running, tls_of
@@ -179,6 +180,15 @@ async def test_who_answers_and_then_says_nothing_is_hung_up_on() -> None:
         with pytest.raises(ConnectionLost, match="no welcome"):
             await mew.connect(url, token="any", timeout=0.1)
         await hung_up.wait()
+
+
+@played
+async def test_a_welcome_that_nobody_waits_for_any_more_lets_nobody_in() -> None:
+    connection, welcomes = Connection(), list[Envelope]()
+    entrance = _Entrance(connection, lambda _, envelope: welcomes.append(envelope))
+    entrance.forget()
+    connection.hand_on(WELCOME, text=True)
+    assert welcomes == []
 
 
 @played

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+import mew
 from mew.client import Order, Participant, RequestTimeout, Space, Status
 from mew.client.errors import ParticipantNotFound
+from tests.client.proxy import proxied
 from tests.client.stage import begun, ended, joining, played, until
 from tests.gateway.raw import Running, running
 
@@ -101,6 +103,47 @@ async def test_a_pause_that_began_before_we_came_holds_answers_back(gateway: Run
             await alice.resume("bob")
             assert (await calling).text == "1"
             await ended(task)
+
+
+@pytest.mark.parametrize("resumed", ["while we were away", "after we came back"])
+@played
+async def test_a_pause_from_before_a_break_ends_though_its_end_was_missed(gateway: Running, resumed: str) -> None:
+    participant, _ = counter()
+    async with (
+        joining(gateway, "alice") as alice,
+        proxied(gateway.port) as (proxy, url),
+        mew.connect(url, token=gateway.token("bob")) as bob,
+    ):
+        task, refusals = await begun(participant.run(bob)), bob.envelopes("system/error")
+        await alice.pause("bob")
+        await until(lambda: participant.paused)
+        proxy.refusing = True
+        proxy.cut()
+        await alice.until(lambda view: "bob" not in view.participants)
+        if resumed == "while we were away":
+            await alice.resume("bob")
+        proxy.behave()
+        await alice.until(lambda view: "bob" in view.participants)
+        calling = asyncio.create_task(alice.call_tool("bob", "count"))
+        if resumed == "after we came back":
+            assert (await anext(refusals)).payload["error"] == "paused"
+            await alice.resume("bob")
+        assert (await calling).text == "1"
+        assert not participant.paused
+        await ended(task)
+
+
+@played
+async def test_a_pause_after_a_break_is_one(gateway: Running) -> None:
+    participant, counted = counter()
+    async with obeying(gateway, participant) as (alice, bob, _):
+        assert bob.connection is not None
+        bob.connection.abort("as if the network were gone")
+        await until(lambda: bob.connection is None)
+        await bob.connected()
+        await alice.pause("bob")
+        await until(lambda: participant.paused)
+        assert ((await alice.status("bob")).status, counted) == ("paused", [0])
 
 
 @played

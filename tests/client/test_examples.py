@@ -363,6 +363,20 @@ def test_what_an_agent_proposes_is_done_only_if_a_human_says_so(
 
 
 @played
+async def test_what_was_allowed_and_fails_is_not_called_done(seacat: Stage) -> None:
+    async with curtain(seacat):
+        tools, human = [await seacat.start(f"approval.py {role}") for role in ("tools", "human --yes")]
+        assert await human.says() == "waiting for a proposal"
+        assert await tools.says() == "3 files are here"
+        async with seacat.join("cleaner") as cleaner:
+            await cleaner.until(lambda view: view.participants.keys() >= {"file-tools", "human"})
+            deleted = await cleaner.call_tool("file-tools", "delete_file", {"name": "cow.png"}, timeout=None)
+        assert deleted.is_error
+        assert (await human.end()).lines[-1] == "it failed"
+        assert (await tools.end()).lines[-1] == "3 files are left"
+
+
+@played
 async def test_a_human_is_asked_on_the_terminal(seacat: Stage) -> None:
     keyboard, terminal = os.openpty()
     async with curtain(seacat):

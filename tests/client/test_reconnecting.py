@@ -25,6 +25,7 @@ from mew.client import (
 )
 from mew.client.connecting import FINAL
 from mew.protocol.envelope import Envelope
+from tests.client.fake import WELCOME, faking, goodbye, whole
 from tests.client.proxy import Proxy, proxied
 from tests.client.stage import close_all, gateways_view, joining, played, same, shut_down, until
 from tests.gateway.raw import Running
@@ -269,7 +270,7 @@ async def test_who_does_not_want_to_come_back_does_not(gateway: Running) -> None
 @played
 async def test_tries_go_on_until_there_is_somebody(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connecting, "LONGEST", 0.02)
-    async with behind_proxy(gateway, "alice", timeout=0.05) as (proxy, alice):
+    async with behind_proxy(gateway, "alice", timeout=0.5) as (proxy, alice):
         await away(proxy, alice)
         await until(lambda: proxy.connections >= 4)
         proxy.behave()
@@ -279,6 +280,32 @@ async def test_tries_go_on_until_there_is_somebody(gateway: Running, monkeypatch
             await alice.chat("not yet")
         await back(proxy, alice)
         await alice.chat("now")
+
+
+@played
+async def test_a_welcome_in_the_turn_in_which_its_time_is_up_begins_no_second_way_back() -> None:
+    seconds, broken, ways_back = 0.5, asyncio.Event(), list[int]()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
+        await reader.read(65_536)
+        ways_back.append(sum("back to" in each.get_name() for each in asyncio.all_tasks()))
+        writer.write(whole(WELCOME))
+        if number == 1:
+            await broken.wait()
+            return
+        until_then = asyncio.get_running_loop().time() + seconds
+        while number == 2 and asyncio.get_running_loop().time() < until_then:
+            pass  # nobody has a turn until the welcome is there and its time is up
+        await goodbye(reader)
+
+    async with faking(script) as url, mew.connect(url, token="any", timeout=seconds) as alice:
+        events = alice.events()
+        broken.set()
+        told = [type(await anext(events)) for _ in range(4)]
+        assert told == [Disconnected, Reconnected, Disconnected, Reconnected]
+        assert (ways_back[0], set(ways_back[1:])) == (0, {1})
+        assert len(ways_back) > 2
+        await until(lambda: "back to" not in str(asyncio.all_tasks()))
 
 
 @played
@@ -356,7 +383,7 @@ async def test_a_mistake_in_a_callback_disturbs_nobody(gateway: Running) -> None
 @played
 async def test_a_network_that_swallows_everything_is_noticed(gateway: Running, ways: Any) -> None:
     told = Told()
-    async with behind_proxy(gateway, "alice", **told.options(heartbeat=0.1)) as (proxy, alice):
+    async with behind_proxy(gateway, "alice", **told.options(heartbeat=0.3)) as (proxy, alice):
         proxy.swallowing |= ways
         with pytest.raises(ConnectionLost, match="silent"):
             await alice.chat("hello?")
@@ -368,10 +395,10 @@ async def test_a_network_that_swallows_everything_is_noticed(gateway: Running, w
 
 @played
 async def test_a_silent_gateway_that_answers_when_asked_is_not_given_up(gateway: Running) -> None:
-    async with joining(gateway, "alice", heartbeat=0.1) as alice:
+    async with joining(gateway, "alice", heartbeat=0.5) as alice:
         connection = alice.connection
         assert connection is not None
-        enough = asyncio.get_running_loop().time() + 0.7
+        enough = asyncio.get_running_loop().time() + 2.5
         await until(lambda: asyncio.get_running_loop().time() > enough)
         assert alice.connection is connection
         assert await connection.ping() > 0

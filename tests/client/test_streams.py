@@ -113,6 +113,22 @@ async def test_numbers_go_on_where_somebody_wrote_as_us_before(gateway: Running)
         assert (sent.payload["sequence"], sent.payload["content"]) == (3, 3)
 
 
+@pytest.mark.parametrize("before", [1, 3, 9])
+@played
+async def test_numbers_go_on_where_somebody_wrote_as_us_before_for_several_at_once(
+    gateway: Running, before: int
+) -> None:
+    async with joining(gateway, "alice") as alice:
+        stream = await alice.open_stream()
+        for number in range(before):
+            await stream.send_data(number)
+    async with joining(gateway, "alice") as alice:
+        again = alice.stream(stream.stream_id)
+        sent = await asyncio.gather(*(again.send_data(value) for value in "abc"))
+        assert [each.payload["content"] for each in sent] == ["a", "b", "c"]
+        assert sorted(each.payload["sequence"] for each in sent) == list(range(before, before + 3))
+
+
 @played
 async def test_a_format_that_the_stream_does_not_have_is_refused_before_anything_is_sent(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:

@@ -26,6 +26,8 @@ Args = Mapping[str, Any] | msgspec.Struct
 PROPOSAL: Final = "mcp/proposal"
 ANSWER_SECONDS: Final = 60.0
 """How long a call waits for its answer, unless told otherwise."""
+UNAWAITED: Final = "nobody waits for it any more"
+"""Why a proposal is withdrawn on the way out."""
 PAGES: Final = 1000
 """After so many pages a list is taken to have no end."""
 
@@ -85,11 +87,24 @@ async def call(
     payload = {"method": method, "params": {} if params is None else params}
     if _is_direct(space, who, payload, propose):
         return await ask(space, Draft(kind=kinds.MCP_REQUEST, payload=payload, to=who), timeout)
-    proposal = await space.propose(who, method, params)
+    return await _by_proposal(space, who, method, params, timeout)
+
+
+async def _by_proposal(
+    space: "Space", who: str, method: str, params: Mapping[str, Any] | None, timeout: float | None
+) -> Answer:
+    """Propose it and wait for what comes of it; both have to be done within the time."""
+    proposal = None
     try:
-        return await proposal.result(timeout)
-    except (RequestTimeout, asyncio.CancelledError):
-        await proposal.abandon("nobody waits for it any more")
+        async with asyncio.timeout(timeout) as limit:
+            proposal = await space.propose(who, method, params)
+            return await proposal.result()
+    except (TimeoutError, asyncio.CancelledError) as error:
+        if proposal is not None:
+            await proposal.abandon(UNAWAITED)
+        if isinstance(error, TimeoutError) and limit.expired():
+            named = repr(method) if proposal is None else repr(proposal.id)
+            raise RequestTimeout(f"nobody fulfilled {named} within {timeout:g} s") from None
         raise
 
 

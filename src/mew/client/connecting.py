@@ -121,8 +121,8 @@ class _Entrance:
     def _envelope(self, message: bytes) -> None:
         envelope = parse(message)
         if envelope.kind == kinds.WELCOME:
-            self._welcome(self._connection, envelope)
-            if not self.entered.done():
+            if not self.entered.done():  # else whoever waited has given up: the connection is about to be ended
+                self._welcome(self._connection, envelope)
                 self.entered.set_result(None)
         elif envelope.kind == kinds.ERROR:
             self._refusal = refused(envelope)

@@ -15,6 +15,7 @@ import msgspec
 
 from mew.client.crew import Crew
 from mew.client.errors import MewError
+from mew.client.events import Reconnected
 from mew.client.subscriptions import Subscription
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
@@ -57,7 +58,8 @@ class Order(msgspec.Struct, frozen=True):
 class Controls:
     """How one participant obeys. Each hook is set by its decorator, `@controls.on_pause`, and may be left out.
 
-    While paused no MCP request is begun, and the answers of those that were wait; status and other orders go on.
+    While paused no MCP request is begun, and the answers of those that were wait; status and other orders go on. Who
+    was away may have missed the end of a pause, and goes on: a pause that has not ended is the gateway's to enforce.
     """
 
     def __init__(self) -> None:
@@ -135,6 +137,7 @@ class Controls:
         self._going = asyncio.Event()  # of this loop
         self._going.set()
         crew = Crew(f"mew client: {space.me} obeys")
+        crew.start(self._go_on_when_back(space))
         try:
             async for envelope in orders:
                 if envelope.kind == kinds.SHUTDOWN:
@@ -147,6 +150,14 @@ class Controls:
         finally:
             self._resume()
             await crew.dismiss()
+
+    async def _go_on_when_back(self, space: "Space") -> None:
+        """A pause that we were told of before a break may be over: the gateway refuses what comes too early."""
+        with suppress(MewError):  # a space that is over is told by whoever reads the orders
+            async with space.events(on_missed=lambda _: self._resume()) as events:
+                async for event in events:
+                    if isinstance(event, Reconnected):
+                        self._resume()
 
     def _note(self, envelope: Envelope, me: str) -> None:
         """A pause counts from the moment it comes, whatever the hooks do. Nobody lifts their own (protocol §3)."""

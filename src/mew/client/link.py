@@ -32,6 +32,8 @@ class Link:
         self._backoff = Backoff()
         self._since = 0.0
         self._task: asyncio.Task[None] | None = None
+        self._broken: Connection | None = None
+        """The last one that was lost, until its end has been waited for."""
         self._over: MewError | None = None
         self._held: list[tuple[bytes, bool]] | None = []
         """What came after the first welcome, until somebody has had the chance to subscribe to it."""
@@ -148,32 +150,36 @@ class Link:
             loop = asyncio.get_running_loop()
             self._backoff.lasted(loop.time() - self._since)
             self._inbox.tell(Disconnected(str(closed)))
-            name = f"mew client: back to {self.target.address.authority}"
-            self._task = loop.create_task(self._come_back(connection), name=name)
+            self._broken = connection
+            if self._task is None or self._task.done():  # two would drive each other out
+                name = f"mew client: back to {self.target.address.authority}"
+                self._task = loop.create_task(self._come_back(), name=name)
 
     def _give_up_on_answers(self, closed: Closed, error: MewError) -> None:
         for envelope in self._inbox.lose(closed, error):
             self._call(self._settings.on_unconfirmed, envelope)
 
-    async def _come_back(self, lost: Connection) -> None:
+    async def _come_back(self) -> None:
+        """Try until there is a connection; one that was welcomed and lost within a try is none."""
         try:
-            await lost.gone()
-            while self._over is None and not await self._try():
-                pass
+            while self._over is None and self.connection is None:
+                await self._try()
         except Exception as error:  # a fault of ours must not leave everybody waiting
             fault = ConnectionLost(f"coming back failed: {error!r}")
             self._end(fault, fault)
             raise
 
-    async def _try(self) -> bool:
+    async def _try(self) -> None:
+        broken, self._broken = self._broken, None
+        if broken is not None:
+            await broken.gone()
         await asyncio.sleep(self._backoff.next())
         try:
             await admit(self.target, self._welcomed, self._settings.timeout)
         except NotAdmitted as error:
             self._end(error, error)
         except ConnectionLost:
-            return False
-        return True
+            pass  # the next try may have more luck
 
     def _call(self, callback: Callable[[T], None] | None, argument: T) -> None:
         """What a program does when it is told something is its own affair."""

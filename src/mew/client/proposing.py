@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from weakref import WeakValueDictionary
 
 from mew.client import mcp
-from mew.client.calling import ANSWER_SECONDS, PROPOSAL, Answer, answer_in, ask
+from mew.client.calling import ANSWER_SECONDS, PROPOSAL, UNAWAITED, Answer, answer_in, ask
 from mew.client.errors import ConnectionLost, MewError, Rejected, RequestTimeout, Withdrawn
 from mew.client.sending import Draft, Names
 from mew.client.serving import context_of
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 REJECT: Final = "mcp/reject"
 WITHDRAW: Final = "mcp/withdraw"
+LAST_WORD: Final = 2.0
+"""Seconds for a withdrawal on the way out."""
 _CHAIN: Final = frozenset({kinds.MCP_REQUEST, kinds.MCP_RESPONSE, REJECT, WITHDRAW})
 State = Literal["open", "fulfilled", "rejected", "withdrawn"]
 _STATES: Final[dict[str, State]] = {kinds.MCP_REQUEST: "fulfilled", REJECT: "rejected", WITHDRAW: "withdrawn"}
@@ -80,9 +82,7 @@ class Proposal:
     async def abandon(self, reason: str) -> None:
         """Take it back on the way out: at once or not at all."""
         if self._end is None:
-            with suppress(MewError, TimeoutError):
-                async with asyncio.timeout(2.0):
-                    await self.withdraw(reason)
+            await _take_back(self._space, self.id, self.envelope.to, reason)
         self.close()
 
     def close(self) -> None:
@@ -222,7 +222,9 @@ class _ProposalQueue(EnvelopeQueue):
     def __init__(self, me: str, room: Room, on_missed: OnMissed | None) -> None:
         super().__init__(Wanted(), room, on_missed)
         self._me = me
-        self.handed_out: WeakValueDictionary[str, Proposed] = WeakValueDictionary()
+        self._queued: dict[str, State] = {}
+        """What has become of each that waits to be read."""
+        self._handed_out: WeakValueDictionary[str, Proposed] = WeakValueDictionary()
 
     def offer(self, envelope: Envelope) -> None:
         """Take a proposal; of what becomes of one, make a note."""
@@ -233,15 +235,35 @@ class _ProposalQueue(EnvelopeQueue):
             for cause in envelope.correlation_id:
                 self._note(cause, envelope)
 
+    def put(self, item: Envelope) -> None:
+        """One more; of what finds no room nothing is noted."""
+        super().put(item)
+        if self._items[-1] is item:
+            self._queued[item.id] = "open"
+
+    def hand_out(self, space: "Space", envelope: Envelope) -> Proposed:
+        """It is read, as what it has become while it waited."""
+        proposed = Proposed(space, envelope)
+        proposed.state = self._queued.pop(envelope.id, "open")
+        self._handed_out[envelope.id] = proposed
+        return proposed
+
     def _note(self, cause: str, envelope: Envelope) -> None:
-        state, known = _STATES[envelope.kind], self.handed_out.get(cause)
+        state, known = _STATES[envelope.kind], self._handed_out.get(cause)
         if known is not None and (state != "withdrawn" or known.by == envelope.sender):
             known.state = state
-        elif state == "withdrawn":
-            queued = [each for each in self._items if isinstance(each, Envelope)]
-            for each in queued:
-                if (each.id, each.sender) == (cause, envelope.sender):
-                    self._items.remove(each)
+        elif cause in self._queued:
+            if state == "withdrawn":
+                self._withdraw(cause, envelope.sender)
+            else:
+                self._queued[cause] = state
+
+    def _withdraw(self, cause: str, sender: str) -> None:
+        queued = [each for each in self._items if isinstance(each, Envelope)]
+        for each in queued:
+            if (each.id, each.sender) == (cause, sender):
+                self._items.remove(each)
+                self._queued.pop(cause, None)
 
 
 class Proposals:
@@ -257,9 +279,7 @@ class Proposals:
         return self
 
     async def __anext__(self) -> Proposed:
-        proposed = Proposed(self._space, await anext(self._subscription))
-        self._queue.handed_out[proposed.id] = proposed
-        return proposed
+        return self._queue.hand_out(self._space, await anext(self._subscription))
 
     def close(self) -> None:
         """Read no more."""
@@ -278,24 +298,37 @@ class Proposals:
 def proposals(space: "Space", *, on_missed: OnMissed | None = None) -> Proposals:
     """What others propose from now on, for whoever may approve or reject it; our own are left out.
 
-    One that is withdrawn before you have read it does not come. Who reads too slowly is told as in `envelopes`.
+    One that is withdrawn before you have read it does not come; of one that others fulfilled or rejected before, its
+    `state` says so. Who reads too slowly is told as in `envelopes`.
     """
     queue = _ProposalQueue(space.me, space.room, on_missed)
     return Proposals(space, queue, space.subscribe(queue))
 
 
 async def propose(space: "Space", who: Names, method: str, params: Mapping[str, Any] | None = None) -> Proposal:
-    """Propose an MCP request to whoever may send it (`mcp/proposal`); `who` is to answer it in the end."""
-    chain = _Chain(space.room)
+    """Propose an MCP request to whoever may send it (`mcp/proposal`); `who` is to answer it in the end.
+
+    Who is cancelled before it is known whether the gateway took the proposal takes it back.
+    """
+    chain, sent = _Chain(space.room), list[str]()
     following = space.subscribe(chain)
     payload = {"method": method, "params": {} if params is None else params}
     try:
-        envelope = await space.post(Draft(kind=PROPOSAL, payload=payload, to=who))
-    except BaseException:
+        envelope = await space.post(Draft(kind=PROPOSAL, payload=payload, to=who, on_sent=sent.append))
+    except BaseException as error:
         following.close()
+        if sent and isinstance(error, asyncio.CancelledError):
+            await _take_back(space, sent[0], who, UNAWAITED)
         raise
     chain.begin(envelope.id)
     return Proposal(space, envelope, following)
+
+
+async def _take_back(space: "Space", proposal_id: str, to: Names, reason: str) -> None:
+    """Withdraw a proposal on the way out: at once or not at all."""
+    with suppress(MewError, TimeoutError):
+        async with asyncio.timeout(LAST_WORD):
+            await space.send(WITHDRAW, {"reason": reason}, to=to, correlation_id=proposal_id)
 
 
 def _reason(envelope: Envelope) -> str | None:

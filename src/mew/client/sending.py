@@ -4,7 +4,7 @@ Every way of sending an envelope goes through `Sender.post`. Decides nothing abo
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import Any
@@ -32,6 +32,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     to: Names = ()
     correlation_id: Names = ()
     context: Any = None
+    on_sent: Callable[[str], None] | None = None
+    """Told the id, in the moment in which it is sent."""
 
     def encode(self, envelope_id: str) -> bytes:
         """The message as it is sent."""
@@ -73,6 +75,8 @@ class Sender:
         envelope_id = f"{self._prefix}-{next(self._numbers)}"
         message = draft.encode(envelope_id)
         pending = Pending(envelope_id, draft.kind, message, accepts)
+        if draft.on_sent is not None:
+            draft.on_sent(envelope_id)
         if accepts is None and not self._is_answered(draft.kind, message):
             connection.send_raw(message)
             pending.future.cancel()

@@ -123,7 +123,9 @@ class Stream:
         try:
             return await self._post_data(value, format)
         except SequenceOutOfOrder as refusal:  # somebody wrote as us before; it was not taken, so this is no repetition
-            self._space.sequences[self.stream_id] = int(refusal.parts["last_sequence"])
+            ours = self._space.sequences
+            # Others of ours may have gone on meanwhile: never back behind what they were numbered.
+            ours[self.stream_id] = max(ours.get(self.stream_id, -1), int(refusal.parts["last_sequence"]))
             return await self._post_data(value, format)
 
     async def _post_data(self, value: Any, form: Any) -> Envelope:
