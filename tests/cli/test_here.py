@@ -6,6 +6,7 @@ import pty
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,11 @@ def test_at_a_terminal_one_is_asked_until_the_answer_is_somebody(tmp_path: Path)
     try:
         os.write(ours, b"eve\nbob\n")
         assert process.communicate(timeout=30)[0] == b"bob\n"
-        assert os.read(ours, 4096).count(b"As whom? (alice, bob)") == 2
+        said = b""
+        with suppress(OSError):  # the end of what a terminal has
+            while more := os.read(ours, 4096):
+                said += more
+        assert said.count(b"As whom? (alice, bob)") == 2
     finally:
         process.kill()
         process.communicate()

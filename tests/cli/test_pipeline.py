@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mew.journal.folder import Folder
 from mew.journal.generator import Truth, generate
 from tests.cli import verbs
 from tests.pipeline.jobs.lakes import contents, run_all
@@ -137,6 +138,21 @@ def test_a_refresh_says_so_and_leaves_the_same_tables(made: tuple[Path, Truth], 
     assert (code, errors) == (0, "all tables are made anew: it was asked for\n")
     assert said.startswith("batch 2: ")
     assert contents(folder) == contents(made[0] / "lake")
+
+
+def test_a_run_that_cannot_go_on_with_a_space_says_why_with_code_1(made: tuple[Path, Truth], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(made[0], tmp_path / "made"))
+    ill = Folder(folder / "journal", "harbour")
+    for segment in ill.segments()[1:]:
+        segment.control.unlink()
+    code, said, errors = mew("run", "--journal", "journal", "--lake", "lake", cwd=folder)
+    assert (code, said) == (1, "")
+    ends = ill.segments()[-1].last
+    assert errors == (
+        "mew: journal: the journal of 'harbour' is not the one that the tables were made of: they have record "
+        f"{made[1].spaces['harbour'].last}, and it ends with {ends}; `mew pipeline run --full-refresh` makes them anew "
+        "of what it has (all other spaces are up to date)\n"
+    )
 
 
 @pytest.mark.parametrize("command", [("run",), ("watch",), ("query", "select 1"), ("audit",)])

@@ -2,12 +2,16 @@
 
 import json
 import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mew.cli import main
-from mew.gateway.supervisor.births import birth
+from mew.cli import main, running
+from mew.gateway.supervisor.births import MARK, birth, mark_of
+from tests.cli.spaces import WAITING
 
 
 @pytest.fixture
@@ -33,9 +37,10 @@ def clean(lab: Path, *words: str) -> int:
 
 
 def left(lab: Path) -> set[str]:
-    return {str(path.relative_to(lab)) for path in lab.rglob("*") if path.is_file()} - {"space.yaml"}
+    return {str(path.relative_to(lab)) for path in lab.rglob("*") if path.is_file()} - ALWAYS
 
 
+ALWAYS = {"space.yaml", ".mew/.gitignore", ".mew/space.lock"}
 FOREIGN = {"notes.txt", "logs/mine.log"}
 RECORDS = {".mew/tokens/bob.token", ".mew/journal/log"}
 
@@ -69,9 +74,14 @@ def test_tokens_and_journal_go_only_where_somebody_insists(lab: Path, capsys: py
     assert capsys.readouterr().out.endswith("nothing to remove\n")
 
 
-def test_a_space_that_runs_is_not_touched(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def run_here(lab: Path) -> None:
+    """As if this very process were the gateway."""
     pids = {"spaceId": "lab", "gateway": os.getpid(), "births": {str(os.getpid()): birth(os.getpid())}}
     (lab / ".mew" / "pids.json").write_text(json.dumps(pids), encoding="utf-8")
+
+
+def test_a_space_that_runs_is_not_touched(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_here(lab)
     before = left(lab)
     assert clean(lab, "--all", "--force") == 1
     assert capsys.readouterr().err == "mew: space 'lab' runs: stop it first, with `mew space down`\n"
@@ -85,3 +95,71 @@ def test_no_link_is_followed_out_of_the_space(lab: Path, tmp_path: Path) -> None
     assert clean(lab) == 0
     assert not (lab / ".mew" / "logs").exists()
     assert (elsewhere / "envelope-history.jsonl").exists()
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["a participant", "what a participant started"])
+def test_what_a_killed_gateway_left_running_is_named_and_stays_written_down(
+    lab: Path, capsys: pytest.CaptureFixture[str], *, known: bool
+) -> None:
+    environ = {**os.environ, MARK: mark_of("run-1", "worker")}
+    command = [sys.executable, "-c", WAITING]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, start_new_session=True) as worker:
+        try:
+            pids = {"spaceId": "lab", "gateway": 0, "run": "run-1"}
+            if known:
+                pids |= {"agents": {"worker": worker.pid}, "births": {str(worker.pid): birth(worker.pid)}}
+            (lab / ".mew" / "pids.json").write_text(json.dumps(pids), encoding="utf-8")
+            before = left(lab)
+            assert clean(lab) == 1
+            name = "worker" if known else f"process {worker.pid}"
+            words = f"mew: the gateway of space 'lab' has died, but not {name}: `mew space down` ends that\n"
+            assert capsys.readouterr().err == words
+            assert left(lab) == before
+        finally:
+            worker.kill()
+    assert clean(lab) == 0
+    assert left(lab) == FOREIGN | RECORDS
+
+
+class Keyboard:
+    """Somebody who says yes, after a while in which something else happens."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        self._meanwhile = meanwhile
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self) -> str:
+        self._meanwhile()
+        return "y\n"
+
+
+def test_a_space_that_was_started_while_somebody_thought_it_over_is_not_touched(
+    lab: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = left(lab)
+    monkeypatch.setattr(sys, "stdin", Keyboard(lambda: run_here(lab)))
+    assert clean(lab, "--all") == 1
+    assert capsys.readouterr().err == "mew: space 'lab' runs: stop it first, with `mew space down`\n"
+    assert left(lab) == before
+
+
+def test_while_somebody_starts_or_stops_the_space_nothing_is_removed(
+    lab: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(running, "LOCK_SECONDS", 0.0)
+    before = left(lab)
+    with running.held(lab):
+        assert clean(lab, "--all", "--force") == 1
+    assert "somebody else has been starting or stopping this space" in capsys.readouterr().err
+    assert left(lab) == before
+
+
+def test_the_lock_stays_because_somebody_may_hold_it(lab: Path) -> None:
+    with running.held(lab):
+        pass
+    lock = lab / ".mew" / "space.lock"
+    before = lock.stat().st_ino
+    assert clean(lab, "--all", "--force") == 0
+    assert lock.stat().st_ino == before

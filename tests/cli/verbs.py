@@ -15,6 +15,7 @@ from unittest.mock import patch
 import msgspec
 
 from mew.cli import main
+from tests.ports import free_port
 
 SECONDS = 30
 PARTICIPANTS: dict[str, Any] = {
@@ -99,7 +100,7 @@ class Lab:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.port = 0
+        self.port = free_port()
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -107,7 +108,7 @@ class Lab:
         return f"ws://localhost:{self.port}"
 
     def start(self) -> None:
-        """On the port that it had before, if any."""
+        """On the port that is its own, each time."""
         self._process = subprocess.Popen(
             command("gateway", "start", "--port", str(self.port), "-l", "error"),
             cwd=self.directory,
@@ -118,7 +119,7 @@ class Lab:
         assert self._process.stdout is not None
         said = self._process.stdout.readline()
         assert said.startswith("listening on ws://localhost:"), said
-        self.port = int(said.split(":")[2].split()[0])
+        assert said.split(":")[2].split()[0] == str(self.port), said
 
     def stop(self) -> None:
         assert self._process is not None

@@ -1,7 +1,7 @@
 # Whatever is killed: down ends what is left, exactly that, and the space comes up again. Two spaces side by side.
 source "$(dirname "$0")/lib.sh"
 
-worker='trap "" HUP; echo here as $MEW_PARTICIPANT_ID; (exec -a left-behind sleep 1000) & sleep 1000'
+worker='trap "" HUP; (exec -a left-behind sleep 1000) & sleep 1000 & echo here as $MEW_PARTICIPANT_ID; wait'
 yaml() {
     cat <<YAML
 space: {id: $1}
@@ -19,6 +19,7 @@ game_port=$port game_pids=$(jq -c '[.gateway, .agents[]]' .mew/pids.json)
 until_true grep -qs here logs/worker.log
 sleep 1000 &
 foreign=$!
+until_true grep -qzxF "HOME=$scratch" "/proc/$foreign/environ"
 bystanders=$(left_running)
 
 space lab < <(yaml lab)

@@ -1,6 +1,6 @@
 """`mew space clean`: what a stopped space has left behind, and its removal.
 
-Removes only files that mew makes, and follows no link out of the space.
+Removes only files that mew makes, never the lock that others may hold, and follows no link out of the space.
 """
 
 import os
@@ -11,8 +11,10 @@ from pathlib import Path
 
 import msgspec
 
+from mew.cli import running
 from mew.cli.exits import Failed
 from mew.errors import MewError
+from mew.gateway.supervisor.pids import read_pids
 
 
 class NotConfirmed(MewError):
@@ -30,6 +32,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 def clean_space(directory: Path, wanted: Wanted) -> int:
     """Remove what is wanted, or say what would be; whoever would lose a record is asked first."""
+    _require_stopped(directory)
     found = list(dict.fromkeys(_found(directory, wanted)))
     if wanted.dry_run or not found:
         for place in found:
@@ -39,17 +42,31 @@ def clean_space(directory: Path, wanted: Wanted) -> int:
         return 0
     if wanted.every and not wanted.force:
         _confirm(directory)
-    for place in found:
-        _remove(place)
-        print(f"removed {place.relative_to(directory)}")
+    with running.held(directory):
+        _require_stopped(directory)  # an answer may take its time
+        for place in found:
+            _remove(place)
+            print(f"removed {place.relative_to(directory)}")
     return 0
+
+
+def _require_stopped(directory: Path) -> None:
+    """`Failed` where anything of the space runs: only what is written down tells which processes those are."""
+    pids = read_pids(directory)
+    if pids is None:
+        return
+    if pids.running:
+        raise Failed(f"space {pids.space_id!r} runs: stop it first, with `mew space down`")
+    if left := running.left_running(pids):
+        named = ", ".join(left)
+        raise Failed(f"the gateway of space {pids.space_id!r} has died, but not {named}: `mew space down` ends that")
 
 
 def _found(directory: Path, wanted: Wanted) -> Iterator[Path]:
     ours = directory / ".mew"
     candidates = [ours / "logs", *_logs(directory)]
     if not wanted.logs or wanted.every:
-        candidates += [ours / "pids.json", ours / "admin.sock", ours / "space.lock"]
+        candidates += [ours / "pids.json", ours / "admin.sock"]
     if wanted.every:
         candidates += [ours / "tokens", ours / "journal"]
     yield from (place for place in candidates if os.path.lexists(place))

@@ -5,7 +5,6 @@ Must not decide what may be sent: what the gateway refuses comes back as a line.
 
 import asyncio
 import signal
-import sys
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from mew.cli.joining import HERE, Participant, Seat, Token, Where, seat, taking_
 
 if TYPE_CHECKING:
     from mew.cli.client_pipes import Lines, Writer
+    from mew.cli.client_said import Said
     from mew.client import Space, Subscription
     from mew.client.inbox import Message
 
@@ -84,14 +84,14 @@ def connect(
     stay
         Seconds to stay after the end of the input, to hear answers.
     """
-    taking_part(_connect(seat(where, token, participant), pipes, stay))
-    return 0
+    return taking_part(_connect(seat(where, token, participant), pipes, stay))
 
 
-async def _connect(at: Seat, pipes: Pipes, stay: float | None) -> None:
-    """Speak and listen until the input ends, or SIGTERM comes, or nobody reads any more."""
+async def _connect(at: Seat, pipes: Pipes, stay: float | None) -> int:
+    """Speak and listen until the input ends, or SIGTERM comes, or nobody reads any more; 1 where lines may be lost."""
     import mew
     from mew.cli import client_pipes
+    from mew.cli.client_said import Said, note
 
     taken = client_pipes.STDIN if pipes.fifo_in is None else client_pipes.open_fifo(pipes.fifo_in)
     given = client_pipes.STDOUT
@@ -102,33 +102,37 @@ async def _connect(at: Seat, pipes: Pipes, stay: float | None) -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     async with mew.connect(at.url, space=at.space, token=at.token, participant=at.participant) as space:
-        conversation = _Conversation(space, client_pipes.Writer(given))
-        _note(f"{space.me} is in space {space.id}")
+        said = Said(space)
+        conversation = _Conversation(space, said, client_pipes.Writer(given))
+        note(f"{space.me} is in space {space.id}")
         for_ever = stay is None and given != client_pipes.STDOUT
         speaking = conversation.speak(client_pipes.Lines(taken), None if for_ever else stay or 0.0)
         await conversation.hold(speaking, stopped)
+    return int(said.in_doubt)
 
 
 class _Conversation:
     """What is said, and what is heard."""
 
-    def __init__(self, space: "Space", writer: "Writer") -> None:
+    def __init__(self, space: "Space", said: "Said", writer: "Writer") -> None:
         """Everything from the welcome on is heard."""
         self._space = space
+        self._said = said
         self._writer = writer
         self._messages: Subscription[Message] = space.messages(on_missed=_missed)
-        self._ending = False
 
     async def hold(self, speaking: Coroutine[Any, Any, None], stopped: asyncio.Event) -> None:
         """Until there is nothing more to say, or to hear, or we are told to stop."""
         hearing = asyncio.create_task(self._hear(), name="mew client: hears")
         saying = asyncio.create_task(speaking, name="mew client: says")
+        making_sure = asyncio.create_task(self._said.make_sure(), name="mew client: makes sure")
         stopping = asyncio.create_task(stopped.wait(), name="mew client: until stopped")
-        tasks = (hearing, saying, stopping)
+        tasks = (hearing, saying, making_sure, stopping)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if not hearing.done():
                 saying.cancel()
+                making_sure.cancel()
                 await self._space.close()
                 await asyncio.wait({hearing}, timeout=LAST_WORDS)
         finally:
@@ -143,20 +147,18 @@ class _Conversation:
 
     async def _hear(self) -> None:
         from mew.cli.client_lines import written
-        from mew.protocol import kinds
 
         welcome = self._space.latest_welcome
         if welcome is not None:
             await self._writer.write(written(welcome))
         async for message in self._messages:
-            # The answer to our own question at the end is nobody's business.
-            if not (self._ending and getattr(message, "kind", "") == kinds.WELCOME):
+            if not self._said.answers_us(message):
                 await self._writer.write(written(message))
 
     async def speak(self, lines: "Lines", stay: float | None) -> None:
         """Send each line; then wait until all has been taken, and as long as we are to stay."""
         from mew.cli.client_lines import BadLine, read
-        from mew.protocol import kinds
+        from mew.cli.client_said import note
 
         number = 0
         async for line in lines:
@@ -164,35 +166,18 @@ class _Conversation:
             try:
                 found = read(line, self._space.view.streams)
             except BadLine as error:
-                _note(f"line {number}: {error}")
+                note(f"line {number}: {error}")
                 continue
             if found is not None:
-                await self._send(found.message)
+                await self._said.send(number, found.message)
         if stay is None:
             await asyncio.Event().wait()
-        elif stay:
-            await asyncio.sleep(stay)
         else:
-            self._ending = True
-            await self._space.send(kinds.JOIN)
-
-    async def _send(self, message: bytes) -> None:
-        """Once, as soon as there is a connection that takes it."""
-        from mew.client import ConnectionLost
-
-        while True:
-            try:
-                connection = await self._space.link.writable()
-            except ConnectionLost:
-                await self._space.connected()
-            else:
-                connection.send_raw(message)
-                return
+            await self._said.all_taken()
+            await asyncio.sleep(stay)
 
 
 def _missed(count: int) -> None:
-    _note(f"{count} messages came faster than they were read, and were lost")
+    from mew.cli.client_said import note
 
-
-def _note(words: str) -> None:
-    print(f"mew: {words}", file=sys.stderr, flush=True)
+    note(f"{count} messages came faster than they were read, and were lost")

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
 from cyclopts import App, Parameter
@@ -58,6 +58,12 @@ class Origin(Place):
     """
 
     source: str | None = None
+
+
+class HeldUp(MewError):
+    """Of some space there is more, and it could not be gone on with."""
+
+    exit_code: ClassVar = FAILED
 
 
 class NoSpace(MewError):
@@ -161,7 +167,7 @@ def _batches(
     refresh: bool,
     source: str | None = None,
 ) -> Iterator[Any]:
-    """Batch after batch, until nothing is new."""
+    """Batch after batch, until nothing is new; `HeldUp` then, if a space could not be gone on with."""
     from mew.cli.pipeline_settings import settings_here
     from mew.pipeline.jobs.planning import spaces_of
     from mew.pipeline.jobs.running import Batches
@@ -181,6 +187,8 @@ def _batches(
         while (progress := batches.next(most=most, refresh=refresh, say=_say)) is not None:
             refresh = False
             yield progress
+        if batches.problems:
+            raise HeldUp(f"{'; '.join(map(str, batches.problems.values()))} (all other spaces are up to date)")
 
 
 def _say(line: str) -> None:

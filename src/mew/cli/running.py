@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import msgspec
 
@@ -24,12 +24,12 @@ from mew.gateway.supervisor.births import MARK, birth, marked, runs, signal_grou
 from mew.gateway.supervisor.pids import Pids, pids_file, prepare, read_pids
 
 START_SECONDS: Final = 60.0
-STOP_SECONDS: Final = 20.0
-"""For a gateway to end its participants and itself."""
+STOP_SECONDS: Final = 75.0
+"""For a gateway to end its participants, seal its journal, which may take a minute, and end itself."""
 GRACE_SECONDS: Final = 5.0
 """For what a dead gateway left behind."""
 GLANCE_SECONDS: Final = 0.01
-LOCK_SECONDS: Final = 90.0
+LOCK_SECONDS: Final = 150.0
 QUIET_SECONDS: Final = 1.0
 """What takes longer is told of."""
 
@@ -94,31 +94,54 @@ def start(order: Order) -> Pids:
         opened = order.log.open("ab")
     except OSError as error:
         raise Failed(f"{order.log}: cannot be written: {error.strerror}") from None
-    environ = {name: value for name, value in os.environ.items() if name != MARK}
-    with opened as output:
-        said_before = output.tell()
-        gateway = subprocess.Popen(
-            order.command(),
-            cwd=order.directory,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+    gateway: subprocess.Popen[bytes] | None = None
     try:
+        with opened as output, _signals_later():
+            said_before = output.tell()
+            gateway = _launch(order, output)
         pids = _until_ready(order, gateway, said_before)
     except BaseException:
         # Interrupted, killed, or it does not get ready: nothing of it stays.
-        _end_all({gateway.pid: birth(gateway.pid)}, STOP_SECONDS)
-        gateway.wait()
-        if (left := read_pids(order.directory)) is not None and left.gateway == gateway.pid:
-            stop(order.directory, left)
+        if gateway is not None:
+            _end_all({gateway.pid: birth(gateway.pid)}, STOP_SECONDS)
+            gateway.wait()
+            if (left := read_pids(order.directory)) is not None and left.gateway == gateway.pid:
+                stop(order.directory, left)
         raise
     for problem in _warnings(order.log, said_before):
         print(f"mew: {problem}", file=sys.stderr)
     registry.enlist(pids)
     return pids
+
+
+def _launch(order: Order, output: IO[bytes]) -> "subprocess.Popen[bytes]":
+    environ = {name: value for name, value in os.environ.items() if name != MARK}
+    return subprocess.Popen(
+        order.command(),
+        cwd=order.directory,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+    )
+
+
+@contextlib.contextmanager
+def _signals_later() -> Iterator[None]:
+    """Whatever signal we have a handler for is handled at the end: else we might start what we never hear of."""
+    came: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in before:
+        signal.signal(number, lambda number, _frame: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for each in came:
+            signal.raise_signal(each)
 
 
 def _until_ready(order: Order, gateway: "subprocess.Popen[bytes]", said_before: int) -> Pids:
@@ -213,6 +236,13 @@ def stop(directory: Path, pids: Pids) -> list[str]:
     socket_file(directory).unlink(missing_ok=True)
     registry.strike(directory)
     return stopped
+
+
+def left_running(pids: Pids) -> list[str]:
+    """The names of what runs of a space besides its gateway, as `stop` would end it."""
+    named = {**pids.agents, **pids.clients}
+    running = [name for name, pid in named.items() if pids.runs(pid)]
+    return running + [f"process {pid}" for pid in marked(pids.run) if pid not in named.values()]
 
 
 def _require_births(directory: Path, pids: Pids) -> None:

@@ -3,10 +3,11 @@
 Must not know how a process is started or stopped: `running` does.
 """
 
+import contextlib
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -109,12 +110,13 @@ def up(
     if interactive:
         return _interactive(start, participant, detach=detach)
     lines = LogLines(start.directory / "logs")
-    ours, pids = _brought_up(start, signals=not detach)
-    if not ours:
-        return _already(pids, start, json=json)
-    if detach:
-        return show_up(pids, json=json)
-    return _stay(partial(_watch, lines, pids, json=json), start.directory, stop=True)
+    with _heeding_signals():
+        ours, pids = _brought_up(start)
+        if not ours:
+            return _already(pids, start, json=json)
+        if not detach:
+            return _stay(partial(_watch, lines, pids, json=json), start.directory, pids.run)
+    return show_up(pids, json=json)
 
 
 def _interactive(start: Start, participant: str | None, *, detach: bool) -> int:
@@ -125,28 +127,28 @@ def _interactive(start: Start, participant: str | None, *, detach: bool) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise NoTerminal("this needs a terminal; `mew up --detach` and `mew client connect` do without")
     name = who(here(start.directory), participant) if start.config is None else participant
-    ours, pids = _brought_up(start, signals=not detach)
-    if ours:
-        show_up(pids, json=False, ending="`mew space down`" if detach else "leaving it")
-    return _stay(partial(connect, start.directory, name), start.directory, stop=ours and not detach)
+    with _heeding_signals():
+        ours, pids = _brought_up(start)
+        if ours:
+            show_up(pids, json=False, ending="`mew space down`" if detach else "leaving it")
+        ending = pids.run if ours and not detach else None
+        return _stay(partial(connect, start.directory, name), start.directory, ending)
 
 
-def _stay(stay: Callable[[], int], directory: Path, *, stop: bool) -> int:
-    """Stay as long as there is something to do; then stop the space, if it is ours to stop."""
+def _stay(stay: Callable[[], int], directory: Path, run: str | None) -> int:
+    """Stay as long as there is something to do; then stop the run that is ours to stop, if any."""
     try:
         return stay()
     except KeyboardInterrupt as told:
         return 0 if isinstance(told, Told) else INTERRUPTED
     finally:
-        if stop:
+        if run is not None:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            stop_space(directory)
+            stop_space(directory, run)
 
 
-def _brought_up(start: Start, *, signals: bool) -> tuple[bool, Pids]:
-    """Whether it was us who started it, and what runs now; with `signals`, its end is ours."""
-    if signals:
-        _heed_signals()
+def _brought_up(start: Start) -> tuple[bool, Pids]:
+    """Whether it was us who started it, and what runs now."""
     directory = start.directory
     require_directory(directory)
     if (pids := read_pids(directory)) is not None and pids.running and pids.ready:
@@ -191,14 +193,26 @@ class Told(KeyboardInterrupt):
     """Somebody asked the command to end, politely."""
 
 
-def _heed_signals() -> None:
-    """In the foreground, the end of the command is the end of the space: a closed terminal must leave nothing."""
+@contextlib.contextmanager
+def _heeding_signals() -> Iterator[None]:
+    """Whoever ends the command ends the space with it: in the foreground always, else until it runs.
+
+    A closed terminal leaves nothing, unless somebody asked for that, as `nohup` does.
+    """
 
     def told(_number: int, _frame: FrameType | None) -> None:
         raise Told
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, told)
+    before = {
+        number: signal.signal(number, told)
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is signal.SIG_DFL
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def connect(directory: Path, participant: str | None) -> int:
@@ -242,14 +256,14 @@ def down(*, space_dir: Directory = None, json: Flag = False) -> int:
     return 0
 
 
-def stop_space(directory: Path) -> list[str]:
-    """Stop a space, if it runs; what was stopped."""
+def stop_space(directory: Path, run: str | None = None) -> list[str]:
+    """Stop a space, if it runs, or only this run of it: somebody may have started another since; what was stopped."""
     if read_pids(directory) is None:
         registry.strike(directory)
         return []
     with running.held(directory):
         pids = read_pids(directory)
-        if pids is None:
+        if pids is None or run not in {None, pids.run}:
             return []
         if pids.running and pids.started_by != "space up":
             raise Failed(
@@ -322,9 +336,6 @@ def clean(
 
     directory = directory_of(space_dir)
     require_directory(directory)
-    pids = read_pids(directory)
-    if pids is not None and pids.running:
-        raise Failed(f"space {pids.space_id!r} runs: stop it first, with `mew space down`")
     return clean_space(directory, Wanted(every=every, logs=logs, dry_run=dry_run, force=force))
 
 

@@ -1,0 +1,92 @@
+"""Lines of `mew client connect` that are on their way when the network fails, and more lines than a gateway takes."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import mew
+from mew.cli.client_said import Said
+from tests.cli.joined import at_work, lab, ran, token_of, url_of
+from tests.client.proxy import proxied
+from tests.client.stage import begun, ended, played, until
+from tests.gateway.raw import Running
+
+SECONDS = 15
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Running]:
+    with lab(tmp_path) as running:
+        yield running
+
+
+@played
+async def test_lines_on_their_way_when_the_connection_broke_are_named_and_the_exit_code_is_1(
+    gateway: Running, tmp_path: Path
+) -> None:
+    async with proxied(gateway.port) as (proxy, url):
+        with at_work(tmp_path, "client", "connect", "-g", url, "-p", "bob") as client:
+            assert client.stdin is not None
+            assert client.stdout is not None
+            assert b"system/welcome" in await asyncio.to_thread(client.stdout.readline)
+            proxy.left["up"] = 0
+            client.stdin.write(b"one\n\ntwo\n")
+            client.stdin.flush()
+            assert b"system/welcome" in await asyncio.to_thread(client.stdout.readline)
+            errors = (await asyncio.to_thread(client.communicate, b"three\n", SECONDS))[1]
+            assert b"mew: the connection broke: lines 1 to 3 may not have been taken\n" in errors
+            assert client.returncode == 1
+
+
+@played
+async def test_at_the_end_of_the_input_an_outage_is_waited_out(gateway: Running, tmp_path: Path) -> None:
+    async with proxied(gateway.port) as (proxy, url):
+        with at_work(tmp_path, "client", "connect", "-g", url, "-p", "bob") as client:
+            assert client.stdout is not None
+            assert b"system/welcome" in await asyncio.to_thread(client.stdout.readline)
+            proxy.refusing = True
+            proxy.cut()
+            await until(lambda: proxy.connections > 1)
+            ending = asyncio.create_task(asyncio.to_thread(client.communicate, None, SECONDS))
+            await until(lambda: proxy.connections > 3 or ending.done())
+            assert not ending.done()
+            proxy.refusing = False
+            assert b"may not have been taken" not in (await ending)[1]
+            assert client.returncode == 0
+
+
+@played
+async def test_lines_that_have_been_taken_are_not_in_doubt_when_the_connection_breaks_later(
+    gateway: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with (
+        proxied(gateway.port) as (proxy, url),
+        mew.connect(url, token=token_of(tmp_path, "bob")) as bob,
+    ):
+        said = Said(bob)
+        making_sure = await begun(said.make_sure())
+        await said.send(1, b'{"kind":"chat","payload":{"text":"one"}}')
+        assert said.on_their_way == [1]
+        await until(lambda: said.on_their_way == [])
+        proxy.cut()
+        await until(lambda: bob.connection is None)
+        await said.send(2, b'{"kind":"chat","payload":{"text":"two"}}')
+        await said.all_taken()
+        await ended(making_sure)
+        assert not said.in_doubt
+    assert capsys.readouterr().err == ""
+
+
+def test_however_many_lines_come_at_once_every_one_is_taken_and_no_question_of_ours_is_shown(
+    gateway: Running, tmp_path: Path
+) -> None:
+    said = [f"line {number}" for number in range(8_000)]
+    lines = "\n".join(said).encode()
+    code, output, errors = ran(tmp_path, "client", "connect", "-g", url_of(gateway), said=lines)
+    assert code == 0, errors
+    welcome, *came = map(json.loads, output.splitlines())
+    assert welcome["kind"] == "system/welcome"
+    assert [each["payload"].get("text") for each in came] == said
