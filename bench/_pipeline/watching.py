@@ -76,8 +76,7 @@ def measure(folder: Path, segments: int) -> Measured:
         try:
             heard = asyncio.run(_play(url, segments))
         except TimeoutError:
-            said = (folder / "watch.log").read_text(encoding="utf-8")
-            raise RuntimeError(f"too little was heard in time; the watch said: {said[-2000:]}") from None
+            raise RuntimeError(f"too little was heard in time; the watch said: {_last_words(folder)}") from None
     return _measured(folder, heard)
 
 
@@ -104,9 +103,15 @@ def _watch(folder: Path, url: str) -> Iterator[None]:
     command = ["pipeline", "watch", "--publish", "--url", url, "--json"]
     with (
         (folder / "watch.log").open("wb") as log,
-        _process(folder, command, stdout=log, stderr=log, MEW_TOKEN="token-of-meter"),
+        _process(folder, command, stdout=log, stderr=log, MEW_TOKEN="token-of-meter") as process,
     ):
         yield
+    if process.returncode != 0:
+        raise RuntimeError(f"the watch ended with {process.returncode}: {_last_words(folder)}")
+
+
+def _last_words(folder: Path) -> str:
+    return (folder / "watch.log").read_text(encoding="utf-8")[-2000:]
 
 
 @contextlib.contextmanager
@@ -118,7 +123,7 @@ def _process(folder: Path, command: Sequence[str], *, stdout: Any, stderr: Any =
     try:
         yield process
     finally:
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
         try:
             process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:

@@ -74,6 +74,11 @@ def log_of(place: Path, lake: str) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
+def at_work(place: Path, lake: str) -> set[str]:
+    """The executors that were given something to do."""
+    return set(re.findall(r"Starting task \S+ in stage .*executor (\d+)", log_of(place, lake)))
+
+
 def same_as_local(place: Path, lake: str, local: Contents) -> None:
     found = contents(place / lake)
     for name in CONTENT:
@@ -87,8 +92,7 @@ def same_as_local(place: Path, lake: str, local: Contents) -> None:
 def test_a_cluster_makes_the_tables_of_a_local_run(cluster: Cluster, place: Path, local: Contents) -> None:
     ended(run_on(cluster, place, "spread"))
     same_as_local(place, "spread", local)
-    workers = set(re.findall(r"Starting task \S+ in stage .*executor (\d+)", log_of(place, "spread")))
-    assert len(workers) == 2, "both had something to do"
+    assert len(at_work(place, "spread")) == 2, "both had something to do"
 
 
 def test_a_worker_that_is_killed_in_the_middle_of_a_run_takes_nothing_with_it(
@@ -98,6 +102,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_run_takes_nothing_with_it(
     process = run_on(cluster, place, "bereft")
     try:
         until(lambda: process.poll() is not None or any(frames.glob("*.parquet")), "a part of a table")
+        until(lambda: process.poll() is not None or len(at_work(place, "bereft")) == 2, "two at work")
         assert process.poll() is None
         cluster.workers.pop().kill()
         ended(process)

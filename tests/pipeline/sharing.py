@@ -15,6 +15,7 @@ ON_SPARK: Final = (
     "lookup/test_on_spark.py",
     "reference/test_reference.py",
     "jobs/test_typed_on_spark.py",
+    "jobs/test_watching_on_spark.py",
     "ground/test_spread.py",
     "ground/test_session.py",
     "ground/test_archive.py",

@@ -11,14 +11,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mew.journal.generator import Truth, generate
-from mew.pipeline import open_lake
+from mew.pipeline import open_lake, session
 from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake, LakeError, UnknownTable
 from mew.pipeline.lookup.output import plain
 from mew.pipeline.schemas import TABLES
+from mew.pipeline.settings import PipelineSettings
 from tests.pipeline.jobs.lakes import one_by_one, run_all
 
 EVERY = [*TABLES, "progress"]
+BY_SPARK = ["audit", "progress", "streams", "frames"]
+"""All others are read by Spark where runs are killed, by `everybody_finds_the_same`."""
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +41,18 @@ def asked(path: Path, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_spark_arrow_and_duckdb_find_the_same_rows(folder: Path, spark: SparkSession, name: str) -> None:
-    lake = open_lake(folder / "lake", session=spark)
-    found = lake[name].toArrow()
+def test_arrow_and_duckdb_find_the_same_rows(folder: Path, name: str) -> None:
     expected = asked(folder / "lake", name)
     assert expected
-    assert lines(found.to_pylist()) == expected
-    assert lines(lake.arrow(name).to_pylist()) == expected
-    assert found.column_names == lake.arrow(name).column_names
+    assert lines(open_lake(folder / "lake").arrow(name).to_pylist()) == expected
+
+
+@pytest.mark.parametrize("name", BY_SPARK)
+def test_spark_and_arrow_find_the_same_rows(folder: Path, spark: SparkSession, name: str) -> None:
+    lake = open_lake(folder / "lake", session=spark)
+    found, expected = lake[name].toArrow(), lake.arrow(name)
+    assert lines(found.to_pylist()) == lines(expected.to_pylist())
+    assert found.column_names == expected.column_names
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -59,6 +66,39 @@ def test_a_table_is_an_attribute_too(folder: Path, spark: SparkSession) -> None:
     assert lake.spark is spark
     assert lake.streams.count() == lake.arrow("streams").num_rows
     assert {"streams", "sql"} <= set(dir(lake))
+
+
+@pytest.fixture
+def ended(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[SparkSession]:
+    """The sessions that were ended. The tests' own Spark stands for one that a lake has just started, and lives on."""
+    found: list[SparkSession] = []
+    wanted = session.Wanted(PipelineSettings(), PipelineSettings().master)
+    monkeypatch.setattr(session, "_opened", session._Opened(wanted, spark))
+    monkeypatch.setattr(session, "_close", lambda each, patience: found.append(each))
+    return found
+
+
+def test_spark_ends_with_the_last_of_the_lakes_that_share_it(
+    folder: Path, spark: SparkSession, ended: list[SparkSession]
+) -> None:
+    first, again = open_lake(folder / "lake"), open_lake(folder / "lake")
+    assert first.spark is again.spark is spark
+    first.close()
+    first.close()  # twice is as good as once
+    assert ended == []
+    assert again.streams.count() == again.arrow("streams").num_rows
+    again.close()
+    assert ended == [spark]
+
+
+def test_a_spark_that_the_program_opened_itself_does_not_end_with_a_lake(
+    folder: Path, spark: SparkSession, ended: list[SparkSession]
+) -> None:
+    with open_lake(folder / "lake") as lake:
+        assert lake.spark is session.open_session(PipelineSettings(), lake=folder / "lake")
+    assert ended == []
+    session.close_session(spark)
+    assert ended == [spark]
 
 
 def test_it_stands_still_while_batches_are_added(tmp_path: Path, spark: SparkSession) -> None:

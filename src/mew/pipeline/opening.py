@@ -36,7 +36,7 @@ class OpenLake:
     """The tables of a lake as of its last finished batch, whatever is added meanwhile.
 
     `lake.frames` and `lake["frames"]` are DataFrames; `lake.arrow("streams")` and `lake.sql("…")` do without Spark.
-    With `with`, a Spark that was started for it ends with it.
+    With `with`, a Spark that was started for it ends with it, or with the last of the lakes that share it.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class OpenLake:
 
     @property
     def spark(self) -> "SparkSession":
-        """The Spark that reads it; started here unless one was given."""
+        """The Spark that reads it: the one that was given, or this process's, started here where there is none."""
         if self._session is None:
             from mew.pipeline.session import open_session  # noqa: PLC0415 - Spark, where it is needed
             from mew.pipeline.settings import PipelineSettings  # noqa: PLC0415
 
-            self._session = self._started = open_session(PipelineSettings(), lake=self.path)
+            self._session = self._started = open_session(PipelineSettings(), lake=self.path, shared=True)
         return self._session
 
     def __getitem__(self, name: str) -> "DataFrame":
@@ -117,11 +117,11 @@ class OpenLake:
         self.close()
 
     def close(self) -> None:
-        """End the Spark that was started for it; one that was given stays."""
+        """End the Spark that was started for it, unless another open lake uses it too; one that was given stays."""
         if self._started is not None:
             from mew.pipeline.session import close_session  # noqa: PLC0415
 
-            close_session(self._started)
+            close_session(self._started, shared=True)
             self._session = self._started = None
 
     def _found(self, name: str) -> "tuple[Format | None, str | None]":

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, ClassVar, Final
 
 import msgspec
 import pyspark
@@ -57,6 +57,8 @@ _TABLES: Final = {
 class CannotStart(MewError):
     """Spark did not start."""
 
+    exit_code: ClassVar = 1
+
 
 class SessionTaken(MewError):
     """This process has a Spark session already, and of another kind."""
@@ -74,6 +76,10 @@ class Wanted(msgspec.Struct, frozen=True):
 class _Opened(msgspec.Struct, frozen=True):
     wanted: Wanted
     session: SparkSession
+    sharing: int = 0
+    """How many have opened it to share it."""
+    owned: bool = False
+    """Whether somebody has opened it for themselves: then it ends when they close it, and not before."""
 
 
 _lock = threading.Lock()
@@ -87,10 +93,12 @@ def open_session(
     master: str | None = None,
     ui: bool = False,
     java_options: tuple[str, ...] = (),
+    shared: bool = False,
 ) -> SparkSession:
     """This process's Spark. Opened again with the same settings it is the same, whatever the lake.
 
-    Its log is in the lake it was first opened for.
+    Its log is in the lake it was first opened for. `shared` is for those who do not know of each other: whoever opens
+    it so closes it so, once, and it ends with the last of them.
     """
     global _opened  # noqa: PLW0603 - Spark itself is one a process
     wanted = Wanted(settings, master or settings.master, ui, java_options)
@@ -104,16 +112,26 @@ def open_session(
             raise SessionTaken("this process has a Spark session that mew did not open: stop it first")
         elif _opened.wanted != wanted:
             raise SessionTaken(f"this process has a Spark session with other settings: {_differences(wanted)}")
+        sharing, owned = _opened.sharing + shared, _opened.owned or not shared
+        _opened = msgspec.structs.replace(_opened, sharing=sharing, owned=owned)
         return _opened.session
 
 
-def close_session(session: SparkSession, *, patience: float = ENDING_SECONDS) -> None:
-    """End a session, and its JVM, by force where that takes too long; nothing where it was done before."""
+def close_session(session: SparkSession, *, patience: float = ENDING_SECONDS, shared: bool = False) -> None:
+    """End a session, and its JVM, by force where that takes too long; nothing where it was done before.
+
+    One that was opened as `shared` goes on while others share it, or where somebody has opened it for themselves.
+    """
     global _opened  # noqa: PLW0603
     with _lock:
-        if _opened is not None and _opened.session is session:
-            _opened = None
-            _close(session, patience)
+        if _opened is None or _opened.session is not session:
+            return
+        if shared:
+            _opened = msgspec.structs.replace(_opened, sharing=_opened.sharing - 1)
+            if _opened.owned or _opened.sharing > 0:
+                return
+        _opened = None
+        _close(session, patience)
 
 
 def log_files(lake: Path) -> tuple[Path, Path]:

@@ -16,8 +16,8 @@ from mew.pipeline.spread import spread
 from tests.pipeline.sessions import SETTINGS, SHORT_LIVED
 
 
-def opened(lake: Path) -> SparkSession:
-    return open_session(SETTINGS, lake=lake, java_options=SHORT_LIVED)
+def opened(lake: Path, *, shared: bool = False) -> SparkSession:
+    return open_session(SETTINGS, lake=lake, java_options=SHORT_LIVED, shared=shared)
 
 
 def jvm() -> subprocess.Popen[bytes]:
@@ -47,9 +47,12 @@ def main(lake: Path) -> None:
     dying = jvm()
     os.kill(dying.pid, signal.SIGKILL)
     dying.wait(30)
-    second = opened(lake)
+    second = opened(lake, shared=True)
     assert second is not first
-    assert spread(second, bytes.upper, [b"a"]) == [b"A"]
+    assert opened(lake, shared=True) is second
+    close_session(first, shared=True)  # it is none of theirs
+    close_session(second, shared=True)
+    assert spread(second, bytes.upper, [b"a"]) == [b"A"], "it ended before the last of those who share it had gone"
 
     second.stop()  # by somebody who does not know of close_session, and opens one of their own
     theirs = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()

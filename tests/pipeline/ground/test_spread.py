@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from mew.errors import MewError
 from mew.pipeline.spread import Progress, Work, WorkFailed, spread, spread_local
+from tests.journal.waiting import until
 
 Spreading: TypeAlias = Callable[..., list[bytes]]
 FOREVER = 600
@@ -154,7 +155,7 @@ def test_an_interruption_cancels_the_job(spark: SparkSession) -> None:
     with pytest.raises(KeyboardInterrupt):
         spread(spark, wait_for_the_second, waiting, progress=interrupt)
     assert time.monotonic() - started < 30
-    assert list(spark.sparkContext.statusTracker().getActiveJobsIds()) == []
+    until(lambda: not list(spark.sparkContext.statusTracker().getActiveJobsIds()), "the end of the job")
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("mew-")]
     assert spread(spark, bytes.upper, [b"a"] * 4) == [b"A"] * 4
 

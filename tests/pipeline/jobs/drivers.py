@@ -90,8 +90,10 @@ class Driver:
         count, more = MOMENTS[moment]
         try:
             self._until(lambda: count(self._lake) - self._before[moment] >= more, moment)
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(later)
+            if later:
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(later)
+            self._process.send_signal(signal.SIGSTOP)  # at once: what follows takes a moment of its own
             descendants = _descendants(self._process.pid)
             self._process.send_signal(signal.SIGKILL)
         finally:

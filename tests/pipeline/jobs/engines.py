@@ -1,19 +1,18 @@
-"""What each engine finds in a lake: Spark and Polars by Delta's own log, DuckDB as our readers use it."""
+"""What each engine finds in a lake: Spark as programs open it, Polars by Delta's own log, DuckDB as our readers do."""
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
+import duckdb
 import polars as pl
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from mew.pipeline import open_lake
 from mew.pipeline.lake import Lake
-from mew.pipeline.lookup import query
-from mew.pipeline.lookup.output import plain
 from mew.pipeline.schemas import TABLES
-from tests.pipeline.jobs.lakes import CONTENT
+from tests.pipeline.jobs.lakes import CONTENT, contents
 
 AT_ONCE = 4
 SECONDS = 150
@@ -28,40 +27,31 @@ def everybody_finds_the_same(
     """
     with ThreadPoolExecutor(AT_ONCE) as readers:
         asked = {name: readers.submit(found_by_spark, lake, name, session) for name in by_spark}
-        wanted = {name: found_by_duckdb(expected, name) for name in CONTENT}
-        for name in CONTENT:
-            assert found_by_duckdb(lake, name) == wanted[name], f"{name} by DuckDB"
-            assert found_by_polars(lake, name) == wanted[name], f"{name} by Polars"
-        for name, found in asked.items():
-            assert found.result(SECONDS) == wanted[name], f"{name} by Spark"
+        wanted = {name: in_order(name, found) for name, found in contents(expected).items()}
+        for name, found in contents(lake).items():
+            assert in_order(name, found) == wanted[name], f"{name} by DuckDB"
+            assert in_order(name, found_by_polars(lake, name)) == wanted[name], f"{name} by Polars"
+        for name, answer in asked.items():
+            assert in_order(name, answer.result(SECONDS)) == wanted[name], f"{name} by Spark"
 
 
-def found_by_spark(lake: Path, name: str, session: SparkSession) -> list[str]:
+def found_by_spark(lake: Path, name: str, session: SparkSession) -> pa.Table:
+    """With Delta's own reader."""
+    found = open_lake(lake, session=session)[name].toArrow()
+    assert found.column_names == TABLES[name].schema.names
+    return found
+
+
+def found_by_polars(lake: Path, name: str) -> pa.Table:
     """At the version that belongs to the last batch."""
-    folder, version = place(lake, name)
-    return lines(name, session.read.format("delta").option("versionAsOf", version).load(folder).toArrow().to_pylist())
-
-
-def found_by_polars(lake: Path, name: str) -> list[str]:
-    """Likewise."""
-    folder, version = place(lake, name)
-    return lines(name, pl.read_delta(folder, version=version).to_dicts())
-
-
-def place(lake: Path, name: str) -> tuple[str, int]:
-    """Where a table is, and at which version."""
     progress = Lake(lake).progress()
     assert progress is not None
-    return str(Lake(lake).table_folder(name).absolute()), progress.tables[name]
+    return pl.read_delta(str(Lake(lake).table_folder(name)), version=progress.tables[name]).to_arrow()
 
 
-def found_by_duckdb(lake: Path, name: str) -> list[str]:
-    """As `mew pipeline query` would."""
-    with query(Lake(lake), f'from "{name}"') as answer:
-        return lines(name, [dict(zip(answer.columns, row, strict=True)) for row in answer])
-
-
-def lines(name: str, rows: Iterable[dict[str, Any]]) -> list[str]:
-    """Rows in an order and a form that no engine has a say in."""
-    columns = TABLES[name].schema.names
-    return sorted(json.dumps([plain(row[column]) for column in columns]) for row in rows)
+def in_order(name: str, found: pa.Table) -> pa.Table:
+    """Rows in an order and of types that no engine has a say in."""
+    schema = TABLES[name].schema
+    rows = found.select(schema.names).cast(schema)
+    with duckdb.connect(config={"threads": 1}) as sorting:
+        return sorting.from_arrow(rows).order("all").to_arrow_table().cast(schema)

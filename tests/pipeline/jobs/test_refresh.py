@@ -18,16 +18,16 @@ from mew.journal.generator import Truth, generate
 from mew.journal.retention import readers, retain
 from mew.pipeline.jobs import running
 from mew.pipeline.jobs.holding import reader_name
-from mew.pipeline.jobs.planning import time_at
 from mew.pipeline.jobs.running import VERSIONS, run_batch
-from mew.pipeline.lake import Lake, Part, Progress, Versions
+from mew.pipeline.jobs.soundness import time_at
+from mew.pipeline.lake import Lake, OutOfStep, Part, Progress, Versions
 from mew.pipeline.lake.values import GIVEN_UP
 from mew.pipeline.lookup.moments import SNAPSHOT
 from mew.pipeline.schemas import TABLES, Table
 from mew.pipeline.stitch.activity import MINUTE
 from mew.pipeline.stitch.state import decode_state
 from tests.pipeline.jobs.growing import Growing
-from tests.pipeline.jobs.killing import killed
+from tests.pipeline.jobs.killing import kill_some
 from tests.pipeline.jobs.lakes import CONTENT, contents, dicts, one_by_one, run_all
 
 OLD = Versions(1, 1, 1)
@@ -149,6 +149,10 @@ class Watched(Lake):
         self._step()
         return super().commit(table, batch, parts)
 
+    def skip(self, table: Table, batch: int) -> int:
+        self._step()
+        return super().skip(table, batch)
+
     def finish(self, progress: Progress) -> None:
         self._step()
         super().finish(progress)
@@ -195,11 +199,8 @@ def test_a_killed_refresh_is_taken_up_as_one(journal: tuple[Path, Truth], whole:
     growing, chance = Growing(journal[0], tmp_path / "journal"), random.Random(3)
     growing.grow(6)
     run_all(growing.path, tmp_path / "lake")
-    kills = 0
-    for _ in range(6):
-        growing.grow(1)
-        kills += killed([*REFRESHER, str(growing.path), str(tmp_path / "lake")], chance.random())
-    assert kills > 0
+    command = [*REFRESHER, str(growing.path), str(tmp_path / "lake")]
+    assert kill_some(command, 6, chance, before=lambda: growing.grow(1)) > 0
     growing.grow(1000)
     run_all(growing.path, tmp_path / "lake")
     same(tmp_path / "lake", whole)
@@ -234,6 +235,30 @@ def test_a_batch_that_was_begun_is_given_up_for_a_refresh(
     assert dicts(tmp_path / "lake", "streams") == before
     assert run_all(journal[0], tmp_path / "lake") == 1
     same(tmp_path / "lake", whole)
+
+
+@pytest.mark.parametrize("steps", [0, 1, len(TABLES) // 2, len(TABLES)])
+def test_giving_a_batch_up_is_gone_on_with_by_whoever_comes_next(
+    journal: tuple[Path, Truth], whole: Path, tmp_path: Path, steps: int
+) -> None:
+    run_batch(journal[0], Lake(tmp_path / "lake"), one_by_one, most=3_000)
+    with pytest.raises(InterruptedError):
+        run_batch(journal[0], Watched(tmp_path / "lake", lambda: None, 2), one_by_one, most=3_000)
+    with pytest.raises(InterruptedError):
+        refresh(journal[0], Watched(tmp_path / "lake", lambda: None, steps))
+    assert run_all(journal[0], tmp_path / "lake", most=3_000) > 0
+    same(tmp_path / "lake", whole)
+
+
+def test_a_batch_that_is_given_up_while_it_is_done_is_not_finished(copied: Path, tmp_path: Path) -> None:
+    path = tmp_path / "lake"
+
+    def give_up() -> None:
+        Lake(path).give_up(1)
+
+    with pytest.raises(OutOfStep, match="batch 1 was given up while it was being done"):
+        run_batch(copied, Watched(path, give_up), one_by_one, most=3_000)
+    assert Lake(path).progress() is None
 
 
 # ------------------------------------------------------------------------------------------------ other versions

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from mew.journal.folder import Folder
-from mew.journal.generator import generate
 from mew.journal.retention import retain
 from mew.pipeline import open_lake
 from mew.pipeline.jobs import typed
-from mew.pipeline.jobs.planning import spaces_of, time_at
+from mew.pipeline.jobs.planning import spaces_of
 from mew.pipeline.jobs.running import Batches
+from mew.pipeline.jobs.soundness import time_at
 from mew.pipeline.jobs.watching import Habits, Watch
 from mew.pipeline.lake import Lake, Part, Progress
 from mew.pipeline.lookup import query
@@ -31,13 +31,6 @@ HOT = 300
 Answers = dict[str, list[str]]
 
 
-@pytest.fixture(scope="module")
-def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("journal") / "journal"
-    generate(root, records=8_000, spaces=2, seed=5, segment_bytes=50_000)
-    return root
-
-
 class Idle:
     """Says stop as soon as there is nothing to do."""
 
@@ -46,15 +39,6 @@ class Idle:
     def wait(self, _seconds: float) -> bool:
         self.is_set = True
         return True
-
-
-@pytest.fixture(scope="module")
-def plainly(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake in one batch, in which no format has a table."""
-    lake = tmp_path_factory.mktemp("plainly") / "lake"
-    run_all(journal, lake)
-    assert tables(lake) == set()
-    return lake
 
 
 @pytest.fixture(scope="module")

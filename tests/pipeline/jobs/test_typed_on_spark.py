@@ -5,10 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from pyspark.sql import SparkSession
 
-from mew.journal.generator import generate
 from mew.pipeline import open_lake
 from mew.pipeline.jobs.running import Batches
 from mew.pipeline.lake import Lake
@@ -18,22 +16,6 @@ from tests.pipeline.jobs.lakes import one_by_one, run_all
 from tests.pipeline.jobs.planting import write_journal
 from tests.pipeline.jobs.test_nasty import CONFIGURATION, NAMES, announce, data, formatted
 from tests.pipeline.jobs.test_typed import answers, ask, tables
-
-
-@pytest.fixture(scope="module")
-def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("journal") / "journal"
-    generate(root, records=8_000, spaces=2, seed=5, segment_bytes=50_000)
-    return root
-
-
-@pytest.fixture(scope="module")
-def plainly(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake in one batch, in which no format has a table."""
-    lake = tmp_path_factory.mktemp("plainly") / "lake"
-    run_all(journal, lake)
-    assert tables(lake) == set()
-    return lake
 
 
 def test_spark_and_arrow_find_the_same_with_and_without_a_table(

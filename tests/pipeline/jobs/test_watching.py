@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import statistics
-import sys
 from pathlib import Path
 
 import msgspec
@@ -85,29 +84,6 @@ def test_what_a_gateway_seals_is_in_the_tables_however_often_the_watch_is_killed
     assert statistics.median(took) < GOAL_SECONDS
 
 
-@pytest.mark.timeout(180)
-def test_a_watch_on_spark_makes_the_same_tables(tmp_path: Path) -> None:
-    whole = tmp_path / "whole" / "journal"
-    truth = generate(whole, records=6_000, spaces=2, seed=3, segment_bytes=100_000)
-    journal = Growing(whole, tmp_path / "journal")
-    journal.grow(2)
-    command = [sys.executable, "-m", "mew", "pipeline", "watch", "--json", "--journal", str(journal.path)]
-    watching = Watching([*command, "--lake", str(tmp_path / "lake")])
-    watching.until(lambda told: "finished" in told)
-    while journal.grow(1):
-        watching.until(lambda told: "finished" in told)
-    for name, space in truth.spaces.items():
-        if watching.told[-1]["finished"]["progress"]["positions"].get(name) != space.last:
-            watching.until_at(name, space.last)
-    assert watching.end(signal.SIGINT) == (0, "")
-    batches = [told["finished"]["seconds"] for told in watching.told if "finished" in told]
-    print(f"seconds a batch on Spark: {batches}")
-    run_all(whole, tmp_path / "once")
-    expected, found = contents(tmp_path / "once"), contents(tmp_path / "lake")
-    for name in CONTENT:
-        assert found[name] == expected[name], name
-
-
 def test_a_damaged_space_is_told_once_and_the_others_go_on(tmp_path: Path) -> None:
     whole = tmp_path / "whole" / "journal"
     truth = generate(whole, records=8_000, spaces=2, seed=4, segment_bytes=80_000)
@@ -169,7 +145,8 @@ def test_an_interrupted_watch_ends_at_once_when_told_twice(tmp_path: Path) -> No
     generate(tmp_path / "journal", records=3_000, spaces=1, seed=6)
     watching = Watching([*WITHOUT_SPARK, str(tmp_path / "journal"), str(tmp_path / "lake")])
     watching.until(lambda told: "finished" in told)
-    assert watching.end(signal.SIGINT, signal.SIGINT)[0] in (0, 128 + signal.SIGINT)
+    # Two signals that come at once may be one; the second of two is the system's, and a shell calls that 130.
+    assert watching.end(signal.SIGINT, signal.SIGINT)[0] in (0, -signal.SIGINT)
     run_all(tmp_path / "journal", tmp_path / "lake")
     run_all(tmp_path / "journal", tmp_path / "once")
     assert contents(tmp_path / "lake") == contents(tmp_path / "once")

@@ -1,4 +1,4 @@
-"""A watch as a process, and what it says; and a gateway whose journal is sealed every second."""
+"""A watch as a process, and what it says; how one in this process is stopped; and a journal sealed every second."""
 
 import json
 import os
@@ -17,6 +17,23 @@ ROOT = Path(__file__).parents[3]
 WITHOUT_SPARK = (sys.executable, "-m", "tests.pipeline.jobs.watcher")
 SECONDS = 40
 FAST = "{segment_seconds: 1}"
+
+
+class Enough:
+    """Said by whoever watches the watch."""
+
+    def __init__(self) -> None:
+        self._said = threading.Event()
+
+    @property
+    def is_set(self) -> bool:
+        return self._said.is_set()
+
+    def set(self) -> None:
+        self._said.set()
+
+    def wait(self, seconds: float) -> bool:
+        return self._said.wait(seconds)
 
 
 class Watching:

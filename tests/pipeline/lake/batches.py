@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from mew.pipeline.lake import Lake, Plan, Progress, Versions
+from mew.pipeline.lake import Lake, OutOfStep, Plan, Progress, Versions
 from mew.pipeline.lake.parts import write
 from mew.pipeline.schemas import READER_GAPS, SEQUENCE_GAPS, STREAM_ACCESS, Table
 
@@ -99,7 +99,10 @@ def run(path: Path, last: int) -> None:
         batch = 1 if done is None else done.batch + 1
         if batch > last:
             return
-        lake.plan(plan(batch))
+        try:
+            lake.plan(plan(batch))
+        except OutOfStep:
+            continue  # another has finished it meanwhile
         lake.finish(progress(lake, batch, {table.name: commit(lake, table, batch) for table in TABLES}))
 
 

@@ -177,6 +177,21 @@ def test_a_column_of_another_type_or_one_that_is_gone_needs_a_full_refresh(lake:
         lake.commit(other(*fields[:3], *fields[4:]), 2, [])
 
 
+def test_a_batch_that_is_skipped_leaves_rows_and_columns_alone_whatever_they_are(lake: Lake) -> None:
+    commit(lake, STREAM_ACCESS, 1)
+    commit(lake, READER_GAPS, 1)
+    changed = other(*(pa.field(each.name, pa.int64()) for each in READER_GAPS.schema))
+    assert [lake.skip(changed, 2) for _ in range(2)] == [2, 2]
+    assert lake.skip(STREAM_ACCESS, 2) == 2
+    for table in (READER_GAPS, STREAM_ACCESS):
+        assert same(by_deltalake(lake, table.name)) == same(expected(table, 1))
+        assert opened(lake, table.name).schema().to_arrow() is not None
+    with pytest.raises(OutOfStep):
+        lake.skip(READER_GAPS, 4)
+    commit(lake, READER_GAPS, 3)
+    assert len(by_deltalake(lake, "reader_gaps")) == 10
+
+
 # ------------------------------------------------------------------------------------------- full refresh
 
 

@@ -41,11 +41,10 @@ def cold(lake: Lake, sql: str) -> tuple[float, set[str], list[str]]:
 
 
 def test_a_question_is_answered_within_a_second_from_a_cold_shell(lake: Lake) -> None:
-    """By what it computes: it waits for nothing but the disk, and others use the machine too."""
-    cold(lake, SQL)
-    seconds, _, rows = cold(lake, SQL)
-    assert rows == ['{"n": 550, "p": 10}']
-    assert seconds < 1
+    """By what it computes, at best: it waits for nothing but the disk, and others use the machine too."""
+    times, _, answers = zip(*(cold(lake, SQL) for _ in range(3)), strict=True)
+    assert answers == (['{"n": 550, "p": 10}'],) * 3
+    assert min(times) < 1
 
 
 def test_looking_up_loads_nothing_that_is_slow(lake: Lake) -> None:

@@ -1,6 +1,7 @@
 """What a batch is to cover: per space the sealed records that no batch has had, up to the first hole; or all there are.
 
-Looks at the journal and changes nothing. A range is of positions, never of files: those may be gone tomorrow.
+A space that cannot be gone on with is left out and told of, so that the others are not held up. Looks at the journal
+and changes nothing. A range is of positions, never of files: those may be gone tomorrow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,9 @@ import msgspec
 
 from mew.errors import MewError
 from mew.journal.folder import Folder, Segment, log_first, spaces
-from mew.journal.segments import read_control, read_footer, read_frames
+from mew.journal.segments import read_control, read_footer
+from mew.pipeline.jobs.soundness import damage, same_past
+from mew.pipeline.lake.values import Progress
 from mew.protocol.records import CHECKPOINT
 
 
@@ -39,6 +42,15 @@ class Range(msgspec.Struct, frozen=True):
     to: int
 
 
+class New(msgspec.Struct, frozen=True):
+    """What there is for the next batch."""
+
+    ranges: dict[str, Range]
+    """By space."""
+    problems: dict[str, Exception]
+    """By space that cannot be gone on with, or not as far as its journal reaches."""
+
+
 def spaces_of(journal: Path) -> list[str]:
     """The spaces that a journal knows, by name; `NoJournal` where there is none."""
     if not journal.is_dir():
@@ -46,14 +58,47 @@ def spaces_of(journal: Path) -> list[str]:
     return sorted(spaces(journal))
 
 
-def what_is_new(journal: Path, done: Mapping[str, int], *, most: int | None = None) -> dict[str, Range]:
-    """By space, what is sealed behind the last position done; no more than `most` records of each."""
-    found = {}
+def what_is_new(journal: Path, last: Progress | None, *, most: int | None = None) -> New:
+    """What is sealed behind what the last batch had; no more than `most` records of each space.
+
+    `Hole` where records are lost and there is something behind them to go on with.
+    """
+    new = New({}, {})
     for space in spaces_of(journal):
-        covered = next_range(Folder(journal, space), done.get(space), most)
+        folder = Folder(journal, space)
+        try:
+            if last is not None and space in last.times:
+                same_past(folder, last.positions[space], last.times[space])
+            covered = next_range(folder, None if last is None else last.positions.get(space), most)
+        except Hole as hole:
+            covered = None
+            if (problem := _hole_s(folder, hole)) is None:
+                raise
+            new.problems[space] = problem
+        except (MewError, OSError) as problem:
+            covered = None
+            new.problems[space] = problem
         if covered is not None:
-            found[space] = covered
-    return found
+            _put(new, folder, covered)
+    return new
+
+
+def _hole_s(folder: Folder, hole: Hole) -> Exception | None:
+    """What is wrong with the first segment behind a hole."""
+    return damage(folder.segments(hole.last + 1)[0])
+
+
+def _put(new: New, folder: Folder, covered: Range) -> None:
+    """As much of a range as is sound."""
+    to = covered.to
+    for segment in folder.segments(covered.start):
+        if segment.first > to:
+            break
+        if (problem := damage(segment)) is not None:
+            new.problems[folder.space] = problem
+            to = segment.first - 1
+    if to >= covered.start:
+        new.ranges[folder.space] = Range(covered.start, to)
 
 
 def next_range(folder: Folder, done: int | None, most: int | None = None) -> Range | None:
@@ -72,10 +117,13 @@ def next_range(folder: Folder, done: int | None, most: int | None = None) -> Ran
 
 
 def from_the_floor(journal: Path, done: Mapping[str, int]) -> dict[str, Range]:
-    """By space, everything that there is, up to the first hole; `done` is what the lake has had of each."""
+    """By space, everything that there is, up to the first hole; `done` is what the lake has had of each.
+
+    A segment that is damaged is as good as lost.
+    """
     found = {}
     for space in spaces_of(journal):
-        segments = Folder(journal, space).segments()
+        segments = _sound(Folder(journal, space), 0)
         if segments:
             start = _floor(segments, done.get(space, -1))
             found[space] = Range(start, _cover(segments, start))
@@ -85,31 +133,46 @@ def from_the_floor(journal: Path, done: Mapping[str, int]) -> dict[str, Range]:
 def behind(journal: Path, hole: Hole) -> Range:
     """What there is behind a hole, up to the next."""
     start = hole.last + 1
-    return Range(start, _cover(Folder(journal, hole.space).segments(start), start))
+    return Range(start, _cover(_sound(Folder(journal, hole.space), start), start))
 
 
 def is_there(folder: Folder, wanted: Range) -> bool:
-    """Whether the journal has all of a range."""
-    segments = folder.segments(wanted.start)
+    """Whether the journal has all of a range, and it is sound."""
+    segments = _sound(folder, wanted.start, wanted.to)
     return bool(segments and segments[0].first <= wanted.start and _cover(segments, wanted.start) >= wanted.to)
 
 
-def time_at(folder: Folder, position: int) -> int:
-    """When a record that is there was written, in microseconds since 1970."""
-    segment = folder.segments(position)[0]
-    for read in (read_control, read_frames):
-        rows = read(segment, ["position", "time"])
-        place = rows["position"].index(position).as_py()
-        if place >= 0:
-            return int(rows["time"][place].value)
-    raise LookupError(f"{segment.control}: there is no record {position}")
+def begins(folder: Folder, start: int) -> bool:
+    """Whether the journal still has a record, sound or not."""
+    segments = folder.segments(start)
+    return bool(segments) and segments[0].first <= start
+
+
+def _sound(folder: Folder, start: int, to: int | None = None) -> list[Segment]:
+    """The segments from a position on, or up to another, without those that are damaged."""
+    segments = folder.segments(start)
+    return [each for each in segments if (to is None or each.first <= to) and damage(each) is None]
 
 
 def _floor(segments: Sequence[Segment], done: int) -> int:
-    """Where to begin with what is left: at the checkpoint that retention left, if the lake has all before it."""
-    first = segments[0].first
-    checkpoint = None if first == 0 else _first_checkpoint(segments)
+    """Where to begin with what is left: at the checkpoint that retention left, if the lake has all before it.
+
+    Retention takes from the front. Where something of what the lake has is missing further behind, it is begun behind
+    that: what is in no journal any more stays in the lake.
+    """
+    left = _behind_what_is_lost(segments, done)
+    first = left[0].first
+    checkpoint = None if first == 0 else _first_checkpoint(left)
     return first if checkpoint is None or checkpoint > done + 1 else checkpoint
+
+
+def _behind_what_is_lost(segments: Sequence[Segment], done: int) -> Sequence[Segment]:
+    begin, to = 0, segments[0].last
+    for index, segment in enumerate(segments):
+        if to < done and segment.first > to + 1:
+            begin = index
+        to = max(to, segment.last)
+    return segments[begin:]
 
 
 def _first_checkpoint(segments: Sequence[Segment]) -> int | None:

@@ -16,6 +16,7 @@ from mew.pipeline.jobs import planning
 from mew.pipeline.jobs.holding import hold
 from mew.pipeline.jobs.keeping import Carried, Floor, KeepTask
 from mew.pipeline.jobs.seeding import Edge, seed
+from mew.pipeline.jobs.soundness import time_at
 from mew.pipeline.jobs.typed import remembered, table_of
 from mew.pipeline.lake import Lake, Plan, Progress, Versions
 from mew.pipeline.lake.values import GIVEN_UP
@@ -28,6 +29,8 @@ class Wanted(msgspec.Struct, frozen=True):
     ranges: dict[str, planning.Range]
     refresh: str | None = None
     """What is made anew and why, in words; None where nothing is."""
+    problems: dict[str, Exception] | None = None
+    """By space that cannot be gone on with, or not as far as its journal reaches; None where nobody looked."""
 
 
 def why_anew(last: Progress | None, running: Versions) -> str | None:
@@ -42,7 +45,7 @@ def why_anew(last: Progress | None, running: Versions) -> str | None:
 
 
 def cannot_be_ended(journal: Path, plan: Plan, running: Versions) -> bool:
-    """Whether a plan is of another version, or the journal has lost what it covers."""
+    """Whether a plan is of another version, or the journal has lost what it covers, or has it damaged."""
     return plan.versions != running or not all(
         planning.is_there(Folder(journal, space), planning.Range(plan.start[space], to))
         for space, to in plan.to.items()
@@ -50,9 +53,13 @@ def cannot_be_ended(journal: Path, plan: Plan, running: Versions) -> bool:
 
 
 def give_up(lake: Lake, plan: Plan, last: Progress | None) -> Progress:
-    """End a batch with nothing in it; readers go on seeing what the one before had."""
+    """End a batch with nothing in it; readers go on seeing what the one before had.
+
+    Some tables may have its rows already, others will have none: so it is never ended in another way any more.
+    """
+    lake.give_up(plan.batch)
     for table in (*schemas.TABLES.values(), *map(table_of, remembered(lake, last).formats)):
-        lake.commit(table, plan.batch, [])
+        lake.skip(table, plan.batch)
     for alarm in plan.alarms:
         lake.alarms.put(alarm)
     state = lake.save_state(plan.batch, {}) if last is None else last.state
@@ -64,13 +71,12 @@ def give_up(lake: Lake, plan: Plan, last: Progress | None) -> Progress:
 
 def everything(journal: Path, lake: Lake, done: Mapping[str, int], why: str) -> Wanted:
     """All that the journal has, which it keeps from here on until it was read."""
-    ranges = planning.from_the_floor(journal, done)
     while True:
+        ranges = planning.from_the_floor(journal, done)
         hold(journal, lake.path, {space: each.start for space, each in ranges.items()})
-        again = planning.from_the_floor(journal, done)
-        if all(again[space].start == each.start for space, each in ranges.items() if space in again):
-            return Wanted(again, f"all tables are made anew: {why}")
-        ranges = again  # Retention was quicker.
+        if all(planning.begins(Folder(journal, space), each.start) for space, each in ranges.items()):
+            return Wanted(ranges, f"all tables are made anew: {why}")
+        # Retention was quicker.
 
 
 def behind(journal: Path, hole: planning.Hole) -> Wanted:
@@ -85,7 +91,7 @@ def floors(journal: Path, lake: Lake, plan: Plan, last: Progress | None) -> dict
     found: dict[str, Floor | None] = dict.fromkeys(plan.start)
     carried = _carried(lake, kept)
     for space, start in kept.items():
-        time = planning.time_at(Folder(journal, space), start)
+        time = time_at(Folder(journal, space), start)
         edge = Edge(space, start, time, last.positions[space] if last is not None else -1, known[space])
         found[space] = Floor(start, time, known[space], carried.get(space, {}), seed(lake, journal, edge))
     return found

@@ -88,6 +88,8 @@ class Batches:
         self._spread = spread
         self._made = made
         self._typed = tuple(typed)
+        self.problems: dict[str, Exception] = {}
+        """By space, why it could not be gone on with when a batch was last planned; the others were."""
 
     def next(
         self, *, most: int | None = None, refresh: bool = False, say: Callable[[str], None] | None = None
@@ -96,7 +98,7 @@ class Batches:
         journal, lake = self._journal, self._lake
         last = lake.progress()
         plan = lake.planned(_next(last))
-        if plan is not None and ((refresh and not plan.refresh) or _cannot_be_ended(journal, plan)):
+        if plan is not None and ((refresh and not plan.refresh) or _cannot_be_ended(journal, lake, plan)):
             last, plan = refreshing.give_up(lake, plan, last), None
         if plan is None:
             plan = self._new_plan(last, most, refresh=refresh, say=say or _keep_quiet)
@@ -111,6 +113,8 @@ class Batches:
         self, last: Progress | None, most: int | None, *, refresh: bool, say: Callable[[str], None]
     ) -> Plan | None:
         wanted = _wanted(self._journal, self._lake, last, most, refresh=refresh)
+        if wanted.problems is not None:
+            self.problems = wanted.problems
         alarms = self._lake.alarms.pending()
         if not wanted.ranges and not alarms:
             return None
@@ -128,8 +132,8 @@ def _next(last: Progress | None) -> int:
     return 1 if last is None else last.batch + 1
 
 
-def _cannot_be_ended(journal: Path, plan: Plan) -> bool:
-    return refreshing.cannot_be_ended(journal, plan, VERSIONS)
+def _cannot_be_ended(journal: Path, lake: Lake, plan: Plan) -> bool:
+    return lake.is_given_up(plan.batch) or refreshing.cannot_be_ended(journal, plan, VERSIONS)
 
 
 def _keep_quiet(_line: str) -> None:
@@ -143,7 +147,8 @@ def _wanted(journal: Path, lake: Lake, last: Progress | None, most: int | None, 
         return refreshing.everything(journal, lake, done, why)
     hold(journal, lake.path, {space: done.get(space, -1) + 1 for space in planning.spaces_of(journal)})
     try:
-        return refreshing.Wanted(planning.what_is_new(journal, done, most=most))
+        new = planning.what_is_new(journal, last, most=most)
+        return refreshing.Wanted(new.ranges, problems=new.problems)
     except planning.Hole as hole:
         return refreshing.behind(journal, hole)
 

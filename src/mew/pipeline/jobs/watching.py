@@ -1,25 +1,23 @@
 """Watching: batch after batch, as segments are sealed, until told to stop.
 
-Plans around a space that cannot be gone on with, so that the others are not held up; everything else about a batch is
-`running`'s. Remembers nothing that is not in the lake: whoever kills it starts it again.
+Says when; everything about a batch is `running`'s. Whatever goes wrong is told and tried again, and it goes on.
+Remembers nothing that is not in the lake: whoever kills it starts it again.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
 from mew.errors import MewError
-from mew.journal import checksums
-from mew.journal.folder import Folder, Segment
-from mew.journal.segments import SegmentDamaged, read_footer
+from mew.journal.folder import Folder
 from mew.pipeline.jobs.lagging import Lag, lags
 from mew.pipeline.jobs.made import Made
-from mew.pipeline.jobs.planning import Hole, Range, next_range, spaces_of
-from mew.pipeline.jobs.running import VERSIONS, Batches, Spread
-from mew.pipeline.lake import Lake, Plan, Progress
+from mew.pipeline.jobs.planning import spaces_of
+from mew.pipeline.jobs.running import Batches, Spread
+from mew.pipeline.lake import Lake, Progress
 
 LOOK_SECONDS: Final = 0.1
 """How often the journal's folders are looked into."""
@@ -125,48 +123,47 @@ class Watch:
         """Watch, and tell of each batch and of whatever is wrong, until it is to stop."""
         self.last = last = self._lake.progress()
         self._done = {} if last is None else dict(last.positions)
-        left_over, began = self._is_planned(), -self._habits.every
+        due, began = self._is_planned(last), -self._habits.every
         while not self._stop.is_set:
             if self.land is not None:
                 yield from self.land()
-            if not left_over and not self._is_due(began):
+            try:
+                due = due or self._is_due(began)
+            except (MewError, OSError) as problem:  # a journal or a lake that cannot be looked at just now
+                yield from self._wrong(None, problem)
+            if due:
+                began = time.monotonic()
+                yield from self._one(began)
+            elif None not in self.troubles:
                 self._stop.wait(LOOK_SECONDS)
-                continue
-            began = time.monotonic()
-            yield from self._one(began, plans=not left_over)
-            if None in self.troubles:
+            if due := None in self.troubles:
                 self._stop.wait(max(self._retry[None][0] - time.monotonic(), 0))
-            left_over = None in self.troubles and self._is_planned()
 
-    def _is_planned(self) -> bool:
+    def _is_planned(self, last: Progress | None) -> bool:
         """Whether somebody has begun the next batch, and left it."""
-        last = self._lake.progress()
         return self._lake.planned(1 if last is None else last.batch + 1) is not None
 
     # One batch
 
-    def _one(self, began: float, *, plans: bool) -> Iterator[Told]:
+    def _one(self, began: float) -> Iterator[Told]:
         before, notices = dict(self._done), list[str]()
         try:
-            if plans:
-                troubles, goes_on = self._look()
-                yield from troubles
-                if not goes_on:
-                    return
-            most = self._habits.most
-            progress = self._batch_by_batch.next(most=most, say=notices.append)
+            progress = self._batch_by_batch.next(most=self._habits.most, say=notices.append)
+            done = progress or self._lake.progress()
+            lag = {} if done is None else lags(self._journal, done)
         except _Abandoned:
             return
         except Exception as problem:  # a batch ends here; the next try is another one
             yield from self._wrong(None, problem)
             return
         self._right(None)
+        self._done = {} if done is None else dict(done.positions)
+        yield from self._held_up(self._batch_by_batch.problems)
         yield from map(Notice, notices)
         if progress is None:
             return
-        self._done = dict(progress.positions)
         records = sum(to - before.get(space, -1) for space, to in progress.positions.items())
-        yield Finished(progress, records, round(time.monotonic() - began, 3), lags(self._journal, progress))
+        yield Finished(progress, records, round(time.monotonic() - began, 3), lag)
         yield from self._tidied()
 
     def _stoppable(self, work: Callable[[bytes], bytes], items: Sequence[bytes]) -> list[bytes]:
@@ -212,62 +209,20 @@ class Watch:
 
     def _is_more(self, space: str, records: int) -> bool:
         """Whether so many are sealed that no table has; names are enough to know."""
-        done = self._done.get(space, -1)
-        segments = Folder(self._journal, space).segments(done + 1)
-        return bool(segments) and segments[-1].last - done >= records
-
-    def _look(self) -> tuple[list[Trouble], bool]:
-        """What is wrong with the journals, and whether there is a batch; where something is, it is planned around."""
-        found: dict[str, Range] = {}
-        holes: dict[str, Hole] = {}
-        told: list[Trouble] = []
-        for space in self._spaces():
-            covered, problem = self._sound(space)
-            if covered is not None:
-                found[space] = covered
-            if isinstance(problem, Hole):
-                holes[space] = problem
-            elif problem is not None:
-                told += self._wrong(space, problem)
-            else:
-                self._right(space)
-        if not any(space is not None and space not in holes for space in self.troubles):
-            for space in holes:
-                self._right(space)
-            return told, True  # what is done about a hole is `running`'s to know
-        for space, hole in holes.items():
-            told += self._wrong(space, hole)
-        last = self._lake.progress()
-        if found and (last is None or last.versions == VERSIONS):
-            batch = 1 if last is None else last.batch + 1
-            starts = {space: each.start for space, each in found.items()}
-            ends = {space: each.to for space, each in found.items()}
-            self._lake.plan(Plan(batch, starts, ends, VERSIONS, typed=self._habits.typed))
-        # How rows of another version are gone on with is not for us to say.
-        return told, bool(found)
-
-    def _sound(self, space: str) -> tuple[Range | None, Exception | None]:
-        """What of a space can be taken, and why not more."""
-        folder = Folder(self._journal, space)
-        try:
-            covered = next_range(folder, self._done.get(space), self._habits.most)
-        except (MewError, OSError) as problem:
-            return None, problem
-        if covered is None:
-            return None, None
-        for segment in folder.segments(covered.start):
-            if segment.first > covered.to:
-                break
-            try:
-                _check(segment)
-            except SegmentDamaged as problem:
-                before = Range(covered.start, segment.first - 1)
-                return (before if before.to >= before.start else None), problem
-            except FileNotFoundError:
-                continue  # compacted meanwhile; whoever reads it finds it
-        return covered, None
+        done, folder = self._done.get(space, -1), Folder(self._journal, space)
+        segments = folder.segments(max(done, 0))
+        if not segments:
+            return records == 1 and bool(folder.segments())  # It has another past: a batch will say so.
+        return segments[-1].last - done >= records
 
     # What is wrong
+
+    def _held_up(self, problems: Mapping[str, Exception]) -> Iterator[Trouble]:
+        """Of spaces that could not be gone on with, or not as far as their journals reach."""
+        for space in {*self.troubles} - {*problems, None}:
+            self._right(space)
+        for space, problem in problems.items():
+            yield from self._wrong(space, problem)
 
     def _wrong(self, space: str | None, problem: Exception) -> Iterator[Trouble]:
         said = str(problem) if isinstance(problem, MewError | OSError) else f"{type(problem).__name__}: {problem}"
@@ -281,19 +236,3 @@ class Watch:
     def _right(self, space: str | None) -> None:
         self.troubles.pop(space, None)
         self._retry.pop(space, None)
-
-
-def _check(segment: Segment) -> None:
-    """`SegmentDamaged` unless its files are, byte for byte, what was written; what they say is the audit's to judge."""
-    if not checksums.is_whole(segment.control):
-        raise SegmentDamaged(segment.control, "its checksum is wrong")
-    footer = read_footer(segment)
-    if not footer.frames:
-        return
-    try:
-        checksum = checksums.of_file(segment.frames)
-    except FileNotFoundError:
-        segment.control.stat()  # where the whole segment went away, nothing is damaged
-        raise SegmentDamaged(segment.frames, "it is missing") from None
-    if checksum != footer.frames_checksum:
-        raise SegmentDamaged(segment.frames, "its checksum is wrong")

@@ -46,6 +46,8 @@ class Addition(msgspec.Struct, frozen=True):
     """Files that stay nevertheless."""
     begins: bool = False
     """Whether the table is one from this batch on: what a batch that was given up left of it is of no account."""
+    skips: bool = False
+    """Whether the table only gets the batch's number: its rows and columns stay, whatever they are."""
 
 
 def add(folder: Path, addition: Addition) -> int | None:
@@ -119,7 +121,7 @@ def _fits(handle: DeltaTable, folder: Path, addition: Addition) -> bool:
 
     Without that Delta would take the files, and not show the columns.
     """
-    if _overwrites(addition):
+    if _overwrites(addition) or addition.skips:
         return True
     has, needs = fields(handle.schema()), fields(Schema.from_arrow(addition.table.schema))
     changed = [name for name in needs if name in has and has[name]["type"] != needs[name]["type"]]
@@ -138,6 +140,12 @@ def _overwrites(addition: Addition) -> bool:
 
 
 def _commit(handle: DeltaTable, addition: Addition) -> None:
+    if addition.skips:
+        own = handle.metadata().partition_columns
+        handle.create_write_transaction(
+            [], "append", handle.schema(), own, commit_properties=exactly(addition.note, addition.batch)
+        )
+        return
     now = int(time.time() * 1000)
     removed = [] if _overwrites(addition) else list(_removed(handle, addition, now))
     added = [AddAction(part.path, part.size, part.partition, now, True, part.stats) for part in addition.parts]

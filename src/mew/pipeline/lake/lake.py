@@ -1,7 +1,7 @@
 """A lake: one folder with everything that belongs to it, and the few things that can be done with it.
 
     tables/<name>/        the Delta tables
-    _plan/<batch>.json    what a batch covers, before it is begun
+    _plan/<batch>.json    what a batch covers, before it is begun; .given-up: that it is not to be done so
     _state/<batch>-<id>   what the next batch goes on from
     _alarms/              what was found wrong outside of batches, until one tells it
     journal/, _landing/   what came through Kafka, and how far that is
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from deltalake import DeltaTable
@@ -28,7 +28,7 @@ from mew.pipeline.lake.locking import locked
 from mew.pipeline.lake.plans import Plans
 from mew.pipeline.lake.reading import Reader
 from mew.pipeline.lake.states import States, batch_of
-from mew.pipeline.lake.values import OutOfStep, Part, Plan, Progress
+from mew.pipeline.lake.values import GIVEN_UP, OutOfStep, Part, Plan, Progress
 
 if TYPE_CHECKING:
     from mew.pipeline.lake.compaction import Compacted
@@ -84,20 +84,28 @@ class Lake:
             raise OutOfStep(f"{self.path}: batch {finished} is the last, so batch {plan.batch} cannot be planned")
         return self._plans.put(plan)
 
+    def give_up(self, batch: int) -> None:
+        """Say that a batch is not to be done as planned. From here on nobody finishes it with rows of its plan."""
+        self._plans.give_up(batch)
+
+    def is_given_up(self, batch: int) -> bool:
+        """Whether that was said of a batch: whoever takes it up goes on giving it up."""
+        return self._plans.is_given_up(batch)
+
     def commit(self, table: "Table", batch: int, parts: Iterable[Part]) -> int:
         """Make parts rows of a table, once: whoever calls this again, or at the same time, changes nothing.
 
         Unfinished rows that were there go. Called for every table, with parts or without, in one order. The version
         that has the batch.
         """
-        return self._add(table, batch, parts, replaces=False)
+        return self._add(table, batch, parts)
 
     def replace(self, table: "Table", batch: int, parts: Iterable[Part], keep: Collection[str] = ()) -> int:
         """Likewise, but of what was there only these files stay, by their paths within the table's folder.
 
         Where none stays, the columns too become those of the table as it is declared now.
         """
-        return self._add(table, batch, parts, replaces=True, keep=keep)
+        return self._add(table, batch, parts, replaces=True, keeps=frozenset(keep))
 
     def begin(self, table: "Table", batch: int, parts: Iterable[Part]) -> int:
         """Likewise, for a table that there is from this batch on: the parts are all its rows, of earlier batches too.
@@ -105,6 +113,13 @@ class Lake:
         What a batch that was given up may have left under its name goes.
         """
         return self._add(table, batch, parts, replaces=True, begins=True)
+
+    def skip(self, table: "Table", batch: int) -> int:
+        """Likewise, for a batch that brings nothing and takes nothing away: the table has its number, and that is all.
+
+        Its columns may be those of another version.
+        """
+        return self._add(table, batch, (), skips=True)
 
     def finish(self, progress: Progress) -> None:
         """Say that a batch is in all tables: from here on readers see it. Once, as everything."""
@@ -114,6 +129,8 @@ class Lake:
         folder = self.table_folder(progress_rows.NAME)
         handle = opened(folder)
         if handle is None or has_batch(folder, handle) < progress.batch:
+            if progress.versions != GIVEN_UP and self.is_given_up(progress.batch):
+                raise OutOfStep(f"{self.path}: batch {progress.batch} was given up while it was being done")
             row = progress if progress.finished else msgspec.structs.replace(progress, finished=_now())
             part = parts.write(PROGRESS, as_arrow([row]), folder, name=f"{progress.batch}-{progress_rows.NAME}")
             note = msgspec.json.encode({"batch": row.batch, "versions": row.versions}).decode()
@@ -174,21 +191,13 @@ class Lake:
         tidying.clear(self.path / "_stage", self.logs / "jvm.log", now)
         return tidying.tidy(self.folder, self._states, self._plans, now)
 
-    def _add(
-        self,
-        table: "Table",
-        batch: int,
-        parts: Iterable[Part],
-        *,
-        replaces: bool,
-        keep: Collection[str] = (),
-        begins: bool = False,
-    ) -> int:
+    def _add(self, table: "Table", batch: int, parts: Iterable[Part], **how: Any) -> int:
+        """`how` as `commits.Addition` has it."""
         from mew.pipeline.lake import commits  # noqa: PLC0415 - pyarrow, where it is needed
 
         plan = self.planned(batch)
         note = msgspec.json.encode({"batch": batch, "versions": plan and plan.versions}).decode()
-        addition = commits.Addition(table, batch, tuple(parts), note, replaces, frozenset(keep), begins)
+        addition = commits.Addition(table, batch, tuple(parts), note, **how)
         version = commits.add(self.table_folder(table.name), addition)
         return self._version_of(table.name, batch) if version is None else version
 

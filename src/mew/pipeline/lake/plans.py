@@ -14,6 +14,7 @@ from mew.pipeline.lake.values import LakeDamaged, Plan
 KEPT: Final = 10
 """Plans of finished batches that stay, for those who are slow."""
 _ENDING: Final = ".json"
+_GIVEN_UP: Final = ".given-up"
 
 
 class Plans:
@@ -38,11 +39,19 @@ class Plans:
         put_if_absent(self._path(plan.batch), msgspec.json.encode(plan, order="sorted") + b"\n")
         return self.read(plan.batch) or plan
 
+    def give_up(self, batch: int) -> None:
+        """Keep that a batch is not to be done as it was planned: before anything of that is done, and for good."""
+        put_if_absent(self._path(batch, _GIVEN_UP), b"")
+
+    def is_given_up(self, batch: int) -> bool:
+        """Whether that was said of a batch."""
+        return self._path(batch, _GIVEN_UP).exists()
+
     def drop(self, finished: int) -> None:
         """Remove plans that nobody can need any more, now that a batch is finished."""
-        for path in self.folder.glob(f"*{_ENDING}"):
+        for path in (*self.folder.glob(f"*{_ENDING}"), *self.folder.glob(f"*{_GIVEN_UP}")):
             if path.stem.isdecimal() and int(path.stem) <= finished - KEPT:
                 path.unlink(missing_ok=True)
 
-    def _path(self, batch: int) -> Path:
-        return self.folder / f"{batch}{_ENDING}"
+    def _path(self, batch: int, ending: str = _ENDING) -> Path:
+        return self.folder / f"{batch}{ending}"

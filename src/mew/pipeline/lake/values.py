@@ -3,7 +3,7 @@
 Values only. All of them are JSON, so that a worker can send them and a person can read them.
 """
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -24,9 +24,13 @@ class LakeBusy(LakeError):
 class OutOfStep(LakeError):
     """A batch that a table cannot take: one before it is missing."""
 
+    exit_code: ClassVar = 1
+
 
 class LakeDamaged(LakeError):
     """Something that should be in the lake is not there, or not as it was."""
+
+    exit_code: ClassVar = 1
 
 
 class UnknownTable(LakeError):

@@ -20,9 +20,10 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from mew.errors import MewError
-from mew.journal.compaction import closed_hours, compact
-from mew.journal.folder import HOUR, Folder
+from mew.journal.compaction import closed_hours, compact, empty_trash
+from mew.journal.folder import HOUR, SECOND, Folder, spaces
 from mew.journal.kafka.address import Address
+from mew.journal.sealer import TRASH_HOURS
 from mew.journal.segments import make_folder
 from mew.pipeline.lake import Lake
 from mew.pipeline.lake.alarms import Alarm
@@ -34,6 +35,8 @@ from mew.pipeline.landing.values import Landed, LandingDone, LandingError, Landi
 
 MOST_MESSAGES: Final = 5_000
 """Of each partition in one landing."""
+TIDY_SECONDS: Final = 600
+"""How often what compaction took away is looked at, at most."""
 STAGING: Final = "_stage"
 CHECK: Final = "landing"
 """What the audit calls it."""
@@ -56,11 +59,21 @@ def own_journal(lake: Path) -> Path:
     return lake / "journal"
 
 
+def wall_clock() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
 class Landing:
     """A topic on its way into a lake."""
 
     def __init__(
-        self, lake: Lake, address: Address, session: Callable[[], SparkSession], most: int = MOST_MESSAGES
+        self,
+        lake: Lake,
+        address: Address,
+        session: Callable[[], SparkSession],
+        most: int = MOST_MESSAGES,
+        clock: Callable[[], int] = wall_clock,
     ) -> None:
         """Nothing is done yet; Spark is asked for once there is something to read."""
         self.journal = own_journal(lake.path)
@@ -70,11 +83,14 @@ class Landing:
         self._most = most
         self._landings = Landings(lake.path)
         self._source = Source(address)
+        self._clock = clock
+        self._tidied_at: int | None = None
 
     def arrivals(self) -> Iterator[Arrived]:
         """Land what is there, one landing after the other, until nothing is new."""
         make_folder(self.journal)
         while True:
+            self._tidy()
             arrived = self.land()
             if arrived is None:
                 return
@@ -170,6 +186,19 @@ class Landing:
                 for hour in closed_hours(folder, landed.time):
                     with suppress(MewError, OSError):  # it stays as it is, and is read as well
                         compact(folder, hour)
+
+    def _tidy(self) -> None:
+        """Delete now and then what compaction took away, once nobody can still be reading it: no gateway does it here.
+
+        Also of spaces of which nothing comes any more, and while the broker is away.
+        """
+        now = self._clock()
+        if self._tidied_at is not None and abs(now - self._tidied_at) < TIDY_SECONDS * SECOND:
+            return
+        self._tidied_at = now
+        for space in spaces(self.journal):
+            with suppress(MewError, OSError):  # somebody is at it: the next time
+                empty_trash(Folder(self.journal, space), now - TRASH_HOURS * HOUR)
 
 
 def _alarms(judged: Judged, known: dict[str, Landed]) -> Iterator[Alarm]:

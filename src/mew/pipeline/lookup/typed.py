@@ -60,7 +60,8 @@ def format_view(name: str, reader: Reader, connection: duckdb.DuckDBPyConnection
 
     A view calls a function that the connection gets here.
     """
-    format_ = format_named(name, reader)
+    with connection.cursor() as asking:
+        format_ = _format(name, reader, asking)
     if format_ is None:
         return None
     table = table_with(format_.fingerprint, reader)
@@ -69,6 +70,13 @@ def format_view(name: str, reader: Reader, connection: duckdb.DuckDBPyConnection
 
 def format_named(name: str, reader: Reader) -> "Format | None":
     """The format that a name of this kind means; None where there is none, or it has no columns."""
+    if _NAME.fullmatch(name) is None:
+        return None
+    with duckdb.connect() as connection:
+        return _format(name, reader, connection)
+
+
+def _format(name: str, reader: Reader, connection: duckdb.DuckDBPyConnection) -> "Format | None":
     named = _NAME.fullmatch(name)
     if named is None:
         return None
@@ -76,9 +84,7 @@ def format_named(name: str, reader: Reader) -> "Format | None":
     from mew.pipeline.kernel.formats import typed_columns  # noqa: PLC0415
 
     announced = f"{_ANNOUNCED} ({table_view(reader, 'formats')})"
-    with duckdb.connect() as connection:
-        found = connection.execute(f"{announced} where slug = ? and fingerprint = ? limit 1", list(named.groups()))
-        row = found.fetchone()
+    row = connection.execute(f"{announced} where slug = ? and fingerprint = ? limit 1", list(named.groups())).fetchone()
     format_ = None if row is None else Format(*row)
     return None if format_ is None or not typed_columns(format_) else format_
 

@@ -1,0 +1,63 @@
+"""Whether segments are, byte for byte, what was written, and whether a journal is the one that a lake was made of.
+
+Reads and changes nothing. What records say is the audit's to judge.
+"""
+
+from contextlib import suppress
+
+from mew.errors import MewError
+from mew.journal.folder import Folder, Segment
+from mew.journal.segments import SegmentDamaged, check_bytes, read_control, read_frames
+
+
+class OtherJournal(MewError):
+    """The journal has another past than the tables: it was restored from a backup, or begun anew."""
+
+    def __init__(self, folder: Folder, why: str) -> None:
+        """Of a space, and how that is known."""
+        super().__init__(
+            f"{folder.root}: the journal of {folder.space!r} is not the one that the tables were made of: {why}; "
+            "`mew pipeline run --full-refresh` makes them anew of what it has"
+        )
+
+
+def damage(segment: Segment) -> SegmentDamaged | None:
+    """What is wrong with a segment; nothing with one that was compacted meanwhile: whoever reads it finds it."""
+    try:
+        check_bytes(segment)
+    except SegmentDamaged as problem:
+        return problem
+    except FileNotFoundError:
+        return None
+    return None
+
+
+def same_past(folder: Folder, done: int, time: int) -> None:
+    """`OtherJournal` unless the last record that the tables have is there as it was, or gone with all before it.
+
+    `time` is that record's, in microseconds since 1970. Whatever is recorded in its place later has a later one.
+    """
+    segments = folder.segments(done)
+    if not segments:
+        if there := folder.segments():
+            raise OtherJournal(folder, f"they have record {done}, and it ends with {there[-1].last}")
+        return
+    if segments[0].first > done:
+        return
+    with suppress(SegmentDamaged, FileNotFoundError, LookupError):  # whoever needs that record will say so
+        if _time_in(segments[0], done) > time:
+            raise OtherJournal(folder, f"its record {done} was written later than theirs")
+
+
+def time_at(folder: Folder, position: int) -> int:
+    """When a record that is there was written, in microseconds since 1970."""
+    return _time_in(folder.segments(position)[0], position)
+
+
+def _time_in(segment: Segment, position: int) -> int:
+    for read in (read_control, read_frames):
+        rows = read(segment, ["position", "time"])
+        place = rows["position"].index(position).as_py()
+        if place >= 0:
+            return int(rows["time"][place].value)
+    raise LookupError(f"{segment.control}: there is no record {position}")

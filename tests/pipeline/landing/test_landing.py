@@ -1,0 +1,81 @@
+"""Landing without a broker: what is done in the lake's own journal whether anything comes or not."""
+
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mew.journal.compaction import alone, compact
+from mew.journal.folder import HOUR, SECOND, Folder
+from mew.journal.kafka.address import read_address
+from mew.journal.reading import Journal
+from mew.journal.sealer import TRASH_HOURS
+from mew.pipeline.lake import Lake
+from mew.pipeline.landing import topic as topics
+from mew.pipeline.landing.landing import TIDY_SECONDS, Landing, own_journal
+from tests.journal.kept import Kept
+
+NOBODY = "kafka://127.0.0.1:1/lab"
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    """Of an hour that was landed in two segments and then compacted, in a lake."""
+    kept = Kept(tmp_path / "lake")
+    hour = kept.folder.hour(kept.time)
+    kept.append(2).seal()
+    kept.append(2).seal()
+    assert len(compact(kept.folder, hour)) == 1
+    assert len(trash(kept.folder)) == 1
+    return kept
+
+
+def trash(folder: Folder) -> list[Path]:
+    return list(folder.trash.iterdir())
+
+
+class Looking:
+    """A landing that finds no broker, and a clock that is put forward."""
+
+    def __init__(self, lake: Path) -> None:
+        self.time = time.time_ns() // 1000
+        self._landing = Landing(Lake(lake), read_address(NOBODY), _no_spark, clock=lambda: self.time)
+
+    def look(self) -> None:
+        with pytest.raises(topics.SourceAway):
+            next(self._landing.arrivals())
+
+
+def _no_spark() -> SparkSession:
+    raise AssertionError("nothing came that Spark is needed for")
+
+
+@pytest.fixture
+def looking(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> Looking:
+    monkeypatch.setattr(topics, "ANSWER_SECONDS", 0.05)
+    lake = kept.folder.root.parent
+    assert own_journal(lake) == kept.folder.root
+    return Looking(lake)
+
+
+def test_what_compaction_took_away_is_deleted_once_nobody_can_still_be_reading_it(kept: Kept, looking: Looking) -> None:
+    looking.look()
+    looking.time += TRASH_HOURS * HOUR - 60 * SECOND
+    looking.look()
+    assert len(trash(kept.folder)) == 1
+    looking.time += (TIDY_SECONDS + 60) * SECOND
+    looking.look()
+    assert trash(kept.folder) == []
+    assert list(Journal(kept.folder.root, "lab").records()) == kept.records
+
+
+def test_what_somebody_else_is_tidying_is_left_to_the_next_time(kept: Kept, looking: Looking) -> None:
+    looking.time += 2 * TRASH_HOURS * HOUR
+    with alone(kept.folder):
+        looking.look()
+    looking.look()
+    assert len(trash(kept.folder)) == 1, "it was looked at twice in a moment"
+    looking.time += TIDY_SECONDS * SECOND
+    looking.look()
+    assert trash(kept.folder) == []
