@@ -185,12 +185,13 @@ async def beside(playing: Sequence[Story], found: Stage, looking: Coroutine[None
 
 
 async def take_all(folder: Path, images: Path) -> None:
-    """Every picture, once."""
+    """Every picture, once; they come to the others when all were taken."""
     (folder / RECEIVED).mkdir()
+    (taken := folder / "taken").mkdir()
     score = sorted(stories(SLOWLY, folder), key=lambda story: story.name not in LONG)
     async with browsing() as page:
         async with stage(folder) as found:
-            camera = Camera(page, found, images)
+            camera = Camera(page, found, taken)
             await camera.open()
             await camera.take("inspector-sign-in")
             await beside(score, found, of_those_who_look(camera, found.token))
@@ -201,6 +202,8 @@ async def take_all(folder: Path, images: Path) -> None:
         await command(folder, "pipeline", "report", "--output", "report.html")
         await page.goto((folder / "report.html").as_uri())
         await camera.take("report")
+    for picture in taken.iterdir():
+        shutil.move(picture, images / picture.name)
 
 
 def main() -> int:

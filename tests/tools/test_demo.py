@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +33,7 @@ SECONDS: Final = 300
 END_SECONDS: Final = 30.0
 pytestmark = pytest.mark.timeout(SECONDS + 30)
 LISTENS: Final = re.compile(r"inspector\s+(http://localhost:\d+/)")
+NOT_OF_THE_SERVER: Final = ["deltalake", "duckdb", "matplotlib", "pandas", "playwright", "polars", "pyspark", "pytest"]
 TOKEN: Final = re.compile(r"token\s+(\S{40,})")
 
 
@@ -46,11 +47,11 @@ def words(below: Path, *options: str) -> list[str]:
 
 
 @contextmanager
-def begun(below: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+def begun(below: Path, *options: str, **more: str) -> Iterator[subprocess.Popen[str]]:
     """A demo that runs; killed in the end, if it still does."""
-    pipe = subprocess.PIPE
+    pipe, environ = subprocess.PIPE, {**environment(below), **more}
     command = words(below, *options)
-    with subprocess.Popen(command, cwd=ROOT, env=environment(below), stdout=pipe, stderr=pipe, text=True) as demo:
+    with subprocess.Popen(command, cwd=ROOT, env=environ, stdout=pipe, stderr=pipe, text=True) as demo:
         try:
             yield demo
         finally:
@@ -74,6 +75,13 @@ def running(below: Path) -> dict[int, str]:
             if (process / "cwd").readlink().is_relative_to(below):
                 found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
     return found
+
+
+def until(question: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + END_SECONDS
+    while not question():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def wait_for_the_end(processes: dict[int, str]) -> list[str]:
@@ -117,9 +125,8 @@ class Kept:
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
     below = tmp_path_factory.mktemp("demos")
-    demo = Kept(below)
     try:
-        yield demo
+        yield Kept(below)
     finally:
         for pid in running(below):
             os.kill(pid, signal.SIGKILL)
@@ -213,17 +220,42 @@ def test_a_gateway_that_is_kept_answers_the_token_and_stops_by_the_command_that_
     assert wait_for_the_end(processes) == []
 
 
-def test_ctrl_c_ends_every_process_removes_the_folder_and_says_so(tmp_path: Path) -> None:
-    with begun(tmp_path) as demo:
-        heard(demo, r"movement +player1 ")
+@pytest.mark.parametrize(
+    ("moment", "options", "many"),
+    [(r"movement +player1 ", (), 5), ("── the pipeline", ("--quick",), 0)],
+    ids=["stories", "Spark"],
+)
+def test_ctrl_c_ends_every_process_removes_the_folder_and_says_so(
+    tmp_path: Path, moment: str, options: tuple[str, ...], many: int
+) -> None:
+    with begun(tmp_path, *options) as demo:
+        heard(demo, moment)
+        until(lambda: len(running(tmp_path)) > many)
         processes = running(tmp_path)
-        assert len(processes) > 5
         demo.send_signal(signal.SIGINT)
         _, errors = demo.communicate(timeout=60)
     assert demo.returncode == 130
     assert re.fullmatch(r"demo: interrupted; every process has ended, and \S+ is gone\n", errors)
     assert wait_for_the_end(processes) == []
     assert (running(tmp_path), list(tmp_path.glob("2*"))) == ({}, [])
+
+
+def test_a_look_at_the_stories_needs_nothing_but_the_gateways_libraries(tmp_path: Path) -> None:
+    """What `make try` installs; here the others are as if they were not there, for every process of it."""
+    (tmp_path / "without").mkdir()
+    (tmp_path / "without" / "sitecustomize.py").write_text(
+        f"import sys\nsys.modules.update(dict.fromkeys({NOT_OF_THE_SERVER}))\n", encoding="utf-8"
+    )
+    with begun(tmp_path, "--endless", "--quick", PYTHONPATH=str(tmp_path / "without")) as demo:
+        heard(demo, LISTENS.pattern)
+        heard(demo, r"movement +player1 ")
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(END_SECONDS) == 130
+
+
+def test_what_the_others_need_is_not_of_the_server() -> None:
+    pins = (ROOT / "requirements" / "server.txt").read_text(encoding="utf-8")
+    assert [name for name in NOT_OF_THE_SERVER if re.search(rf"^{name}==", pins, re.MULTILINE)] == []
 
 
 def test_two_at_once_play_on_ports_of_their_own_and_one_that_is_killed_leaves_no_process(tmp_path: Path) -> None:

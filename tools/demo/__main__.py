@@ -53,7 +53,8 @@ async def until_told(demo: Demo) -> bool:
         if not told:  # once: what is tidied up then is not to be broken off
             told = running.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    for number in (signal.SIGINT, signal.SIGTERM, *(() if nohup else (signal.SIGHUP,))):
         loop.add_signal_handler(number, stop)
     try:
         await running
@@ -77,7 +78,8 @@ def main(words: Sequence[str]) -> int:
     if ended:
         return DONE
     shutil.rmtree(folder, ignore_errors=True)
-    print(f"demo: interrupted; every process has ended, and {folder} is gone", file=sys.stderr)
+    rest = f"what is left is in {folder}" if folder.exists() else f"every process has ended, and {folder} is gone"
+    print(f"demo: interrupted; {rest}", file=sys.stderr)
     return INTERRUPTED
 
 

@@ -23,8 +23,8 @@ from mew.errors import MewError
 Hears: TypeAlias = Callable[[str], None]
 """Is told each line."""
 LAST_WORDS: Final = 12
-PATIENCE: Final = 15.0
-"""Seconds that a process has to end in good order."""
+KILLING: Final = 5.0
+"""Seconds that a process has to be gone when it was killed."""
 GLANCE: Final = 0.02
 LONGEST_LINE: Final = 2**20
 SET_PDEATHSIG: Final = 1
@@ -44,31 +44,39 @@ class Surroundings(msgspec.Struct, frozen=True):
     log: Path
     shows_progress: bool = False
     """Its standard error is the terminal's."""
+    patience: float = 15.0
+    """Seconds that it has to end in good order."""
 
 
 class Child:
     """One process."""
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process, log: TextIO, hears: Hears) -> None:
+    def __init__(self, name: str, process: asyncio.subprocess.Process, place: Surroundings, hears: Hears) -> None:
         """It runs already."""
         self.name = name
         self.pid = process.pid
         self.last_words: deque[str] = deque(maxlen=LAST_WORDS)
         self._process = process
-        self._log = log
-        self._hears = hears
+        self._patience = place.patience
         self._over = False
-        self._reading = asyncio.create_task(self._read(), name=f"what {name} says")
+        self._reading = asyncio.create_task(self._read(place.log, hears), name=f"what {name} says")
 
-    async def _read(self) -> None:
-        assert self._process.stdout is not None
-        with self._log:
-            async for raw in self._process.stdout:
-                line = raw.decode(errors="replace").rstrip()
-                print(line, file=self._log, flush=True)
-                if line:
-                    self.last_words.append(line)
-                    self._hears(line)
+    async def _read(self, file: Path, hears: Hears) -> None:
+        """Both of its voices go into the log and are its last words; what it prints is heard besides."""
+        with file.open("a", encoding="utf-8") as log:
+            async with asyncio.TaskGroup() as both:
+                if self._process.stdout is not None:
+                    both.create_task(self._lines(self._process.stdout, log, hears))
+                if self._process.stderr is not None:
+                    both.create_task(self._lines(self._process.stderr, log, lambda _line: None))
+
+    async def _lines(self, voice: asyncio.StreamReader, log: TextIO, hears: Hears) -> None:
+        async for raw in voice:
+            line = raw.decode(errors="replace").rstrip()
+            print(line, file=log, flush=True)
+            if line:
+                self.last_words.append(line)
+                hears(line)
 
     async def code(self) -> int:
         """Its exit code, once it has ended and everything it said was heard."""
@@ -87,20 +95,27 @@ class Child:
         said = "".join(f"\n  {line}" for line in self.last_words)
         return Failed(f"{self.name} {what}" + (f"; its last words:{said}" if said else " and said nothing"))
 
-    async def end(self) -> None:
-        """Have it end in good order, and whatever it started with it; what will not is killed."""
+    async def end(self) -> bool:
+        """Have it end in good order, and whatever it started with it; what will not is killed, and False returned."""
         if self._over:  # its number may be somebody else's by now
-            return
+            return True
         self._tell(signal.SIGTERM)
-        try:
-            async with asyncio.timeout(PATIENCE):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._patience):
                 await self.code()
-                while self._tell(ANYBODY_THERE):
-                    await asyncio.sleep(GLANCE)
-        except TimeoutError:
-            self._tell(signal.SIGKILL)
-            await self._process.wait()
-            self._reading.cancel()
+                await self._nobody_left()
+                return True
+        self._tell(signal.SIGKILL)
+        await self._process.wait()
+        self._reading.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(KILLING):
+                await self._nobody_left()
+        return False
+
+    async def _nobody_left(self) -> None:
+        while self._tell(ANYBODY_THERE):
+            await asyncio.sleep(GLANCE)
 
     def _tell(self, number: int) -> bool:
         """Signal it and what it started; whether there is still any of them."""
@@ -120,19 +135,18 @@ class Children:
     async def start(self, name: str, command: Sequence[str], place: Surroundings, hears: Hears) -> Child:
         """Start one, in a process group of its own: Ctrl-C is for the demo, which ends its children in order."""
         place.log.parent.mkdir(parents=True, exist_ok=True)
-        log = place.log.open("a", encoding="utf-8")
         process = await asyncio.create_subprocess_exec(
             *command,
             cwd=place.folder,
             env=place.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=None if place.shows_progress else subprocess.STDOUT,
+            stderr=None if place.shows_progress else subprocess.PIPE,
             limit=LONGEST_LINE,
             process_group=0,
             preexec_fn=_end_with(os.getpid()),
         )
-        child = Child(name, process, log, hears)
+        child = Child(name, process, place, hears)
         self._children.append(child)
         return child
 

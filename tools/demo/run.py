@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 from rich.console import Console
 
+from tools.demo.children import Failed
 from tools.demo.playing import play
 from tools.demo.showing import Show
 from tools.demo.stage import MEW, Stage, command, stage
@@ -108,6 +109,8 @@ class Demo:
         self._show.heading(PIPELINE)
         said = await command(self._folder, "pipeline", "run", "--json", shows_progress=self._console.is_terminal)
         batches = [json.loads(line) for line in said]
+        if not batches:
+            raise Failed("the journal has nothing that is sealed, so there is nothing to tell of")
         records, rows = sum(batches[-1]["positions"].values()), sum(sum(each["rows"].values()) for each in batches)
         start, took = batches[0]["seconds"]["start"], sum(sum(each["seconds"].values()) for each in batches)
         spent = f"{start:.1f} s until Spark was there, {took - start:.1f} s of work"

@@ -25,6 +25,10 @@ MEW: Final = (sys.executable, "-m", "mew")
 ONLOOKER: Final = "onlooker"
 LISTENING: Final = re.compile(r"listening on wss?://\S*:(\d+) for (\S+)")
 START_SECONDS: Final = 60.0
+SEALING_SECONDS: Final = 75.0
+"""For the gateway to end: up to a minute for its journal."""
+COMMAND_SECONDS: Final = 90.0
+"""For a command to end: it may have a gateway or a Spark to end first."""
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -79,7 +83,7 @@ async def command(folder: Path, *words: str, shows_progress: bool = False) -> li
     """Run a `mew` command in the folder to its end; what it printed."""
     name = f"mew {' '.join(words[:2])}"
     log = folder / "logs" / "commands.log"
-    place = Surroundings(folder, surroundings(), log, shows_progress)
+    place = Surroundings(folder, surroundings(), log, shows_progress, COMMAND_SECONDS)
     said: list[str] = []
     async with Children() as children:
         child = await children.start(name, [*MEW, *words], place, said.append)
@@ -94,11 +98,14 @@ async def stage(folder: Path) -> AsyncIterator[Stage]:
     (token,) = await command(folder, "token", "create", ONLOOKER, "--observer")
     async with Children() as children:
         listening: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
-        place = Surroundings(folder, surroundings(), folder / "logs" / "gateway.log")
+        log = folder / "logs" / "gateway.log"
+        place = Surroundings(folder, surroundings(), log, patience=SEALING_SECONDS)
         words = ("gateway", "start", "--port", "0", "--log-level", "warn")
         gateway = await children.start("the gateway", [*MEW, *words], place, _listens(listening))
         port, space = await _ready(gateway, listening)
         yield Stage(folder, port, space, token, gateway)
+        if not await gateway.end():
+            raise gateway.failure(f"had not sealed its journal after {SEALING_SECONDS:g} s")
 
 
 def _listens(listening: "asyncio.Future[tuple[int, str]]") -> Callable[[str], None]:

@@ -132,4 +132,4 @@ def _transfer(folder: Path) -> Iterator[Part]:
 
 def _slow() -> Iterator[Part]:
     yield Part("camera", "slow_reader.py", ("camera",))
-    yield Part("slow-reader", "slow_reader.py", ("reader",))
+    yield Part("slow-reader", "slow_reader.py", ("reader", "--seconds", "5"))

@@ -77,7 +77,8 @@ REFUSED: Final = """
 select participant, coalesce(kind, 'a raw frame') as what, reason, count(*) as times
 from events where event in ('rejected', 'frame_rejected') group by all order by participant, min(position)
 """
-BANDWIDTH: Final = """
+BY_SECOND: Final = "second by second"
+BANDWIDTH: Final = f"""
 with span as (select min(start) as first, max(start) as last from stream_activity where seconds = 1),
 clock as (select unnest(range(first, last + interval 1 second, interval 1 second)) as start from span),
 known as (select distinct stream_id from stream_activity),
@@ -89,7 +90,7 @@ by_second as (
 )
 select stream_id as stream, sum(frames)::bigint as frames, max(frames) as "most/s", sum(bytes)::bigint as bytes,
   max(bytes) as "most bytes/s", median(apart) / 1000 as "ms apart",
-  list(bytes order by start) as "second by second"
+  list(bytes order by start) as "{BY_SECOND}"
 from by_second group by stream_id having sum(frames) > 0 order by min(start) filter (frames > 0), stream_id
 """
 AUDIT: Final = """
@@ -200,7 +201,8 @@ def _table(found: Found) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold dim")
     for column in found.columns:
         figures = column in found.question.right
-        table.add_column(column, justify="right" if figures else "left", no_wrap=figures, overflow="ellipsis")
+        whole = figures or column == BY_SECOND
+        table.add_column(column, justify="right" if figures else "left", no_wrap=whole, overflow="ellipsis")
     for row in found.rows[:LISTED]:
         table.add_row(*(_cell(column, value) for column, value in zip(found.columns, row, strict=True)))
     return table
