@@ -10,6 +10,7 @@ import ssl
 import sys
 import urllib.request
 from http import HTTPStatus
+from http.client import HTTPException
 from typing import Final
 
 ADDRESS: Final = "http://127.0.0.1:8080/health"
@@ -25,11 +26,13 @@ def main() -> int:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=anybody))
     try:
         with opener.open(address, timeout=SECONDS) as answer:
-            alive = answer.status == HTTPStatus.OK
-    except (OSError, ValueError) as problem:
-        print(f"{address}: {problem}", file=sys.stderr)
-        return 1
-    return 0 if alive else 1
+            if answer.status == HTTPStatus.OK:
+                return 0
+            problem: object = f"it answers with {answer.status}"
+    except (OSError, ValueError, HTTPException) as raised:
+        problem = raised
+    print(f"{address}: {problem}", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The sketch for Kubernetes is one that a cluster would take, and its parts fit each other and the image."""
 
+import re
 import socket
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from mew import __version__
-from mew.gateway.auth import TokenStore, environment_variable
+from mew.gateway.auth import TokenStore
 from mew.gateway.config import GatewayConfig, load
 from mew.gateway.journals import SEALING_SECONDS
 from mew.protocol.sessions import Identity
@@ -46,7 +47,7 @@ def test_every_object_is_what_kubernetes_knows() -> None:
     command = [sys.executable, "-m", "kubernetes_validate", "--strict", "--quiet", str(SKETCH)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
-    assert list(OBJECTS) == ["ConfigMap", "Secret", "Service", "StatefulSet", "CronJob"]
+    assert list(OBJECTS) == ["ConfigMap", "Service", "StatefulSet", "CronJob"]
 
 
 def test_one_gateway_at_a_time_has_the_journal() -> None:
@@ -60,13 +61,15 @@ def test_the_configuration_is_one_that_a_gateway_starts_with(space: Path) -> Non
     assert (config.host, config.port) == ("0.0.0.0", GATEWAY["ports"][0]["containerPort"])
 
 
-def test_the_secret_holds_tokens_of_participants(space: Path) -> None:
-    participants = configured(space).spaces[0].participants
-    secret = OBJECTS["Secret"]["stringData"]
-    assert set(secret) <= {environment_variable(each) for each in participants}
-    tokens = TokenStore(configured(space).spaces, environ=secret)
-    assert tokens.identify(secret["MEW_TOKEN_ALICE"]) == Identity("lab", "alice")
-    assert GATEWAY["envFrom"] == [{"secretRef": {"name": OBJECTS["Secret"]["metadata"]["name"]}}]
+@pytest.mark.parametrize("text", [SKETCH, ROOT / "docs" / "deployment.md"], ids=lambda file: file.name)
+def test_the_secret_that_one_is_told_to_make_has_the_token_of_a_participant(text: Path, space: Path) -> None:
+    ((secret, variable),) = re.findall(
+        r"kubectl create secret generic (\S+) --from-literal=(\w+)=\"\$\(openssl", text.read_text(encoding="utf-8")
+    )
+    assert GATEWAY["envFrom"] == [{"secretRef": {"name": secret}}]
+    assert "optional" not in GATEWAY["envFrom"][0]["secretRef"], "without a Secret it must not start"
+    tokens = TokenStore(configured(space).spaces, environ={variable: "a-token-of-32-random-characters."})
+    assert tokens.identify("a-token-of-32-random-characters.") == Identity("lab", "alice")
 
 
 @pytest.mark.parametrize("probe", PROBES, ids=["startup", "readiness", "liveness"])
