@@ -3,6 +3,7 @@
 Must not hold fixtures of one subject; those live in its own folder.
 """
 
+import signal
 import sys
 from collections.abc import Generator
 
@@ -15,6 +16,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--door", type=named, default="core", help=f"where the rules of the protocol are tried, of {','.join(DOORS)}"
     )
+
+
+def pytest_configure() -> None:
+    """What is started here can be interrupted, even where a script runs the tests behind itself, which shields them."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
