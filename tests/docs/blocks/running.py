@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from tests.pipeline.sessions import FOR_CHILDREN
+from tests.ports import free_ports
 
 SECONDS: Final = 100.0
 """For a block: Spark may start in it."""
@@ -43,18 +44,6 @@ exec {mew} "${{@:1:words}}" --port {port} "${{@:words+1}}"
 
 class BlockFailed(AssertionError):
     """A block did not do what the page says."""
-
-
-def free_ports(count: int) -> list[int]:
-    """So many ports that nobody listens on, on either loopback address."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def answers(port: int) -> bool:
