@@ -4,29 +4,33 @@ A port that was free a moment ago, of those that the system hands out, may be an
 """
 
 import errno
+import os
 import random
 import socket
 from typing import Final
 
 LOWEST: Final = 12_000
 HIGHEST: Final = 32_000
+WORKERS: Final = 8
+_worker: Final = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
 _chance: Final = random.SystemRandom()
+_given: Final[set[int]] = set()
 
 
 def free_port() -> int:
-    """One that nobody listens on, on either loopback address."""
+    """One that nobody listens on, on either loopback address, and that no other worker is given."""
     while True:
-        port = _chance.randrange(LOWEST, HIGHEST)
+        port = _chance.randrange(LOWEST + _worker, HIGHEST, WORKERS)
+        if port in _given:
+            continue
         if _is_free(socket.AF_INET, "127.0.0.1", port) and _is_free(socket.AF_INET6, "::1", port):
+            _given.add(port)
             return port
 
 
 def free_ports(count: int) -> list[int]:
     """So many, each another."""
-    found: set[int] = set()
-    while len(found) < count:
-        found.add(free_port())
-    return list(found)
+    return [free_port() for _ in range(count)]
 
 
 def _is_free(family: int, host: str, port: int) -> bool:

@@ -8,8 +8,8 @@ at work are left out.
 import asyncio
 import contextlib
 import os
+import re
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -86,16 +86,13 @@ def measure(folder: Path, segments: int) -> Measured:
 @contextlib.contextmanager
 def _gateway(folder: Path) -> Iterator[str]:
     (folder / "space.yaml").write_text(_SPACE, encoding="utf-8")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = ["gateway", "start", "--port", str(port), "--log-level", "error"]
+    command = ["gateway", "start", "--port", "0", "--log-level", "error"]
     with _process(folder, command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         said = process.stdout.readline()
-        if not said.startswith(b"listening"):
+        if (found := re.match(rb"listening on ws://\S+:(\d+)", said)) is None:
             raise RuntimeError(f"the gateway did not start: {said.decode()}")
-        yield f"ws://127.0.0.1:{port}"
+        yield f"ws://127.0.0.1:{int(found[1])}"
 
 
 @contextlib.contextmanager

@@ -55,6 +55,8 @@ class Scene:
         await self._refused(bob)
         await self.cat.grant("carol", "to steer")
         await self.cat.grant("bob", "to help")
+        for each in (bob, carol):
+            await each.until(lambda view: view.may_write("cat"))
 
     async def talks(self, bob: Space, carol: Space) -> None:
         asked = await bob.send("mcp/request", {"method": "tools/list"}, to="carol")

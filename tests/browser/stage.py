@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -49,8 +49,10 @@ PARTICIPANTS: Final[dict[str, Any]] = {
 }
 GO: Final = """
 where => new Promise((drawn) => {
+  const later = () => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+  if (new URL(where, location.href).hash === location.hash) return later();
+  addEventListener("hashchange", later, { once: true });  // after the page's own listener
   location.hash = where;
-  requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(drawn)));
 })
 """
 VIOLATIONS: Final = """
@@ -94,6 +96,23 @@ class Cast:
     def begin(self, work: Coroutine[Any, Any, Any]) -> None:
         """Goes on beside the test; what goes wrong in it is seen when the cast leaves."""
         self._works.append(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    @contextmanager
+    def meanwhile(self, act: Callable[[], Coroutine[Any, Any, Any]]) -> Iterator[None]:
+        """Does something again and again, as long as the test is at something else."""
+        over = asyncio.Event()
+
+        async def acting() -> None:
+            while not over.is_set():
+                await act()
+                await asyncio.sleep(0.05)
+
+        done = asyncio.run_coroutine_threadsafe(acting(), self._loop)
+        try:
+            yield
+        finally:
+            self._loop.call_soon_threadsafe(over.set)
+            done.result(PATIENCE)
 
     def join(self, who: str) -> Space:
         async def joined() -> Space:

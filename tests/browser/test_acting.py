@@ -17,9 +17,11 @@ def test_a_grant_from_the_page_lets_a_second_client_write(tab: Tab, cast: Cast) 
     with pytest.raises(MewError):
         cast.do(theirs.send(b"too early"))
     page = tab.act("alice", f"streams/{stream.stream_id}").page
+    granted = carol.envelopes("stream/write-granted")
     page.get_by_role("combobox", name="Let somebody write", exact=True).select_option("carol")
     page.get_by_role("button", name="Grant").click()
     expect(page.locator(".facts .names").first).to_contain_text("carol")
+    cast.do(anext(granted))  # her client knows it too
     cast.do(theirs.send(b"now I may"))
     expect(page.get_by_label("Text of the frame")).to_have_text("now I may")
     page.get_by_label("Let somebody write no more").select_option("carol")

@@ -40,10 +40,12 @@ def test_nothing_is_asked_while_an_answer_is_awaited(tab: Tab, cast: Cast) -> No
     page.route("**/explain*", lambda route: route.continue_() if free.is_set() else held.append(route))
     cast.do(bob.send("mcp/proposal", PROPOSAL, to="carol"))
     expect(page.get_by_role("heading", name="delete_file")).to_be_visible()
+    while len(held) < 3:  # whether one may ask, grant, reject
+        page.wait_for_timeout(50)
     for _ in range(3):
         cast.do(carol.send("participant/resume", {}, to="bob"))
         page.wait_for_timeout(LONGER_THAN_IT_ASKS_AGAIN / 3)
-    assert len(held) == 3  # whether one may ask, grant, reject
+    assert len(held) == 3
     free.set()
     for each in held:
         each.continue_()

@@ -41,6 +41,7 @@ def test_a_journal_that_cannot_be_read_takes_nothing_away_and_is_tried_again(tab
     page = breakable(tab).observe("timeline").page
     cast.do(alice.chat("before the break"))
     row(page, "before the break")
+    expect(page.get_by_role("link", name="Approvals")).to_contain_text("1")  # the journal has been read
 
     def damaged(route: Route) -> None:
         route.fulfill(status=500, json={"error": "internal_error", "message": "the journal cannot be read"})
@@ -71,7 +72,7 @@ def test_what_was_missed_in_a_break_is_not_the_writers_fault(tab: Tab, cast: Cas
 
     page = breakable(tab).observe("streams/cat").page
     send(1, 2)
-    expect(page.get_by_text("No frames yet")).to_have_count(0)
+    expect(page.locator("#frames-title + .soft")).to_have_text("the last 2")
     with broken(page):
         send(3, 4, 5, 6)
     send(7, 9)
@@ -90,12 +91,12 @@ def test_a_pause_ends_when_it_ends_and_not_when_one_before_it_would_have(tab: Ta
     cast.join("bob")
     page = tab.observe().page
     bob = page.get_by_role("button", name="bob")
-    steer(cast, alice, "pause", timeout_seconds=4)
+    steer(cast, alice, "pause", timeout_seconds=8)
     expect(bob).to_contain_text("paused")
     steer(cast, alice, "resume")
     expect(bob).to_contain_text("here")
     steer(cast, alice, "pause")
-    page.wait_for_timeout(4500)
+    page.wait_for_timeout(8500)
     expect(bob).to_contain_text("paused")
     steer(cast, alice, "pause", timeout_seconds=1)
     expect(bob).to_contain_text("here")  # by itself

@@ -27,11 +27,10 @@ def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
         yield running
 
 
-def listing(gateway: Running, *arguments: str) -> "asyncio.Future[int]":
+def listing(gateway: Running, *arguments: str, seconds: int = 1) -> "asyncio.Future[int]":
     """The command, in a thread: the space is on this loop."""
-    return asyncio.ensure_future(
-        asyncio.to_thread(main, ["mcp", "list", "-g", url_of(gateway), "--timeout", "1", *arguments])
-    )
+    words = ["mcp", "list", "-g", url_of(gateway), "--timeout", str(seconds), *arguments]
+    return asyncio.ensure_future(asyncio.to_thread(main, words))
 
 
 @played
@@ -49,7 +48,7 @@ async def test_the_tools_of_everybody_are_listed_and_nobody_is_sent_away(
             shop.tool(name=name, description=f"To {name}.\nAnd more.")(lambda: "done")
         tasks = [await begun(find("calculator")(calculating)), await begun(shop.run(offering))]
         connection = alice.connection
-        assert await listing(gateway) == 0
+        assert await listing(gateway, seconds=10) == 0
         output, errors = capsys.readouterr()
         rows = [line.split(maxsplit=2) for line in output.splitlines()]
         assert rows[0] == ["PARTICIPANT", "TOOL", "WHAT IT DOES"]
@@ -60,7 +59,7 @@ async def test_the_tools_of_everybody_are_listed_and_nobody_is_sent_away(
         ]
         assert rows[4:] == [["tools", name, f"To {name}."] for name in ("buy", "sell", "steal")]
         assert errors == ""
-        assert await listing(gateway, "tools", "--json") == 0
+        assert await listing(gateway, "tools", "--json", seconds=10) == 0
         told = json.loads(capsys.readouterr().out)
         assert [(each["participant"], each["name"]) for each in told] == [
             ("tools", name) for name in ("buy", "sell", "steal")

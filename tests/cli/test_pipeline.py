@@ -16,6 +16,7 @@ from tests.cli import verbs
 from tests.pipeline.jobs.lakes import contents, run_all
 
 SECONDS = 120
+pytestmark = pytest.mark.timeout(2 * SECONDS)
 
 
 def mew(*arguments: str, cwd: Path) -> tuple[int, str, str]:

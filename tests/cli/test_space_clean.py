@@ -101,11 +101,14 @@ def test_no_link_is_followed_out_of_the_space(lab: Path, tmp_path: Path) -> None
 def test_what_a_killed_gateway_left_running_is_named_and_stays_written_down(
     lab: Path, capsys: pytest.CaptureFixture[str], *, known: bool
 ) -> None:
-    environ = {**os.environ, MARK: mark_of("run-1", "worker")}
+    run = f"run-{os.getpid()}"
+    environ = {**os.environ, MARK: mark_of(run, "worker")}
     command = [sys.executable, "-c", WAITING]
-    with subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, start_new_session=True) as worker:
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, start_new_session=True) as worker:
         try:
-            pids = {"spaceId": "lab", "gateway": 0, "run": "run-1"}
+            assert worker.stdout is not None
+            assert worker.stdout.readline()
+            pids = {"spaceId": "lab", "gateway": 0, "run": run}
             if known:
                 pids |= {"agents": {"worker": worker.pid}, "births": {str(worker.pid): birth(worker.pid)}}
             (lab / ".mew" / "pids.json").write_text(json.dumps(pids), encoding="utf-8")

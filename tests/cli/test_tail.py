@@ -190,7 +190,7 @@ def test_on_a_terminal_it_has_colours(lab: Lab) -> None:
     ours, theirs = pty.openpty()
     environ = {name: value for name, value in environment().items() if name != "NO_COLOR"}
     subprocess.run(
-        command("tail", "--no-follow", "-n", "1"),
+        command("tail", "--no-follow", "-n", "1", "--kind", "chat"),
         cwd=lab.directory,
         env=environ,
         stdout=theirs,

@@ -492,7 +492,7 @@ async def settled(scene: Scene, before: set[int]) -> None:
         assert scene.alice._answers._pending == {}
         assert (scene.alice._inbox.watchers, scene.alice._inbox.view_watchers) == ((), ())
     kept = {id(each) for each in living(scene)}
-    for _ in range(200):
+    for _ in range(4000):
         left = pending() - before - kept
         if not left:
             return

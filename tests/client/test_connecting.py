@@ -178,7 +178,7 @@ async def test_who_answers_and_then_says_nothing_is_hung_up_on() -> None:
 
     async with faking(script) as url:
         with pytest.raises(ConnectionLost, match="no welcome"):
-            await mew.connect(url, token="any", timeout=0.1)
+            await mew.connect(url, token="any", timeout=1)
         await hung_up.wait()
 
 

@@ -197,11 +197,11 @@ async def test_a_spectator_leaves_when_it_has_seen_enough(seacat: Stage) -> None
 @played
 async def test_a_reader_that_does_not_read_is_told_how_many_pictures_it_missed(seacat: Stage) -> None:
     async with curtain(seacat):
-        camera, reader = await seacat.play("slow_reader.py camera", "slow_reader.py reader --seconds 1")
+        camera, reader = await seacat.play("slow_reader.py camera", "slow_reader.py reader --seconds 3")
         wrote = ["camera writes 64 pictures of 64 KiB", "camera is done: who reads slowly does not hold it up"]
         assert camera == Ended(wrote)
         busy, missed, saw = reader.lines
-        assert (busy, reader.errors, reader.code) == ("slow-reader is busy for 1 s", "", 0)
+        assert (busy, reader.errors, reader.code) == ("slow-reader is busy for 3 s", "", 0)
         lost = re.fullmatch(r"slow-reader missed (\d+) pictures: the gateway let them go", missed)
         assert lost is not None
         assert 0 < int(lost[1]) < 64

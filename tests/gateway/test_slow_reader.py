@@ -25,7 +25,7 @@ SMALL = 4096
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator["Lab"]:
     directory = tmp_path_factory.mktemp("slow")
     tls, trust = tls_of(directory) if request.param == "tls" else (None, None)
-    queues, times = Queues(data_bytes=DATA, control_bytes=CONTROL), Timeouts(close_seconds=1)
+    queues, times = Queues(data_bytes=DATA, control_bytes=CONTROL), Timeouts(close_seconds=8)
     with running(directory, tls=tls, queues=queues, timeouts=times) as started:
         opened = Lab(started, {"tls": trust})
         yield opened

@@ -63,7 +63,7 @@ class GatewayProcess:
         return self._log_file().read_text(encoding="utf-8")
 
     def events(self) -> list[dict[str, Any]]:
-        return [msgspec.json.decode(line) for line in self.told().splitlines()]
+        return [msgspec.json.decode(line) for line in self.told().rpartition("\n")[0].splitlines()]
 
     def sealers(self) -> list[int]:
         """The processes that it has started."""

@@ -63,7 +63,7 @@ def _until_said(lab: GatewayProcess, topic: str, words: str) -> None:
 
     last = Journal(lab.journal.root, "lab").last or 0
     until(lambda: max(readers(lab.journal).values(), default=-1) > last, "the blocks")
-    assert words in said(topic)
+    until(lambda: words in said(topic), "the end of the commit")
 
 
 def test_a_gateway_that_is_killed_takes_its_shipper_along(lab: GatewayProcess) -> None:

@@ -68,7 +68,8 @@ export function Lanes({ events, seconds, until, picked, hovered, onHover, onPick
   };
 
   useLayoutEffect(draw);
-  useEffect(() => {
+  // Ended before the next frame: one that was asked for before a pause must not draw over it.
+  useLayoutEffect(() => {
     if (until !== null) return undefined;
     let waiting = 0;
     const timer = setInterval(() => (waiting ||= requestAnimationFrame(() => ((waiting = 0), draw()))), DRAW_EVERY);

@@ -36,7 +36,7 @@ def kill_some(command: Sequence[str], kills: int, chance: random.Random, *, befo
         if lasted is None:
             count += 1
         else:
-            seconds = min(seconds, lasted)  # the next is killed sooner than this one ended
+            seconds = min(seconds, lasted / 2)  # the next is killed sooner than this one ended
     return count
 
 

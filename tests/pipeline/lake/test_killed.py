@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +112,10 @@ def test_three_at_once_add_each_batch_once(tmp_path: Path) -> None:
     assert_whole(lake, 12)
 
 
-def keep_compacting(path: Path, last: int) -> None:
+def keep_compacting(path: Path, last: int, ready: Event) -> None:
     lake = Lake(path)
     done = lake.progress()
+    ready.set()
     while done is None or done.batch < last:
         lake.compact()
         done = lake.progress()
@@ -124,8 +126,11 @@ def test_two_add_batches_while_a_third_compacts_all_the_time(tmp_path: Path) -> 
     lake = Lake(tmp_path / "lake")
     batches.run(lake.path, 1)
     both = [CONTEXT.Process(target=batches.run, args=(lake.path, 15)) for _ in range(2)]
-    third = CONTEXT.Process(target=keep_compacting, args=(lake.path, 15))
-    for process in [*both, third]:
+    ready = CONTEXT.Event()
+    third = CONTEXT.Process(target=keep_compacting, args=(lake.path, 15, ready))
+    third.start()
+    assert ready.wait(60)  # else both might be done before it has begun
+    for process in both:
         process.start()
     for process in [*both, third]:
         process.join(100)
