@@ -91,12 +91,12 @@ def test_a_pause_ends_when_it_ends_and_not_when_one_before_it_would_have(tab: Ta
     cast.join("bob")
     page = tab.observe().page
     bob = page.get_by_role("button", name="bob")
-    steer(cast, alice, "pause", timeout_seconds=8)
+    steer(cast, alice, "pause", timeout_seconds=5)
     expect(bob).to_contain_text("paused")
     steer(cast, alice, "resume")
     expect(bob).to_contain_text("here")
     steer(cast, alice, "pause")
-    page.wait_for_timeout(8500)
+    page.wait_for_timeout(5500)
     expect(bob).to_contain_text("paused")
     steer(cast, alice, "pause", timeout_seconds=1)
     expect(bob).to_contain_text("here")  # by itself
