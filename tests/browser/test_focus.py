@@ -1,10 +1,20 @@
 """A dialog takes the focus and gives it back: it is never lost."""
 
+from typing import Final
+
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.scenes import Scene
 from tests.browser.stage import Cast, Tab
+
+AT_ONCE: Final = """
+async () => {
+  document.querySelector("dialog [aria-label=Close]").click();
+  for (let turn = 0; turn < 20; turn += 1) await null;  // no task of the browser's own comes in between
+  [...document.querySelectorAll("button")].find((each) => each.textContent === "Grant…").click();
+}
+"""
 
 
 @pytest.mark.parametrize("way", ["Escape", "the button", "what it is for"])
@@ -27,6 +37,18 @@ def test_a_dialog_gives_the_focus_back(tab: Tab, cast: Cast, way: str) -> None:
     expect(dialog).to_have_count(0)
     expect(opener).to_be_focused()
     page.keyboard.press("Enter")  # and again
+    expect(dialog).to_be_visible()
+
+
+def test_a_dialog_that_is_opened_again_at_once_stays_open(tab: Tab, cast: Cast) -> None:
+    cast.join("bob")
+    page = tab.act("alice").page
+    page.get_by_role("button", name="bob here").click()
+    page.get_by_role("button", name="Grant…").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_be_visible()
+    page.evaluate(AT_ONCE)
+    page.wait_for_timeout(200)
     expect(dialog).to_be_visible()
 
 

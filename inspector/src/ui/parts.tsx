@@ -64,10 +64,20 @@ export function Dialog({ title, onClose, children }: { title: string; onClose: (
     };
   }, []);
   return (
-    <dialog ref={box} class="dialog" aria-label={title} onClose={() => gone.current || onClose()}>
+    <dialog
+      ref={box}
+      class="dialog"
+      aria-label={title}
+      onCancel={(event) => {
+        // Closed by us, at once: its own `close` is told of later, and whoever opens it again meanwhile would be undone.
+        event.preventDefault();
+        onClose();
+      }}
+      onClose={() => gone.current || onClose()}
+    >
       <header class="dialog-head">
         <h2>{title}</h2>
-        <button type="button" class="quiet" aria-label="Close" onClick={() => box.current?.close()}>
+        <button type="button" class="quiet" aria-label="Close" onClick={onClose}>
           ✕
         </button>
       </header>
