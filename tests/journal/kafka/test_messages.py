@@ -1,9 +1,11 @@
 """Blocks as messages: their labels, and large ones cut so that every record is there once."""
 
 import json
+from typing import Any
 
+import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mew.journal.blocks import Damaged, Entry, Frames, decode, encode, read_head
@@ -18,7 +20,21 @@ def _block(entries: list[Entry]) -> Block:
     return Block(0, read_head(data), data)
 
 
-@given(entry_lists, st.integers(100, 2_000))
+def _frame(number: int, **changes: Any) -> Record:
+    """One of frames in a row, with what else is said of it."""
+    plain = Record(number, 1, "frame", "bob", stream_id="moves", frame_number=number, size=60, payload=bytes(60))
+    return msgspec.structs.replace(plain, **changes)
+
+
+# What a run of frames has no room for, each field with a value that is there and is false.
+@example(entries=[_frame(0, reason=""), _frame(1)], most=100)
+@example(entries=[_frame(0), _frame(1, kind="")], most=100)
+@example(entries=[_frame(0), _frame(1, envelope_id="")], most=100)
+@example(entries=[_frame(0), _frame(1, sequence=0)], most=100)
+@example(entries=[_frame(0), _frame(1, reason="")], most=100)
+@example(entries=[_frame(0), _frame(1, capability="")], most=100)
+@example(entries=[_frame(0), _frame(1, size=0)], most=100)
+@given(entries=entry_lists, most=st.integers(100, 2_000))
 def test_pieces_have_every_record_of_a_block_once(entries: list[Entry], most: int) -> None:
     block = _block(entries)
     cut = list(pieces(block, most))

@@ -92,24 +92,35 @@ def _entries(records: Sequence[Record]) -> list[Entry]:
     found: list[Entry] = []
     frames: list[Record] = []
     for record in records:
-        if frames and not _goes_on(frames[-1], record):
+        plain = _is_plain_frame(record)
+        if frames and not (plain and _follows(frames[-1], record)):
             found.append(_frames(frames))
             frames = []
-        if _is_plain_frame(record):
-            frames.append(record)
-        else:
-            found.append(record)
+        (frames if plain else found).append(record)
     return [*found, _frames(frames)] if frames else found
 
 
 def _is_plain_frame(record: Record) -> bool:
-    return record.event == FRAME and None not in (record.frame_number, record.stream_id) and not record.reason
+    """Whether a run of frames carries all that a record says."""
+    if record.event != FRAME or record.stream_id is None or record.frame_number is None:
+        return False
+    carried = Record(
+        record.position,
+        record.time,
+        FRAME,
+        record.participant,
+        stream_id=record.stream_id,
+        frame_number=record.frame_number,
+        size=len(record.payload),
+        payload=record.payload,
+    )
+    return record == carried
 
 
-def _goes_on(last: Record, record: Record) -> bool:
-    """Whether a record belongs to the run of the one before."""
+def _follows(last: Record, record: Record) -> bool:
+    """Whether a plain frame belongs to the run of the one before."""
     same = (record.time, record.participant, record.stream_id) == (last.time, last.participant, last.stream_id)
-    return _is_plain_frame(record) and same and record.frame_number == (last.frame_number or 0) + 1
+    return same and record.frame_number == (last.frame_number or 0) + 1
 
 
 def _frames(records: Sequence[Record]) -> Frames:
