@@ -1,5 +1,5 @@
 # Every command of this repository. `make` alone lists them.
-# Environments are made from hash-checked pins with plain pip, which heeds your own pip settings.
+# Environments are made from hash-checked pins, which no installer resolves: docs/supply-chain.md.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -14,28 +14,20 @@ TRY := .venv-try
 PY := $(VENV)/bin/python
 CODE := $(wildcard src tests bench tools examples deploy)
 CORE_TESTS := tests/protocol tests/view tests/interaction tests/testing
-PIP_INSTALL := -m pip install --disable-pip-version-check --require-hashes --no-compile
 
 # The first Python that is new enough. `make setup PYTHON=/path/to/python` overrides it.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo "$$python" && break; done)
 
-# $(call environment,<folder>,<requirements>): a fresh environment holding exactly the pins.
-# All processors compile it, where pip would use one; a template that is no Python is passed over, as pip does.
-# Its stamp, `.ready`, holds the seconds it took: `make test` reports them.
+# $(call environment,<folder>): an environment that holds exactly its pins. tools/environments.py has the table.
+# A Python that the caller named makes the environment again, if another one made it.
 define environment
 	@python="$(PYTHON)"; \
 	if [ -z "$$python" ] || ! "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 		echo "make: Python 3.11 or newer is needed and was not found; name one with PYTHON=/path/to/python" >&2; \
 		exit 1; \
 	fi; \
-	echo "── $(1): a fresh environment of $$("$$python" --version)"; \
-	"$$python" -m venv --clear $(1); \
-	echo "── $(1): installing $(2), hashes checked"; \
-	$(1)/bin/python $(PIP_INSTALL) -r $(2); \
-	echo "── $(1): compiling them"; \
-	$(1)/bin/python -m compileall -qq -j 0 "$(CURDIR)/$(1)/lib" || true; \
-	echo "$$SECONDS" >$(1)/.ready
+	"$$python" tools/environments.py $(1) $(if $(filter file,$(origin PYTHON)),,--this-python)
 endef
 
 .PHONY: help
@@ -43,42 +35,19 @@ help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-12s%s\n", $$1, $$2 }'
 
 .PHONY: setup
-setup: $(VENV)/.spark ## make .venv from the pins and install the project into it, once
+setup: ## make .venv from the pins and install the project into it, once
+	$(call environment,$(VENV))
 
-$(VENV)/.ready: requirements/dev.txt
-	$(call environment,$(VENV),$<)
-
-$(VENV)/.project: $(VENV)/.ready pyproject.toml
-	@echo "── $(VENV): installing the project itself, editable"
-	@$(PY) -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
-	@$(PY) -m pip check --disable-pip-version-check
-	@touch $@
-
-# What Spark needs beside its package: jars, and an archive of its classes. Their time is added to the stamp's, whose age stays.
-$(VENV)/.spark: $(VENV)/.project src/mew/pipeline/connectors.py
-	@echo "── $(VENV): what Spark needs, fetched and made once"; \
-	$(PY) -m mew.pipeline.connectors; \
-	$(PY) -m mew.pipeline.archive; \
-	echo "$$(($$(cat $(VENV)/.ready) + SECONDS))" >$@; \
-	touch -r $(VENV)/.ready $@; \
-	mv $@ $(VENV)/.ready
-	@touch $@
-
-$(CORE)/.ready: requirements/core.txt
-	$(call environment,$(CORE),$<)
-
-$(LOCK)/.ready: requirements/lock.txt
-	$(call environment,$(LOCK),$<)
-
-$(TRY)/.ready: requirements/server.txt
-	$(call environment,$(TRY),$<)
+.PHONY: $(CORE) $(LOCK) $(TRY)
+$(CORE) $(LOCK) $(TRY):
+	$(call environment,$@)
 
 .PHONY: demo
 demo: setup ## see a space at work, and what Spark finds in its journal; the gateway stays: make demo KEEP=1
 	@$(PY) -m tools.demo $(if $(KEEP),--keep)
 
 .PHONY: try
-try: $(TRY)/.ready ## look at a space at work with nothing but the gateway's own libraries; Ctrl-C ends it
+try: $(TRY) ## look at a space at work with nothing but the gateway's own libraries; Ctrl-C ends it
 	@PYTHONPATH=src $(TRY)/bin/python -m tools.demo --endless
 
 .PHONY: screenshots
@@ -90,7 +59,7 @@ test: setup ## run every part of the tests, or one: make test PART=core
 	@$(PY) -m tools.parts $(PART)
 
 .PHONY: test-fast
-test-fast: $(CORE)/.ready ## test the core with nothing but its own libraries, in a minute
+test-fast: $(CORE) ## test the core with nothing but its own libraries, in a minute
 	@$(CORE)/bin/python -m pytest $(CORE_TESTS) -q -n 2
 
 .PHONY: check
@@ -119,10 +88,10 @@ format: setup ## rewrite the code in the house's format
 	@$(PY) -m ruff check --fix . && $(PY) -m ruff format .
 
 .PHONY: lock
-lock: $(LOCK)/.ready ## remake the pins; newer versions too: make lock UPGRADE=1
+lock: $(LOCK) ## remake the pins; newer versions too: make lock UPGRADE=1
 	@compile="$(LOCK)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)"; \
-	for name in core dev lock build; do \
+	for name in core dev lock build pip-oldest pip-newest; do \
 		echo "── requirements/$$name.txt"; \
 		$$compile requirements/$$name.in --output-file requirements/$$name.txt; \
 	done; \

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 
+from tools.environments import setup_seconds
+
 ROOT = Path(__file__).resolve().parent.parent
-SET_UP_SECONDS = ROOT / ".venv" / ".ready"
+ENVIRONMENT = ROOT / ".venv"
 USAGE_ERROR = 2
 INTERRUPTED = 130
 MEMORY = Path("/dev/shm")
@@ -50,7 +52,7 @@ PARTS = (
     Part("inspector", 2, ("tests/inspector", "tests/browser"), BOTH_CORES),
     Part("faults", 0.5, ("tests/faults",), BOTH_CORES),
     Part("command", 2.5, ("tests/cli", "tests/agents", "tests/scenarios"), (*BY_MODULE, *LIGHT)),
-    Part("tools", 1.5, ("tests/tools",), (*BY_MODULE, *LIGHT)),
+    Part("tools", 2.5, ("tests/tools",), (*BY_MODULE, *LIGHT)),
     Part("docs", 2, ("tests/docs", "tests/deploy"), (*BY_MODULE, *LIGHT)),
 )
 SET_UP_MINUTES = 3.0
@@ -121,10 +123,9 @@ def wait_for(command: Sequence[str], root: Path) -> int:
             raise
 
 
-def set_up_outcome(stamp: Path = SET_UP_SECONDS) -> Outcome:
+def set_up_outcome(environment: Path = ENVIRONMENT) -> Outcome:
     """What `make setup` took; unknown where the environment is not its own."""
-    text = stamp.read_text(encoding="utf-8").strip() if stamp.exists() else ""
-    return Outcome(SET_UP, SET_UP_MINUTES, float(text) if text.isdigit() else None)
+    return Outcome(SET_UP, SET_UP_MINUTES, setup_seconds(environment))
 
 
 def table_line(outcome: Outcome) -> str:

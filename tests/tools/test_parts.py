@@ -8,6 +8,7 @@ import pytest
 
 from tests.interaction.doors import DOORS, named
 from tools import parts
+from tools.environments import STAMP
 from tools.parts import (
     PARTS,
     ROOT,
@@ -119,10 +120,9 @@ def test_the_closing_words_end_with_the_totals_and_list_what_did_not_run() -> No
 
 
 def test_the_set_up_time_is_read_from_its_stamp(tmp_path: Path) -> None:
-    stamp = tmp_path / "stamp"
-    assert table_line(set_up_outcome(stamp)) == "set-up      not known of 3 min"
-    stamp.write_text("42\n", encoding="utf-8")
-    assert table_line(set_up_outcome(stamp)) == "set-up         42.0 s of 3 min"
+    assert table_line(set_up_outcome(tmp_path)) == "set-up      not known of 3 min"
+    (tmp_path / STAMP).write_text('{"seconds": {"packages": 40, "project": 2}}', encoding="utf-8")
+    assert table_line(set_up_outcome(tmp_path)) == "set-up         42.0 s of 3 min"
 
 
 def test_the_set_up_part_alone_runs_no_tests(capsys: pytest.CaptureFixture[str]) -> None:

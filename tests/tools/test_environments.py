@@ -1,0 +1,195 @@
+"""`make setup`: it says how far it is, repairs what is broken, and does nothing where all is there."""
+
+import ast
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.tools.wheels import empty_wheel, pin_of
+from tools.environments import ENVIRONMENTS, INSTALL_OPTIONS, STAMP, Setup, SetupError, setup_seconds
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SECONDS: Final = 120
+
+pytestmark = pytest.mark.timeout(2 * SECONDS)
+
+
+class Tree:
+    """A repository with one small environment, `.venv-core`, whose packages come from a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.index = root / "index"
+        self.index.mkdir()
+        (self.environment,) = (each for each in ENVIRONMENTS if each.folder == ".venv-core")
+        self.pins = root / self.environment.pins[0]
+        self.pins.parent.mkdir()
+        shutil.copytree(ROOT / "tools", root / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+        self.log = root / "build" / "setup" / "venv-core.log"
+        self.pin("1.0")
+
+    @property
+    def setup(self) -> Setup:
+        return Setup(self.environment, root=self.root)
+
+    def pin(self, version: str) -> None:
+        wheels = [(name, empty_wheel(self.index, name, version)) for name in ("one", "two")]
+        self.pins.write_text("\n".join(pin_of(wheel, name, version) for name, wheel in wheels), encoding="utf-8")
+
+    def installed(self) -> dict[str, str]:
+        code = "import importlib.metadata as m; print({d.name: d.version for d in m.distributions()})"
+        ran = subprocess.run([self.setup.python, "-c", code], capture_output=True, text=True, check=True)
+        found = ast.literal_eval(ran.stdout)
+        return {name: found[name] for name in ("one", "two") if name in found}
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
+    made = Tree(tmp_path)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(made.index))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")  # without uv
+    return made
+
+
+def with_the_index() -> dict[str, str]:
+    """The process's environment without the settings that hide the package index."""
+    return {name: value for name, value in os.environ.items() if name not in ("PIP_NO_INDEX", "PIP_FIND_LINKS")}
+
+
+def test_an_environment_is_made_once_and_its_second_run_is_silent_and_quick(
+    tree: Tree, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree.setup.make()
+    said = capsys.readouterr().out
+    assert "── .venv-core: making it with Python" in said
+    assert "installing the 2 packages of requirements/core.txt, hashes checked" in said
+    assert "── .venv-core: ready after" in said
+    assert len(said.splitlines()) < 6
+    assert "Successfully installed one-1.0 two-1.0" in tree.log.read_text(encoding="utf-8")
+    assert tree.installed() == {"one": "1.0", "two": "1.0"}
+    assert (setup_seconds(tree.setup.folder) or 0) > 0
+    began = time.monotonic()
+    tree.setup.make()
+    assert time.monotonic() - began < 1
+    assert capsys.readouterr().out == ""
+
+
+def test_a_broken_environment_is_found_and_made_again(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
+    tree.setup.make()
+    (site_packages,) = tree.setup.folder.glob("lib/python3*/site-packages")
+    stamp, package = tree.setup.folder / STAMP, site_packages / "two-1.0.dist-info"
+    for lost, defect in (
+        (package, "1 of its files are gone, two-1.0.dist-info among them"),
+        (stamp, "it was never finished"),
+        (tree.setup.python, "its Python does not start"),
+    ):
+        hidden = lost.rename(lost.with_name(f"{lost.name}.hidden"))
+        assert tree.setup.defect() == defect
+        hidden.rename(lost)
+        assert tree.setup.defect() == ""
+    whole = stamp.read_text(encoding="utf-8")
+    stamp.write_text(whole[:20], encoding="utf-8")
+    assert tree.setup.defect() == "it was never finished"
+    stamp.write_text(whole, encoding="utf-8")
+    tree.pin("2.0")
+    capsys.readouterr()
+    tree.setup.make()
+    assert "because its pins have changed" in capsys.readouterr().out
+    assert tree.installed() == {"one": "2.0", "two": "2.0"}
+    assert tree.setup.defect() == ""
+
+
+def test_another_python_makes_it_again_only_if_it_was_asked_for(tree: Tree) -> None:
+    tree.setup.make()
+    assert tree.setup.defect() == ""
+    assert tree.setup.defect(sys.version) == ""
+    assert tree.setup.defect("3.99.0 (another)") == "another Python was asked for"
+
+
+def test_a_wrong_hash_is_refused_and_the_log_is_named(tree: Tree) -> None:
+    tree.pins.write_text(f"one==1.0 --hash=sha256:{'0' * 64}\n", encoding="utf-8")
+    with pytest.raises(SetupError) as refused:
+        tree.setup.make()
+    said = str(refused.value)
+    assert said.startswith("Installing requirements/core.txt failed:")
+    assert "DO NOT MATCH THE HASHES" in said
+    assert said.endswith("The log is build/setup/venv-core.log.")
+    assert "Expected sha256" in tree.log.read_text(encoding="utf-8")
+    assert tree.setup.defect() == "it was never finished"
+
+
+def test_without_a_network_there_is_one_clear_sentence(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{unused.getsockname()[1]}/simple")
+        monkeypatch.setenv("PIP_RETRIES", "0")
+        with pytest.raises(SetupError) as failed:
+            tree.setup.make()
+    assert str(failed.value) == (
+        "Installing requirements/core.txt failed: the package index or repository cannot be reached. "
+        "Check the network, the proxy and your pip settings, then run the same command again. "
+        "The log is build/setup/venv-core.log."
+    )
+
+
+def test_ctrl_c_leaves_no_process_and_the_next_run_repairs(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{silent.getsockname()[1]}/simple")
+        with subprocess.Popen(
+            [sys.executable, tree.root / "tools" / "environments.py", tree.environment.folder],
+            env=with_the_index(),
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            silent.settimeout(60)
+            connection, _ = silent.accept()  # pip waits for an answer now
+            with connection:
+                os.killpg(process.pid, signal.SIGINT)
+                said, _ = process.communicate(timeout=20)
+        assert process.returncode == 130, said
+        assert "interrupted; the same command makes it again" in said
+        assert "Traceback" not in said
+        with pytest.raises(ProcessLookupError):
+            os.killpg(process.pid, 0)
+    tree.setup.make()
+    assert set(tree.installed()) == {"one", "two"}
+
+
+def test_uv_and_pip_install_the_same(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree.setup.make()
+    by_pip = tree.installed()
+    folder = tmp_path / "uv"
+    options = ("--quiet", "--disable-pip-version-check", *INSTALL_OPTIONS, "--target", folder)
+    command = (sys.executable, "-m", "pip", "install", *options, "-r", ROOT / "requirements" / "lock.txt")
+    subprocess.run([*map(str, command)], check=True, env=with_the_index(), timeout=SECONDS)
+    monkeypatch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_FIND_LINKS", str(tree.index))
+    shutil.rmtree(tree.setup.folder)
+    tree.setup.make()
+    assert f"$ {folder}/bin/uv pip install" in tree.log.read_text(encoding="utf-8")
+    assert "-m pip install" not in tree.log.read_text(encoding="utf-8")
+    assert tree.installed() == by_pip
+
+
+def test_where_uv_fails_pip_is_tried(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    uv = tree.root / "bin" / "uv"
+    uv.parent.mkdir()
+    uv.write_text("#!/bin/sh\necho 'error: dns error' >&2; exit 2\n", encoding="utf-8")
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{uv.parent}:{os.environ['PATH']}")
+    tree.setup.make()
+    assert tree.installed() == {"one": "1.0", "two": "1.0"}

@@ -1,0 +1,128 @@
+"""Whatever is published later, the pins are installed as they stand: with the oldest supported pip and the newest."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+from packaging.utils import canonicalize_name
+
+from tests.needs import requires
+from tests.tools.wheels import FUTURE, empty_wheel, pin_lines, pin_of, pins_here, requirements_of, wheel_name
+from tools.environments import ENVIRONMENTS, INSTALL_OPTIONS
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PIN_FILES: Final = sorted((ROOT / "requirements").glob("*.txt"))
+INSTALLED: Final = [file for file in PIN_FILES if not file.name.startswith("pip-")]
+SECONDS: Final = 120
+
+pytestmark = pytest.mark.timeout(2 * SECONDS)
+
+
+def downloaded_pip(age: str, folder: Path) -> Path:
+    """A pip that runs out of its wheel."""
+    pins = ROOT / "requirements" / f"pip-{age}.txt"
+    command = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "-r", pins)
+    ran = subprocess.run([*map(str, command)], cwd=folder, capture_output=True, text=True, check=False, timeout=SECONDS)
+    requires("No matching distribution" not in ran.stderr, "the package index cannot be reached")
+    assert ran.returncode == 0, ran.stderr
+    (wheel,) = folder.glob("pip-*.whl")
+    return wheel / "pip"
+
+
+@pytest.fixture(scope="module")
+def oldest_pip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The oldest pip that is supported."""
+    return downloaded_pip("oldest", tmp_path_factory.mktemp("oldest"))
+
+
+@pytest.fixture(scope="module", params=["oldest", "newest"])
+def pip(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The oldest pip that is supported, then the newest of the pins."""
+    if request.param == "oldest":
+        return Path(request.getfixturevalue("oldest_pip"))
+    return downloaded_pip("newest", tmp_path_factory.mktemp("newest"))
+
+
+@pytest.fixture(scope="module")
+def future(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of wheels, one of a far later version for every package of the pins."""
+    folder = tmp_path_factory.mktemp("future")
+    for name in {name for file in PIN_FILES for name, _, _ in pin_lines(file)}:
+        empty_wheel(folder, name, FUTURE)
+    return folder
+
+
+def resolved(pip: Path, options: Sequence[str], pins: Path, folder: Path) -> dict[str, str]:
+    """What pip would install, by its own report; `CalledProcessError` if it refuses."""
+    report = folder / "report.json"
+    dry = ("install", "--quiet", "--disable-pip-version-check", "--dry-run", "--ignore-installed", "--report", report)
+    command = [sys.executable, pip, *dry, *options, "-r", pins]
+    subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, check=True, timeout=SECONDS)
+    planned = [each["metadata"] for each in json.loads(report.read_text(encoding="utf-8"))["install"]]
+    return {canonicalize_name(package["name"]): package["version"] for package in planned}
+
+
+@pytest.fixture(scope="module")
+def offline(future: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that stands for the index: each pin as a wheel with its real requirements, and its far later version."""
+    folder = tmp_path_factory.mktemp("index")
+    for wheel in future.glob("*.whl"):
+        shutil.copy(wheel, folder)
+    for name, version in {(name, version) for file in PIN_FILES for name, version, _ in pin_lines(file)}:
+        empty_wheel(folder, name, version, requirements_of(name))
+    return folder
+
+
+def pins_for(index: Path, pins: Path, folder: Path) -> Path:
+    """The same pins with the hashes of the wheels in a folder."""
+    lines = [
+        pin_of(index / wheel_name(name, version), name, version, marker) for name, version, marker in pin_lines(pins)
+    ]
+    file = folder / pins.name
+    file.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("pins", INSTALLED, ids=lambda file: file.stem)
+def test_each_file_of_pins_is_installed_as_it_stands(pip: Path, offline: Path, pins: Path, tmp_path: Path) -> None:
+    options = ("--no-index", "--find-links", str(offline), *INSTALL_OPTIONS)
+    assert resolved(pip, options, pins_for(offline, pins, tmp_path), tmp_path) == pins_here(pins)
+
+
+def test_beside_the_real_index_a_later_release_of_everything_changes_nothing(
+    pip: Path, future: Path, tmp_path: Path
+) -> None:
+    pins = ROOT / "requirements" / "server.txt"
+    assert resolved(pip, ("--find-links", str(future), *INSTALL_OPTIONS), pins, tmp_path) == pins_here(pins)
+
+
+def test_an_installer_that_resolves_breaks(oldest_pip: Path, offline: Path, tmp_path: Path) -> None:
+    """What the tests above are worth: the options that were used before fail on the same folder."""
+    pins = pins_for(offline, ROOT / "requirements" / "server.txt", tmp_path)
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        resolved(oldest_pip, ("--no-index", "--find-links", str(offline), "--require-hashes"), pins, tmp_path)
+    assert "must have their versions pinned" in refused.value.stderr
+
+
+def test_every_environment_is_made_of_files_of_pins_and_the_build_tools_come_first() -> None:
+    named = {ROOT / pins for environment in ENVIRONMENTS for pins in environment.pins}
+    assert named <= set(INSTALLED)
+    for environment in ENVIRONMENTS:
+        if any("pyspark" in pins_here(ROOT / pins) for pins in environment.pins):
+            assert environment.pins[0] == "requirements/build.txt"
+
+
+@pytest.mark.parametrize("file", ["deploy/Dockerfile", "docs/deployment.md", "docs/supply-chain.md"])
+def test_every_command_that_installs_pins_resolves_nothing(file: str) -> None:
+    text = re.sub(r"\\\n", " ", (ROOT / file).read_text(encoding="utf-8"))
+    commands = [part for line in text.splitlines() for part in line.split("&&") if re.search("pip install.* -r ", part)]
+    assert commands
+    for command in commands:
+        assert set(INSTALL_OPTIONS) <= set(command.split()), command
+        assert "pip check" in text
