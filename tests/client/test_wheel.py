@@ -5,37 +5,34 @@ The gateway is the repository's own; what stands in the clean environment never 
 
 import asyncio
 import re
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
 from email import message_from_bytes
-from hashlib import sha256
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Final
 from zipfile import ZipFile
 
 import pytest
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.client.stage import joining, played, shut_down, url_of
+from tests.fresh import ROOT, SECONDS, Fresh, applicable, build_wheel, done, installed, needed, read_pins
 from tests.gateway.raw import Running
-from tests.needs import requires
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 PINS: Final = ROOT / "requirements" / "dev.txt"
 ABSENT: Final = ("mcp", "pyarrow", "pydantic", "pyspark", "starlette", "uvloop")
 IMPORT_SECONDS: Final = 0.2
 
-
-def run(command: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*map(str, command)], cwd=folder, capture_output=True, text=True, check=False, timeout=50)
+pytestmark = pytest.mark.timeout(2 * SECONDS)
 
 
-def done(ran: subprocess.CompletedProcess[str]) -> str:
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
+class Clean(Fresh):
+    """A virtual environment with the wheel in it, and what the wheel needs, as pinned for this repository."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "venv")
+        wheel = build_wheel(folder / "dist")
+        self.needed = needed(map(str, applicable(requirements(wheel))), installed())
+        pins = read_pins(PINS)
+        self.install([pins[name] for name in sorted(self.needed & pins.keys())], wheel)
 
 
 def requirements(wheel: Path) -> list[str]:
@@ -43,61 +40,6 @@ def requirements(wheel: Path) -> list[str]:
     with ZipFile(wheel) as archive:
         (described,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         return message_from_bytes(archive.read(described)).get_all("Requires-Dist", [])
-
-
-def needed(first: Sequence[str]) -> set[str]:
-    """What these requirements come to, without extras, by what is installed here."""
-    found: set[str] = set()
-    unread = [*first]
-    while unread:
-        requirement = Requirement(unread.pop())
-        name = canonicalize_name(requirement.name)
-        if name not in found and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
-            found.add(name)
-            unread += distribution(name).requires or []
-    return found
-
-
-def pins(names: set[str]) -> Iterator[str]:
-    """The lines of the pins, with their hashes, of these and no others."""
-    for entry in re.split(r"\n(?=[a-z0-9])", PINS.read_text(encoding="utf-8")):
-        name = re.match(r"[a-z0-9][a-z0-9._-]*", entry)
-        if name is not None and canonicalize_name(name.group()) in names:
-            yield entry
-
-
-class Clean:
-    """A virtual environment with the wheel in it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.python = folder / "venv" / "bin" / "python"
-        wheel = self._built()
-        done(run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], folder))
-        self.needed = needed(requirements(wheel))
-        self._install(wheel)
-
-    def _built(self) -> Path:
-        done(run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", self.folder / "dist"], ROOT))
-        (wheel,) = (self.folder / "dist").glob("*.whl")
-        return wheel
-
-    def _install(self, wheel: Path) -> None:
-        """By the pins, hashes checked; pip refuses what the wheel needs and nobody has pinned."""
-        itself = f"mew-protocol @ {wheel.as_uri()} --hash=sha256:{sha256(wheel.read_bytes()).hexdigest()}"
-        listed = self.folder / "requirements.txt"
-        listed.write_text("\n".join([itself, *pins(self.needed), ""]), encoding="utf-8")
-        ran = self.pip("install", "--require-hashes", "--only-binary", ":all:", "--no-compile", "-r", listed)
-        requires("No matching distribution" not in ran.stderr, "the package registry cannot be reached")
-        done(ran)
-
-    def pip(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        ours = ("-m", "pip", "--python", self.python, "--disable-pip-version-check")
-        return run([sys.executable, *ours, *arguments], self.folder)
-
-    def says(self, code: str) -> str:
-        """What a program prints; nothing of ours is on its way."""
-        return done(run([self.python, "-I", "-c", code], self.folder)).strip()
 
 
 @pytest.fixture(scope="module")
