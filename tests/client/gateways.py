@@ -26,15 +26,15 @@ participants:
 class GatewayProcess:
     """One gateway after another, in one folder and on one port."""
 
-    def __init__(self, folder: Path, journal: str) -> None:
+    def __init__(self, folder: Path, journal: str, python: str | Path = sys.executable) -> None:
         (folder / "space.yaml").write_text(SPACE.format(journal=journal), encoding="utf-8")
-        self._folder = folder
+        self._folder, self._python = folder, str(python)
         self._process: subprocess.Popen[str] | None = None
         self.port = free_port()
 
     def start(self) -> None:
         """It listens when this returns."""
-        command = [sys.executable, "-m", "mew", "gateway", "start", "--port", str(self.port), "--log-level", "error"]
+        command = [self._python, "-m", "mew", "gateway", "start", "--port", str(self.port), "--log-level", "error"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MEW_")}
         self._process = subprocess.Popen(command, cwd=self._folder, env=environment, text=True, stdout=subprocess.PIPE)
         assert self._process.stdout is not None
@@ -61,9 +61,9 @@ class GatewayProcess:
 
 
 @contextmanager
-def gateway_process(folder: Path, journal: str) -> Iterator[GatewayProcess]:
-    """A gateway process that listens."""
-    gateway = GatewayProcess(folder, journal)
+def gateway_process(folder: Path, journal: str, python: str | Path = sys.executable) -> Iterator[GatewayProcess]:
+    """A gateway process that listens, of this Python."""
+    gateway = GatewayProcess(folder, journal, python)
     gateway.start()
     try:
         yield gateway
