@@ -1,4 +1,4 @@
-"""What every test run ends with: the tests that were not run, each with its reason.
+"""What holds for every test run: its chance, and what was not run, with the reason.
 
 Must not hold fixtures of one subject; those live in its own folder.
 """
@@ -8,8 +8,12 @@ import sys
 from collections.abc import Generator
 
 import pytest
+from hypothesis import settings
 
+from tests.chance import FIXED
 from tests.interaction.doors import DOORS, named
+
+settings.load_profile(FIXED)  # `--hypothesis-profile` has the last word
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

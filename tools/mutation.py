@@ -11,13 +11,12 @@ from hypothesis import Phase, settings
 
 WANTED = pytest.StashKey[dict[str, int]]()
 
-# The same examples every time, and no search for a shorter one: that it fails is all we ask.
-settings.register_profile("mutation", derandomize=True, phases=(Phase.explicit, Phase.generate))
-settings.load_profile("mutation")
-
 
 def pytest_configure(config: pytest.Config) -> None:
     """Collect the files of the wanted tests instead of each test by its id."""
+    # No search for a shorter example: that it fails is all we ask.
+    settings.register_profile("mutation", settings.get_profile("fixed"), phases=(Phase.explicit, Phase.generate))
+    settings.load_profile("mutation")
     wanted = [argument for argument in config.args if "::" in argument]
     if wanted:
         config.stash[WANTED] = {name: place for place, name in enumerate(wanted)}

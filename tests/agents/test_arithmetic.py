@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.agents import arithmetic
@@ -201,14 +201,12 @@ TREES = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(TREES)
 def test_sums_and_products_are_exact(tree: tuple[str, Fraction]) -> None:
     text, number = tree
     assert evaluate(text) == number
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="0123456789.+-*/%^()!, eabspqrtx", max_size=40))
 def test_any_text_has_a_value_or_is_refused_in_words(text: str) -> None:
     try:

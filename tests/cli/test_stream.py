@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from threading import Thread
 from typing import Any
 
@@ -167,7 +168,7 @@ def test_lines_become_data_and_come_out_as_lines(lab: Lab, stream: str) -> None:
 
 
 def test_bytes_come_out_as_they_went_in(lab: Lab, stream: str) -> None:
-    given = os.urandom(5000) + b"\n"
+    given = Random(1).randbytes(5000) + b"\n"
     with reading(lab, stream, "--raw") as reader:
         assert reader.stdout is not None
         feed(lab, stream, given, "binary")

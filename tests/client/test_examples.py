@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from hashlib import sha256
 from pathlib import Path
+from random import Random
 from typing import Final, NamedTuple
 
 import pytest
@@ -266,7 +267,7 @@ async def test_a_chain_of_thought_is_followed_to_its_conclusion(seacat: Stage) -
 
 @played
 async def test_a_file_comes_whole_to_the_one_it_is_for_and_to_nobody_else(seacat: Stage) -> None:
-    picture = os.urandom(3_000_001)
+    picture = Random(1).randbytes(3_000_001)
     (seacat.folder / "screen.png").write_bytes(picture)
     async with curtain(seacat), seacat.join("human") as human:
         overheard = human.frames()

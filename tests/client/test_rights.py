@@ -4,12 +4,13 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from mew.client.rights import may_send
 from mew.protocol import KINDS
 from mew.protocol.explain import explain
 from mew.testing import MemorySpace
+from tests.chance import examples
 from tests.client.stage import joining, played
 from tests.gateway.raw import Running
 from tests.histories import CONFIGURATION, History, Step, histories
@@ -54,7 +55,7 @@ ENVELOPES: Final = envelopes()
 
 
 @given(histories())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_what_can_be_sent_is_what_the_gateway_would_take(steps: list[Step]) -> None:
     lab = MemorySpace(**CONFIGURATION)
     history = History(lab)

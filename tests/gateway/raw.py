@@ -4,7 +4,6 @@ No library of either stands between a test and the wire: what a library would ne
 """
 
 import asyncio
-import os
 import socket
 import ssl
 import struct
@@ -335,7 +334,7 @@ class Raw:
 
     def say(self, **envelope: Any) -> None:
         """Send an envelope."""
-        self.send(frame(TEXT, msgspec.json.encode(envelope), mask=os.urandom(4)))
+        self.send(frame(TEXT, msgspec.json.encode(envelope)))
 
     def ask(self, method: str, path: str, token: str | None = None, body: Any = None) -> Answer:
         """A request over HTTP, with a body of JSON, and its answer."""

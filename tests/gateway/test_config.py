@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from mew.gateway.config import (
@@ -24,6 +24,7 @@ from mew.gateway.yaml_file import MAX_DEPTH, read_yaml
 from mew.journal.settings import JournalSettings
 from mew.protocol import Limits, MewError, StreamSettings
 from mew.protocol.capability import CHAT_ONLY
+from tests.chance import examples
 
 SECRET = "s3cret-of-alice"
 SPACE = "space: {id: lab}\n"
@@ -603,7 +604,7 @@ def test_a_longer_row_of_digits_than_any_number_has_is_a_string(tmp_path: Path) 
     assert space_of(tmp_path, text.replace("9" * 5000, "9" * 200)).settings.limits.frames_per_second == int("9" * 200)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300)
+@examples(300, allow=[HealthCheck.function_scoped_fixture])
 @given(st.text(alphabet="ab:-[]{},&*!|>'\"%@`#?<\\xU0F \n\t~", max_size=60))
 @example('"\\UFFFFFFFF"')
 @example("%YAML 3.0\n---\na: 1\n")

@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from schemathesis import Case
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -25,6 +25,7 @@ from mew.gateway.http import HttpDoor
 from mew.gateway.openapi import codes_by_status, document
 from mew.gateway.openapi_examples import EXPLAINED, MESSAGES, Example
 from mew.protocol import ERROR_CODES
+from tests.chance import examples
 from tests.gateway.asking import Clients, ask, connecting
 from tests.gateway.raw import ANYTHING, Running, running
 
@@ -62,13 +63,7 @@ def clients() -> Iterator[Clients]:
 
 api = schemathesis.openapi.from_dict(document())
 api.config.generation.update(modes=list(schemathesis.GenerationMode))
-few = settings(
-    max_examples=15,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture],
-)
+few = examples(15, allow=[HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture])
 
 
 def address(gateway: Running) -> str:

@@ -4,10 +4,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 
 from mew.protocol import Limits, StreamSettings
 from mew.testing import Client
+from tests.chance import examples
 from tests.histories import COMING_AND_GOING, CONFIGURATION, History, Step, histories
 from tests.interaction.doors import Door
 
@@ -724,7 +725,7 @@ def test_an_anonymous_owner_has_no_grace(open_space: Door, policy: str) -> None:
 
 @pytest.mark.requirement("OWN-30")
 @pytest.mark.doors("core", "memory", "websocket")
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40, allow=[HealthCheck.function_scoped_fixture])
 @given(steps=histories(COMING_AND_GOING))
 def test_every_stream_always_has_an_owner_that_is_here_or_can_return(open_space: Door, steps: list[Step]) -> None:
     lab = open_space(**CONFIGURATION)

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 
 from mew.protocol import (
     Answer,
@@ -25,6 +25,7 @@ from mew.protocol import (
     welcome_at,
 )
 from mew.testing import Client, MemorySpace
+from tests.chance import examples
 from tests.histories import ALL_VERBS, CONFIGURATION, History, Step, histories
 from tests.interaction.doors import Door
 
@@ -32,8 +33,8 @@ ALL = [{"kind": "*"}]
 FOUR = {"alice": ALL, "bob": None, "carol": None, "dave": None}
 any_history = given(steps=histories())
 a_running_history = given(steps=histories(tuple(verb for verb in ALL_VERBS if verb != "restart")))
-by_chance = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-at_a_gateway = settings(by_chance, max_examples=10)
+by_chance = examples(25, allow=[HealthCheck.function_scoped_fixture])
+at_a_gateway = examples(10, allow=[HealthCheck.function_scoped_fixture])
 
 
 def open_stream(client: Client, **fields: Any) -> str:

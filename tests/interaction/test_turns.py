@@ -10,11 +10,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from mew.protocol import Answer, Command, Effect, Leave, Record
 from mew.testing import OWN_TOKEN, Client, Frame, MemorySpace, Message
+from tests.chance import examples
 from tests.histories import ALL_VERBS, CONFIGURATION, History, Step, histories
 from tests.interaction.doors import Door
 
@@ -26,7 +27,7 @@ many_histories = given(
     turns=st.lists(st.integers(min_value=1, max_value=12), min_size=1, max_size=8),
     logs=st.sampled_from([frozenset(), frozenset({"carol"})]),
 )
-by_chance = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+by_chance = examples(60, allow=[HealthCheck.function_scoped_fixture])
 
 
 class Remembered(MemorySpace):

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol import (
@@ -22,6 +22,7 @@ from mew.protocol import (
     snapshot,
 )
 from mew.testing import MemorySpace
+from tests.chance import examples
 from tests.interaction.doors import Door
 
 EVERYTHING = [{"kind": "*"}]
@@ -935,7 +936,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(commands, st.sampled_from([0, 1_000, 2_000_000, 70_000_000])), max_size=30))
 @pytest.mark.requirement("VAL-25")
 def test_nothing_that_comes_in_makes_a_space_raise(arrivals: list[tuple[Command, int]]) -> None:

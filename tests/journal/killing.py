@@ -3,7 +3,6 @@
 What is promised of each way of syncing is `missing`; the rest holds in all of them (architecture, Journal).
 """
 
-import os
 import threading
 from collections import Counter
 from hashlib import blake2b
@@ -214,10 +213,8 @@ def split(message: bytes) -> tuple[str, bytes]:
     return stream_id.decode(), payload
 
 
-def kill_often(folder: Path, sync: str, kills: int) -> Killed:
+def kill_often(folder: Path, sync: str, kills: int, seed: int) -> Killed:
     """Kill a gateway so often, then stop it in order; what was checked all the while."""
-    seed = int(os.environ.get("MEW_SEED", "0")) or int.from_bytes(os.urandom(4), "big")
-    print(f"MEW_SEED={seed}")
     with gateway(folder) as process:
         killed = Killed(process, sync, seed)
         killed.configure()

@@ -1,11 +1,12 @@
 """Blocks of the log: what is written is read again, and what was damaged is never taken for something else."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from mew.journal.blocks import EVENTS, Damaged, Entry, Frames, check, decode, encode, read_head
 from mew.protocol import records
 from mew.protocol.records import Record
+from tests.chance import examples
 from tests.journal.entries import entry_lists
 
 
@@ -33,7 +34,7 @@ def expected(entries: list[Entry]) -> list[Record]:
 
 
 @given(entry_lists)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_what_is_written_is_read_again(written: list[Entry]) -> None:
     block = encode(written)
     assert list(decode(block)) == expected(written)

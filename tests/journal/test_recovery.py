@@ -10,7 +10,7 @@ from random import Random
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.journal import checkpoints, sealing
@@ -24,6 +24,7 @@ from mew.journal.segments import read_footer
 from mew.journal.writer import Behind
 from mew.protocol import OtherFold, Record, SpaceState, snapshot
 from mew.testing import Client
+from tests.chance import examples
 from tests.histories import CONFIGURATION, History, Step, histories
 from tests.journal.living import Files, LivingSpace, lived_and_recovered
 
@@ -66,7 +67,7 @@ def test_after_any_history_what_is_recovered_is_what_lived(tmp_path: Path, seed:
     assert lived == recovered == folded
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(12)
 @given(steps=histories(size=30), seed=st.integers(min_value=0, max_value=2**16))
 def test_whatever_participants_do_between_restarts_what_is_recovered_is_what_lived(
     steps: list[Step], seed: int

@@ -4,19 +4,20 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.journal.blocks import Frames, decode, encode, read_head
 from mew.journal.tables import SCHEMA, from_arrow, to_arrow, to_batches
 from mew.protocol.records import Record
+from tests.chance import examples
 from tests.journal.entries import entry_lists, firsts, placed, unplaced
 
 written = entry_lists.map(encode)
 
 
 @given(written)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_the_columns_of_a_block_say_what_its_records_say(block: bytes) -> None:
     batch = to_arrow(block)
     batch.validate(full=True)
@@ -25,7 +26,7 @@ def test_the_columns_of_a_block_say_what_its_records_say(block: bytes) -> None:
 
 
 @given(st.lists(unplaced, min_size=1, max_size=4), firsts, st.integers(1, 1000))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_blocks_become_as_many_batches_as_their_bytes_need(many: list[list[Any]], first: int, most: int) -> None:
     found = []
     for entries in many:

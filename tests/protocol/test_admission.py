@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol import Close, Deliver, Identity, Join, JoinRequest, Lobby, Space, Start, To, parse, turn_away
@@ -13,6 +13,7 @@ from mew.protocol.envelope import Stamp
 from mew.protocol.errors import InvalidEnvelope, Kicked, MissingToken, Refusal, SpaceNotFound, Unauthenticated
 from mew.testing import NOON, MemoryTokens
 from mew.testing import settings as space_settings
+from tests.chance import examples
 
 FREE = JoinRequest(participant="guest")
 
@@ -85,7 +86,7 @@ def test_a_request_takes_what_it_lacks_from_another() -> None:
 
 
 @given(message=st.binary(max_size=40) | st.sampled_from([b'{"type":"join"}', b'{"kind":"system/join","token":1}']))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_any_first_message_is_a_request_or_a_refusal(message: bytes) -> None:
     try:
         assert isinstance(lobby("lab").first_message(message), JoinRequest)

@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol.capability import MAX_DEPTH, MAX_TEXT, Capability, CapabilitySet, read_capabilities, read_capability
 from mew.protocol.errors import InvalidEnvelope
 from mew.testing import MemorySpace
+from tests.chance import examples
 from tests.protocol.generated_patterns import (
     allows,
     capabilities,
@@ -39,7 +40,7 @@ def nested(levels: int, innermost: Any = "x") -> dict[str, Any]:
 
 
 @pytest.mark.requirement("CAP-19")
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data(), holder=capabilities)
 def test_what_a_covered_capability_allows_the_covering_one_allows(data: st.DataObject, holder: Capability) -> None:
     asked = data.draw(narrowed_capability(holder) | capabilities)
@@ -48,13 +49,13 @@ def test_what_a_covered_capability_allows_the_covering_one_allows(data: st.DataO
             assert allows(holder, sent) or not allows(asked, sent), sent
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(capability=capabilities)
 def test_every_capability_covers_itself(capability: Capability) -> None:
     assert capability.covers(capability)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(three=related_capabilities())
 def test_covering_goes_on_through_a_third(three: tuple[Capability, Capability, Capability]) -> None:
     """So a revocation takes all that could have been made of what it takes."""
@@ -63,7 +64,7 @@ def test_covering_goes_on_through_a_third(three: tuple[Capability, Capability, C
         assert first.covers(third)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(data=st.data(), owned=st.lists(capabilities, max_size=4))
 def test_a_set_allows_exactly_what_one_of_its_members_allows(data: st.DataObject, owned: list[Capability]) -> None:
     together = CapabilitySet(("configured", each) for each in owned)

@@ -1,15 +1,16 @@
 """Effects: what is delivered was recorded before, and each audience is who its name says."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from mew.protocol import EVERYONE, AllBut, Audience, Deliver, DeliverFrame, Only, Record, To
 from mew.testing import MemorySpace
+from tests.chance import examples
 from tests.histories import CONFIGURATION, History, Step, histories
 
 
 @given(steps=histories())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_a_record_stands_before_the_delivery_that_it_is_the_record_of(steps: list[Step]) -> None:
     lab = MemorySpace(**CONFIGURATION)
     history = History(lab)
@@ -26,7 +27,7 @@ def test_a_record_stands_before_the_delivery_that_it_is_the_record_of(steps: lis
 
 
 @given(steps=histories())
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_the_positions_of_records_have_no_gap(steps: list[Step]) -> None:
     lab = MemorySpace(**CONFIGURATION)
     History(lab).play_all(steps)

@@ -4,11 +4,12 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol.envelope import Envelope, Stamp, check_content, compose, given_id, parse, read_object, receive
 from mew.protocol.errors import InvalidEnvelope
+from tests.chance import examples
 
 STAMP = Stamp(sender="alice", new_id="e-1", now=0)
 STAMPED = ("protocol", "id", "ts", "from")
@@ -48,7 +49,7 @@ def received(message: bytes, stamp: Stamp = STAMP) -> Envelope:
     return receive(*read_object(message), stamp)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(sent(), st.booleans(), st.none() | st.integers(0, 2))
 def test_what_leaves_is_what_came_but_for_the_stamps(
     envelope: dict[str, Any], escaped: bool, indent: int | None
@@ -66,7 +67,7 @@ def test_what_leaves_is_what_came_but_for_the_stamps(
     assert set(left) == {*envelope, *STAMPED}
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(sent())
 def test_keys_keep_their_order_behind_the_stamps_that_were_missing(envelope: dict[str, Any]) -> None:
     left = list(json.loads(received(spelt(envelope)).encode()))
@@ -74,7 +75,7 @@ def test_keys_keep_their_order_behind_the_stamps_that_were_missing(envelope: dic
     assert left == [*missing, *envelope]
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(sent(), st.none() | st.integers(0, 2), st.booleans())
 def test_an_untouched_payload_leaves_byte_for_byte(envelope: dict[str, Any], indent: int | None, escaped: bool) -> None:
     text = spelt(envelope.get("payload", {}), escaped=escaped, indent=indent)
@@ -83,7 +84,7 @@ def test_an_untouched_payload_leaves_byte_for_byte(envelope: dict[str, Any], ind
     assert received(message).encode().endswith(b',"payload":' + text + b"}")
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(sent())
 def test_what_left_once_leaves_the_same_again(envelope: dict[str, Any]) -> None:
     once = received(spelt(envelope)).encode()
@@ -92,7 +93,7 @@ def test_what_left_once_leaves_the_same_again(envelope: dict[str, Any]) -> None:
     assert parse(once) == received(once)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(sent())
 def test_the_fields_that_are_read_are_those_that_leave(envelope: dict[str, Any]) -> None:
     read = received(spelt(envelope))

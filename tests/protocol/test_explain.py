@@ -4,12 +4,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol import KINDS, Answer, Limits, snapshot
 from mew.protocol.errors import AlreadyExists, ParticipantNotFound
 from mew.testing import MemorySpace
+from tests.chance import examples
 
 STREAMS = ["stream-1", "stream-2", "ready", "nowhere", None, 5]
 PEOPLE = ["alice", "bob", "carol", "dora", "eve", "fred", "gina", "log", "nobody"]
@@ -133,7 +134,7 @@ messages = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(participant=st.sampled_from(SENDERS), message=messages)
 def test_what_is_explained_is_what_a_post_comes_to(participant: str, message: bytes) -> None:
     lab = lab_in_use()
@@ -146,7 +147,7 @@ def test_what_is_explained_is_what_a_post_comes_to(participant: str, message: by
         assert told["nearest"] is None
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(participant=st.sampled_from(SENDERS), message=messages)
 def test_nothing_changes_by_an_explanation(participant: str, message: bytes) -> None:
     lab = lab_in_use()

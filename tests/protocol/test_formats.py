@@ -11,12 +11,13 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol import jsontext
 from mew.protocol.errors import InvalidEnvelope, InvalidFormat, Refusal, SchemaViolation, UnknownFormat
 from mew.protocol.formats import APPLICATIONS, SCHEMA_BYTES, Format, Formats, check_fits, read_formats
+from tests.chance import examples
 
 MOST = 64
 
@@ -307,7 +308,7 @@ KEYWORDS = st.sampled_from(
 
 
 @given(schema=JSON | st.dictionaries(KEYWORDS, JSON | st.just("#") | st.just("string"), max_size=3), content=JSON)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_whatever_is_declared_is_refused_or_works(schema: Any, content: Any) -> None:
     try:
         check(declared(schema).choose(None), content)

@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol.capability import Capability, read_capability
 from mew.testing import MemorySpace
+from tests.chance import examples
 from tests.protocol.generated_patterns import Sent, capabilities, narrowed_capability, sent_to_fit
 
 NAMES = ["alice", "bob", "carol"]
@@ -35,7 +36,7 @@ def allowed(lab: MemorySpace, name: str, sent: Sent) -> bool:
     return lab.space.capabilities(name).decide(*sent).allowed
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(data=st.data(), bases=st.tuples(*[st.lists(capabilities, max_size=2)] * 3))
 def test_nobody_comes_to_a_power_that_nobody_was_given_by_the_configuration(
     data: st.DataObject, bases: tuple[list[Capability], ...]
@@ -55,7 +56,7 @@ def test_nobody_comes_to_a_power_that_nobody_was_given_by_the_configuration(
         assert not now or [name for name in NAMES if allowed(untouched, name, sent)], sent
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(data=st.data(), held=capabilities)
 def test_what_somebody_made_of_a_capability_is_revoked_with_it(data: st.DataObject, held: Capability) -> None:
     """Narrower copies that somebody grants to itself are no way to keep what is taken."""

@@ -4,11 +4,12 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol import jsontext
 from mew.protocol.jsontext import NotJSON
+from tests.chance import examples
 
 strings = st.text(st.characters(codec="utf-8"), max_size=6)
 values = st.recursive(
@@ -43,13 +44,13 @@ def spelt(draw: st.DrawFn, value: Any) -> str:
     return json.dumps(value, ensure_ascii=draw(st.booleans()))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(texts())
 def test_decoding_agrees_with_the_standard_library(text: bytes) -> None:
     assert jsontext.decode(text) == json.loads(text)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(texts(st.dictionaries(strings, values, max_size=5)))
 def test_split_fields_have_the_order_and_the_text_they_came_in(text: bytes) -> None:
     fields = jsontext.split(text)
@@ -60,7 +61,7 @@ def test_split_fields_have_the_order_and_the_text_they_came_in(text: bytes) -> N
         assert each == each.strip()
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.dictionaries(strings, texts(), max_size=5))
 def test_joined_fields_come_apart_the_same(fields: dict[str, bytes]) -> None:
     stripped = {key: text.strip() for key, text in fields.items()}
@@ -158,7 +159,7 @@ def test_it_is_said_where_a_text_is_no_json() -> None:
         jsontext.decode(b'{"a" 1}')
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.binary(max_size=30))
 def test_any_bytes_are_decoded_or_refused(text: bytes) -> None:
     try:

@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol import Limits, Record, snapshot
 from mew.protocol.names import is_desired_id
 from mew.testing import Client, MemorySpace
+from tests.chance import examples
 
 ALL = [{"kind": "*"}]
 TEXT = [{"id": "text"}]
@@ -104,7 +105,7 @@ def known(lab: MemorySpace) -> list[Any]:
 WISHES = st.sampled_from(["voice", "voice_2", "voice_3", "v" * 63, "v" * 64, "v" * 62 + "_2", "stream-1", "No", None])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(wishes=st.lists(st.tuples(WISHES, st.sampled_from(["keep", "end", "restart"])), max_size=15))
 def test_no_name_is_ever_given_twice(wishes: list[tuple[str | None, str]]) -> None:
     """Whatever is wished for, ended and recovered in between; and a wish that can be met is met."""

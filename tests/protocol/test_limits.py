@@ -1,10 +1,11 @@
 """Rates: what may come at once, what a second, and how often errors are told."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol.limits import KEYS_PER_PARTICIPANT, Bucket, ErrorThrottle
 from mew.protocol.times import SECOND
+from tests.chance import examples
 
 QUARTER = SECOND // 4
 
@@ -39,7 +40,7 @@ def test_a_bucket_counts_every_moment_once() -> None:
     assert not bucket.take()
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(1, 50), st.integers(1, 20), st.lists(st.integers(0, SECOND), max_size=40))
 def test_to_spend_is_to_fill_and_to_take(rate: int, burst: int, steps: list[int]) -> None:
     one, other, now = Bucket(rate, burst, 0), Bucket(rate, burst, 0), 0
@@ -49,7 +50,7 @@ def test_to_spend_is_to_fill_and_to_take(rate: int, burst: int, steps: list[int]
         assert one.spend(now) == other.take()
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(1, 50), st.integers(1, 20), st.lists(st.integers(0, SECOND), max_size=40))
 def test_no_more_is_ever_taken_than_burst_and_rate_allow(rate: int, burst: int, steps: list[int]) -> None:
     bucket, now, count = Bucket(rate, burst, 0), 0, 0

@@ -1,10 +1,11 @@
 """Which texts are ids of spaces, participants and streams."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol.names import is_desired_id, is_participant_id, is_reserved_id, is_space_id, namespace
+from tests.chance import examples
 
 FIRST = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 REST = FIRST | set("._@-")
@@ -16,7 +17,7 @@ def has_form(name: str, rest: set[str]) -> bool:
 
 
 @pytest.mark.requirement("VAL-26")
-@settings(max_examples=100)
+@examples(100)
 @given(names)
 def test_an_id_has_the_characters_of_an_id(name: str) -> None:
     assert is_space_id(name) == has_form(name, REST)

@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol.capability import Capability, CapabilitySet, read_capability
 from mew.protocol.envelope import Envelope
 from mew.protocol.nearest import QUOTED_LENGTH, Nearest, nearest_miss
+from tests.chance import examples
 from tests.protocol.generated_patterns import Sent, allows, capabilities, sent_to_fit
 
 LONG = "x" * 1000
@@ -166,7 +167,7 @@ def test_a_request_for_a_stream_may_be_near_as_either_of_its_kinds() -> None:
     assert (found.capability.pattern, found.why) == (held[1], "to is missing")
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(data=st.data(), owned=st.lists(capabilities, min_size=1, max_size=4))
 def test_whatever_does_not_fit_something_is_wrong_with_it(data: st.DataObject, owned: list[Capability]) -> None:
     envelope: Sent = data.draw(st.one_of(*map(sent_to_fit, owned)))

@@ -5,10 +5,11 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol.patterns import Glob, KindPattern, compile_value, covers_value
+from tests.chance import examples
 from tests.protocol.generated_patterns import ABSENT, fitting, narrowed, value_patterns, values
 
 
@@ -77,7 +78,7 @@ def test_one_kind_covers_another_exactly_if_it_matches_all_that_the_other_does()
         assert held.covers(asked) == (known[asked] & ~known[held] == 0), (held, asked)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(pattern=value_patterns, value=values)
 def test_values_fit_as_the_rules_say_one_by_one(pattern: Any, value: Any) -> None:
     """The same rules once more, as plain as can be."""
@@ -104,7 +105,7 @@ def test_values_fit_as_the_rules_say_one_by_one(pattern: Any, value: Any) -> Non
     assert fits(pattern, value) == plainly(pattern, value)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data(), held=value_patterns)
 def test_what_a_covered_pattern_fits_the_covering_one_fits(data: st.DataObject, held: Any) -> None:
     asked = data.draw(narrowed(held) | value_patterns)
@@ -113,7 +114,7 @@ def test_what_a_covered_pattern_fits_the_covering_one_fits(data: st.DataObject, 
             assert fits(held, value) or not fits(asked, value), value
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data(), held=value_patterns)
 def test_a_pattern_with_tighter_parts_is_covered(data: st.DataObject, held: Any) -> None:
     assert covers_value(held, data.draw(narrowed(held)))

@@ -4,10 +4,11 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mew.protocol.schema_cost import TooCostly, applications
+from tests.chance import examples
 
 MOST = 1_024
 
@@ -243,7 +244,7 @@ def closed(levels: int) -> dict[str, Any]:
 @example(schema=doubling("anyOf", 7), content="a")
 @example(schema=closed(5), content={"a": 1})
 @example(schema={"anyOf": [{"type": "null"}, {"properties": {"a": {"$ref": "#"}}}]}, content=nested(20))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_no_validation_takes_more_steps_than_were_foreseen(schema: Any, content: Any) -> None:
     steps = 0
 

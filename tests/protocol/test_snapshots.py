@@ -2,15 +2,16 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol import FOLD_VERSION, SpaceState, fold, restore, snapshot
 from mew.testing import MemorySpace
+from tests.chance import examples
 from tests.histories import CONFIGURATION, History, Step, histories
 from tests.protocol.states import plain, rich_state
 
-by_chance = settings(max_examples=30, deadline=None)
+by_chance = examples(30)
 
 
 def test_the_rich_state_is_rich() -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol import Leave, Limits, Receive, Refusal, Route, Space, Tick, snapshot
@@ -12,11 +12,12 @@ from mew.protocol.frames import build, header
 from mew.protocol.welcome import roster
 from mew.protocol.writing import check_frame
 from mew.testing import NOON, Client, MemorySpace
+from tests.chance import examples
 from tests.histories import CONFIGURATION, NAMES, History, Step, histories
 
 ALL = [{"kind": "*"}]
 SECOND = 1_000_000
-by_chance = settings(max_examples=30, deadline=None)
+by_chance = examples(30)
 
 
 def open_stream(client: Client, **fields: Any) -> str:

@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
+from tests.chance import examples
 from tests.protocol.machine import ACTIONS, World
 
 
@@ -32,9 +33,9 @@ for each, action in ACTIONS.items():
     setattr(Histories, each, as_rule(each, action.options))
 
 
-@pytest.mark.no_cover  # by chance, like every test of hypothesis
+@pytest.mark.hypothesis
 def test_every_history_is_as_the_model_tells_it() -> None:
-    run_state_machine_as_test(Histories, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(Histories, settings=settings(examples(60), stateful_step_count=40))
 
 
 def test_an_invitation_after_a_removal_lifts_the_pause_for_good() -> None:

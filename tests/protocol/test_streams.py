@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol import jsontext
 from mew.protocol.streams import LIVE, OVERLAID, READY, Stream, entry, new_stream, read_entry, read_ready, ready_payload
+from tests.chance import examples
 
 NOON = "2025-11-15T12:00:00.000000Z"
 JSON = st.recursive(
@@ -17,7 +18,7 @@ JSON = st.recursive(
 FIELDS = st.dictionaries(
     st.text(max_size=6) | st.sampled_from([*sorted(OVERLAID), "formats", "status"]), JSON, max_size=6
 )
-by_chance = settings(max_examples=40, deadline=None)
+by_chance = examples(40)
 
 
 def stream_of(fields: dict[str, Any], *, ready: bool = False) -> Stream:

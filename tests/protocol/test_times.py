@@ -3,16 +3,17 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol.times import SECOND, is_rfc3339, rfc3339
+from tests.chance import examples
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST = 253_402_300_799 * SECOND
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(0, LAST))
 def test_an_instant_is_written_to_the_microsecond_and_read_back(instant: int) -> None:
     text = rfc3339(instant)
@@ -21,7 +22,7 @@ def test_an_instant_is_written_to_the_microsecond_and_read_back(instant: int) ->
     assert (datetime.fromisoformat(text) - EPOCH) // timedelta(microseconds=1) == instant
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(0, LAST), st.integers(0, LAST))
 def test_instants_sort_as_their_texts_do(one: int, other: int) -> None:
     assert (one < other) == (rfc3339(one) < rfc3339(other))
@@ -31,7 +32,7 @@ def test_the_beginning_is_1970() -> None:
     assert rfc3339(0) == "1970-01-01T00:00:00.000000Z"
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.integers(1, 9999), st.integers(0, 13), st.integers(0, 32))
 def test_a_day_has_to_exist(year: int, month: int, day: int) -> None:
     try:

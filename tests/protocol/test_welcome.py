@@ -1,12 +1,13 @@
 """Any welcome ever sent can be made again from the journal."""
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 
 from mew.protocol import SpaceState, fold, observer_welcome_at, welcome_at
 from mew.protocol.jsontext import split
 from mew.protocol.welcome import Roster, roster
 from mew.testing import MemorySpace
+from tests.chance import examples
 from tests.histories import CONFIGURATION, History, Step, histories
 
 
@@ -33,7 +34,7 @@ def test_an_observer_of_a_state_has_nothing_and_sees_everybody_whatever_it_is_ca
 
 
 @given(steps=histories())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_every_welcome_that_was_sent_follows_from_the_records_before_it(steps: list[Step]) -> None:
     lab = MemorySpace(**CONFIGURATION)
     History(lab).play_all(steps)
@@ -47,7 +48,7 @@ def test_every_welcome_that_was_sent_follows_from_the_records_before_it(steps: l
 
 
 @given(steps=histories())
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_the_roster_that_is_kept_is_the_one_that_the_state_says(steps: list[Step]) -> None:
     lab = MemorySpace(**CONFIGURATION)
     History(lab).play_all(steps)

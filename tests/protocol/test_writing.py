@@ -4,13 +4,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol import Limits, Receive, Record, Refusal, Route, fold
 from mew.protocol.effects import Close, Deliver, DeliverFrame, Everyone, Only
 from mew.protocol.frames import build, split
 from mew.testing import Client, MemorySpace
+from tests.chance import examples
 from tests.histories import CONFIGURATION, History, Step, histories
 
 ALL = [{"kind": "*"}]
@@ -43,7 +44,7 @@ def agree(lab: MemorySpace, answer: Route | Refusal, client: Client, message: by
         assert all(lab.state.frames[stream_id] == count for stream_id, count in frames.items())
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(steps=histories(), message=st.sampled_from(MESSAGES))
 def test_what_is_answered_to_a_frame_is_what_is_done_with_it(steps: list[Step], message: bytes) -> None:
     lab = MemorySpace(**CONFIGURATION)

@@ -4,12 +4,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mew.protocol import GATEWAY, KINDS, parse
 from mew.testing import Client, MemorySpace
 from mew.view import ParticipantView, SpaceView, apply, apply_frame, welcomed
+from tests.chance import examples
 from tests.histories import ALL_VERBS, CONFIGURATION, History, Step, histories
 
 STREAM: dict[str, Any] = {
@@ -205,7 +206,7 @@ hostile_payloads = st.dictionaries(
 @example(kind="stream/close", payload={"stream": {"stream_id": ["s"]}})
 @example(kind="stream/close", payload={"stream": ["stream_id"]})
 @given(kind=st.sampled_from(sorted(KINDS)), payload=hostile_payloads)
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_no_payload_of_a_participant_can_upset_a_view(kind: str, payload: dict[str, Any]) -> None:
     view = after(kind, payload, "mallory")
     assert view.you == VIEW.you
@@ -233,7 +234,7 @@ def held_by(view: SpaceView) -> list[dict[str, Any]]:
 
 
 @given(steps=histories(NOTHING_LOST))
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_whatever_happens_a_view_shows_what_a_newcomer_would_be_told(steps: list[Step]) -> None:
     lab = MemorySpace(**CONFIGURATION)
     history = History(lab)
@@ -248,7 +249,7 @@ def test_whatever_happens_a_view_shows_what_a_newcomer_would_be_told(steps: list
 
 
 @given(announced=st.dictionaries(names | st.sampled_from(sorted(STREAM)), json_values, max_size=6))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_an_announced_stream_is_seen_as_a_welcome_would_tell_it(announced: dict[str, Any]) -> None:
     lab = MemorySpace(participants={"alice": [{"kind": "*"}]})
     alice = lab.join("alice")

@@ -4,13 +4,14 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.pipeline.control.checks import SAMPLE
 from mew.pipeline.control.folding import Folded
 from mew.protocol import Checkpoint, Record
 from mew.testing import MemorySpace
+from tests.chance import examples
 from tests.histories import CONFIGURATION, History, Step, histories
 from tests.pipeline.control.folded import control, fold_records, rows, violations
 
@@ -171,7 +172,7 @@ _DAMAGES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(steps=histories(size=25), damages=st.lists(st.tuples(st.floats(0, 0.999), _DAMAGES), min_size=1, max_size=6))
 def test_no_payload_stops_the_fold_and_every_envelope_keeps_its_row(
     steps: list[Step], damages: list[tuple[float, bytes]]
@@ -190,7 +191,7 @@ def test_no_payload_stops_the_fold_and_every_envelope_keeps_its_row(
     assert again.checks.positions.checked == 0
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(steps=histories(size=25), lost=st.sets(st.floats(0, 0.999), min_size=1, max_size=5))
 def test_no_missing_record_stops_the_fold(steps: list[Step], lost: set[float]) -> None:
     lab = MemorySpace(**CONFIGURATION)

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol import SpaceState, fold
 from mew.testing import MemorySpace
 from mew.testing import settings as configured
+from tests.chance import examples
 from tests.histories import CONFIGURATION, History, Step, histories
 from tests.pipeline.control.folded import fold_lab, rows, violations
 
@@ -109,7 +110,7 @@ def test_whoever_has_no_token_can_do_something_only_while_it_is_here() -> None:
     assert history(lab, "guest") == [(joined, left, "baseline", ANSWER, None), (joined, left, "default", CHAT, None)]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(steps=histories(), where=st.floats(0, 1))
 def test_at_any_position_the_rows_are_the_capabilities_of_the_state(steps: list[Step], where: float) -> None:
     lab = MemorySpace(**CONFIGURATION)

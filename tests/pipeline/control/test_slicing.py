@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from mew.pipeline.control.folding import Folded, fold_control
@@ -17,6 +17,7 @@ from mew.pipeline.control.talks import LINGER, PATIENCE
 from mew.pipeline.schemas import TABLES
 from mew.protocol.snapshots import OtherFold
 from mew.testing import MemorySpace
+from tests.chance import examples
 from tests.histories import CONFIGURATION, History, Step, histories
 from tests.pipeline.control.folded import Told, batch, control, fold_lab, tell, violations
 
@@ -42,7 +43,7 @@ def in_slices(space: str, whole: pa.RecordBatch, ends: list[int]) -> tuple[bytes
     return state, tables, slices
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, allow=[HealthCheck.function_scoped_fixture])
 @given(cuts=st.sets(st.floats(0, 1), max_size=9))
 def test_a_story_in_slices_is_the_story_at_once(told: Told, cuts: set[float]) -> None:
     whole = batch(told.control)
@@ -57,7 +58,7 @@ def test_a_story_in_slices_is_the_story_at_once(told: Told, cuts: set[float]) ->
     assert all(violations(each) == {} for each in slices)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(steps=histories(), cuts=st.sets(st.floats(0, 1), max_size=4))
 def test_any_history_is_folded_cleanly_and_in_slices_as_at_once(steps: list[Step], cuts: set[float]) -> None:
     lab = MemorySpace(**CONFIGURATION)

@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.pipeline.kernel.columns import MOST_COLUMNS, columns_of
 from mew.pipeline.kernel.formats import column_mapping, format_of
+from tests.chance import examples
 from tests.pipeline.kernel.journals import descriptor
 
 KEYWORDS = st.sampled_from(["type", "properties", "items", "enum", "const", "minimum", "a", "object"])
@@ -70,7 +71,7 @@ def test_a_large_schema_has_no_more_columns_than_engines_like() -> None:
     assert len(found) == MOST_COLUMNS
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.recursive(
         st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=3)),

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.pipeline.kernel.catalogue import Format
@@ -16,6 +16,7 @@ from mew.pipeline.kernel.reading import read_json
 from mew.protocol.errors import SchemaViolation
 from mew.protocol.formats import check_fits, read_formats
 from mew.protocol.jsontext import NotJSON
+from tests.chance import examples
 from tests.pipeline.kernel.journals import descriptor
 
 NAMES = st.sampled_from(["a", "b", "ä b", "", "select"])
@@ -181,13 +182,13 @@ def is_utf8(text: bytes) -> bool:
     return True
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(data=st.data(), schema=SCHEMAS)
 def test_the_quick_decoder_and_the_validator_agree(data: st.DataObject, schema: Any) -> None:
     assert disagreements(data.draw, schema) == []
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(data=st.data(), schema=PLAIN)
 def test_they_agree_on_plain_objects(data: st.DataObject, schema: Any) -> None:
     assert disagreements(data.draw, schema) == []

@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.pipeline.kernel.digits import needs_every_digit
 from mew.pipeline.kernel.formats import format_of
 from mew.pipeline.kernel.typed import KEYS, typed_schema
+from tests.chance import examples
 from tests.pipeline.kernel.journals import START, catalogue, data_row, descriptor, row, run
 
 PLAIN = {
@@ -143,7 +144,7 @@ NUMBERS = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=12))
 def test_a_number_comes_out_as_it_was_written_or_with_a_note(pairs: list[tuple[str, str]]) -> None:
     contents = [f'{{"x":{x},"s":"{"p" * (index % 9)}","all":[{y}]}}'.encode() for index, (x, y) in enumerate(pairs)]
@@ -158,7 +159,7 @@ def _same(written: str, value: float) -> bool:
     return Decimal(written) in (Decimal(repr(value)), Decimal(value))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(st.text("0123456789.e-E,x", max_size=40), max_size=8), st.integers(0, 3))
 def test_long_and_tiny_numbers_are_found_wherever_they_stand(texts: list[str], skipped: int) -> None:
     pattern = re.compile(r"[0-9.]{16}|[0-9][eE]-[0-9]{3}")

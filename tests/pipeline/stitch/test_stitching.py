@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.pipeline.kernel.catalogue import Access, Catalogue, StreamFormats
@@ -20,6 +20,7 @@ from mew.pipeline.kernel.units import Unit
 from mew.pipeline.stitch.activity import ControlActivity, Minute
 from mew.pipeline.stitch.state import BadState
 from mew.pipeline.stitch.stitching import OutOfOrder, Stitched, Until, stitch
+from tests.chance import examples
 from tests.pipeline.kernel.journals import SPACE, START, data_row, row, table
 from tests.pipeline.stitch.naive import SECOND, answers, quantile
 
@@ -97,7 +98,7 @@ def at(time: int) -> datetime:
 CUTS = st.lists(st.integers(0, 190), max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(rows=journals(), edges=CUTS, ends=CUTS)
 def test_cutting_anywhere_changes_nothing(rows: list[dict[str, Any]], edges: list[int], ends: list[int]) -> None:
     last = rows[-1]["position"] + 2 if rows else 5
@@ -109,7 +110,7 @@ def test_cutting_anywhere_changes_nothing(rows: list[dict[str, Any]], edges: lis
     assert sum(each.misnumbered.count for each in cut) == whole[-1].misnumbered.count
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(rows=journals(), edges=CUTS)
 def test_it_is_what_one_loop_over_all_rows_finds(rows: list[dict[str, Any]], edges: list[int]) -> None:
     last = rows[-1]["position"] if rows else 5
@@ -148,7 +149,7 @@ def test_it_is_what_one_loop_over_all_rows_finds(rows: list[dict[str, Any]], edg
     assert [each.position for each in found.misnumbered.sample] == wanted.misnumbered[:20]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(rows=journals(), edges=CUTS, ends=CUTS)
 def test_at_each_probe_the_numbers_are_those_of_the_frames_before_it(
     rows: list[dict[str, Any]], edges: list[int], ends: list[int]

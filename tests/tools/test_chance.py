@@ -1,0 +1,118 @@
+"""What is left to chance: nothing in a run that has to pass."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chance import TIMES
+from tools.parts import LIGHT, ROOT
+
+CONFTEST = "from tests.conftest import pytest_terminal_summary\n"
+DRAWING = """
+from pathlib import Path
+
+from hypothesis import given, strategies as st
+
+from tests.chance import examples
+
+
+def note(name, drawn):
+    with Path(name).open("a") as file:
+        print(drawn, file=file)
+
+
+@examples(30)
+@given(st.integers(), st.text(), st.floats())
+def test_some(number, text, real):
+    note("some", (number, text.encode("utf-8", "surrogatepass"), real))
+
+
+@given(st.integers())
+def test_usual(number):
+    note("usual", number)
+"""
+CONSTANTS = "NUMBERS = [{}]\n".format(", ".join(str(1_000_003 * each) for each in range(1, 400)))
+
+
+def pytest_on(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the tests of a folder, in which our own profiles and hooks hold."""
+    (folder / "conftest.py").write_text(CONFTEST, encoding="utf-8")
+    options = ["-q", "-p", "no:cacheprovider", f"--rootdir={folder}", *arguments]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *options, str(folder)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def drawn(folder: Path, *arguments: str, more: str = "", **environment: str) -> tuple[list[str], list[str]]:
+    """The examples of two properties, one of which says how many; `more` is a module that is loaded as well."""
+    folder.mkdir()
+    (folder / "constants.py").write_text(CONSTANTS, encoding="utf-8")
+    (folder / "test_drawing.py").write_text(more + DRAWING, encoding="utf-8")
+    result = pytest_on(folder, *arguments, **environment)
+    assert result.returncode == 0, result.stdout
+    some, usual = ((folder / name).read_text(encoding="utf-8").splitlines() for name in ("some", "usual"))
+    return some, usual
+
+
+def test_examples_are_the_same_whatever_the_process_its_hashes_and_what_is_loaded(tmp_path: Path) -> None:
+    """Of our modules and of pytest's plugins: that of Schemathesis changes Hypothesis."""
+    some, usual = once = drawn(tmp_path / "once", *LIGHT, PYTHONHASHSEED="1")
+    assert (len(some), len(usual)) == (30, 100)
+    assert drawn(tmp_path / "again", "-n", "1", more="import constants\n", PYTHONHASHSEED="2", CI="") == once
+
+
+def test_in_torture_there_are_more_examples_and_others_each_time(tmp_path: Path) -> None:
+    some, usual = once = drawn(tmp_path / "once", *LIGHT, "--hypothesis-profile=torture")
+    assert len(some) >= 30 * TIMES * 0.9
+    assert len(usual) >= 100 * TIMES * 0.9
+    again = drawn(tmp_path / "again", *LIGHT, "--hypothesis-profile=torture", "-n", "1")
+    assert again[0] != once[0]
+    assert again[1] != once[1]
+
+
+# What every test has to keep to
+
+
+CHANCE = re.compile(r"\bRandom\(\)|\brandom\.(?!Random\b)\w+\(|\b(urandom|uuid4|secrets\.(token_\w+|choice))\(")
+MAY = {
+    "tests/ports.py": "others look for a port at the same time",
+    "tests/kafka/broker.py": "the id of a cluster",
+    "tests/torture/test_journal_kill.py": "a seed, which it prints",
+}
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    for path in sorted({*(ROOT / "tests").rglob("*.py")} - {Path(__file__)}):
+        yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+
+
+def test_chance_has_a_seed_everywhere() -> None:
+    by_chance = {name for name, source in sources() if CHANCE.search(source)}
+    assert by_chance == MAY.keys()
+
+
+@pytest.mark.parametrize(
+    "source", ["x = Random()", "random.shuffle(x)", "os.urandom(4)", "uuid4()", "secrets.token_hex(8)"]
+)
+def test_chance_without_a_seed_is_found(source: str) -> None:
+    assert CHANCE.search(source)
+
+
+@pytest.mark.parametrize("source", ["x = Random(1)", "random.Random(seed)", "chance.random()", "secrets.append(1)"])
+def test_chance_with_a_seed_is_not(source: str) -> None:
+    assert not CHANCE.search(source)
+
+
+def test_how_many_examples_there_are_is_said_in_one_way() -> None:
+    """A number that is given to Hypothesis itself would be the same in torture."""
+    assert [name for name, source in sources() if re.search(r"\bmax_examples\s*=", source)] == ["tests/chance.py"]
