@@ -1,4 +1,4 @@
-"""What holds for every test run: its chance, and what was not run, with the reason.
+"""What holds for every test run: its chance, what failed as a test to keep, and what was not run, with the reason.
 
 Must not hold fixtures of one subject; those live in its own folder.
 """
@@ -12,6 +12,7 @@ from hypothesis import settings
 
 from tests.chance import FIXED
 from tests.interaction.doors import DOORS, named
+from tests.regressions import regression_tests
 
 settings.load_profile(FIXED)  # `--hypothesis-profile` has the last word
 
@@ -44,6 +45,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         return (yield)
     finally:
         sys.settrace(tracing)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if call.when == "call" and call.excinfo is not None and isinstance(item, pytest.Function):
+        report.sections += [
+            ("to keep it from coming back", each) for each in regression_tests(item, call.excinfo.value)
+        ]
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -171,8 +171,13 @@ COMING_AND_GOING: Final = ("join", "join", "leave", "advance", "request", "grant
 ALL_VERBS: Final = (*_OUTSIDE, *_INSIDE, "join", "join", "request", "grant write", "data", "frame")
 
 
+def opened(steps: list[Step]) -> list[Step]:
+    """The same, after everybody has joined and alice has a stream."""
+    return [*_OPENING, *steps]
+
+
 def histories(verbs: tuple[str, ...] = ALL_VERBS, size: int = 40) -> st.SearchStrategy[list[Step]]:
-    """Lists of steps; everybody has joined and alice has a stream before they begin."""
+    """Lists of steps, opened."""
     step = st.builds(
         Step,
         st.sampled_from(verbs),
@@ -180,7 +185,7 @@ def histories(verbs: tuple[str, ...] = ALL_VERBS, size: int = 40) -> st.SearchSt
         st.sampled_from(NAMES),
         st.integers(min_value=1, max_value=3),
     )
-    return st.lists(step, max_size=size).map(lambda steps: [*_OPENING, *steps])
+    return st.lists(step, max_size=size).map(opened)
 
 
 _OPENING: Final = [

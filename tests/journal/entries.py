@@ -9,10 +9,15 @@ from mew.protocol.records import Record
 
 texts = st.none() | st.text(max_size=20)
 numbers = st.none() | st.integers(0, 2**53 - 1)
+
+
+def frames_of(participant: str, stream_id: str, time: int, first: int, payloads: list[bytes]) -> Frames:
+    """Frames that have their headers yet to get."""
+    return Frames(0, time, participant, stream_id, first, len(f"#{stream_id}#".encode()), payloads)
+
+
 frames = st.builds(
-    lambda participant, stream_id, time, first, payloads: Frames(
-        0, time, participant, stream_id, first, len(f"#{stream_id}#".encode()), payloads
-    ),
+    frames_of,
     st.text(max_size=10),
     st.text(max_size=10),
     st.integers(0, 2**60),

@@ -4,6 +4,7 @@ Nothing here decides whether something fits: that is what the tests ask the code
 """
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 from hypothesis import strategies as st
@@ -11,8 +12,15 @@ from hypothesis import strategies as st
 from mew.protocol.capability import Capability, read_capability
 
 KEYS = "xy"
-ABSENT = object()
-"""Drawn in the place of a value that the envelope is not to have."""
+
+
+class Absent(Enum):
+    """Drawn in the place of a value that the envelope is not to have."""
+
+    ABSENT = "absent"
+
+
+ABSENT = Absent.ABSENT
 
 KINDS = ["a", "a/b", "a/b/c", "b", "b/c", "a*", "!a", "capability/grant", "stream/manage", "stream/request"]
 _BODIES = [*KINDS, "*", "**", "a/*", "a/**", "a/b/*", "b/**", "*/a", "a/*/b", "stream/*"]
@@ -37,12 +45,12 @@ values: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-def _capability(kind: str, payload: Any, to: Any) -> Capability:
+def capability_of(kind: str, payload: Any, to: Any) -> Capability:
     parts = {"kind": kind, "payload": payload, "to": to}
     return read_capability({name: part for name, part in parts.items() if part is not None}, "generated")
 
 
-capabilities = st.builds(_capability, kind_patterns, st.none() | payload_patterns, st.none() | recipient_patterns)
+capabilities = st.builds(capability_of, kind_patterns, st.none() | payload_patterns, st.none() | recipient_patterns)
 
 
 def narrowed_text(pattern: str) -> st.SearchStrategy[Any]:
@@ -72,7 +80,7 @@ def narrowed_capability(held: Capability) -> st.SearchStrategy[Capability]:
     payload, to = held.pattern.get("payload"), held.pattern.get("to")
     keys = {key: narrowed(each) for key, each in (payload or {}).items()}
     return st.builds(
-        _capability,
+        capability_of,
         st.just(held.pattern["kind"]) | kind_patterns,
         payload_patterns | st.none() if not keys else st.fixed_dictionaries(keys),
         recipient_patterns | st.none() if to is None else _narrowed_recipients(to),
@@ -85,16 +93,12 @@ def _narrowed_recipients(to: Any) -> st.SearchStrategy[Any]:
     return st.lists(st.one_of(*tighter, *map(st.just, choices)), max_size=3) if choices else st.just([])
 
 
-def related_capabilities() -> st.SearchStrategy[tuple[Capability, Capability, Capability]]:
+@st.composite
+def related_capabilities(draw: st.DrawFn) -> tuple[Capability, Capability, Capability]:
     """Three, of which the next mostly narrows the one before."""
-
-    @st.composite
-    def draw_three(draw: st.DrawFn) -> tuple[Capability, Capability, Capability]:
-        first = draw(capabilities)
-        second = draw(narrowed_capability(first) | capabilities)
-        return first, second, draw(narrowed_capability(second) | capabilities)
-
-    return draw_three()
+    first = draw(capabilities)
+    second = draw(narrowed_capability(first) | capabilities)
+    return first, second, draw(narrowed_capability(second) | capabilities)
 
 
 def fitting(pattern: Any) -> st.SearchStrategy[Any]:

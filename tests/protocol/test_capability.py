@@ -11,6 +11,7 @@ from mew.protocol.errors import InvalidEnvelope
 from mew.testing import MemorySpace
 from tests.chance import examples
 from tests.protocol.generated_patterns import (
+    Sent,
     allows,
     capabilities,
     narrowed_capability,
@@ -39,13 +40,23 @@ def nested(levels: int, innermost: Any = "x") -> dict[str, Any]:
     return {"kind": "chat", "payload": {"x": value}}
 
 
+@st.composite
+def held_and_asked(draw: st.DrawFn) -> tuple[Capability, Capability, list[Sent]]:
+    """A capability, one that mostly narrows it, and what is likely to fit that."""
+    holder = draw(capabilities)
+    asked = draw(narrowed_capability(holder) | capabilities)
+    return holder, asked, draw(st.lists(sent_to_fit(asked), min_size=5, max_size=10))
+
+
 @pytest.mark.requirement("CAP-19")
 @examples(40)
-@given(data=st.data(), holder=capabilities)
-def test_what_a_covered_capability_allows_the_covering_one_allows(data: st.DataObject, holder: Capability) -> None:
-    asked = data.draw(narrowed_capability(holder) | capabilities)
+@given(case=held_and_asked())
+def test_what_a_covered_capability_allows_the_covering_one_allows(
+    case: tuple[Capability, Capability, list[Sent]],
+) -> None:
+    holder, asked, fitting = case
     if holder.covers(asked):
-        for sent in data.draw(st.lists(sent_to_fit(asked), min_size=5, max_size=10)):
+        for sent in fitting:
             assert allows(holder, sent) or not allows(asked, sent), sent
 
 
@@ -64,11 +75,18 @@ def test_covering_goes_on_through_a_third(three: tuple[Capability, Capability, C
         assert first.covers(third)
 
 
+@st.composite
+def owned_and_sent(draw: st.DrawFn) -> tuple[list[Capability], list[Sent]]:
+    owned = draw(st.lists(capabilities, max_size=4))
+    return owned, draw(st.lists(st.one_of(*map(sent_to_fit, owned or [read({"kind": "*"})])), max_size=5))
+
+
 @examples(25)
-@given(data=st.data(), owned=st.lists(capabilities, max_size=4))
-def test_a_set_allows_exactly_what_one_of_its_members_allows(data: st.DataObject, owned: list[Capability]) -> None:
+@given(case=owned_and_sent())
+def test_a_set_allows_exactly_what_one_of_its_members_allows(case: tuple[list[Capability], list[Sent]]) -> None:
+    owned, fitting = case
     together = CapabilitySet(("configured", each) for each in owned)
-    for sent in data.draw(st.lists(st.one_of(*map(sent_to_fit, owned or [read({"kind": "*"})])), max_size=5)):
+    for sent in fitting:
         decision = together.decide(*sent)
         assert decision.allowed == any(allows(each, sent) for each in owned)
         assert decision.reason

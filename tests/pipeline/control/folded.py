@@ -34,6 +34,10 @@ class Told(msgspec.Struct, frozen=True):
     records: list[Record]
     control: list[Record]
 
+    def __repr__(self) -> str:
+        """Short, because a property test that fails names its fixtures."""
+        return f"Told({self.truth.space!r})"
+
     def fold(self, **more: Any) -> Folded:
         return fold_records(self.truth.space, self.control, to=self.truth.last, **more)
 
