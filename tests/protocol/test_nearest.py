@@ -3,14 +3,15 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mew.protocol.authority import asked_as
 from mew.protocol.capability import Capability, CapabilitySet, read_capability
 from mew.protocol.envelope import Envelope
 from mew.protocol.nearest import QUOTED_LENGTH, Nearest, nearest_miss
 from tests.chance import examples
-from tests.protocol.generated_patterns import Sent, allows, capabilities, sent_to_fit
+from tests.protocol.generated_patterns import Sent, allows, capabilities, capability_of, sent_to_fit
 
 LONG = "x" * 1000
 
@@ -174,6 +175,12 @@ def owned_and_sent(draw: st.DrawFn) -> tuple[list[Capability], Sent]:
 
 
 @examples(100)
+@example(  # a request for a stream is asked for as `stream/manage`, too
+    case=(
+        [capability_of("stream/request", None, ""), capability_of("stream/manage", {"x": []}, None)],
+        ("stream/request", {}, ()),
+    )
+)
 @given(case=owned_and_sent())
 def test_whatever_does_not_fit_something_is_wrong_with_it(case: tuple[list[Capability], Sent]) -> None:
     owned, envelope = case
@@ -182,8 +189,8 @@ def test_whatever_does_not_fit_something_is_wrong_with_it(case: tuple[list[Capab
     kind, payload, to = envelope
     found = nearest_miss(CapabilitySet(("configured", each) for each in owned), sent(kind, payload, to))
     assert found is not None
-    steps = {miss.near for each in owned if (miss := each.miss(kind, payload, to)) is not None}
-    assert found.why.startswith(("kind: ", "to", "payload.")[max(steps)])
+    misses = [each.miss(asked, payload, to) for each in owned for asked in asked_as(kind)]
+    assert found.why.startswith(("kind: ", "to", "payload.")[max(miss.near for miss in misses if miss is not None)])
 
 
 def test_of_recipients_that_of_which_most_fit_are_nearest() -> None:
