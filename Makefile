@@ -79,8 +79,9 @@ bench: setup ## measure; one thing only: make bench NAME=core
 	@$(PY) -m bench $(NAME)
 
 .PHONY: torture
-torture: setup ## the long tests: many histories, and every mutant of the core; within an hour
+torture: setup ## the long tests: many histories, properties with new examples, and every mutant of the core
 	@MEW_TORTURE=1 $(PY) -m pytest tests/torture -q --timeout=3600
+	@$(PY) -m pytest tests -m hypothesis --hypothesis-profile=torture -q -n 2 --timeout=3600
 	@$(PY) -m tools.mutants
 
 .PHONY: format
@@ -96,9 +97,13 @@ lock: $(LOCK) ## remake the pins; newer versions too: make lock UPGRADE=1
 		$$compile requirements/$$name.in --output-file requirements/$$name.txt; \
 	done; \
 	echo "── requirements/server.txt, requirements/pipeline.txt: what the images and make try hold"; \
-	compile="$$compile --constraint requirements/dev.txt pyproject.toml --extra server --extra bridge"; \
-	$$compile --output-file requirements/server.txt; \
-	$$compile --extra pipeline --output-file requirements/pipeline.txt
+	images="$$compile --constraint requirements/dev.txt pyproject.toml --extra server --extra bridge"; \
+	$$images --output-file requirements/server.txt; \
+	$$images --extra pipeline --output-file requirements/pipeline.txt; \
+	echo "── tests/tools/bounds: the lowest and the highest versions that pyproject.toml allows"; \
+	bounds="$$compile pyproject.toml --all-extras"; \
+	$$bounds --resolution lowest-direct --output-file tests/tools/bounds/lowest.txt; \
+	$$bounds --output-file tests/tools/bounds/highest.txt
 
 .PHONY: clean
 clean: ## remove environments, caches and what builds made
