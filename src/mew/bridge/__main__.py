@@ -1,4 +1,4 @@
-"""`python -m mew.bridge --url ws://localhost:8080 -- npx -y @modelcontextprotocol/server-filesystem .`
+"""`python -m mew.bridge --url ws://localhost:8080 -- npx -y @modelcontextprotocol/server-filesystem@2026.8.31 ./workspace`
 
 Reads arguments and environment, and runs the bridge. Secrets come from the environment, never from an argument.
 """

@@ -184,11 +184,15 @@ def _space(directory: Path) -> Iterator[Check]:
 
 def _commands(config: "GatewayConfig") -> Iterator[Check]:
     """What is to be started by itself can be."""
+    from mew.gateway.supervisor.launch import exposes
+
     space = config.spaces[0]
     for name, participant in space.participants.items():
         command = participant.command or (participant.mcp_server and participant.mcp_server.command)
         if not command or "${" in command:
             continue
+        if participant.mcp_server is not None and (problem := exposes(space, participant)) is not None:
+            yield Check("participants", "wrong", f"{name}: {problem}")
         if shutil.which(command) is None and not (space.directory / command).exists():
             yield Check("participants", "note", f"{name}: there is no command {command!r} here")
 

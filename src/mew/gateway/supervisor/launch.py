@@ -1,6 +1,6 @@
 """What is run for a participant: its command, environment, folder and log, from its configuration.
 
-Pure: it starts nothing and reads no file. Tokens go into the environment, and into arguments only where the
+It starts nothing and reads no file. Tokens go into the environment, and into arguments only where the
 configuration's own `args` ask for `${TOKEN}`; neither is ever shown.
 """
 
@@ -16,6 +16,7 @@ import msgspec
 from mew.gateway.auth import environment_variable
 from mew.gateway.config import McpServer, ParticipantConfig, RestartPolicy, SpaceConfig
 from mew.gateway.supervisor.births import MARK, mark_of
+from mew.served_folders import exposed
 
 BRIDGE: Final = "mcp-bridge"
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -59,6 +60,14 @@ def launches(participant: ParticipantConfig) -> str | None:
     if participant.type == BRIDGE:
         return None if participant.mcp_server is not None else "auto_start, but there is no mcp_server to bridge to"
     return None if participant.command else "auto_start, but there is no command"
+
+
+def exposes(space: SpaceConfig, participant: ParticipantConfig) -> str | None:
+    """Why an MCP server must not be started: it would serve the folder of the tokens."""
+    server = participant.mcp_server
+    if participant.type != BRIDGE or server is None:
+        return None
+    return exposed((server.command, *server.args), space.directory / (server.cwd or "."), space.directory)
 
 
 def launch(space: SpaceConfig, name: str, token: str, world: World) -> Launch:
