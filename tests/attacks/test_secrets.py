@@ -2,16 +2,21 @@
 
 import asyncio
 import json
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mew.bridge.child import Child
 from mew.bridge.errors import CannotStart
 from mew.bridge.settings import StdioServer
+from mew.gateway.auth import new_token
 from mew.gateway.config import load
+from mew.gateway.exposure import is_weak
 from mew.served_folders import served_folders
-from tests.cli.verbs import Lab, run
+from tests.cli.verbs import Lab, command, environment, piped, run
+from tests.gateway.raw import Raw, head, running, tls_of, upgrade
 
 PACKAGE = "@modelcontextprotocol/server-filesystem"
 
@@ -77,3 +82,98 @@ def test_a_bridge_does_not_start_a_file_server_that_serves_tokens(tmp_path: Path
     server = StdioServer(command=("npx", "-y", PACKAGE, str(tmp_path)), cwd=tmp_path)
     with pytest.raises(CannotStart, match="gives access to"):
         asyncio.run(Child.start(server, {}))
+
+
+# A gateway that other machines reach
+
+REBOUND = {"Host": "evil.example:8080", "Origin": "http://evil.example:8080"}
+
+
+def exposed_space(directory: Path, *, anonymous: bool = False, **gateway: object) -> Path:
+    content = {
+        "space": {"id": "lab"},
+        "gateway": {"port": 0, "host": "0.0.0.0", "allow_anonymous": anonymous, **gateway},
+        "participants": {"alice": {"tokens": ["alice-token"]}},
+        "gateway_logging": {"enabled": False},
+    }
+    file = directory / "space.yaml"
+    file.write_text(json.dumps(content), encoding="utf-8")
+    file.chmod(0o644)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({}, "required, because the gateway listens on '0.0.0.0'"),
+        ({"anonymous": True, "allowed_hosts": ["*"]}, "cannot be combined with gateway.allow_anonymous"),
+        ({"anonymous": True, "allowed_hosts": ["*"], "host": "localhost"}, "cannot be combined with"),
+    ],
+)
+def test_a_gateway_does_not_start_where_any_website_could_point_its_name_to_it(
+    tmp_path: Path, options: dict[str, Any], reason: str
+) -> None:
+    ran = piped(exposed_space(tmp_path, **options), "gateway", "start")
+    assert ran.returncode == 2
+    assert reason in ran.stderr.decode()
+    assert "gateway.allowed_hosts" in ran.stderr.decode()
+    found = run(tmp_path, "doctor", "--json").json["checks"]
+    assert [each["state"] for each in found if reason in each["line"]] == ["wrong"]
+
+
+@pytest.mark.parametrize("host", ["localhost", "0.0.0.0"])
+@pytest.mark.parametrize("listed", [(), ("*",), ("lab.example.org",)])
+@pytest.mark.parametrize("way", ["http", "websocket"])
+def test_a_page_with_a_rebound_name_joins_no_anonymous_space(
+    tmp_path: Path, host: str, listed: tuple[str, ...], way: str
+) -> None:
+    with running(tmp_path, {"allow_anonymous": True}, host=host, allowed_hosts=listed) as gateway:
+        client = Raw(gateway.port)
+        client.send(head("/health", REBOUND) if way == "http" else upgrade("/", **REBOUND))
+        assert client.answer().status == 403
+        client.close()
+
+
+def test_what_puts_tokens_at_risk_is_said_at_the_start_and_by_the_doctor(tmp_path: Path) -> None:
+    tls, _ = tls_of(tmp_path)
+    tls.key.chmod(0o644)
+    files = {"certificate": str(tls.certificate), "key": str(tls.key)}
+    directory = exposed_space(tmp_path, allowed_hosts=["lab.example.org"], tls=files)
+    expected = [
+        (str(tls.key), "private key: chmod 600 it"),
+        (str(tmp_path / "space.yaml"), "tokens in it: chmod 600 it"),
+        ("participants.alice.tokens", "the token can be guessed"),
+    ]
+    for ran in (started_once(directory), run(directory, "doctor").out):
+        for what, why in expected:
+            assert any(what in line and why in line for line in ran.splitlines()), (what, ran)
+        assert "alice-token" not in ran
+    exposed_space(tmp_path, allowed_hosts=["lab.example.org"])
+    for ran in (started_once(directory), run(directory, "doctor").out):
+        assert "without TLS" in ran
+
+
+def test_on_this_machine_alone_nothing_is_warned_of(tmp_path: Path) -> None:
+    assert "can be guessed" not in started_once(exposed_space(tmp_path, host="localhost"))
+
+
+def started_once(directory: Path) -> str:
+    """What a gateway logs while it starts."""
+    with (directory / "log").open("w+") as log:
+        gateway = subprocess.Popen(
+            command("gateway", "start"), cwd=directory, env=environment(), stdout=subprocess.PIPE, stderr=log, text=True
+        )
+        assert gateway.stdout is not None
+        assert gateway.stdout.readline().startswith("listening on")
+        gateway.terminate()
+        gateway.communicate(timeout=30)
+        log.seek(0)
+        return log.read()
+
+
+@pytest.mark.parametrize(
+    ("token", "weak"),
+    [("human-token", True), ("a" * 64, True), ("abababababababababababababab", True), (new_token(), False)],
+)
+def test_tokens_that_can_be_guessed_are_weak(token: str, weak: bool) -> None:
+    assert is_weak(token) is weak

@@ -179,6 +179,7 @@ def _space(directory: Path) -> Iterator[Check]:
     yield from (Check("configuration", "note", warning) for warning in config.warnings)
     yield from _commands(config)
     yield from _tokens(directory)
+    yield from _exposure(config)
     yield from _gateway(directory, config)
 
 
@@ -209,6 +210,20 @@ def _tokens(directory: Path) -> Iterator[Check]:
     yield from (Check("tokens", "note", warning) for warning in warnings)
     if not warnings:
         yield Check("tokens", "ok", f"{len(held)} in .mew/tokens, none of them open to others")
+
+
+def _exposure(config: "GatewayConfig") -> Iterator[Check]:
+    """What other machines, and other users of this one, could do."""
+    from mew.gateway.auth import TokenStore
+    from mew.gateway.exposure import require_safe, warnings_of
+
+    try:
+        require_safe(config)
+        found = list(warnings_of(config, TokenStore(config.spaces, environ=os.environ, generate=False)))
+    except MewError as error:
+        yield Check("exposure", "wrong", str(error))
+        return
+    yield from (Check("exposure", "note", warning) for warning in found)
 
 
 def _gateway(directory: Path, config: "GatewayConfig") -> Iterator[Check]:

@@ -8,12 +8,14 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
+import msgspec
 import uvloop
 from cyclopts import App, Parameter
 
 from mew import __version__
 from mew.gateway.auth import TokenStore
 from mew.gateway.config import GatewayConfig, find_config, load
+from mew.gateway.exposure import require_safe, warnings_of
 from mew.gateway.gateway import Gateway
 from mew.gateway.operator_log import log, set_up
 from mew.gateway.server import PortTaken, Server
@@ -36,6 +38,7 @@ def start(
     *,
     port: Annotated[int | None, Parameter(alias="-p")] = None,
     host: str | None = None,
+    allowed_host: Annotated[list[str] | None, Parameter(negative="")] = None,
     space_config: Annotated[list[Path] | None, Parameter(alias="-s")] = None,
     log_level: Annotated[LogLevel, Parameter(alias="-l")] = "info",
     auto_start: bool = True,
@@ -56,6 +59,8 @@ def start(
         The port to listen on, instead of the configured one (8080).
     host
         The address to listen on, instead of the configured one (localhost: 127.0.0.1 and ::1).
+    allowed_host
+        A name by which the gateway is addressed, besides those of gateway.allowed_hosts; give it again for more.
     space_config
         A space.yaml; give it again for more spaces. Without it: .mew/space.yaml, then space.yaml, in this directory.
     log_level
@@ -68,14 +73,16 @@ def start(
     set_up(log_level, sys.stderr)
     files = space_config or [find_config(Path.cwd())]
     config = load(files, environ=os.environ, directory=space_dir).listening_on(host, port)
+    config = msgspec.structs.replace(config, allowed_hosts=(*config.allowed_hosts, *(allowed_host or ())))
     return _serve(config, auto_start=auto_start, started_by="gateway start" if space_dir is None else "space up")
 
 
 def _serve(config: GatewayConfig, *, auto_start: bool, started_by: StartedBy) -> int:
     """Serve what is configured until told to stop; say so when it is ready."""
     names = ", ".join(space.settings.space_id for space in config.spaces)
+    require_safe(config)
     tokens = TokenStore(config.spaces, environ=os.environ)
-    for warning in (*config.warnings, *tokens.warnings):
+    for warning in (*config.warnings, *tokens.warnings, *warnings_of(config, tokens)):
         log.warning("configuration", problem=warning)
     gateway = Gateway(config, tokens)
     server = Server(gateway)
