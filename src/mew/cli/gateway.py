@@ -94,7 +94,12 @@ def _serve(config: GatewayConfig, *, auto_start: bool, started_by: StartedBy) ->
 
     def ready() -> None:
         listening = f"listening on {scheme}://{config.host}:{server.port} for {names}"
-        print(listening, flush=True)
+        try:
+            print(listening, flush=True)
+        except BrokenPipeError:
+            raise
+        except OSError as error:  # a file on a full disk: the gateway serves all the same
+            log.warning("standard output cannot be written", error=error.strerror)
         tell("READY=1", f"STATUS={listening}")
 
     household = Household(

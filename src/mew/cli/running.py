@@ -29,6 +29,8 @@ STOP_SECONDS: Final = 75.0
 GRACE_SECONDS: Final = 5.0
 """For what a dead gateway left behind."""
 GLANCE_SECONDS: Final = 0.01
+ROOM_BYTES: Final = 64 * 1024
+"""For the first lines of the log, and the list of processes."""
 LOCK_SECONDS: Final = 150.0
 QUIET_SECONDS: Final = 1.0
 """What takes longer is told of."""
@@ -89,6 +91,7 @@ def held(directory: Path) -> Iterator[None]:
 
 def start(order: Order) -> Pids:
     """Start a gateway of its own session, and wait until it serves and has started the participants."""
+    _require_room(order.directory)
     try:
         order.log.parent.mkdir(exist_ok=True)
         opened = order.log.open("ab")
@@ -112,6 +115,20 @@ def start(order: Order) -> Pids:
         print(f"mew: {problem}", file=sys.stderr)
     registry.enlist(pids)
     return pids
+
+
+def _require_room(directory: Path) -> None:
+    """On a full disk a gateway could neither say where it listens, nor why it has ended."""
+    probe = prepare(directory) / f".room.{os.getpid()}"
+    try:
+        with probe.open("wb", buffering=0) as file:
+            file.write(bytes(ROOM_BYTES))
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise Failed(f"{probe.parent}: cannot be written: {error.strerror}; make room, and start again") from None
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink(missing_ok=True)
 
 
 def _launch(order: Order, output: IO[bytes]) -> "subprocess.Popen[bytes]":
