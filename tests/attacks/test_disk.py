@@ -41,9 +41,7 @@ def test_a_start_on_a_full_disk_names_what_cannot_be_written(tmp_path: Path, nth
     content = {"space": {"id": "lab"}, "gateway": {"port": 0}, "participants": participants}
     (tmp_path / "space.yaml").write_text(json.dumps(content), encoding="utf-8")
     line = [sys.executable, "-c", FROM_THE_NTH_ON, str(nth), "gateway", "start", "-l", "error"]
-    ran = subprocess.run(
-        line, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=30, check=False
-    )
+    ran = subprocess.run(line, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=30, check=False)
     assert ran.returncode in (1, 2), ran.stderr
     assert "Traceback" not in ran.stderr
     (said,) = [each for each in ran.stderr.splitlines() if each.startswith("mew: ")]
@@ -68,7 +66,9 @@ def test_a_space_is_not_started_in_the_background_on_a_full_disk(disk: Disk, els
         check=False,
     )
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr == f"mew: {disk.path}/.mew: cannot be written: No space left on device; make room, and start again\n"
+    assert (
+        ran.stderr == f"mew: {disk.path}/.mew: cannot be written: No space left on device; make room, and start again\n"
+    )
 
 
 @on_a_small_disk

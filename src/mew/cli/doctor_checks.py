@@ -235,16 +235,16 @@ def _gateway(directory: Path, config: "GatewayConfig") -> Iterator[Check]:
         yield Check("gateway", "wrong", str(error))
         return
     if place.running:
-        yield _health(place.http_url)
+        yield _health(place.local, place.http_url)
     else:
         yield _port(config.host, config.port)
 
 
-def _health(url: str) -> Check:
+def _health(address: str, url: str) -> Check:
     from mew.cli.door import Door
 
     try:
-        with Door(url, None) as door:
+        with Door(address, None) as door:
             health = door.ask("GET", "/health")
     except MewError as error:
         return Check("gateway", "wrong", f"it runs and does not answer: {error}")

@@ -5,8 +5,9 @@ Must not know how any of that is done.
 
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 import uvloop
@@ -33,12 +34,33 @@ HIGHEST_PORT = 65535
 LogLevel = Literal["debug", "info", "warn", "warning", "error"]
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Listening:
+    """Where to listen.
+
+    Parameters
+    ----------
+    port
+        The port to listen on, instead of the configured one (8080).
+    host
+        The address to listen on, instead of the configured one (localhost: 127.0.0.1 and ::1).
+    allowed_host
+        A name by which the gateway is addressed, besides those of gateway.allowed_hosts; give it again for more.
+    """
+
+    port: Annotated[int | None, Parameter(alias="-p")] = None
+    host: str | None = None
+    allowed_host: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
+
+
+_AS_CONFIGURED: Final = Listening()
+
+
 @app.command
 def start(
     *,
-    port: Annotated[int | None, Parameter(alias="-p")] = None,
-    host: str | None = None,
-    allowed_host: Annotated[list[str] | None, Parameter(negative="")] = None,
+    listening: Listening = _AS_CONFIGURED,
     space_config: Annotated[list[Path] | None, Parameter(alias="-s")] = None,
     log_level: Annotated[LogLevel, Parameter(alias="-l")] = "info",
     auto_start: bool = True,
@@ -55,12 +77,6 @@ def start(
 
     Parameters
     ----------
-    port
-        The port to listen on, instead of the configured one (8080).
-    host
-        The address to listen on, instead of the configured one (localhost: 127.0.0.1 and ::1).
-    allowed_host
-        A name by which the gateway is addressed, besides those of gateway.allowed_hosts; give it again for more.
     space_config
         A space.yaml; give it again for more spaces. Without it: .mew/space.yaml, then space.yaml, in this directory.
     log_level
@@ -72,8 +88,8 @@ def start(
     """
     set_up(log_level, sys.stderr)
     files = space_config or [find_config(Path.cwd())]
-    config = load(files, environ=os.environ, directory=space_dir).listening_on(host, port)
-    config = msgspec.structs.replace(config, allowed_hosts=(*config.allowed_hosts, *(allowed_host or ())))
+    config = load(files, environ=os.environ, directory=space_dir).listening_on(listening.host, listening.port)
+    config = msgspec.structs.replace(config, allowed_hosts=(*config.allowed_hosts, *listening.allowed_host))
     return _serve(config, auto_start=auto_start, started_by="gateway start" if space_dir is None else "space up")
 
 

@@ -55,7 +55,7 @@ def warnings_of(config: GatewayConfig, tokens: "TokenStore") -> Iterator[str]:
         if _is_open(space.file):
             yield f"{space.file}: other users of this machine can read it, and tokens in it: chmod 600 it"
     for source in tokens.sources_of(is_weak):
-        yield f"{source}: the token can be guessed: use `mew token create`, or {SHORTEST_TOKEN} random characters or more"
+        yield f"{source}: the token can be guessed: use `mew token create`, or {SHORTEST_TOKEN} random characters"
 
 
 def is_weak(token: str) -> bool:

@@ -116,7 +116,7 @@ class LogWriter:
 def identity_of(file: Path | int) -> tuple[int, int] | None:
     """What tells a file or folder from another of its name; None where there is none, or it cannot be known."""
     try:
-        known = os.stat(file)
+        known = os.stat(file)  # noqa: PTH116 - or a descriptor
     except OSError:
         return None
     return known.st_dev, known.st_ino
