@@ -300,8 +300,8 @@ def test_no_command_gives_a_token_to_another_program_on_the_port(
     stopped_space(tmp_path, impostor.port)
     if listed:
         alive(tmp_path, impostor.port)
-    for given in ({}, {"MEW_TOKEN": SECRET}):
-        ran = run(tmp_path, *words, **given)
+    for environ in ({}, {"MEW_TOKEN": SECRET}):
+        ran = run(tmp_path, *words, given=b"", **environ)
         if words[0] != "explain":  # which reads the configuration where no gateway answers
             assert ran.code in (1, 2, 3), ran
             assert ran.err.startswith("mew: ")
