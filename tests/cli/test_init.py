@@ -329,10 +329,10 @@ def test_on_a_terminal_what_was_said_is_not_asked_and_an_empty_answer_takes_what
     code, shown = on_a_terminal(folder, b"\n", "coding", "--name", "lab")
     assert code == 0, shown
     assert "called" not in shown
-    assert "The folder whose files are offered [.]" in shown
+    assert "The folder whose files are offered [./workspace]" in shown
     server = configured(folder).spaces[0].participants["files"].mcp_server
     assert server is not None
-    assert server.args[-1] == "."
+    assert server.args[-1] == "./workspace"
 
 
 def test_on_a_terminal_who_gives_no_answer_has_changed_their_mind(folder: Path) -> None:

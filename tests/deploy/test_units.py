@@ -63,6 +63,12 @@ def test_the_gateway_has_the_time_to_seal_and_the_sockets_that_its_limits_allow(
     assert int(gateway["LimitNOFILE"]) > 2 * Limits().connections
 
 
+def test_no_unit_can_take_all_of_the_machine() -> None:
+    for each in UNITS:
+        assert int(unit(each.name)["MemoryMax"].removesuffix("%")) < 100
+        assert int(unit(each.name)["TasksMax"]) >= 1024
+
+
 def test_what_a_restart_does_not_mend_is_not_restarted() -> None:
     for each in UNITS:
         assert (unit(each.name)["Restart"], int(unit(each.name)["RestartPreventExitStatus"])) == (

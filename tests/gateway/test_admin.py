@@ -12,8 +12,9 @@ import pytest
 
 from mew.errors import MewError
 from mew.gateway.admin import LONGEST, AdminDoor, NoAnswer, ask, reload_tokens
-from mew.gateway.admin_socket import SHORT, reach, socket_file
+from mew.gateway.admin_socket import reach, socket_file
 from mew.gateway.auth import TokenFolder, TokenStore
+from mew.unix_sockets import SHORT
 from tests.gateway.raw import Raw, Running, running_from, upgrade
 
 SPACE = """\

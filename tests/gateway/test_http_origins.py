@@ -84,11 +84,12 @@ FOREIGN = [
         ("at home, named", "other.example.org", False),
         ("at home, named", "evil.example", False),
         *[("at home, by any name", host, True) for host in (*LOCAL, *FOREIGN)],
-        *[("everywhere", host, True) for host in (*LOCAL, *FOREIGN)],
+        *[("everywhere", host, True) for host in LOCAL],
+        *[("everywhere", host, False) for host in FOREIGN],
         ("everywhere, named", "mew.example.org", True),
         ("everywhere, named", "mew.example.org:80", True),
-        ("everywhere, named", "localhost", False),
-        ("everywhere, named", "127.0.0.1", False),
+        ("everywhere, named", "localhost", True),
+        ("everywhere, named", "127.0.0.1", True),
         ("everywhere, named", "evil.example", False),
         *[("everywhere, by any name", host, True) for host in (*LOCAL, *FOREIGN)],
     ],
@@ -263,8 +264,8 @@ def test_every_loopback_address_is_home(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "mew.example.org"])
-def test_elsewhere_any_name_will_do_unless_some_are_listed(host: str) -> None:
-    assert Origins(GatewayConfig(host=host)).refusal([(b"host", b"evil.example")]) is None
+def test_elsewhere_only_listed_names_will_do(host: str) -> None:
+    assert Origins(GatewayConfig(host=host)).refusal([(b"host", b"evil.example")]) is not None
     listed = Origins(GatewayConfig(host=host, allowed_hosts=("mew.example.org",)))
     assert listed.refusal([(b"host", b"evil.example")]) is not None
 

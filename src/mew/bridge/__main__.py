@@ -1,4 +1,4 @@
-"""`python -m mew.bridge --url ws://localhost:8080 -- npx -y @modelcontextprotocol/server-filesystem .`
+"""`python -m mew.bridge --url ws://localhost:8080 -- python server.py`
 
 Reads arguments and environment, and runs the bridge. Secrets come from the environment, never from an argument.
 """

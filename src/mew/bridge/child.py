@@ -11,6 +11,7 @@ import signal
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
@@ -19,6 +20,7 @@ from mcp.types.jsonrpc import jsonrpc_message_adapter
 
 from mew.bridge.errors import CannotStart, ServerLost
 from mew.bridge.settings import StdioServer
+from mew.served_folders import exposed
 
 CHUNK: Final = 2**16
 LONGEST_LINE: Final = 64 * 2**20
@@ -56,7 +58,9 @@ class Child:
 
     @classmethod
     async def start(cls, server: StdioServer, environment: Mapping[str, str]) -> Self:
-        """Run the program; `CannotStart` where that is impossible."""
+        """Run the program; `CannotStart` where that is impossible, or where it would serve a folder with tokens."""
+        if (problem := exposed(server.command, server.cwd or Path.cwd(), Path.cwd())) is not None:
+            raise CannotStart(problem)
         try:
             process = await asyncio.create_subprocess_exec(
                 *server.command,

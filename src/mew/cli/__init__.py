@@ -4,6 +4,7 @@ Must not decide anything about the protocol, and must not import what a command 
 runs: `mew --version` has to answer at once.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from mew.errors import MewError
 FAILED = 1
 USAGE_ERROR = 2
 INTERRUPTED = 130
+_NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 EXTRAS = {
     "mcap": "mcap",
@@ -143,6 +145,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MewError as error:
         print(f"mew: {error}", file=sys.stderr)
         return getattr(error, "exit_code", USAGE_ERROR)
+    except OSError as error:
+        if error.errno not in _NOT_WRITABLE:
+            raise
+        print(f"mew: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
+        return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
 

@@ -66,7 +66,7 @@ def _found(directory: Path, wanted: Wanted) -> Iterator[Path]:
     ours = directory / ".mew"
     candidates = [ours / "logs", *_logs(directory)]
     if not wanted.logs or wanted.every:
-        candidates += [ours / "pids.json", ours / "admin.sock"]
+        candidates += [ours / "pids.json", ours / "admin.sock", ours / "gateway.sock"]
     if wanted.every:
         candidates += [ours / "tokens", ours / "journal"]
     yield from (place for place in candidates if os.path.lexists(place))

@@ -179,16 +179,21 @@ def _space(directory: Path) -> Iterator[Check]:
     yield from (Check("configuration", "note", warning) for warning in config.warnings)
     yield from _commands(config)
     yield from _tokens(directory)
+    yield from _exposure(config)
     yield from _gateway(directory, config)
 
 
 def _commands(config: "GatewayConfig") -> Iterator[Check]:
     """What is to be started by itself can be."""
+    from mew.gateway.supervisor.launch import exposes
+
     space = config.spaces[0]
     for name, participant in space.participants.items():
         command = participant.command or (participant.mcp_server and participant.mcp_server.command)
         if not command or "${" in command:
             continue
+        if participant.mcp_server is not None and (problem := exposes(space, participant)) is not None:
+            yield Check("participants", "wrong", f"{name}: {problem}")
         if shutil.which(command) is None and not (space.directory / command).exists():
             yield Check("participants", "note", f"{name}: there is no command {command!r} here")
 
@@ -207,6 +212,20 @@ def _tokens(directory: Path) -> Iterator[Check]:
         yield Check("tokens", "ok", f"{len(held)} in .mew/tokens, none of them open to others")
 
 
+def _exposure(config: "GatewayConfig") -> Iterator[Check]:
+    """What other machines, and other users of this one, could do."""
+    from mew.gateway.auth import TokenStore
+    from mew.gateway.exposure import require_safe, warnings_of
+
+    try:
+        require_safe(config)
+        found = list(warnings_of(config, TokenStore(config.spaces, environ=os.environ, generate=False)))
+    except MewError as error:
+        yield Check("exposure", "wrong", str(error))
+        return
+    yield from (Check("exposure", "note", warning) for warning in found)
+
+
 def _gateway(directory: Path, config: "GatewayConfig") -> Iterator[Check]:
     from mew.cli.here import here
 
@@ -216,16 +235,16 @@ def _gateway(directory: Path, config: "GatewayConfig") -> Iterator[Check]:
         yield Check("gateway", "wrong", str(error))
         return
     if place.running:
-        yield _health(place.http_url)
+        yield _health(place.local, place.http_url)
     else:
         yield _port(config.host, config.port)
 
 
-def _health(url: str) -> Check:
+def _health(address: str, url: str) -> Check:
     from mew.cli.door import Door
 
     try:
-        with Door(url, None) as door:
+        with Door(address, None) as door:
             health = door.ask("GET", "/health")
     except MewError as error:
         return Check("gateway", "wrong", f"it runs and does not answer: {error}")

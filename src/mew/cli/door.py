@@ -6,6 +6,7 @@ Must not wait for ever, must not import what a cold shell would feel, and must n
 import http.client
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -13,6 +14,7 @@ import msgspec
 
 from mew.cli.exits import Failed, Refused, Unreachable
 from mew.errors import MewError
+from mew.unix_sockets import connect, path_of
 
 SECONDS: Final = 10.0
 """For an answer."""
@@ -47,18 +49,32 @@ def one_line(text: str) -> str:
     return "".join(each if each.isprintable() else " " for each in text)
 
 
+class _Local(http.client.HTTPConnection):
+    """HTTP over the socket of a space."""
+
+    def __init__(self, file: Path, seconds: float) -> None:
+        super().__init__("localhost", timeout=seconds)
+        self._file, self._seconds = file, seconds
+
+    def connect(self) -> None:
+        self.sock = connect(self._file, self._seconds)
+
+
 class Door:
     """One gateway, and one token for it. Requests follow each other on one connection."""
 
     def __init__(self, url: str, token: str | None, space: str | None = None) -> None:
         """Nothing is opened yet; `space` is named in every request that can name one."""
+        self._file = path_of(url)
+        if self._file is not None:
+            url = "http://localhost"
         try:
             parts = urlsplit(url)
             port = parts.port
         except ValueError:
             raise BadAddress(f"{url!r} is no address of a gateway: its port is no number") from None
         if parts.scheme not in SCHEMES or not parts.hostname:
-            raise BadAddress(f"{url!r} is no address of a gateway: it begins with ws:// or http://")
+            raise BadAddress(f"{url!r} is no address of a gateway: it begins with ws://, http:// or unix:/")
         self.scheme = SCHEMES[parts.scheme]
         self.host, self.port = parts.hostname, port
         self.authority = parts.netloc.rpartition("@")[2]
@@ -69,7 +85,7 @@ class Door:
     @property
     def address(self) -> str:
         """Where it is, for people."""
-        return f"{self.scheme}://{self.authority}"
+        return f"{self.scheme}://{self.authority}" if self._file is None else str(self._file)
 
     def ask(self, method: str, path: str, body: object = None, *, form: Any = Any, **query: object) -> Any:
         """The answer, of this form; `Refused` with the gateway's reason, `Unreachable` where nobody answers."""
@@ -142,6 +158,8 @@ class Door:
             raise BadAddress("the token holds what no token may") from None
 
     def _open(self, seconds: float) -> http.client.HTTPConnection:
+        if self._file is not None:
+            return _Local(self._file, seconds)
         if self.scheme == "https":
             return http.client.HTTPSConnection(
                 self.host, self.port, timeout=seconds, context=ssl.create_default_context()

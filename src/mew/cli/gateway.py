@@ -5,15 +5,18 @@ Must not know how any of that is done.
 
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
+import msgspec
 import uvloop
 from cyclopts import App, Parameter
 
 from mew import __version__
 from mew.gateway.auth import TokenStore
 from mew.gateway.config import GatewayConfig, find_config, load
+from mew.gateway.exposure import require_safe, warnings_of
 from mew.gateway.gateway import Gateway
 from mew.gateway.operator_log import log, set_up
 from mew.gateway.server import PortTaken, Server
@@ -31,11 +34,33 @@ HIGHEST_PORT = 65535
 LogLevel = Literal["debug", "info", "warn", "warning", "error"]
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Listening:
+    """Where to listen.
+
+    Parameters
+    ----------
+    port
+        The port to listen on, instead of the configured one (8080).
+    host
+        The address to listen on, instead of the configured one (localhost: 127.0.0.1 and ::1).
+    allowed_host
+        A name by which the gateway is addressed, besides those of gateway.allowed_hosts; give it again for more.
+    """
+
+    port: Annotated[int | None, Parameter(alias="-p")] = None
+    host: str | None = None
+    allowed_host: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
+
+
+_AS_CONFIGURED: Final = Listening()
+
+
 @app.command
 def start(
     *,
-    port: Annotated[int | None, Parameter(alias="-p")] = None,
-    host: str | None = None,
+    listening: Listening = _AS_CONFIGURED,
     space_config: Annotated[list[Path] | None, Parameter(alias="-s")] = None,
     log_level: Annotated[LogLevel, Parameter(alias="-l")] = "info",
     auto_start: bool = True,
@@ -52,10 +77,6 @@ def start(
 
     Parameters
     ----------
-    port
-        The port to listen on, instead of the configured one (8080).
-    host
-        The address to listen on, instead of the configured one (localhost: 127.0.0.1 and ::1).
     space_config
         A space.yaml; give it again for more spaces. Without it: .mew/space.yaml, then space.yaml, in this directory.
     log_level
@@ -67,15 +88,17 @@ def start(
     """
     set_up(log_level, sys.stderr)
     files = space_config or [find_config(Path.cwd())]
-    config = load(files, environ=os.environ, directory=space_dir).listening_on(host, port)
+    config = load(files, environ=os.environ, directory=space_dir).listening_on(listening.host, listening.port)
+    config = msgspec.structs.replace(config, allowed_hosts=(*config.allowed_hosts, *listening.allowed_host))
     return _serve(config, auto_start=auto_start, started_by="gateway start" if space_dir is None else "space up")
 
 
 def _serve(config: GatewayConfig, *, auto_start: bool, started_by: StartedBy) -> int:
     """Serve what is configured until told to stop; say so when it is ready."""
     names = ", ".join(space.settings.space_id for space in config.spaces)
+    require_safe(config)
     tokens = TokenStore(config.spaces, environ=os.environ)
-    for warning in (*config.warnings, *tokens.warnings):
+    for warning in (*config.warnings, *tokens.warnings, *warnings_of(config, tokens)):
         log.warning("configuration", problem=warning)
     gateway = Gateway(config, tokens)
     server = Server(gateway)
@@ -87,7 +110,12 @@ def _serve(config: GatewayConfig, *, auto_start: bool, started_by: StartedBy) ->
 
     def ready() -> None:
         listening = f"listening on {scheme}://{config.host}:{server.port} for {names}"
-        print(listening, flush=True)
+        try:
+            print(listening, flush=True)
+        except BrokenPipeError:
+            raise
+        except OSError as error:  # a file on a full disk: the gateway serves all the same
+            log.warning("standard output cannot be written", error=error.strerror)
         tell("READY=1", f"STATUS={listening}")
 
     household = Household(

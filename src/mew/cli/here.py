@@ -13,6 +13,7 @@ import msgspec
 from mew.cli.exits import Unreachable
 from mew.errors import MewError
 from mew.gateway.supervisor.pids import Pids, people, read_pids
+from mew.unix_sockets import address_of, gateway_socket
 
 if TYPE_CHECKING:
     from mew.gateway.config import GatewayConfig
@@ -36,6 +37,11 @@ class Here(msgspec.Struct, frozen=True, kw_only=True):
     http_url: str
     port: int
     running: bool
+
+    @property
+    def local(self) -> str:
+        """Where our own commands reach it: by a socket that nobody else can listen on, whatever its port is."""
+        return address_of(gateway_socket(self.directory))
 
     def require_running(self) -> "Here":
         """This, if a gateway serves it, else `Unreachable`."""

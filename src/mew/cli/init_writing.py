@@ -6,15 +6,19 @@ Everything is made and looked at first, and then written; what is there already 
 import io
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from mew.cli.exits import Failed
 from mew.cli.init_templates import SPACE, Template
 from mew.cli.init_values import DESCRIPTION, PORT, Values, render
+from mew.served_folders import find_mew, served_folders
+
+if TYPE_CHECKING:
+    from mew.gateway.config import SpaceConfig
 
 FOLDER: Final = ".mew"
 _KEPT: Final = ("logs/", "tokens/", "journal/", "lake/", "fifos/", "node_modules/", "pids.json", "*.sock", ".env")
@@ -30,6 +34,8 @@ class Made(msgspec.Struct, frozen=True):
     """Its space.yaml."""
     space_id: str
     warnings: tuple[str, ...]
+    served: tuple[str, ...] = ()
+    """The folders that its file servers serve."""
 
 
 def make(template: Template, values: Values, said: Mapping[str, str]) -> Made:
@@ -39,9 +45,9 @@ def make(template: Template, values: Values, said: Mapping[str, str]) -> Made:
     missing = {place: said[name] for name, place in _IN_YAML.items() if name in said and f"{name}" not in source}
     if missing:
         text = _with(text, missing)
-    space_id, warnings = _checked(text, template)
+    space, warnings = _checked(text, template)
     left = [f"{template.folder / SPACE}: {{{{{name}}}}} is defined nowhere, and stays as it is" for name in unknown]
-    return Made(text, space_id, (*left, *warnings))
+    return Made(text, space.settings.space_id, (*left, *warnings), tuple(_served(space)))
 
 
 def _with(text: str, places: Mapping[tuple[str, str], str]) -> str:
@@ -64,8 +70,14 @@ def _with(text: str, places: Mapping[tuple[str, str], str]) -> str:
     return written.getvalue()
 
 
-def _checked(text: str, template: Template) -> tuple[str, tuple[str, ...]]:
-    """The id of the space, and what is odd about it, by the word of the gateway's own reader."""
+def _served(space: "SpaceConfig") -> Iterator[str]:
+    for each in space.participants.values():
+        if each.mcp_server is not None and each.mcp_server.cwd is None:
+            yield from served_folders((each.mcp_server.command, *each.mcp_server.args))
+
+
+def _checked(text: str, template: Template) -> "tuple[SpaceConfig, tuple[str, ...]]":
+    """The space as the gateway's own reader reads it, and its warnings."""
     from mew.gateway.config import ConfigError, load
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -76,7 +88,7 @@ def _checked(text: str, template: Template) -> tuple[str, tuple[str, ...]]:
             config = load([file], environ={})
         except ConfigError as error:
             raise Failed(f"the template {template.name!r} makes no space: {_placed(str(error), file)}") from None
-    return config.spaces[0].settings.space_id, tuple(_placed(each, file) for each in config.warnings)
+    return config.spaces[0], tuple(_placed(each, file) for each in config.warnings)
 
 
 def _placed(sentence: str, file: Path) -> str:
@@ -93,9 +105,17 @@ def existing(directory: Path) -> Path | None:
 def write(template: Template, made: Made, directory: Path) -> None:
     """Write it all; `Failed` where that is not possible."""
     folder = directory / FOLDER
+    for each in made.served:
+        if (found := find_mew(directory / each, directory)) is not None:
+            raise Failed(
+                f"the folder {each!r} cannot be served, it gives access to {found} and the tokens in it:"
+                " choose one that contains no .mew, such as ./workspace"
+            )
     try:
         directory.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
+        for each in made.served:
+            (directory / each).mkdir(parents=True, exist_ok=True)
         for source, place in template.files():
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, folder / place)

@@ -37,7 +37,8 @@ class Where:
     Parameters
     ----------
     gateway
-        The address of the gateway, such as ws://localhost:8080; else MEW_GATEWAY, else the space of this directory.
+        The address of the gateway, such as ws://localhost:8080; else MEW_SOCKET or MEW_GATEWAY, else the socket of this
+        directory's space.
     space
         The space, by its id; else MEW_SPACE, else the gateway's first.
     space_dir
@@ -93,7 +94,7 @@ def _seat(reach: Reach, token: str | None, participant: str | None, usual: tuple
             raise
         name = participant or (usual[0] if usual else _ANONYMOUS)
         return Seat(url=address, space=reach.space_id, participant=name)
-    url = address or place.require_running().url
+    url = address or place.require_running().local
     if token is None:
         name = participant or _usual(reach, usual) or who(place, None)
         token, participant = token_of(place, name), name

@@ -378,7 +378,7 @@ app.command(
         "watch",
         "watch --every 5s --json",
         "watch --source kafka://broker:9092/lab --lake lake",
-        "watch --publish --url ws://localhost:8080 --token-env METER_TOKEN",
+        "watch --publish --token-env METER_TOKEN",
     ),
 )
 app.command(

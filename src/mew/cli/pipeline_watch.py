@@ -21,6 +21,7 @@ from cyclopts import Parameter
 from mew.cli import FAILED
 from mew.cli.pipeline import Origin, _from_here, _places, _session
 from mew.errors import MewError
+from mew.unix_sockets import NAME, address_of, gateway_socket
 
 if TYPE_CHECKING:
     from mew.pipeline.jobs.made import Made
@@ -34,7 +35,6 @@ _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 _DURATION: Final = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(ms|s|m)?")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
 TOKEN: Final = "MEW_TOKEN"
-URL: Final = "ws://localhost:8080"
 
 
 class BadWatch(MewError):
@@ -51,7 +51,7 @@ class Publishing:
     publish
         Join the space, and publish what became final and what is wrong as a stream.
     url
-        The address of its gateway.
+        The address of its gateway, such as ws://localhost:8080, instead of the socket beside the journal.
     space
         Which space, by its id; needed where the journal has several.
     token_env
@@ -61,7 +61,7 @@ class Publishing:
     """
 
     publish: _Flag = False
-    url: str = URL
+    url: str | None = None
     space: str | None = None
     token_env: str = TOKEN
     metrics_port: int | None = None
@@ -120,7 +120,8 @@ def watch(
     if place.source is not None:
         journal.mkdir(parents=True, exist_ok=True)
     habits = Habits(every=_seconds(every), typed=settings_here().typed)
-    publisher = _publisher(publishing, spaces_of(journal))  # before anything is made: there is a journal
+    socket = gateway_socket(Path.cwd()) if place.source is not None else journal.absolute().with_name(NAME)
+    publisher = _publisher(publishing, spaces_of(journal), socket)  # before anything is made: there is a journal
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         wanted = _Wanted(journal, folder, habits, place.source, publishing.metrics_port)
@@ -198,7 +199,7 @@ def _seconds(every: str) -> float:
 # Publishing
 
 
-def _publisher(wanted: Publishing, spaces: list[str]) -> "Publisher | None":
+def _publisher(wanted: Publishing, spaces: list[str], socket: Path) -> "Publisher | None":
     if not wanted.publish:
         return None
     space = wanted.space or (spaces[0] if len(spaces) == 1 else None)
@@ -209,7 +210,7 @@ def _publisher(wanted: Publishing, spaces: list[str]) -> "Publisher | None":
         raise BadWatch(f"--publish needs a token: put it into the environment as {wanted.token_env}")
     from mew.pipeline.publishing import Publisher
 
-    return Publisher(wanted.url, space, token)
+    return Publisher(wanted.url or address_of(socket), space, token)
 
 
 def _publish(publisher: "Publisher", made: "Made") -> None:

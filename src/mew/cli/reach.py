@@ -1,6 +1,7 @@
 """How a command reaches a space: which gateway, as whom, and with whose token.
 
 What was said wins, then the environment that the supervisor gives to its children, then the files of the directory.
+The gateway of a directory is reached by its socket alone: anyone may listen on its port while it does not run.
 Must not take over anybody's socket: who only looks does so with an observer's token.
 """
 
@@ -15,6 +16,7 @@ from cyclopts import Parameter
 from mew.cli.door import SCHEMES, Door
 from mew.cli.here import Here, Nobody, here, observer_token, token_of, who
 from mew.errors import MewError
+from mew.unix_sockets import VARIABLE, address_of, path_of
 
 GATEWAY: Final = "MEW_GATEWAY"
 SPACE: Final = "MEW_SPACE"
@@ -53,7 +55,11 @@ class Reach:
         """The gateway that was named, by an option or by the environment."""
         if self.gateway is not None:
             return self.gateway
-        return os.environ.get(GATEWAY) or None if self.space_dir is None else None
+        if self.space_dir is not None:
+            return None
+        if file := os.environ.get(VARIABLE):
+            return address_of(Path(file))
+        return os.environ.get(GATEWAY) or None
 
     @property
     def space_id(self) -> str | None:
@@ -88,6 +94,8 @@ class Way(msgspec.Struct, frozen=True):
     @property
     def socket_url(self) -> str:
         """Its address for WebSockets."""
+        if path_of(self.url) is not None:
+            return self.url
         scheme, _, rest = self.url.partition("://")
         return f"{'wss' if SCHEMES.get(scheme) == 'https' else 'ws'}://{rest}"
 
@@ -96,7 +104,10 @@ def speak(reach: Reach, asked: str | None) -> tuple[Door, str]:
     """The door, and as whom to speak there."""
     given, own = reach.token(), os.environ.get(PARTICIPANT) or None
     by_name = asked is None or asked == own or reach.token_env is not None
-    place = _directory(reach) if given is None or not by_name else None
+    place = _directory(reach) if given is None or not by_name or reach.address is None else None
+    if place is not None and given is not None and by_name:
+        door = Door(place.local, given, _space_of(reach, place))
+        return door, asked or own or _holder(door)
     if place is None:
         if given is None or reach.address is None:
             raise NoToken(f"no token: put one into {TOKEN}, or name the directory of a space with --space-dir")
@@ -104,7 +115,7 @@ def speak(reach: Reach, asked: str | None) -> tuple[Door, str]:
         return door, asked or own or _holder(door)
     participant = who(place, asked)
     token = _token_of(place, participant, named=reach.address is not None)
-    return Door(reach.address or place.http_url, token, _space_of(reach, place)), participant
+    return Door(reach.address or place.local, token, _space_of(reach, place)), participant
 
 
 def look(reach: Reach) -> Way:
@@ -113,11 +124,11 @@ def look(reach: Reach) -> Way:
     place = None if reach.token_env is not None else _directory(reach)
     if place is not None:
         # Before a token is made for a gateway that is not there.
-        address = reach.address or place.require_running().http_url
+        address = reach.address or place.require_running().local
         return Way(address, _space_of(reach, place), observer_token(place))
     if given is None:
         raise NoToken(f"no token: put an observer's into {TOKEN}, or name the directory of a space with --space-dir")
-    return Way(reach.address or here(reach.space_dir).http_url, reach.space_id, given)
+    return Way(reach.address or here(reach.space_dir).local, reach.space_id, given)
 
 
 def look_by_socket(reach: Reach) -> Way:

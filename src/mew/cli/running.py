@@ -22,6 +22,7 @@ from mew.errors import MewError
 from mew.gateway.admin_socket import socket_file
 from mew.gateway.supervisor.births import MARK, birth, marked, runs, signal_group
 from mew.gateway.supervisor.pids import Pids, pids_file, prepare, read_pids
+from mew.unix_sockets import address_of, gateway_socket
 
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 75.0
@@ -29,6 +30,8 @@ STOP_SECONDS: Final = 75.0
 GRACE_SECONDS: Final = 5.0
 """For what a dead gateway left behind."""
 GLANCE_SECONDS: Final = 0.01
+ROOM_BYTES: Final = 64 * 1024
+"""For the first lines of the log, and the list of processes."""
 LOCK_SECONDS: Final = 150.0
 QUIET_SECONDS: Final = 1.0
 """What takes longer is told of."""
@@ -89,6 +92,7 @@ def held(directory: Path) -> Iterator[None]:
 
 def start(order: Order) -> Pids:
     """Start a gateway of its own session, and wait until it serves and has started the participants."""
+    _require_room(order.directory)
     try:
         order.log.parent.mkdir(exist_ok=True)
         opened = order.log.open("ab")
@@ -112,6 +116,20 @@ def start(order: Order) -> Pids:
         print(f"mew: {problem}", file=sys.stderr)
     registry.enlist(pids)
     return pids
+
+
+def _require_room(directory: Path) -> None:
+    """On a full disk a gateway could neither say where it listens, nor why it has ended."""
+    probe = prepare(directory) / f".room.{os.getpid()}"
+    try:
+        with probe.open("wb", buffering=0) as file:
+            file.write(bytes(ROOM_BYTES))
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise Failed(f"{probe.parent}: cannot be written: {error.strerror}; make room, and start again") from None
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink(missing_ok=True)
 
 
 def _launch(order: Order, output: IO[bytes]) -> "subprocess.Popen[bytes]":
@@ -151,7 +169,7 @@ def _until_ready(order: Order, gateway: "subprocess.Popen[bytes]", said_before: 
         if (code := gateway.poll()) is not None:
             raise NotStarted(_last_words(order.log, said_before), max(code, 1))
         pids = read_pids(order.directory)
-        if pids is not None and pids.gateway == gateway.pid and pids.ready and healthy(pids.url):
+        if pids is not None and pids.gateway == gateway.pid and pids.ready and healthy(order.directory):
             return pids
         if not told and time.monotonic() - begun > QUIET_SECONDS:
             told = progress("starting the gateway and its participants …")
@@ -192,28 +210,15 @@ def _said(log: Path, said_before: int) -> list[str]:
         return file.read().decode(errors="replace").splitlines()
 
 
-def healthy(url: str) -> bool:
+def healthy(directory: Path) -> bool:
     """Whether the gateway answers `/health`."""
-    import ssl
-    from http.client import HTTPConnection, HTTPException, HTTPSConnection
-    from urllib.parse import urlsplit
+    from mew.cli.door import Door
 
-    where = urlsplit(url)
-    host, port = where.hostname or "", where.port
-    if where.scheme == "wss":
-        context = ssl.create_default_context()
-        # Whose certificate it is does not matter here: nothing is said, and nothing believed.
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        connection: HTTPConnection = HTTPSConnection(host, port, timeout=5, context=context)
-    else:
-        connection = HTTPConnection(host, port, timeout=5)
     try:
-        connection.request("GET", "/health")
-        return connection.getresponse().status == 200
-    except (OSError, HTTPException):
+        with Door(address_of(gateway_socket(directory)), None) as door:
+            return bool(door.ask("GET", "/health"))
+    except MewError:
         return False
-    finally:
-        connection.close()
 
 
 def stop(directory: Path, pids: Pids) -> list[str]:
@@ -234,6 +239,7 @@ def stop(directory: Path, pids: Pids) -> list[str]:
         stopped += [f"process {pid}" for pid in strays]
     pids_file(directory).unlink(missing_ok=True)
     socket_file(directory).unlink(missing_ok=True)
+    gateway_socket(directory).unlink(missing_ok=True)
     registry.strike(directory)
     return stopped
 

@@ -222,7 +222,7 @@ def connect(directory: Path, participant: str | None) -> int:
 
     place = here(directory).require_running()
     name = who(place, participant)
-    return take_part(place.url, place.space_id, name, token_of(place, name), directory)
+    return take_part(place.local, place.space_id, name, token_of(place, name), directory)
 
 
 app.command("mew.cli.connect:connect_command", name="connect", help="Take part in a running space from this terminal.")

@@ -10,6 +10,7 @@ It needs msgspec, jsonschema-rs and picows. Everything runs on the loop of whoev
 
 import os
 from collections.abc import Generator
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Unpack
 
@@ -53,6 +54,7 @@ from mew.client.space import Space
 from mew.client.steering import Status
 from mew.client.streams import Stream
 from mew.client.subscriptions import Subscription
+from mew.unix_sockets import FOLDER, VARIABLE, address_of, gateway_socket
 
 __all__ = [
     "Answer",
@@ -144,17 +146,30 @@ def connect(
     """Join a space of the gateway at this address: `async with mew.connect(url, space=…, token=…) as space`.
 
     The token says who we are; `participant` is needed only where there is none, in a space that lets such in. Without
-    `space`, the gateway's first. Without an address, what a gateway tells those it starts: `MEW_GATEWAY`, and for what
-    is not given `MEW_SPACE` and `MEW_TOKEN`. Subscribe before you wait for anything, and nothing since the welcome is
+    `space`, the gateway's first. Without an address: `MEW_SOCKET`, else `MEW_GATEWAY`, which a gateway sets for the
+    programs it starts, else the space of this directory, by the socket that only its owner can use; and for what is not
+    given `MEW_SPACE` and `MEW_TOKEN`. Subscribe before you wait for anything, and nothing since the welcome is
     missed.
     """
     if url is None:
-        url = os.environ.get("MEW_GATEWAY")
-        if not url:
-            raise ValueError("no address: give one, or set MEW_GATEWAY to the gateway's, such as ws://localhost:8080")
+        url = _address()
         space = space or os.environ.get("MEW_SPACE")
         token = token or os.environ.get("MEW_TOKEN")
     settings = Settings(**options)
     if settings.queue < 1:
         raise ValueError(f"a queue of {settings.queue} holds nothing")
     return Connecting(Target(Address.parse(url, settings.tls), space, token, participant), settings)
+
+
+def _address() -> str:
+    """The gateway of the environment, else of this directory: never a port that anyone may have taken."""
+    if file := os.environ.get(VARIABLE):
+        return address_of(Path(file))
+    if url := os.environ.get("MEW_GATEWAY"):
+        return url
+    if (Path.cwd() / FOLDER).is_dir():
+        return address_of(gateway_socket(Path.cwd()))
+    raise ValueError(
+        "no address: give one, set MEW_GATEWAY to the gateway's, such as ws://localhost:8080,"
+        " or run this in the directory of a space"
+    )

@@ -160,4 +160,4 @@ async def admit(target: Target, welcome: Welcome, seconds: float) -> None:
                 connection.abort("given up")
                 raise
     except TimeoutError:
-        raise ConnectionLost(f"no welcome from {target.address.authority} within {seconds:g} s") from None
+        raise ConnectionLost(f"no welcome from {target.address.name} within {seconds:g} s") from None

@@ -10,6 +10,7 @@ import os
 import socket
 import ssl
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ from picows import WSError, WSFrame, WSListener, WSMsgType, WSTransport
 from picows.picows import WSAutoPingStrategy, WSProtocol  # type: ignore[attr-defined]
 
 from mew.client.errors import ConnectionLost
+from mew.unix_sockets import LocalTransport, UntrustedSocket, connect, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +32,8 @@ ABNORMAL: Final = 1006
 """What a connection that ends without a close frame counts as (RFC 6455 §7.1.5); never sent."""
 CLOSE_SECONDS: Final = 2.0
 """For the gateway to answer a goodbye."""
+LOCAL_SECONDS: Final = 5.0
+"""To connect to a Unix socket; it is there or not, and does not wait."""
 LARGEST: Final = 2**30
 READ_BUFFER: Final = 64 * 1024
 KERNEL_BUFFER: Final = 128 * 1024
@@ -48,10 +52,19 @@ class Address(msgspec.Struct, frozen=True):
     authority: str
     path: str
     tls: ssl.SSLContext | bool | None = None
+    file: Path | None = None
+    """The Unix socket, where it is one."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return self.authority if self.file is None else str(self.file)
 
     @classmethod
     def parse(cls, url: str, context: ssl.SSLContext | None = None) -> "Address":
-        """Of `ws://`, `wss://`, and the same in HTTP's words."""
+        """Of `ws://`, `wss://`, the same in HTTP's words, and `unix:` with the path of a socket."""
+        if (file := path_of(url)) is not None:
+            return cls(host="localhost", port=0, authority="localhost", path="/", file=file)
         parts = urlsplit(url)
         if parts.scheme not in _SCHEMES or parts.hostname is None:
             raise ValueError(f"{url!r} is no address of a gateway: it begins with ws:// or wss://")
@@ -277,6 +290,15 @@ class Connection(WSListener):
             self._transport.disconnect(False)
 
 
+class _LocalProtocol(WSProtocol):  # type: ignore[misc]
+    """Over a Unix socket."""
+
+    __slots__ = ()
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(LocalTransport(transport))
+
+
 async def open_connection(address: Address, connection: Connection) -> None:
     """Give a connection its socket, upgraded; `ConnectionLost` where there is none to be had."""
 
@@ -287,18 +309,21 @@ async def open_connection(address: Address, connection: Connection) -> None:
     # (the caller has one), auto ping (a task each; `watch` does without) with its times and strategy, auto pong, frame
     # size, extra headers, read buffer.
     never = (False, 0, 0, WSAutoPingStrategy.PING_WHEN_IDLE)
-    protocol = WSProtocol(
+    protocol = (WSProtocol if address.file is None else _LocalProtocol)(
         address.authority, address.path, True, listener, _log, True, None, *never, True, LARGEST, None, READ_BUFFER
     )
     loop = asyncio.get_running_loop()
     try:
-        await loop.create_connection(lambda: protocol, address.host, address.port, ssl=address.tls)
+        if address.file is None:
+            await loop.create_connection(lambda: protocol, address.host, address.port, ssl=address.tls)
+        else:
+            await loop.create_unix_connection(lambda: protocol, sock=connect(address.file, LOCAL_SECONDS))
         await protocol.wait_until_handshake_complete()
     except BaseException as error:  # whoever gives up waiting must not leave a socket behind
         if protocol.transport is not None:
             protocol.transport.disconnect(False)
-        if isinstance(error, OSError | WSError):
-            raise ConnectionLost(f"no connection to {address.authority}: {error}") from error
+        if isinstance(error, OSError | WSError | UntrustedSocket):
+            raise ConnectionLost(f"no connection to {address.name}: {error}") from error
         raise
     if not connection.is_open and connection.closed is None:
-        raise ConnectionLost(f"no connection to {address.authority}: it hung up")
+        raise ConnectionLost(f"no connection to {address.name}: it hung up")

@@ -152,7 +152,7 @@ class Link:
             self._inbox.tell(Disconnected(str(closed)))
             self._broken = connection
             if self._task is None or self._task.done():  # two would drive each other out
-                name = f"mew client: back to {self.target.address.authority}"
+                name = f"mew client: back to {self.target.address.name}"
                 self._task = loop.create_task(self._come_back(), name=name)
 
     def _give_up_on_answers(self, closed: Closed, error: MewError) -> None:

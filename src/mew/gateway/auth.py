@@ -8,7 +8,7 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -166,6 +166,12 @@ class TokenStore:
         self.warnings = tuple(warnings)
         self.lost = frozenset(digest for digest, holder in before.items() if self._holders.get(digest) != holder)
         return frozenset(before[digest] for digest in self.lost)
+
+    def sources_of(self, condition: Callable[[str], bool]) -> Iterator[str]:
+        """Where the tokens that meet a condition come from."""
+        for identity, held in self._tokens.items():
+            if any(map(condition, held)):
+                yield ", ".join(self.sources[identity])
 
     def _obtain(self, identity: Identity) -> str:
         token = self._folders[identity.space_id].obtain(identity.participant)

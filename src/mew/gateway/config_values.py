@@ -157,7 +157,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     allowed_origins: tuple[str, ...] = ()
     """Pages that may use it besides its own, as browsers name their origin; `*`: all."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names it answers to besides the machine's own; beyond this machine, any unless given. `*`: any."""
+    """Names it answers to besides `localhost` and the like; required on an address that others reach. `*`: any."""
     timeouts: Timeouts = Timeouts()
     """How long it waits for a peer."""
     queues: Queues = Queues()

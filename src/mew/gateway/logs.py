@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from mew.gateway.folders import ensure_folder
 from mew.gateway.operator_log import log
 from mew.protocol import Checked, Record, jsontext, records
 from mew.protocol.times import rfc3339
@@ -34,7 +35,7 @@ class LineLog:
 
     def __init__(self, path: Path, *, rotated_bytes: int = ROTATED_BYTES, queued_bytes: int = QUEUED_BYTES) -> None:
         """Folders are made; the file is opened with the first line."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        ensure_folder(path.parent)
         self._path = path
         self._rotated_bytes = rotated_bytes
         self._queued_bytes = queued_bytes

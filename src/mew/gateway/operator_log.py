@@ -42,6 +42,8 @@ log: BoundLogger = structlog.wrap_logger(
 
 def address(peer: Any) -> str:
     """Where a connection comes from, by what its socket says."""
+    if isinstance(peer, str) and peer:
+        return peer  # a Unix socket's, see `local`
     return "{}:{}".format(*peer[:2]) if peer else "unknown"
 
 

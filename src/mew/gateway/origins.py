@@ -23,10 +23,12 @@ class Origins:
     """Which requests one gateway takes."""
 
     def __init__(self, config: GatewayConfig) -> None:
-        """By the address it listens on, `gateway.allowed_origins` and `gateway.allowed_hosts`."""
+        """By `gateway.allowed_origins` and `gateway.allowed_hosts`; names of this very machine always pass."""
         self._origins = allowed_origins(config)
         self._hosts = {each.lower() for each in config.allowed_hosts}
-        self._at_home = _is_loopback(config.host)
+        if any(space.settings.allow_anonymous for space in config.spaces):
+            # A page could join without a token, so its name alone decides: no wildcard (`exposure.require_safe`).
+            self._hosts.discard(ANY)
 
     def refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> Unauthorized | None:
         """Why a request with these headers, names in lower case, is not taken; None if it is."""
@@ -46,7 +48,8 @@ class Origins:
         name = _without_port(host)
         if name in self._hosts:
             return True
-        return _is_loopback(name.strip("[]")) if self._at_home else not self._hosts
+        # No other website can have a loopback name: health checks and commands on this machine use them.
+        return is_loopback(name.strip("[]"))
 
     def _takes_origin(self, origin: str, hosts: list[str]) -> bool:
         """A page of this very gateway, or one that is allowed; `null` is nobody's."""
@@ -65,7 +68,8 @@ def _without_port(host: str) -> str:
     return name if name and port.isdecimal() else host
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether this name or address stands for this very machine, and is out of reach for others."""
     if host == "localhost":
         return True
     try:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from mew.gateway.counts import Counts
+from mew.gateway.folders import ensure_folder
 from mew.gateway.items import Item, readable
 from mew.gateway.operator_log import log
 
@@ -298,7 +299,7 @@ class LogOutlet:
 
     def __init__(self, path: Path) -> None:
         """Folders are made where they are missing; the file is never truncated."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        ensure_folder(path.parent)
         self._path = path
 
     def put(self, items: list[Item]) -> int:

@@ -22,6 +22,7 @@ from mew.errors import MewError
 from mew.gateway.first import First
 from mew.gateway.gateway import Gateway
 from mew.gateway.http import HttpDoor
+from mew.gateway.local import LocalSockets
 from mew.gateway.operator_log import log
 from mew.gateway.origins import Origins
 
@@ -54,6 +55,7 @@ class Server:
         self._sockets: list[socket.socket] = []
         self._listeners: list[asyncio.Server] = []
         self._http = ServerState()
+        self._local = LocalSockets(gateway)
         self.port = 0
 
     def bind(self) -> None:
@@ -99,6 +101,7 @@ class Server:
         for space in gateway.config.spaces:
             log.info("space opened", space=space.settings.space_id, participants=len(space.participants))
         await self._listen(config)
+        await self._local.open(config, self._http, BACKLOG)
         gateway.readiness.phase = "ready"
         log.info("listening", host=gateway.config.host, port=self.port, tls=gateway.config.tls is not None)
 
@@ -147,6 +150,7 @@ class Server:
 
     def stop_listening(self) -> None:
         """Let nobody in any more."""
+        self._local.stop_listening()
         for listener in self._listeners:
             listener.close()
 

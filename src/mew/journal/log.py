@@ -55,6 +55,7 @@ class LogWriter:
         except OSError:
             self._forget_folder()
             raise
+        self._identity = identity_of(self._file)
         self.size = 0
         self._syncing = threading.Lock()
         self._is_torn = False
@@ -81,6 +82,10 @@ class LogWriter:
             os.ftruncate(file, self.size)
             self._is_torn = False
 
+    def is_in_place(self) -> bool:
+        """Whether the file can still be found under its name: what is appended to a deleted one is lost."""
+        return self._identity is not None and identity_of(self.path) == self._identity
+
     def sync(self) -> None:
         """Wait until what was appended is on the disk, and can be found there.
 
@@ -106,6 +111,15 @@ class LogWriter:
         if self._folder is not None:
             os.close(self._folder)
             self._folder = None
+
+
+def identity_of(file: Path | int) -> tuple[int, int] | None:
+    """What tells a file or folder from another of its name; None where there is none, or it cannot be known."""
+    try:
+        known = os.stat(file)  # noqa: PTH116 - or a descriptor
+    except OSError:
+        return None
+    return known.st_dev, known.st_ino
 
 
 def read_blocks(path: Path, offset: int = 0) -> Iterator[Block]:

@@ -17,12 +17,14 @@ from typing import Final
 from mew.journal.blocks import Entry, Frames
 from mew.journal.checkpoints import save
 from mew.journal.folder import HOUR, Folder, log_first
-from mew.journal.log import LogWriter
+from mew.journal.log import LogWriter, identity_of
 from mew.journal.settings import JournalSettings
 from mew.protocol.records import CHECKPOINT, Record
 
 RETRY_SECONDS: Final = 0.2
 """How soon a writer that failed tries again."""
+LOOK_SECONDS: Final = 0.001
+"""How soon after the last look it is checked again that the file which is written to can still be found."""
 HOLE_SECONDS: Final = 1.0
 """How soon one that goes on unrecorded asks for a checkpoint to begin again with."""
 BLOCK_BYTES: Final = 8 * 2**20
@@ -88,7 +90,9 @@ class Writer:
     _checkpoint: Record | None = None
     """To be kept beside the log, once the log is on the disk."""
     _lost_sync = False
-    """The disk has refused what the kernel had taken: nobody can say what is there."""
+    """The disk has refused what the kernel had taken, or the files were deleted: it is unknown what is there."""
+    _next_look = 0.0
+    """When to check that the file is where it was created."""
     _hole_until: float | None = None
     """Something went unrecorded: from then on a checkpoint is asked for, which alone can be gone on with."""
 
@@ -117,6 +121,7 @@ class Writer:
         self._unwritten: list[Entry] = []
         self._behind = Behind(behind)
         self._lock = threading.Lock()
+        self._place = identity_of(folder.log)
         self._mark = os.open(folder.synced, os.O_WRONLY | os.O_CREAT, 0o600)
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -230,7 +235,11 @@ class Writer:
             for entries in blocks_of(self._unwritten):
                 if entries[0].time // HOUR != self._file_hour and not self._end_file():
                     return
+                if self._is_replaced():
+                    return
                 self._append(entries)
+                if self._is_deleted():
+                    return
                 del self._unwritten[: len(entries)]
         except OSError as error:
             self._fail(error)
@@ -240,6 +249,28 @@ class Writer:
         if self.problem is not None and not self._lost_sync:
             self.problem = None
             self._on_problem(None)
+
+    def _is_replaced(self) -> bool:
+        """Whether another folder has the place of the log; a missing one may come back, so that is only an error."""
+        return (
+            self._file is None
+            and (found := identity_of(self._folder.log)) is not None
+            and found != self._place
+            and self._lose()
+        )
+
+    def _is_deleted(self) -> bool:
+        """Whether what was just appended can no longer be found: then it is not acknowledged, nor is anything later."""
+        now = time.monotonic()
+        if self._file is None or now < self._next_look:
+            return False
+        self._next_look = now + LOOK_SECONDS
+        return not self._file.is_in_place() and self._lose()
+
+    def _lose(self) -> bool:
+        self._lost_sync = True
+        self._report("the journal was deleted or moved; records are lost, and none is accepted", self._folder.log)
+        return True
 
     def _append(self, entries: list[Entry]) -> None:
         first, last = entries[0], entries[-1]

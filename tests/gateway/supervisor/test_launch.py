@@ -31,6 +31,7 @@ def test_a_child_learns_where_its_space_is_and_who_it_is_there(tmp_path: Path) -
         "SPACE": "lab",
         "TOKEN": TOKEN,
         "MEW_GATEWAY": "ws://localhost:8090",
+        "MEW_SOCKET": str(tmp_path / ".mew" / "gateway.sock"),
         "MEW_SPACE": "lab",
         "MEW_TOKEN": TOKEN,
         "MEW_PARTICIPANT_ID": "echo-agent",
@@ -77,7 +78,7 @@ def test_a_bridge_is_ours_and_its_servers_secrets_are_in_the_environment_alone(t
     limits = "{init_timeout: 1500, max_reconnects: 3}"
     started = made(tmp_path, f"{{type: mcp-bridge, mcp_server: {server}, bridge_config: {limits}}}", SECRET="hush")
     assert started.argv[:4] == (sys.executable, "-P", "-m", "mew.bridge")
-    where = ("--url", "ws://localhost:8090", "--space", "lab", "--cwd", str(tmp_path / "data"))
+    where = ("--url", f"unix:{tmp_path}/.mew/gateway.sock", "--space", "lab", "--cwd", str(tmp_path / "data"))
     assert started.argv[4:] == (*where, "--init-timeout", "1.5", "--max-restarts", "3", "--", "npx", "files", "lab")
     assert (started.env["API_KEY"], started.env["PORT"], started.env["MEW_TOKEN"]) == ("hush", "3000", TOKEN)
 

@@ -1,6 +1,6 @@
 """What is run for a participant: its command, environment, folder and log, from its configuration.
 
-Pure: it starts nothing and reads no file. Tokens go into the environment, and into arguments only where the
+It starts nothing and reads no file. Tokens go into the environment, and into arguments only where the
 configuration's own `args` ask for `${TOKEN}`; neither is ever shown.
 """
 
@@ -16,6 +16,8 @@ import msgspec
 from mew.gateway.auth import environment_variable
 from mew.gateway.config import McpServer, ParticipantConfig, RestartPolicy, SpaceConfig
 from mew.gateway.supervisor.births import MARK, mark_of
+from mew.served_folders import exposed
+from mew.unix_sockets import VARIABLE, address_of, gateway_socket
 
 BRIDGE: Final = "mcp-bridge"
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -61,18 +63,27 @@ def launches(participant: ParticipantConfig) -> str | None:
     return None if participant.command else "auto_start, but there is no command"
 
 
+def exposes(space: SpaceConfig, participant: ParticipantConfig) -> str | None:
+    """Why an MCP server must not be started: it would serve the folder of the tokens."""
+    server = participant.mcp_server
+    if participant.type != BRIDGE or server is None:
+        return None
+    return exposed((server.command, *server.args), space.directory / (server.cwd or "."), space.directory)
+
+
 def launch(space: SpaceConfig, name: str, token: str, world: World) -> Launch:
     """How a participant of a space is started; `launches` has found nothing against it."""
     participant = space.participants[name]
     given = {"PORT": str(world.port), "SPACE": space.settings.space_id, "TOKEN": token}
     env = _ours(world.environ) | given | _filled(participant.env, given, world.environ)
     if participant.type == BRIDGE and participant.mcp_server is not None:
-        argv = _bridge(participant, participant.mcp_server, space, world, given)
+        argv = _bridge(participant, participant.mcp_server, space, given)
         env |= _filled(participant.mcp_server.env, given, world.environ)
     else:
         argv = (str(participant.command), *(fill(each, given) for each in participant.args))
     env |= {
         "MEW_GATEWAY": world.url,
+        VARIABLE: str(gateway_socket(space.directory)),
         "MEW_SPACE": space.settings.space_id,
         "MEW_TOKEN": token,
         "MEW_PARTICIPANT_ID": name,
@@ -113,7 +124,7 @@ def _ours(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _bridge(
-    participant: ParticipantConfig, server: McpServer, space: SpaceConfig, world: World, given: Mapping[str, str]
+    participant: ParticipantConfig, server: McpServer, space: SpaceConfig, given: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Our own bridge; what is for the server's environment it gets through its own, which `ps` does not show."""
     config, limits = participant.bridge_config, []
@@ -122,7 +133,8 @@ def _bridge(
     if not config.reconnect or config.max_reconnects is not None:
         limits += ["--max-restarts", str(config.max_reconnects or 0) if config.reconnect else "0"]
     folder = space.directory / (server.cwd or ".")
-    where = ("--url", world.url, "--space", space.settings.space_id, "--cwd", str(folder))
+    url = address_of(gateway_socket(space.directory))
+    where = ("--url", url, "--space", space.settings.space_id, "--cwd", str(folder))
     command = (server.command, *(fill(each, given) for each in server.args))
     # -P: what lies in the space's directory must not be taken for a module of ours.
     return (sys.executable, "-P", "-m", "mew.bridge", *where, *limits, "--", *command)

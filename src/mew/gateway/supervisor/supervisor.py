@@ -9,7 +9,7 @@ from collections.abc import Callable
 from mew.gateway.config import ConfigError, SpaceConfig
 from mew.gateway.operator_log import log
 from mew.gateway.supervisor.child import Child
-from mew.gateway.supervisor.launch import Launch, World, launch, launches
+from mew.gateway.supervisor.launch import Launch, World, exposes, launch, launches
 from mew.gateway.supervisor.restarts import Patience
 
 
@@ -55,7 +55,7 @@ class Supervisor:
         for name, participant in self._space.participants.items():
             if not participant.auto_start:
                 continue
-            if (problem := launches(participant)) is not None:
+            if (problem := launches(participant) or exposes(self._space, participant)) is not None:
                 self._hopeless[name] = problem
                 log.error("participant given up", participant=name, problem=problem)
                 self._changed()

@@ -1,0 +1,70 @@
+"""What must be right, and what should be, before other machines can reach a gateway.
+
+Reads modes of files and changes nothing. No sentence quotes a token.
+"""
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mew.gateway.config import ConfigError, GatewayConfig
+from mew.gateway.origins import ANY, is_loopback
+
+if TYPE_CHECKING:
+    from mew.gateway.auth import TokenStore
+
+SHORTEST_TOKEN: Final = 22
+"""Characters. So many random ones of base64 hold 128 bits; tokens that mew creates have 43."""
+FEWEST_DIFFERENT: Final = 8
+"""Different characters of a token that may be random."""
+
+
+def require_safe(config: GatewayConfig) -> None:
+    """`ConfigError` where a page of any website could reach the gateway by a name of its own (DNS rebinding)."""
+    file = config.spaces[0].file if config.spaces else None
+    if not is_loopback(config.host) and not config.allowed_hosts:
+        raise ConfigError(
+            f"required, because the gateway listens on {config.host!r}, which other machines reach: list the names"
+            ' by which it is addressed, such as [lab.example.org], or ["*"] for any',
+            file=file,
+            where="gateway.allowed_hosts",
+        )
+    anonymous = [space.settings.space_id for space in config.spaces if space.settings.allow_anonymous]
+    if anonymous and ANY in config.allowed_hosts:
+        raise ConfigError(
+            f'"*" cannot be combined with gateway.allow_anonymous (space {anonymous[0]!r}): any website could let its'
+            " own name point to this machine and join without a token; list the names instead",
+            file=file,
+            where="gateway.allowed_hosts",
+        )
+
+
+def warnings_of(config: GatewayConfig, tokens: "TokenStore") -> Iterator[str]:
+    """What puts tokens at risk, a sentence each that says what to do."""
+    if config.tls is not None and _is_open(config.tls.key):
+        yield f"{config.tls.key}: other users of this machine can read the private key: chmod 600 it"
+    if is_loopback(config.host):
+        return
+    if config.tls is None:
+        yield (
+            f"gateway.host {config.host!r} is reached by other machines without TLS, so tokens can be read on the"
+            " network: set gateway.tls, or listen on localhost behind a proxy that has a certificate"
+        )
+    for space in config.spaces:
+        if _is_open(space.file):
+            yield f"{space.file}: other users of this machine can read it, and tokens in it: chmod 600 it"
+    for source in tokens.sources_of(is_weak):
+        yield f"{source}: the token can be guessed: use `mew token create`, or {SHORTEST_TOKEN} random characters"
+
+
+def is_weak(token: str) -> bool:
+    """Whether a token is too short, or too uniform, to be random."""
+    return len(token) < SHORTEST_TOKEN or len(set(token)) < FEWEST_DIFFERENT
+
+
+def _is_open(file: Path) -> bool:
+    try:
+        return bool(stat.S_IMODE(file.stat().st_mode) & (stat.S_IROTH | stat.S_IWOTH))
+    except OSError:
+        return False

@@ -1,0 +1,91 @@
+"""The gateway's second way in: `.mew/gateway.sock` of each space, HTTP and WebSocket for the owner of the directory.
+
+No browser can reach it, so `Origin` and `Host` are not checked; the user at the other end is. Tokens are checked too.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from mew.errors import MewError
+from mew.gateway.first import First
+from mew.gateway.gateway import Gateway
+from mew.gateway.operator_log import log
+from mew.gateway.origins import Origins
+from mew.gateway.supervisor.pids import prepare
+from mew.protocol.errors import Unauthorized
+from mew.unix_sockets import LocalTransport, gateway_socket, is_of_owner, listen
+
+
+class _EveryRequest(Origins):
+    """Takes all requests."""
+
+    def refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> Unauthorized | None:
+        return None
+
+
+class LocalConnection(First):
+    """A connection of the owner."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Connected; another user is disconnected before a byte is read."""
+        super().connection_made(LocalTransport(transport))  # type: ignore[arg-type]
+        if not is_of_owner(transport.get_extra_info("socket")):
+            log.warning("connection of another user refused", peer=self._peer)
+            self._deaf = True
+            transport.abort()
+
+
+class LocalSockets:
+    """The sockets of one gateway, one for each of its spaces."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        """None yet."""
+        self._gateway = gateway
+        self._servers: list[asyncio.AbstractServer] = []
+        self._files: dict[Path, tuple[int, int]] = {}
+
+    async def open(self, config: uvicorn.Config, state: ServerState, backlog: int) -> None:
+        """Listen. Where that fails the gateway still serves on its port; commands say that the socket is missing."""
+        origins, loop = _EveryRequest(self._gateway.config), asyncio.get_running_loop()
+
+        def connection() -> asyncio.Protocol:
+            return LocalConnection(self._gateway, origins, config, state)
+
+        for space in self._gateway.config.spaces:
+            file = gateway_socket(space.directory)
+            try:
+                prepare(space.directory)
+                listener = listen(file, backlog)
+                self._files[file] = _identity(file)
+            except (OSError, MewError) as error:
+                reason = getattr(error, "strerror", None) or str(error)
+                log.warning("local socket unavailable", space=space.settings.space_id, file=str(file), error=reason)
+                continue
+            self._servers.append(await loop.create_unix_server(connection, sock=listener, backlog=backlog))
+
+    def stop_listening(self) -> None:
+        """Accept no more connections, and remove the sockets: those that are still ours."""
+        for server in self._servers:
+            server.close()
+        self._servers = []
+        for file, identity in self._files.items():
+            try:
+                if _identity(file) == identity:
+                    file.unlink()
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                log.warning("local socket not removed", file=str(file), error=error.strerror)
+        self._files = {}
+
+
+def _identity(file: Path) -> tuple[int, int]:
+    """What tells it from a socket that another gateway has put there since."""
+    known = os.lstat(file)
+    return known.st_dev, known.st_ino

@@ -1,0 +1,513 @@
+"""Attempts to get at tokens that are not the attacker's."""
+
+import asyncio
+import errno
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mew
+from mew.bridge.child import Child
+from mew.bridge.errors import CannotStart
+from mew.bridge.settings import StdioServer
+from mew.cli.door import Door
+from mew.client import ConnectionLost
+from mew.gateway.auth import new_token
+from mew.gateway.config import load
+from mew.gateway.exposure import is_weak
+from mew.gateway.operator_log import address
+from mew.gateway.supervisor.births import birth
+from mew.gateway.supervisor.pids import Pids, read_pids, write_pids
+from mew.served_folders import served_folders
+from mew.unix_sockets import SHORT, LocalTransport, UntrustedSocket, address_of, connect, gateway_socket
+from tests.bridge.stage import HERE
+from tests.cli.verbs import Lab, command, environment, piped, run
+from tests.gateway.raw import Raw, head, running, tls_of, upgrade
+from tests.journal.waiting import until
+from tests.needs import requires
+
+SERVER = HERE / "server_for_tests.py"
+PACKAGE = "@modelcontextprotocol/server-filesystem"
+
+# A file server that serves the folder with the tokens
+
+
+def file_server(folder: str, **more: object) -> dict[str, object]:
+    server = {"command": "npx", "args": ["-y", f"{PACKAGE}@1.2.3", folder], **more}
+    return {"type": "mcp-bridge", "auto_start": True, "mcp_server": server}
+
+
+def space_with(directory: Path, files: dict[str, object]) -> Path:
+    content = {"space": {"id": "lab"}, "gateway": {"port": 0}, "participants": {"files": files}}
+    (directory / "space.yaml").write_text(json.dumps(content), encoding="utf-8")
+    return directory
+
+
+def test_the_coding_template_serves_a_folder_without_the_tokens_and_pins_the_server(tmp_path: Path) -> None:
+    home = tmp_path / "lab"
+    home.mkdir()
+    assert run(home, "init", "coding", HOME=str(tmp_path)).code == 0
+    server = load([home / ".mew" / "space.yaml"], environ={}).spaces[0].participants["files"].mcp_server
+    assert server is not None
+    (served,) = served_folders((server.command, *server.args))
+    assert (home / served).is_dir()
+    assert not (home / ".mew").is_relative_to((home / served).resolve())
+    assert any(each.startswith(f"{PACKAGE}@2") for each in server.args)
+
+
+@pytest.mark.parametrize("folder", [".", "..", ".mew", "./.mew/tokens", "link", "projects"])
+def test_a_space_is_not_made_that_would_serve_a_mew(tmp_path: Path, folder: str) -> None:
+    home = tmp_path / "lab"
+    (home / "projects" / "deep" / "other" / ".mew").mkdir(parents=True)
+    (home / "link").symlink_to(home)
+    template = home / "templates" / "mine"
+    template.mkdir(parents=True)
+    space_with(template, file_server(folder))
+    ran = run(home, "init", "mine", HOME=str(tmp_path))
+    assert ran.code == 1
+    assert "the folder" in ran.err
+    assert not (home / ".mew").exists()
+
+
+def test_a_gateway_does_not_start_a_file_server_that_serves_its_tokens(tmp_path: Path) -> None:
+    lab = Lab(space_with(tmp_path, file_server(".")))
+    lab.start()
+    try:
+        assert "gives access to" in lab.mew("space", "status", "--json").out
+    finally:
+        lab.stop()
+    assert not (tmp_path / "logs" / "files.log").exists()
+
+
+def test_the_doctor_names_a_file_server_that_serves_the_tokens(tmp_path: Path) -> None:
+    ran = run(space_with(tmp_path, file_server(".")), "doctor", "--json")
+    (found,) = [each for each in ran.json["checks"] if "files:" in each["line"] and each["state"] == "wrong"]
+    assert f"{tmp_path}/.mew" in found["line"]
+    assert "./workspace" in found["line"]
+
+
+def test_a_bridge_does_not_start_a_file_server_that_serves_tokens(tmp_path: Path) -> None:
+    (tmp_path / "a" / ".mew").mkdir(parents=True)
+    server = StdioServer(command=("npx", "-y", PACKAGE, str(tmp_path)), cwd=tmp_path)
+    with pytest.raises(CannotStart, match="gives access to"):
+        asyncio.run(Child.start(server, {}))
+
+
+# A gateway that other machines reach
+
+REBOUND = {"Host": "evil.example:8080", "Origin": "http://evil.example:8080"}
+
+
+def exposed_space(directory: Path, *, anonymous: bool = False, **gateway: object) -> Path:
+    content = {
+        "space": {"id": "lab"},
+        "gateway": {"port": 0, "host": "0.0.0.0", "allow_anonymous": anonymous, **gateway},
+        "participants": {"alice": {"tokens": ["alice-token"]}},
+        "gateway_logging": {"enabled": False},
+    }
+    file = directory / "space.yaml"
+    file.write_text(json.dumps(content), encoding="utf-8")
+    file.chmod(0o644)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({}, "required, because the gateway listens on '0.0.0.0'"),
+        ({"anonymous": True, "allowed_hosts": ["*"]}, "cannot be combined with gateway.allow_anonymous"),
+        ({"anonymous": True, "allowed_hosts": ["*"], "host": "localhost"}, "cannot be combined with"),
+    ],
+)
+def test_a_gateway_does_not_start_where_any_website_could_point_its_name_to_it(
+    tmp_path: Path, options: dict[str, Any], reason: str
+) -> None:
+    ran = piped(exposed_space(tmp_path, **options), "gateway", "start")
+    assert ran.returncode == 2
+    assert reason in ran.stderr.decode()
+    assert "gateway.allowed_hosts" in ran.stderr.decode()
+    found = run(tmp_path, "doctor", "--json").json["checks"]
+    assert [each["state"] for each in found if reason in each["line"]] == ["wrong"]
+
+
+@pytest.mark.parametrize("host", ["localhost", "0.0.0.0"])
+@pytest.mark.parametrize("listed", [(), ("*",), ("lab.example.org",)])
+@pytest.mark.parametrize("way", ["http", "websocket"])
+def test_a_page_with_a_rebound_name_joins_no_anonymous_space(
+    tmp_path: Path, host: str, listed: tuple[str, ...], way: str
+) -> None:
+    with running(tmp_path, {"allow_anonymous": True}, host=host, allowed_hosts=listed) as gateway:
+        client = Raw(gateway.port)
+        client.send(head("/health", REBOUND) if way == "http" else upgrade("/", **REBOUND))
+        assert client.answer().status == 403
+        client.close()
+
+
+def test_what_puts_tokens_at_risk_is_said_at_the_start_and_by_the_doctor(tmp_path: Path) -> None:
+    tls, _ = tls_of(tmp_path)
+    tls.key.chmod(0o644)
+    files = {"certificate": str(tls.certificate), "key": str(tls.key)}
+    directory = exposed_space(tmp_path, allowed_hosts=["lab.example.org"], tls=files)
+    expected = [
+        (str(tls.key), "private key: chmod 600 it"),
+        (str(tmp_path / "space.yaml"), "tokens in it: chmod 600 it"),
+        ("participants.alice.tokens", "the token can be guessed"),
+    ]
+    for ran in (started_once(directory), run(directory, "doctor").out):
+        for what, why in expected:
+            assert any(what in line and why in line for line in ran.splitlines()), (what, ran)
+        assert "alice-token" not in ran
+    exposed_space(tmp_path, allowed_hosts=["lab.example.org"])
+    for ran in (started_once(directory), run(directory, "doctor").out):
+        assert "without TLS" in ran
+
+
+def test_on_this_machine_alone_nothing_is_warned_of(tmp_path: Path) -> None:
+    assert "can be guessed" not in started_once(exposed_space(tmp_path, host="localhost"))
+
+
+def started_once(directory: Path) -> str:
+    """What a gateway logs while it starts."""
+    with (directory / "log").open("w+") as log:
+        gateway = subprocess.Popen(
+            command("gateway", "start"), cwd=directory, env=environment(), stdout=subprocess.PIPE, stderr=log, text=True
+        )
+        assert gateway.stdout is not None
+        assert gateway.stdout.readline().startswith("listening on")
+        gateway.terminate()
+        gateway.communicate(timeout=30)
+        log.seek(0)
+        return log.read()
+
+
+@pytest.mark.parametrize(
+    ("token", "weak"),
+    [("human-token", True), ("a" * 64, True), ("abababababababababababababab", True), (new_token(), False)],
+)
+def test_tokens_that_can_be_guessed_are_weak(token: str, weak: bool) -> None:
+    assert is_weak(token) is weak
+
+
+# Another program on the gateway's port
+
+SECRET = "the-token-of-alice-which-nobody-else-may-see"
+
+
+class Impostor:
+    """Listens on a port and keeps every byte that it gets; to HTTP it answers as a gateway might."""
+
+    def __init__(self) -> None:
+        self.heard = bytearray()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port = self._listener.getsockname()[1]
+        self.tried = 0
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                peer, _ = self._listener.accept()
+            except OSError:
+                return
+            self.tried += 1
+            peer.settimeout(0.2)
+            with suppress(OSError):
+                while data := peer.recv(65536):
+                    self.heard += data
+                    peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+            peer.close()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+
+@pytest.fixture
+def impostor() -> Iterator[Impostor]:
+    taken = Impostor()
+    yield taken
+    taken.close()
+
+
+def stopped_space(directory: Path, port: int) -> Path:
+    """A space whose gateway does not run, on a port that is not its own any more."""
+    participants = {"alice": {"tokens": [SECRET], "capabilities": [{"kind": "*"}]}, "bob": {}}
+    content = {
+        "space": {"id": "lab", "default_participant": "alice"},
+        "gateway": {"port": port, "host": "127.0.0.1"},
+        "participants": participants,
+    }
+    (directory / "space.yaml").write_text(json.dumps(content), encoding="utf-8")
+    (directory / ".mew" / "tokens").mkdir(parents=True, mode=0o700)
+    for name in ("alice.token", "mew-command.observer"):
+        (directory / ".mew" / "tokens" / name).write_text(SECRET + name, encoding="utf-8")
+        (directory / ".mew" / "tokens" / name).chmod(0o600)
+    return directory
+
+
+def alive(directory: Path, port: int) -> None:
+    """As after a gateway that was killed, and whose number another process has: the list says that it runs."""
+    own = os.getpid()
+    written = Pids(
+        space_id="lab",
+        space_name="lab",
+        space_dir=str(directory),
+        port=port,
+        gateway=own,
+        url=f"ws://localhost:{port}",
+        config_file=str(directory / "space.yaml"),
+        births={str(own): birth(own) or ""},
+        ready=True,
+        default_participant="alice",
+        people=("alice", "bob"),
+    )
+    write_pids(directory, written)
+
+
+COMMANDS = [
+    ("send", "hello"),
+    ("send", "hello", "--as", "alice"),
+    ("tail", "--no-follow"),
+    ("top", "--once"),
+    ("explain", "alice", "chat"),
+    ("stream", "list"),
+    ("mcp", "list"),
+    ("client", "connect", "--participant", "alice"),
+    ("agent", "start", "--type", "echo", "--participant", "alice"),
+    ("bridge", "start", "-p", "alice", "-m", "cat"),
+]
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["not running", "said to run"])
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_no_command_gives_a_token_to_another_program_on_the_port(
+    tmp_path: Path, impostor: Impostor, words: tuple[str, ...], listed: bool
+) -> None:
+    stopped_space(tmp_path, impostor.port)
+    if listed:
+        alive(tmp_path, impostor.port)
+    for environ in ({}, {"MEW_TOKEN": SECRET}):
+        ran = run(tmp_path, *words, given=b"", **environ)
+        if words[0] != "explain":  # which reads the configuration where no gateway answers
+            assert ran.code in (1, 2, 3), ran
+            assert ran.err.startswith("mew: ")
+    assert SECRET.encode() not in impostor.heard
+    assert impostor.tried == 0
+
+
+def test_a_command_names_the_socket_that_is_missing(tmp_path: Path, impostor: Impostor) -> None:
+    stopped_space(tmp_path, impostor.port)
+    ran = run(tmp_path, "send", "hello")
+    assert ran.code == 3
+    assert f"{tmp_path}/.mew/gateway.sock" in ran.err
+    assert "`mew space up` starts one" in ran.err
+    assert (impostor.tried, bytes(impostor.heard)) == (0, b"")
+
+
+def test_a_gateway_that_is_named_is_reached_on_its_port(tmp_path: Path, impostor: Impostor) -> None:
+    stopped_space(tmp_path, impostor.port)
+    run(tmp_path, "send", "hello", "--gateway", f"ws://127.0.0.1:{impostor.port}")
+    assert impostor.tried == 1
+
+
+@pytest.mark.parametrize("variable", [None, "MEW_SOCKET"])
+def test_the_sdk_gives_no_token_to_another_program_on_the_port(
+    tmp_path: Path, impostor: Impostor, monkeypatch: pytest.MonkeyPatch, variable: str | None
+) -> None:
+    stopped_space(tmp_path, impostor.port)
+    monkeypatch.chdir(tmp_path)
+    for name in ("MEW_GATEWAY", "MEW_SOCKET", "MEW_SPACE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MEW_TOKEN", SECRET)
+    if variable is not None:  # as the supervisor sets them
+        monkeypatch.setenv("MEW_SOCKET", str(tmp_path / ".mew" / "gateway.sock"))
+        monkeypatch.setenv("MEW_GATEWAY", f"ws://127.0.0.1:{impostor.port}")
+
+    async def join() -> None:
+        async with mew.connect(timeout=2):
+            raise AssertionError("it was welcomed")
+
+    with pytest.raises(ConnectionLost, match=r"gateway\.sock"):
+        asyncio.run(join())
+    assert impostor.tried == 0
+
+
+AGENT = """
+import asyncio, sys
+import mew
+
+async def main():
+    async with mew.connect(on_unconfirmed=print) as space:
+        print("joined", flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def test_participants_of_a_gateway_that_died_give_no_token_to_its_successor_on_the_port(tmp_path: Path) -> None:
+    mcp = {"command": sys.executable, "args": [str(SERVER)]}
+    started = {
+        "agent": {"command": sys.executable, "args": ["-c", AGENT], "auto_start": True},
+        "command": {
+            "command": sys.executable,
+            "args": ["-m", "mew", "agent", "start", "--type", "echo"],
+            "auto_start": True,
+        },
+        "bridge": {"type": "mcp-bridge", "mcp_server": mcp, "auto_start": True},
+    }
+    content = {"space": {"id": "lab"}, "gateway": {"host": "127.0.0.1"}, "participants": {"alice": {}, **started}}
+    (tmp_path / "space.yaml").write_text(json.dumps(content), encoding="utf-8")
+    lab = Lab(tmp_path)
+    assert lab.mew("space", "up", "--detach", "--port", str(lab.port), HOME=str(tmp_path)).code == 0
+    pids = read_pids(tmp_path)
+    assert pids is not None
+    try:
+        until(lambda: set(started) <= {each["id"] for each in participants(tmp_path, lab)})
+        os.kill(pids.gateway, signal.SIGKILL)
+        until(lambda: birth(pids.gateway) is None or not pids.running)
+        heard, tried = bytearray(), 0
+        with socket.create_server(("127.0.0.1", lab.port)) as impostor:
+            impostor.settimeout(0.2)
+            deadline = time.monotonic() + 2
+            while time.monotonic() < deadline:
+                with suppress(TimeoutError):
+                    peer, _ = impostor.accept()
+                    tried += 1
+                    peer.settimeout(0.2)
+                    with peer, suppress(OSError):
+                        heard += peer.recv(65536)
+        assert (tried, bytes(heard)) == (0, b"")
+    finally:
+        lab.mew("space", "down", HOME=str(tmp_path))
+
+
+def participants(directory: Path, lab: Lab) -> list[dict[str, Any]]:
+    client = Raw(lab.port)
+    try:
+        return list(client.ask("GET", "/participants", lab.token("alice")).json["participants"])
+    finally:
+        client.close()
+
+
+# The socket in the space's folder
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_the_socket_serves_http_and_websocket_for_the_owner_and_is_removed(tmp_path: Path, depth: int) -> None:
+    home = tmp_path.joinpath(*["d" * SHORT] * depth)
+    home.mkdir(parents=True, exist_ok=True)
+    file = gateway_socket(home)
+    with running(home, host="127.0.0.1") as gateway:
+        assert stat.S_IMODE(file.lstat().st_mode) == 0o600
+        assert file.lstat().st_uid == os.geteuid()
+        with Door(address_of(file), gateway.token("alice"), "lab") as door:
+            # Neither by the name of a host nor by its origin is anyone refused here: no browser comes this way.
+            assert door.ask("GET", "/health")["status"] == "ok"
+            assert door.ask("GET", "/participants")["you"]["id"] == "alice"
+
+        async def talk() -> str:
+            async with (
+                mew.connect(address_of(file), token=gateway.token("alice")) as alice,
+                mew.connect(address_of(file), token=gateway.token("bob")) as bob,
+            ):
+                chats = bob.envelopes("chat")
+                await alice.chat("x" * 300_000)
+                stream = await alice.open_stream(description="s")
+                await stream.send(b"\x00" * 300_000)
+                return str((await anext(chats)).payload["text"])
+
+        assert asyncio.run(talk()) == "x" * 300_000
+    assert not os.path.lexists(file)
+
+
+def test_a_socket_that_a_dead_gateway_left_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / ".mew").mkdir()
+    dead = socket.socket(socket.AF_UNIX)
+    dead.bind(str(gateway_socket(tmp_path)))
+    dead.close()
+    with running(tmp_path) as gateway, Door(address_of(gateway_socket(tmp_path)), gateway.token("alice")) as door:
+        assert door.ask("GET", "/health")["status"] == "ok"
+
+
+def test_a_gateway_leaves_the_socket_of_its_successor_alone(tmp_path: Path) -> None:
+    with running(tmp_path) as first:
+        with running(tmp_path):
+            assert first.stopping().result(10) is None
+            with Door(address_of(gateway_socket(tmp_path)), None) as door:
+                assert door.ask("GET", "/health")["status"] == "ok"
+        assert not os.path.lexists(gateway_socket(tmp_path))
+
+
+def test_in_logs_a_connection_of_the_owner_is_local() -> None:
+    assert address(LocalTransport(_Silent()).get_extra_info("peername")) == "local"
+
+
+class _Silent:
+    write = writelines = None
+
+
+def as_user(uid: int, work: Callable[[], None]) -> int:
+    """What a process of another user ends with."""
+    requires(os.geteuid() == 0, "only root can become another user")
+    child = os.fork()
+    if child == 0:
+        code = 99
+        try:
+            os.setuid(uid)
+            work()
+            code = 0
+        except UntrustedSocket:
+            code = 7
+        except OSError as error:
+            code = error.errno or 98
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_another_user_cannot_connect_and_is_disconnected_where_the_mode_would_let_it(tmp_path: Path) -> None:
+    file = gateway_socket(tmp_path)
+    with running(tmp_path):
+        for each in (tmp_path, *tmp_path.parents[:3], file.parent):
+            each.chmod(0o755)
+        assert as_user(65534, lambda: connect(file, 5).close()) == errno.EACCES
+        file.chmod(0o666)
+
+        def ask() -> None:
+            peer = socket.socket(socket.AF_UNIX)
+            peer.connect(str(file))
+            with suppress(BrokenPipeError):
+                peer.sendall(head("/health", {"Host": "localhost"}))
+            if peer.recv(100):
+                os._exit(1)
+
+        assert as_user(65534, ask) in (0, errno.ECONNRESET)
+
+
+def test_nothing_is_sent_to_a_socket_on_which_another_user_listens(tmp_path: Path) -> None:
+    for each in (tmp_path, *tmp_path.parents[:3]):
+        each.chmod(0o755)
+    (tmp_path / ".mew").mkdir(mode=0o777)
+    (tmp_path / ".mew").chmod(0o777)
+    file = gateway_socket(tmp_path)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(file))
+    file.chmod(0o777)
+    listener.listen()
+    with listener:  # ours; the client is another user
+        assert as_user(65534, lambda: connect(file, 5).close()) == 7
