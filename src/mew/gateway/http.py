@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from mew import __version__
 from mew.gateway.gateway import Gateway
+from mew.gateway.http_exchange import admit
 from mew.gateway.http_journal import JOURNAL, JournalDoor
 from mew.gateway.hub import Hub
 from mew.gateway.journal_metrics import journal_health
@@ -127,6 +128,7 @@ class HttpDoor:
         """Who is present in a space, for anybody with a token of that space; and whose token that is."""
         asked = _asked(request)
         space = self._gateway.lobby.look_in(asked)
+        admit(request)
         identity = self._gateway.tokens.identify(str(asked.token))
         you = None if identity is None else {"id": identity.participant, "observer": identity.observer}
         listed = b"[" + space.roster.text() + b"]"
@@ -161,6 +163,7 @@ class HttpDoor:
     async def explained(self, request: Request) -> Response:
         """What a post of this message would come to, and why; or, with GET, all that may be sent. For any token."""
         space = self._gateway.lobby.look_in(_asked(request))
+        admit(request)
         hub = self._gateway.hubs[space.settings.space_id]
         participant = request.path_params["participant"]
         if request.method != "POST":
@@ -193,6 +196,7 @@ class HttpDoor:
     def _authenticated(self, request: Request) -> tuple[str, Hub]:
         participant = request.path_params["participant"]
         space = self._gateway.lobby.authenticate(participant, _asked(request))
+        admit(request)
         return participant, self._gateway.hubs[space.settings.space_id]
 
 
