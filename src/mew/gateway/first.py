@@ -8,7 +8,7 @@ connection leaves no reference cycle: its memory must not wait for the garbage c
 import asyncio
 import weakref
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -131,18 +131,6 @@ class First(HttpToolsProtocol):
         self.server = self.client = None
         self.scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
         self._await(self._gateway.config.timeouts.handshake_seconds)
-        if self._must_wait(self._address, self._take_turn):
-            transport.pause_reading()
-
-    def _must_wait(self, address: str, resume: Callable[[], None]) -> bool:
-        """Whether too many unadmitted connections come from there. A proxy carries many, so it is not counted."""
-        if not address or self._gateway.proxies.trusts(address):
-            return False
-        return self._connection.await_turn(address, resume)
-
-    def _take_turn(self) -> None:
-        if not self.transport.is_closing():
-            self.transport.resume_reading()
 
     def _await(self, seconds: float | None) -> None:
         """What is due next has to be here in so many seconds; None: nothing is due."""
@@ -334,7 +322,7 @@ class First(HttpToolsProtocol):
         def line_up_soon() -> None:
             self.loop.call_soon(self._line_up, behind)
 
-        if not self._must_wait(self._client_address, line_up_soon):
+        if not self._gateway.must_wait(self._connection, self._client_address, line_up_soon):
             self._line_up(behind)
 
     def _line_up(self, behind: bytes) -> None:

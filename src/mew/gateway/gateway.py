@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from mew.gateway.config import GatewayConfig, SpaceConfig
-from mew.gateway.connections import Connections
+from mew.gateway.connections import Connections, OpenConnection
 from mew.gateway.hub import Hub
 from mew.gateway.journals import Journals
 from mew.gateway.logs import CapabilityDecisions, EnvelopeHistory, LineLog
@@ -103,6 +103,12 @@ class Gateway:
         """A name for a new connection."""
         self._connections += 1
         return f"ws-{self._connections}"
+
+    def must_wait(self, connection: OpenConnection, address: str, resume: Callable[[], None]) -> bool:
+        """Whether too many unadmitted connections come from there. A proxy carries many, so it is not counted."""
+        if not address or self.proxies.trusts(address):
+            return False
+        return connection.await_turn(address, resume)
 
     def count_loss(self) -> None:
         """A reader has begun to lose frames."""

@@ -11,7 +11,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
-from mew.gateway.connections import Connections, OpenConnection
+from mew.gateway.connections import OpenConnection
+from mew.gateway.gateway import Gateway
 from mew.gateway.operator_log import address, log
 
 RESERVED_DESCRIPTORS: Final = 64
@@ -36,14 +37,17 @@ def descriptors_left() -> int:
 class Listener:
     """Accepts on one listening socket, which stays open while accepting is paused."""
 
-    def __init__(self, listening: socket.socket, connections: Connections, connect: Connect) -> None:
+    def __init__(self, listening: socket.socket, gateway: Gateway, connect: Connect) -> None:
         """Not accepting yet; `connect` makes a connection of what was accepted."""
         listening.setblocking(False)
         self._listening = listening
-        self._connections = connections
+        self._gateway = gateway
+        self._connections = gateway.connections
         self._connect = connect
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: set[asyncio.Task[None]] = set()
+        """Those whose connection has to wait for others from its address."""
         self._accepting = False
         self._retry: asyncio.TimerHandle | None = None
         self.serving = True
@@ -62,6 +66,8 @@ class Listener:
             if self._retry is not None:
                 self._retry.cancel()
             self._listening.close()
+            for task in self._waiting:
+                task.cancel()
 
     def _pause(self) -> None:
         if self._accepting:
@@ -82,11 +88,30 @@ class Listener:
                 return
             accepted.setblocking(False)
             connection = self._connections.open(address(peer) if peer else "")
-            task = self._loop.create_task(self._begin(accepted, connection), name="connection accepted")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._begin(accepted, connection)
 
-    async def _begin(self, accepted: socket.socket, connection: OpenConnection) -> None:
+    def _begin(self, accepted: socket.socket, connection: OpenConnection) -> None:
+        turn = self._loop.create_future()
+        waits = self._gateway.must_wait(connection, connection.peer.rpartition(":")[0], lambda: _end(turn))
+        work = self._wait_and_make(accepted, connection, turn) if waits else self._make(accepted, connection)
+        task = self._loop.create_task(work, name="connection accepted")
+        tasks = self._waiting if waits else self._tasks
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def _wait_and_make(
+        self, accepted: socket.socket, connection: OpenConnection, turn: "asyncio.Future[None]"
+    ) -> None:
+        """Nothing is read meanwhile, and it waits no longer than for a request."""
+        try:
+            await asyncio.wait_for(turn, self._gateway.config.timeouts.handshake_seconds)
+        except (TimeoutError, asyncio.CancelledError):
+            accepted.close()
+            connection.closed()
+            return
+        await self._make(accepted, connection)
+
+    async def _make(self, accepted: socket.socket, connection: OpenConnection) -> None:
         try:
             await self._connect(accepted, connection)
         except OSError as error:  # a handshake of TLS that failed, or a peer that has gone already
@@ -105,3 +130,8 @@ class Listener:
     def _try_again(self) -> None:
         self._retry = None
         self.resume()
+
+
+def _end(turn: "asyncio.Future[None]") -> None:
+    if not turn.done():
+        turn.set_result(None)

@@ -136,7 +136,7 @@ class Server:
 
         gateway.connections.limit_to(descriptors_left())
         gateway.connections.on_room = self._accept
-        self._listeners = [Listener(each, gateway.connections, connect) for each in self._sockets]
+        self._listeners = [Listener(each, gateway, connect) for each in self._sockets]
         self._accept()
         self._look()
 

@@ -203,13 +203,18 @@ class Socket(WSListener):
             self._add_frame = None
             self._fragments = bytearray(frame.get_payload_as_memoryview())
             self._fragments_text = text
+            self._end_fragments(fin=False)
 
     def _continue(self, frame: WSFrame) -> None:
         if self._fragments is None:
             self.close(PROTOCOL_ERROR, "a continuation of nothing")
             return
         self._fragments += frame.get_payload_as_memoryview()
-        if frame.fin or len(self._fragments) > self._most_bytes:
+        self._end_fragments(fin=bool(frame.fin))
+
+    def _end_fragments(self, *, fin: bool) -> None:
+        """The message is whole, or too large already."""
+        if self._fragments is not None and (fin or len(self._fragments) > self._most_bytes):
             message = bytes(self._fragments)
             self._fragments = None
             self._message(message, text=self._fragments_text)
