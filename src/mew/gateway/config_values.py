@@ -33,8 +33,8 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     """Silence after which a peer is pinged; half of it more without an answer, and it is closed (1001)."""
     close_seconds: float = 5
     """For a peer to answer a close frame before it is cut off."""
-    write_seconds: float = 15
-    """For a peer to read 64 KiB of an HTTP response, or the rest of it, before it is cut off."""
+    write_seconds: float = 10
+    """For a peer to read 64 KiB of its HTTP responses, or the rest of them; with a valid token `idle_seconds`."""
     failed_join_seconds: float = 1
     """After which a join with a token that is not valid is refused. Only that connection waits."""
 
@@ -56,7 +56,7 @@ class UnadmittedLimits(msgspec.Struct, frozen=True, kw_only=True):
     join_bytes: int = 32 * 2**10
     """The join message, and all that comes before it on the WebSocket; over it `message_too_large`, close 1009."""
     unadmitted_connections: int = 1_024
-    """Connections without a valid token, in all; at most half of what `ulimit -n` leaves. Further ones wait."""
+    """Connections without a valid token, in all; at most 3/4 of what `ulimit -n` leaves. Further ones wait."""
     unadmitted_per_address: int = 256
     """Likewise from one address, or one IPv6 network of 64 bits. Further ones wait."""
 

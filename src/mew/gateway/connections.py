@@ -11,6 +11,8 @@ from typing import Final
 
 LEAST_ROOM: Final = 16
 """Connections that are accepted even where hardly any file descriptor is left."""
+UNADMITTED_SHARE: Final = 0.75
+"""Of what file descriptors are left for connections."""
 _V6_PREFIX: Final = 64
 
 
@@ -72,9 +74,9 @@ class Connections:
         """Called when a connection is admitted or closed: where `full` was true, it may no longer be."""
 
     def limit_to(self, descriptors: int) -> None:
-        """So many file descriptors are left for connections. Unadmitted ones get at most half of them."""
+        """So many file descriptors are left for connections. Members always find some of them."""
         self._room = max(descriptors, LEAST_ROOM)
-        self._unadmitted_limit = min(self._unadmitted_limit, self._room // 2)
+        self._unadmitted_limit = min(self._unadmitted_limit, int(self._room * UNADMITTED_SHARE))
 
     @property
     def full(self) -> bool:

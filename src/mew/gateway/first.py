@@ -229,15 +229,17 @@ class First(HttpToolsProtocol):
             self._unsent, self._unsent_looks = waiting, 0
             return
         self._unsent_looks += 1
-        if self._unsent_looks >= UNSENT_LOOKS * self._patience:
+        if self._unsent_looks >= self._patience:
             log.info("connection cut off", reason="it does not read its answers", unsent=waiting, peer=self._peer)
             self.transport.abort()
 
     @property
     def _patience(self) -> float:
-        """A valid token has as long as other silence may last."""
+        """How many looks: with a valid token as long as silence may last, without one fewer where others wait."""
         times = self._gateway.config.timeouts
-        return max(1.0, times.idle_seconds / times.write_seconds) if self._connection.admitted else 1.0
+        if self._connection.admitted:
+            return UNSENT_LOOKS * max(1.0, times.idle_seconds / times.write_seconds)
+        return 1 if self._gateway.connections.full else UNSENT_LOOKS
 
     # Bytes
 
