@@ -6,6 +6,7 @@ Only ours is measured, with Python's garbage collector disabled where memory is:
 import os
 import socket
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -20,8 +21,10 @@ from bench._gateway.machine import say
 from bench._gateway.plan import Plan
 from bench._gateway.servers import OURS, Server
 from bench._gateway.table import Table, megabytes, milliseconds
-from bench._gateway.wire import BINARY, Mew, client_frame, upgrade
+from bench._gateway.wire import Mew, client_frame, upgrade
 
+FINAL: Final = 0x80
+LISTENING: Final = "0A"
 WAVES: Final = 5
 WAVE: Final = 60
 UNFINISHED: Final = 15 * 2**20
@@ -89,6 +92,11 @@ def _await(port: int) -> None:
         time.sleep(0.1)
 
 
+def _large(final: int, payload: bytes) -> bytes:
+    """A text frame of more than 64 KiB, under a mask of zeros."""
+    return struct.pack(">BBQI", final | 1, 0xFF, len(payload), 0) + payload
+
+
 def _upgraded(server: Server) -> socket.socket:
     connected = socket.create_connection(("127.0.0.1", server.port), timeout=10)
     connected.sendall(UPGRADE)
@@ -98,8 +106,7 @@ def _upgraded(server: Server) -> socket.socket:
 
 def _unfinished(table: Table) -> None:
     """Each wave sends fragments that have no end, and is gone before the next."""
-    part = client_frame(BINARY, bytes(UNFINISHED))
-    unfinished = bytes((part[0] & 0x7F,)) + part[1:]
+    unfinished = _large(0, bytes(UNFINISHED))
     with _gateway() as server:
         _upgraded(server).close()
         before = server.resident_bytes()
@@ -118,7 +125,7 @@ def _unfinished(table: Table) -> None:
 
 def _echo(table: Table) -> None:
     """A member's ping while strangers send large first messages again and again."""
-    message = client_frame(1, LISTS)
+    message = _large(FINAL, LISTS)
     with _gateway() as server:
         members = Clients(server)
         members.join(1)
@@ -138,9 +145,8 @@ def _echo(table: Table) -> None:
         members.close()
         for each, _ in sending:
             each.close()
-        table.add(
-            "member's echo under three strangers with 16 MiB, median", OURS, statistics.median(delays), milliseconds
-        )
+        row = "member's echo under three strangers with 16 MiB, median"
+        table.add(row, OURS, statistics.median(delays), milliseconds)
         table.add("the same, worst", OURS, max(delays), milliseconds)
 
 
@@ -190,9 +196,9 @@ def _never_read(table: Table, descriptors: int) -> None:
         since, most = time.monotonic(), 0
         while time.monotonic() - since < SILENT_SECONDS:
             members.sockets[0].sendall(client_frame(1, b'{"kind":"chat","payload":{"text":"recorded"}}'))
-            most = max(most, len(os.listdir(f"/proc/{server.pid}/fd")))
+            most = max(most, len(list(Path(f"/proc/{server.pid}/fd").iterdir())))
             time.sleep(0.25)
-        left = sum(map(_is_open, silent))
+        left = _connections(server) - 1  # the member's
         log = (server.folder / "output.txt").read_text()
         rest = f", ulimit -n {descriptors}" if descriptors else ""
         table.add(name + rest, OURS, left, lambda value: f"{value:.0f}")
@@ -203,7 +209,8 @@ def _never_read(table: Table, descriptors: int) -> None:
         members.close()
 
 
-def _is_open(silent: socket.socket) -> bool:
-    """Whether the gateway still has it: asked of the kernel, for reading would change it."""
-    state = silent.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
-    return state == 1  # established
+def _connections(server: Server) -> int:
+    """Established connections that the gateway's process holds; those that wait in the backlog are not its own yet."""
+    held = {each.readlink().name for each in Path(f"/proc/{server.pid}/fd").iterdir()}
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return sum(line.split()[3] != LISTENING and f"socket:[{line.split()[9]}]" in held for line in lines)

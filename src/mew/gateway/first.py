@@ -6,6 +6,8 @@ connection leaves no reference cycle: its memory must not wait for the garbage c
 """
 
 import asyncio
+import socket
+import struct
 import weakref
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
@@ -39,6 +41,7 @@ UNSENT_LOOKS: Final = 4
 """How often a peer that does not read is looked at before it is cut off."""
 UNSENT_PROGRESS: Final = 64 * 1024
 """What it has to read in that time, if so much waits."""
+_NO_LINGER: Final = struct.pack("ii", 1, 0)
 _BODY: Final = frozenset({b"content-length", b"transfer-encoding"})
 _KEPT: Final = frozenset({b"upgrade", b"sec-websocket-version", b"sec-websocket-key", b"authorization"})
 
@@ -222,24 +225,28 @@ class First(HttpToolsProtocol):
         self._unsent = 0
         super().resume_writing()
 
-    def look_at_unsent(self) -> None:
-        """Called `UNSENT_LOOKS` times in `write_seconds`: cut off a peer that reads too little of its answers."""
+    def look_at_unsent(self, *, hurry: bool) -> None:
+        """Called `UNSENT_LOOKS` times in `write_seconds`: cut off a peer that reads too little of its answers.
+
+        In a `hurry`, because others wait for its place, after the second look.
+        """
         waiting = self.transport.get_write_buffer_size()
         if not waiting or not self._unsent or waiting <= self._unsent - UNSENT_PROGRESS:
             self._unsent, self._unsent_looks = waiting, 0
             return
         self._unsent_looks += 1
-        if self._unsent_looks >= self._patience:
+        if self._unsent_looks >= self._patience(hurry=hurry):
             log.info("connection cut off", reason="it does not read its answers", unsent=waiting, peer=self._peer)
+            # Else the kernel keeps what was not read, and the connection with it, for minutes.
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
             self.transport.abort()
 
-    @property
-    def _patience(self) -> float:
-        """How many looks: with a valid token as long as silence may last, without one fewer where others wait."""
+    def _patience(self, *, hurry: bool) -> float:
+        """How many looks: with a valid token as long as silence may last."""
         times = self._gateway.config.timeouts
         if self._connection.admitted:
             return UNSENT_LOOKS * max(1.0, times.idle_seconds / times.write_seconds)
-        return 1 if self._gateway.connections.full else UNSENT_LOOKS
+        return 1 if hurry else UNSENT_LOOKS
 
     # Bytes
 
@@ -256,9 +263,7 @@ class First(HttpToolsProtocol):
         except httptools.HttpParserUpgrade as upgrade:
             self._await_entry(data[upgrade.args[0] :])
         except httptools.HttpParserError:
-            self._refuse_head(
-                400 if self._head_size <= self._head_limit else 431, "this is no HTTP request that can be read"
-            )
+            self._refuse_unread()
         else:
             if self._raw_size > self._head_limit:
                 limit = f"{self._head_limit} bytes: see `gateway.limits.http_head_bytes`"
@@ -268,6 +273,15 @@ class First(HttpToolsProtocol):
     def _peer(self) -> str:
         """As it is logged."""
         return self._connection.peer
+
+    def _refuse_unread(self) -> None:
+        """The parser gave up, or was made to."""
+        if len(self.pipeline) >= PIPELINED:
+            log.info("requests not read", reason=f"{PIPELINED} before them wait for their answers", peer=self._peer)
+            self._end_with_answers()
+        else:
+            status = 400 if self._head_size <= self._head_limit else 431
+            self._refuse_head(status, "this is no HTTP request that can be read")
 
     def _refuse_head(self, status: int, message: str) -> None:
         log.info("request refused", status=status, reason=message, peer=self._peer)

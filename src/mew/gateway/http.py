@@ -3,6 +3,7 @@
 Turns requests into commands and answers into JSON. The rules are the core's, the same as at the WebSocket door.
 """
 
+from functools import cache
 from typing import Any, Final
 
 from starlette.applications import Starlette
@@ -53,6 +54,12 @@ def json_response(body: Any, status: int = 200) -> Response:
 def refused(refusal: Refusal) -> Response:
     """A refusal as an HTTP answer."""
     return json_response(refusal.payload(), refusal.status)
+
+
+@cache
+def _openapi() -> bytes:
+    """Made once: it is the same for everybody, and anybody may ask."""
+    return jsontext.encode(document())
 
 
 class HttpDoor:
@@ -118,7 +125,7 @@ class HttpDoor:
 
     async def openapi(self, _request: Request) -> Response:
         """What this door answers, for programs."""
-        return json_response(document())
+        return Response(_openapi(), media_type="application/json")
 
     async def metrics(self, _request: Request) -> Response:
         """The gateway's figures, for Prometheus."""

@@ -147,9 +147,10 @@ class Server:
 
     def _look(self) -> None:
         """Find peers that do not read their answers; one look after all of them costs less than a timer each."""
+        hurry = self._gateway.connections.full
         for each in list(self._http.connections):
             if isinstance(each, First):
-                each.look_at_unsent()
+                each.look_at_unsent(hurry=hurry)
         period = self._gateway.config.timeouts.write_seconds / UNSENT_LOOKS
         self._looking = asyncio.get_running_loop().call_later(period, self._look)
 
