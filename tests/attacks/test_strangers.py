@@ -63,6 +63,7 @@ def pushed(client: Raw, *parts: bytes) -> None:
 # Bytes before the join
 
 
+@pytest.mark.requirement("JOIN-39")
 def test_a_join_may_have_so_many_bytes(gateway: Running) -> None:
     token = gateway.token("alice")
     client = upgraded(gateway)
@@ -83,6 +84,7 @@ def test_a_join_may_have_so_many_bytes(gateway: Running) -> None:
     ],
     ids=["whole", "its first fragment", "its second fragment", "unfinished", "16 MiB of lists", "pings"],
 )
+@pytest.mark.requirement("JOIN-39")
 def test_more_before_the_join_is_refused(gateway: Running, message: bytes) -> None:
     client = upgraded(gateway)
     pushed(client, message)
@@ -288,6 +290,7 @@ def test_a_closed_connection_leaves_nothing_for_the_collector(
 # Guessing tokens
 
 
+@pytest.mark.requirement("JOIN-40")
 def test_a_wrong_token_holds_its_own_connection_only(gateway: Running) -> None:
     client = upgraded(gateway)
     since = time.monotonic()
@@ -300,6 +303,7 @@ def test_a_wrong_token_holds_its_own_connection_only(gateway: Running) -> None:
     other.close()
 
 
+@pytest.mark.requirement("JOIN-40")
 def test_no_second_token_is_tried_meanwhile(gateway: Running) -> None:
     client = upgraded(gateway)
     client.send(frame(TEXT, join("not a token")), frame(TEXT, join(gateway.token("alice"))))
