@@ -70,6 +70,8 @@ class Connections:
         self._waiting: dict[str, deque[OpenConnection]] = {}
         self.open_count = 0
         self.unadmitted_count = 0
+        self.others_wait = False
+        """Whether a connection had to wait in the backlog since `others_waited` was last asked."""
         self.on_room: Callable[[], None] | None = None
         """Called when a connection is admitted or closed: where `full` was true, it may no longer be."""
 
@@ -84,6 +86,11 @@ class Connections:
         return self.unadmitted_count >= self._unadmitted_limit or (
             self._room is not None and self.open_count >= self._room
         )
+
+    def others_waited(self) -> bool:
+        """Whether there has been too little room lately."""
+        waited, self.others_wait = self.others_wait or self.full, False
+        return waited
 
     def open(self, peer: str) -> OpenConnection:
         """One more, unadmitted."""

@@ -8,7 +8,6 @@ connection leaves no reference cycle: its memory must not wait for the garbage c
 import asyncio
 import socket
 import struct
-import weakref
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
@@ -16,6 +15,7 @@ from typing import Final
 
 import httptools
 import uvicorn
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
@@ -23,7 +23,7 @@ from uvicorn.server import ServerState
 from mew.gateway.connections import OpenConnection
 from mew.gateway.gateway import Gateway
 from mew.gateway.http import refused
-from mew.gateway.http_exchange import HSTS, KEY, AnswerHeaders, Exchange
+from mew.gateway.http_exchange import HSTS, KEY, AnswerHeaders, Exchange, GentleClose
 from mew.gateway.operator_log import log
 from mew.gateway.origins import Origins
 from mew.gateway.upgraded import Upgraded
@@ -35,10 +35,12 @@ PICOWS_HEAD_BYTES: Final = 16 * 1024
 """picows hangs up without a word on a larger one."""
 KEY_BYTES: Final = 16
 LINGER_SECONDS: Final = 1.0
-PIPELINED: Final = 64
+PIPELINED: Final = 16
 """Requests that may wait for the answers to those before them. Each takes two kilobytes; further ones are not read."""
-UNSENT_LOOKS: Final = 4
+UNSENT_LOOKS: Final = 8
 """How often a peer that does not read is looked at before it is cut off."""
+HURRIED_LOOKS: Final = 2
+"""The same where others wait for its place."""
 UNSENT_PROGRESS: Final = 64 * 1024
 """What it has to read in that time, if so much waits."""
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
@@ -63,29 +65,6 @@ def upgrade_fault(method: str, version: str, headers: Mapping[bytes, bytes]) -> 
     return None
 
 
-class _GentleClose:
-    """uvicorn's way to the transport, for a request with a body: an answer given before its end is not lost."""
-
-    __slots__ = ("_cycle", "_first")
-
-    def __init__(self, first: "First", cycle: RequestResponseCycle) -> None:
-        self._first = first
-        self._cycle = weakref.ref(cycle)
-
-    def write(self, data: bytes) -> None:
-        self._first.transport.write(data)
-
-    def is_closing(self) -> bool:
-        return self._first.transport.is_closing()
-
-    def close(self) -> None:
-        cycle = self._cycle()
-        if cycle is not None and cycle.more_body:
-            self._first.hang_up()
-        else:
-            self._first.transport.close()
-
-
 class First(HttpToolsProtocol):
     """The protocol of every new connection: HTTP, until it asks for more."""
 
@@ -96,6 +75,8 @@ class First(HttpToolsProtocol):
     """Of what came in, a header not yet at its end included."""
     _deadline: asyncio.TimerHandle | None = None
     _deaf = False
+    _answered: RequestResponseCycle | None = None
+    """The request at hand; those behind it wait in the pipeline."""
     _unsent = 0
     """What waited to be sent when reading last made progress."""
     _unsent_looks = 0
@@ -191,13 +172,18 @@ class First(HttpToolsProtocol):
         """Tell the HTTP door of the connection, and let the answer reach a peer that still sends its body."""
         cycle.scope["state"][KEY] = Exchange(self._connection, cycle)
         if any(name in _BODY for name, _ in self.headers):
-            cycle.transport = _GentleClose(self, cycle)  # type: ignore[assignment]
+            cycle.transport = GentleClose(self.transport, self.hang_up, cycle)  # type: ignore[assignment]
 
     def on_message_complete(self) -> None:
         """The request is here."""
         self._in_head = True
         self._await(None)
         super().on_message_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """Its turn has come."""
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         """A request is answered: what came of its body is no longer needed."""
@@ -209,6 +195,10 @@ class First(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Gone."""
         self._await(None)
+        if self._answered is not None:
+            # uvicorn says so only to the latest request, which may still wait for its turn.
+            self._answered.disconnected = True
+            self._answered.message_event.set()
         super().connection_lost(exc)
         self._release()
         self._connection.closed()
@@ -216,6 +206,7 @@ class First(HttpToolsProtocol):
     def _release(self) -> None:
         """Give up what refers to this protocol in turn: requests that wait, and the parser."""
         self.pipeline.clear()
+        self._answered = None
         self.parser = self.cycle = self.flow = self.scope = None  # type: ignore[assignment]
 
     # A peer that does not read
@@ -228,7 +219,7 @@ class First(HttpToolsProtocol):
     def look_at_unsent(self, *, hurry: bool) -> None:
         """Called `UNSENT_LOOKS` times in `write_seconds`: cut off a peer that reads too little of its answers.
 
-        In a `hurry`, because others wait for its place, after the second look.
+        Sooner in a `hurry`, because others wait for its place.
         """
         waiting = self.transport.get_write_buffer_size()
         if not waiting or not self._unsent or waiting <= self._unsent - UNSENT_PROGRESS:
@@ -246,7 +237,7 @@ class First(HttpToolsProtocol):
         times = self._gateway.config.timeouts
         if self._connection.admitted:
             return UNSENT_LOOKS * max(1.0, times.idle_seconds / times.write_seconds)
-        return 1 if hurry else UNSENT_LOOKS
+        return HURRIED_LOOKS if hurry else UNSENT_LOOKS
 
     # Bytes
 

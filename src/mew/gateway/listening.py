@@ -77,6 +77,7 @@ class Listener:
     def _accept(self) -> None:
         for _ in range(A_TURN):
             if self._connections.full:
+                self._connections.others_wait = True
                 self._pause()
                 return
             try:

@@ -147,7 +147,7 @@ class Server:
 
     def _look(self) -> None:
         """Find peers that do not read their answers; one look after all of them costs less than a timer each."""
-        hurry = self._gateway.connections.full
+        hurry = self._gateway.connections.others_waited()
         for each in list(self._http.connections):
             if isinstance(each, First):
                 each.look_at_unsent(hurry=hurry)
