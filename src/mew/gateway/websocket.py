@@ -273,15 +273,13 @@ class Socket(WSListener):
 
     def _refuse_join(self, refusal: Refusal, request: JoinRequest) -> None:
         """Trying tokens takes time: this connection waits for its answer, and no other does."""
-        if not isinstance(refusal, Unauthenticated) or request.token is None or self._is_token(request.token):
+        token = request.token
+        if not isinstance(refusal, Unauthenticated) or token is None or self._gateway.tokens.identify(token):
             self._turn_away(refusal, request.cause)
             return
         self._refused = True
         seconds = self._gateway.config.timeouts.failed_join_seconds
         self._set_deadline(seconds, lambda: self._turn_away(refusal, request.cause))
-
-    def _is_token(self, token: str) -> bool:
-        return self._gateway.tokens.identify(token) is not None
 
     def _turn_away(self, refusal: Refusal, cause: tuple[str, ...] = ()) -> None:
         """Never came in: told why, and closed."""
