@@ -267,7 +267,7 @@ def process(directory: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     with (directory / "log").open("wb") as log:
         gateway = subprocess.Popen(command, cwd=directory, stderr=log, stdout=log, preexec_fn=limit)  # noqa: PLW1509
         try:
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 40
             while "listening" not in (directory / "log").read_text(encoding="utf-8"):
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
