@@ -19,6 +19,7 @@ from bench._gateway.mesh import mesh
 from bench._gateway.plan import Plan, read_plan
 from bench._gateway.stall import stall
 from bench._gateway.storm import storm
+from bench._gateway.strangers import strangers
 from bench._gateway.table import Table
 
 SCENARIOS: Final[dict[str, Callable[[Plan], Table]]] = {
@@ -30,6 +31,7 @@ SCENARIOS: Final[dict[str, Callable[[Plan], Table]]] = {
     "stall": stall,
     "storm": storm,
     "journal": journalling,
+    "strangers": strangers,
 }
 
 

@@ -154,7 +154,12 @@ def write_space(folder: Path, wishes: Wishes) -> list[str]:
     gateway: dict[str, object] = {
         # A ping would be counted as a frame; nobody here answers it.
         "timeouts": {"idle_seconds": 3600, "handshake_seconds": 60},
-        "limits": {"envelopes_per_second": 10**9, "envelope_burst": 10**9},
+        "limits": {
+            "envelopes_per_second": 10**9,
+            "envelope_burst": 10**9,
+            "unadmitted_connections": 10**6,  # all clients have one address, and some never join
+            "unadmitted_per_address": 10**6,
+        },
     }
     if wishes.tls is not None:
         gateway["tls"] = {"certificate": str(wishes.tls[0]), "key": str(wishes.tls[1])}

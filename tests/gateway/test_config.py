@@ -17,6 +17,7 @@ from mew.gateway.config import (
     Queues,
     SpaceConfig,
     Timeouts,
+    UnadmittedLimits,
     find_config,
     load,
 )
@@ -98,8 +99,11 @@ gateway:
   strict_from: true
   allowed_origins: ["https://example.org"]
   allowed_hosts: [example.org]
-  timeouts: {handshake_seconds: 1, idle_seconds: 2.5, close_seconds: 3}
-  limits: {streams: 7, envelopes_per_second: 0.5, frames_per_second: 10, data_queue_bytes: 11, control_queue_bytes: 12}
+  trusted_proxies: [127.0.0.1, "10.0.0.0/8"]
+  timeouts: {handshake_seconds: 1, idle_seconds: 2.5, close_seconds: 3, write_seconds: 4, failed_join_seconds: 0.5}
+  limits:
+    {streams: 7, envelopes_per_second: 0.5, frames_per_second: 10, data_queue_bytes: 11, control_queue_bytes: 12,
+     join_bytes: 13, http_head_bytes: 14, unadmitted_connections: 15, unadmitted_per_address: 16}
 streams: {on_owner_disconnect: keep, owner_grace_seconds: 0, validate: true}
 journal: {sync: always, segment_bytes: 65536, segment_seconds: 0.5, retention: 30d, on_error: continue}
 pipeline: {warehouse: ./tables}
@@ -115,8 +119,14 @@ def test_everything_that_can_be_said_is_understood(tmp_path: Path) -> None:
     assert config.warnings == ()
     assert (config.host, config.port, config.tls) == ("127.0.0.1", 9000, None)
     assert (config.allowed_origins, config.allowed_hosts) == (("https://example.org",), ("example.org",))
-    assert config.timeouts == Timeouts(handshake_seconds=1, idle_seconds=2.5, close_seconds=3)
+    assert config.trusted_proxies == ("127.0.0.1", "10.0.0.0/8")
+    assert config.timeouts == Timeouts(
+        handshake_seconds=1, idle_seconds=2.5, close_seconds=3, write_seconds=4, failed_join_seconds=0.5
+    )
     assert config.queues == Queues(data_bytes=11, control_bytes=12)
+    assert config.unadmitted == UnadmittedLimits(
+        join_bytes=13, http_head_bytes=14, unadmitted_connections=15, unadmitted_per_address=16
+    )
     assert (space.name, space.description, space.default_participant) == ("The lab", "Where things are tried", "alice")
     assert space.logging == LoggingConfig(envelope_history=False, capability_decisions=True)
     assert space.routing == {"default_to": {"chat": ["bob"]}}
@@ -161,7 +171,13 @@ def test_a_space_needs_no_more_than_an_id(tmp_path: Path) -> None:
     (space,) = config.spaces
     assert (config.host, config.port, config.tls) == ("localhost", 8080, None)
     assert (config.allowed_origins, config.allowed_hosts, config.warnings) == ((), (), ())
-    assert config.timeouts == Timeouts(handshake_seconds=10, idle_seconds=60, close_seconds=5)
+    assert config.timeouts == Timeouts(
+        handshake_seconds=10, idle_seconds=60, close_seconds=5, write_seconds=10, failed_join_seconds=1
+    )
+    assert config.unadmitted == UnadmittedLimits(
+        join_bytes=32 * 1024, http_head_bytes=32 * 1024, unadmitted_connections=1024, unadmitted_per_address=256
+    )
+    assert config.trusted_proxies == ()
     assert config.queues == Queues(data_bytes=8 * 1024**2, control_bytes=1024**2)
     assert (space.name, space.description, space.default_participant) == ("lab", "", None)
     assert (space.participants, space.pipeline, space.routing) == ({}, {}, {})
@@ -378,6 +394,10 @@ WRONG_ELSEWHERE = {
     "gateway.allowed_origins: expected a list of strings, got a string": "gateway: {allowed_origins: '*'}",
     "gateway.allowed_hosts[0]: expected a string, got a number; put it in quotes": "gateway: {allowed_hosts: [1]}",
     "gateway.timeouts.idle_seconds: expected a number above 0, got 0": "gateway: {timeouts: {idle_seconds: 0}}",
+    "gateway.trusted_proxies[1]: expected an address or a network such as 10.0.0.0/8": (
+        "gateway: {trusted_proxies: ['127.0.0.1', proxy.example.org]}"
+    ),
+    "gateway.limits.join_bytes: expected a whole number of at least 1, got 0": "gateway: {limits: {join_bytes: 0}}",
     "gateway.limits.streams: expected a whole number of at least 1, got 0": "gateway: {limits: {streams: 0}}",
     "gateway.limits.streams: expected a whole number of at least 1, got a number": "gateway: {limits: {streams: 1.5}}",
     "gateway.limits.frames_per_second: expected a number above 0, got .inf": (

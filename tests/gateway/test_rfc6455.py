@@ -633,7 +633,7 @@ def test_a_join_right_behind_the_request_is_answered(gateway: Running, opcode: i
 
 def test_a_large_message_right_behind_the_request_is_not_lost(gateway: Running) -> None:
     client = Raw(gateway.port)
-    join = {"type": "join", "token": gateway.token("alice"), "payload": {"filling": "*" * 100_000}}
+    join = {"type": "join", "token": gateway.token("alice"), "payload": {"filling": "*" * 30_000}}
     client.send(upgrade(), frame(TEXT, msgspec.json.encode(join)))
     assert client.answer().status == 101
     client.envelope("system/welcome")

@@ -126,7 +126,7 @@ def test_over_wss_what_comes_right_behind_the_request_is_not_lost(secure: Secure
 
 def test_over_wss_a_large_join_right_behind_the_request_is_not_lost(secure: Secure) -> None:
     client = secure.connect()
-    join = {"type": "join", "token": secure.gateway.token("alice"), "payload": {"filling": "*" * 100_000}}
+    join = {"type": "join", "token": secure.gateway.token("alice"), "payload": {"filling": "*" * 30_000}}
     client.send(upgrade(), frame(TEXT, msgspec.json.encode(join)))
     assert client.answer().status == 101
     client.envelope("system/welcome")

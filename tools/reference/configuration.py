@@ -25,6 +25,7 @@ from mew.gateway.config_values import (
     Queues,
     SpaceConfig,
     Timeouts,
+    UnadmittedLimits,
 )
 from mew.journal.kafka.address import FORM
 from mew.journal.settings import JournalSettings
@@ -105,7 +106,7 @@ PARTS: Final = (
         "Where the gateway listens and what it allows. Where it serves several files, the first one says all of this "
         "but `allow_anonymous`, `strict_from` and the `limits` that concern a space.",
         (
-            (GatewayConfig, ("host", "port", "tls", "allowed_origins", "allowed_hosts", "timeouts")),
+            (GatewayConfig, ("host", "port", "tls", "allowed_origins", "allowed_hosts", "trusted_proxies", "timeouts")),
             (Settings, ("allow_anonymous", "strict_from", "limits")),
         ),
     ),
@@ -114,7 +115,7 @@ PARTS: Final = (
     Part(
         "gateway.limits",
         "Over a limit the sender gets an error with its code; nobody else notices.",
-        (_all(Limits), _all(Queues)),
+        (_all(Limits), _all(Queues), _all(UnadmittedLimits)),
         renamed={"data_bytes": "data_queue_bytes", "control_bytes": "control_queue_bytes"},
     ),
     Part(

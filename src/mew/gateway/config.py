@@ -4,6 +4,7 @@ Must not start, open or write anything, and must never show a token: neither in 
 """
 
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -20,6 +21,7 @@ from mew.gateway.config_values import (
     RestartPolicy,
     SpaceConfig,
     Timeouts,
+    UnadmittedLimits,
 )
 from mew.gateway.journal_config import read_journal
 from mew.gateway.yaml_file import ConfigError, Place, Section, read_yaml
@@ -40,16 +42,19 @@ __all__ = [
     "RestartPolicy",
     "SpaceConfig",
     "Timeouts",
+    "UnadmittedLimits",
     "find_config",
     "load",
 ]
 
 _SECTIONS: Final = {"space", "participants", "defaults", "gateway", "gateway_logging", "streams", "journal", "pipeline"}
 _SPACE: Final = frozenset({"id", "name", "description", "default_participant", "ui_theme"})
-_PROCESS: Final = frozenset({"host", "port", "tls", "allowed_origins", "allowed_hosts", "timeouts"})
+_PROCESS: Final = frozenset({"host", "port", "tls", "allowed_origins", "allowed_hosts", "trusted_proxies", "timeouts"})
 _GATEWAY: Final = _PROCESS | {"allow_anonymous", "strict_from", "limits"}
 _QUEUES: Final = frozenset({"data_queue_bytes", "control_queue_bytes"})
-_LIMITS: Final = frozenset(Limits.__struct_fields__) | _QUEUES
+_OF_PROCESS: Final = _QUEUES | frozenset(UnadmittedLimits.__struct_fields__)
+"""The limits that concern the gateway and no single space."""
+_LIMITS: Final = frozenset(Limits.__struct_fields__) | _OF_PROCESS
 _PARTICIPANT: Final = frozenset(ParticipantConfig.__struct_fields__)
 _TYPES: Final = frozenset({"local", "mcp-bridge"})
 _YES: Final = frozenset({"true", "1", "yes", "on"})
@@ -91,12 +96,26 @@ def _read_gateway(top: Section, directory: Path) -> GatewayConfig:
         tls=_read_tls(given, directory),
         allowed_origins=given.texts("allowed_origins"),
         allowed_hosts=given.texts("allowed_hosts"),
+        trusted_proxies=_read_proxies(given),
         timeouts=Timeouts(**_numbers(timeouts, Timeouts)),
         queues=Queues(
             data_bytes=limits.whole("data_queue_bytes", queues.data_bytes, least=1),
             control_bytes=limits.whole("control_queue_bytes", queues.control_bytes, least=1),
         ),
+        unadmitted=UnadmittedLimits(**_numbers(limits, UnadmittedLimits)),
     )
+
+
+def _read_proxies(given: Section) -> tuple[str, ...]:
+    place = given.get("trusted_proxies")
+    if place is None:
+        return ()
+    for each in place.items("a list of addresses or networks"):
+        try:
+            ip_network(each.text(), strict=False)
+        except ValueError:
+            raise each.error("expected an address or a network such as 10.0.0.0/8") from None
+    return given.texts("trusted_proxies")
 
 
 def _read_tls(given: Section, directory: Path) -> TLS | None:
@@ -114,7 +133,7 @@ def _warn_of_second_gateway(top: Section, first: Path) -> None:
     """Host, port and the like of another file than the first have no effect; nobody should think they had."""
     given = top.section("gateway", _GATEWAY)
     for key, place in (*given.entries(), *given.section("limits").entries()):
-        if key in _PROCESS or key in _QUEUES:
+        if key in _PROCESS or key in _OF_PROCESS:
             place.warn(f"ignored: the first configuration, {first}, speaks for the gateway")
 
 

@@ -33,6 +33,10 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     """Silence after which a peer is pinged; half of it more without an answer, and it is closed (1001)."""
     close_seconds: float = 5
     """For a peer to answer a close frame before it is cut off."""
+    write_seconds: float = 10
+    """For a peer to read 64 KiB of its HTTP responses, or the rest of them; with a valid token `idle_seconds`."""
+    failed_join_seconds: float = 1
+    """After which a join with a token that is not valid is refused. Only that connection waits."""
 
 
 class Queues(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +46,19 @@ class Queues(msgspec.Struct, frozen=True, kw_only=True):
     """Frames that wait for one reader. Over it the oldest are dropped, and the reader is told (`stream/gap`)."""
     control_bytes: int = 2**20
     """Envelopes that wait for one reader. Over it the reader is closed (1013)."""
+
+
+class UnadmittedLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What connections may use before a valid token came."""
+
+    http_head_bytes: int = 32 * 2**10
+    """The head of an HTTP request; over it 431."""
+    join_bytes: int = 32 * 2**10
+    """The join message, and all that comes before it on the WebSocket; over it `message_too_large`, close 1009."""
+    unadmitted_connections: int = 1_024
+    """Connections without a valid token, in all; at most 3/4 of what `ulimit -n` leaves. Further ones wait."""
+    unadmitted_per_address: int = 256
+    """Likewise from one address, or one IPv6 network of 64 bits. Further ones wait."""
 
 
 class LoggingConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,9 +175,12 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Pages that may use it besides its own, as browsers name their origin; `*`: all."""
     allowed_hosts: tuple[str, ...] = ()
     """Names it answers to besides `localhost` and the like; required on an address that others reach. `*`: any."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses or networks of reverse proxies, such as `10.0.0.0/8`: only their `X-Forwarded-For` is believed."""
     timeouts: Timeouts = Timeouts()
     """How long it waits for a peer."""
     queues: Queues = Queues()
+    unadmitted: UnadmittedLimits = UnadmittedLimits()
     spaces: tuple[SpaceConfig, ...] = ()
     warnings: tuple[str, ...] = ()
 

@@ -1,10 +1,13 @@
 """What a new connection speaks: HTTP, until it asks to be upgraded.
 
 uvicorn answers requests; heads that are too large, too slow or wrong are refused here, and so is what comes from a page
-or by a name that is not served. A request to upgrade is handed over to picows with every byte behind its head.
+or by a name that is not served. A request to upgrade is handed over to picows with every byte behind its head. A closed
+connection leaves no reference cycle: its memory must not wait for the garbage collector.
 """
 
 import asyncio
+import socket
+import struct
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
@@ -12,24 +15,36 @@ from typing import Final
 
 import httptools
 import uvicorn
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from mew.gateway.connections import OpenConnection
 from mew.gateway.gateway import Gateway
 from mew.gateway.http import refused
-from mew.gateway.operator_log import address, log
+from mew.gateway.http_exchange import HSTS, KEY, AnswerHeaders, Exchange, GentleClose
+from mew.gateway.operator_log import log
 from mew.gateway.origins import Origins
 from mew.gateway.upgraded import Upgraded
 from mew.protocol import Refusal, jsontext
 from mew.protocol.errors import InvalidRequest
 
-HEAD_BYTES: Final = 64 * 1024
 HEADERS: Final = 100
 PICOWS_HEAD_BYTES: Final = 16 * 1024
 """picows hangs up without a word on a larger one."""
 KEY_BYTES: Final = 16
 LINGER_SECONDS: Final = 1.0
+PIPELINED: Final = 16
+"""Requests that may wait for the answers to those before them. Each takes two kilobytes; further ones are not read."""
+UNSENT_LOOKS: Final = 8
+"""How often a peer that does not read is looked at before it is cut off."""
+HURRIED_LOOKS: Final = 2
+"""The same where others wait for its place."""
+UNSENT_PROGRESS: Final = 64 * 1024
+"""What it has to read in that time, if so much waits."""
+_NO_LINGER: Final = struct.pack("ii", 1, 0)
+_BODY: Final = frozenset({b"content-length", b"transfer-encoding"})
 _KEPT: Final = frozenset({b"upgrade", b"sec-websocket-version", b"sec-websocket-key", b"authorization"})
 
 
@@ -60,12 +75,30 @@ class First(HttpToolsProtocol):
     """Of what came in, a header not yet at its end included."""
     _deadline: asyncio.TimerHandle | None = None
     _deaf = False
+    _answered: RequestResponseCycle | None = None
+    """The request at hand; those behind it wait in the pipeline."""
+    _unsent = 0
+    """What waited to be sent when reading last made progress."""
+    _unsent_looks = 0
+    """How many looks have seen no progress since."""
 
-    def __init__(self, gateway: Gateway, origins: Origins, config: uvicorn.Config, state: ServerState) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        origins: Origins,
+        config: uvicorn.Config,
+        state: ServerState,
+        connection: OpenConnection,
+    ) -> None:
         """Serve this gateway."""
         super().__init__(config, state, {})
         self._gateway = gateway
         self._origins = origins
+        self._connection = connection
+        self._own_peer = connection.peer
+        """`address:port` of the peer itself, which may be a proxy; empty on a Unix socket."""
+        self._client_address = self._address = connection.peer.rpartition(":")[0]
+        self._head_limit = gateway.config.unadmitted.http_head_bytes
         self._stranger: Refusal | None = None
         """Why the request at hand is not taken, wherever it goes."""
 
@@ -91,6 +124,8 @@ class First(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """A request begins."""
+        if len(self.pipeline) >= PIPELINED:
+            raise ValueError("too many requests wait for their answers")
         super().on_message_begin()
         self._head_size = 0
 
@@ -104,24 +139,40 @@ class First(HttpToolsProtocol):
         self._count(len(name) + len(value))
         super().on_header(name, value)
         if len(self.headers) > HEADERS:
-            self._head_size = HEAD_BYTES
+            self._head_size = self._head_limit
             self._count(1)
 
     def _count(self, size: int) -> None:
         self._head_size += size
-        if self._head_size > HEAD_BYTES:
+        if self._head_size > self._head_limit:
             raise ValueError("the head is too large")
 
     def on_headers_complete(self) -> None:
         """The head is here; the body has more time."""
         self._in_head, self._raw_size = False, 0
         self._await(self._gateway.config.timeouts.idle_seconds)
+        self._name_client()
         self._stranger = self._origins.refusal(self.headers)
         self.app = self.config.loaded_app
         if self._stranger is not None:
             log.info("request refused", status=self._stranger.status, reason=self._stranger.message, peer=self._peer)
-            self.app = refused(self._stranger)  # by way of uvicorn: requests are answered in their order
+            # By way of uvicorn: requests are answered in their order.
+            self.app = AnswerHeaders(refused(self._stranger), tls=self.scheme == "https")
+        before = self.cycle
         super().on_headers_complete()
+        if self.cycle is not before:
+            self._share(self.cycle)
+
+    def _name_client(self) -> None:
+        """Where the request comes from: a trusted proxy says so for each of its requests."""
+        self._client_address = client = self._gateway.proxies.client(self._address, self.headers)
+        self._connection.peer = self._own_peer if client == self._address else client
+
+    def _share(self, cycle: RequestResponseCycle) -> None:
+        """Tell the HTTP door of the connection, and let the answer reach a peer that still sends its body."""
+        cycle.scope["state"][KEY] = Exchange(self._connection, cycle)
+        if any(name in _BODY for name, _ in self.headers):
+            cycle.transport = GentleClose(self.transport, self.hang_up, cycle)  # type: ignore[assignment]
 
     def on_message_complete(self) -> None:
         """The request is here."""
@@ -129,10 +180,64 @@ class First(HttpToolsProtocol):
         self._await(None)
         super().on_message_complete()
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """Its turn has come."""
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        """A request is answered: what came of its body is no longer needed."""
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and cycle.response_complete:
+            cycle.body = bytearray()
+        super().on_response_complete()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Gone."""
         self._await(None)
+        if self._answered is not None:
+            # uvicorn says so only to the latest request, which may still wait for its turn.
+            self._answered.disconnected = True
+            self._answered.message_event.set()
         super().connection_lost(exc)
+        self._release()
+        self._connection.closed()
+
+    def _release(self) -> None:
+        """Give up what refers to this protocol in turn: requests that wait, and the parser."""
+        self.pipeline.clear()
+        self._answered = None
+        self.parser = self.cycle = self.flow = self.scope = None  # type: ignore[assignment]
+
+    # A peer that does not read
+
+    def resume_writing(self) -> None:
+        """Hardly anything waits to be sent."""
+        self._unsent = 0
+        super().resume_writing()
+
+    def look_at_unsent(self, *, hurry: bool) -> None:
+        """Called `UNSENT_LOOKS` times in `write_seconds`: cut off a peer that reads too little of its answers.
+
+        Sooner in a `hurry`, because others wait for its place.
+        """
+        waiting = self.transport.get_write_buffer_size()
+        if not waiting or not self._unsent or waiting <= self._unsent - UNSENT_PROGRESS:
+            self._unsent, self._unsent_looks = waiting, 0
+            return
+        self._unsent_looks += 1
+        if self._unsent_looks >= self._patience(hurry=hurry):
+            log.info("connection cut off", reason="it does not read its answers", unsent=waiting, peer=self._peer)
+            # Else the kernel keeps what was not read, and the connection with it, for minutes.
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            self.transport.abort()
+
+    def _patience(self, *, hurry: bool) -> float:
+        """How many looks: with a valid token as long as silence may last."""
+        times = self._gateway.config.timeouts
+        if self._connection.admitted:
+            return UNSENT_LOOKS * max(1.0, times.idle_seconds / times.write_seconds)
+        return HURRIED_LOOKS if hurry else UNSENT_LOOKS
 
     # Bytes
 
@@ -149,27 +254,52 @@ class First(HttpToolsProtocol):
         except httptools.HttpParserUpgrade as upgrade:
             self._await_entry(data[upgrade.args[0] :])
         except httptools.HttpParserError:
-            self._refuse_head(400 if self._head_size <= HEAD_BYTES else 431, "this is no HTTP request that can be read")
+            self._refuse_unread()
         else:
-            if self._raw_size > HEAD_BYTES:
-                self._refuse_head(431, f"the head of a request may have {HEAD_BYTES} bytes")
+            if self._raw_size > self._head_limit:
+                limit = f"{self._head_limit} bytes: see `gateway.limits.http_head_bytes`"
+                self._refuse_head(431, f"the head of a request may have {limit}")
 
     @property
     def _peer(self) -> str:
-        """Asked of the kernel only for those who are refused."""
-        return address(self.transport.get_extra_info("peername"))
+        """As it is logged."""
+        return self._connection.peer
+
+    def _refuse_unread(self) -> None:
+        """The parser gave up, or was made to."""
+        if len(self.pipeline) >= PIPELINED:
+            log.info("requests not read", reason=f"{PIPELINED} before them wait for their answers", peer=self._peer)
+            self._end_with_answers()
+        else:
+            status = 400 if self._head_size <= self._head_limit else 431
+            self._refuse_head(status, "this is no HTTP request that can be read")
 
     def _refuse_head(self, status: int, message: str) -> None:
         log.info("request refused", status=status, reason=message, peer=self._peer)
-        self._refuse(status, InvalidRequest(message))
+        if self._in_head and self._is_answering():
+            self._end_with_answers()
+        else:
+            self._refuse(status, InvalidRequest(message))
+
+    def _end_with_answers(self) -> None:
+        """Requests before this one still wait for their answers: they get them, and that is all."""
+        self.cycle.keep_alive = False
+        self._deaf = True
+        self._await(None)
 
     def _refuse(self, status: int, refusal: Refusal) -> None:
         """Answer, and close once the peer has, or soon: closed over unread bytes, it might never see the answer."""
         body = jsontext.encode(refusal.payload())
         head = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", "content-type: application/json"]
         head += [f"content-length: {len(body)}", "connection: close"]
+        head += ["cache-control: no-store", "x-content-type-options: nosniff"]
+        head += [f"strict-transport-security: {HSTS}"] if self.scheme == "https" else []
         head += ["sec-websocket-version: 13"] if status == HTTPStatus.UPGRADE_REQUIRED else []
         self.transport.write("\r\n".join([*head, "", ""]).encode() + body)
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close once the peer has, or soon; what it still sends is dropped."""
         self._deaf = True
         if self.transport.can_write_eof():
             self.transport.write_eof()
@@ -190,9 +320,20 @@ class First(HttpToolsProtocol):
         )
 
     def _await_entry(self, behind: bytes) -> None:
-        """Where many come at once, a few are let in at a time: a join costs more the more there are."""
+        """Behind a proxy the client's own address counts, now that it is known."""
         self._deaf = True
         self.transport.pause_reading()
+        self._await(self._gateway.config.timeouts.handshake_seconds)
+        self._connection.begin_again()
+
+        def line_up_soon() -> None:
+            self.loop.call_soon(self._line_up, behind)
+
+        if not self._gateway.must_wait(self._connection, self._client_address, line_up_soon):
+            self._line_up(behind)
+
+    def _line_up(self, behind: bytes) -> None:
+        """Where many come at once, a few are let in at a time: a join costs more the more there are."""
         self._gateway.entry.put(lambda: self._enter(behind))
 
     def _enter(self, behind: bytes) -> None:
@@ -206,8 +347,7 @@ class First(HttpToolsProtocol):
         if self._is_answering():
             # An upgrade that is not ours (`h2c`) is ignored, as HTTP allows; one behind a request not yet answered
             # would mix two protocols on one wire. What is being answered is answered, and that is all.
-            self.cycle.keep_alive = False
-            self._deaf = True
+            self._end_with_answers()
             return
         if self._stranger is not None:
             self._refuse(self._stranger.status, self._stranger)
@@ -227,10 +367,10 @@ class First(HttpToolsProtocol):
             return
         self._await(None)
         self.connections.discard(self)
-        protocol = Upgraded(self._gateway)
+        protocol = Upgraded(self._gateway, self._connection)
         protocol.connection_made(self.transport)
         self.transport.set_protocol(protocol)
-        self.parser = self.flow = self.scope = None  # type: ignore[assignment]
+        self._release()
         protocol.data_received(head + b"\r\n" + behind)
 
     def _is_answering(self) -> bool:

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from mew.gateway.config import GatewayConfig, SpaceConfig
+from mew.gateway.connections import Connections, OpenConnection
 from mew.gateway.hub import Hub
 from mew.gateway.journals import Journals
 from mew.gateway.logs import CapabilityDecisions, EnvelopeHistory, LineLog
 from mew.gateway.outlets import LogOutlet
+from mew.gateway.proxies import TrustedProxies
 from mew.gateway.readiness import Readiness
 from mew.gateway.shippers import Shippers
 from mew.gateway.turnstile import Turnstile
@@ -23,8 +25,10 @@ if TYPE_CHECKING:
     from mew.gateway.websocket import Socket
 
 
-LOOKS: Final = 4
+LOOKS: Final = 12
 """How often a silent peer is looked at before it is asked."""
+LEAST_PATIENCE: Final = 2
+"""Looks between the question and the end, at least."""
 
 
 def wall_clock() -> int:
@@ -46,6 +50,10 @@ class Gateway:
         self.journals = Journals(clock)
         self.readiness.need("journal", self.journals.problem)
         self.shippers = Shippers(config.spaces)
+        self.proxies = TrustedProxies(config.trusted_proxies)
+        self.connections = Connections(
+            unadmitted=config.unadmitted.unadmitted_connections, per_address=config.unadmitted.unadmitted_per_address
+        )
         self.sockets: set[Socket] = set()
         self.entry = Turnstile()
         self.exit = Turnstile()
@@ -96,6 +104,12 @@ class Gateway:
         self._connections += 1
         return f"ws-{self._connections}"
 
+    def must_wait(self, connection: OpenConnection, address: str, resume: Callable[[], None]) -> bool:
+        """Whether too many unadmitted connections come from there. A proxy carries many, so it is not counted."""
+        if not address or self.proxies.trusts(address):
+            return False
+        return connection.await_turn(address, resume)
+
     def count_loss(self) -> None:
         """A reader has begun to lose frames."""
         self.losses += 1
@@ -116,9 +130,13 @@ class Gateway:
 
     def _look(self) -> None:
         """Find peers that have fallen silent; one look after all of them costs less than a timer each."""
+        times = self.config.timeouts
+        period = times.idle_seconds / LOOKS
+        # Silence has begun up to one look before it is first seen, and the end takes `close_seconds`: a peer that
+        # answers nothing is gone after one and a half times `idle_seconds`.
+        end = int((1.5 * times.idle_seconds - times.close_seconds) / period) - 1
         for each in list(self.sockets):
-            each.look(LOOKS)
-        period = self.config.timeouts.idle_seconds / LOOKS
+            each.look(LOOKS, max(end, LOOKS + LEAST_PATIENCE))
         self._looking = asyncio.get_running_loop().call_later(period, self._look)
 
     def stop(self) -> None:

@@ -3,6 +3,7 @@
 Turns requests into commands and answers into JSON. The rules are the core's, the same as at the WebSocket door.
 """
 
+from functools import cache
 from typing import Any, Final
 
 from starlette.applications import Starlette
@@ -15,6 +16,7 @@ from starlette.routing import Route
 
 from mew import __version__
 from mew.gateway.gateway import Gateway
+from mew.gateway.http_exchange import admit
 from mew.gateway.http_journal import JOURNAL, JournalDoor
 from mew.gateway.hub import Hub
 from mew.gateway.journal_metrics import journal_health
@@ -52,6 +54,12 @@ def json_response(body: Any, status: int = 200) -> Response:
 def refused(refusal: Refusal) -> Response:
     """A refusal as an HTTP answer."""
     return json_response(refusal.payload(), refusal.status)
+
+
+@cache
+def _openapi() -> bytes:
+    """Made once: it is the same for everybody, and anybody may ask."""
+    return jsontext.encode(document())
 
 
 class HttpDoor:
@@ -117,7 +125,7 @@ class HttpDoor:
 
     async def openapi(self, _request: Request) -> Response:
         """What this door answers, for programs."""
-        return json_response(document())
+        return Response(_openapi(), media_type="application/json")
 
     async def metrics(self, _request: Request) -> Response:
         """The gateway's figures, for Prometheus."""
@@ -127,6 +135,7 @@ class HttpDoor:
         """Who is present in a space, for anybody with a token of that space; and whose token that is."""
         asked = _asked(request)
         space = self._gateway.lobby.look_in(asked)
+        admit(request)
         identity = self._gateway.tokens.identify(str(asked.token))
         you = None if identity is None else {"id": identity.participant, "observer": identity.observer}
         listed = b"[" + space.roster.text() + b"]"
@@ -161,6 +170,7 @@ class HttpDoor:
     async def explained(self, request: Request) -> Response:
         """What a post of this message would come to, and why; or, with GET, all that may be sent. For any token."""
         space = self._gateway.lobby.look_in(_asked(request))
+        admit(request)
         hub = self._gateway.hubs[space.settings.space_id]
         participant = request.path_params["participant"]
         if request.method != "POST":
@@ -193,6 +203,7 @@ class HttpDoor:
     def _authenticated(self, request: Request) -> tuple[str, Hub]:
         participant = request.path_params["participant"]
         space = self._gateway.lobby.authenticate(participant, _asked(request))
+        admit(request)
         return participant, self._gateway.hubs[space.settings.space_id]
 
 

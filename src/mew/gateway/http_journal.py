@@ -16,6 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Send
 
 from mew.gateway.gateway import Gateway
+from mew.gateway.http_exchange import admit
 from mew.gateway.journals import Kept
 from mew.gateway.onlookers import Onlooker, Targets
 from mew.gateway.operator_log import log
@@ -105,6 +106,7 @@ class JournalDoor:
         """A page, or the live form where `Accept` asks for that."""
         join = _credentials(request)
         kept, identity = self._admitted(join)
+        admit(request)
         asked = _asked(request)
         if LIVE not in request.headers.get("accept", ""):
             return await self._page(kept, identity, asked)

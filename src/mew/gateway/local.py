@@ -21,6 +21,9 @@ from mew.gateway.supervisor.pids import prepare
 from mew.protocol.errors import Unauthorized
 from mew.unix_sockets import LocalTransport, gateway_socket, is_of_owner, listen
 
+LOCAL_PEER = "local"
+"""What logs say instead of an address."""
+
 
 class _EveryRequest(Origins):
     """Takes all requests."""
@@ -55,7 +58,8 @@ class LocalSockets:
         origins, loop = _EveryRequest(self._gateway.config), asyncio.get_running_loop()
 
         def connection() -> asyncio.Protocol:
-            return LocalConnection(self._gateway, origins, config, state)
+            # No address: connections of the owner are not limited by one.
+            return LocalConnection(self._gateway, origins, config, state, self._gateway.connections.open(LOCAL_PEER))
 
         for space in self._gateway.config.spaces:
             file = gateway_socket(space.directory)

@@ -58,6 +58,19 @@ class Wire(Protocol):
         ...
 
 
+class _NoWire:
+    """What is left of a socket that is gone."""
+
+    def write(self, data: bytes) -> None:
+        """Nobody reads it."""
+
+    def close(self, code: int, reason: str) -> None:
+        """It is closed."""
+
+
+_NO_WIRE: Final = _NoWire()
+
+
 class Waiting(NamedTuple):
     """What waits of an item: its bytes, shared with every other reader, and what it would be missed as."""
 
@@ -243,6 +256,10 @@ class SocketOutlet:
             for waiting in self._backlog.frames():
                 self._lose_waiting(waiting)
             self._backlog = None
+
+    def disconnect(self) -> None:
+        """The socket is gone. It refers to this outlet, so this outlet must no longer refer to it."""
+        self._wire = _NO_WIRE
 
     def close(self, code: int, reason: str) -> None:
         """Close the socket; what waits is not sent."""

@@ -19,9 +19,12 @@ from picows.picows import WSProtocol  # type: ignore[attr-defined]
 from uvicorn.server import ServerState
 
 from mew.errors import MewError
-from mew.gateway.first import First
+from mew.gateway.connections import OpenConnection
+from mew.gateway.first import UNSENT_LOOKS, First
 from mew.gateway.gateway import Gateway
 from mew.gateway.http import HttpDoor
+from mew.gateway.http_exchange import AnswerHeaders
+from mew.gateway.listening import Listener, descriptors_left
 from mew.gateway.local import LocalSockets
 from mew.gateway.operator_log import log
 from mew.gateway.origins import Origins
@@ -53,7 +56,8 @@ class Server:
         self._gateway = gateway
         gateway.readiness.need("listening", self._unheard)
         self._sockets: list[socket.socket] = []
-        self._listeners: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
+        self._looking: asyncio.TimerHandle | None = None
         self._http = ServerState()
         self._local = LocalSockets(gateway)
         self.port = 0
@@ -91,7 +95,7 @@ class Server:
         self._sockets = []
 
     def _unheard(self) -> str | None:
-        return None if self._listeners and all(each.is_serving() for each in self._listeners) else "not listening"
+        return None if self._listeners and all(each.serving for each in self._listeners) else "not listening"
 
     async def start(self) -> None:
         """Open the spaces and let connections in."""
@@ -108,7 +112,7 @@ class Server:
     def _http_config(self) -> uvicorn.Config:
         tls = self._gateway.config.tls
         config = uvicorn.Config(
-            HttpDoor(self._gateway).app(),
+            AnswerHeaders(HttpDoor(self._gateway).app(), tls=tls is not None),
             http=First,
             ws=WSProtocol,
             lifespan="off",
@@ -122,21 +126,36 @@ class Server:
 
     async def _listen(self, config: uvicorn.Config) -> None:
         gateway, origins, loop = self._gateway, Origins(self._gateway.config), asyncio.get_running_loop()
-
-        def connection() -> asyncio.Protocol:
-            return First(gateway, origins, config, self._http)
-
         tls, times = gateway.config.tls, gateway.config.timeouts
-        for each in self._sockets:
-            listener = await loop.create_server(
-                connection,
-                sock=each,
+
+        async def connect(accepted: socket.socket, connection: OpenConnection) -> None:
+            await loop.connect_accepted_socket(
+                lambda: First(gateway, origins, config, self._http, connection),
+                accepted,
                 ssl=config.ssl,
-                backlog=BACKLOG,
                 ssl_handshake_timeout=None if tls is None else times.handshake_seconds,
                 ssl_shutdown_timeout=None if tls is None else times.close_seconds,
             )
-            self._listeners.append(listener)
+
+        gateway.connections.limit_to(descriptors_left())
+        gateway.connections.on_room = self._accept
+        self._listeners = [Listener(each, gateway, connect) for each in self._sockets]
+        self._accept()
+        self._look()
+
+    def _accept(self) -> None:
+        """Go on accepting, where there is room again."""
+        for each in self._listeners:
+            each.resume()
+
+    def _look(self) -> None:
+        """Find peers that do not read their answers; one look after all of them costs less than a timer each."""
+        hurry = self._gateway.connections.others_waited()
+        for each in list(self._http.connections):
+            if isinstance(each, First):
+                each.look_at_unsent(hurry=hurry)
+        period = self._gateway.config.timeouts.write_seconds / UNSENT_LOOKS
+        self._looking = asyncio.get_running_loop().call_later(period, self._look)
 
     @property
     def connections(self) -> int:
@@ -171,6 +190,8 @@ class Server:
         await _until(lambda: not self._gateway.sockets, time.monotonic() + PARTING_SECONDS)
         for connection in list(self._http.connections):
             connection.transport.abort()
+        if self._looking is not None:
+            self._looking.cancel()
         self._release()
         self._gateway.finish()
         await self._gateway.shippers.stop()  # last: what was just written may still be sent

@@ -9,12 +9,15 @@ from typing import Final
 from picows import WSUpgradeRequest
 from picows.picows import WSAutoPingStrategy, WSProtocol  # type: ignore[attr-defined]
 
+from mew.gateway.connections import OpenConnection
 from mew.gateway.gateway import Gateway
 from mew.gateway.websocket import Socket
 
 FRAME_MARGIN: Final = 64 * 1024
 """A frame somewhat too large still reaches the core, which says so; a larger one picows cuts off."""
 READ_BUFFER: Final = 2048
+UNADMITTED_MARGIN: Final = 4 * 1024
+"""For the heads of frames and for pings, besides the join message."""
 
 
 class _SocketLog(logging.LoggerAdapter[logging.Logger]):
@@ -30,15 +33,18 @@ _log = _SocketLog(logging.getLogger("mew.sockets"))
 class Upgraded(WSProtocol):  # type: ignore[misc]
     """The protocol of a connection that has been upgraded."""
 
-    __slots__ = ("_deaf",)
+    __slots__ = ("_connection", "_deaf", "_unadmitted_bytes")
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, connection: OpenConnection) -> None:
         """With the gateway's limits and times."""
 
         def listener(request: WSUpgradeRequest) -> Socket:
-            return Socket(gateway, request)
+            return Socket(gateway, request, connection)
 
         self._deaf = False
+        self._connection = connection
+        self._unadmitted_bytes = gateway.config.unadmitted.join_bytes + UNADMITTED_MARGIN
+        """What may still be received before a valid token came. picows' own limit cannot change after that."""
         limit = gateway.message_bytes + FRAME_MARGIN
         # In picows' order: host, path, client side, listener, logger, disconnect on exception, handshake time-out,
         # auto ping (a task each; the gateway looks after all of them) with its times and strategy, auto pong, frame
@@ -55,6 +61,20 @@ class Upgraded(WSProtocol):  # type: ignore[misc]
             self.listener.has_read()
             if self.transport.is_close_frame_sent:
                 self._deaf = self.listener.fail()
+            if not self._connection.admitted:
+                self._count_unadmitted(size)
+
+    def _count_unadmitted(self, size: int) -> None:
+        """Unfinished messages are kept only up to the limit; what comes after it is dropped."""
+        self._unadmitted_bytes -= size
+        if self._unadmitted_bytes < 0:
+            self._deaf = True
+            self.listener.refuse_join_bytes()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Gone."""
+        super().connection_lost(exc)
+        self._connection.closed()
 
     def data_received(self, data: bytes) -> None:
         """Feed bytes that another protocol has read."""

@@ -13,13 +13,15 @@ from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
 
 from mew.gateway.auth import fingerprint
 from mew.gateway.items import envelope_item
-from mew.gateway.operator_log import address, log
+from mew.gateway.operator_log import log
 from mew.gateway.outlets import SocketOutlet
 from mew.gateway.wire import PING, pong
 from mew.protocol import GATEWAY, Close, Deliver, JoinRequest, Refusal, turn_away
 from mew.protocol.envelope import Stamp
+from mew.protocol.errors import MessageTooLarge, Unauthenticated
 
 if TYPE_CHECKING:
+    from mew.gateway.connections import OpenConnection
     from mew.gateway.gateway import Gateway
     from mew.gateway.hub import Hub
 
@@ -64,8 +66,10 @@ class Socket(WSListener):
         "_frame_type",
         "_gateway",
         "_hub",
+        "_opened",
         "_owed_pong",
         "_participant",
+        "_refused",
         "_run_bytes",
         "_silent_for",
         "_transport",
@@ -75,10 +79,13 @@ class Socket(WSListener):
         "token",
     )
 
-    def __init__(self, gateway: "Gateway", request: WSUpgradeRequest) -> None:
+    def __init__(self, gateway: "Gateway", request: WSUpgradeRequest, opened: "OpenConnection") -> None:
         """Upgraded, not joined."""
         super().__init__()
         self._gateway = gateway
+        self._opened = opened
+        self._refused = False
+        """Whether the join is refused, though the peer may still have to wait for the answer."""
         self._credentials: JoinRequest | None = credentials(
             request.path.decode("latin-1"), request.headers.get("Authorization")
         )
@@ -123,7 +130,9 @@ class Socket(WSListener):
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         """Gone, by whoever's doing. Where many go at once, the space learns it of a few at a time."""
         self._clear_deadline()
+        self._add_frame = None
         self.outlet.abandon()
+        self.outlet.disconnect()
         self._gateway.exit.put(self._leave)
 
     def _leave(self) -> None:
@@ -194,18 +203,32 @@ class Socket(WSListener):
             self._add_frame = None
             self._fragments = bytearray(frame.get_payload_as_memoryview())
             self._fragments_text = text
+            self._end_fragments(fin=False)
 
     def _continue(self, frame: WSFrame) -> None:
         if self._fragments is None:
             self.close(PROTOCOL_ERROR, "a continuation of nothing")
             return
         self._fragments += frame.get_payload_as_memoryview()
-        if frame.fin or len(self._fragments) > self._gateway.message_bytes:
+        self._end_fragments(fin=bool(frame.fin))
+
+    def _end_fragments(self, *, fin: bool) -> None:
+        """The message is whole, or too large already."""
+        if self._fragments is not None and (fin or len(self._fragments) > self._most_bytes):
             message = bytes(self._fragments)
             self._fragments = None
             self._message(message, text=self._fragments_text)
 
+    @property
+    def _most_bytes(self) -> int:
+        """What a message may have."""
+        gateway = self._gateway
+        return gateway.message_bytes if self._hub is not None else gateway.config.unadmitted.join_bytes
+
     def _message(self, message: bytes, *, text: bool) -> None:
+        if self._hub is None and (self._refused or len(message) > self._most_bytes):
+            self.refuse_join_bytes()
+            return
         # One that is too large may have been cut off within a character; the core says what is wrong with it.
         if text and not message.isascii() and len(message) <= self._gateway.message_bytes:
             try:
@@ -223,14 +246,23 @@ class Socket(WSListener):
             return
         self._join(request if self._credentials is None else request.or_else(self._credentials))
 
+    def refuse_join_bytes(self) -> None:
+        """More came than a join may have, unless it is refused already."""
+        if not (self._refused or self._closing):
+            most = self._gateway.config.unadmitted.join_bytes
+            self._turn_away(
+                MessageTooLarge(f"before the join a message may have {most} bytes: see `gateway.limits.join_bytes`")
+            )
+
     def _join(self, request: JoinRequest) -> None:
         try:
             space, join = self._gateway.lobby.admit(self.connection, request)
             self._gateway.hubs[space.settings.space_id].require_journal()
         except Refusal as refusal:
-            self._turn_away(refusal, request.cause)
+            self._refuse_join(refusal, request)
             return
         self._clear_deadline()
+        self._opened.admit()
         self._credentials = None
         self._hub = self._gateway.hubs[space.settings.space_id]
         self._participant = join.participant
@@ -239,10 +271,20 @@ class Socket(WSListener):
         self._hub.attach(self.connection, self.outlet)
         self._hub.run(join)
 
+    def _refuse_join(self, refusal: Refusal, request: JoinRequest) -> None:
+        """Trying tokens takes time: this connection waits for its answer, and no other does."""
+        token = request.token
+        if not isinstance(refusal, Unauthenticated) or token is None or self._gateway.tokens.identify(token):
+            self._turn_away(refusal, request.cause)
+            return
+        self._refused = True
+        seconds = self._gateway.config.timeouts.failed_join_seconds
+        self._set_deadline(seconds, lambda: self._turn_away(refusal, request.cause))
+
     def _turn_away(self, refusal: Refusal, cause: tuple[str, ...] = ()) -> None:
         """Never came in: told why, and closed."""
-        peer = self._transport.underlying_transport.get_extra_info("peername")
-        log.info("connection turned away", error=refusal.code, peer=address(peer))
+        self._refused = True
+        log.info("connection turned away", error=refusal.code, peer=self._opened.peer)
         hub = self._gateway.first_hub
         stamp = Stamp(GATEWAY, hub.space.new_id(), hub.clock())
         for effect in turn_away(self.connection, refusal, stamp, cause):
@@ -282,8 +324,8 @@ class Socket(WSListener):
 
     # Silence
 
-    def look(self, patience: int) -> None:
-        """Called now and then: a peer silent for `patience` looks is asked, for half as many more given up."""
+    def look(self, patience: int, end: int) -> None:
+        """Called now and then: a peer silent for `patience` looks is asked, one silent for `end` looks is closed."""
         if self.heard or self._transport.is_disconnected:
             self.heard, self._silent_for = False, 0
             return
@@ -291,7 +333,7 @@ class Socket(WSListener):
         if self._silent_for == patience:
             if not self.outlet.paused:
                 self.write(PING)
-        elif self._silent_for >= patience + patience // 2:
+        elif self._silent_for >= end:
             self.close(GOING_AWAY, "silent for too long")
 
     # Closing

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from mew.gateway.config import GatewayConfig, LoggingConfig, ParticipantConfig, SpaceConfig
+from mew.gateway.config import GatewayConfig, LoggingConfig, ParticipantConfig, SpaceConfig, Timeouts
 from mew.gateway.gateway import Gateway
 from mew.gateway.hub import Hub
 from mew.journal.settings import JournalSettings
@@ -19,6 +19,7 @@ from tests.interaction.doors.reading import LogReader
 from tests.recorded import Collected
 
 T = TypeVar("T")
+QUICK = Timeouts(failed_join_seconds=0.01)
 
 
 class GatewaySpace:
@@ -70,7 +71,9 @@ class GatewaySpace:
             logging=self.logging,
             journal=JournalSettings(enabled=False),
         )
-        self.gateway = Gateway(GatewayConfig(port=0, spaces=(space,)), self.tokens, clock=lambda: self.now)
+        self.gateway = Gateway(
+            GatewayConfig(port=0, spaces=(space,), timeouts=QUICK), self.tokens, clock=lambda: self.now
+        )
         self.hub.journal = Collected(self._records)
         return self.gateway
 

@@ -1,0 +1,114 @@
+"""What the HTTP door may know of the connection that a request came on, and what every answer says.
+
+The connection puts an `Exchange` into the request's state; a request in memory has none.
+"""
+
+import asyncio
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from mew.gateway.connections import OpenConnection
+
+KEY: Final = "exchange"
+UNAUTHORIZED: Final = 401
+HSTS: Final = "max-age=31536000"
+
+
+class Exchange:
+    """One request on its connection."""
+
+    __slots__ = ("_connection", "_cycle")
+
+    def __init__(self, connection: OpenConnection, cycle: RequestResponseCycle) -> None:
+        """The cycle holds its scope, and the scope this: a strong reference would keep all three."""
+        self._connection = connection
+        self._cycle = weakref.ref(cycle)
+
+    def admit(self) -> None:
+        """The request has a valid token."""
+        self._connection.admit()
+
+    @property
+    def body_pending(self) -> bool:
+        """Whether a part of the request's body has not come yet."""
+        cycle = self._cycle()
+        return cycle is not None and cycle.more_body
+
+
+class GentleClose:
+    """uvicorn's way to the transport, for a request with a body: an answer given before its end is not lost."""
+
+    __slots__ = ("_cycle", "_hang_up", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, hang_up: Callable[[], None], cycle: RequestResponseCycle) -> None:
+        """`hang_up` closes in a way that lets the peer read the answer while it still sends."""
+        self._transport = transport
+        self._hang_up = hang_up
+        self._cycle = weakref.ref(cycle)
+
+    def write(self, data: bytes) -> None:
+        """Send."""
+        self._transport.write(data)
+
+    def is_closing(self) -> bool:
+        """Whether it is being closed."""
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        """Close, when what waits has been sent."""
+        cycle = self._cycle()
+        if cycle is not None and cycle.more_body:
+            self._hang_up()
+        else:
+            self._transport.close()
+
+
+def exchange_of(scope: Mapping[str, Any]) -> Exchange | None:
+    """The exchange that a request belongs to."""
+    found = scope.get("state", {}).get(KEY)
+    return found if isinstance(found, Exchange) else None
+
+
+def admit(request: Request) -> None:
+    """The request has a valid token: its connection no longer counts as unadmitted."""
+    exchange = exchange_of(request.scope)
+    if exchange is not None:
+        exchange.admit()
+
+
+class AnswerHeaders:
+    """ASGI middleware: what every answer says of caching, types and transport, and a 401 of tokens."""
+
+    def __init__(self, app: ASGIApp, *, tls: bool) -> None:
+        """With TLS, browsers are to use nothing else from then on."""
+        self._app = app
+        self._tls = tls
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass everything on, and complete the head of the answer."""
+
+        async def complete(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._complete(scope, message)
+            await send(message)
+
+        await self._app(scope, receive, complete)
+
+    def _complete(self, scope: Scope, message: Message) -> None:
+        headers = MutableHeaders(raw=list(message.get("headers", ())))
+        headers.setdefault("Cache-Control", "no-store")
+        headers.setdefault("X-Content-Type-Options", "nosniff")
+        if message["status"] == UNAUTHORIZED:
+            headers.setdefault("WWW-Authenticate", "Bearer")
+        if self._tls:
+            headers.setdefault("Strict-Transport-Security", HSTS)
+        exchange = exchange_of(scope)
+        if exchange is not None and exchange.body_pending:
+            headers["Connection"] = "close"  # what is left of the body is not read
+        message["headers"] = headers.raw

@@ -1,0 +1,345 @@
+"""What a stranger without a token can do to the memory and the time of a gateway: hardly anything."""
+
+import gc
+import resource
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from mew.gateway.config import Timeouts, UnadmittedLimits
+from tests.gateway.raw import (
+    CONTINUATION,
+    MASK,
+    PING,
+    TEXT,
+    Frame,
+    Raw,
+    Running,
+    frame,
+    head,
+    joined,
+    length_of,
+    running,
+    upgrade,
+)
+
+JOIN_BYTES: Final = UnadmittedLimits().join_bytes
+HEAD_BYTES: Final = UnadmittedLimits().http_head_bytes
+MEGABYTE: Final = 2**20
+MAILS: Final = "/participants/alice/messages"
+GET: Final = head("/health", {"Host": "localhost"})
+QUICK: Final = Timeouts(failed_join_seconds=0.3)
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("strangers"), timeouts=QUICK) as started:
+        yield started
+
+
+def upgraded(gateway: Running) -> Raw:
+    client = Raw(gateway.port)
+    client.send(upgrade())
+    assert client.answer().status == 101
+    return client
+
+
+def join(token: str, filling: int = 0) -> bytes:
+    return b'{"type":"join","token":"%b","payload":{"filling":"%b"}}' % (token.encode(), b"*" * filling)
+
+
+def pushed(client: Raw, *parts: bytes) -> None:
+    """Sent as far as the gateway takes it."""
+    with suppress(ConnectionError, TimeoutError):
+        client.send(*parts)
+
+
+# Bytes before the join
+
+
+@pytest.mark.requirement("JOIN-39")
+def test_a_join_may_have_so_many_bytes(gateway: Running) -> None:
+    token = gateway.token("alice")
+    client = upgraded(gateway)
+    client.send(frame(TEXT, join(token, JOIN_BYTES - len(join(token)))))
+    client.envelope("system/welcome")
+    client.close()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        frame(TEXT, join("T", JOIN_BYTES)),
+        frame(TEXT, join("T", JOIN_BYTES), fin=False),
+        frame(TEXT, join("T", JOIN_BYTES // 2), fin=False) + frame(CONTINUATION, b"*" * (JOIN_BYTES // 2)),
+        b"\x81" + length_of(15 * MEGABYTE) + MASK + bytes(3 * JOIN_BYTES),
+        frame(TEXT, b"[" + b"[]," * (5 * MEGABYTE) + b"[]]"),
+        b"".join(frame(PING, b"*" * 125) for _ in range(400)),
+    ],
+    ids=["whole", "its first fragment", "its second fragment", "unfinished", "16 MiB of lists", "pings"],
+)
+@pytest.mark.requirement("JOIN-39")
+def test_more_before_the_join_is_refused(gateway: Running, message: bytes) -> None:
+    client = upgraded(gateway)
+    pushed(client, message)
+    while (received := client.frame()).opcode != TEXT:
+        pass
+    assert b'"error":"message_too_large"' in received.payload
+    assert str(JOIN_BYTES).encode() in received.payload
+    assert client.frame().code == 1009
+    client.close()
+
+
+def test_what_follows_the_join_may_be_larger(gateway: Running) -> None:
+    client = upgraded(gateway)
+    large = b'{"kind":"chat","payload":{"text":"%b"}}' % (b"*" * 5 * JOIN_BYTES)
+    client.send(frame(TEXT, join(gateway.token("alice"))), frame(TEXT, large))
+    assert len(client.envelope("chat")["payload"]["text"]) == 5 * JOIN_BYTES
+    client.close()
+
+
+def test_a_message_that_is_refused_is_not_kept(gateway: Running) -> None:
+    """Whatever comes after it is dropped as it comes, until the connection ends."""
+    before = resident()
+    with ExitStack() as opened:
+        for _ in range(10):
+            client = opened.enter_context(closing_soon(upgraded(gateway)))
+            pushed(client, b"\x81" + length_of(15 * MEGABYTE) + MASK + bytes(12 * MEGABYTE))
+        assert resident() - before < 20 * MEGABYTE
+
+
+@contextmanager
+def closing_soon(client: Raw) -> Iterator[Raw]:
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def resident() -> int:
+    """Of this process, in which the gateway runs too."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize()
+
+
+# Heads and bodies of requests
+
+
+@pytest.mark.parametrize("path", ["/health", "/"])
+def test_a_head_may_have_so_many_bytes(gateway: Running, path: str) -> None:
+    for size, status in ((HEAD_BYTES - 200, 200), (HEAD_BYTES, 431)):
+        client = Raw(gateway.port)
+        client.send(head(path, {"Host": "localhost", "Cookie": "*" * size}))
+        assert client.answer().status == status
+        client.close()
+
+
+def test_a_body_without_a_token_is_not_read(gateway: Running) -> None:
+    client = Raw(gateway.port)
+    client.send(head(MAILS, {"Host": "localhost", "Content-Length": str(10**9)}, "POST"), bytes(40_000))
+    answer = client.answer()
+    assert (answer.status, answer.headers["connection"]) == (401, "close")
+    pushed(client, bytes(MEGABYTE))
+    assert client.rest() == b""
+
+
+def test_a_request_whose_body_came_with_it_may_be_followed_by_another(gateway: Running) -> None:
+    client = Raw(gateway.port)
+    assert client.ask("POST", MAILS, body={"kind": "chat"}).status == 401
+    assert client.ask("GET", "/health").status == 200
+    client.close()
+
+
+def test_requests_that_wait_for_answers_are_few(gateway: Running) -> None:
+    client = Raw(gateway.port)
+    client.send(GET * 5_000)
+    answers = 1
+    while client.answer().headers.get("connection") != "close":
+        answers += 1
+    assert 16 <= answers <= 100
+    assert client.rest() == b""
+
+
+# Memory is free when a connection is closed
+
+
+def only_connected(gateway: Running) -> Raw:
+    return Raw(gateway.port)
+
+
+def half_a_head(gateway: Running) -> Raw:
+    client = Raw(gateway.port)
+    client.send(b"GET / HTTP/1.1\r\nX: " + b"*" * 20_000)
+    return client
+
+
+def half_a_body(gateway: Running) -> Raw:
+    client = Raw(gateway.port)
+    headers = {"Host": "localhost", "Content-Length": "60000", "Authorization": f"Bearer {gateway.token('alice')}"}
+    client.send(head(MAILS, headers, "POST"), bytes(50_000))
+    return client
+
+
+def answered(gateway: Running) -> Raw:
+    client = Raw(gateway.port)
+    assert client.ask("GET", "/health").status == 200
+    return client
+
+
+def refused_request(gateway: Running) -> Raw:
+    client = Raw(gateway.port)
+    assert client.ask("POST", MAILS, "not a token", {"kind": "chat"}).status == 403
+    return client
+
+
+def wrong_request(gateway: Running) -> Raw:
+    client = Raw(gateway.port)
+    client.send(b"no request\r\n\r\n")
+    assert client.answer().status == 400
+    return client
+
+
+def many_requests(gateway: Running) -> Raw:
+    client = Raw(gateway.port)
+    client.send(GET * 2_000)
+    return client
+
+
+def half_a_message(gateway: Running) -> Raw:
+    client = upgraded(gateway)
+    client.send(b"\x81" + length_of(15 * MEGABYTE) + MASK + bytes(20_000))
+    return client
+
+
+def a_fragment(gateway: Running) -> Raw:
+    client = upgraded(gateway)
+    client.send(frame(TEXT, bytes(20_000), fin=False))
+    return client
+
+
+def too_much(gateway: Running) -> Raw:
+    client = upgraded(gateway)
+    client.send(frame(TEXT, bytes(2 * JOIN_BYTES)))
+    assert client.frame().opcode == TEXT
+    return client
+
+
+def refused_join(gateway: Running) -> Raw:
+    client = upgraded(gateway)
+    client.send(frame(TEXT, join("not a token")))
+    client.frame()
+    return client
+
+
+def a_member(gateway: Running) -> Raw:
+    client = joined(gateway)
+    client.open_stream()
+    return client
+
+
+OPENERS: Final = [
+    only_connected,
+    half_a_head,
+    half_a_body,
+    answered,
+    refused_request,
+    wrong_request,
+    many_requests,
+    upgraded,
+    half_a_message,
+    a_fragment,
+    too_much,
+    refused_join,
+    a_member,
+]
+KEPT: Final = frozenset(
+    {"First", "Upgraded", "Socket", "SocketOutlet", "WSTransport", "RequestResponseCycle", "TCPTransport"}
+)
+
+
+def counted() -> Counter[str]:
+    """What there is of connections made since everything else was frozen, by the collector's list."""
+    return Counter(name for each in gc.get_objects() if (name := type(each).__name__) in KEPT)
+
+
+@pytest.mark.parametrize("opener", OPENERS, ids=lambda opener: opener.__name__)
+def test_a_closed_connection_leaves_nothing_for_the_collector(
+    gateway: Running, opener: Callable[[Running], Raw]
+) -> None:
+    gc.collect()
+    gc.freeze()  # what there is already: the list is short
+    gc.disable()
+    try:
+        clients = [opener(gateway) for _ in range(3)]
+        gateway.until(lambda _: counted()["TCPTransport"] == 3)
+        for client in clients:
+            client.close()
+        gateway.until(lambda gateway: gateway.connections.open_count == 0)
+        gateway.until(lambda _: counted() == Counter())
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+# Guessing tokens
+
+
+@pytest.mark.requirement("JOIN-40")
+def test_a_wrong_token_holds_its_own_connection_only(gateway: Running) -> None:
+    client = upgraded(gateway)
+    since = time.monotonic()
+    client.send(frame(TEXT, join("not a token")))
+    other = joined(gateway)
+    assert time.monotonic() - since < QUICK.failed_join_seconds
+    assert client.envelope("system/error")["payload"]["error"] == "unauthorized"
+    assert time.monotonic() - since >= QUICK.failed_join_seconds * 0.9
+    assert client.closed() == 4401
+    other.close()
+
+
+@pytest.mark.requirement("JOIN-40")
+def test_no_second_token_is_tried_meanwhile(gateway: Running) -> None:
+    client = upgraded(gateway)
+    client.send(frame(TEXT, join("not a token")), frame(TEXT, join(gateway.token("alice"))))
+    assert client.envelope("system/error")["payload"]["error"] == "unauthorized"
+    assert client.closed() == 4401
+
+
+def test_without_a_token_there_is_nothing_to_wait_for(gateway: Running) -> None:
+    client = upgraded(gateway)
+    since = time.monotonic()
+    client.send(frame(TEXT, b'{"type":"join"}'))
+    assert client.envelope("system/error")["payload"]["error"] == "unauthorized"
+    assert time.monotonic() - since < QUICK.failed_join_seconds
+    client.close()
+
+
+# Members meanwhile
+
+
+def test_members_are_served_while_strangers_send_sixteen_megabytes(gateway: Running) -> None:
+    member = joined(gateway)
+    strangers = [upgraded(gateway) for _ in range(3)]
+    message = frame(TEXT, b"[" + b"[]," * (5 * MEGABYTE) + b"[]]")
+    delays = []
+    sent = [0] * 3
+    for each in strangers:
+        each.socket.setblocking(False)
+    for _ in range(100):
+        for number, each in enumerate(strangers):
+            with suppress(OSError):
+                sent[number] += each.socket.send(message[sent[number] : sent[number] + MEGABYTE])
+        since = time.monotonic()
+        member.send(frame(PING, b"now"))
+        assert member.echo() == Frame(10, b"now")
+        delays.append(time.monotonic() - since)
+    assert statistics.median(delays) < 0.02
+    assert max(delays) < 0.2
+    for each in (member, *strangers):
+        each.close()
