@@ -195,6 +195,7 @@ def started_once(directory: Path) -> str:
 @pytest.mark.parametrize(
     ("token", "weak"),
     [("human-token", True), ("a" * 64, True), ("abababababababababababababab", True), (new_token(), False)],
+    ids=["a word", "one letter", "two letters", "generated"],
 )
 def test_tokens_that_can_be_guessed_are_weak(token: str, weak: bool) -> None:
     assert is_weak(token) is weak
