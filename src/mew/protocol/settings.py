@@ -33,6 +33,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Of one stream."""
     formats: int = 64
     """Of one stream."""
+    patterns: int = 1_024
+    """Regular expressions in the formats of all streams of one space."""
+    participant_patterns: int = 256
+    """Of those, in the formats of streams that one participant has opened."""
     stream_request_bytes: int = 256 * 2**10
     """A request for a stream: its payload stands in every later welcome."""
     grants: int = 2_048

@@ -27,7 +27,7 @@ from mew.protocol.effects import Effect
 from mew.protocol.errors import Refusal
 from mew.protocol.explain import Explanation, explain
 from mew.protocol.fold import count_frames, fold
-from mew.protocol.formats import Formats, read_formats
+from mew.protocol.formats import Formats, count_patterns, read_formats
 from mew.protocol.frames import Route, header
 from mew.protocol.limits import Bucket, ErrorThrottle
 from mew.protocol.records import Record
@@ -65,6 +65,8 @@ class Space:
         self._mutes_change = _NEVER
         self._capabilities: dict[str, CapabilitySet] = {}
         self._formats: dict[str, Formats] = {}
+        self._patterns: dict[str, int] = {}
+        """How many patterns the formats of each stream have."""
         self._envelope_rates: dict[str, Bucket] = {}
         self._frame_rates: dict[str, Bucket] = {}
         self._throttles: dict[str, ErrorThrottle] = {}
@@ -140,6 +142,12 @@ class Space:
             self._formats[stream_id] = compiled
         return compiled
 
+    def pattern_counts(self, creator: str) -> tuple[int, int]:
+        """How many patterns the streams have that a participant has opened, and how many all have."""
+        streams = self.state.streams
+        own = sum(count for stream_id, count in self._patterns.items() if streams[stream_id].creator == creator)
+        return own, sum(self._patterns.values())
+
     def may_send(self, participant: str, now: int) -> bool:
         """Whether a participant's rate lets one more envelope pass, which it costs."""
         bucket = self._envelope_rates.get(participant)
@@ -210,6 +218,7 @@ class Space:
     def _derive_all(self) -> None:
         self._capabilities.clear()
         self._formats.clear()
+        self._patterns.clear()
         self._routes.clear()
         self.roster.clear()
         self._derive_mutes(self.state.time)
@@ -232,7 +241,10 @@ class Space:
         if stream is None:
             self._routes.pop(header(stream_id), None)
             self._formats.pop(stream_id, None)
+            self._patterns.pop(stream_id, None)
             return
+        if stream_id not in self._patterns:
+            self._patterns[stream_id] = count_patterns(stream.value("formats"))
         self._routes[header(stream_id)] = Route(
             stream_id=stream_id,
             writers=frozenset(stream.writers) if stream.status == LIVE else frozenset(),
