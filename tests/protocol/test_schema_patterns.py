@@ -43,7 +43,9 @@ def test_ordinary_patterns_pass(pattern: str) -> None:
     declared({"properties": {"x": {"pattern": pattern}}})
 
 
-@pytest.mark.parametrize("pattern", [r"\p{L}{20}", r"\p{L}{1000}", r"(a{100}){100}", r"(?:\w{9}\s){90}", "[^x]" * 300])
+@pytest.mark.parametrize(
+    "pattern", [r"\p{L}{20}", r"\p{L}{1000}", r"(a{100}){100}", r"(?:\w{9}\s){90}", "[^x]" * 1_000]
+)
 def test_patterns_that_compile_to_more_than_64_kib_are_refused(pattern: str) -> None:
     with pytest.raises(InvalidFormat, match="no larger than 65536 bytes compiled"):
         declared({"pattern": pattern})

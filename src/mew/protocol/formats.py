@@ -11,6 +11,7 @@ import msgspec
 from mew.protocol import jsontext, schema_patterns
 from mew.protocol.errors import InvalidEnvelope, InvalidFormat, SchemaViolation, UnknownFormat
 from mew.protocol.schema_cost import MOST_STEPS, TooCostly, measure
+from mew.protocol.work import CHECKED_PER_UNIT, Work
 
 SCHEMA_BYTES: Final = 64 * 2**10
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -27,6 +28,8 @@ _DESCRIBED: Final = 2**24
 
 That it does not fit is found out at once; to say where, the validator makes an error at every turn, each with copies of
 content and schema."""
+_SCHEMA_BYTES_PER_UNIT: Final = 16
+_NO_REGEX: Final = 'is not a "regex"'
 _REGEX: Final = (
     f" no larger than {schema_patterns.COMPILED_BYTES} bytes compiled, without look-around and back-references"
 )
@@ -67,7 +70,7 @@ class Formats(msgspec.Struct, frozen=True):
         return self.by_id[format_id]
 
 
-def check_fits(format_: Format, content: Any, size: int) -> None:
+def check_fits(format_: Format, content: Any, size: int, work: Work | None = None) -> None:
     """Refuse content, so many bytes of it, that does not fit; it is said where, unless that would take long."""
     validator = format_.validator
     if validator is None:
@@ -75,6 +78,8 @@ def check_fits(format_: Format, content: Any, size: int) -> None:
     if format_.weight * size > APPLICATIONS:
         message = f"{size} bytes are more than can be checked against {format_.id!r} in good time"
         raise SchemaViolation(message, format_id=format_.id)
+    if work is not None:
+        work.add(format_.weight * size // CHECKED_PER_UNIT)
     if validator.is_valid(content):
         return
     if format_.describes(size):
@@ -90,8 +95,8 @@ def check_fits(format_: Format, content: Any, size: int) -> None:
     raise SchemaViolation(f"content does not fit {format_.id!r}", format_id=format_.id)
 
 
-def read_formats(value: Any, most: int) -> Formats:
-    """Format descriptors of a request or announce, each checked, else `InvalidFormat`."""
+def read_formats(value: Any, most: int, work: Work | None = None) -> Formats:
+    """Format descriptors of a request or announce, each checked, else `InvalidFormat`; `work` is what that takes."""
     if not isinstance(value, list):
         raise InvalidEnvelope("`payload.formats` must be an array of format descriptors")
     if not value:
@@ -99,7 +104,7 @@ def read_formats(value: Any, most: int) -> Formats:
     if len(value) > most:
         raise InvalidFormat(f"`payload.formats` has {len(value)} formats; at most {most} are allowed")
     by_id: dict[str, Format] = {}
-    compiler = _Compiler()
+    compiler = _Compiler(work or Work())
     for index, each in enumerate(value):
         format_ = _read_format(each, f"payload.formats[{index}]", compiler)
         if format_.id in by_id:
@@ -130,14 +135,16 @@ def _read_format(value: Any, where: str, compiler: "_Compiler") -> Format:
 class _Compiler:
     """Compiles the schemas of one request, which together may cost so much and no more."""
 
-    def __init__(self) -> None:
+    def __init__(self, work: Work) -> None:
         """Nothing has been spent."""
+        self._work = work
         self._units = 0
         self._steps = 0
 
     def compile(self, format_id: str, schema: Any, where: str) -> Format:
         """The format with its validator, else `InvalidFormat`."""
         size = len(jsontext.encode(schema))
+        self._work.add(size // _SCHEMA_BYTES_PER_UNIT)
         if size > SCHEMA_BYTES:
             raise InvalidFormat(f"`{where}` is over {SCHEMA_BYTES} bytes")
         if isinstance(schema, dict) and schema.get("$schema", DIALECT) != DIALECT:
@@ -154,6 +161,7 @@ class _Compiler:
             raise InvalidFormat(f"`{where}` cannot be used: {error}") from None
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
             raise InvalidFormat(f"`{where}` is not a usable JSON Schema 2020-12: {_first_line(error)}") from None
+        self._work.add(cost.steps)
         self._steps += cost.steps
         return Format(format_id, validator, size, cost.subschemas, cost.weight)
 
@@ -165,10 +173,11 @@ class _Compiler:
         for pattern in patterns:
             units = schema_patterns.compile_units(pattern)
             self._units += units
+            self._work.add(units)
             if units > schema_patterns.COMPILE_UNITS or self._units > PATTERN_UNITS:
                 raise TooCostly(f"the pattern {pattern[:80]!r} takes too long to compile; use fewer or simpler classes")
 
 
 def _first_line(error: Exception) -> str:
     line = str(error).partition("\n")[0][:200]
-    return line + _REGEX if line.endswith('is not a "regex"') else line
+    return line + _REGEX if _NO_REGEX in str(error) else line

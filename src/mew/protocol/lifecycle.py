@@ -76,7 +76,7 @@ def _check_request(turn: Turn, envelope: Envelope) -> StreamRequest:
     asked = read(envelope, StreamRequest)
     if asked.formats is not None:
         _check_pattern_quotas(turn, envelope.sender, asked.formats)
-        read_formats(asked.formats, limits.formats)
+        read_formats(asked.formats, limits.formats, turn.work)
     if asked.target is not None:
         absent = [name for name in asked.target if name not in space.state.present]
         if absent or not asked.target:
@@ -159,7 +159,7 @@ def fail(turn: Turn, envelope: Envelope) -> None:
 def _end(turn: Turn, envelope: Envelope) -> None:
     """Its owner may, and who manages streams in general (protocol §4, Who may)."""
     stream = _stream(turn, envelope)
-    if envelope.sender != stream.owner and managing(turn.space, envelope) is None:
+    if envelope.sender != stream.owner and managing(turn.space, envelope, turn.work) is None:
         raise Unauthorized(f"only {stream.owner!r} may end {stream.stream_id!r}", stream_id=stream.stream_id)
     reason = envelope.payload.get("reason")
     turn.relay(

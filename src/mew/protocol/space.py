@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from mew.protocol import joining, kinds, receiving, records, writing
 from mew.protocol.actions import Actions, actions
+from mew.protocol.budgets import KEPT_SECONDS, MOST_PAYERS, Budgets
 from mew.protocol.capability import CapabilitySet
 from mew.protocol.commands import (
     Attach,
@@ -35,6 +36,7 @@ from mew.protocol.sessions import Session, Tokens
 from mew.protocol.settings import Settings
 from mew.protocol.state import SpaceState
 from mew.protocol.streams import LIVE
+from mew.protocol.times import SECOND
 from mew.protocol.turn import Turn
 from mew.protocol.welcome import Roster, roster_entry
 
@@ -70,6 +72,9 @@ class Space:
         self._envelope_rates: dict[str, Bucket] = {}
         self._frame_rates: dict[str, Bucket] = {}
         self._throttles: dict[str, ErrorThrottle] = {}
+        self.budgets = Budgets()
+        self._left: dict[str, int] = {}
+        """Who left when, in this order, as long as their rates are kept."""
 
     def handle(self, command: Command, now: int) -> list[Effect]:
         """Carry out one command; `now` is in microseconds since 1970 and never goes back here."""
@@ -148,6 +153,18 @@ class Space:
         own = sum(count for stream_id, count in self._patterns.items() if streams[stream_id].creator == creator)
         return own, sum(self._patterns.values())
 
+    def require_rates(self, session: Session, now: int) -> None:
+        """Refuse a message of a sender who is over a rate or owes work or bytes; it costs one envelope."""
+        limits = self.settings.limits
+        if not self.may_send(session.allowance, now):
+            wait = self._envelope_rates[session.allowance].wait(now, tokens=1)
+            raise self.budgets.over("envelopes", f"over {limits.envelopes_per_second:g} envelopes a second", wait)
+        self.budgets.require(session.payer, limits, now)
+
+    def charge(self, payer: str, now: int, *, work: int, size: int) -> None:
+        """What something has cost a participant or an observer."""
+        self.budgets.charge(payer, self.settings.limits, now, work=work, size=size)
+
     def may_send(self, participant: str, now: int) -> bool:
         """Whether a participant's rate lets one more envelope pass, which it costs."""
         bucket = self._envelope_rates.get(participant)
@@ -185,9 +202,24 @@ class Space:
             bucket.fill(now)
 
     def forget(self, participant: str) -> None:
-        """Drop what was kept of a participant only while it was here."""
-        for table in (self._envelope_rates, self._frame_rates, self._throttles, self.http_until, self.seats):
+        """Drop what was kept of a participant only while it was here; its rates stay for a while."""
+        for table in (self.http_until, self.seats):
             table.pop(participant, None)
+        self._left.pop(participant, None)
+        self._left[participant] = self._now
+        if len(self._left) > MOST_PAYERS:
+            self._forget_rates(next(iter(self._left)))
+
+    def forget_rates(self, now: int) -> None:
+        """Drop the rates of those who left a minute ago and have not come back."""
+        for participant in [name for name, left in self._left.items() if left + KEPT_SECONDS * SECOND <= now]:
+            self._forget_rates(participant)
+
+    def _forget_rates(self, participant: str) -> None:
+        del self._left[participant]
+        if participant not in self.seats:
+            for table in (self._envelope_rates, self._frame_rates, self._throttles):
+                table.pop(participant, None)
 
     def take(self, record: Record) -> None:
         """Become what a new record says, and bring what is derived from the state up to date."""
