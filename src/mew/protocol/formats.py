@@ -173,9 +173,9 @@ class _Compiler:
         for pattern in patterns:
             units = schema_patterns.compile_units(pattern)
             self._units += units
-            self._work.add(units)
             if units > schema_patterns.COMPILE_UNITS or self._units > PATTERN_UNITS:
                 raise TooCostly(f"the pattern {pattern[:80]!r} takes too long to compile; use fewer or simpler classes")
+            self._work.add(units)
 
 
 def _first_line(error: Exception) -> str:
