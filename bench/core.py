@@ -18,7 +18,14 @@ ROUNDS = 15
 ROUTE_GOAL = 1.5
 CHAT_GOAL = 15.0
 CHAT = b'{"kind":"chat","payload":{"text":"a message of ordinary length, for everyone in the space"}}'
-UNLIMITED = Limits(envelopes_per_second=1e12, envelope_burst=10**12)
+UNLIMITED = Limits(
+    envelopes_per_second=1e12,
+    envelope_burst=10**12,
+    work_per_second=10**12,
+    work_burst=10**12,
+    bytes_per_second=10**12,
+    byte_burst=10**12,
+)
 
 
 def stream_with_writers(count: int) -> tuple[Space, str, bytes]:

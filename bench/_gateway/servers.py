@@ -25,6 +25,10 @@ from bench._gateway.wire import Dialect, Mew, Nats, PlainWebSocket
 OURS: Final = "ours"
 NAMES: Final = (OURS, "nats", "ws", "bun")
 RIVALS: Final = Path(__file__).parent / "rivals"
+UNLIMITED: Final = (
+    *("envelopes_per_second", "envelope_burst", "work_per_second", "work_burst", "bytes_per_second", "byte_burst"),
+)
+"""What one participant may do, as far as a measurement is about something else."""
 START_SECONDS: Final = 30.0
 CAPABILITIES: Final = [{"kind": "mcp/*"}, {"kind": "stream/manage"}, {"kind": "chat"}]
 
@@ -155,8 +159,7 @@ def write_space(folder: Path, wishes: Wishes) -> list[str]:
         # A ping would be counted as a frame; nobody here answers it.
         "timeouts": {"idle_seconds": 3600, "handshake_seconds": 60},
         "limits": {
-            "envelopes_per_second": 10**9,
-            "envelope_burst": 10**9,
+            **dict.fromkeys(UNLIMITED, 10**9),
             "unadmitted_connections": 10**6,  # all clients have one address, and some never join
             "unadmitted_per_address": 10**6,
         },

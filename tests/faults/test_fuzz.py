@@ -49,7 +49,17 @@ HELD: dict[str, list[dict[str, Any]]] = {
     "fay": [{"kind": "*"}],
 }
 LIMITS = Limits(
-    envelopes_per_second=1e9, envelope_burst=10**9, streams=12, writers=8, grants=16, invitations=6, desired_ids=40
+    envelopes_per_second=1e9,
+    envelope_burst=10**9,
+    work_per_second=10**9,
+    work_burst=10**9,
+    bytes_per_second=10**9,
+    byte_burst=10**9,
+    streams=12,
+    writers=8,
+    grants=16,
+    invitations=6,
+    desired_ids=40,
 )
 WARDEN = "warden-of-the-test"
 BY_HTTP = "fay"

@@ -103,7 +103,9 @@ gateway:
   timeouts: {handshake_seconds: 1, idle_seconds: 2.5, close_seconds: 3, write_seconds: 4, failed_join_seconds: 0.5}
   limits:
     {streams: 7, envelopes_per_second: 0.5, frames_per_second: 10, data_queue_bytes: 11, control_queue_bytes: 12,
-     join_bytes: 13, http_head_bytes: 14, unadmitted_connections: 15, unadmitted_per_address: 16}
+     join_bytes: 13, http_head_bytes: 14, unadmitted_connections: 15, unadmitted_per_address: 16,
+     work_per_second: 13, work_burst: 14, bytes_per_second: 15, byte_burst: 16, heartbeat_bytes: 17,
+     control_message_bytes: 18, explain_bytes: 19, patterns: 20, participant_patterns: 21}
 streams: {on_owner_disconnect: keep, owner_grace_seconds: 0, validate: true}
 journal: {sync: always, segment_bytes: 65536, segment_seconds: 0.5, retention: 30d, on_error: continue}
 pipeline: {warehouse: ./tables}
@@ -148,7 +150,20 @@ def test_the_space_is_told_what_it_depends_on(tmp_path: Path) -> None:
     assert (settings.allow_anonymous, settings.strict_from) == (True, True)
     assert settings.connection_url == "ws://127.0.0.1:9000"
     assert settings.streams == StreamSettings(on_owner_disconnect="keep", owner_grace_seconds=0, validate=True)
-    assert settings.limits == Limits(streams=7, envelopes_per_second=0.5, frames_per_second=10)
+    assert settings.limits == Limits(
+        streams=7,
+        envelopes_per_second=0.5,
+        frames_per_second=10,
+        work_per_second=13,
+        work_burst=14,
+        bytes_per_second=15,
+        byte_burst=16,
+        heartbeat_bytes=17,
+        control_message_bytes=18,
+        explain_bytes=19,
+        patterns=20,
+        participant_patterns=21,
+    )
 
 
 def test_a_participant_is_kept_as_it_was_written(tmp_path: Path) -> None:

@@ -21,6 +21,14 @@ from tests.gateway.raw import CLOSE
 from tests.journal.gateways import SPACE, GatewayProcess, gateway, until_gone
 from tests.journal.load import Load, Received, Seen
 
+UNLIMITED = (
+    "envelopes_per_second",
+    "envelope_burst",
+    "work_per_second",
+    "work_burst",
+    "bytes_per_second",
+    "byte_burst",
+)
 ALL: Final = {"capabilities": [{"kind": "*"}]}
 PARTICIPANTS: Final = ("reader", "alice", "bob", "carol", "boss")
 SCHEDULING: Final = 0.1
@@ -53,7 +61,7 @@ class Killed:
         """Everybody may do everything, and a file of the log is sealed after a few blinks of an eye."""
         self.gateway.configure(
             participants=dict.fromkeys(PARTICIPANTS, ALL),
-            gateway={"limits": {"envelopes_per_second": 1_000_000, "envelope_burst": 1_000_000, "streams": 100_000}},
+            gateway={"limits": {**dict.fromkeys(UNLIMITED, 1_000_000_000), "streams": 100_000}},
             journal={"sync": self.sync, "segment_seconds": 0.3},
         )
 

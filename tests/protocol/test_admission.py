@@ -264,3 +264,10 @@ def test_no_refusal_at_the_threshold_repeats_a_token() -> None:
         with pytest.raises(Refusal) as caught:
             lobby("lab").admit("c1", request)
         assert b"secret" not in msgspec.json.encode(caught.value.payload())
+
+
+@pytest.mark.parametrize(("observer", "payer"), [(False, "alice"), (True, "#alice")])
+def test_who_asks_over_http_pays_an_observer_under_a_name_that_nobody_bears(observer: bool, payer: str) -> None:
+    entrance = lobby("lab")
+    token = tokens_of(entrance).issue("lab", "alice", observer=observer)
+    assert entrance.payer(JoinRequest(token=token)) == payer

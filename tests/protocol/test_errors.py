@@ -35,6 +35,7 @@ CLOSING = {
     errors.SpaceNotFound: 4404,
     errors.MessageTooLarge: 1009,
     errors.TooManyConnections: 1013,
+    errors.JoinRateLimited: 1013,
     errors.JournalUnavailable: 1013,
 }
 

@@ -283,9 +283,9 @@ def test_content_that_would_take_long_to_check_is_refused_unread() -> None:
     assert refused.value.parts == {"format_id": "f"}
 
 
-def test_so_many_subschemas_may_meet_so_many_bytes() -> None:
+def test_so_many_steps_may_be_taken_for_so_many_bytes() -> None:
     anything = jsonschema_rs.Draft202012Validator(True)
-    format_ = Format("f", anything, subschemas=1_024)
+    format_ = Format("f", anything, weight=1_024)
     check_fits(format_, "x", APPLICATIONS // 1_024)
     with pytest.raises(SchemaViolation, match="in good time"):
         check_fits(format_, "x", APPLICATIONS // 1_024 + 1)

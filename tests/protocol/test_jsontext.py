@@ -167,3 +167,51 @@ def test_any_bytes_are_decoded_or_refused(text: bytes) -> None:
     except NotJSON:
         return
     assert value == json.loads(text)
+
+
+PARTS = jsontext.MAX_PARTS
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (b"[]", 1),
+        (b'{"a":["[{"]}', 4),
+        (b"[" + b"[]," * (PARTS - 2) + b"[]]", PARTS),
+        (b'["' + b"[{:," * PARTS + b'"]', 1),
+        (b'["\\\\","' + b'\\"[' * PARTS + b'",[]]', 2),
+        (b"[" + b'"",' * jsontext.MAX_STRINGS + b"1]", 1),
+        (b"[" + b"1," * jsontext.MAX_ELEMENTS + b"1]", 1),
+        (b'["' + b"7" * 2 * jsontext.MAX_LONG_DIGITS + b'"]', 1),
+        (b"[" + (b"7" * 255 + b",") * 20_000 + b"1]", 1),
+    ],
+    ids=[
+        "empty",
+        "in strings, of a small text",
+        "most",
+        "in strings",
+        "escaped",
+        "strings",
+        "elements",
+        "digits",
+        "numbers",
+    ],
+)
+def test_containers_are_counted_before_anything_is_decoded(text: bytes, count: int) -> None:
+    assert jsontext.count_containers(text) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (b"[" + b"[]," * (PARTS - 1) + b"[]]", "over 200000 arrays, objects and members of objects"),
+        (b"[" + b'{"a":1},' * (PARTS // 2) + b"1]", "over 200000 arrays, objects and members of objects"),
+        (b"{" + b",".join(b'"%d":1' % n for n in range(PARTS)) + b"}", "over 200000 arrays, objects and members"),
+        (b"[" + b'"",' * jsontext.MAX_STRINGS + b'""]', "over 500000 strings"),
+        (b"[" + b"1," * (jsontext.MAX_ELEMENTS + 1) + b"1]", "over 1000000 elements"),
+        (b"[" + (b"7" * 3_999 + b",") * 300 + b"1]", "over 1048576 digits of very long numbers"),
+    ],
+)
+def test_too_many_parts_are_refused_before_anything_is_decoded(text: bytes, problem: str) -> None:
+    with pytest.raises(jsontext.NotJSON, match=problem):
+        jsontext.count_containers(text)

@@ -90,3 +90,14 @@ def test_after_64_streams_and_codes_all_others_share_one_place() -> None:
     assert throttle.admit("another", "paused", 0) is None
     assert throttle.admit("s0", "paused", QUARTER) == 0
     assert throttle.admit("a third", "rate_limited", QUARTER) == 1
+
+
+def test_what_is_charged_is_spent_whether_it_is_there_or_not() -> None:
+    bucket = Bucket(10, 5, 0)
+    bucket.charge(0, 4)
+    assert bucket.wait(0) == 0
+    bucket.charge(0, 2)
+    assert bucket.wait(0) in (SECOND // 10, SECOND // 10 + 1)
+    assert bucket.wait(0, tokens=1) in (SECOND // 5, SECOND // 5 + 1)
+    assert bucket.wait(SECOND // 10 + 1) == 0
+    assert bucket.wait_from_here() == 0

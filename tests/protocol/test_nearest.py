@@ -10,6 +10,7 @@ from mew.protocol.authority import asked_as
 from mew.protocol.capability import Capability, CapabilitySet, read_capability
 from mew.protocol.envelope import Envelope
 from mew.protocol.nearest import QUOTED_LENGTH, Nearest, nearest_miss
+from mew.protocol.work import Work
 from tests.chance import examples
 from tests.protocol.generated_patterns import Sent, allows, capabilities, capability_of, sent_to_fit
 
@@ -22,7 +23,7 @@ def sent(kind: str, payload: dict[str, Any] | None = None, to: tuple[str, ...] =
 
 def nearest(held: list[dict[str, Any]], envelope: Envelope) -> Nearest | None:
     sourced = [(f"source {n}", read_capability(each, "it")) for n, each in enumerate(held)]
-    return nearest_miss(CapabilitySet(sourced), envelope)
+    return nearest_miss(CapabilitySet(sourced), envelope, Work())
 
 
 def why(held: dict[str, Any], envelope: Envelope) -> str:
@@ -187,7 +188,7 @@ def test_whatever_does_not_fit_something_is_wrong_with_it(case: tuple[list[Capab
     if any(allows(each, envelope) for each in owned):
         return
     kind, payload, to = envelope
-    found = nearest_miss(CapabilitySet(("configured", each) for each in owned), sent(kind, payload, to))
+    found = nearest_miss(CapabilitySet(("configured", each) for each in owned), sent(kind, payload, to), Work())
     assert found is not None
     misses = [each.miss(asked, payload, to) for each in owned for asked in asked_as(kind)]
     assert found.why.startswith(("kind: ", "to", "payload.")[max(miss.near for miss in misses if miss is not None)])
@@ -198,3 +199,25 @@ def test_of_recipients_that_of_which_most_fit_are_nearest() -> None:
     found = nearest(held, sent("chat", to=("bob", "carol", "eve")))
     assert found is not None
     assert (found.capability.pattern, found.why) == (held[1], 'to: \'bob\' is none of ["eve","carol"]')
+
+
+TOO_LONG = "y" * 65_537
+
+
+def test_a_text_that_is_too_long_to_be_tried_is_said_to_be() -> None:
+    envelope = sent("note", {"a": TOO_LONG}, (TOO_LONG,))
+    told = "has a string over 65536 characters, too long for a pattern with inner stars"
+    assert why({"kind": "note", "payload": {"a": "*x*"}}, envelope) == f"`payload` {told}"
+    assert why({"kind": "note", "to": "*x*"}, envelope) == f"`to` {told}"
+
+
+def test_a_part_that_is_too_long_to_be_tried_does_not_fit() -> None:
+    held = {"kind": "note", "payload": {"a": 1, "b": "*x*"}}
+    assert why(held, sent("note", {"a": 2, "b": TOO_LONG})) == "payload.a: 2 is not 1"
+
+
+def test_where_comparing_takes_too_long_the_nearest_of_what_was_compared_is_told() -> None:
+    held = [{"kind": "note", "payload": {"a": f"*{n}*"}} for n in range(200)]
+    found = nearest(held, sent("note", {"a": TOO_LONG[1:]}))
+    assert found is not None
+    assert found.source == "source 0"

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.protocol.patterns import Glob, KindPattern, compile_value, covers_value
+from mew.protocol.patterns import (
+    MAX_LEAVES,
+    MAX_SCANNED_TEXT,
+    TRIAL,
+    Glob,
+    KindPattern,
+    TextTooLong,
+    compile_value,
+    covers_value,
+)
+from mew.protocol.work import Work
 from tests.chance import examples
 from tests.protocol.generated_patterns import ABSENT, fitting, narrowed, value_patterns, values
 
@@ -20,7 +30,7 @@ def words(letters: str, longest: int) -> list[str]:
 
 def fits(pattern: Any, value: Any) -> bool:
     """Whether `value` fits where it stands under a key, or its absence does."""
-    return compile_value({"k": pattern})({} if value is ABSENT else {"k": value})
+    return compile_value({"k": pattern})({} if value is ABSENT else {"k": value}, Work())
 
 
 def members(matches: Any, universe: list[str]) -> int:
@@ -214,3 +224,40 @@ def test_a_wider_pattern_is_not_covered(held: Any, asked: Any) -> None:
 )
 def test_a_tighter_pattern_is_covered(held: Any, asked: Any) -> None:
     assert covers_value(held, asked)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits"),
+    [("*", True), ("x*", True), ("*x", True), ("x*x", True), ("!y*", True), ("y", False), (["*y", "x*"], True)],
+)
+def test_texts_of_any_length_are_tried_where_nothing_stands_between_stars(pattern: Any, fits: bool) -> None:
+    assert compile_value(pattern)("x" * (MAX_SCANNED_TEXT + 1), Work()) is fits
+
+
+@pytest.mark.parametrize("pattern", ["*x*", "x*x*", "!*y*", ["y", "*x*"]])
+def test_texts_over_64_kib_are_not_tried_where_something_does(pattern: Any) -> None:
+    test = compile_value(pattern)
+    assert test("x" * MAX_SCANNED_TEXT, Work())
+    with pytest.raises(TextTooLong):
+        test("x" * (MAX_SCANNED_TEXT + 1), Work())
+
+
+def test_every_trial_is_counted_and_long_pieces_more() -> None:
+    def scanned(pattern: Any, value: Any) -> int:
+        work = Work()
+        compile_value(pattern)(value, work)
+        return work._scanned
+
+    assert scanned("x*", "x" * 5_000) == scanned(1, 2) == scanned("x", 7) == TRIAL
+    assert scanned("*x*", "y" * 5_000) == 3 * TRIAL + 5_000
+    assert scanned("*" + "x" * 16 + "*", "y" * 5_000) == 3 * TRIAL + 2 * 5_000
+    assert scanned({"a": 1, "b": 2}, {"a": 1, "b": 2}) == 3 * TRIAL
+    assert scanned("x", ["x", "x"]) == TRIAL + 2 + 2 * TRIAL
+
+
+def test_a_list_of_too_many_lists_fits_nothing() -> None:
+    test = compile_value("x")
+    assert test([[]] * (MAX_LEAVES - 1), Work())
+    assert not test([[]] * MAX_LEAVES, Work())
+    assert not test([["x"] * 600, ["x"] * 600], Work())
+    assert not test(["x"] * (MAX_LEAVES + 1), Work())

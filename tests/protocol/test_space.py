@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol import Leave, Limits, Receive, Refusal, Route, Space, Tick, snapshot
+from mew.protocol.budgets import KEPT_SECONDS
 from mew.protocol.errors import Paused
 from mew.protocol.frames import build, header
 from mew.protocol.welcome import roster
@@ -145,8 +146,25 @@ def test_nothing_is_kept_of_who_has_left() -> None:
     bob.send(kind="chat", payload={"text": "hello"})
     bob.leave()
     space = lab.space
+    assert [len(table) for table in (space._envelope_rates, space._frame_rates, space._throttles)] == [1, 1, 1]
+    lab.advance(KEPT_SECONDS)
     tables = (space.sessions, space.seats, space.http_until, space.roster.entries, space._throttles)
     assert [len(table) for table in (*tables, space._envelope_rates, space._frame_rates)] == [0] * 7
+
+
+def test_the_rates_of_so_many_who_left_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mew.protocol.space.MOST_PAYERS", 2)
+    names = ("a", "b", "c")
+    lab = MemorySpace(participants=dict.fromkeys(names))
+    for name in names:
+        client = lab.join(name)
+        client.send(kind="chat", payload={"text": "hello"})
+        client.leave()
+    assert list(lab.space._envelope_rates) == ["b", "c"]
+    again = lab.join("b")
+    lab.advance(KEPT_SECONDS)
+    assert list(lab.space._envelope_rates) == ["b"]
+    again.leave()
 
 
 # Time and ids

@@ -17,6 +17,7 @@ from mew.protocol.envelope import Envelope, Stamp, check_content, read_object, r
 from mew.protocol.errors import Refusal
 from mew.protocol.receiving import DECIDED_BY_OWNERSHIP
 from mew.protocol.references import reference
+from mew.protocol.work import Work
 from mew.view import SpaceView, StreamView
 
 if TYPE_CHECKING:
@@ -57,13 +58,13 @@ def may_send(view: SpaceView, envelope: Mapping[str, Any]) -> bool:
 def _is_allowed(view: SpaceView, envelope: Envelope) -> bool:
     space = cast("Space", _Holder(view))
     if envelope.kind not in DECIDED_BY_OWNERSHIP:
-        return decide(space, envelope).allowed
+        return decide(space, envelope, Work()).allowed
     named = reference(envelope)
     stream = None if named is None else view.streams.get(named)
     if stream is None:
-        return envelope.kind == kinds.STREAM_CLOSE and decide(space, envelope).allowed
+        return envelope.kind == kinds.STREAM_CLOSE and decide(space, envelope, Work()).allowed
     return _has_right(view, stream, envelope) or (
-        envelope.kind in kinds.ENDINGS and managing(space, envelope) is not None
+        envelope.kind in kinds.ENDINGS and managing(space, envelope, Work()) is not None
     )
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from mew.gateway.clock import SteadyClock
 from mew.gateway.config import GatewayConfig, SpaceConfig
 from mew.gateway.connections import Connections, OpenConnection
 from mew.gateway.hub import Hub
@@ -31,23 +32,19 @@ LEAST_PATIENCE: Final = 2
 """Looks between the question and the end, at least."""
 
 
-def wall_clock() -> int:
-    """Microseconds since 1970."""
-    return time.time_ns() // 1000
-
-
 class Gateway:
     """Every space of one process."""
 
-    def __init__(self, config: GatewayConfig, tokens: Tokens, clock: Callable[[], int] = wall_clock) -> None:
-        """Each space begins a new epoch when `start` is called."""
-        self._clock = clock
+    def __init__(self, config: GatewayConfig, tokens: Tokens, clock: Callable[[], int] | None = None) -> None:
+        """Each space begins a new epoch when `start` is called; `clock` is used instead of a `SteadyClock`."""
+        self._steady = SteadyClock()
+        self._clock = self._steady if clock is None else clock
         self.config = config
         self.tokens = tokens
         self.started = time.monotonic()
         self.readiness = Readiness()
         self.readiness.need("spaces", self._closed_spaces)
-        self.journals = Journals(clock)
+        self.journals = Journals(self._clock)
         self.readiness.need("journal", self.journals.problem)
         self.shippers = Shippers(config.spaces)
         self.proxies = TrustedProxies(config.trusted_proxies)
@@ -118,6 +115,7 @@ class Gateway:
         """Open the spaces, as their journals have them."""
         for space in self.config.spaces:
             self.journals.open(space, self.hubs[space.settings.space_id])
+        self._steady.not_before(max(hub.space.state.time for hub in self.hubs.values()))
         for space in self.config.spaces:
             hub = self.hubs[space.settings.space_id]
             hub.run(Start(secrets.token_hex(4)))

@@ -3,9 +3,12 @@
 Turns requests into commands and answers into JSON. The rules are the core's, the same as at the WebSocket door.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -26,8 +29,9 @@ from mew.gateway.operator_log import log
 from mew.gateway.origins import allowed_origins
 from mew.gateway.websocket import credentials
 from mew.inspector import Page
-from mew.protocol import JoinRequest, Poll, Post, Refusal, jsontext
+from mew.protocol import JoinRequest, Poll, Post, Refusal, Space, jsontext
 from mew.protocol.errors import AlreadyExists, InternalError, InvalidRequest, MessageTooLarge, NotFound
+from mew.protocol.work import BYTES_PER_UNIT, MESSAGE_UNITS
 
 FEATURES: Final = (
     "streams",
@@ -41,7 +45,11 @@ FEATURES: Final = (
     "inspector",
 )
 MESSAGES: Final = "/participants/{participant}/messages"
+ACTIONS_UNITS: Final = 25
+"""What it takes to say what may be sent on one stream."""
 EXPLAIN: Final = "/participants/{participant}/explain"
+MILLISECONDS: Final = 1_000
+"""In a second."""
 NUMBER_LENGTH: Final = 18
 """Digits of a number that counts messages."""
 
@@ -53,7 +61,22 @@ def json_response(body: Any, status: int = 200) -> Response:
 
 def refused(refusal: Refusal) -> Response:
     """A refusal as an HTTP answer."""
-    return json_response(refusal.payload(), refusal.status)
+    answer = json_response(refusal.payload(), refusal.status)
+    wait = refusal.parts.get("retry_after_ms")
+    if wait is not None:
+        answer.headers["retry-after"] = str(-(-wait // MILLISECONDS))
+    return answer
+
+
+class Bill(msgspec.Struct):
+    """What an answer takes."""
+
+    work: int = 0
+    """Units, besides what every request takes."""
+    size: int = 0
+    """Bytes of the answer."""
+    received: int = 0
+    """Bytes of what was asked."""
 
 
 @cache
@@ -138,7 +161,9 @@ class HttpDoor:
         admit(request)
         identity = self._gateway.tokens.identify(str(asked.token))
         you = None if identity is None else {"id": identity.participant, "observer": identity.observer}
-        listed = b"[" + space.roster.text() + b"]"
+        with self._paid(space, asked) as bill:
+            listed = b"[" + space.roster.text() + b"]"
+            bill.size = len(listed)
         body = {
             "space": jsontext.encode(space.settings.space_id),
             "you": jsontext.encode(you),
@@ -153,7 +178,7 @@ class HttpDoor:
     async def post(self, request: Request) -> Response:
         """A message of a participant: the same rules as over a socket, and an answer."""
         participant, hub = self._authenticated(request)
-        message = await _body(request, hub)
+        message = await _body(request, hub.space.settings.limits.message_bytes)
         self._gateway.readiness.require()
         hub.require_journal()
         answer = hub.ask(Post(participant, message))
@@ -172,11 +197,31 @@ class HttpDoor:
         space = self._gateway.lobby.look_in(_asked(request))
         admit(request)
         hub = self._gateway.hubs[space.settings.space_id]
-        participant = request.path_params["participant"]
+        participant, asked = request.path_params["participant"], _asked(request)
         if request.method != "POST":
-            return json_response(space.actions(participant, hub.clock()).answer())
-        message = await _body(request, hub)
-        return json_response(space.explain(participant, message, hub.clock()).answer())
+            with self._paid(space, asked) as bill:
+                answer = jsontext.encode(space.actions(participant, hub.clock()).answer())
+                bill.work, bill.size = ACTIONS_UNITS * len(space.state.streams), len(answer)
+            return Response(answer, media_type="application/json")
+        limits = space.settings.limits
+        message = await _body(request, min(limits.explain_bytes, limits.message_bytes))
+        with self._paid(space, asked) as bill:
+            explanation = space.explain(participant, message, hub.clock())
+            answer = jsontext.encode(explanation.answer())
+            bill.work, bill.size, bill.received = explanation.units, len(answer), len(message)
+        return Response(answer, media_type="application/json")
+
+    @contextmanager
+    def _paid(self, space: Space, asked: JoinRequest) -> Iterator["Bill"]:
+        """Whoever asks pays for the answer by its token; refused while something is owed."""
+        hub, bill = self._gateway.hubs[space.settings.space_id], Bill()
+        payer = self._gateway.lobby.payer(asked)
+        space.budgets.require(payer, space.settings.limits, hub.clock())
+        try:
+            yield bill
+        finally:
+            work = MESSAGE_UNITS + bill.work + bill.size // BYTES_PER_UNIT
+            space.charge(payer, hub.clock(), work=work, size=bill.size + bill.received)
 
     async def poll(self, request: Request) -> Response:
         """What the participant has received from a number on."""
@@ -193,6 +238,7 @@ class HttpDoor:
         hub.require_journal()
         mailbox = hub.mailbox(participant)
         messages, following, dropped = ([], 0, 0) if mailbox is None else mailbox.since(int(given))
+        hub.space.charge(participant, hub.clock(), work=0, size=sum(map(len, messages)))
         body = {
             "messages": jsontext.array(messages),
             "next": jsontext.encode(following),
@@ -212,15 +258,14 @@ def _asked(request: Request) -> JoinRequest:
     return credentials(f"?{query}", request.headers.get("authorization"))
 
 
-async def _body(request: Request, hub: Hub) -> bytes:
-    """The body, unless it is larger than any message may be: then it is not read to its end."""
-    most = hub.space.settings.limits.message_bytes
+async def _body(request: Request, most: int) -> bytes:
+    """The body, unless it is larger than it may be: then it is not read to its end."""
     parts, size = [], 0
     async for part in request.stream():
         parts.append(part)
         size += len(part)
         if size > most:
-            raise MessageTooLarge(f"a message may have {most} bytes")
+            raise MessageTooLarge(f"a message may have {most} bytes here")
     return b"".join(parts)
 
 

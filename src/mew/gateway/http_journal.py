@@ -26,7 +26,8 @@ from mew.journal.reading import Missing
 from mew.journal.steps import Steps
 from mew.protocol import Identity, JoinRequest, Record, Refusal, jsontext, records
 from mew.protocol.errors import InternalError, InvalidRequest, NotFound, QuotaExceeded
-from mew.protocol.times import rfc3339
+from mew.protocol.times import SECOND, rfc3339
+from mew.protocol.work import BYTES_PER_UNIT, MESSAGE_UNITS
 
 JOURNAL: Final = "/spaces/{id}/journal"
 LIVE: Final = "text/event-stream"
@@ -45,6 +46,8 @@ LOOK_SECONDS: Final = 0.05
 HEARTBEAT_SECONDS: Final = 15.0
 SLOW_SECONDS: Final = 1.0
 """After which a reader that takes nothing keeps no more than its position."""
+MOST_WAIT_SECONDS: Final = 1.0
+"""After which it is looked whether the token is still good."""
 MOST_CHECKED: Final = 10_000
 _NO_BREAKS: Final = bytes.maketrans(b"\r\n", b"  ")
 """Between the tokens of an envelope there may be line breaks; within one there are none."""
@@ -108,8 +111,12 @@ class JournalDoor:
         kept, identity = self._admitted(join)
         admit(request)
         asked = _asked(request)
+        space, payer = kept.hub.space, self._gateway.lobby.payer(join)
+        space.budgets.require(payer, space.settings.limits, kept.hub.clock())
         if LIVE not in request.headers.get("accept", ""):
-            return await self._page(kept, identity, asked)
+            page = await self._page(kept, identity, asked)
+            _charge(kept, payer, len(page.body))
+            return page
         asked = _resumed(request, asked)
         if request.method == "HEAD":
             return Response(media_type=LIVE, headers=_HEADERS)
@@ -166,7 +173,7 @@ class JournalDoor:
         self, join: JoinRequest, kept: Kept, identity: Identity, asked: Asked
     ) -> AsyncGenerator[bytes, None]:
         """Events, for as long as the token is good and the gateway serves."""
-        loop = asyncio.get_running_loop()
+        loop, payer = asyncio.get_running_loop(), self._gateway.lobby.payer(join)
         steps, onlooker = self._steps(kept, identity, asked)
         self._live += 1
         heard = loop.time()
@@ -182,6 +189,7 @@ class JournalDoor:
                 if not self._goes_on(join):
                     return
                 if chunk:
+                    _charge(kept, payer, len(chunk))
                     slow = loop.call_later(SLOW_SECONDS, steps.let_go)
                     try:
                         yield chunk
@@ -190,11 +198,19 @@ class JournalDoor:
                     heard = loop.time()
                 elif steps.at == before:
                     await asyncio.sleep(LOOK_SECONDS)
+                await self._settled(kept, payer)
         except (Damaged, Missing) as problem:
             _unreadable(kept, steps, problem)
         finally:
             self._live -= 1
             steps.let_go()
+
+    async def _settled(self, kept: Kept, payer: str) -> None:
+        """A reader that owes work or bytes waits: it follows more slowly, and loses nothing."""
+        space = kept.hub.space
+        wait = space.budgets.owed(payer, kept.hub.clock())
+        if wait:
+            await asyncio.sleep(min(wait / SECOND, MOST_WAIT_SECONDS))
 
     def _goes_on(self, join: JoinRequest) -> bool:
         """Whether the gateway serves, and the token is good."""
@@ -205,6 +221,12 @@ class JournalDoor:
         except Refusal:
             return False
         return True
+
+
+def _charge(kept: Kept, payer: str, size: int) -> None:
+    """What was read for somebody, at what it takes to show it."""
+    work = MESSAGE_UNITS + size // BYTES_PER_UNIT
+    kept.hub.space.charge(payer, kept.hub.clock(), work=work, size=size)
 
 
 class _Events(StreamingResponse):

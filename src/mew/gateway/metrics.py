@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from mew.gateway.journal_metrics import journal_metrics
+from mew.protocol.budgets import BUDGETS
 
 if TYPE_CHECKING:
     from mew.gateway.gateway import Gateway
@@ -44,6 +45,7 @@ class _Reading(Collector):
                 counted.add_metric([space], getattr(hub.counts, name.removeprefix("mew_")))
             yield counted
         yield self._refusals()
+        yield self._exceeded()
         yield self._queues()
         yield GaugeMetricFamily("mew_sockets", "Open WebSockets, joined or not.", len(self._gateway.sockets))
         lag = max((hub.lag for hub in hubs.values()), default=0.0)
@@ -64,6 +66,17 @@ class _Reading(Collector):
         for space, hub in self._gateway.hubs.items():
             for code, count in hub.counts.refusals.items():
                 family.add_metric([space, code], count)
+        return family
+
+    def _exceeded(self) -> Metric:
+        family = CounterMetricFamily(
+            "mew_rate_limited",
+            "Messages and requests refused, by the used-up budget.",
+            labels=["space", "budget"],
+        )
+        for space, hub in self._gateway.hubs.items():
+            for budget in BUDGETS:
+                family.add_metric([space, budget], hub.space.budgets.exceeded.get(budget, 0))
         return family
 
     def _queues(self) -> Metric:

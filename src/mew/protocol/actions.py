@@ -17,6 +17,7 @@ from mew.protocol.explain import as_if_present, right_over, session_of
 from mew.protocol.receiving import DECIDED_BY_OWNERSHIP
 from mew.protocol.streams import LIVE, READY, Status, Stream
 from mew.protocol.turn import Turn
+from mew.protocol.work import Work
 
 if TYPE_CHECKING:
     from mew.protocol.space import Space
@@ -121,8 +122,12 @@ def _on(space: "Space", stream: Stream, participant: str) -> list[str]:
     """The kinds for which somebody has a right over a stream, in its present state."""
     named = {"stream_id": stream.stream_id}
     rights = {
-        kind: right_over(space, stream, Envelope(id="", ts="", sender=participant, kind=kind, payload=named, fields={}))
+        kind: right_over(space, stream, _about(participant, kind, named), Work())
         for kind in BY_OWNERSHIP
         if _ONLY_WHILE.get(kind, stream.status) == stream.status
     }
     return [kind for kind, right in rights.items() if right.source is not None]
+
+
+def _about(sender: str, kind: str, payload: dict[str, Any]) -> Envelope:
+    return Envelope(id="", ts="", sender=sender, kind=kind, payload=payload, fields={})

@@ -15,7 +15,7 @@ from mew.protocol.envelope import Stamp, compose, given_id
 from mew.protocol.errors import InvalidEnvelope, Kicked, MissingToken, Refusal, SpaceNotFound, Unauthenticated
 from mew.protocol.frames import is_frame
 from mew.protocol.names import is_participant_id, is_reserved_id
-from mew.protocol.sessions import Identity, Tokens
+from mew.protocol.sessions import Identity, Tokens, observer_payer
 
 if TYPE_CHECKING:
     from mew.protocol.space import Space
@@ -115,6 +115,11 @@ class Lobby:
         if identity.participant in space.state.kicked and not identity.observer:
             raise Kicked(f"{identity.participant!r} was removed from {space.settings.space_id!r}")
         return space
+
+    def payer(self, request: JoinRequest) -> str:
+        """Whose budgets an HTTP request is charged to: whoever's the token is."""
+        _, identity = self._bearer(request)
+        return observer_payer(identity.participant) if identity.observer else identity.participant
 
     def _bearer(self, request: JoinRequest) -> tuple["Space", Identity]:
         space = self.find(request.space)

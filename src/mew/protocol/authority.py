@@ -3,6 +3,7 @@
 Pure. Ownership of a stream is another matter and stands in `lifecycle`, `writing` and `ownership`.
 """
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mew.protocol import kinds
@@ -11,10 +12,14 @@ from mew.protocol.effects import Checked
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import CapabilityViolation
 from mew.protocol.turn import Turn
+from mew.protocol.work import MOST_SCANNED, ScannedTooMuch, Work
 
 if TYPE_CHECKING:
     from mew.protocol.space import Space
 
+_TOO_MUCH: Final = (
+    f"its capabilities would be tried on over {MOST_SCANNED} characters; send less at a time, or hold fewer patterns"
+)
 _ASKED_AS: Final = {
     kinds.STREAM_REQUEST: (kinds.STREAM_REQUEST, kinds.STREAM_MANAGE),
     kinds.STREAM_ANNOUNCE: (kinds.STREAM_MANAGE,),
@@ -28,19 +33,22 @@ def asked_as(kind: str) -> tuple[str, ...]:
     return _ASKED_AS.get(kind, (kind,))
 
 
-def decide(space: "Space", envelope: Envelope) -> Decision:
+def decide(space: "Space", envelope: Envelope, work: Work) -> Decision:
     """What the sender's capabilities say of an envelope."""
     held = space.capabilities(envelope.sender)
-    for kind in asked_as(envelope.kind):
-        decision = held.decide(kind, envelope.payload, envelope.to)
-        if decision.allowed:
-            break
+    try:
+        for kind in asked_as(envelope.kind):
+            decision = held.decide(kind, envelope.payload, envelope.to, work)
+            if decision.allowed:
+                break
+    except ScannedTooMuch:
+        return Decision(False, _TOO_MUCH)
     return decision
 
 
 def require_capability(turn: Turn, envelope: Envelope) -> None:
     """Refuse what no capability allows, with the nearest miss."""
-    decision = decide(turn.space, envelope)
+    decision = decide(turn.space, envelope, turn.work)
     turn.effects.append(Checked(envelope.id, envelope.sender, envelope.kind, decision))
     if not decision.allowed:
         raise _violation(turn, envelope, decision)
@@ -56,12 +64,11 @@ def _violation(turn: Turn, envelope: Envelope, decision: Decision) -> Capability
     )
 
 
-def managing(space: "Space", envelope: Envelope) -> tuple[str, Capability] | None:
+def managing(space: "Space", envelope: Envelope, work: Work) -> tuple[str, Capability] | None:
     """The literal `stream/manage` or `*` of the sender's that matches, and its source; `stream/*` does not count."""
-    held = space.capabilities(envelope.sender).sourced
-    return next((each for each in held if _manages(each[1], envelope)), None)
-
-
-def _manages(capability: Capability, envelope: Envelope) -> bool:
-    missed = capability.miss(kinds.STREAM_MANAGE, envelope.payload, envelope.to)
-    return capability.manages_streams and missed is None
+    held = space.capabilities(envelope.sender).managing
+    with suppress(ScannedTooMuch):
+        for source, capability in held:
+            if capability.miss(kinds.STREAM_MANAGE, envelope.payload, envelope.to, work) is None:
+                return source, capability
+    return None

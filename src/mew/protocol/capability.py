@@ -10,7 +10,8 @@ import msgspec
 
 from mew.protocol import jsontext, kinds
 from mew.protocol.errors import InvalidEnvelope
-from mew.protocol.patterns import KindPattern, ValueTest, compile_value, covers_value
+from mew.protocol.patterns import MAX_SCANNED_TEXT, KindPattern, TextTooLong, ValueTest, compile_value, covers_value
+from mew.protocol.work import Work
 
 MAX_DEPTH: Final = 32
 """Levels in one pattern: every recursion over patterns stays within it."""
@@ -18,6 +19,11 @@ MAX_SIZE: Final = 256
 """Values in one pattern: to cover and to match take as many steps as two sizes multiplied."""
 MAX_TEXT: Final = 8 * 2**10
 """Bytes of one pattern's text."""
+_AT_KIND: Final = 0
+_AT_RECIPIENT: Final = 1
+_AT_PAYLOAD: Final = 2
+_SHOWN: Final = 80
+"""Recipients, and characters of each, that a reason quotes."""
 
 
 class Capability(msgspec.Struct, frozen=True):
@@ -31,14 +37,22 @@ class Capability(msgspec.Struct, frozen=True):
     fits_payload: ValueTest | None
     fits_recipient: ValueTest | None
 
-    def miss(self, kind: str, payload: Mapping[str, Any], to: tuple[str, ...]) -> "Miss | None":
-        """None where the envelope matches, else how far it got and what stood in the way."""
+    def miss(
+        self, kind: str, payload: Mapping[str, Any], to: tuple[str, ...], work: Work | None = None
+    ) -> "Miss | None":
+        """None where the envelope matches, else how far it got; `work` is what trying may take and has taken."""
         if not self.kind.matches(kind):
-            return Miss(0, self, f"its kind {self.pattern['kind']!r} does not match {kind!r}")
-        if self.fits_recipient is not None and not (to and all(map(self.fits_recipient, to))):
-            return Miss(1, self, f"`to` {list(to)!r} does not match {self.pattern['to']!r}")
-        if self.fits_payload is not None and not self.fits_payload(payload):
-            return Miss(2, self, f"`payload` does not match {self.pattern['payload']!r}")
+            return Miss(_AT_KIND, self)
+        work = work or Work()
+        near = _AT_RECIPIENT
+        try:
+            if self.fits_recipient is not None and not (to and all(self.fits_recipient(each, work) for each in to)):
+                return Miss(near, self)
+            near = _AT_PAYLOAD
+            if self.fits_payload is not None and not self.fits_payload(payload, work):
+                return Miss(near, self)
+        except TextTooLong:
+            return Miss(near, self, too_long=True)
         return None
 
     @property
@@ -71,7 +85,21 @@ class Miss(msgspec.Struct, frozen=True):
 
     near: int
     capability: Capability
-    reason: str
+    too_long: bool = False
+    """Whether a string was too long to be tried."""
+
+    def reason(self, kind: str, to: tuple[str, ...]) -> str:
+        """In words, for people; of what was sent, the beginning."""
+        pattern = self.capability.pattern
+        if self.near == _AT_KIND:
+            return f"its kind {pattern['kind']!r} does not match {kind!r}"
+        if self.too_long:
+            part = "to" if self.near == _AT_RECIPIENT else "payload"
+            return f"`{part}` has a string over {MAX_SCANNED_TEXT} characters, too long for a pattern with inner stars"
+        if self.near == _AT_RECIPIENT:
+            shown = [each[:_SHOWN] for each in to[:_SHOWN]]
+            return f"`to` {shown!r} does not match {pattern['to']!r}"
+        return f"`payload` does not match {pattern['payload']!r}"
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -155,6 +183,8 @@ class CapabilitySet:
         """Index by exact kind; patterns are tried after them."""
         self.sourced = tuple(_with_every_depth(sourced))
         self.text = jsontext.array(capability.text for _, capability in self.sourced)
+        self.managing = tuple(each for each in self.sourced if each[1].manages_streams)
+        """Those by which another's stream may be ended."""
         self.certain: dict[str, Decision] = {}
         """What has turned out to be allowed of a kind, whatever else an envelope says; of known kinds alone."""
         self._exact: dict[str, list[tuple[Capability, Decision]]] = {}
@@ -166,15 +196,18 @@ class CapabilitySet:
             index = self._patterns if exact is None else self._exact.setdefault(exact, [])
             index.append((capability, allowed))
 
-    def decide(self, kind: str, payload: Mapping[str, Any], to: tuple[str, ...] = ()) -> Decision:
-        """The first capability that matches, else the nearest miss."""
+    def decide(
+        self, kind: str, payload: Mapping[str, Any], to: tuple[str, ...] = (), work: Work | None = None
+    ) -> Decision:
+        """The first capability that matches, else the nearest miss; `ScannedTooMuch` where that takes too long."""
         if kind in self.certain:
             return self.certain[kind]
         nearest: Miss | None = None
         is_plain = kind in _KNOWN
+        work = work or Work()
         for tried in (self._exact.get(kind, ()), self._patterns):
             for capability, allowed in tried:
-                miss = capability.miss(kind, payload, to)
+                miss = capability.miss(kind, payload, to, work)
                 is_plain = is_plain and capability.is_plain
                 if miss is None:
                     if is_plain:
@@ -184,7 +217,7 @@ class CapabilitySet:
                     nearest = miss
         if nearest is None:
             return Decision(False, f"no capability is for {kind!r}")
-        return Decision(False, f"nearest is {nearest.capability.text.decode()}: {nearest.reason}")
+        return Decision(False, f"nearest is {nearest.capability.text.decode()}: {nearest.reason(kind, to)}")
 
     def covers(self, asked: Capability) -> bool:
         """Whether one held capability covers the asked one, its power over streams included: it may be handed on."""

@@ -13,6 +13,8 @@ from mew.protocol.errors import InvalidEnvelope
 from mew.protocol.times import is_rfc3339, rfc3339
 
 ID_LENGTH: Final = 256
+PAYLOAD_FIELDS: Final = 1_024
+"""Of a payload that the gateway takes apart and puts together again."""
 _NULL: Final = b"null"
 _STAMPED: Final = frozenset({"protocol", "id", "ts", "from"})
 _PROTOCOL: Final = jsontext.encode(kinds.PROTOCOL)
@@ -46,11 +48,15 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, fields={**self.fields, "context": jsontext.encode(context)})
 
     def payload_fields(self) -> dict[str, bytes]:
-        """The text of each payload field."""
+        """The text of each payload field, of which there are not too many, else `InvalidEnvelope`."""
+        if len(self.payload) > PAYLOAD_FIELDS:
+            raise InvalidEnvelope(f"the payload of {self.kind!r} may have {PAYLOAD_FIELDS} fields")
         return jsontext.split(self.fields["payload"]) if "payload" in self.fields else {}
 
 
-def read_object(message: bytes, max_nesting: int = jsontext.MAX_NESTING) -> tuple[dict[str, Any], dict[str, bytes]]:
+def read_object(
+    message: bytes, max_nesting: int = jsontext.MAX_NESTING, most_fields: int | None = None
+) -> tuple[dict[str, Any], dict[str, bytes]]:
     """A message as the values and the texts of a JSON object's fields, else `InvalidEnvelope`."""
     try:
         values = jsontext.decode(message, max_nesting)
@@ -58,6 +64,8 @@ def read_object(message: bytes, max_nesting: int = jsontext.MAX_NESTING) -> tupl
         raise InvalidEnvelope(f"not JSON: {error}") from None
     if not isinstance(values, dict):
         raise InvalidEnvelope("a message is a JSON object, or a frame that begins with '#'")
+    if most_fields is not None and len(values) > most_fields:
+        raise InvalidEnvelope(f"a message may have {most_fields} fields; this one has {len(values)}")
     return values, jsontext.split(message)
 
 

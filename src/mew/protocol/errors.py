@@ -204,10 +204,16 @@ class Paused(Refusal):
 
 
 class RateLimited(Refusal):
-    """More messages a second than the participant may send."""
+    """Over a rate or a budget; `budget` says which one, `retry_after_ms` when to try again."""
 
     code = "rate_limited"
     status = 429
+
+
+class JoinRateLimited(RateLimited):
+    """Who joins owes work or bytes from before; the socket is closed."""
+
+    close_code = 1013
 
 
 class MessageTooLarge(Refusal):

@@ -24,6 +24,7 @@ from mew.protocol.sessions import Session
 from mew.protocol.state import Presence
 from mew.protocol.streams import Stream
 from mew.protocol.turn import Turn
+from mew.protocol.work import Work
 
 if TYPE_CHECKING:
     from mew.protocol.space import Space
@@ -47,6 +48,8 @@ class Explanation(msgspec.Struct, frozen=True):
     right: Right
     refusal: Refusal | None
     """None: it would be carried out."""
+    units: int = 0
+    """What it took to find out (`work`)."""
 
     def answer(self) -> dict[str, Any]:
         """The body of an HTTP answer. A right that is there although the message is refused is not what is missing."""
@@ -97,8 +100,10 @@ def explain(space: "Space", participant: str, message: bytes, now: int) -> Expla
         refusal = refused
     if incoming.envelope is None:
         joins = is_join(incoming.values)
-        return Explanation(kinds.JOIN if joins else None, _EVERYONE if joins else _NOTHING, refusal)
-    return Explanation(incoming.envelope.kind, _right(turn.space, incoming.envelope), refusal)
+        return Explanation(kinds.JOIN if joins else None, _EVERYONE if joins else _NOTHING, refusal, incoming.units)
+    work = Work()
+    right = _right(turn.space, incoming.envelope, work)
+    return Explanation(incoming.envelope.kind, right, refusal, incoming.units + work.units)
 
 
 def session_of(space: "Space", participant: str) -> Session:
@@ -130,17 +135,17 @@ _EVERYONE = Right("everybody may send it", "everyone")
 _NOTHING = Right("it is no envelope")
 
 
-def _right(space: "Space", envelope: Envelope) -> Right:
+def _right(space: "Space", envelope: Envelope, work: Work) -> Right:
     """Of a stream there is, its owner and writers decide; of everything else, capabilities (protocol §4, Who may)."""
     if envelope.kind == kinds.HEARTBEAT:
         return _EVERYONE
     stream = _named_stream(space, envelope)
     if envelope.kind in DECIDED_BY_OWNERSHIP and stream is not None:
-        return right_over(space, stream, envelope)
+        return right_over(space, stream, envelope, work)
     if envelope.kind in DECIDED_BY_OWNERSHIP and envelope.kind != kinds.STREAM_CLOSE:
         return Right("it names no stream")
-    decision = decide(space, envelope)
-    near = None if decision.allowed else nearest_miss(space.capabilities(envelope.sender), envelope)
+    decision = decide(space, envelope, work)
+    near = None if decision.allowed else nearest_miss(space.capabilities(envelope.sender), envelope, work)
     return Right(decision.reason, decision.source, decision.capability, near)
 
 
@@ -151,14 +156,14 @@ def _named_stream(space: "Space", envelope: Envelope) -> Stream | None:
     return None
 
 
-def right_over(space: "Space", stream: Stream, envelope: Envelope) -> Right:
+def right_over(space: "Space", stream: Stream, envelope: Envelope, work: Work) -> Right:
     """By what somebody may send an envelope about this stream (protocol §4, Who may)."""
     sender, name = envelope.sender, stream.stream_id
     if sender == stream.owner:
         return Right(f"{sender!r} owns {name!r}", "owner")
     if envelope.kind == kinds.STREAM_DATA and sender in stream.writers:
         return Right(f"{sender!r} is an authorised writer of {name!r}", "writer")
-    held = managing(space, envelope) if envelope.kind in kinds.ENDINGS else None
+    held = managing(space, envelope, work) if envelope.kind in kinds.ENDINGS else None
     if held is None:
         return Right(f"{sender!r} has no right over {name!r}")
     source, capability = held

@@ -8,27 +8,33 @@ from typing import Any, Final
 import jsonschema_rs
 import msgspec
 
-from mew.protocol import jsontext
+from mew.protocol import jsontext, schema_patterns
 from mew.protocol.errors import InvalidEnvelope, InvalidFormat, SchemaViolation, UnknownFormat
-from mew.protocol.schema_cost import TooCostly, applications
+from mew.protocol.schema_cost import MOST_STEPS, TooCostly, measure
+from mew.protocol.work import CHECKED_PER_UNIT, Work
 
 SCHEMA_BYTES: Final = 64 * 2**10
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 SUBSCHEMAS_PER_VALUE: Final = 1_024
 """How many subschemas of a format may apply to one value of the content: what bounds the work of validating it."""
 
-APPLICATIONS: Final = 2**26
-"""How many subschemas may meet how many bytes of content: about half a second of validating."""
+APPLICATIONS: Final = 2**23
+"""How many steps of validating: bytes of content, each by what it may meet there. Some hundredths of a second."""
+PATTERN_UNITS: Final = 50_000
+"""What compiling all patterns of one request may cost, in about a microsecond each."""
 
 _DESCRIBED: Final = 2**24
 """How far it is worth saying where content does not fit, in bytes copied: some tenths of a second.
 
 That it does not fit is found out at once; to say where, the validator makes an error at every turn, each with copies of
 content and schema."""
+_SCHEMA_BYTES_PER_UNIT: Final = 16
+_NO_REGEX: Final = 'is not a "regex"'
+_REGEX: Final = (
+    f" no larger than {schema_patterns.COMPILED_BYTES} bytes compiled, without look-around and back-references"
+)
 _ERROR_BYTES: Final = 512
 """What an error costs besides."""
-_PATTERN_BYTES: Final = 2**20
-"""What one compiled `pattern` may take."""
 
 
 class Format(msgspec.Struct, frozen=True):
@@ -39,6 +45,8 @@ class Format(msgspec.Struct, frozen=True):
     schema_bytes: int = 0
     subschemas: int = 0
     """How many of them a value of the content can meet."""
+    weight: int = 0
+    """How many steps a byte of the content can take."""
 
     def describes(self, size: int) -> bool:
         """Whether it can be said in good time where content of this size does not fit."""
@@ -62,14 +70,16 @@ class Formats(msgspec.Struct, frozen=True):
         return self.by_id[format_id]
 
 
-def check_fits(format_: Format, content: Any, size: int) -> None:
+def check_fits(format_: Format, content: Any, size: int, work: Work | None = None) -> None:
     """Refuse content, so many bytes of it, that does not fit; it is said where, unless that would take long."""
     validator = format_.validator
     if validator is None:
         return
-    if format_.subschemas * size > APPLICATIONS:
+    if format_.weight * size > APPLICATIONS:
         message = f"{size} bytes are more than can be checked against {format_.id!r} in good time"
         raise SchemaViolation(message, format_id=format_.id)
+    if work is not None:
+        work.add(format_.weight * size // CHECKED_PER_UNIT)
     if validator.is_valid(content):
         return
     if format_.describes(size):
@@ -85,8 +95,8 @@ def check_fits(format_: Format, content: Any, size: int) -> None:
     raise SchemaViolation(f"content does not fit {format_.id!r}", format_id=format_.id)
 
 
-def read_formats(value: Any, most: int) -> Formats:
-    """Format descriptors of a request or announce, each checked, else `InvalidFormat`."""
+def read_formats(value: Any, most: int, work: Work | None = None) -> Formats:
+    """Format descriptors of a request or announce, each checked, else `InvalidFormat`; `work` is what that takes."""
     if not isinstance(value, list):
         raise InvalidEnvelope("`payload.formats` must be an array of format descriptors")
     if not value:
@@ -94,15 +104,21 @@ def read_formats(value: Any, most: int) -> Formats:
     if len(value) > most:
         raise InvalidFormat(f"`payload.formats` has {len(value)} formats; at most {most} are allowed")
     by_id: dict[str, Format] = {}
+    compiler = _Compiler(work or Work())
     for index, each in enumerate(value):
-        format_ = _read_format(each, f"payload.formats[{index}]")
+        format_ = _read_format(each, f"payload.formats[{index}]", compiler)
         if format_.id in by_id:
             raise InvalidFormat(f"format id {format_.id!r} is given twice")
         by_id[format_.id] = format_
     return Formats(by_id)
 
 
-def _read_format(value: Any, where: str) -> Format:
+def count_patterns(formats: Any) -> int:
+    """How many patterns the schemas of format descriptors have; what is no descriptor has none."""
+    return len(schema_patterns.patterns_in(formats))
+
+
+def _read_format(value: Any, where: str, compiler: "_Compiler") -> Format:
     if not isinstance(value, dict):
         raise InvalidFormat(f"`{where}` must be an object")
     format_id = value.get("id")
@@ -113,26 +129,55 @@ def _read_format(value: Any, where: str) -> Format:
             raise InvalidFormat(f"`{where}.{name}` must be a string")
     if value.get("schema") is None:
         return Format(format_id, None)
-    return _compile(format_id, value["schema"], f"{where}.schema")
+    return compiler.compile(format_id, value["schema"], f"{where}.schema")
 
 
-def _compile(format_id: str, schema: Any, where: str) -> Format:
-    size = len(jsontext.encode(schema))
-    if size > SCHEMA_BYTES:
-        raise InvalidFormat(f"`{where}` is over {SCHEMA_BYTES} bytes")
-    if isinstance(schema, dict) and schema.get("$schema", DIALECT) != DIALECT:
-        raise InvalidFormat(f"`{where}.$schema` must be {DIALECT!r}")
-    try:
-        # `offline` is what keeps it from fetching; the plain engine refuses patterns that could backtrack.
-        options = jsonschema_rs.RegexOptions(size_limit=_PATTERN_BYTES)
-        validator = jsonschema_rs.Draft202012Validator(schema, offline=True, pattern_options=options)
-        subschemas = applications(schema, SUBSCHEMAS_PER_VALUE)
-    except TooCostly as error:
-        raise InvalidFormat(f"`{where}` cannot be used: {error}") from None
-    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
-        raise InvalidFormat(f"`{where}` is not a usable JSON Schema 2020-12: {_first_line(error)}") from None
-    return Format(format_id, validator, size, subschemas)
+class _Compiler:
+    """Compiles the schemas of one request, which together may cost so much and no more."""
+
+    def __init__(self, work: Work) -> None:
+        """Nothing has been spent."""
+        self._work = work
+        self._units = 0
+        self._steps = 0
+
+    def compile(self, format_id: str, schema: Any, where: str) -> Format:
+        """The format with its validator, else `InvalidFormat`."""
+        size = len(jsontext.encode(schema))
+        self._work.add(size // _SCHEMA_BYTES_PER_UNIT)
+        if size > SCHEMA_BYTES:
+            raise InvalidFormat(f"`{where}` is over {SCHEMA_BYTES} bytes")
+        if isinstance(schema, dict) and schema.get("$schema", DIALECT) != DIALECT:
+            raise InvalidFormat(f"`{where}.$schema` must be {DIALECT!r}")
+        try:
+            self._check_patterns(schema)
+            # `offline` is what keeps it from fetching; the plain engine refuses patterns that could backtrack.
+            options = jsonschema_rs.RegexOptions(
+                size_limit=schema_patterns.COMPILED_BYTES, dfa_size_limit=schema_patterns.CACHE_BYTES
+            )
+            validator = jsonschema_rs.Draft202012Validator(schema, offline=True, pattern_options=options)
+            cost = measure(schema, SUBSCHEMAS_PER_VALUE, MOST_STEPS - self._steps)
+        except TooCostly as error:
+            raise InvalidFormat(f"`{where}` cannot be used: {error}") from None
+        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+            raise InvalidFormat(f"`{where}` is not a usable JSON Schema 2020-12: {_first_line(error)}") from None
+        self._work.add(cost.steps)
+        self._steps += cost.steps
+        return Format(format_id, validator, size, cost.subschemas, cost.weight)
+
+    def _check_patterns(self, schema: Any) -> None:
+        """Refuse patterns by their number and by what it takes to compile them, before that is tried."""
+        patterns = schema_patterns.patterns_in(schema)
+        if len(patterns) > schema_patterns.PER_SCHEMA:
+            raise TooCostly(f"it has {len(patterns)} patterns; at most {schema_patterns.PER_SCHEMA} are allowed")
+        for pattern in patterns:
+            units = schema_patterns.compile_units(pattern)
+            self._units += units
+            if units > schema_patterns.COMPILE_UNITS or self._units > PATTERN_UNITS:
+                raise TooCostly(f"the pattern {pattern[:80]!r} takes too long to compile; use fewer or simpler classes")
+            self._work.add(units)
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0][:300]
+    line = str(error).partition("\n")[0][:200]
+    return line + _REGEX if _NO_REGEX in str(error) else line

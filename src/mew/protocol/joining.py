@@ -9,12 +9,13 @@ from mew.protocol import jsontext, kinds, ownership, records
 from mew.protocol.admission import read_join
 from mew.protocol.commands import Attach, Checkpoint, Join, Leave, Start, Tick
 from mew.protocol.effects import Admit, AllBut, Close, Only, To
-from mew.protocol.errors import InvalidRequest, Kicked, Refusal, TooManyConnections
+from mew.protocol.errors import InvalidRequest, JoinRateLimited, Kicked, RateLimited, Refusal, TooManyConnections
 from mew.protocol.sessions import Identity, Session
 from mew.protocol.snapshots import snapshot
 from mew.protocol.times import SECOND
 from mew.protocol.turn import Saying, Turn
 from mew.protocol.welcome import observer_payload, welcome_payload
+from mew.protocol.work import JOIN_UNITS
 
 TAKEN_OVER = 4409
 REMOVED = 4403
@@ -51,6 +52,7 @@ def join(turn: Turn, command: Join) -> None:
         anonymous=command.anonymous,
     )
     try:
+        _pay_for_join(turn, session)
         if not command.observer:
             require_welcome(turn, command.participant)
         limit = space.settings.limits.connections
@@ -67,6 +69,16 @@ def join(turn: Turn, command: Join) -> None:
         _welcome_observer(turn, session, command.cause)
     else:
         _enter(turn, session, command.cause)
+
+
+def _pay_for_join(turn: Turn, session: Session) -> None:
+    """Refuse whoever owes from before: leaving and coming back costs, and pays for nothing."""
+    space = turn.space
+    try:
+        space.budgets.require(session.payer, space.settings.limits, turn.now)
+    except RateLimited as refusal:
+        raise JoinRateLimited(refusal.message, **refusal.parts) from None
+    space.charge(session.payer, turn.now, work=JOIN_UNITS, size=0)
 
 
 def require_welcome(turn: Turn, participant: str) -> None:
@@ -232,6 +244,7 @@ def tick(turn: Turn, _command: Tick) -> None:
     space = turn.space
     space.pass_time(turn.now)
     space.fill_frame_rates(turn.now)
+    space.forget_rates(turn.now)
     for participant in [name for name, until in space.state.closing.items() if until <= turn.now]:
         if not space.seats[participant].startswith("log:"):
             remove(turn, participant, DONE, "shutdown")

@@ -13,6 +13,17 @@ MAX_NESTING = 128
 MAX_NESTING_SENT = MAX_NESTING + 8
 """What the gateway sends may wrap what it was sent: a request's fields stand deeper in a welcome."""
 
+MAX_PARTS = 200_000
+"""Arrays, objects and members of objects in one message."""
+MAX_STRINGS = 500_000
+"""Strings in it, names of members included."""
+MAX_ELEMENTS = 1_000_000
+"""Commas in it: elements and members that follow another."""
+MAX_LONG_DIGITS = 2**20
+"""Digits of very long numbers in it, which take longer the longer they are."""
+_WINDOW = 256
+"""A number with twice as many digits is seen in at least one window."""
+
 Fields: TypeAlias = Mapping[str, bytes]
 
 _raw_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -47,6 +58,47 @@ def decode(text: bytes, max_nesting: int = MAX_NESTING) -> Any:
     if text.count(b"{") + text.count(b"[") > max_nesting and _nesting(value) > max_nesting:
         raise NotJSON(f"nested deeper than {max_nesting} levels")
     return value
+
+
+def count_containers(text: bytes) -> int:
+    """How many arrays and objects a text has at most; `NotJSON` where its parts are too many to be decoded quickly.
+
+    Counts bytes first, which is fast, and tells strings apart only where that finds too many.
+    """
+    containers = text.count(b"[") + text.count(b"{")
+    if len(text) <= MAX_PARTS or not _excess(text, containers, text.count(b'"')):
+        return containers
+    unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    quotes = unescaped.count(b'"')
+    # What has too many strings is not taken apart.
+    outside = b"" if quotes > 2 * MAX_STRINGS else b"".join(unescaped.split(b'"')[::2])
+    containers = outside.count(b"[") + outside.count(b"{")
+    excess = _excess(outside, containers, quotes)
+    if excess is not None:
+        raise NotJSON(excess)
+    return containers
+
+
+def _excess(text: bytes, containers: int, quotes: int) -> str | None:
+    """What there is too much of, as far as counting bytes says."""
+    if containers + text.count(b":") > MAX_PARTS:
+        return f"over {MAX_PARTS} arrays, objects and members of objects"
+    if quotes > 2 * MAX_STRINGS:
+        return f"over {MAX_STRINGS} strings"
+    if text.count(b",") > MAX_ELEMENTS:
+        return f"over {MAX_ELEMENTS} elements"
+    if len(text) > MAX_LONG_DIGITS and _long_digits(text) > MAX_LONG_DIGITS:
+        return f"over {MAX_LONG_DIGITS} digits of very long numbers"
+    return None
+
+
+def _long_digits(text: bytes) -> int:
+    """At most: windows of digits alone, looked for only where enough of them begin with one."""
+    firsts = text[::_WINDOW]
+    begun = _WINDOW * (len(firsts) - len(firsts.translate(None, b"0123456789")))
+    if begun <= MAX_LONG_DIGITS:
+        return begun
+    return _WINDOW * sum(text[at : at + _WINDOW].isdigit() for at in range(0, len(text), _WINDOW))
 
 
 def split(text: bytes) -> dict[str, bytes]:

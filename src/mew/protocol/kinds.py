@@ -99,6 +99,22 @@ FROM_PARTICIPANTS = frozenset({JOIN, HEARTBEAT})
 CONSUMED = frozenset({JOIN, HEARTBEAT, INVITE, KICK, GRANT_WRITE, REVOKE_WRITE, TRANSFER_OWNERSHIP})
 """Carried out and not relayed."""
 
+ACTED_ON = ENDINGS | {
+    JOIN,
+    CAPABILITY_GRANT,
+    CAPABILITY_REVOKE,
+    INVITE,
+    KICK,
+    PAUSE,
+    RESUME,
+    SHUTDOWN,
+    STREAM_START,
+    GRANT_WRITE,
+    REVOKE_WRITE,
+    TRANSFER_OWNERSHIP,
+}
+"""The gateway changes something on these; they are small. What opens a stream has a limit of its own."""
+
 ALLOWED_WHILE_PAUSED = ENDINGS | {
     STATUS,
     RESUME,

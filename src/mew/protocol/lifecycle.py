@@ -14,7 +14,7 @@ from mew.protocol.errors import (
     TargetNotFound,
     Unauthorized,
 )
-from mew.protocol.formats import read_formats
+from mew.protocol.formats import count_patterns, read_formats
 from mew.protocol.names import SLUG_LENGTH, is_desired_id
 from mew.protocol.payloads import StreamFailure, StreamRequest, read
 from mew.protocol.references import check_namespace, checked_reference, completed, reference
@@ -75,7 +75,8 @@ def _check_request(turn: Turn, envelope: Envelope) -> StreamRequest:
         raise QuotaExceeded(f"a stream may be described in {limits.stream_request_bytes} bytes")
     asked = read(envelope, StreamRequest)
     if asked.formats is not None:
-        read_formats(asked.formats, limits.formats)
+        _check_pattern_quotas(turn, envelope.sender, asked.formats)
+        read_formats(asked.formats, limits.formats, turn.work)
     if asked.target is not None:
         absent = [name for name in asked.target if name not in space.state.present]
         if absent or not asked.target:
@@ -83,6 +84,22 @@ def _check_request(turn: Turn, envelope: Envelope) -> StreamRequest:
     if len(space.state.streams) >= limits.streams:
         raise QuotaExceeded(f"the space has {limits.streams} streams, the most it may")
     return asked
+
+
+def _check_pattern_quotas(turn: Turn, creator: str, formats: object) -> None:
+    """Compiled patterns stay in memory as long as their stream is open; whoever owns it, its creator has them."""
+    asked = count_patterns(formats)
+    if not asked:
+        return
+    limits = turn.space.settings.limits
+    own, everyones = turn.space.pattern_counts(creator)
+    if own + asked > limits.participant_patterns:
+        raise QuotaExceeded(
+            f"{asked} patterns more than the {own} in streams of {creator!r}: one participant may have"
+            f" {limits.participant_patterns}"
+        )
+    if everyones + asked > limits.patterns:
+        raise QuotaExceeded(f"{asked} patterns more than the {everyones} of the space: it may have {limits.patterns}")
 
 
 def _free_id(turn: Turn, desired: object) -> str:
@@ -142,7 +159,7 @@ def fail(turn: Turn, envelope: Envelope) -> None:
 def _end(turn: Turn, envelope: Envelope) -> None:
     """Its owner may, and who manages streams in general (protocol §4, Who may)."""
     stream = _stream(turn, envelope)
-    if envelope.sender != stream.owner and managing(turn.space, envelope) is None:
+    if envelope.sender != stream.owner and managing(turn.space, envelope, turn.work) is None:
         raise Unauthorized(f"only {stream.owner!r} may end {stream.stream_id!r}", stream_id=stream.stream_id)
     reason = envelope.payload.get("reason")
     turn.relay(

@@ -38,6 +38,21 @@ class Bucket:
         self._tokens = tokens - 1
         return True
 
+    def charge(self, now: int, amount: int) -> None:
+        """Add what has accrued until now, and spend so much, there or not."""
+        self.fill(now)
+        self._tokens -= amount
+
+    def wait(self, now: int, tokens: int = 0) -> int:
+        """In how many microseconds more than so many tokens are there; 0 where they are now."""
+        self.fill(now)
+        return self.wait_from_here(tokens)
+
+    def wait_from_here(self, tokens: int = 0) -> int:
+        """The same, from when it was filled last."""
+        lacking = tokens - self._tokens
+        return 0 if lacking < 0 else int(lacking / self._rate) + 1
+
     def take(self) -> bool:
         """Spend one token if there is one."""
         if self._tokens < 1:

@@ -3,6 +3,7 @@
 Pure, and for people only: the matcher of `capability` has decided before, and is asked again for every part.
 """
 
+from contextlib import suppress
 from itertools import takewhile
 from operator import eq
 from typing import Any, Final
@@ -13,7 +14,8 @@ from mew.protocol import jsontext
 from mew.protocol.authority import asked_as
 from mew.protocol.capability import Capability, CapabilitySet, Miss
 from mew.protocol.envelope import Envelope
-from mew.protocol.patterns import MISSING, compile_value
+from mew.protocol.patterns import MISSING, TextTooLong, compile_value
+from mew.protocol.work import ScannedTooMuch, Work
 
 QUOTED_LENGTH: Final = 80
 """What is quoted came from outside, and need not be read to its end."""
@@ -37,29 +39,44 @@ class _Attempt(msgspec.Struct, frozen=True):
     nearest: Nearest
 
 
-def nearest_miss(held: CapabilitySet, envelope: Envelope) -> Nearest | None:
-    """Of what is held, none of which allows the envelope, what matches it the longest way; the first of equals."""
-    attempts = [
-        _attempt(miss, source, kind, envelope)
-        for source, capability in held.sourced
-        for kind in asked_as(envelope.kind)
-        if (miss := capability.miss(kind, envelope.payload, envelope.to)) is not None
-    ]
-    return max(attempts, key=lambda attempt: attempt.rank).nearest if attempts else None
+def nearest_miss(held: CapabilitySet, envelope: Envelope, work: Work) -> Nearest | None:
+    """Of what is held, none of which allows the envelope, what matches it the longest way; the first of equals.
+
+    Where it takes too long to compare them all, of those that have been compared.
+    """
+    best: _Attempt | None = None
+    with suppress(ScannedTooMuch):
+        for source, capability in held.sourced:
+            for kind in asked_as(envelope.kind):
+                miss = capability.miss(kind, envelope.payload, envelope.to, work)
+                attempt = None if miss is None else _attempt(miss, source, kind, envelope, work)
+                if attempt is not None and (best is None or attempt.rank > best.rank):
+                    best = attempt
+    return None if best is None else best.nearest
 
 
-def _attempt(miss: Miss, source: str, kind: str, envelope: Envelope) -> _Attempt:
+def _attempt(miss: Miss, source: str, kind: str, envelope: Envelope, work: Work) -> _Attempt:
     pattern = miss.capability.pattern
+    if miss.too_long:
+        return _Attempt((miss.near, 0), Nearest(miss.capability, source, miss.reason(kind, envelope.to)))
     if miss.near == _AT_KIND:
         fit, why = _shared_segments(pattern["kind"], kind), _kind_misfit(pattern["kind"], kind, envelope.kind)
     elif miss.near == _AT_RECIPIENT:
-        fits = list(map(compile_value(pattern["to"]), envelope.to))
+        fits = [_fits(pattern["to"], each, work) for each in envelope.to]
         wrong = envelope.to[fits.index(False)] if envelope.to else MISSING
-        fit, why = sum(fits), _misfit(pattern["to"], wrong, "to")
+        fit, why = sum(fits), _misfit(pattern["to"], wrong, "to", work)
     else:
-        fit = _fitting(pattern["payload"], envelope.payload)
-        why = _misfit(pattern["payload"], envelope.payload, "payload")
+        fit = _fitting(pattern["payload"], envelope.payload, work)
+        why = _misfit(pattern["payload"], envelope.payload, "payload", work)
     return _Attempt((miss.near, fit), Nearest(miss.capability, source, why))
+
+
+def _fits(pattern: Any, value: Any, work: Work) -> bool:
+    """Whether a part of an envelope fits a part of a pattern; what is too long to be tried does not."""
+    try:
+        return compile_value(pattern)(value, work)
+    except TextTooLong:
+        return False
 
 
 def _shared_segments(pattern: str, kind: str) -> int:
@@ -74,14 +91,14 @@ def _kind_misfit(pattern: str, kind: str, sent: str) -> str:
     return f"kind: {_quoted(sent)} is asked for as {_quoted(kind)}, and {_contradiction(pattern, kind)}"
 
 
-def _fitting(pattern: Any, value: Any) -> int:
+def _fitting(pattern: Any, value: Any, work: Work) -> int:
     """How many parts of a value fit."""
     if isinstance(pattern, dict) and isinstance(value, dict):
-        return sum(_fitting(each, value.get(key, MISSING)) for key, each in pattern.items())
-    return compile_value(pattern)(value)
+        return sum(_fitting(each, value.get(key, MISSING), work) for key, each in pattern.items())
+    return _fits(pattern, value, work)
 
 
-def _misfit(pattern: Any, value: Any, path: str) -> str:
+def _misfit(pattern: Any, value: Any, path: str, work: Work) -> str:
     """What is wrong with a value that does not fit, or with the first part of it that does not."""
     if value is MISSING:
         return f"{path} is missing"
@@ -89,8 +106,8 @@ def _misfit(pattern: Any, value: Any, path: str) -> str:
         return f"{path}: not every element of the list matches {_quoted(pattern)}"
     if isinstance(pattern, dict) and isinstance(value, dict):
         parts = ((key, each, value.get(key, MISSING)) for key, each in pattern.items())
-        key, wanted, found = next(part for part in parts if not compile_value(part[1])(part[2]))
-        return _misfit(wanted, found, f"{path}.{key}")
+        key, wanted, found = next(part for part in parts if not _fits(part[1], part[2], work))
+        return _misfit(wanted, found, f"{path}.{key}", work)
     return f"{path}: {_contradiction(pattern, value)}"
 
 

@@ -4,16 +4,28 @@ Pure, bounded by the sizes of patterns multiplied, and free of regular expressio
 `covers_*` answer whether every thing the second pattern matches is matched by the first; in doubt, no.
 """
 
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from mew.protocol.work import Work
+
 MAX_LEAVES: Final = 1_024
 """A longer list in an envelope fits no pattern: each of its elements is tried against each choice."""
+MAX_SCANNED_TEXT: Final = 64 * 2**10
+"""A longer string is tried on no pattern with text between two stars."""
+TRIAL: Final = 100
+"""What trying any pattern on any value counts, in characters scanned."""
+_PIECE_STEP: Final = 16
+"""Searching for a long piece may take as many steps a character as the piece is long: each so many count once more."""
 
-ValueTest: TypeAlias = Callable[[Any], bool]
+ValueTest: TypeAlias = Callable[[Any, Work], bool]
+
+
+class TextTooLong(Exception):
+    """A string in an envelope is too long for a pattern: the capability does not match, whatever else it says."""
+
 
 _ANY_TEXT: Final = "\ud800"
 """Half a surrogate pair, put for the stars of a glob: no text of JSON's holds it, so nothing but a star matches it."""
@@ -45,6 +57,17 @@ class Glob(msgspec.Struct, frozen=True):
                 return False
             at += len(piece)
         return True
+
+    def tried_on(self, value: str, work: Work) -> bool:
+        """Whether a value of an envelope fits; `TextTooLong` where finding out would take long."""
+        middle = self.pieces[1:-1]
+        if not any(middle):
+            work.scan(TRIAL)
+            return self.matches(value)
+        if len(value) > MAX_SCANNED_TEXT:
+            raise TextTooLong
+        work.scan(TRIAL * len(self.pieces) + len(value) * (1 + max(map(len, middle)) // _PIECE_STEP))
+        return self.matches(value)
 
     def covers(self, other: "Glob") -> bool:
         """Exact: a letter that neither pattern uses, put for the other's stars, is matched only by stars of ours."""
@@ -119,26 +142,33 @@ class _Missing:
 MISSING: Final = _Missing()
 
 
-def _leaves(value: list[Any]) -> Iterator[Any]:
-    """The elements of a list and of the lists in it, without recursion: the envelope decides how deep it goes."""
-    stack = [value]
+def _leaves(value: list[Any]) -> list[Any] | None:
+    """The elements of a list and of the lists in it, without recursion; None where either are too many."""
+    leaves: list[Any] = []
+    stack, lists = [value], 1
     while stack:
-        for each in stack.pop():
-            if isinstance(each, list):
-                stack.append(each)
-            else:
-                yield each
+        each = stack.pop()
+        inner = [element for element in each if isinstance(element, list)]
+        lists += len(inner)
+        if len(leaves) + len(each) - len(inner) > MAX_LEAVES or lists > MAX_LEAVES:
+            return None
+        leaves += [element for element in each if not isinstance(element, list)] if inner else each
+        stack += inner
+    return leaves
 
 
 def compile_value(pattern: Any) -> ValueTest:
     """The test of a payload value against a payload pattern (protocol §3): a list fits if every element does."""
     test = _compile_one(pattern)
 
-    def fits(value: Any) -> bool:
+    def fits(value: Any, work: Work) -> bool:
         if not isinstance(value, list):
-            return test(value)
-        leaves = list(islice(_leaves(value), MAX_LEAVES + 1))
-        return len(leaves) <= MAX_LEAVES and all(map(test, leaves))
+            return test(value, work)
+        if len(value) > MAX_LEAVES:
+            return False
+        work.scan(TRIAL + len(value))
+        leaves = _leaves(value)
+        return leaves is not None and all(test(leaf, work) for leaf in leaves)
 
     return fits
 
@@ -147,16 +177,40 @@ def _compile_one(pattern: Any) -> ValueTest:
     """The test of anything but a list."""
     if isinstance(pattern, list):
         choices = [_compile_one(each) for each in pattern]
-        return lambda value: any(choice(value) for choice in choices)
+        return lambda value, work: any(choice(value, work) for choice in choices)
     if isinstance(pattern, dict):
-        keys = [(key, compile_value(each)) for key, each in pattern.items()]
-        return lambda value: isinstance(value, dict) and all(test(value.get(key, MISSING)) for key, test in keys)
+        return _compile_object(pattern)
     if isinstance(pattern, str):
-        glob = Glob.parse(pattern.removeprefix("!"))
-        if pattern.startswith("!"):
-            return lambda value: not (isinstance(value, str) and glob.matches(value))
-        return lambda value: isinstance(value, str) and glob.matches(value)
-    return lambda value: _same(pattern, value)
+        return _compile_text(pattern)
+
+    def equals(value: Any, work: Work) -> bool:
+        work.scan(TRIAL)
+        return _same(pattern, value)
+
+    return equals
+
+
+def _compile_object(pattern: dict[str, Any]) -> ValueTest:
+    keys = [(key, compile_value(each)) for key, each in pattern.items()]
+
+    def fits(value: Any, work: Work) -> bool:
+        work.scan(TRIAL)
+        return isinstance(value, dict) and all(test(value.get(key, MISSING), work) for key, test in keys)
+
+    return fits
+
+
+def _compile_text(pattern: str) -> ValueTest:
+    negated = pattern.startswith("!")
+    glob = Glob.parse(pattern.removeprefix("!"))
+
+    def fits(value: Any, work: Work) -> bool:
+        if not isinstance(value, str):
+            work.scan(TRIAL)
+            return negated
+        return glob.tried_on(value, work) is not negated
+
+    return fits
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -6,7 +6,7 @@ Pure. The first check that fails answers; what passes them all goes to its kind'
 from collections.abc import Callable
 from typing import Any, Final
 
-from mew.protocol import granting, joining, kinds, lifecycle, membership, ownership, records, writing
+from mew.protocol import granting, joining, jsontext, kinds, lifecycle, membership, ownership, records, writing
 from mew.protocol.admission import is_join
 from mew.protocol.authority import require_capability
 from mew.protocol.commands import Poll, Post, Receive
@@ -19,6 +19,7 @@ from mew.protocol.errors import (
     InvalidRequest,
     MessageTooLarge,
     Paused,
+    QuotaExceeded,
     RateLimited,
     Refusal,
     ReservedKind,
@@ -27,7 +28,10 @@ from mew.protocol.frames import is_frame
 from mew.protocol.sessions import Session
 from mew.protocol.times import rfc3339
 from mew.protocol.turn import Turn
+from mew.protocol.work import BYTES_PER_UNIT, CONTAINERS_PER_UNIT, JOIN_UNITS, MESSAGE_UNITS
 
+MOST_FIELDS: Final = 1_024
+"""Fields of one message at its top level."""
 REGISTER_REFUSED: Final = "system/register is reserved for the gateway. Use capability/grant instead."
 
 
@@ -46,11 +50,13 @@ def receive(turn: Turn, command: Receive) -> None:
     except Refusal as refusal:
         incoming.reject(refusal)
         _tell(turn, session, incoming, refusal)
+    incoming.charge(session)
 
 
 def post(turn: Turn, command: Post) -> None:
     """A message over HTTP: the same rules, and an answer (protocol §5)."""
     incoming = Incoming(turn, command.participant, command.message)
+    session: Session | None = None
     try:
         session = joining.appear(turn, command.participant)
         turn.space.pass_time(turn.now)
@@ -62,7 +68,9 @@ def post(turn: Turn, command: Post) -> None:
             audience = Only((command.participant,))
             turn.send_error(audience, command.participant, refusal, incoming.at_fault)
         turn.effects.append(Answer(refusal.payload(), refusal))
+        incoming.charge(session)
         return
+    incoming.charge(session)
     envelope = incoming.envelope
     if envelope is None:
         turn.finish(turn.space.new_id(), rfc3339(turn.now))
@@ -72,8 +80,11 @@ def post(turn: Turn, command: Post) -> None:
 
 def poll(turn: Turn, command: Poll) -> None:
     """Asking over HTTP makes present too (protocol §5)."""
+    space = turn.space
     try:
+        space.budgets.require(command.participant, space.settings.limits, turn.now)
         joining.appear(turn, command.participant)
+        space.charge(command.participant, turn.now, work=MESSAGE_UNITS, size=0)
     except Refusal as refusal:
         turn.effects.append(Answer(refusal.payload(), refusal))
 
@@ -88,6 +99,12 @@ class Incoming:
         self.message = message
         self.envelope: Envelope | None = None
         self.values: dict[str, Any] = {}
+        self._units = 0
+
+    @property
+    def units(self) -> int:
+        """The work that it has taken, or 0 where it was refused before any."""
+        return self._units and self._units + self.turn.work.units
 
     @property
     def kind(self) -> Any:
@@ -111,16 +128,41 @@ class Incoming:
             raise MessageTooLarge(
                 f"a message may have {space.settings.limits.message_bytes} bytes; this one has {len(self.message)}"
             )
-        if counted and not space.may_send(session.allowance, turn.now):
-            raise RateLimited(f"over {space.settings.limits.envelopes_per_second:g} envelopes a second")
-        self.values, fields = read_object(self.message)
+        if counted:
+            space.require_rates(session, turn.now)
+        self._units = MESSAGE_UNITS + len(self.message) // BYTES_PER_UNIT
+        self.values, fields = self._read()
         if is_join(self.values):
+            self._units += JOIN_UNITS
+            self._check_size(kinds.JOIN)
             joining.rejoin(turn, session, self.values, self.at_fault)
             return
         envelope = stamp_envelope(self.values, fields, Stamp(self.sender, space.new_id(), turn.now))
         self.envelope = envelope
         self._check(envelope, session)
         _HANDLERS.get(envelope.kind, _relay)(turn, envelope)
+
+    def _read(self) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """The message taken apart, if its parts are not too many for that."""
+        try:
+            self._units += jsontext.count_containers(self.message) // CONTAINERS_PER_UNIT
+        except jsontext.NotJSON as error:
+            raise InvalidEnvelope(f"too much to be taken apart: {error}") from None
+        return read_object(self.message, most_fields=MOST_FIELDS)
+
+    def _check_size(self, kind: str) -> None:
+        """What the gateway acts on is small (protocol, Limits)."""
+        limits = self.turn.space.settings.limits
+        most = limits.heartbeat_bytes if kind == kinds.HEARTBEAT else limits.control_message_bytes
+        if len(self.message) > most and (kind == kinds.HEARTBEAT or kind in kinds.ACTED_ON):
+            raise QuotaExceeded(f"a {kind!r} may have {most} bytes; this one has {len(self.message)}")
+
+    def charge(self, session: Session | None) -> None:
+        """Have the sender pay for what its message took, what the gateway has said because of it included."""
+        if session is not None and self._units:
+            said = self.turn.said
+            work = self.units + said // BYTES_PER_UNIT
+            self.turn.space.charge(session.payer, self.turn.now, work=work, size=len(self.message) + said)
 
     def _check(self, envelope: Envelope, session: Session) -> None:
         """Validity, `system/register`, reserved, paused, capability, in this order."""
@@ -129,6 +171,7 @@ class Incoming:
         if space.settings.strict_from and claimed is not None and claimed != self.sender:
             raise InvalidEnvelope(f"`from` is {claimed!r}, but you are {self.sender!r}")
         check_content(envelope)
+        self._check_size(kind)
         if kind == kinds.REGISTER:
             raise InvalidRequest(REGISTER_REFUSED)
         if kinds.is_reserved(kind):

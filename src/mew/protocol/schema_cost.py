@@ -19,10 +19,11 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from mew.protocol import schema_patterns
 from mew.protocol.jsontext import MAX_NESTING
 
-MOST_STEPS: Final = 200_000
-"""How far the walk itself may go, some tenths of a second; schemas that people read need far less."""
+MOST_STEPS: Final = 50_000
+"""How far the walk through all schemas of one request may go, some hundredths of a second; usual ones need far less."""
 
 _ONE_SCHEMA: Final = ("not", "if", "then", "else")
 _SCHEMAS: Final = ("allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies")
@@ -33,6 +34,8 @@ _FOR_PARTS: Final = (
     *("properties", "patternProperties", "additionalProperties", "propertyNames"),
     *("items", "prefixItems", "contains"),
 )
+_COMPARED: Final = ("enum", "const", "required", "dependentRequired", "dependencies")
+"""Keywords whose entries a value may be compared with one by one."""
 _APPLICATORS: Final = frozenset((*_ONE_SCHEMA, *_SCHEMAS, *_REFERENCES, *_UNEVALUATED, *_FOR_PARTS))
 _PERCENT: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
 
@@ -42,6 +45,17 @@ State: TypeAlias = dict[int, int]
 
 class TooCostly(ValueError):
     """One value could meet too many subschemas, or nobody can say how many; and why."""
+
+
+class SchemaCost(msgspec.Struct, frozen=True):
+    """What a schema can cost."""
+
+    subschemas: int
+    """The most that one value can meet."""
+    weight: int
+    """The most steps that one value can take: a subschema is one, and so is each entry of a list it compares with."""
+    steps: int
+    """What it took to find that out."""
 
 
 class _Parts(msgspec.Struct, frozen=True):
@@ -56,29 +70,38 @@ class _Node(msgspec.Struct, frozen=True):
 
     here: list[Any]
     parts: tuple[_Parts, ...] = ()
+    weight: int = 1
 
 
 def applications(schema: Any, most: int) -> int:
     """The most subschemas that one value can meet, else `TooCostly`."""
-    walk = _Walk(schema, most)
+    return measure(schema, most).subschemas
+
+
+def measure(schema: Any, most: int, steps: int = MOST_STEPS) -> SchemaCost:
+    """What a schema can cost, else `TooCostly` where it is more than `most` subschemas a value, or `steps` to say."""
+    walk = _Walk(schema, most, steps)
     level = [walk.applied[id(schema)]]
     seen = {frozenset(level[0].items())}
-    dearest = sum(level[0].values())
+    states = [*level]
     for _ in range(MAX_NESTING):
         following = {frozenset(state.items()): state for each in level for state in walk.next_states(each)}
         level = [state for known, state in following.items() if known not in seen]
         seen.update(following)
-        dearest = max([dearest, *(sum(state.values()) for state in level)])
-    return dearest
+        states += level
+    heaviest = max(sum(count * walk.weights[key] for key, count in state.items()) for state in states)
+    return SchemaCost(max(sum(state.values()) for state in states), heaviest, walk.steps)
 
 
 class _Walk:
     """The subschemas that can be reached, and what each comes to at the value where it is applied."""
 
-    def __init__(self, schema: Any, most: int) -> None:
+    def __init__(self, schema: Any, most: int, steps: int) -> None:
         self._most = most
-        self._steps = 0
+        self._most_steps = steps
+        self.steps = 0
         self._nodes = _reachable(schema)
+        self.weights = {key: node.weight for key, node in self._nodes.items()}
         self.applied: dict[int, State] = {}
         graph = {key: [id(each) for each in node.here] for key, node in self._nodes.items()}
         try:
@@ -113,10 +136,10 @@ class _Walk:
         """States put together, each as often as said; every step of the walk is counted here."""
         whole: State = {}
         for state, count in states:
-            self._steps += len(state) + 1
+            self.steps += len(state) + 1
             for key, times in state.items():
                 whole[key] = whole.get(key, 0) + times * count
-            if self._steps > MOST_STEPS:
+            if self.steps > self._most_steps:
                 raise TooCostly("its subschemas refer to one another too much")
         if sum(whole.values()) > self._most:
             raise TooCostly(f"over {self._most} subschemas can apply to one value")
@@ -141,7 +164,7 @@ def _reachable(schema: Any) -> dict[int, _Node]:
 
 def _read(schema: Any, document: Any, anchors: dict[str, Any]) -> _Node:
     if not isinstance(schema, dict) or _APPLICATORS.isdisjoint(schema):
-        return _Node([])
+        return _Node([], weight=_weight(schema))
     references = [schema[keyword] for keyword in _REFERENCES if isinstance(schema.get(keyword), str)]
     here = [_resolve(reference, document, anchors) for reference in references]
     here += _given(schema, *_ONE_SCHEMA)
@@ -152,7 +175,25 @@ def _read(schema: Any, document: Any, anchors: dict[str, Any]) -> _Node:
     members = _parts(schema, "properties", patterns, ["additionalProperties", "unevaluatedProperties"])
     items = _parts(schema, "prefixItems", contains, ["items", "unevaluatedItems"])
     names = _Parts({}, _objects(_given(schema, "propertyNames")))
-    return _Node(here * again, (members, items, names))
+    return _Node(here * again, (members, items, names), _weight(schema) * again)
+
+
+def _weight(schema: Any) -> int:
+    """How many steps one value takes at this subschema alone."""
+    if not isinstance(schema, dict):
+        return 1
+    compared = sum(_values_in(schema[keyword]) for keyword in _COMPARED if keyword in schema)
+    return 1 + compared + sum(map(schema_patterns.weight, schema_patterns.own_patterns(schema)))
+
+
+def _values_in(value: Any) -> int:
+    """How many values a value is made of, itself left out."""
+    count, stack = -1, [value]
+    while stack:
+        each = stack.pop()
+        count += 1
+        stack.extend(each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
+    return count
 
 
 def _parts(schema: dict[str, Any], named: str, to_all: list[Any], to_rest: list[str]) -> _Parts:

@@ -43,3 +43,13 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     def allowance(self) -> str:
         """Whose rate a message counts against; an observer may be named like a participant, so its is nobody's name."""
         return f"#{self.connection}" if self.observer else self.participant
+
+    @property
+    def payer(self) -> str:
+        """Whose work and bytes a message counts against; all connections of an observer share."""
+        return observer_payer(self.participant) if self.observer else self.participant
+
+
+def observer_payer(name: str) -> str:
+    """Who pays for an observer: nobody's name, because an observer may be named like a participant."""
+    return f"#{name}"

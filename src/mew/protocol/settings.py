@@ -21,6 +21,20 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Of one participant; over it `rate_limited`."""
     envelope_burst: int = 4_000
     """Envelopes of one participant at once."""
+    work_per_second: int = 200_000
+    """Of one participant, in units of about a microsecond (protocol, "Limits"); over it `rate_limited`."""
+    work_burst: int = 200_000
+    """Units of work of one participant at once."""
+    bytes_per_second: int = 32 * 2**20
+    """Of messages of one participant other than frames; over it `rate_limited`."""
+    byte_burst: int = 64 * 2**20
+    """Bytes of one participant at once."""
+    heartbeat_bytes: int = 4 * 2**10
+    """A heartbeat."""
+    control_message_bytes: int = 64 * 2**10
+    """A message that the gateway acts on, such as a grant or the end of a stream."""
+    explain_bytes: int = 256 * 2**10
+    """A message that is asked about (`mew explain`), instead of sent."""
     frames_per_second: float | None = None
     """Of one participant; over it `rate_limited`. Without it, as many as come."""
     frame_burst: int = 4_000
@@ -33,6 +47,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Of one stream."""
     formats: int = 64
     """Of one stream."""
+    patterns: int = 1_024
+    """Regular expressions in the formats of all streams of one space."""
+    participant_patterns: int = 256
+    """Of those, in the formats of streams that one participant has opened."""
     stream_request_bytes: int = 256 * 2**10
     """A request for a stream: its payload stands in every later welcome."""
     grants: int = 2_048

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from mew.protocol import joining, kinds, receiving, records, writing
 from mew.protocol.actions import Actions, actions
+from mew.protocol.budgets import KEPT_SECONDS, MOST_PAYERS, Budgets
 from mew.protocol.capability import CapabilitySet
 from mew.protocol.commands import (
     Attach,
@@ -27,7 +28,7 @@ from mew.protocol.effects import Effect
 from mew.protocol.errors import Refusal
 from mew.protocol.explain import Explanation, explain
 from mew.protocol.fold import count_frames, fold
-from mew.protocol.formats import Formats, read_formats
+from mew.protocol.formats import Formats, count_patterns, read_formats
 from mew.protocol.frames import Route, header
 from mew.protocol.limits import Bucket, ErrorThrottle
 from mew.protocol.records import Record
@@ -35,6 +36,7 @@ from mew.protocol.sessions import Session, Tokens
 from mew.protocol.settings import Settings
 from mew.protocol.state import SpaceState
 from mew.protocol.streams import LIVE
+from mew.protocol.times import SECOND
 from mew.protocol.turn import Turn
 from mew.protocol.welcome import Roster, roster_entry
 
@@ -65,9 +67,14 @@ class Space:
         self._mutes_change = _NEVER
         self._capabilities: dict[str, CapabilitySet] = {}
         self._formats: dict[str, Formats] = {}
+        self._patterns: dict[str, int] = {}
+        """How many patterns the formats of each stream have."""
         self._envelope_rates: dict[str, Bucket] = {}
         self._frame_rates: dict[str, Bucket] = {}
         self._throttles: dict[str, ErrorThrottle] = {}
+        self.budgets = Budgets()
+        self._left: dict[str, int] = {}
+        """Who left when, in this order, as long as their rates are kept."""
 
     def handle(self, command: Command, now: int) -> list[Effect]:
         """Carry out one command; `now` is in microseconds since 1970 and never goes back here."""
@@ -140,6 +147,24 @@ class Space:
             self._formats[stream_id] = compiled
         return compiled
 
+    def pattern_counts(self, creator: str) -> tuple[int, int]:
+        """How many patterns the streams have that a participant has opened, and how many all have."""
+        streams = self.state.streams
+        own = sum(count for stream_id, count in self._patterns.items() if streams[stream_id].creator == creator)
+        return own, sum(self._patterns.values())
+
+    def require_rates(self, session: Session, now: int) -> None:
+        """Refuse a message of a sender who is over a rate or owes work or bytes; it costs one envelope."""
+        limits = self.settings.limits
+        if not self.may_send(session.allowance, now):
+            wait = self._envelope_rates[session.allowance].wait(now, tokens=1)
+            raise self.budgets.over("envelopes", f"over {limits.envelopes_per_second:g} envelopes a second", wait)
+        self.budgets.require(session.payer, limits, now)
+
+    def charge(self, payer: str, now: int, *, work: int, size: int) -> None:
+        """What something has cost a participant or an observer."""
+        self.budgets.charge(payer, self.settings.limits, now, work=work, size=size)
+
     def may_send(self, participant: str, now: int) -> bool:
         """Whether a participant's rate lets one more envelope pass, which it costs."""
         bucket = self._envelope_rates.get(participant)
@@ -177,9 +202,24 @@ class Space:
             bucket.fill(now)
 
     def forget(self, participant: str) -> None:
-        """Drop what was kept of a participant only while it was here."""
-        for table in (self._envelope_rates, self._frame_rates, self._throttles, self.http_until, self.seats):
+        """Drop what was kept of a participant only while it was here; its rates stay for a while."""
+        for table in (self.http_until, self.seats):
             table.pop(participant, None)
+        self._left.pop(participant, None)
+        self._left[participant] = self._now
+        if len(self._left) > MOST_PAYERS:
+            self._forget_rates(next(iter(self._left)))
+
+    def forget_rates(self, now: int) -> None:
+        """Drop the rates of those who left a minute ago and have not come back."""
+        for participant in [name for name, left in self._left.items() if left + KEPT_SECONDS * SECOND <= now]:
+            self._forget_rates(participant)
+
+    def _forget_rates(self, participant: str) -> None:
+        del self._left[participant]
+        if participant not in self.seats:
+            for table in (self._envelope_rates, self._frame_rates, self._throttles):
+                table.pop(participant, None)
 
     def take(self, record: Record) -> None:
         """Become what a new record says, and bring what is derived from the state up to date."""
@@ -210,6 +250,7 @@ class Space:
     def _derive_all(self) -> None:
         self._capabilities.clear()
         self._formats.clear()
+        self._patterns.clear()
         self._routes.clear()
         self.roster.clear()
         self._derive_mutes(self.state.time)
@@ -232,7 +273,10 @@ class Space:
         if stream is None:
             self._routes.pop(header(stream_id), None)
             self._formats.pop(stream_id, None)
+            self._patterns.pop(stream_id, None)
             return
+        if stream_id not in self._patterns:
+            self._patterns[stream_id] = count_patterns(stream.value("formats"))
         self._routes[header(stream_id)] = Route(
             stream_id=stream_id,
             writers=frozenset(stream.writers) if stream.status == LIVE else frozenset(),

@@ -13,6 +13,7 @@ from mew.protocol.envelope import Envelope, Stamp, compose
 from mew.protocol.errors import Refusal
 from mew.protocol.records import Record
 from mew.protocol.streams import Stream
+from mew.protocol.work import Work
 
 if TYPE_CHECKING:
     from mew.protocol.space import Space
@@ -35,13 +36,17 @@ class Saying(msgspec.Struct, frozen=True, kw_only=True):
 class Turn:
     """The effects of one command, growing."""
 
-    __slots__ = ("answer", "effects", "matched", "now", "refusal", "space")
+    __slots__ = ("answer", "effects", "matched", "now", "refusal", "said", "space", "work")
 
     def __init__(self, space: "Space", now: int) -> None:
         """Nothing has happened yet."""
         self.space = space
         self.now = now
         self.effects: list[Effect] = []
+        self.work = Work()
+        """What it has taken, besides what every message takes."""
+        self.said = 0
+        """Bytes of what the gateway has said in its own name."""
         self.matched: str | None = None
         """The capability that allowed the envelope at hand."""
         self.answer: dict[str, Any] = {}
@@ -89,6 +94,7 @@ class Turn:
         """Record an envelope of the gateway's and send it."""
         stamp = Stamp(kinds.GATEWAY, self.space.new_id(), self.now)
         message = _compose(saying, saying.payload, stamp)
+        self.said += len(message)
         told: dict[str, Any] = {
             "participant": kinds.GATEWAY,
             "kind": saying.kind,
@@ -107,6 +113,7 @@ class Turn:
         saying = Saying(kind=kinds.ERROR, payload=jsontext.encode(refusal.payload()), to=(participant,), cause=at_fault)
         stamp = Stamp(kinds.GATEWAY, self.space.new_id(), self.now)
         message = _compose(saying, saying.payload, stamp)
+        self.said += len(message)
         self.effects.append(Deliver(audience, kinds.ERROR, stamp.new_id, message))
 
     def say_of(self, stream: Stream, kind: str, cause: tuple[str, ...], **payload: Any) -> None:

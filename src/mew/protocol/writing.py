@@ -13,7 +13,6 @@ from mew.protocol.errors import (
     InvalidEnvelope,
     MessageTooLarge,
     Paused,
-    RateLimited,
     Refusal,
     SequenceOutOfOrder,
     StreamNotFound,
@@ -53,7 +52,7 @@ def data(turn: Turn, envelope: Envelope) -> None:
         raise InvalidEnvelope("stream/data: `payload.content` is missing")
     format_ = space.formats(stream_id).choose(envelope.payload.get("format_id"))
     if format_ is not None and _validates(space, space.state.streams[stream_id]):
-        check_fits(format_, envelope.payload["content"], len(envelope.fields["payload"]))
+        check_fits(format_, envelope.payload["content"], len(envelope.fields["payload"]), turn.work)
     _record_skipped(turn, envelope, stream_id, sequence)
     turn.relay(
         completed(space.state, envelope, stream_id),
@@ -138,7 +137,8 @@ def check_frame(space: "Space", participant: str, message: bytes) -> Route | Ref
     if len(message) > limits.message_bytes:
         return MessageTooLarge(f"a message may have {limits.message_bytes} bytes; this one has {len(message)}")
     if limits.frames_per_second is not None and not space.frame_rate(participant).take():
-        return RateLimited(f"over {limits.frames_per_second:g} frames a second")
+        wait = space.frame_rate(participant).wait_from_here(tokens=1)
+        return space.budgets.over("frames", f"over {limits.frames_per_second:g} frames a second", wait)
     try:
         stream_id, _ = split(message)
     except InvalidEnvelope as refusal:

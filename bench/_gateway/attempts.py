@@ -1,0 +1,199 @@
+"""What one member may try, to make everybody else wait: messages and requests that a good token lets it send.
+
+A list, and nothing that sends: `members` measures what each attempt does to another member.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+MEGABYTE: Final = 2**20
+encode = msgspec.json.encode
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """A name, and what is sent: WebSocket messages, or one body for `explain`."""
+
+    name: str
+    messages: Callable[[], list[bytes]]
+    times: int = 1
+    """How often all of it is sent, in a row."""
+    explains: bool = False
+    granted: Sequence[bytes] = ()
+    """Grants to the one who tries, which another has sent before."""
+
+
+def _one(**envelope: object) -> Callable[[], list[bytes]]:
+    return lambda: [encode(envelope)]
+
+
+def _text(text: bytes, kind: bytes = b"chat") -> Callable[[], list[bytes]]:
+    return lambda: [b'{"kind":"%b","payload":{"text":"%b"}}' % (kind, text)]
+
+
+def _raw(unit: bytes, count: int, kind: bytes = b"note", last: bytes = b"1") -> Callable[[], list[bytes]]:
+    """A list of one thing, many times."""
+    return lambda: [b'{"kind":"%b","payload":{"a":[%b%b]}}' % (kind, unit * count, last)]
+
+
+def _members(count: int, form: bytes) -> Callable[[], list[bytes]]:
+    return lambda: [form % b",".join(b'"%d":1' % n for n in range(count))]
+
+
+def _trial(value: bytes) -> Callable[[], list[bytes]]:
+    """What granted patterns are tried on."""
+    return lambda: [b'{"kind":"trial","payload":{"a":%b}}' % value]
+
+
+def _announce(*schemas: object, validate: bool = False) -> bytes:
+    formats = [{"id": f"f{n}", "schema": schema} for n, schema in enumerate(schemas)]
+    return encode({"kind": "stream/announce", "payload": {"formats": formats, "validate": validate}})
+
+
+def _globs(pattern: Callable[[int], dict[str, object]], count: int = 500) -> list[bytes]:
+    """Grants of about as many patterns as one participant may be granted, in messages that are small enough."""
+    asked = [{"kind": "trial", **pattern(n)} for n in range(count)]
+    return [
+        encode({"kind": "capability/grant", "payload": {"recipient": "mallory", "capabilities": asked[at : at + 100]}})
+        for at in range(0, count, 100)
+    ]
+
+
+def _doubling(levels: int) -> object:
+    twice = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(levels)}
+    return {"$ref": "#/$defs/d0", "$defs": {**twice, f"d{levels}": {}}}
+
+
+def _branching(count: int, each: int) -> object:
+    defined = {
+        f"d{n}": {"properties": {f"p{k}": {"$ref": f"#/$defs/d{(n * 7 + k + 1) % count}"} for k in range(each)}}
+        for n in range(count)
+    }
+    return {"$ref": "#/$defs/d0", "$defs": defined}
+
+
+def _validated(name: str, schema: object, content: bytes) -> Callable[[], list[bytes]]:
+    """A stream of this name and format that is checked, and one piece of data."""
+
+    def messages() -> list[bytes]:
+        payload = {"formats": [{"id": "f", "schema": schema}], "validate": True, "desired_id": name}
+        data = b'{"kind":"stream/data","payload":{"stream_id":"%b","sequence":1,"content":%b}}' % (
+            name.encode(),
+            content,
+        )
+        return [
+            encode({"kind": "stream/announce", "payload": payload}),
+            encode({"kind": "stream/start", "payload": {"stream_id": name}}),
+            data,
+        ]
+
+    return messages
+
+
+_A: Final = b"a" * (15 * MEGABYTE)
+ATTEMPTS: Final = (
+    Attempt("a chat of 15 MiB", _text(_A)),
+    Attempt("four chats of 15 MiB", _text(_A), times=4),
+    Attempt("a chat of 15 MiB of brackets", _text(b"[{:," * (15 * MEGABYTE // 4))),
+    Attempt("a chat of 15 MiB of escapes", _text(b"[" * MEGABYTE + b"\\\\" * (7 * MEGABYTE))),
+    Attempt("5 million empty arrays", _raw(b"[],", 5 * MEGABYTE)),
+    Attempt("5 million empty arrays as a heartbeat", _raw(b"[],", 5 * MEGABYTE, b"system/heartbeat")),
+    Attempt("199,000 empty arrays", _raw(b"[],", 199_000)),
+    Attempt("99,000 objects of one member", _raw(b'{"a":1},', 99_000)),
+    Attempt("5 million empty strings", _raw(b'"",', 5 * MEGABYTE)),
+    Attempt("490,000 empty strings", _raw(b'"",', 490_000)),
+    Attempt("7 million numbers", _raw(b"1,", 7 * MEGABYTE)),
+    Attempt("990,000 fractions", _raw(b"0.1234567890123,", 990_000)),
+    Attempt("3,900 numbers of 3,999 digits", _raw(b"9" * 3999 + b",", 3_900)),
+    Attempt("61,000 numbers of 255 digits", _raw(b"9" * 255 + b",", 61_000)),
+    Attempt("1.2 million members", _members(1_200_000, b'{"kind":"note","payload":{%b}}')),
+    Attempt("199,000 members", _members(199_000, b'{"kind":"note","payload":{%b}}')),
+    Attempt("199,000 fields", _members(199_000, b'{"kind":"note",%b}')),
+    Attempt(
+        "nested 100,000 levels", lambda: [b'{"kind":"note","payload":{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}}"]
+    ),
+    Attempt("a heartbeat of 15 MiB", _text(_A, b"system/heartbeat")),
+    Attempt("a grant of 15 MiB", _text(_A, b"capability/grant")),
+    Attempt("a kick of 15 MiB", _text(_A, b"space/kick")),
+    Attempt("a join of 15 MiB on a joined socket", _text(_A, b"system/join")),
+    Attempt("1,000 joins on a joined socket", _one(kind="system/join"), times=1_000),
+    Attempt("4,000 chats", _one(kind="chat", payload={"text": "x"}), times=4_000),
+    Attempt("4,000 messages that nothing allows", _one(kind="forbidden", payload={"a": "x"}), times=4_000),
+    Attempt("to 490,000 recipients", lambda: [encode({"kind": "note", "to": ["x"] * 490_000, "payload": {}})]),
+    Attempt(
+        "500 globs against a string of 15 MiB",
+        _trial(b'"%b"' % _A),
+        granted=_globs(lambda n: {"payload": {"a": f"*x{n}*y*"}}),
+    ),
+    Attempt(
+        "500 globs against a string of 64 KiB",
+        _trial(b'"%b"' % (b"x" * 65_536)),
+        granted=_globs(lambda n: {"payload": {"a": f"*x{n}*y*"}}),
+    ),
+    Attempt(
+        "400 globs of 80 characters against a string they are slow on",
+        _trial(b'"%b"' % (b"a" * 29_000)),
+        times=20,
+        granted=_globs(lambda n: {"payload": {"a": "*" + "a" * 40 + "b" + "a" * 39 + f"*{n}"}}, 400),
+    ),
+    Attempt(
+        "290 pairs of globs against 1,024 strings",
+        _trial(encode(["z"] * 1_024)),
+        times=20,
+        granted=_globs(lambda n: {"payload": {"a": [f"*x{n}*", f"*y{n}*"]}}, 290),
+    ),
+    Attempt(
+        "500 globs against 190,000 empty arrays",
+        _trial(b"[" + b"[]," * 190_000 + b"[]]"),
+        granted=_globs(lambda n: {"payload": {"a": f"*x{n}*"}}),
+    ),
+    Attempt(
+        "400 pairs of globs against 490,000 recipients",
+        lambda: [encode({"kind": "trial", "to": ["m"] * 490_000, "payload": {}})],
+        granted=_globs(lambda n: {"to": [f"m*{n}*x", "m*"] if n % 2 else f"*{n}*"}, 400),
+    ),
+    Attempt("a pattern of 20 letters of any script", lambda: [_announce({"pattern": r"\p{L}{20}"})], times=50),
+    Attempt("a pattern of 1,000 white spaces", lambda: [_announce({"pattern": r"\s" * 1_000})], times=50),
+    Attempt(
+        "a pattern of any letter in any case", lambda: [_announce({"pattern": r"(?i)" + r"\p{Any}" * 100})], times=50
+    ),
+    Attempt(
+        "32 patterns that are dear to compile",
+        lambda: [_announce({"allOf": [{"pattern": r"\s" * 40 + str(n)} for n in range(12)]})],
+        times=50,
+    ),
+    Attempt("definitions that double 30 times", lambda: [_announce(_doubling(30))], times=50),
+    Attempt("12 schemas that are long to measure", lambda: [_announce(*[_branching(40, 8)] * 12)], times=50),
+    Attempt(
+        "a pattern that is slow on 1 MiB",
+        _validated("v0", {"pattern": "a[abc]{300}d|b[abc]{300}e"}, b'"%b"' % (b"abcab" * 200_000)),
+    ),
+    Attempt(
+        "a pattern that is slow on 16 KiB",
+        _validated("v1", {"pattern": "a[abc]{300}d|b[abc]{300}e"}, b'"%b"' % (b"abcab" * 3_200)),
+    ),
+    Attempt(
+        "an enumeration of 5,000 against 190,000 numbers",
+        _validated("v2", {"items": {"enum": [f"a{n}" for n in range(5_000)]}}, b"[" + b"1," * 190_000 + b"1]"),
+    ),
+    Attempt(
+        "2,000 dependent names against 190,000 objects",
+        _validated(
+            "v9",
+            {"items": {"dependentRequired": {f"p{n}": ["a"] for n in range(2_000)}}},
+            b"[" + b"{}," * 190_000 + b"{}]",
+        ),
+    ),
+    Attempt("data of 15 MiB that is checked", _validated("v4", {"type": "string"}, b'"%b"' % _A)),
+    Attempt("explain: 15 MiB of empty arrays", _raw(b"[],", 5 * MEGABYTE), explains=True),
+    Attempt("explain: a chat of 255 KiB", _text(b"a" * (255 * 1_024)), explains=True, times=200),
+    Attempt("explain: a slow pattern", lambda: [_announce({"pattern": r"\p{L}{20}"})], explains=True, times=200),
+    Attempt(
+        "explain: 500 globs, 60,000 recipients",
+        lambda: [encode({"kind": "trial", "to": ["m"] * 60_000})],
+        times=20,
+        explains=True,
+        granted=_globs(lambda n: {"to": [f"m*{n}*x"]}, 500),
+    ),
+)

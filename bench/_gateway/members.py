@@ -1,0 +1,294 @@
+"""`python -m bench._gateway.members [words]`: what one member's attempts do to another, on real gateways.
+
+Each attempt has a gateway of its own. While it goes on, another member says something small again and again; the worst
+time until it hears itself is what the attempt costs the others. Nothing here decides what is good enough.
+"""
+
+import http.client
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from bench._gateway.attempts import ATTEMPTS, Attempt
+from bench._gateway.servers import _await_port, _environment, _free_port, _stop
+
+USUAL: Final = ("chat", "note", "stream/request", "stream/manage", "space/kick", "capability/grant", "mcp/request")
+PATIENCE: Final = 120.0
+LARGE: Final = 10**6
+QUIET_SECONDS: Final = 0.3
+ANSWER_SECONDS: Final = 10.0
+STEP_SECONDS: Final = 0.002
+MASK: Final = b"\0\0\0\0"
+"""A mask that changes nothing is a mask."""
+
+
+class Echo(msgspec.Struct):
+    """What another member noticed."""
+
+    worst: float = 0.0
+    median: float = 0.0
+    busy: float = 0.0
+    """The most that the gateway's loop has computed during one echo: the worst, where nothing else runs."""
+    lost: bool = False
+    """Whether its connection was closed."""
+
+
+def main(words: list[str]) -> int:
+    """Every attempt whose name holds one of the words, or all."""
+    chosen = [each for each in ATTEMPTS if not words or any(word in each.name for word in words)]
+    print(f"{'one member tries':<66}{'others: worst':>14}{'median':>11}{'of it busy':>14}   what came of it")
+    with tempfile.TemporaryDirectory() as name:
+        folder, port = Path(name), _free_port()
+        tokens = {name: f"token-of-{name}" for name in ("alice", "bob", *(f"mallory-{n}" for n in range(len(chosen))))}
+        (folder / "space.yaml").write_bytes(msgspec.json.encode(_space(tokens)))
+        command = [str(Path(sys.executable).with_name("mew")), "gateway", "start", "--port", str(port)]
+        with (folder / "output.txt").open("wb") as output:
+            process = subprocess.Popen(command, cwd=folder, env=_environment(), stdout=output, stderr=output)
+        try:
+            _await_port(process, port, folder)
+            for number, attempt in enumerate(chosen):
+                trial = Trial(attempt, port, process.pid, f"mallory-{number}")
+                echo = trial.run()
+                lost = ", AND THE OTHER WAS CLOSED" if echo.lost else ""
+                figures = f"{echo.worst * 1e3:>11.1f} ms{echo.median * 1e3:>8.2f} ms{echo.busy * 1e3:>11.1f} ms"
+                print(f"{attempt.name:<66}{figures}   {trial.answer}{lost}", flush=True)
+        finally:
+            _stop(process)
+    return 0
+
+
+def _space(tokens: dict[str, str]) -> dict[str, object]:
+    """Two that may do everything, and one for each attempt: what one owes is not another's."""
+    everything = [{"kind": "*"}]
+    usual = [{"kind": kind} for kind in USUAL]
+    return {
+        "space": {"id": "trial"},
+        "participants": {
+            name: {"tokens": [token], "capabilities": usual if name.startswith("mallory") else everything}
+            for name, token in tokens.items()
+        },
+    }
+
+
+def _busy(pid: int) -> float:
+    """Seconds that the first thread of a process has run, which is its loop."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+class Trial:
+    """One attempt of one member, and another who listens."""
+
+    def __init__(self, attempt: Attempt, port: int, pid: int, name: str) -> None:
+        self.attempt, self.port, self.pid, self.name = attempt, port, pid, name
+        self.answer = ""
+        # Made before, so that the time of making it is not measured.
+        self.messages = [self._own(message) for message in attempt.messages()]
+        self.framed = [] if attempt.explains else [framed(message) for message in self.messages]
+        self.done = threading.Event()
+
+    def _own(self, message: bytes) -> bytes:
+        return message.replace(b'"mallory"', b'"%b"' % self.name.encode()) if len(message) < LARGE else message
+
+    def run(self) -> Echo:
+        """What another member notices."""
+        self._be_granted()
+        bob = Member(self.port, "bob")
+        for n in range(50):
+            bob.echo(b"warm-%d" % n)
+        acting = threading.Thread(target=self._act, name="the one who tries")
+        acting.start()
+        echo = self._listen(bob)
+        acting.join()
+        bob.close()
+        return echo
+
+    def _be_granted(self) -> None:
+        if self.attempt.granted:
+            alice = Member(self.port, "alice")
+            for grant in self.attempt.granted:
+                alice.send(framed(self._own(grant)))
+            alice.echo(b"granted")
+            alice.close()
+
+    def _act(self) -> None:
+        try:
+            self.answer = self._ask() if self.attempt.explains else self._say()
+        except Exception as error:  # whatever happened is what came of it
+            self.answer = f"{type(error).__name__}: {error}"
+        finally:
+            self.done.set()
+
+    def _listen(self, bob: "Member") -> Echo:
+        """Say something again and again, until a while after the attempt has ended."""
+        times: list[float] = []
+        number, deadline, quiet = 0, time.monotonic() + PATIENCE, 0.0
+        echo = Echo()
+        while time.monotonic() < deadline:
+            if self.done.is_set():
+                quiet = quiet or time.monotonic()
+                if time.monotonic() - quiet > QUIET_SECONDS:
+                    break
+            number += 1
+            before = _busy(self.pid)
+            try:
+                times.append(bob.echo(b"echo-%d" % number))
+                echo.busy = max(echo.busy, _busy(self.pid) - before)
+            except EOFError:
+                echo.lost = True
+                self.done.wait(PATIENCE)
+                break
+            time.sleep(STEP_SECONDS)
+        if times:
+            echo.worst, echo.median = max(times), statistics.median(times)
+        return echo
+
+    def _say(self) -> str:
+        """Send it, and read until the gateway has handled the last of it."""
+        mallory = Member(self.port, self.name)
+        reader = threading.Thread(target=mallory.read_on, name="what comes back")
+        reader.start()
+        with suppress(OSError):
+            for _ in range(self.attempt.times):
+                for message in self.framed:
+                    mallory.send(message)
+            # A ping is answered when everything before it has been handled.
+            mallory.send(b"\x89\x84" + MASK + b"last")
+        reader.join(ANSWER_SECONDS)
+        with suppress(OSError):
+            mallory.socket.shutdown(socket.SHUT_RDWR)
+        reader.join()
+        mallory.close()
+        return mallory.outcome()
+
+    def _ask(self) -> str:
+        door = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        seen: dict[str, int] = {}
+        headers = {"Authorization": f"Bearer token-of-{self.name}"}
+        for _ in range(self.attempt.times):
+            for message in self.messages:
+                try:
+                    door.request("POST", f"/participants/{self.name}/explain", body=message, headers=headers)
+                    answer = msgspec.json.decode(door.getresponse().read())
+                except (OSError, http.client.HTTPException) as error:
+                    door.close()
+                    answer = {"error": type(error).__name__}
+                told = str(answer.get("error"))
+                seen[told] = seen.get(told, 0) + 1
+        door.close()
+        return ", ".join(f"{count} × {told}" for told, count in seen.items())
+
+
+def framed(message: bytes) -> bytes:
+    """A text message of a client."""
+    size = len(message)
+    if size < 126:
+        head = bytes((0x81, 0x80 | size))
+    elif size < 65_536:
+        head = b"\x81\xfe" + size.to_bytes(2, "big")
+    else:
+        head = b"\x81\xff" + size.to_bytes(8, "big")
+    return head + MASK + message
+
+
+class Member:
+    """A connection that has joined."""
+
+    def __init__(self, port: int, name: str) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.unread = bytearray()
+        self.seen: dict[str, int] = {}
+        key = "dGhlIHNhbXBsZSBub25jZQ=="
+        self.send(
+            f"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
+            f"Authorization: Bearer token-of-{name}\r\n\r\n".encode()
+        )
+        while b"\r\n\r\n" not in self.unread:
+            self._more()
+        del self.unread[: self.unread.index(b"\r\n\r\n") + 4]
+        self.until(b'"system/welcome"')
+
+    def send(self, data: bytes) -> None:
+        """All of it."""
+        self.socket.sendall(data)
+
+    def _more(self) -> None:
+        data = self.socket.recv(1 << 20)
+        if not data:
+            raise EOFError("closed")
+        self.unread += data
+
+    def frame(self) -> tuple[int, bytes]:
+        """The next frame: its first byte, and the beginning of what it holds."""
+        while len(self.unread) < 2:
+            self._more()
+        first, size = self.unread[0], self.unread[1]
+        start = {126: 4, 127: 10}.get(size, 2)
+        while len(self.unread) < start:
+            self._more()
+        if start > 2:
+            size = int.from_bytes(self.unread[2:start], "big")
+        while len(self.unread) < start + size:
+            self._more()
+        held = bytes(self.unread[start : start + min(size, 4_096)])
+        del self.unread[: start + size]
+        return first, held
+
+    def until(self, words: bytes) -> bytes:
+        """Read on until a frame holds these words."""
+        while True:
+            first, held = self.frame()
+            if words in held:
+                return held
+            if first == 0x88:
+                raise EOFError("closed")
+
+    def echo(self, word: bytes) -> float:
+        """Say something small; the seconds until it comes back."""
+        began = time.perf_counter()
+        self.send(framed(b'{"kind":"chat","payload":{"text":"%b"}}' % word))
+        self.until(b'"%b"' % word)
+        return time.perf_counter() - began
+
+    def read_on(self) -> None:
+        """Count what comes back, until the pong or the end."""
+        with suppress(EOFError, OSError):
+            while True:
+                first, held = self.frame()
+                if first == 0x8A:
+                    # It overtakes what is still to be flushed.
+                    self.socket.settimeout(QUIET_SECONDS)
+                self._count(first, held)
+
+    def _count(self, first: int, held: bytes) -> None:
+        if first == 0x88:
+            what = f"close {int.from_bytes(held[:2], 'big')}"
+        elif b'"system/error"' in held:
+            what = held.partition(b'"error":"')[2].partition(b'"')[0].decode()
+        elif b'"from":"mallory' in held:
+            what = "relayed"
+        else:
+            return
+        self.seen[what] = self.seen.get(what, 0) + 1
+
+    def outcome(self) -> str:
+        """What came of what was sent."""
+        return ", ".join(f"{count} × {told}" for told, count in self.seen.items()) or "nothing"
+
+    def close(self) -> None:
+        """Hang up."""
+        self.socket.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,105 @@
+"""What one member may cost the others, on a real gateway: each case once made everybody wait for seconds.
+
+Bounds are far above what is measured: `python -m bench._gateway.members` prints the figures themselves.
+"""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from bench._gateway.attempts import ATTEMPTS
+from mew.protocol.settings import Limits
+from tests.gateway.raw import TEXT, Raw, frame, joined, length_of, running
+
+MASK = b"\0\0\0\0"
+"""A mask that changes nothing: what is sent is megabytes."""
+SECONDS = 4.0
+"""On a machine with much else to do. Most of these took longer where nothing else ran."""
+BY_NAME = {attempt.name: attempt for attempt in ATTEMPTS}
+
+
+def unmasked(message: bytes) -> bytes:
+    """A client's frame whose mask changes nothing; made without going through the message."""
+    return frame(TEXT, mask=MASK)[:1] + length_of(len(message)) + MASK + message
+
+
+def hearing_itself(client: Raw) -> float:
+    """Seconds until somebody hears itself."""
+    began = time.monotonic()
+    client.say(kind="chat", payload={"text": "hello?"})
+    while client.envelope("chat")["payload"]["text"] != "hello?":
+        pass
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("5 million empty arrays", "invalid_envelope"),
+        ("5 million empty arrays as a heartbeat", "invalid_envelope"),
+        ("7 million numbers", "invalid_envelope"),
+        ("199,000 fields", "invalid_envelope"),
+        ("a heartbeat of 15 MiB", "quota_exceeded"),
+        ("a pattern of 20 letters of any script", "invalid_format"),
+        ("a pattern of 1,000 white spaces", "invalid_format"),
+        ("12 schemas that are long to measure", "invalid_format"),
+    ],
+)
+def test_a_message_that_is_expensive_is_refused_quickly(tmp_path: Path, name: str, code: str) -> None:
+    (message,) = BY_NAME[name].messages()
+    with running(tmp_path) as gateway:
+        mallory, bob = joined(gateway), joined(gateway, "bob")
+        mallory.send(unmasked(message))
+        assert hearing_itself(bob) < SECONDS
+        assert mallory.envelope("system/error")["payload"]["error"] == code
+        mallory.close()
+        bob.close()
+
+
+def test_granted_globs_are_not_tried_on_megabytes(tmp_path: Path) -> None:
+    held = [{"kind": "trial", "payload": {"a": f"*x{n}*y*"}} for n in range(1_000)]
+    with running(tmp_path, {"participants": {"alice": held, "bob": None}}) as gateway:
+        mallory, bob = joined(gateway), joined(gateway, "bob")
+        mallory.send(unmasked(b'{"kind":"trial","payload":{"a":"%b"}}' % (b"a" * 15 * 2**20)))
+        assert hearing_itself(bob) < SECONDS
+        assert mallory.envelope("system/error")["payload"]["error"] == "capability_violation"
+        mallory.close()
+        bob.close()
+
+
+def test_explain_takes_a_small_message_and_is_paid_for(tmp_path: Path) -> None:
+    with running(tmp_path, {"limits": Limits(work_per_second=1, work_burst=500)}) as gateway:
+        token = gateway.token("alice")
+        asking = Raw(gateway.port)
+        answer = asking.ask(
+            "POST", "/participants/alice/explain", token, {"kind": "chat", "payload": {"text": "x" * 2**18}}
+        )
+        assert (answer.status, answer.json["error"]) == (413, "message_too_large")
+        asking.close()
+        asking = Raw(gateway.port)
+        statuses = []
+        for _ in range(3):
+            body: Any = {"kind": "chat", "payload": {"text": "x" * 2**16}}
+            answer = asking.ask("POST", "/participants/alice/explain", token, body)
+            statuses.append(answer.status)
+        assert statuses == [200, 200, 429]
+        told = answer.json
+        assert (told["error"], told["budget"]) == ("rate_limited", "work")
+        assert int(answer.headers["retry-after"]) == -(-told["retry_after_ms"] // 1_000)
+        shown = Raw(gateway.port)
+        text = shown.ask("GET", "/metrics").body.decode()
+        assert 'mew_rate_limited_total{budget="work",space="lab"} 1.0' in text
+        shown.close()
+        asking.close()
+
+
+def test_reading_the_participants_is_paid_for(tmp_path: Path) -> None:
+    with running(tmp_path, {"limits": Limits(work_per_second=1, work_burst=30)}) as gateway:
+        asking = Raw(gateway.port)
+        answers = [asking.ask("GET", "/participants", gateway.token("alice")) for _ in range(3)]
+        assert [answer.status for answer in answers] == [200, 200, 429]
+        assert msgspec.json.decode(answers[-1].body)["budget"] == "work"
+        asking.close()

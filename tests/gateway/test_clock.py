@@ -1,0 +1,52 @@
+"""The gateway's clock: it follows the wall clock, never goes back, and never stops."""
+
+from mew.gateway.clock import SteadyClock, wall_clock
+
+HOUR = 3_600_000_000
+
+
+class Hands:
+    """A wall clock and a monotonic one, set by hand."""
+
+    def __init__(self) -> None:
+        self.wall = 1_000 * HOUR
+        self.monotonic = 5
+        self.clock = SteadyClock(lambda: self.wall, lambda: self.monotonic)
+
+    def pass_by(self, nanoseconds: int, wall: int | None = None) -> int:
+        """Let real time pass; the wall clock goes on by as much, or by what is said."""
+        self.monotonic += nanoseconds
+        self.wall += nanoseconds // 1_000 if wall is None else wall
+        return self.clock()
+
+
+def test_it_is_the_wall_clock() -> None:
+    assert abs(SteadyClock()() - wall_clock()) < HOUR
+    hands = Hands()
+    assert hands.pass_by(7_000) == hands.wall == 1_000 * HOUR + 7
+
+
+def test_it_goes_on_where_the_wall_clock_is_set_back() -> None:
+    hands = Hands()
+    assert hands.pass_by(2_000_000, wall=-HOUR) == 1_000 * HOUR + 2_000
+    assert hands.pass_by(3_000_000) == 1_000 * HOUR + 5_000
+
+
+def test_it_follows_the_wall_clock_ahead() -> None:
+    hands = Hands()
+    assert hands.pass_by(1_000, wall=HOUR) == 1_001 * HOUR
+
+
+def test_no_part_of_a_microsecond_is_lost() -> None:
+    hands = Hands()
+    for _ in range(10):
+        latest = hands.pass_by(300, wall=0)
+    assert latest == 1_000 * HOUR + 3
+
+
+def test_it_is_never_before_a_moment_on_record() -> None:
+    hands = Hands()
+    hands.clock.not_before(2_000 * HOUR)
+    assert hands.pass_by(4_000) == 2_000 * HOUR + 4
+    hands.clock.not_before(HOUR)
+    assert hands.pass_by(1_000) == 2_000 * HOUR + 5

@@ -1,0 +1,62 @@
+"""Budgets of work and bytes: nothing is refused while nothing is owed, and coming back does not pay for it."""
+
+import pytest
+
+from mew.protocol import budgets
+from mew.protocol.budgets import KEPT_SECONDS, Budgets
+from mew.protocol.errors import RateLimited
+from mew.protocol.settings import Limits
+from mew.protocol.times import SECOND
+
+LIMITS = Limits(work_per_second=100, work_burst=50, bytes_per_second=1_000, byte_burst=2_000)
+
+
+def refused(accounts: Budgets, payer: str, now: int) -> dict[str, object]:
+    with pytest.raises(RateLimited) as refusal:
+        accounts.require(payer, LIMITS, now)
+    return refusal.value.parts
+
+
+def test_who_has_never_been_charged_owes_nothing() -> None:
+    accounts = Budgets()
+    accounts.require("alice", LIMITS, 0)
+    assert accounts.owed("alice", 0) == 0
+    assert accounts.exceeded == {}
+
+
+def test_work_is_charged_whatever_is_left_and_is_owed_until_time_has_paid() -> None:
+    accounts = Budgets()
+    accounts.charge("alice", LIMITS, 0, work=49, size=0)
+    accounts.require("alice", LIMITS, 0)
+    accounts.charge("alice", LIMITS, 0, work=101, size=0)
+    assert refused(accounts, "alice", 0) == {"budget": "work", "retry_after_ms": 1_001}
+    assert accounts.owed("alice", SECOND // 2) == SECOND // 2 + 1
+    accounts.require("alice", LIMITS, SECOND + 1)
+    accounts.require("bob", LIMITS, 0)
+    assert accounts.exceeded == {"work": 1}
+
+
+def test_bytes_are_a_budget_of_their_own() -> None:
+    accounts = Budgets()
+    accounts.charge("alice", LIMITS, 0, work=0, size=2_500)
+    assert refused(accounts, "alice", 0) == {"budget": "bytes", "retry_after_ms": 501}
+    assert accounts.exceeded == {"bytes": 1}
+
+
+def test_who_has_been_silent_for_a_minute_is_forgotten_when_another_comes() -> None:
+    accounts = Budgets()
+    for name in ("alice", "bob"):
+        accounts.charge(name, LIMITS, 0, work=10**9, size=0)
+    accounts.charge("bob", LIMITS, SECOND, work=1, size=0)
+    accounts.charge("carol", LIMITS, KEPT_SECONDS * SECOND, work=1, size=0)
+    accounts.require("alice", LIMITS, KEPT_SECONDS * SECOND)
+    refused(accounts, "bob", KEPT_SECONDS * SECOND)
+
+
+def test_where_they_are_too_many_the_most_silent_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budgets, "MOST_PAYERS", 3)
+    accounts = Budgets()
+    for name in ("a", "b", "c", "d"):
+        accounts.charge(name, LIMITS, 0, work=200, size=0)
+    accounts.require("a", LIMITS, 0)
+    refused(accounts, "d", 0)
