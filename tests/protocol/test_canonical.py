@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mew.protocol.canonical import Digests, canonical, digests
-from mew.protocol.errors import InvalidEnvelope
+from mew.protocol.canonical import MOST_VALUES, Digests, canonical, digests
+from mew.protocol.errors import InvalidEnvelope, QuotaExceeded
 from tests.needs import requires
 
 # RFC 8785, appendix B: the bits of a double, and its text.
@@ -165,11 +165,22 @@ def test_numbers_are_doubles_first(texts: tuple[bytes, ...]) -> None:
     ("payload", "why"),
     [
         (b'{"method":"m","method":"n"}', "'method' twice"),
+        (b'{"method":"m","params":{' + b'"":1,' * 40_000 + b'"":1}}', "'' twice"),
         (b'{"method":"m","params":{"a":[{"x":1,"y":2,"x":1}]}}', "'x' twice"),
         (b'{"method":"m","params":{"a":1,"\\u0061":1}}', "'a' twice"),
-        (b'{"method":"m","params":[1' + b"0" * 400 + b"]}", "too large for a double: 10000"),
+        (b'{"method":"m","params":[1' + b"0" * 400 + b"]}", "too large for a double"),
     ],
 )
 def test_what_two_readers_could_read_differently_has_no_digest(payload: bytes, why: str) -> None:
     with pytest.raises(InvalidEnvelope, match=why):
         digests(payload, [])
+
+
+@pytest.mark.parametrize("element", [b"1", b"[]", b"{}", b"[[],[]]", b'{"a":{}}'])
+def test_a_payload_of_very_many_values_has_no_digest(element: bytes) -> None:
+    """Elements count, of objects and of lists, however they are nested."""
+    values = 3 if element == b"[[],[]]" else 2 if element == b'{"a":{}}' else 1
+    fitting = (MOST_VALUES - len(("method", "params"))) // values
+    digests(b'{"method":"m","params":[' + b",".join([element] * fitting) + b"]}", [])
+    with pytest.raises(QuotaExceeded, match="may hold 50000 values"):
+        digests(b'{"method":"m","params":[' + b",".join([element] * (fitting + 1)) + b"]}", [])
