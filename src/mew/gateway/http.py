@@ -16,6 +16,7 @@ from starlette.routing import Route
 from mew import __version__
 from mew.gateway.gateway import Gateway
 from mew.gateway.http_journal import JOURNAL, JournalDoor
+from mew.gateway.http_proposals import PROPOSAL, ProposalContent
 from mew.gateway.hub import Hub
 from mew.gateway.journal_metrics import journal_health
 from mew.gateway.metrics import CONTENT_TYPE, exposition
@@ -35,6 +36,7 @@ FEATURES: Final = (
     "http",
     "observers",
     "explain",
+    "proposals",
     "journal",
     "inspector",
 )
@@ -72,6 +74,7 @@ class HttpDoor:
             Route(MESSAGES, self.messages, methods=["GET", "POST"]),
             Route(EXPLAIN, self.explained, methods=["GET", "POST"]),
             Route(JOURNAL, JournalDoor(self._gateway).read),
+            Route(PROPOSAL, ProposalContent(self._gateway).read),
             Page(),
         ]
         handlers = {HTTPException: _not_found, Refusal: _refused, ClientDisconnect: _gone, Exception: _broken}

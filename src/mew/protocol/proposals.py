@@ -73,7 +73,6 @@ class OpenProposal(msgspec.Struct, frozen=True, kw_only=True):
             "to": self.to,
             "method": self.method,
             "digest": self.digest,
-            "opened_at": rfc3339(self.opened),
             "expires_at": rfc3339(self.expires),
             "bytes": len(self.payload),
             "votes": self.votes,

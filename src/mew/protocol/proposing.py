@@ -272,13 +272,18 @@ def _only_open(turn: Turn, envelope: Envelope) -> OpenProposal | None:
 
 def _open(turn: Turn, named: OpenProposal | ClosedProposal) -> OpenProposal:
     """The proposal, if it may still be ended; else what has become of it, so that a retry sees that it was done."""
+    if isinstance(named, OpenProposal) and turn.now < named.expires:
+        return named
+    raise closed(named)
+
+
+def closed(named: OpenProposal | ClosedProposal) -> ProposalClosed:
+    """What has become of a proposal; an open one is due, and only a question has come before its end was told."""
     if isinstance(named, ClosedProposal):
         outcome, by, closing = named.outcome, named.by, named.request
-    elif named.expires <= turn.now:
-        outcome, by, closing = EXPIRED, kinds.GATEWAY, None  # only a rehearsal sees it: else it has been closed before
     else:
-        return named
-    raise ProposalClosed(
+        outcome, by, closing = EXPIRED, kinds.GATEWAY, None
+    return ProposalClosed(
         f"the proposal {named.proposal_id!r} is closed: {outcome}, by {by!r}; to ask for it all the same, send the "
         "request without naming the proposal",
         outcome=outcome,
