@@ -37,7 +37,8 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def propose(client: Client, name: str, payload: Any = READ, to: Any = ("files",), **fields: Any) -> Any:
     client.inbox()
     client.send(fields, id=name, kind="mcp/proposal", to=list(to), payload=payload)
-    (answer,) = [each for each in client.inbox() if each["kind"] in {"mcp/proposal", "system/error"}]
+    inbox: list[Any] = client.inbox()
+    (answer,) = [each for each in inbox if each["kind"] in {"mcp/proposal", "system/error"}]
     return answer
 
 
@@ -48,7 +49,8 @@ def click(client: Client, proposal: Any, name: str | None = None, **changed: Any
     claim = {"position": stamp["position"], "digest": stamp["digest"]}
     asked = {"kind": "mcp/request", "to": proposal["to"], "payload": proposal["payload"], "proposal": claim}
     client.send({**asked, "correlation_id": [name or proposal["id"]], **changed})
-    return [each["payload"].get("error", each["kind"]) for each in client.inbox()]
+    inbox: list[Any] = client.inbox()
+    return [each["payload"].get("error", each["kind"]) for each in inbox]
 
 
 def executed(lab: MemorySpace) -> list[str]:
@@ -119,7 +121,8 @@ def test_a_forged_stamp_is_replaced_or_removed(lab: MemorySpace) -> None:
     assert propose(mallory, "p-1", proposal=forged)["proposal"] != forged
     for kind in ("mcp/response", "mcp/proposal"):
         mallory.send(kind=kind, correlation_id=["p-1"], payload={}, proposal=forged)
-        assert "proposal" not in human.inbox()[-1]
+        inbox: list[Any] = human.inbox()
+        assert "proposal" not in inbox[-1]
     assert list(lab.state.proposals) == ["p-1"]
 
 
