@@ -679,6 +679,21 @@ def test_the_end_of_a_grant_takes_no_other_along(open_space: Door) -> None:
     assert lab.state.grant_ends == {}
 
 
+@pytest.mark.requirement("PRO-29")
+@pytest.mark.doors("core")
+def test_two_grants_end_each_at_its_time(open_space: Door) -> None:
+    lab = open_space(participants=PEOPLE)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    grant(alice, "g-1", timeout_seconds=10)
+    grant(alice, "g-2", timeout_seconds=20, capabilities=[{"kind": "note"}])
+    lab.advance(10)
+    assert bob.take("capability/revoke")["payload"]["grant_id"] == "g-1"
+    assert list(lab.state.grant_ends["bob"]) == ["g-2"]
+    lab.advance(10)
+    assert bob.take("capability/revoke")["payload"]["grant_id"] == "g-2"
+    assert lab.state.grant_ends == {}
+
+
 @pytest.mark.requirement("PRO-31")
 @pytest.mark.doors("core")
 def test_proposals_votes_and_ends_survive_a_restart(open_space: Door) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mew.protocol.canonical import MOST_VALUES, Digests, canonical, digests
@@ -85,6 +85,7 @@ def test_names_are_sorted_by_their_utf_16_code_units() -> None:
     assert list(json.loads(canonical(dict.fromkeys(names)))) == in_order
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(JSON)
 @example({"\U0001f600": [], "\ufb33": {}, "\x7f\u2028": "\b\t\n\f\r\x00\x1f\x7f\u2028/"})
 @example([-0.0, 1e21, 1e-7, 123456789012345680000.0, 5e-324, 2.0**53 + 2])

@@ -4,6 +4,7 @@ Pure. Only records that the gateway stamped count: a stamp names the position of
 proposal with the same digest. Who may open or close one is decided in `proposing`.
 """
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -218,11 +219,13 @@ def _close(state: "SpaceState", proposal: OpenProposal, outcome: str, record: Re
 def _forget(state: "SpaceState", proposer: str, now: int) -> None:
     table = state.closed_proposals
     surplus = len(table) - REMEMBERED_PER_SPACE
-    old = []
-    for number, each in enumerate(table.values()):
-        if number >= surplus and now < each.closed + REMEMBERED_SECONDS * SECOND:
-            break
-        old.append(each.proposal_id)
+    since = now - REMEMBERED_SECONDS * SECOND
+    old = [
+        each.proposal_id
+        for _, each in takewhile(
+            lambda numbered: numbered[0] < surplus or numbered[1].closed <= since, enumerate(table.values())
+        )
+    ]
     own = state.closed_by_proposer[proposer]
     if len(own) > REMEMBERED_PER_PROPOSER:
         old.append(next(iter(own)))

@@ -113,7 +113,8 @@ def request(turn: Turn, envelope: Envelope) -> None:
     claim = _field(envelope, Claim)
     named = _named(turn, envelope)
     if named is None:
-        _refuse_unknown(turn, claim)
+        if claim is not None:
+            raise _unknown(turn, claim)
         approvals.require(turn, envelope, None)
         turn.relay(_without_stamp(envelope))
         return
@@ -123,17 +124,15 @@ def request(turn: Turn, envelope: Envelope) -> None:
     turn.relay(_with_stamp(envelope, proposal.stamp()))
 
 
-def _refuse_unknown(turn: Turn, claim: Claim | None) -> None:
-    """A fulfilment of a proposal that nobody remembers; without a claim it is a request as any other."""
-    if claim is None:
-        return
+def _unknown(turn: Turn, claim: Claim) -> ProposalMismatch | ProposalClosed:
+    """Why a claim is refused whose proposal `correlation_id` does not name, or nobody remembers."""
     known = proposals.at_position(turn.space.state, claim.position, turn.now)
     if isinstance(known, OpenProposal):
-        raise ProposalMismatch(
+        return ProposalMismatch(
             f"`correlation_id` does not name {known.proposal_id!r}, the proposal at position {claim.position}",
             position=claim.position,
         )
-    raise ProposalClosed(
+    return ProposalClosed(
         f"there is no open proposal at position {claim.position}; to ask for it all the same, send the request "
         "without `proposal` and `correlation_id`",
         position=claim.position,
@@ -209,8 +208,7 @@ def approve(turn: Turn, envelope: Envelope) -> None:
     if claim is None or not envelope.correlation_id:
         raise InvalidEnvelope("mcp/approve: `proposal: {position, digest}` and `correlation_id` must name a proposal")
     if named is None:
-        _refuse_unknown(turn, claim)
-        return
+        raise _unknown(turn, claim)
     proposal = _open(turn, named)
     if (claim.position, claim.digest) != (proposal.position, proposal.digest):
         raise ProposalMismatch(
