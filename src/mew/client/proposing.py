@@ -147,8 +147,10 @@ class Proposal:
         """Of one who was asked: by the request that fulfilled the proposal, or by the proposal itself."""
         causes = [self._fulfilled.get(each) or self.envelope for each in response.correlation_id]
         cause = next((each for each in causes if not each.to or response.sender in each.to), None)
-        if cause is None or (cause is self.envelope and self._tracked and stamp_of(response) is None):
+        if cause is None:
             return None
+        if cause is self.envelope and not cause.to and self._tracked and stamp_of(response) is None:
+            return None  # proposed to nobody by name, it is answered by one that may send the request
         try:
             return answer_in(response, response.sender if cause is self.envelope else cause.sender)
         except MewError as failure:
