@@ -13,33 +13,41 @@ from tests.protocol.states import plain, rich_state
 
 JOURNAL = Path(__file__).parent / "golden_journal.jsonl"
 """A small history with every kind of record in it; never to be changed, only added to under another name."""
-DIGESTS = {1: "76a5a185d75e8bf8d3b1bf55a55291522f323354ddd04de1f54f1de299a576c9"}
+PROPOSALS = JOURNAL.with_name("golden_proposals.jsonl")
+"""Another one, with every end of a proposal and of a grant in it."""
+DIGESTS = {
+    1: "76a5a185d75e8bf8d3b1bf55a55291522f323354ddd04de1f54f1de299a576c9",
+    2: "b80fbf4dee5209ef3b77f3d7918f061bce53e7831e1d27596d5545b989690c4f",
+}
+DIGESTS_OF_PROPOSALS = {2: "a51ee42554338093b5ff34eddec51ee16bec2a5f4c2d2a2725a05045ca59edfa"}
 """Fold version → what the golden journal folds to. Another fold is another version: add a line, keep the old."""
 ALL = [{"kind": "*"}]
 
 
-def golden_journal() -> list[Record]:
-    lines = (msgspec.json.decode(line) for line in JOURNAL.read_bytes().splitlines())
+def golden_journal(file: Path = JOURNAL) -> list[Record]:
+    lines = (msgspec.json.decode(line) for line in file.read_bytes().splitlines())
     return [Record(**{**line, "payload": line["payload"].encode()}) for line in lines]
 
 
-def test_a_changed_fold_has_another_version() -> None:
+@pytest.mark.parametrize(("file", "digests"), [(JOURNAL, DIGESTS), (PROPOSALS, DIGESTS_OF_PROPOSALS)])
+def test_a_changed_fold_has_another_version(file: Path, digests: dict[int, str]) -> None:
     state, digest = SpaceState(space_id="golden"), hashlib.sha256()
-    for record in golden_journal():
+    for record in golden_journal(file):
         state = fold(state, record)
         digest.update(snapshot(state))
-    assert digest.hexdigest() == DIGESTS[FOLD_VERSION], "the fold has changed: raise FOLD_VERSION"
+    assert digest.hexdigest() == digests[FOLD_VERSION], "the fold has changed: raise FOLD_VERSION"
 
 
 def test_the_golden_journal_has_every_record_that_changes_a_state() -> None:
-    journal = golden_journal()
+    journal = [*golden_journal(), *golden_journal(PROPOSALS)]
     said = {
         (each.participant == "system:gateway", each.kind) for each in journal if each.event in {"envelope", "consumed"}
     }
     changing = {
         True: "stream/open stream/ready stream/close stream/write-granted stream/write-revoked "
-        "stream/ownership-transferred",
-        False: "stream/start stream/data stream/close stream/complete stream/error capability/grant capability/revoke "
+        "stream/ownership-transferred capability/revoke mcp/proposal-closed",
+        False: "mcp/proposal mcp/request mcp/response mcp/reject mcp/withdraw mcp/approve "
+        "stream/start stream/data stream/close stream/complete stream/error capability/grant capability/revoke "
         "space/invite space/kick participant/pause participant/resume participant/shutdown",
     }
     assert {(by_gateway, kind) for by_gateway, listed in changing.items() for kind in listed.split()} <= said

@@ -21,6 +21,7 @@ from mew import __version__
 from mew.gateway.gateway import Gateway
 from mew.gateway.http_exchange import admit
 from mew.gateway.http_journal import JOURNAL, JournalDoor
+from mew.gateway.http_proposals import PROPOSAL, ProposalContent
 from mew.gateway.hub import Hub
 from mew.gateway.journal_metrics import journal_health
 from mew.gateway.metrics import CONTENT_TYPE, exposition
@@ -41,6 +42,7 @@ FEATURES: Final = (
     "http",
     "observers",
     "explain",
+    "proposals",
     "journal",
     "inspector",
 )
@@ -103,6 +105,7 @@ class HttpDoor:
             Route(MESSAGES, self.messages, methods=["GET", "POST"]),
             Route(EXPLAIN, self.explained, methods=["GET", "POST"]),
             Route(JOURNAL, JournalDoor(self._gateway).read),
+            Route(PROPOSAL, ProposalContent(self._gateway).read),
             Page(),
         ]
         handlers = {HTTPException: _not_found, Refusal: _refused, ClientDisconnect: _gone, Exception: _broken}

@@ -5,7 +5,7 @@ Pure. Identity is established before a `Join` gets here (`admission`).
 
 from typing import Any
 
-from mew.protocol import jsontext, kinds, ownership, records
+from mew.protocol import jsontext, kinds, ownership, proposing, records
 from mew.protocol.admission import read_join
 from mew.protocol.commands import Attach, Checkpoint, Join, Leave, Start, Tick
 from mew.protocol.effects import Admit, AllBut, Close, Only, To
@@ -218,6 +218,8 @@ def depart(turn: Turn, session: Session, reason: str | None = None, cause: tuple
     turn.record(records.LEFT, participant, reason=reason)
     space.forget(participant)
     tell_presence(turn, "leave", participant, cause, known_as=known_as, reason=reason)
+    if session.anonymous:
+        proposing.close_all_of(turn, participant)
     ownership.release(turn, participant, cause)
 
 

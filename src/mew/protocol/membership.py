@@ -5,17 +5,18 @@ Pure. Resume and shut-down have no rule of their own beyond what `fold` makes of
 
 import math
 
-from mew.protocol import joining, jsontext, kinds, ownership
+from mew.protocol import joining, jsontext, kinds, ownership, proposing
 from mew.protocol.capability import read_capabilities
 from mew.protocol.effects import Only
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import AlreadyExists, InvalidEnvelope, InvalidRequest, ParticipantNotFound, QuotaExceeded
+from mew.protocol.fold import LONGEST_TIMEOUT
 from mew.protocol.granting import check_grantable, check_size
 from mew.protocol.names import is_participant_id, is_reserved_id
 from mew.protocol.payloads import Invite, Kick, Pause, read
 from mew.protocol.turn import Saying, Turn
 
-LONGEST_PAUSE = 31_536_000
+LONGEST_PAUSE = LONGEST_TIMEOUT
 
 
 def invite(turn: Turn, envelope: Envelope) -> None:
@@ -72,6 +73,7 @@ def kick(turn: Turn, envelope: Envelope) -> None:
         raise ParticipantNotFound(f"no participant {kicked!r}", participant_id=kicked)
     turn.consume(envelope)
     joining.remove(turn, kicked, joining.REMOVED, "kicked", (envelope.id,))
+    proposing.close_all_of(turn, kicked)
     ownership.settle_absent(turn, (envelope.id,))
 
 

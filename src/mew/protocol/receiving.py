@@ -6,7 +6,19 @@ Pure. The first check that fails answers; what passes them all goes to its kind'
 from collections.abc import Callable
 from typing import Any, Final
 
-from mew.protocol import granting, joining, jsontext, kinds, lifecycle, membership, ownership, records, writing
+from mew.protocol import (
+    granting,
+    joining,
+    jsontext,
+    kinds,
+    lifecycle,
+    membership,
+    ownership,
+    proposing,
+    records,
+    timeouts,
+    writing,
+)
 from mew.protocol.admission import is_join
 from mew.protocol.authority import require_capability
 from mew.protocol.commands import Poll, Post, Receive
@@ -41,6 +53,7 @@ def receive(turn: Turn, command: Receive) -> None:
     if session is None:
         return
     turn.space.pass_time(turn.now)
+    timeouts.settle(turn)
     if is_frame(command.message):
         writing.frame(turn, session, command)
         return
@@ -60,6 +73,7 @@ def post(turn: Turn, command: Post) -> None:
     try:
         session = joining.appear(turn, command.participant)
         turn.space.pass_time(turn.now)
+        timeouts.settle(turn)
         incoming.refuse_frame()
         incoming.carry_out(session)
     except Refusal as refusal:
@@ -178,9 +192,11 @@ class Incoming:
             raise ReservedKind(f"{kind!r} is sent by the gateway alone", attempted_kind=kind)
         if session.observer and kind != kinds.HEARTBEAT:
             raise CapabilityViolation("an observer only looks", attempted_kind=kind, your_capabilities=[])
+        if kind == kinds.MCP_WITHDRAW and proposing.is_own_withdrawal(space, envelope, self.turn.now):
+            return
         if kind not in kinds.ALLOWED_WHILE_PAUSED and space.is_muted(self.sender):
             raise Paused(f"{self.sender!r} is paused", attempted_kind=kind)
-        if kind not in DECIDED_BY_OWNERSHIP:
+        if kind not in NO_CAPABILITY:
             require_capability(self.turn, envelope)
 
     def reject(self, refusal: Refusal) -> None:
@@ -232,6 +248,8 @@ DECIDED_BY_OWNERSHIP: Final = kinds.ENDINGS | {
     kinds.TRANSFER_OWNERSHIP,
 }
 """No capability is asked for: who owns or writes the stream decides (protocol §4)."""
+NO_CAPABILITY: Final = DECIDED_BY_OWNERSHIP | {kinds.MCP_APPROVE}
+"""No capability for the kind is asked for: the above, and votes, which the rules of the space decide (protocol §3)."""
 
 _HANDLERS: Final[dict[str, Callable[[Turn, Envelope], None]]] = {
     kinds.HEARTBEAT: _heartbeat,
@@ -240,6 +258,12 @@ _HANDLERS: Final[dict[str, Callable[[Turn, Envelope], None]]] = {
     kinds.INVITE: membership.invite,
     kinds.KICK: membership.kick,
     kinds.PAUSE: membership.pause,
+    kinds.MCP_PROPOSAL: proposing.propose,
+    kinds.MCP_REQUEST: proposing.request,
+    kinds.MCP_RESPONSE: proposing.respond,
+    kinds.MCP_REJECT: proposing.reject,
+    kinds.MCP_WITHDRAW: proposing.withdraw,
+    kinds.MCP_APPROVE: proposing.approve,
     kinds.STREAM_REQUEST: lifecycle.request,
     kinds.STREAM_ANNOUNCE: lifecycle.announce,
     kinds.STREAM_START: lifecycle.start,

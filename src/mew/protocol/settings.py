@@ -72,6 +72,19 @@ class StreamSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether `stream/data` is checked against its format's schema."""
 
 
+class ApprovalRule(msgspec.Struct, frozen=True, kw_only=True):
+    """Which `mcp/request` needs how many votes, and whose."""
+
+    match: Capability
+    """A pattern for `mcp/request`; it binds each request that fits its payload and any of its recipients."""
+    deciders: tuple[str, ...]
+    """Who may vote, and who may reject."""
+    quorum: int = 1
+    """How many of them."""
+    not_proposer: bool = True
+    """Whether the proposer's own vote does not count; who sends without a proposal is its proposer."""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of one space, as far as the protocol depends on it."""
 
@@ -91,6 +104,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     streams: StreamSettings = StreamSettings()
     limits: Limits = Limits()
     """How much is allowed."""
+    approvals: tuple[ApprovalRule, ...] = ()
+    """Requests that need votes, whoever sends them."""
 
     def effective(self) -> dict[str, Any]:
         """The configuration as the journal's `start` record keeps it."""
@@ -102,6 +117,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "strict_from": self.strict_from,
             "streams": msgspec.structs.asdict(self.streams),
             "limits": msgspec.structs.asdict(self.limits),
+            "approvals": [{**msgspec.structs.asdict(rule), "match": rule.match.pattern} for rule in self.approvals],
         }
 
 

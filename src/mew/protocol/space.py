@@ -7,7 +7,7 @@ Pure, synchronous and total: `handle` never raises, never waits, and asks no clo
 from collections.abc import Callable
 from typing import Any, Final
 
-from mew.protocol import joining, kinds, receiving, records, writing
+from mew.protocol import joining, kinds, receiving, records, timeouts, writing
 from mew.protocol.actions import Actions, actions
 from mew.protocol.budgets import KEPT_SECONDS, MOST_PAYERS, Budgets
 from mew.protocol.capability import CapabilitySet
@@ -65,6 +65,8 @@ class Space:
         self._routes: dict[bytes, Route] = {}
         self._muted: set[str] = set()
         self._mutes_change = _NEVER
+        self.next_end = 0
+        """No proposal and no grant ends before this time."""
         self._capabilities: dict[str, CapabilitySet] = {}
         self._formats: dict[str, Formats] = {}
         self._patterns: dict[str, int] = {}
@@ -240,6 +242,8 @@ class Space:
             self._derive_stream(record.stream_id)
         elif record.kind in _ABOUT_PAUSES:
             self._derive_mutes(record.time)
+        elif record.kind in _WITH_AN_END:
+            self.next_end = 0
 
     def capabilities_changed(self, participant: str) -> bool:
         """Compile a participant's capabilities anew; whether they differ from before."""
@@ -295,8 +299,9 @@ _ABOUT_STREAMS: Final = kinds.ENDINGS | {
     kinds.OWNERSHIP_TRANSFERRED,
 }
 _ABOUT_PAUSES: Final = frozenset({kinds.PAUSE, kinds.RESUME, kinds.SHUTDOWN, kinds.INVITE})
+_WITH_AN_END: Final = frozenset({kinds.MCP_PROPOSAL, kinds.CAPABILITY_GRANT})
 _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
-    Start: joining.start,
+    Start: timeouts.start,
     Join: joining.join,
     Attach: joining.attach,
     Leave: joining.leave,
@@ -304,6 +309,6 @@ _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     Post: receiving.post,
     Poll: receiving.poll,
     Lose: writing.lose,
-    Tick: joining.tick,
+    Tick: timeouts.tick,
     Checkpoint: joining.checkpoint,
 }
