@@ -7,13 +7,16 @@ import contextlib
 import os
 import socket
 import stat
+import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 NAME: Final = "admin.sock"
 SHORT: Final = 100
 """Bytes that a socket's path may have everywhere; a longer one is reached through its folder."""
+_CREDENTIALS: Final = struct.Struct("3i")
+"""Linux's `struct ucred`: process, user, group."""
 _FDS: Final = Path("/proc/self/fd")
 
 
@@ -56,6 +59,14 @@ def listen(directory: Path) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+def peer_uid(peer: Any) -> int | None:
+    """Which user of this machine is at the other end; None where the system does not say."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None
+    _, uid, _ = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    return int(uid)
 
 
 def reach(directory: Path, seconds: float) -> socket.socket:

@@ -116,6 +116,8 @@ class First(HttpToolsProtocol):
         """The head is here; the body has more time."""
         self._in_head, self._raw_size = False, 0
         self._await(self._gateway.config.timeouts.idle_seconds)
+        peer = self.transport.get_extra_info("peername")
+        self.scope["client"] = peer and peer[:2]  # refused requests are recorded with it
         self._stranger = self._origins.refusal(self.headers)
         self.app = self.config.loaded_app
         if self._stranger is not None:

@@ -20,12 +20,20 @@ from mew.gateway.hub import Hub
 from mew.gateway.journal_metrics import journal_health
 from mew.gateway.metrics import CONTENT_TYPE, exposition
 from mew.gateway.openapi import document
-from mew.gateway.operator_log import log
+from mew.gateway.operator_log import address, log
 from mew.gateway.origins import allowed_origins
 from mew.gateway.websocket import credentials
 from mew.inspector import Page
 from mew.protocol import JoinRequest, Poll, Post, Refusal, jsontext
-from mew.protocol.errors import AlreadyExists, InternalError, InvalidRequest, MessageTooLarge, NotFound
+from mew.protocol.errors import (
+    AlreadyExists,
+    InternalError,
+    InvalidRequest,
+    MessageTooLarge,
+    NotFound,
+    SpaceNotFound,
+    Unauthorized,
+)
 
 FEATURES: Final = (
     "streams",
@@ -74,7 +82,7 @@ class HttpDoor:
             Route(JOURNAL, JournalDoor(self._gateway).read),
             Page(),
         ]
-        handlers = {HTTPException: _not_found, Refusal: _refused, ClientDisconnect: _gone, Exception: _broken}
+        handlers = {HTTPException: _not_found, Refusal: self._refused, ClientDisconnect: _gone, Exception: _broken}
         return Starlette(routes=routes, middleware=self._middleware(), exception_handlers=handlers)
 
     def _middleware(self) -> list[Middleware]:
@@ -147,7 +155,7 @@ class HttpDoor:
         message = await _body(request, hub)
         self._gateway.readiness.require()
         hub.require_journal()
-        answer = hub.ask(Post(participant, message))
+        answer = hub.ask(Post(participant, message, _peer(request)))
         hub.flush()  # a script that has its answer finds what followed in the output logs
         hub.require_journal()
         if answer is None:
@@ -176,7 +184,7 @@ class HttpDoor:
             raise InvalidRequest("`since` must be a whole number")
         self._gateway.readiness.require()
         hub.require_journal()
-        answer = hub.ask(Poll(participant))
+        answer = hub.ask(Poll(participant, _peer(request)))
         if answer is not None and answer.refusal is not None:
             return refused(answer.refusal)
         hub.flush()
@@ -190,10 +198,25 @@ class HttpDoor:
         }
         return Response(jsontext.join(body), media_type="application/json")
 
+    async def _refused(self, request: Request, error: Exception) -> Response:
+        if not isinstance(error, Refusal):
+            raise error
+        # Not the target: a careless client puts its token there.
+        log.info("request refused", method=request.method, status=error.status, error=error.code)
+        if isinstance(error, Unauthorized | SpaceNotFound):
+            space = request.path_params.get("id", request.query_params.get("space"))
+            asked = JoinRequest(space, request.path_params.get("participant"))
+            self._gateway.record_refusal(error, asked, peer=_peer(request), transport="http")
+        return refused(error)
+
     def _authenticated(self, request: Request) -> tuple[str, Hub]:
         participant = request.path_params["participant"]
         space = self._gateway.lobby.authenticate(participant, _asked(request))
         return participant, self._gateway.hubs[space.settings.space_id]
+
+
+def _peer(request: Request) -> str:
+    return address(request.client)
 
 
 def _asked(request: Request) -> JoinRequest:
@@ -211,14 +234,6 @@ async def _body(request: Request, hub: Hub) -> bytes:
         if size > most:
             raise MessageTooLarge(f"a message may have {most} bytes")
     return b"".join(parts)
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    if not isinstance(error, Refusal):
-        raise error
-    # Not the target: a careless client puts its token there.
-    log.info("request refused", method=request.method, status=error.status, error=error.code)
-    return refused(error)
 
 
 async def _not_found(request: Request, error: Exception) -> Response:

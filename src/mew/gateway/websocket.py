@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
 
+import msgspec
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
 
 from mew.gateway.auth import fingerprint
@@ -228,7 +229,7 @@ class Socket(WSListener):
             space, join = self._gateway.lobby.admit(self.connection, request)
             self._gateway.hubs[space.settings.space_id].require_journal()
         except Refusal as refusal:
-            self._turn_away(refusal, request.cause)
+            self._turn_away(refusal, request)
             return
         self._clear_deadline()
         self._credentials = None
@@ -237,15 +238,21 @@ class Socket(WSListener):
         self.token = None if request.token is None else fingerprint(request.token)
         self._run_bytes = min(RUN_FRAME_BYTES, space.settings.limits.message_bytes)
         self._hub.attach(self.connection, self.outlet)
-        self._hub.run(join)
+        self._hub.run(msgspec.structs.replace(join, peer=self._peer))
 
-    def _turn_away(self, refusal: Refusal, cause: tuple[str, ...] = ()) -> None:
+    @property
+    def _peer(self) -> str:
+        """Where it comes from."""
+        return address(self._transport.underlying_transport.get_extra_info("peername"))
+
+    def _turn_away(self, refusal: Refusal, request: JoinRequest | None = None) -> None:
         """Never came in: told why, and closed."""
-        peer = self._transport.underlying_transport.get_extra_info("peername")
-        log.info("connection turned away", error=refusal.code, peer=address(peer))
+        request = request or JoinRequest()
+        log.info("connection turned away", error=refusal.code, peer=self._peer)
+        self._gateway.record_refusal(refusal, request, peer=self._peer, transport="websocket")
         hub = self._gateway.first_hub
         stamp = Stamp(GATEWAY, hub.space.new_id(), hub.clock())
-        for effect in turn_away(self.connection, refusal, stamp, cause):
+        for effect in turn_away(self.connection, refusal, stamp, request.cause):
             if isinstance(effect, Deliver):
                 self.outlet.put([envelope_item(effect.message)])
             elif isinstance(effect, Close):

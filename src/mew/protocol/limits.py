@@ -38,6 +38,11 @@ class Bucket:
         self._tokens = tokens - 1
         return True
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the whole burst may be spent."""
+        return self._tokens >= self._burst
+
     def take(self) -> bool:
         """Spend one token if there is one."""
         if self._tokens < 1:

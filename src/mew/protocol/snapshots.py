@@ -11,8 +11,10 @@ from mew.protocol.capability import Capability, read_capability
 from mew.protocol.state import Grant, Presence, SpaceState
 from mew.protocol.streams import Status, Stream
 
-FOLD_VERSION = 1
+FOLD_VERSION = 2
 """Raised whenever folding the same records gives another state."""
+READABLE = frozenset({1, 2})
+"""Versions whose snapshots say all that folding gives today, but for what is optional below."""
 
 
 class _Stream(msgspec.Struct):
@@ -57,9 +59,12 @@ class _State(msgspec.Struct):
     streams: list[_Stream]
     stream_count: int
     desired_ids: list[str]
+    configuration: msgspec.Raw = msgspec.Raw(b"null")
+    """From version 2."""
 
 
 _decoder = msgspec.json.Decoder(_State)
+_UNKNOWN = b"null"
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
@@ -85,6 +90,7 @@ def snapshot(state: SpaceState) -> bytes:
             streams=[_save_stream(state, stream) for stream in state.streams.values()],
             stream_count=state.stream_count,
             desired_ids=sorted(state.desired_ids),
+            configuration=msgspec.Raw(state.configuration or _UNKNOWN),
         )
     )
 
@@ -96,7 +102,7 @@ class OtherFold(MewError):
 def restore(text: bytes) -> SpaceState:
     """The state that a snapshot was made of; `OtherFold` where that would not be what folding gives today."""
     saved = _decoder.decode(text)
-    if saved.fold_version != FOLD_VERSION:
+    if saved.fold_version not in READABLE:
         raise OtherFold(
             f"a snapshot of fold version {saved.fold_version}; this program folds as version {FOLD_VERSION}"
         )
@@ -121,6 +127,7 @@ def restore(text: bytes) -> SpaceState:
         sequences={each.stream_id: each.sequences for each in saved.streams if each.sequences},
         stream_count=saved.stream_count,
         desired_ids=dict.fromkeys(saved.desired_ids),
+        configuration=bytes(saved.configuration).removeprefix(_UNKNOWN),
     )
 
 
