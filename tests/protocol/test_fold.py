@@ -17,10 +17,12 @@ PROPOSALS = JOURNAL.with_name("golden_proposals.jsonl")
 """Another one, with every end of a proposal and of a grant in it."""
 DIGESTS = {
     1: "76a5a185d75e8bf8d3b1bf55a55291522f323354ddd04de1f54f1de299a576c9",
-    2: "b80fbf4dee5209ef3b77f3d7918f061bce53e7831e1d27596d5545b989690c4f",
+    2: "c0863d07c1f4ff92329d619352f39124e5dce42dfe3347f2d80d703f702648a0",
 }
-DIGESTS_OF_PROPOSALS = {2: "a51ee42554338093b5ff34eddec51ee16bec2a5f4c2d2a2725a05045ca59edfa"}
+DIGESTS_OF_PROPOSALS = {2: "e6f5e7292d7cae736b2fdffa9b1d1b862d47c1a911e4e1433395594c526d6404"}
 """Fold version → what the golden journal folds to. Another fold is another version: add a line, keep the old."""
+CHECKPOINT_1 = JOURNAL.with_name("golden_checkpoint_1.json")
+"""The checkpoint that fold version 1 made of it; likewise never to be changed."""
 ALL = [{"kind": "*"}]
 
 
@@ -55,7 +57,15 @@ def test_the_golden_journal_has_every_record_that_changes_a_state() -> None:
 
 
 @pytest.mark.parametrize(
-    "event", [records.REJECTED, records.FRAME_REJECTED, records.GAP, records.WELCOMED, "an event of a later version"]
+    "event",
+    [
+        records.REJECTED,
+        records.FRAME_REJECTED,
+        records.GAP,
+        records.WELCOMED,
+        records.ADMIN,
+        "an event of a later version",
+    ],
 )
 def test_a_remark_moves_position_and_time_and_nothing_else(event: str) -> None:
     state = rich_state()
@@ -78,6 +88,22 @@ def test_a_checkpoints_own_position_and_time_count() -> None:
     later = Record(state.position + 1, state.time + 7, records.CHECKPOINT, "system:gateway", payload=snapshot(state))
     after = fold(SpaceState(space_id="lab"), later)
     assert (after.position, after.time) == (state.position + 1, state.time + 7)
+
+
+def checkpoint_of_version_1() -> Record:
+    """What a gateway of that version made of the golden journal."""
+    text = CHECKPOINT_1.read_bytes().strip()
+    return Record(77, 2**52, records.CHECKPOINT, "system:gateway", payload=text)
+
+
+def test_a_checkpoint_of_the_first_fold_is_read_and_keeps_what_it_does_not_tell() -> None:
+    folded = SpaceState(space_id="golden")
+    for record in golden_journal():
+        folded = fold(folded, record)
+    expected = plain(folded) | {"position": 77, "time": 2**52}
+    assert plain(fold(folded, checkpoint_of_version_1())) == expected
+    begun = fold(SpaceState(space_id="golden"), checkpoint_of_version_1())
+    assert plain(begun) == {**expected, "configuration": ""}
 
 
 def other_fold() -> Record:

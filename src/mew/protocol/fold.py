@@ -42,11 +42,14 @@ def fold(state: SpaceState, record: Record) -> SpaceState:
 def _checkpoint(state: SpaceState, record: Record) -> SpaceState:
     """One of another version of the fold says nothing: what it stands for has just been folded anew."""
     try:
-        return restore(record.payload)
+        restored = restore(record.payload)
     except OtherFold:
         if state.position < 0:
             raise
         return state
+    if not restored.configuration:
+        restored.configuration = state.configuration
+    return restored
 
 
 def count_frames(state: SpaceState, stream_id: str, count: int) -> int:
@@ -64,8 +67,13 @@ def _start(state: SpaceState, record: Record) -> None:
         name: None if held is None else _capabilities(held) for name, held in start["participants"].items()
     }
     state.defaults = _capabilities(start["defaults"])
+    state.configuration = jsontext.encode({key: value for key, value in start.items() if key not in _IN_STATE})
     for participant in list(state.present):
         _depart(state, participant, record.time)
+
+
+_IN_STATE: Final = frozenset({"epoch", "participants", "defaults"})
+"""What the state has of a start by itself."""
 
 
 def _join(state: SpaceState, record: Record) -> None:

@@ -72,8 +72,9 @@ def revoke(turn: Turn, envelope: Envelope) -> None:
 def check_size(turn: Turn, capabilities: tuple[Capability, ...], what: str) -> None:
     """Patterns are tried against patterns: so many values at once, no more."""
     limit = turn.space.settings.limits.grants
-    if sum(capability.size for capability in capabilities) > limit:
-        raise QuotaExceeded(f"{what} may come to {limit} pattern values")
+    value = sum(capability.size for capability in capabilities)
+    if value > limit:
+        raise QuotaExceeded(f"{what} may come to {limit} pattern values", quota="grants", limit=limit, value=value)
 
 
 def check_grantable(capabilities: tuple[Capability, ...]) -> None:

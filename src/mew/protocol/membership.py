@@ -5,7 +5,7 @@ Pure. Resume and shut-down have no rule of their own beyond what `fold` makes of
 
 import math
 
-from mew.protocol import joining, jsontext, kinds, ownership, proposing
+from mew.protocol import administration, joining, jsontext, kinds, ownership, proposing
 from mew.protocol.capability import read_capabilities
 from mew.protocol.effects import Only
 from mew.protocol.envelope import Envelope
@@ -36,14 +36,20 @@ def invite(turn: Turn, envelope: Envelope) -> None:
         _acknowledge(turn, envelope, known)
         turn.refusal = AlreadyExists(f"{invited!r} is already in the space", **known)
         return
-    if invited not in space.state.invited and len(space.state.invited) >= space.settings.limits.invitations:
-        raise QuotaExceeded(f"the space has {space.settings.limits.invitations} invitations, the most it may")
+    other, limit = space.ids_in_use.other_than(invited), space.settings.limits.invitations
+    if other is not None and not space.state.knows(invited):
+        raise InvalidRequest(f"{invited!r} differs from {other!r} in case alone: choose another participant id")
+    if invited not in space.state.invited and len(space.state.invited) >= limit:
+        raise QuotaExceeded(
+            f"the space has {limit} invitations, the most it may", quota="invitations", limit=limit, value=limit + 1
+        )
     turn.all_checked()  # a token is made before anything is recorded: that may fail
     secret = {
         "token": space.tokens.issue(space.settings.space_id, invited),
         "connection_url": space.settings.connection_url,
     }
     turn.consume(envelope)
+    administration.record(turn, administration.TOKEN_ISSUED, envelope.sender, participant=invited)
     space.capabilities_changed(invited)
     _acknowledge(turn, envelope, {"status": "created", "participant_id": invited}, secret)
     turn.answer = {"status": "created", "participant_id": invited, **secret}

@@ -37,6 +37,7 @@ from mew.protocol.errors import (
     ReservedKind,
 )
 from mew.protocol.frames import is_frame
+from mew.protocol.refused import shortened
 from mew.protocol.sessions import Session
 from mew.protocol.times import rfc3339
 from mew.protocol.turn import Turn
@@ -61,7 +62,7 @@ def receive(turn: Turn, command: Receive) -> None:
     try:
         incoming.carry_out(session)
     except Refusal as refusal:
-        incoming.reject(refusal)
+        incoming.reject(refusal, f"#{session.participant}" if session.observer else session.participant)
         _tell(turn, session, incoming, refusal)
     incoming.charge(session)
 
@@ -71,13 +72,13 @@ def post(turn: Turn, command: Post) -> None:
     incoming = Incoming(turn, command.participant, command.message)
     session: Session | None = None
     try:
-        session = joining.appear(turn, command.participant)
+        session = joining.appear(turn, command.participant, command.peer)
         turn.space.pass_time(turn.now)
         timeouts.settle(turn)
         incoming.refuse_frame()
         incoming.carry_out(session)
     except Refusal as refusal:
-        incoming.reject(refusal)
+        incoming.reject(refusal, command.participant)
         if incoming.kind == kinds.REGISTER:
             audience = Only((command.participant,))
             turn.send_error(audience, command.participant, refusal, incoming.at_fault)
@@ -97,7 +98,7 @@ def poll(turn: Turn, command: Poll) -> None:
     space = turn.space
     try:
         space.budgets.require(command.participant, space.settings.limits, turn.now)
-        joining.appear(turn, command.participant)
+        joining.appear(turn, command.participant, command.peer)
         space.charge(command.participant, turn.now, work=MESSAGE_UNITS, size=0)
     except Refusal as refusal:
         turn.effects.append(Answer(refusal.payload(), refusal))
@@ -199,19 +200,18 @@ class Incoming:
         if kind not in NO_CAPABILITY:
             require_capability(self.turn, envelope)
 
-    def reject(self, refusal: Refusal) -> None:
-        """Record the refusal; the message itself only where it is an envelope, because others may hold a token."""
+    def reject(self, refusal: Refusal, sender: str) -> None:
+        """Record the refusal, and of an envelope its header; other text only by its size: it may hold a token.
+
+        A sender that is refused again and again is recorded by code and size alone: one record each, but a small one.
+        """
         envelope = self.envelope
-        message = b"" if envelope is None else envelope.encode()
-        self.turn.record(
-            records.REJECTED,
-            self.sender,
-            kind=None if envelope is None else envelope.kind,
-            envelope_id=next(iter(self.at_fault), None),
-            reason=refusal.code,
-            size=len(self.message),
-            payload=message,
-        )
+        details: dict[str, Any] = {}
+        if self.at_fault and self.turn.space.refusal_details.admit(sender, self.turn.now):
+            details["envelope_id"] = self.at_fault[0]
+            if envelope is not None:
+                details |= {"kind": envelope.kind, "payload": shortened(envelope)}
+        self.turn.record(records.REJECTED, self.sender, reason=refusal.code, size=len(self.message), **details)
 
 
 def _tell(turn: Turn, session: Session, incoming: Incoming, refusal: Refusal) -> None:

@@ -43,6 +43,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """In one space; over it `quota_exceeded`, as for all that follow."""
     streams: int = 1_000
     """Open ones in one space."""
+    streams_per_participant: int = 256
+    """Open ones that one participant asked for, whoever owns them now."""
     writers: int = 1_024
     """Of one stream."""
     formats: int = 64
@@ -53,12 +55,18 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Of those, in the formats of streams that one participant has opened."""
     stream_request_bytes: int = 256 * 2**10
     """A request for a stream: its payload stands in every later welcome."""
+    stream_metadata_bytes: int = 2 * 2**20
+    """What the requests of all open streams of one space come to: each welcome repeats it."""
+    stream_metadata_bytes_per_participant: int = 2**20
+    """What the requests of one participant's open streams come to."""
     grants: int = 2_048
     """Pattern values that one participant may be granted: two for a capability that names just a kind."""
     invitations: int = 10_000
     """In one space."""
     desired_ids: int = 100_000
     """Names of streams in one space."""
+    live_readers_per_participant: int = 8
+    """Live journals that one participant, or one observer token, follows over HTTP at the same time."""
 
 
 class StreamSettings(msgspec.Struct, frozen=True, kw_only=True):

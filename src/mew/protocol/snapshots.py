@@ -14,8 +14,8 @@ from mew.protocol.streams import Status, Stream
 
 FOLD_VERSION = 2
 """Raised whenever folding the same records gives another state."""
-_READABLE = frozenset({1, FOLD_VERSION})
-"""Version 1 knew no proposals: what it stands for is a state without any."""
+READABLE = frozenset({1, 2})
+"""Versions whose snapshots say all that folding gives today, but for what is optional below: 1 knew no proposals."""
 
 
 class _Stream(msgspec.Struct):
@@ -77,9 +77,12 @@ class _State(msgspec.Struct):
     grant_ends: dict[str, dict[str, int]] = {}
     proposals: list[_Proposal] = []
     closed_proposals: list[ClosedProposal] = []
+    configuration: msgspec.Raw = msgspec.Raw(b"null")
+    """From version 2."""
 
 
 _decoder = msgspec.json.Decoder(_State)
+_UNKNOWN = b"null"
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
@@ -108,6 +111,7 @@ def snapshot(state: SpaceState) -> bytes:
             grant_ends=state.grant_ends,
             proposals=[_save_proposal(each) for each in state.proposals.values()],
             closed_proposals=list(state.closed_proposals.values()),
+            configuration=msgspec.Raw(state.configuration or _UNKNOWN),
         )
     )
 
@@ -119,7 +123,7 @@ class OtherFold(MewError):
 def restore(text: bytes) -> SpaceState:
     """The state that a snapshot was made of; `OtherFold` where that would not be what folding gives today."""
     saved = _decoder.decode(text)
-    if saved.fold_version not in _READABLE:
+    if saved.fold_version not in READABLE:
         raise OtherFold(
             f"a snapshot of fold version {saved.fold_version}; this program folds as version {FOLD_VERSION}"
         )
@@ -146,6 +150,7 @@ def restore(text: bytes) -> SpaceState:
         desired_ids=dict.fromkeys(saved.desired_ids),
         grant_ends=saved.grant_ends,
         proposals={each.proposal_id: _load_proposal(each) for each in saved.proposals},
+        configuration=bytes(saved.configuration).removeprefix(_UNKNOWN),
     )
     for closed in saved.closed_proposals:
         remember(state, closed)

@@ -36,6 +36,8 @@ class SpaceState(msgspec.Struct, kw_only=True):
     epoch: str = ""
     configured: dict[str, tuple[Capability, ...] | None] = {}
     defaults: tuple[Capability, ...] = CHAT_ONLY
+    configuration: bytes = b""
+    """The rest of the last start's configuration, as JSON; empty where a checkpoint of fold version 1 did not tell."""
     invited: dict[str, tuple[Capability, ...] | None] = {}
     kicked: dict[str, None] = {}
     grants: dict[str, tuple[Grant, ...]] = {}
