@@ -112,7 +112,7 @@ def _surplus(turn: Turn, proposer: str, size: int) -> list[OpenProposal]:
 
 def request(turn: Turn, envelope: Envelope) -> None:
     """An `mcp/request`: one that names a proposal fulfils it, if it is the request that was proposed."""
-    claim = _field(envelope, Claim)
+    claim = claimed(envelope)
     named = _named(turn, envelope)
     if named is None:
         if claim is not None:
@@ -211,7 +211,7 @@ def is_own_withdrawal(space: "Space", envelope: Envelope, now: int) -> bool:
 
 def approve(turn: Turn, envelope: Envelope) -> None:
     """An `mcp/approve`: a decider's vote."""
-    claim, named = _field(envelope, Claim), _named(turn, envelope)
+    claim, named = claimed(envelope), _named(turn, envelope)
     if claim is None or not envelope.correlation_id:
         raise InvalidEnvelope("mcp/approve: `proposal: {position, digest}` and `correlation_id` must name a proposal")
     if named is None:
@@ -299,6 +299,12 @@ def closed(named: OpenProposal | ClosedProposal) -> ProposalClosed:
 
 
 # The field `proposal`
+
+
+def claimed(envelope: Envelope) -> Claim | None:
+    """Which proposal the sender of a request or a vote says that it has seen."""
+    claim: Claim | None = _field(envelope, Claim)
+    return claim
 
 
 def _field(envelope: Envelope, view: type[Any]) -> Any:
