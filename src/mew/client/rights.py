@@ -61,8 +61,8 @@ def _is_allowed(view: SpaceView, envelope: Envelope) -> bool:
     space = cast("Space", _Holder(view))
     if envelope.kind == kinds.MCP_APPROVE:
         return _may_vote(view, envelope)
-    if envelope.kind == kinds.MCP_WITHDRAW and (named := _open_proposals(view, envelope)):
-        return [each.proposer for each in named] == [view.you.id]
+    if envelope.kind == kinds.MCP_WITHDRAW and (proposed := _open_proposals(view, envelope)):
+        return [each.proposer for each in proposed] == [view.you.id]
     if envelope.kind not in DECIDED_BY_OWNERSHIP:
         return decide(space, envelope, Work()).allowed
     named = reference(envelope)
