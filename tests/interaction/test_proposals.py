@@ -477,9 +477,8 @@ def test_a_proposer_is_remembered_for_its_last_1024(open_space: Door) -> None:
 
 @pytest.mark.requirement("PRO-23")
 def test_a_late_joiner_that_may_fulfil_is_told_what_is_open(open_space: Door) -> None:
-    lab = open_space(participants=PEOPLE)
-    bob = lab.join("bob")
-    stamp = propose(bob)
+    lab = open_space(participants={**PEOPLE, "dave": MAY_PROPOSE})
+    stamp = propose(lab.join("bob"))
     (entry,) = lab.join("alice").take("system/welcome")["payload"]["open_proposals"]
     assert entry == {
         "position": stamp["position"],
@@ -492,7 +491,7 @@ def test_a_late_joiner_that_may_fulfil_is_told_what_is_open(open_space: Door) ->
         "bytes": len(msgspec.json.encode(CALL)),
         "votes": [],
     }
-    for client in (lab.join("files"), lab.join("bob")):
+    for client in (lab.join("files"), lab.join("dave")):
         assert "open_proposals" not in client.take("system/welcome")["payload"]
 
 
