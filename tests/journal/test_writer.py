@@ -541,6 +541,19 @@ def test_a_sync_that_failed_ends_writing_for_good(
     assert kept.told == [f"{log}: {kept.problem()}"]
 
 
+@pytest.mark.parametrize("settings", [LONG, ALWAYS], ids=["interval", "always"])
+@pytest.mark.parametrize("last", [control(1), frames(1)], ids=["control", "frames"])
+def test_what_is_written_to_a_journal_that_was_moved_is_not_acknowledged(
+    tmp_path: Path, settings: JournalSettings, last: Entry
+) -> None:
+    with writing(tmp_path, settings) as kept:
+        assert kept.turn(control(0))
+        kept.folder.root.rename(tmp_path / "elsewhere")  # right behind a write that found it in its place
+        assert not kept.turn(last, control(2))
+        assert kept.problem() == "the journal was deleted or moved; records are lost, and none is accepted"
+        assert not kept.turn()
+
+
 def test_a_sync_that_failed_while_the_loop_was_writing_is_not_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

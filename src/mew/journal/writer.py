@@ -24,7 +24,7 @@ from mew.protocol.records import CHECKPOINT, Record
 RETRY_SECONDS: Final = 0.2
 """How soon a writer that failed tries again."""
 LOOK_SECONDS: Final = 0.001
-"""How soon after the last look it is checked again that the file which is written to can still be found."""
+"""How soon after the last look frames have it checked again that the file written to can still be found."""
 HOLE_SECONDS: Final = 1.0
 """How soon one that goes on unrecorded asks for a checkpoint to begin again with."""
 BLOCK_BYTES: Final = 8 * 2**20
@@ -288,10 +288,12 @@ class Writer:
         self._behind.entries += len(entries)
         self._behind.bytes += size
         for entry in entries:
-            if isinstance(entry, Record) and entry.event == CHECKPOINT:
-                self._checkpoint = entry
-                self._behind = Behind(snapshot=entry.size)
-                self._wake.set()
+            if isinstance(entry, Record) and entry.frame_number is None:
+                self._next_look = 0.0  # it is acknowledged: a look of a moment ago does not do
+                if entry.event == CHECKPOINT:
+                    self._checkpoint = entry
+                    self._behind = Behind(snapshot=entry.size)
+                    self._wake.set()
         if self._is_full():
             self._wake.set()
 
