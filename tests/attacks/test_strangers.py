@@ -206,8 +206,9 @@ def wrong_request(gateway: Running) -> Raw:
 
 
 def many_requests(gateway: Running) -> Raw:
+    """The gateway answers the first of them and hangs up, perhaps before the last of them is sent."""
     client = Raw(gateway.port)
-    client.send(GET * 2_000)
+    pushed(client, GET * 2_000)
     return client
 
 
@@ -276,10 +277,12 @@ def test_a_closed_connection_leaves_nothing_for_the_collector(
     gc.freeze()  # what there is already: the list is short
     gc.disable()
     try:
-        clients = [opener(gateway) for _ in range(3)]
-        gateway.until(lambda _: counted()["TCPTransport"] == 3)
-        for client in clients:
-            client.close()
+        with ExitStack() as opened:
+            for _ in range(3):
+                opened.enter_context(closing_soon(opener(gateway)))
+            # Connections are accepted in their order: once this one is answered, the others were there.
+            opened.enter_context(closing_soon(answered(gateway)))
+            assert gateway.ask(lambda _: counted())["TCPTransport"] >= 1
         gateway.until(lambda gateway: gateway.connections.open_count == 0)
         gateway.until(lambda _: counted() == Counter())
     finally:
