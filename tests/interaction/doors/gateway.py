@@ -19,7 +19,8 @@ from tests.interaction.doors.reading import LogReader
 from tests.recorded import Collected
 
 T = TypeVar("T")
-QUICK = Timeouts(failed_join_seconds=0.01)
+QUICK = Timeouts(failed_join_seconds=0)
+"""A failed join is answered in the next turn of the loop: what a test waits for has then happened."""
 
 
 class GatewaySpace:
