@@ -73,16 +73,19 @@ def _imports(call: ast.Call, known: Mapping[str, Any]) -> Iterator[str]:
     arguments = {each.arg for each in ast.walk(call) if isinstance(each, ast.arg)}
     names = {each.id for each in ast.walk(call) if isinstance(each, ast.Name)} - arguments
     for name in sorted(names - known.keys() - vars(builtins).keys()):
-        yield f"from {_home(name)} import {name}"
+        yield f"from {_home(name, known)} import {name}"
 
 
-def _home(name: str) -> str:
-    """The module that a name is from: what its value says of itself, ours before those of others."""
+def _home(name: str, known: Mapping[str, Any]) -> str:
+    """The module that a name is from: what its value says of itself. Of several, one that the test uses, then ours."""
     for module in (hypothesis, math):
         if hasattr(module, name):
             return module.__name__
     homes = [module.__name__ for module in list(sys.modules.values()) if _defines(module, name)]
-    return min(homes, key=lambda home: (not home.startswith("tests."), not home.startswith("mew."), home))
+    used = {each.__name__ if inspect.ismodule(each) else getattr(each, "__module__", None) for each in known.values()}
+    return min(
+        homes, key=lambda home: (home not in used, not home.startswith("tests."), not home.startswith("mew."), home)
+    )
 
 
 def _defines(module: ModuleType, name: str) -> bool:

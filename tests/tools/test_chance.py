@@ -52,7 +52,6 @@ from hypothesis import HealthCheck, given, strategies as st
 import points
 from tests.chance import examples
 
-
 @examples(20, allow=[HealthCheck.function_scoped_fixture])
 @given(st.builds(points.Point, st.integers(), st.just(float("inf"))), st.lists(st.integers()))
 def test_points_are_near(tmp_path, point, others):
@@ -142,7 +141,8 @@ def to_keep(output: str) -> list[str]:
 
 def test_what_fails_in_torture_is_an_example_to_paste_that_fails_in_every_run(tmp_path: Path) -> None:
     path = tmp_path / "test_points.py"
-    (tmp_path / "points.py").write_text(POINTS, encoding="utf-8")
+    (tmp_path / "corners.py").write_text(POINTS, encoding="utf-8")  # its `Point` is another one, which no test uses
+    (tmp_path / "points.py").write_text("import corners\n" + POINTS, encoding="utf-8")
     path.write_text(FAILING, encoding="utf-8")
     place, *imports, example = to_keep(pytest_on(tmp_path, "--hypothesis-profile=torture").stdout)
     assert place == "# test_points.py, test_points_are_near"
