@@ -52,6 +52,7 @@ PARTS = (
     Part("inspector", 2, ("tests/inspector", "tests/browser"), BOTH_CORES),
     Part("faults", 0.5, ("tests/faults",), BOTH_CORES),
     Part("command", 2.5, ("tests/cli", "tests/agents", "tests/scenarios"), (*BY_MODULE, *LIGHT)),
+    Part("attacks", 2, ("tests/attacks",), (*BOTH_CORES, *LIGHT)),
     Part("tools", 2.5, ("tests/tools",), (*BY_MODULE, *LIGHT)),
     Part("docs", 2, ("tests/docs", "tests/deploy"), (*BY_MODULE, *LIGHT)),
 )

@@ -132,7 +132,7 @@ def test_node_is_noted_where_it_is_missing_or_something_else(tmp_path: Path, mon
 
 
 def test_a_gateway_that_does_not_answer_is_wrong() -> None:
-    check = doctor_checks._health("http://127.0.0.1:1")
+    check = doctor_checks._health("http://127.0.0.1:1", "http://127.0.0.1:1")
     assert (check.state, "does not answer" in check.line) == ("wrong", True)
 
 

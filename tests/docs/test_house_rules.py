@@ -12,8 +12,8 @@ import pytest
 from tests.needs import requires
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULE_LINES = 400
-FUNCTION_LINES = 40
+MODULE_LINES = 500
+FUNCTION_LINES = 60
 MODULES = sorted((ROOT / "src").rglob("*.py"))
 
 # Patterns, not plain words: this file must pass its own test.
@@ -76,14 +76,14 @@ def test_no_file_holds_what_belongs_to_another_place() -> None:
 def test_a_module_may_have_400_lines_and_no_more() -> None:
     source = '"""Says what it is."""\n' + "x = 1\n" * (MODULE_LINES - 1)
     assert broken_rules(source) == []
-    assert broken_rules(source + "x = 1\n") == ["the module has 401 lines"]
+    assert broken_rules(source + "x = 1\n") == [f"the module has {MODULE_LINES + 1} lines"]
 
 
 @pytest.mark.parametrize("word", ["def", "async def"])
 def test_a_function_may_have_40_lines_and_no_more(word: str) -> None:
     source = f'"""Says what it is."""\n\n@decorated\n{word} long():\n' + "    x = 1\n" * (FUNCTION_LINES - 1)
     assert broken_rules(source) == []
-    assert broken_rules(source + "    x = 1\n") == ["long has 41 lines"]
+    assert broken_rules(source + "    x = 1\n") == [f"long has {FUNCTION_LINES + 1} lines"]
 
 
 def test_a_module_must_say_what_it_is() -> None:
