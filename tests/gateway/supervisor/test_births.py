@@ -6,11 +6,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from mew.gateway.supervisor import births
 from mew.gateway.supervisor.births import MARK, birth, marked, runs, signal_group
+from tests.journal.waiting import until
 
 
 @contextmanager
@@ -41,6 +43,27 @@ def test_one_that_has_ended_runs_no_more_even_before_anybody_took_note() -> None
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # a zombie now
         assert birth(process.pid) is None
+        assert not runs(process.pid, born)
+
+
+ONE_THREAD_LEFT = """
+import ctypes, sys, threading
+threading.Thread(target=sys.stdin.read).start()
+print(1, flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_one_whose_main_thread_alone_has_ended_runs_still_and_keeps_its_ports() -> None:
+    command = [sys.executable, "-c", ONE_THREAD_LEFT]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        born = birth(process.pid)
+        until(lambda: b") Z " in Path(f"/proc/{process.pid}/stat").read_bytes(), "the end of the main thread")
+        assert born is not None
+        assert runs(process.pid, born)
+        process.communicate()
         assert not runs(process.pid, born)
 
 

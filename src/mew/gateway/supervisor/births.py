@@ -14,7 +14,7 @@ from typing import Final
 MARK: Final = "MEW_SUPERVISED"
 """The variable that tells a process started for a space, and what it started in turn, from all others."""
 _PROC: Final = Path("/proc")
-_STATE, _START = 0, 19
+_STATE, _THREADS, _START = 0, 17, 19
 """Fields of /proc/<pid>/stat, counted behind the name: that may hold spaces and brackets (proc(5))."""
 _DEAD: Final = frozenset({"Z", "X", "x"})
 
@@ -41,8 +41,8 @@ def _told_by_proc(pid: int, boot: str) -> str | None:
         fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return None
-    if len(fields) <= _START or fields[_STATE].decode() in _DEAD:
-        return None
+    if len(fields) <= _START or (fields[_STATE].decode() in _DEAD and int(fields[_THREADS]) <= 1):
+        return None  # where another thread has not ended, its files and ports are still open
     return f"{boot}/{fields[_START].decode()}"
 
 
