@@ -23,19 +23,19 @@ _AGAIN: Final = "You can reproduce this test case by temporarily adding "
 
 def regression_tests(test: pytest.Function, failure: BaseException) -> Iterator[str]:
     """For each example that failed what to add to the file of the test; none where Hypothesis found nothing."""
-    for notes in _told(failure):
+    for notes in _notes(failure):
         for index, note in enumerate(notes):
             if note.startswith(_FOUND):
                 place = f"# {test.nodeid.partition('::')[0]}, {test.originalname}"
                 yield "\n".join([place, *_lines(test, note.removeprefix(_FOUND), notes[index + 1 :])])
 
 
-def _told(failure: BaseException) -> Iterator[list[str]]:
+def _notes(failure: BaseException) -> Iterator[list[str]]:
     """The notes of a failure, or of each where there are several."""
     yield getattr(failure, "__notes__", [])
     if isinstance(failure, BaseExceptionGroup):
         for each in failure.exceptions:
-            yield from _told(each)
+            yield from _notes(each)
 
 
 def _lines(test: pytest.Function, found: str, more: list[str]) -> list[str]:

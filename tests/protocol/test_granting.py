@@ -58,7 +58,7 @@ class Round:
 
 @st.composite
 def rounds(draw: st.DrawFn) -> Round:
-    """Mostly what somebody holds, or has come to hold, is handed on, or something narrower."""
+    """Mostly one hands on what it holds, or has come to hold, or something narrower."""
     bases = draw(st.tuples(*[st.lists(capabilities, max_size=2)] * 3))
     lab, grants = space_of(*bases), []
     circulating = [GRANTING, *(each for base in bases for each in base)]
