@@ -11,6 +11,8 @@ type Drafts = readonly (Draft | null)[];
 const AT_LEAST = 50;
 const ASK_AGAIN = 1000;
 const REST = 4;
+/** Bytes of an envelope that a gateway explains, unless its operator allows more. */
+const MOST_EXPLAINED = 256 * 1024;
 
 /** One question at a time. What is asked for meanwhile is asked afterwards, and an answer to what is not asked any more
  * is dropped: a late one never takes the place of a newer. */
@@ -45,6 +47,13 @@ class Asker {
     else if (this.drafts) this.timer ??= setTimeout(() => void this.ask(), Math.max(AT_LEAST, this.next - Date.now()));
   }
 
+  /** What is too large to be explained is offered: the gateway decides when it is sent. */
+  private async explain(me: string, draft: Draft): Promise<Explanation> {
+    const size = new TextEncoder().encode(JSON.stringify(draft)).length;
+    if (size > MOST_EXPLAINED) return { allowed: true, kind: draft.kind, error: null, reason: "", capability: null, source: null, nearest: null };
+    return this.session.door.explain(me, draft);
+  }
+
   private async ask(): Promise<void> {
     const asked = this.drafts!;
     const me = this.session.view.you.id;
@@ -53,7 +62,7 @@ class Asker {
     this.busy = true;
     this.stale = false;
     const found = await Promise.all(
-      asked.map((each) => (each && me ? this.session.door.explain(me, each).catch(() => null) : Promise.resolve(null))),
+      asked.map((each) => (each && me ? this.explain(me, each).catch(() => null) : Promise.resolve(null))),
     );
     this.busy = false;
     // What takes long, as megabytes do, is asked seldom.
