@@ -24,7 +24,7 @@ from mew.client import (
     mcp,
     serve,
 )
-from mew.client.errors import ParticipantNotFound
+from mew.client.errors import ParticipantNotFound, ProposalClosed, Unauthorized
 from tests.client.proxy import proxied
 from tests.client.stage import begun, ended, joining, played, until
 from tests.gateway.raw import Running, running
@@ -326,8 +326,9 @@ async def test_what_has_become_of_a_proposal_before_it_is_read_is_known_when_it_
     async with scene(rights, "proposer") as (proposer, alice), alice.proposals() as proposals:
         first = await proposer.propose("bob", "first")
         second = await proposer.propose("bob", "second")
-        await alice.send("mcp/withdraw", correlation_id=first.id)  # not hers
-        await alice.send(kind, {"method": "ping"}, to="bob", correlation_id=first.id)
+        with pytest.raises(Unauthorized):
+            await alice.send("mcp/withdraw", correlation_id=first.id)
+        await alice.send(kind, {"method": "first"}, to="bob", correlation_id=first.id)
         read = [await anext(proposals) for _ in range(2)]
         assert [(each.id, each.state) for each in read] == [(first.id, state), (second.id, "open")]
         await read[1].reject()
@@ -339,8 +340,10 @@ async def test_only_of_proposals_that_wait_is_it_kept_what_became_of_them(rights
     async with scene(rights, "proposer") as (proposer, alice), joining(rights, "silent", queue=2) as silent:
         proposals = silent.proposals()
         made = [await proposer.propose("bob", str(number)) for number in range(3)]
-        for each in made:
+        for each in (made[0], made[2]):
             await alice.send("mcp/reject", correlation_id=each.id)
+            with pytest.raises(ProposalClosed):
+                await each.withdraw()
         await made[1].withdraw()
         await until(lambda: proposals._queue._queued == {made[0].id: "rejected"})
         assert (await anext(proposals)).state == "rejected"
@@ -353,7 +356,8 @@ async def test_nobody_withdraws_what_another_proposed(rights: Running) -> None:
         proposals = alice.proposals()
         proposal = await proposer.propose("bob", "tools/call", {"name": "one"})
         proposed = await anext(proposals)
-        await alice.send("mcp/withdraw", correlation_id=proposal.id)
+        with pytest.raises(Unauthorized):
+            await alice.send("mcp/withdraw", correlation_id=proposal.id)
         assert proposed.state == "open"
         await proposed.approve()
         assert (await proposal.result(5)).answered_by == "bob"

@@ -8,7 +8,9 @@ from hypothesis import given
 
 from mew.client.rights import may_send
 from mew.protocol import KINDS
+from mew.protocol.capability import read_capability
 from mew.protocol.explain import explain
+from mew.protocol.settings import ApprovalRule
 from mew.testing import MemorySpace
 from tests.chance import examples
 from tests.client.stage import joining, played
@@ -87,6 +89,48 @@ def test_what_is_no_envelope_cannot_be_sent(envelope: dict[str, Any]) -> None:
     view = lab.join("alice").view
     assert view is not None
     assert not may_send(view, envelope)
+
+
+def about(kind: str, *named: str, stamp: dict[str, Any] | None = None) -> dict[str, Any]:
+    """An envelope about these proposals; with a stamp, that is what its sender has seen."""
+    seen = {} if stamp is None else {"proposal": {name: stamp[name] for name in ("position", "digest")}}
+    return {"kind": kind, "payload": {}, "correlation_id": list(named), **seen}
+
+
+def test_of_proposals_what_can_be_sent_is_what_the_gateway_would_take() -> None:
+    held = {"alice": [{"kind": "*"}], "bob": [{"kind": "mcp/request"}, {"kind": "mcp/proposal"}], "carol": None}
+    match = read_capability({"kind": "mcp/request"}, "match")
+    lab = MemorySpace(
+        participants=held, approvals=(ApprovalRule(match=match, deciders=tuple(held), not_proposer=False),)
+    )
+    clients = {name: lab.join(name) for name in held}
+    stamps = {}
+    for name, proposer in (("p-1", "alice"), ("p-2", "bob"), ("p-3", "bob")):
+        clients[proposer].send(kind="mcp/proposal", id=name, to=["carol"], payload={"method": "m"})
+        stamps[name] = clients["alice"].take("mcp/proposal")["proposal"]
+    clients["bob"].send(about("mcp/withdraw", "p-3"))
+    seen = stamps["p-1"]
+    votes = [about("mcp/approve", name, stamp=stamps[name]) for name in ("p-1", "p-2")]
+    taken = {
+        "alice": [*votes, about("mcp/withdraw", "p-1"), about("mcp/withdraw", "unheard-of")],
+        "bob": [*votes, about("mcp/withdraw", "p-2")],
+        "carol": [],
+    }
+    refused = [
+        about("mcp/withdraw", "p-1", "p-2"),
+        about("mcp/approve", "p-1"),
+        about("mcp/approve", stamp=seen),
+        about("mcp/approve", "p-2", stamp=seen),
+        about("mcp/approve", "p-1", "p-2", stamp=seen),
+        about("mcp/approve", "p-1", stamp={**seen, "digest": "another"}),
+        about("mcp/approve", "p-1", stamp={**seen, "position": "1"}),
+        about("mcp/approve", "p-3", stamp=stamps["p-3"]),
+    ]
+    for name, client in clients.items():
+        assert client.view is not None
+        for envelope in (*taken["alice"], *taken["bob"], *refused):
+            allowed = explain(lab.space, name, msgspec.json.encode(envelope), lab.now).refusal is None
+            assert (may_send(client.view, envelope), allowed) == (envelope in taken[name],) * 2, (name, envelope)
 
 
 def test_an_observer_can_send_nothing_whatever_it_is_called() -> None:

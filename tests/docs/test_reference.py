@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 
 from mew.cli import app
 from mew.client import errors
-from mew.gateway import config, journal_config
+from mew.gateway import approvals_config, config, journal_config
 from mew.gateway.config import TLS, BridgeConfig, LoggingConfig, McpServer, Timeouts, load
 from mew.pipeline import open_lake
 from mew.pipeline.lake.progress_table import PROGRESS
@@ -64,6 +64,7 @@ KNOWN: Final = {
     "participants.ID.mcp_server": McpServer.__struct_fields__,
     "participants.ID.bridge_config": BridgeConfig.__struct_fields__,
     "defaults": {"capabilities", "routing"},
+    "approvals": approvals_config.KEYS,
     "gateway": config._GATEWAY,
     "gateway.tls": TLS.__struct_fields__,
     "gateway.timeouts": Timeouts.__struct_fields__,
@@ -103,7 +104,7 @@ def test_every_default_is_what_holds_where_nothing_is_said(tmp_path: Path) -> No
     before = load([nothing], environ={})
     given = 0
     for part in configuration.PARTS:
-        if part.path.startswith("pipeline"):
+        if part.path.startswith(("pipeline", "approvals")):
             continue
         values = written(part)
         given += len(values)

@@ -830,3 +830,41 @@ def test_no_error_quotes_what_stands_where_tokens_belong(tmp_path: Path, tokens:
 def test_a_participant_called_tokens_is_named_like_any_other(tmp_path: Path) -> None:
     text = f"{SPACE}participants: {{tokens: {{env: {{A: []}}}}}}\n"
     assert refused(tmp_path, text) == "space.yaml:2: participants.tokens.env.A: expected a string, got a list"
+
+
+RULES = """\
+participants: {alice: {}, carol: {}}
+approvals:
+  - match: {payload: {method: tools/call, params: {name: "exec_*"}}, to: shell}
+    deciders: [alice, carol, alice]
+    quorum: 2
+    not_proposer: false
+  - {match: {}, deciders: [dave]}
+"""
+
+
+def test_rules_say_which_requests_need_whose_votes(tmp_path: Path) -> None:
+    config = configured(tmp_path, SPACE + RULES)
+    first, second = config.spaces[0].settings.approvals
+    assert (first.deciders, first.quorum, first.not_proposer) == (("alice", "carol"), 2, False)
+    payload = {"method": "tools/call", "params": {"name": "exec_*"}}
+    assert first.match.pattern == {"kind": "mcp/request", "payload": payload, "to": "shell"}
+    assert (second.deciders, second.quorum, second.not_proposer) == (("dave",), 1, True)
+    (warning,) = config.warnings
+    assert warning.endswith("space.yaml:3: approvals: decider 'dave' is not among the participants")
+
+
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        ("{deciders: [a]}", "approvals[0]: `match` is missing"),
+        ("{match: {}}", "approvals[0]: `deciders` is missing"),
+        ("{match: {}, deciders: []}", "approvals[0].deciders: expected at least one participant"),
+        ("{match: {}, deciders: [a], quorum: 2}", "approvals[0].quorum: expected a whole number from 1 to 1, got 2"),
+        ("{match: {}, deciders: [a], not_propser: 1}", "approvals[0].not_propser: unknown key; expected deciders, "),
+        ("{match: {kind: chat}, deciders: [a]}", "approvals[0].match.kind: unknown key; expected payload, to"),
+        ("{match: {payload: x}, deciders: [a]}", "approvals[0].match: `match.payload` must be an object"),
+    ],
+)
+def test_a_rule_that_is_not_understood_is_refused(tmp_path: Path, rule: str, problem: str) -> None:
+    assert problem in refused(tmp_path, f"{SPACE}approvals:\n- {rule}\n")

@@ -155,7 +155,7 @@ def test_asking_sends_nothing_records_nothing_and_makes_nobody_present(gateway: 
     ask(clients.raw(gateway), "POST", "/participants/alice/messages", gateway.token("alice"), CHAT)
     carol.envelope("system/presence")  # of alice, who posted; nothing of what was only asked about
     assert carol.envelope("chat")["from"] == "alice"
-    assert gateway.ask(lambda it: it.first_hub.space.state.position) == before + 4
+    assert gateway.ask(lambda it: it.first_hub.space.state.position) == before + 5
 
 
 def test_asking_writes_no_line_to_the_logs_of_the_space(

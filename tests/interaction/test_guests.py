@@ -179,3 +179,19 @@ def test_nothing_of_an_anonymous_participant_passes_to_the_next_of_its_name(open
     assert again.take("system/welcome")["payload"]["you"]["capabilities"] == held
     hello(again)
     assert again.kinds() == ["chat"]
+
+
+@pytest.mark.requirement("VAL-27")
+def test_a_guest_cannot_be_called_like_somebody_but_for_the_case(open_space: Door) -> None:
+    lab = open_space(**WIDE, allow_anonymous=True)
+    alice = lab.join("alice")
+    alice.send(kind="space/invite", payload={"participant_id": "dave"})
+    guest = join_anonymously(lab, "Guest")
+    for claimed, other in (("Alice", "alice"), ("CAROL", "carol"), ("Dave", "dave"), ("guest", "Guest")):
+        stranger = lab.connect()
+        stranger.send(type="join", participantId=claimed)
+        told = stranger.error()
+        assert (told["error"], stranger.closed) == ("unauthorized", 4401)
+        assert f"{claimed!r} differs from {other!r} in case alone" in told["message"]
+    guest.leave()
+    assert join_anonymously(lab, "guest").kinds()[0] == "system/welcome"

@@ -663,3 +663,18 @@ def test_the_other_kinds_of_the_protocol_are_only_relayed(open_space: Door, kind
     assert alice.kinds() == [kind]
     assert bob.view == before
     assert not is_paused(bob)
+
+
+@pytest.mark.requirement("VAL-27")
+def test_an_id_that_differs_in_case_alone_is_not_invited(open_space: Door) -> None:
+    lab = open_space(participants={"alice": ADMIN, "Bob": None})
+    alice = lab.join("alice")
+    invite(alice, "carol")
+    assert acknowledgement(alice)["status"] == "created"
+    for taken, other in (("ALICE", "alice"), ("bob", "Bob"), ("Carol", "carol")):
+        invite(alice, taken)
+        told = alice.error()
+        assert told["error"] == "invalid_request"
+        assert f"{taken!r} differs from {other!r} in case alone" in told["message"]
+    invite(alice, "carol")
+    assert acknowledgement(alice)["status"] == "already_exists"

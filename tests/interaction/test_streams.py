@@ -7,7 +7,7 @@ import pytest
 from mew.protocol import Limits
 from mew.testing import Client
 from tests.interaction.doors import Door
-from tests.interaction.steps import TEXT, announce, open_stream, start
+from tests.interaction.steps import TEXT, announce, open_stream, start, transfer_ownership
 
 ALL = [{"kind": "*"}]
 MAY_REQUEST = [{"kind": "stream/request"}]
@@ -864,3 +864,69 @@ def test_a_schema_that_meets_one_value_too_often_is_refused(open_space: Door, sc
     lab = open_space(participants=TWO)
     told = refusal(lab.join("alice"), "stream/announce", formats=[{"id": "json", "schema": schema}])
     assert told["error"] == "invalid_format"
+
+
+def open_many(client: Client, count: int, **payload: Any) -> list[str]:
+    return [open_stream(client, **payload) for _ in range(count)]
+
+
+@pytest.mark.requirement("STR-41")
+@pytest.mark.sockets("alice", "bob")
+def test_a_participant_has_so_many_open_streams(open_space: Door) -> None:
+    assert Limits().streams_per_participant == 256
+    lab = open_space(participants={"alice": ALL, "bob": ALL}, limits=Limits(streams_per_participant=2))
+    alice, bob = lab.join("alice"), lab.join("bob")
+    first, _ = open_many(alice, 2)
+    for kind in ("stream/request", "stream/announce"):
+        told = refusal(alice, kind, formats=TEXT)
+        assert (told["error"], told["quota"]) == ("quota_exceeded", "streams_per_participant")
+        assert (told["limit"], told["value"]) == (2, 3)
+        assert "close one first" in told["message"]
+    end(alice, "stream/close", first)
+    open_many(alice, 1)
+    assert len(open_many(bob, 2)) == 2
+
+
+@pytest.mark.requirement("STR-41")
+@pytest.mark.sockets("alice", "bob")
+def test_a_transfer_moves_no_quota(open_space: Door) -> None:
+    lab = open_space(participants={"alice": ALL, "bob": ALL}, limits=Limits(streams_per_participant=2))
+    alice, bob = lab.join("alice"), lab.join("bob")
+    for stream_id in open_many(alice, 2):
+        transfer_ownership(alice, stream_id, "bob")
+    assert refusal(alice, "stream/request")["quota"] == "streams_per_participant"
+    assert len(open_many(bob, 2)) == 2
+    end(bob, "stream/close", "stream-1")
+    assert open_stream(alice) == "stream-5"
+
+
+@pytest.mark.requirement("STR-42")
+@pytest.mark.sockets("alice", "bob")
+def test_what_is_stored_of_streams_is_bounded_by_participant_and_by_space(open_space: Door) -> None:
+    assert Limits().stream_metadata_bytes_per_participant == 2**20
+    assert Limits().stream_metadata_bytes == 2 * 2**20
+    limits = Limits(stream_metadata_bytes_per_participant=1_000, stream_metadata_bytes=1_600)
+    lab = open_space(participants={"alice": ALL, "bob": ALL}, limits=limits)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    known = len('direction"upload"') + len('encoding"utf-8"') + len('description""')
+    described = {"description": "x" * (500 - known)}
+    first, _ = open_many(alice, 2, **described)
+    open_stream(bob, **described)
+    own = refusal(alice, "stream/request", **described)
+    assert (own["quota"], own["limit"], own["value"]) == ("stream_metadata_bytes_per_participant", 1_000, 1_500)
+    assert "with this one it is 1500" in own["message"]
+    shared = refusal(bob, "stream/request", **described)
+    assert (shared["quota"], shared["limit"], shared["value"]) == ("stream_metadata_bytes", 1_600, 2_000)
+    announced = refusal(alice, "stream/announce", formats=TEXT, **described)
+    assert announced["value"] == 1_500 + len('formats[{"id":"text"}]')
+    end(alice, "stream/close", first)
+    open_stream(bob, **described)
+
+
+@pytest.mark.requirement("STR-42")
+@pytest.mark.doors("core")
+def test_quotas_count_what_was_open_before_a_restart(open_space: Door) -> None:
+    lab = open_space(participants=TWO, limits=Limits(streams_per_participant=1))
+    open_stream(lab.join("alice"), on_owner_disconnect="keep")
+    lab.restart()
+    assert refusal(lab.join("alice"), "stream/request")["quota"] == "streams_per_participant"

@@ -986,8 +986,11 @@ NO_IDS = [
     "system:gateway",
     "system:x",
     "system:",
+    "System",
+    "SYSTEM:gateway",
+    "Gateway",
 ]
-IDS = ["a", "0", "A.b_c@d:e-f", "a" * 128, "gateway2", "systems", "System", "x:system"]
+IDS = ["a", "0", "A.b_c@d:e-f", "a" * 128, "gateway2", "systems", "gate-way", "x:system"]
 
 
 @pytest.mark.requirement("VAL-26")

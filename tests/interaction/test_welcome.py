@@ -43,10 +43,10 @@ def only_entry(client: Any) -> Any:
 
 
 @pytest.mark.requirement("WEL-01")
-def test_a_welcome_has_four_parts(open_space: Door) -> None:
+def test_a_welcome_has_these_parts(open_space: Door) -> None:
     told = open_space(**WIDE).join("alice").take("system/welcome")
     assert (told["from"], told["to"]) == ("system:gateway", ["alice"])
-    assert list(told["payload"]) == ["you", "participants", "active_streams", "position"]
+    assert list(told["payload"]) == ["you", "participants", "active_streams", "open_proposals", "position"]
     assert list(told["payload"]["you"]) == ["id", "capabilities"]
 
 

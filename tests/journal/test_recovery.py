@@ -182,7 +182,7 @@ def test_a_copy_of_the_checkpoint_from_before_retention_s_cut_is_passed_over(lab
 
 
 def of_another_fold(record: Record) -> Record:
-    payload = record.payload.replace(b'"fold_version":1', b'"fold_version":0')
+    payload = record.payload.replace(b'"fold_version":2', b'"fold_version":0')
     assert payload != record.payload
     return msgspec.structs.replace(record, payload=payload)
 

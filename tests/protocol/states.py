@@ -20,6 +20,11 @@ def rich_state() -> SpaceState:
     history.play_all([Step("data", "bob", "x", 1), Step("frame", "alice", "x", 1), Step("leave", "carol", "carol", 1)])
     history.play_all([Step(verb, "alice", "bob", 1) for verb in ("grant", "revoke", "grant", "pause", "shutdown")])
     history.play(Step("pause", "alice", "carol", 3))
+    alice = history.clients["alice"]
+    for name, kind in (("p-1", "mcp/proposal"), ("p-2", "mcp/proposal"), ("w-1", "mcp/withdraw")):
+        alice.send(id=name, kind=kind, to=["bob"], correlation_id=["p-1"], payload={"method": "tools/call"})
+    timed = {"recipient": "bob", "capabilities": [{"kind": "memo"}], "timeout_seconds": 60}
+    alice.send(id="g-1", kind="capability/grant", payload=timed)
     history.play_all([Step("invite", "alice", "dave", 1), Step("kick", "alice", "carol", 1)])
     return lab.state
 

@@ -4,7 +4,21 @@ from typing import get_args
 
 import pytest
 
-from mew.protocol import Attach, Checkpoint, Command, Join, Leave, Lose, Poll, Post, Receive, Start, Tick
+from mew.protocol import (
+    Administer,
+    Attach,
+    Checkpoint,
+    Command,
+    Join,
+    Leave,
+    Lose,
+    Poll,
+    Post,
+    Receive,
+    RefuseConnection,
+    Start,
+    Tick,
+)
 from mew.testing import MemorySpace
 
 EXAMPLES: list[Command] = [
@@ -18,6 +32,8 @@ EXAMPLES: list[Command] = [
     Lose(participant="alice", stream_id="stream-1", first=1, last=2, dropped=2),
     Tick(),
     Checkpoint(),
+    RefuseConnection(error="unauthorized", peer="10.0.0.1:99", transport="websocket"),
+    Administer(action="token_created", participant="alice"),
 ]
 
 

@@ -13,33 +13,43 @@ from tests.protocol.states import plain, rich_state
 
 JOURNAL = Path(__file__).parent / "golden_journal.jsonl"
 """A small history with every kind of record in it; never to be changed, only added to under another name."""
-DIGESTS = {1: "76a5a185d75e8bf8d3b1bf55a55291522f323354ddd04de1f54f1de299a576c9"}
+PROPOSALS = JOURNAL.with_name("golden_proposals.jsonl")
+"""Another one, with every end of a proposal and of a grant in it."""
+DIGESTS = {
+    1: "76a5a185d75e8bf8d3b1bf55a55291522f323354ddd04de1f54f1de299a576c9",
+    2: "c0863d07c1f4ff92329d619352f39124e5dce42dfe3347f2d80d703f702648a0",
+}
+DIGESTS_OF_PROPOSALS = {2: "e6f5e7292d7cae736b2fdffa9b1d1b862d47c1a911e4e1433395594c526d6404"}
 """Fold version → what the golden journal folds to. Another fold is another version: add a line, keep the old."""
+CHECKPOINT_1 = JOURNAL.with_name("golden_checkpoint_1.json")
+"""The checkpoint that fold version 1 made of it; likewise never to be changed."""
 ALL = [{"kind": "*"}]
 
 
-def golden_journal() -> list[Record]:
-    lines = (msgspec.json.decode(line) for line in JOURNAL.read_bytes().splitlines())
+def golden_journal(file: Path = JOURNAL) -> list[Record]:
+    lines = (msgspec.json.decode(line) for line in file.read_bytes().splitlines())
     return [Record(**{**line, "payload": line["payload"].encode()}) for line in lines]
 
 
-def test_a_changed_fold_has_another_version() -> None:
+@pytest.mark.parametrize(("file", "digests"), [(JOURNAL, DIGESTS), (PROPOSALS, DIGESTS_OF_PROPOSALS)])
+def test_a_changed_fold_has_another_version(file: Path, digests: dict[int, str]) -> None:
     state, digest = SpaceState(space_id="golden"), hashlib.sha256()
-    for record in golden_journal():
+    for record in golden_journal(file):
         state = fold(state, record)
         digest.update(snapshot(state))
-    assert digest.hexdigest() == DIGESTS[FOLD_VERSION], "the fold has changed: raise FOLD_VERSION"
+    assert digest.hexdigest() == digests[FOLD_VERSION], "the fold has changed: raise FOLD_VERSION"
 
 
 def test_the_golden_journal_has_every_record_that_changes_a_state() -> None:
-    journal = golden_journal()
+    journal = [*golden_journal(), *golden_journal(PROPOSALS)]
     said = {
         (each.participant == "system:gateway", each.kind) for each in journal if each.event in {"envelope", "consumed"}
     }
     changing = {
         True: "stream/open stream/ready stream/close stream/write-granted stream/write-revoked "
-        "stream/ownership-transferred",
-        False: "stream/start stream/data stream/close stream/complete stream/error capability/grant capability/revoke "
+        "stream/ownership-transferred capability/revoke mcp/proposal-closed",
+        False: "mcp/proposal mcp/request mcp/response mcp/reject mcp/withdraw mcp/approve "
+        "stream/start stream/data stream/close stream/complete stream/error capability/grant capability/revoke "
         "space/invite space/kick participant/pause participant/resume participant/shutdown",
     }
     assert {(by_gateway, kind) for by_gateway, listed in changing.items() for kind in listed.split()} <= said
@@ -47,7 +57,15 @@ def test_the_golden_journal_has_every_record_that_changes_a_state() -> None:
 
 
 @pytest.mark.parametrize(
-    "event", [records.REJECTED, records.FRAME_REJECTED, records.GAP, records.WELCOMED, "an event of a later version"]
+    "event",
+    [
+        records.REJECTED,
+        records.FRAME_REJECTED,
+        records.GAP,
+        records.WELCOMED,
+        records.ADMIN,
+        "an event of a later version",
+    ],
 )
 def test_a_remark_moves_position_and_time_and_nothing_else(event: str) -> None:
     state = rich_state()
@@ -70,6 +88,22 @@ def test_a_checkpoints_own_position_and_time_count() -> None:
     later = Record(state.position + 1, state.time + 7, records.CHECKPOINT, "system:gateway", payload=snapshot(state))
     after = fold(SpaceState(space_id="lab"), later)
     assert (after.position, after.time) == (state.position + 1, state.time + 7)
+
+
+def checkpoint_of_version_1() -> Record:
+    """What a gateway of that version made of the golden journal."""
+    text = CHECKPOINT_1.read_bytes().strip()
+    return Record(77, 2**52, records.CHECKPOINT, "system:gateway", payload=text)
+
+
+def test_a_checkpoint_of_the_first_fold_is_read_and_keeps_what_it_does_not_tell() -> None:
+    folded = SpaceState(space_id="golden")
+    for record in golden_journal():
+        folded = fold(folded, record)
+    expected = plain(folded) | {"position": 77, "time": 2**52}
+    assert plain(fold(folded, checkpoint_of_version_1())) == expected
+    begun = fold(SpaceState(space_id="golden"), checkpoint_of_version_1())
+    assert plain(begun) == {**expected, "configuration": ""}
 
 
 def other_fold() -> Record:

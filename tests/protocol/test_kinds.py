@@ -10,7 +10,7 @@ def constants() -> set[str]:
 
 
 def test_every_kind_with_a_name_is_among_all_kinds() -> None:
-    not_kinds = {kinds.GATEWAY, kinds.PROTOCOL, kinds.STREAM_MANAGE}
+    not_kinds = {kinds.GATEWAY, kinds.PROTOCOL, kinds.STREAM_MANAGE, kinds.PROPOSAL_FIELD}
     assert constants() - not_kinds <= kinds.KINDS
     assert not kinds.KINDS & not_kinds
 
@@ -23,7 +23,7 @@ def test_all_kinds_are_these() -> None:
     assert by_area == {
         "system": {"join", "heartbeat", "register", "welcome", "presence", "error"},
         "chat": {"", "acknowledge", "cancel"},
-        "mcp": {"request", "response", "proposal", "withdraw", "reject"},
+        "mcp": {"request", "response", "proposal", "proposal-closed", "approve", "withdraw", "reject"},
         "reasoning": {"start", "thought", "conclusion", "cancel"},
         "capability": {"grant", "revoke", "grant-ack"},
         "space": {"invite", "invite-ack", "kick"},
@@ -35,7 +35,9 @@ def test_all_kinds_are_these() -> None:
     }
 
 
-@pytest.mark.parametrize("kind", ["system/welcome", "system/", "system/join/x", "stream/ready", "space/invite-ack"])
+@pytest.mark.parametrize(
+    "kind", ["system/welcome", "system/", "system/join/x", "stream/ready", "space/invite-ack", "mcp/proposal-closed"]
+)
 def test_the_gateways_kinds_are_reserved(kind: str) -> None:
     assert kinds.is_reserved(kind)
 

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.protocol.names import is_desired_id, is_participant_id, is_reserved_id, is_space_id, namespace
+from mew.protocol.names import (
+    IdsIgnoringCase,
+    is_desired_id,
+    is_participant_id,
+    is_reserved_id,
+    is_space_id,
+    looks,
+    namespace,
+)
 from tests.chance import examples
 
 FIRST = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
@@ -45,12 +53,12 @@ def test_a_colon_is_for_participants_only() -> None:
     assert not is_space_id("agent:1")
 
 
-@pytest.mark.parametrize("name", ["gateway", "system", "system:", "system:gateway", "system:x"])
+@pytest.mark.parametrize("name", ["gateway", "system", "system:", "system:gateway", "System:x", "GATEWAY"])
 def test_the_gateways_names_are_reserved(name: str) -> None:
     assert is_reserved_id(name)
 
 
-@pytest.mark.parametrize("name", ["gateway2", "gateway:x", "systems", "System", "system-x", "x:system", ""])
+@pytest.mark.parametrize("name", ["gateway2", "gateway:x", "systems", "Systems", "system-x", "x:system", ""])
 def test_other_names_are_not(name: str) -> None:
     assert not is_reserved_id(name)
 
@@ -89,3 +97,31 @@ def test_nothing_else_may(name: object) -> None:
 
 def test_a_namespace_is_the_space_and_the_stream() -> None:
     assert namespace("lab", "stream-1") == "lab/stream-1"
+
+
+def test_an_id_in_use_is_found_whatever_its_case() -> None:
+    ids = IdsIgnoringCase(["alice", "Bob", "BOB"])
+    assert [ids.other_than(each) for each in ("Alice", "alice", "bob", "Bob", "carol")] == [
+        "alice",
+        None,
+        "BOB",
+        "BOB",
+        None,
+    ]
+    ids.discard("BOB")
+    assert ids.other_than("bob") == "Bob"
+    ids.discard("Bob")
+    ids.discard("Bob")
+    assert ids.other_than("bob") is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("alice", "Alice"), ("agent-1", "agent_l"), ("bo.t", "bo-t"), ("m0dern", "rnodern"), ("vvatcher", "watcher")],
+)
+def test_ids_that_people_confuse_look_alike(one: str, other: str) -> None:
+    assert looks(one) == looks(other)
+
+
+def test_ids_that_people_tell_apart_do_not() -> None:
+    assert len({looks(each) for each in ("alice", "bob", "agent-1", "agent-2", "agent1", "a@b", "a:b")}) == 7

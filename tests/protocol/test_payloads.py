@@ -27,7 +27,7 @@ EXAMPLES: dict[type, dict[str, Any]] = {
         "on_owner_disconnect": "keep",
     },
     payloads.StreamFailure: {"code": "broken", "message": "it broke"},
-    payloads.CapabilityGrant: {"recipient": "bob", "capabilities": [{"kind": "chat"}]},
+    payloads.CapabilityGrant: {"recipient": "bob", "capabilities": [{"kind": "chat"}], "timeout_seconds": 1.5},
     payloads.CapabilityRevoke: {"recipient": "bob", "grant_id": "g-1", "capabilities": [{"kind": "chat"}]},
     payloads.Invite: {"participant_id": "bob", "initial_capabilities": [], "reason": "welcome"},
     payloads.Kick: {"participant_id": "bob", "reason": "enough"},

@@ -38,6 +38,7 @@ def test_the_events_keep_their_names() -> None:
         "gap",
         "welcome",
         "checkpoint",
+        "admin",
     }
 
 

@@ -60,7 +60,18 @@ def test_a_snapshot_is_made_of_its_own_restoration(steps: list[Step]) -> None:
     assert snapshot(restore(text)) == text
 
 
-UNORDERED = ["configured", "invited", "kicked", "grants", "revoked", "paused", "closing", "left", "desired_ids"]
+UNORDERED = [
+    "configured",
+    "invited",
+    "kicked",
+    "grants",
+    "grant_ends",
+    "revoked",
+    "paused",
+    "closing",
+    "left",
+    "desired_ids",
+]
 
 
 def _crowded_state() -> SpaceState:
@@ -100,6 +111,16 @@ def test_order_counts_where_it_is_told_to_participants(name: str) -> None:
     setattr(other, name, dict(reversed(getattr(other, name).items())))
     assert snapshot(other) != snapshot(one)
     assert list(getattr(restore(snapshot(other)), name)) == list(getattr(other, name))
+
+
+def test_a_snapshot_of_the_version_before_has_no_proposals() -> None:
+    state = rich_state()
+    old = msgspec.json.decode(snapshot(state)) | {"fold_version": 1}
+    for name in ("proposals", "closed_proposals", "grant_ends"):
+        del old[name]
+    for table in (state.proposals, state.closed_proposals, state.closed_by_proposer, state.grant_ends):
+        table.clear()
+    assert plain(restore(msgspec.json.encode(old))) == plain(state)
 
 
 def test_a_snapshot_names_its_fold() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.protocol.times import SECOND, is_rfc3339, rfc3339
+from mew.protocol.times import SECOND, instant, is_rfc3339, rfc3339
 from tests.chance import examples
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -26,6 +26,19 @@ def test_an_instant_is_written_to_the_microsecond_and_read_back(instant: int) ->
 @given(st.integers(0, LAST), st.integers(0, LAST))
 def test_instants_sort_as_their_texts_do(one: int, other: int) -> None:
     assert (one < other) == (rfc3339(one) < rfc3339(other))
+
+
+@examples(60)
+@given(st.integers(0, LAST))
+def test_what_was_written_is_read_back(moment: int) -> None:
+    assert instant(rfc3339(moment)) == moment
+
+
+@pytest.mark.parametrize(
+    "text", ["", "None", "2025-11-15T12:00:00Z", "2025-11-15T12:00:00.000000+00:00", "25Z", "2025"]
+)
+def test_what_is_written_otherwise_is_not_read(text: str) -> None:
+    assert instant(text) is None
 
 
 def test_the_beginning_is_1970() -> None:

@@ -31,7 +31,7 @@ from mew.journal.kafka.address import FORM
 from mew.journal.settings import JournalSettings
 from mew.pipeline.settings import PipelineSettings
 from mew.protocol.capability import Capability
-from mew.protocol.settings import Limits, Settings, StreamSettings
+from mew.protocol.settings import ApprovalRule, Limits, Settings, StreamSettings
 from tools.reference.writing import MADE, code, sentence, table
 
 Struct = type[msgspec.Struct]
@@ -100,6 +100,13 @@ PARTS: Final = (
         ((Settings, ("defaults",)), (SpaceConfig, ("routing",))),
         renamed={"defaults": "capabilities"},
         written={"capabilities": ("list of capabilities", "`[{kind: chat}]`")},
+    ),
+    Part(
+        "approvals",
+        "A list of rules, none by default. Each binds every `mcp/request` that it matches, with a proposal or without; "
+        "[security.md](../security.md) shows one. A key that it does not know is refused.",
+        (_all(ApprovalRule),),
+        written={"match": ("mapping of `payload` and `to`, as in a capability", NONE)},
     ),
     Part(
         "gateway",

@@ -46,7 +46,10 @@ SECTIONS: Final = {
     ),
     "Errors": ("", ["mew.client.errors"]),
     "MCP": ("", ["mew.client.mcp"]),
-    "The view": ("", _names("mew.view", "SpaceView ParticipantView StreamView welcomed apply apply_frame")),
+    "The view": (
+        "",
+        _names("mew.view", "SpaceView ParticipantView ProposalView StreamView welcomed apply apply_frame"),
+    ),
     "Tests": ("", _names("mew.testing", "MemorySpace Client Message Frame MemoryTokens settings")),
     "The lake": ("", ["mew.pipeline.open_lake", "mew.pipeline.opening.OpenLake", "mew.pipeline.lookup.asking.Answer"]),
     "The bridge": (

@@ -95,6 +95,14 @@ order by position""",
 from conversations
 order by position""",
     ),
+    "admin_events": (
+        "From where was whom refused, and how often?",
+        """select peer, participant, error, sum("count") as times
+from admin_events
+where action = 'connection_refused'
+group by all
+order by times desc""",
+    ),
     "audit": (
         "Which checks were made, and did any fail?",
         'select "check", sum(checked) as checked, sum(violations) as violations from audit group by all order by all',

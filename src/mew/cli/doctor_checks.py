@@ -177,10 +177,24 @@ def _space(directory: Path) -> Iterator[Check]:
     told = f"{file}: space {space.settings.space_id!r}, {len(space.participants)} participants"
     yield Check("configuration", "ok", told)
     yield from (Check("configuration", "note", warning) for warning in config.warnings)
+    yield from _alike(config)
     yield from _commands(config)
     yield from _tokens(directory)
     yield from _exposure(config)
     yield from _gateway(directory, config)
+
+
+def _alike(config: "GatewayConfig") -> Iterator[Check]:
+    """Ids that people confuse: who approves something reads the name of whoever asks for it."""
+    from mew.protocol.names import looks
+
+    ids: dict[str, list[str]] = {}
+    for name in config.spaces[0].participants:
+        ids.setdefault(looks(name), []).append(name)
+    for same in ids.values():
+        if len(same) > 1:
+            names = " and ".join(repr(each) for each in same)
+            yield Check("participants", "note", f"{names} look alike: people confuse them, so rename one")
 
 
 def _commands(config: "GatewayConfig") -> Iterator[Check]:

@@ -16,6 +16,7 @@ from mew.client.inbox import Watcher
 from mew.client.sending import Draft
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
+from mew.protocol.proposing import LONGEST_SECONDS, SHORTEST_SECONDS
 from mew.view import SpaceView
 
 if TYPE_CHECKING:
@@ -80,9 +81,9 @@ async def call(
     """Have somebody answer an MCP request of any method, and wait for the answer.
 
     By `mcp/request` where we may, else by `mcp/proposal` where we may do that; `propose` insists on one of them. Raises
-    `McpFailure` for an error that was answered, `Rejected` or `Withdrawn` for a proposal that nobody fulfils,
-    `NotAllowed` where we may do neither, `ParticipantNotFound` where `who` is not there or leaves before it has
-    answered, `RequestTimeout` where nothing comes. A proposal that nobody waits for any more is withdrawn.
+    `McpFailure` for an error that was answered, `Rejected`, `Withdrawn` or `ProposalExpired` for a proposal that nobody
+    fulfils, `NotAllowed` where we may do neither, `ParticipantNotFound` where `who` is not there or leaves before it
+    has answered, `RequestTimeout` where nothing comes. A proposal that nobody waits for any more is withdrawn.
     """
     payload = {"method": method, "params": {} if params is None else params}
     if _is_direct(space, who, payload, propose):
@@ -97,7 +98,8 @@ async def _by_proposal(
     proposal = None
     try:
         async with asyncio.timeout(timeout) as limit:
-            proposal = await space.propose(who, method, params)
+            lifetime = None if timeout is None else min(max(timeout, SHORTEST_SECONDS), LONGEST_SECONDS)
+            proposal = await space.propose(who, method, params, expires_in=lifetime)
             return await proposal.result()
     except (TimeoutError, asyncio.CancelledError) as error:
         if proposal is not None:

@@ -11,12 +11,14 @@ Values that are raised. Nothing here sends, waits or logs.
     ├── McpFailure          an MCP request was answered with an error: `code`, `message`, `data`
     ├── Rejected            somebody rejected a proposal: `reason`, `by`
     ├── Withdrawn           a proposal was withdrawn: `reason`
+    ├── ProposalExpired     the gateway closed a proposal that nobody fulfilled: `outcome`
     ├── NotAllowed          we may neither ask for it nor propose it: `method`, `who`
     └── Refused             the gateway refused a message: `code`, `message`, `parts`; a class for each code
         ├── InvalidEnvelope, InvalidRequest, InvalidFormat, UnknownFormat, SchemaViolation, ReservedKind
         ├── Unauthorized, CapabilityViolation, UnauthorizedStreamWrite
         ├── SpaceNotFound, StreamNotFound, StreamNotLive, ParticipantNotFound, TargetNotFound, NotFound
         ├── SequenceOutOfOrder, AlreadyExists, InvalidOperation, Paused
+        ├── ProposalClosed, ProposalMismatch, ApprovalRequired
         └── RateLimited, MessageTooLarge, QuotaExceeded, JournalUnavailable, InternalError
 """
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlreadyExists",
+    "ApprovalRequired",
     "CapabilityViolation",
     "ConnectionLost",
     "DoesNotFit",
@@ -48,6 +51,9 @@ __all__ = [
     "NotFound",
     "ParticipantNotFound",
     "Paused",
+    "ProposalClosed",
+    "ProposalExpired",
+    "ProposalMismatch",
     "QuotaExceeded",
     "RateLimited",
     "Refused",
@@ -142,6 +148,15 @@ class Withdrawn(MewError):
         """Why, where that was said."""
         self.reason = reason
         super().__init__("the proposal was withdrawn" + (f": {reason}" if reason else ""))
+
+
+class ProposalExpired(MewError):
+    """The gateway closed a proposal before anybody fulfilled it."""
+
+    def __init__(self, outcome: str = "expired") -> None:
+        """`expired`, or `dropped`, `kicked` or `left`."""
+        self.outcome = outcome
+        super().__init__(f"the gateway closed the proposal: {outcome}")
 
 
 class NotAllowed(MewError):
@@ -275,6 +290,24 @@ class AlreadyExists(Refused):
     """The id is taken."""
 
     code = "already_exists"
+
+
+class ProposalClosed(Refused):
+    """The proposal is not open any more; `parts["outcome"]` and `parts["by"]` say what has become of it."""
+
+    code = "proposal_closed"
+
+
+class ProposalMismatch(Refused):
+    """The request is not the one that was proposed."""
+
+    code = "proposal_mismatch"
+
+
+class ApprovalRequired(Refused):
+    """A rule of the space asks for more votes: `parts["quorum"]`, and those there are, `parts["votes"]`."""
+
+    code = "approval_required"
 
 
 class InvalidOperation(Refused):

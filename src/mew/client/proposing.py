@@ -1,7 +1,8 @@
 """Proposals: what we may not do ourselves, somebody else may do for us.
 
 `mcp/proposal` is answered by an `mcp/request` of whoever fulfils it, by `mcp/reject`, or taken back by `mcp/withdraw`;
-the `mcp/response` to that request is the result (protocol, Kinds). Each names in `correlation_id` what it answers.
+the `mcp/response` to that request is the result (protocol, Proposals). Each names in `correlation_id` what it answers.
+What ends a proposal carries the gateway's stamp, `proposal: {position, digest}`; what has none is an opinion.
 """
 
 import asyncio
@@ -12,11 +13,11 @@ from weakref import WeakValueDictionary
 
 from mew.client import mcp
 from mew.client.calling import ANSWER_SECONDS, PROPOSAL, UNAWAITED, Answer, answer_in, ask
-from mew.client.errors import ConnectionLost, MewError, Rejected, RequestTimeout, Withdrawn
+from mew.client.errors import ConnectionLost, MewError, ProposalExpired, Rejected, RequestTimeout, Withdrawn
 from mew.client.sending import Draft, Names
 from mew.client.serving import context_of
 from mew.client.subscriptions import EnvelopeQueue, OnMissed, Room, Subscription, Wanted
-from mew.protocol import kinds
+from mew.protocol import jsontext, kinds
 from mew.protocol.envelope import Envelope
 
 if TYPE_CHECKING:
@@ -26,9 +27,16 @@ REJECT: Final = "mcp/reject"
 WITHDRAW: Final = "mcp/withdraw"
 LAST_WORD: Final = 2.0
 """Seconds for a withdrawal on the way out."""
-_CHAIN: Final = frozenset({kinds.MCP_REQUEST, kinds.MCP_RESPONSE, REJECT, WITHDRAW})
-State = Literal["open", "fulfilled", "rejected", "withdrawn"]
-_STATES: Final[dict[str, State]] = {kinds.MCP_REQUEST: "fulfilled", REJECT: "rejected", WITHDRAW: "withdrawn"}
+_CHAIN: Final = frozenset({kinds.MCP_REQUEST, kinds.MCP_RESPONSE, REJECT, WITHDRAW, kinds.PROPOSAL_CLOSED})
+State = Literal["open", "fulfilled", "rejected", "withdrawn", "expired"]
+_STATES: Final[dict[str, State]] = {
+    kinds.MCP_REQUEST: "fulfilled",
+    kinds.MCP_RESPONSE: "fulfilled",
+    REJECT: "rejected",
+    WITHDRAW: "withdrawn",
+    kinds.PROPOSAL_CLOSED: "expired",
+}
+_OVER: Final = frozenset({"withdrawn", "expired"})
 
 
 class _Chain(EnvelopeQueue):
@@ -62,6 +70,7 @@ class Proposal:
     def __init__(self, space: "Space", envelope: Envelope, chain: Subscription[Envelope]) -> None:
         """It has been made."""
         self._space = space
+        self._tracked = stamp_of(envelope) is not None
         self._chain = chain
         self._connection = space.connection
         self._fulfilled: dict[str, Envelope] = {}
@@ -92,8 +101,9 @@ class Proposal:
     async def result(self, timeout: float | None = None) -> Answer:
         """What came of it, whoever fulfilled it: `by` says who.
 
-        `Rejected`, `Withdrawn`, or `McpFailure` where the request that fulfilled it failed; `ConnectionLost` where we
-        were away in between, and may have missed it; `RequestTimeout`, after which you may wait again.
+        `Rejected`, `Withdrawn`, `ProposalExpired` where nobody fulfilled it in its time, or `McpFailure` where the
+        request that fulfilled it failed; `ConnectionLost` where we were away in between, and may have missed it;
+        `RequestTimeout`, after which you may wait again.
         """
         try:
             async with asyncio.timeout(timeout) as limit:
@@ -120,6 +130,10 @@ class Proposal:
         if kind == kinds.WELCOME:
             away = self._space.connection is not self._connection
             return ConnectionLost(f"the connection broke; what became of {self.id!r} may be missed") if away else None
+        if kind == kinds.PROPOSAL_CLOSED:
+            return ProposalExpired(str(envelope.payload.get("outcome"))) if envelope.sender == kinds.GATEWAY else None
+        if self._tracked and kind != kinds.MCP_RESPONSE and stamp_of(envelope) is None:
+            return None  # an opinion, or a request that the gateway did not take for a fulfilment
         if kind == WITHDRAW:
             return Withdrawn(reason) if envelope.sender == self.envelope.sender else None
         if kind == REJECT:
@@ -135,6 +149,8 @@ class Proposal:
         cause = next((each for each in causes if not each.to or response.sender in each.to), None)
         if cause is None:
             return None
+        if cause is self.envelope and not cause.to and self._tracked and stamp_of(response) is None:
+            return None  # proposed to nobody by name, it is answered by one that may send the request
         try:
             return answer_in(response, response.sender if cause is self.envelope else cause.sender)
         except MewError as failure:
@@ -200,6 +216,8 @@ class Proposed:
     def _request(self, to: Names) -> Draft:
         if self.state == "withdrawn":
             raise Withdrawn
+        if self.state == "expired":
+            raise ProposalExpired
         if not (to or self.to):
             raise ValueError(f"the proposal {self.id!r} is addressed to nobody: say whom to ask")
         return Draft(
@@ -208,7 +226,15 @@ class Proposed:
             to=to or self.to,
             correlation_id=self.id,
             context=context_of(self.envelope),
+            proposal=self._claim(to),
         )
+
+    def _claim(self, to: Names) -> dict[str, Any] | None:
+        """Which proposal we have seen; sent to others than was proposed, its id names it, and content alone counts."""
+        stamp, asked = stamp_of(self.envelope), {to} if isinstance(to, str) else set(to)
+        if stamp is None or (asked and self.to and asked != set(self.to)):
+            return None
+        return {"position": stamp["position"], "digest": stamp["digest"]}
 
     async def reject(self, reason: str | None = None) -> Envelope:
         """Say that it will not be done."""
@@ -231,7 +257,7 @@ class _ProposalQueue(EnvelopeQueue):
         if envelope.kind == PROPOSAL:
             if envelope.sender != self._me:
                 self.put(envelope)
-        elif envelope.kind in _STATES:
+        elif envelope.kind in _STATES and _ends(envelope):
             for cause in envelope.correlation_id:
                 self._note(cause, envelope)
 
@@ -253,7 +279,7 @@ class _ProposalQueue(EnvelopeQueue):
         if known is not None and (state != "withdrawn" or known.by == envelope.sender):
             known.state = state
         elif cause in self._queued:
-            if state == "withdrawn":
+            if state in _OVER:
                 self._withdraw(cause, envelope.sender)
             else:
                 self._queued[cause] = state
@@ -261,7 +287,7 @@ class _ProposalQueue(EnvelopeQueue):
     def _withdraw(self, cause: str, sender: str) -> None:
         queued = [each for each in self._items if isinstance(each, Envelope)]
         for each in queued:
-            if (each.id, each.sender) == (cause, sender):
+            if each.id == cause and sender in {each.sender, kinds.GATEWAY}:
                 self._items.remove(each)
                 self._queued.pop(cause, None)
 
@@ -305,16 +331,28 @@ def proposals(space: "Space", *, on_missed: OnMissed | None = None) -> Proposals
     return Proposals(space, queue, space.subscribe(queue))
 
 
-async def propose(space: "Space", who: Names, method: str, params: Mapping[str, Any] | None = None) -> Proposal:
+async def propose(
+    space: "Space",
+    who: Names,
+    method: str,
+    params: Mapping[str, Any] | None = None,
+    *,
+    expires_in: float | None = None,
+) -> Proposal:
     """Propose an MCP request to whoever may send it (`mcp/proposal`); `who` is to answer it in the end.
+
+    After `expires_in` seconds (from 10 to 86,400; five minutes if not given) the gateway closes it.
 
     Who is cancelled before it is known whether the gateway took the proposal takes it back.
     """
     chain, sent = _Chain(space.room), list[str]()
     following = space.subscribe(chain)
     payload = {"method": method, "params": {} if params is None else params}
+    lifetime = None if expires_in is None else {"expires_in_seconds": expires_in}
     try:
-        envelope = await space.post(Draft(kind=PROPOSAL, payload=payload, to=who, on_sent=sent.append))
+        envelope = await space.post(
+            Draft(kind=PROPOSAL, payload=payload, to=who, proposal=lifetime, on_sent=sent.append)
+        )
     except BaseException as error:
         following.close()
         if sent and isinstance(error, asyncio.CancelledError):
@@ -329,6 +367,19 @@ async def _take_back(space: "Space", proposal_id: str, to: Names, reason: str) -
     with suppress(MewError, TimeoutError):
         async with asyncio.timeout(LAST_WORD):
             await space.send(WITHDRAW, {"reason": reason}, to=to, correlation_id=proposal_id)
+
+
+def stamp_of(envelope: Envelope) -> dict[str, Any] | None:
+    """What the gateway says in `proposal`: `{position, digest}`, and `expires_at` of a proposal; None without it."""
+    stamp = jsontext.decode(envelope.fields.get(kinds.PROPOSAL_FIELD, b"null"))
+    return stamp if isinstance(stamp, dict) and {"position", "digest"} <= stamp.keys() else None
+
+
+def _ends(envelope: Envelope) -> bool:
+    """Whether this ends the proposals that it names: the gateway says so, by a stamp or by its own envelope."""
+    if envelope.kind == kinds.PROPOSAL_CLOSED:
+        return envelope.sender == kinds.GATEWAY
+    return stamp_of(envelope) is not None
 
 
 def _reason(envelope: Envelope) -> str | None:

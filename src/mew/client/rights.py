@@ -1,7 +1,8 @@
 """What we may send, decided by the gateway's own code on what we know of ourselves and of the streams.
 
-Pure. It repeats no rule: capabilities are matched by `mew.protocol`, ownership is read off the view. That we are paused
-is not in the view; then the gateway says no to what is allowed here.
+Pure. It repeats no rule: capabilities are matched by `mew.protocol`, ownership and open proposals are in the view.
+Not in the view are that we are paused, and the space's rules about votes: there the gateway may refuse what is allowed
+here. Nor are proposals, where we may send no `mcp/request`: there it may take a withdrawal that is not allowed here.
 """
 
 from collections.abc import Mapping
@@ -15,10 +16,11 @@ from mew.protocol.authority import decide, managing
 from mew.protocol.capability import CapabilitySet, read_capabilities
 from mew.protocol.envelope import Envelope, Stamp, check_content, read_object, receive
 from mew.protocol.errors import Refusal
+from mew.protocol.proposing import claimed
 from mew.protocol.receiving import DECIDED_BY_OWNERSHIP
 from mew.protocol.references import reference
 from mew.protocol.work import Work
-from mew.view import SpaceView, StreamView
+from mew.view import ProposalView, SpaceView, StreamView
 
 if TYPE_CHECKING:
     from mew.protocol.space import Space
@@ -57,6 +59,10 @@ def may_send(view: SpaceView, envelope: Mapping[str, Any]) -> bool:
 
 def _is_allowed(view: SpaceView, envelope: Envelope) -> bool:
     space = cast("Space", _Holder(view))
+    if envelope.kind == kinds.MCP_APPROVE:
+        return _may_vote(view, envelope)
+    if envelope.kind == kinds.MCP_WITHDRAW and (proposed := _open_proposals(view, envelope)):
+        return [each.proposer for each in proposed] == [view.you.id]
     if envelope.kind not in DECIDED_BY_OWNERSHIP:
         return decide(space, envelope, Work()).allowed
     named = reference(envelope)
@@ -66,6 +72,17 @@ def _is_allowed(view: SpaceView, envelope: Envelope) -> bool:
     return _has_right(view, stream, envelope) or (
         envelope.kind in kinds.ENDINGS and managing(space, envelope, Work()) is not None
     )
+
+
+def _may_vote(view: SpaceView, envelope: Envelope) -> bool:
+    """On one open proposal, as it was seen (protocol §3, Approvals)."""
+    claim, named = claimed(envelope), _open_proposals(view, envelope)
+    return claim is not None and [(each.position, each.digest) for each in named] == [(claim.position, claim.digest)]
+
+
+def _open_proposals(view: SpaceView, envelope: Envelope) -> list[ProposalView]:
+    """Those that `correlation_id` names."""
+    return [each for each in (view.proposals or {}).values() if each.proposal_id in envelope.correlation_id]
 
 
 def _has_right(view: SpaceView, stream: StreamView, envelope: Envelope) -> bool:

@@ -32,6 +32,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     to: Names = ()
     correlation_id: Names = ()
     context: Any = None
+    proposal: Any = None
+    """Which proposal it is about, or how long it waits (protocol §3, Proposals)."""
     on_sent: Callable[[str], None] | None = None
     """Told the id, in the moment in which it is sent."""
 
@@ -44,6 +46,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
                 fields[name] = [value] if isinstance(value, str) else list(value)
         if self.context is not None:
             fields["context"] = self.context
+        if self.proposal is not None:
+            fields["proposal"] = self.proposal
         fields["payload"] = {} if payload is None else payload
         return _checked(msgspec.json.encode(fields))
 

@@ -105,7 +105,7 @@ class Space:
     def can(self, envelope: Mapping[str, Any]) -> bool:
         """Whether the gateway would let us send this: by our capabilities, or as owner or writer of a stream.
 
-        By the gateway's own matcher. That we are paused, or too quick, it cannot know.
+        By the gateway's own matcher. That we are paused, or too quick, it cannot know, nor whose votes a rule asks for.
         """
         return may_send(self._inbox.lanes.known, envelope)
 

@@ -13,6 +13,7 @@ import msgspec
 
 from mew.errors import MewError
 from mew.gateway import admin_socket
+from mew.protocol import Administer, Identity
 
 if TYPE_CHECKING:
     from mew.gateway.auth import TokenStore
@@ -69,7 +70,8 @@ class AdminDoor:
         try:
             async with asyncio.timeout(SECONDS):
                 line = await reader.readline()
-            writer.write(msgspec.json.encode(self._answer(line)) + b"\n")
+            uid = admin_socket.peer_uid(writer.get_extra_info("socket"))
+            writer.write(msgspec.json.encode(self._answer(line, uid)) + b"\n")
             async with asyncio.timeout(SECONDS):
                 await writer.drain()
         except (OSError, ValueError, TimeoutError):
@@ -77,11 +79,11 @@ class AdminDoor:
         finally:
             writer.close()
 
-    def _answer(self, line: bytes) -> dict[str, Any]:
+    def _answer(self, line: bytes, uid: int | None) -> dict[str, Any]:
         try:
             question = msgspec.json.decode(line, type=dict[str, Any])
             if question.get("do") == "reload":
-                return self._reload()
+                return self._reload(uid)
             if question.get("do") == "tokens":
                 return {"ok": True, "tokens": self._held()}
             if question.get("do") == "present":
@@ -93,9 +95,11 @@ class AdminDoor:
             return {"ok": False, "problem": str(error)}
         return {"ok": False, "problem": "no such question: expected `do` to be reload, tokens or present"}
 
-    def _reload(self) -> dict[str, Any]:
+    def _reload(self, uid: int | None) -> dict[str, Any]:
         """Read the tokens again; whoever holds one that is no more is shown out."""
         lost = self._tokens.reload()
+        for identity, action in self._tokens.changes.items():
+            record_token(self._gateway, identity, action, uid)
         closed = 0
         for each in list(self._gateway.sockets):
             if each.token in self._tokens.lost:
@@ -119,6 +123,13 @@ class AdminDoor:
             for identity, sources in self._tokens.sources.items()
             if identity.space_id == here
         ]
+
+
+def record_token(gateway: "Gateway", identity: Identity, action: str, uid: int | None = None) -> None:
+    """Put on record what became of somebody's token, and which user of this machine did it."""
+    gateway.hubs[identity.space_id].run(
+        Administer(action=action, participant=identity.participant, observer=identity.observer, uid=uid)
+    )
 
 
 def ask(directory: Path, question: dict[str, Any]) -> dict[str, Any]:

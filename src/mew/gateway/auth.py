@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from mew.gateway.config import ConfigError, SpaceConfig
+from mew.protocol.administration import TOKEN_CREATED, TOKEN_REVOKED, TOKEN_ROTATED
 from mew.protocol.errors import InternalError
 from mew.protocol.names import is_participant_id, is_reserved_id
 from mew.protocol.sessions import Identity
@@ -122,12 +123,15 @@ class TokenStore:
         """Where each holder's tokens come from: a variable, a place in space.yaml, a file."""
         self.lost: frozenset[bytes] = frozenset()
         """The fingerprints of tokens that the last reading took from their holders."""
+        self.changes: dict[Identity, str] = {}
+        """What became of whose tokens at the last reading, as `mew.protocol.administration` names it."""
         self.warnings: tuple[str, ...] = ()
         """What was odd at the last reading, without any token's text."""
         self.reload()
-        for identity in self._given:
-            if generate and identity not in self._tokens:
-                self._obtain(identity)
+        self.generated = tuple(identity for identity in self._given if generate and identity not in self._tokens)
+        """Those for whom a token was made just now."""
+        for identity in self.generated:
+            self._obtain(identity)
 
     def identify(self, token: str) -> Identity | None:
         """Whose token this is."""
@@ -165,6 +169,13 @@ class TokenStore:
         self.sources = {identity: tuple(source for _, source in held) for identity, held in sourced.items() if held}
         self.warnings = tuple(warnings)
         self.lost = frozenset(digest for digest, holder in before.items() if self._holders.get(digest) != holder)
+        losers = {before[digest] for digest in self.lost}
+        gainers = {holder for digest, holder in self._holders.items() if before.get(digest) != holder}
+        self.changes = {
+            **dict.fromkeys(gainers, TOKEN_CREATED),
+            **dict.fromkeys(losers, TOKEN_REVOKED),
+            **dict.fromkeys(losers & gainers, TOKEN_ROTATED),
+        }
         return frozenset(before[digest] for digest in self.lost)
 
     def sources_of(self, condition: Callable[[str], bool]) -> Iterator[str]:

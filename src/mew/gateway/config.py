@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from mew.gateway.approvals_config import read_approvals
 from mew.gateway.config_values import (
     TLS,
     BridgeConfig,
@@ -28,7 +29,7 @@ from mew.gateway.yaml_file import ConfigError, Place, Section, read_yaml
 from mew.protocol.capability import CHAT_ONLY, Capability, read_capability
 from mew.protocol.errors import InvalidEnvelope
 from mew.protocol.names import is_participant_id, is_reserved_id, is_space_id
-from mew.protocol.settings import Limits, OwnerPolicy, Settings, StreamSettings
+from mew.protocol.settings import ApprovalRule, Limits, OwnerPolicy, Settings, StreamSettings
 
 __all__ = [
     "TLS",
@@ -47,7 +48,9 @@ __all__ = [
     "load",
 ]
 
-_SECTIONS: Final = {"space", "participants", "defaults", "gateway", "gateway_logging", "streams", "journal", "pipeline"}
+_SECTIONS: Final = frozenset(
+    {"space", "participants", "defaults", "approvals", "gateway", "gateway_logging", "streams", "journal", "pipeline"}
+)
 _SPACE: Final = frozenset({"id", "name", "description", "default_participant", "ui_theme"})
 _PROCESS: Final = frozenset({"host", "port", "tls", "allowed_origins", "allowed_hosts", "trusted_proxies", "timeouts"})
 _GATEWAY: Final = _PROCESS | {"allow_anonymous", "strict_from", "limits"}
@@ -75,7 +78,7 @@ def load(files: Sequence[Path], *, environ: Mapping[str, str], directory: Path |
     if not files:
         raise ConfigError("no configuration given: a gateway needs a space.yaml")
     roots = [read_yaml(file) for file in files]
-    tops = [root.section(frozenset(_SECTIONS)) for root in roots]
+    tops = [root.section(_SECTIONS) for root in roots]
     spaces = tuple(_read_space(top, environ, directory) for top in tops)
     _refuse_shared(tops, spaces)
     _refuse_shared_tokens(tops)
@@ -187,7 +190,17 @@ def _read_settings(top: Section, space_id: str, participants: Mapping[str, Parti
             validate=streams.flag("validate", default=usual.validate),
         ),
         limits=Limits(**_numbers(gateway.section("limits", _LIMITS), Limits)),
+        approvals=_read_approvals(top, participants),
     )
+
+
+def _read_approvals(top: Section, participants: Mapping[str, ParticipantConfig]) -> tuple[ApprovalRule, ...]:
+    """The rules, with a warning of each decider that is not configured: until it is invited it has no vote."""
+    rules = read_approvals(top)
+    for name in dict.fromkeys(decider for rule in rules for decider in rule.deciders):
+        if name not in participants:
+            top.required("approvals").warn(f"decider {name!r} is not among the participants")
+    return rules
 
 
 def _numbers(section: Section, kind: type[msgspec.Struct]) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from mew.gateway.proxies import TrustedProxies
 from mew.gateway.readiness import Readiness
 from mew.gateway.shippers import Shippers
 from mew.gateway.turnstile import Turnstile
-from mew.protocol import Lobby, Space, Start, Tokens
+from mew.protocol import JoinRequest, Lobby, Refusal, RefuseConnection, Space, Start, Tokens
+from mew.protocol.commands import Transport
 
 if TYPE_CHECKING:
     from mew.gateway.websocket import Socket
@@ -95,6 +96,14 @@ class Gateway:
         self.config = self.config.listening_on(port=port)
         for space in self.config.spaces:
             self.hubs[space.settings.space_id].space.settings = space.settings
+
+    def record_refusal(self, refusal: Refusal, request: JoinRequest, *, peer: str, transport: Transport) -> None:
+        """Put a refused connection on record: with the space that it asked for, else with the first."""
+        hub = self.hubs.get(request.space or "", self.first_hub)
+        if not hub.refusing:
+            hub.run(
+                RefuseConnection(error=refusal.code, peer=peer, transport=transport, participant=request.participant)
+            )
 
     def new_connection(self) -> str:
         """A name for a new connection."""

@@ -19,8 +19,9 @@ from starlette.routing import Route
 
 from mew import __version__
 from mew.gateway.gateway import Gateway
-from mew.gateway.http_exchange import admit
+from mew.gateway.http_exchange import admit, peer_of
 from mew.gateway.http_journal import JOURNAL, JournalDoor
+from mew.gateway.http_proposals import PROPOSAL, ProposalContent
 from mew.gateway.hub import Hub
 from mew.gateway.journal_metrics import journal_health
 from mew.gateway.metrics import CONTENT_TYPE, exposition
@@ -30,7 +31,15 @@ from mew.gateway.origins import allowed_origins
 from mew.gateway.websocket import credentials
 from mew.inspector import Page
 from mew.protocol import JoinRequest, Poll, Post, Refusal, Space, jsontext
-from mew.protocol.errors import AlreadyExists, InternalError, InvalidRequest, MessageTooLarge, NotFound
+from mew.protocol.errors import (
+    AlreadyExists,
+    InternalError,
+    InvalidRequest,
+    MessageTooLarge,
+    NotFound,
+    SpaceNotFound,
+    Unauthorized,
+)
 from mew.protocol.work import BYTES_PER_UNIT, MESSAGE_UNITS
 
 FEATURES: Final = (
@@ -41,6 +50,7 @@ FEATURES: Final = (
     "http",
     "observers",
     "explain",
+    "proposals",
     "journal",
     "inspector",
 )
@@ -103,9 +113,10 @@ class HttpDoor:
             Route(MESSAGES, self.messages, methods=["GET", "POST"]),
             Route(EXPLAIN, self.explained, methods=["GET", "POST"]),
             Route(JOURNAL, JournalDoor(self._gateway).read),
+            Route(PROPOSAL, ProposalContent(self._gateway).read),
             Page(),
         ]
-        handlers = {HTTPException: _not_found, Refusal: _refused, ClientDisconnect: _gone, Exception: _broken}
+        handlers = {HTTPException: _not_found, Refusal: self._refused, ClientDisconnect: _gone, Exception: _broken}
         return Starlette(routes=routes, middleware=self._middleware(), exception_handlers=handlers)
 
     def _middleware(self) -> list[Middleware]:
@@ -181,7 +192,7 @@ class HttpDoor:
         message = await _body(request, hub.space.settings.limits.message_bytes)
         self._gateway.readiness.require()
         hub.require_journal()
-        answer = hub.ask(Post(participant, message))
+        answer = hub.ask(Post(participant, message, peer_of(request)))
         hub.flush()  # a script that has its answer finds what followed in the output logs
         hub.require_journal()
         if answer is None:
@@ -231,7 +242,7 @@ class HttpDoor:
             raise InvalidRequest("`since` must be a whole number")
         self._gateway.readiness.require()
         hub.require_journal()
-        answer = hub.ask(Poll(participant))
+        answer = hub.ask(Poll(participant, peer_of(request)))
         if answer is not None and answer.refusal is not None:
             return refused(answer.refusal)
         hub.flush()
@@ -245,6 +256,17 @@ class HttpDoor:
             "dropped": jsontext.encode(dropped),
         }
         return Response(jsontext.join(body), media_type="application/json")
+
+    async def _refused(self, request: Request, error: Exception) -> Response:
+        if not isinstance(error, Refusal):
+            raise error
+        # Not the target: a careless client puts its token there.
+        log.info("request refused", method=request.method, status=error.status, error=error.code)
+        if isinstance(error, Unauthorized | SpaceNotFound):
+            space = request.path_params.get("id", request.query_params.get("space"))
+            asked = JoinRequest(space, request.path_params.get("participant"))
+            self._gateway.record_refusal(error, asked, peer=peer_of(request), transport="http")
+        return refused(error)
 
     def _authenticated(self, request: Request) -> tuple[str, Hub]:
         participant = request.path_params["participant"]
@@ -267,14 +289,6 @@ async def _body(request: Request, most: int) -> bytes:
         if size > most:
             raise MessageTooLarge(f"a message may have {most} bytes here")
     return b"".join(parts)
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    if not isinstance(error, Refusal):
-        raise error
-    # Not the target: a careless client puts its token there.
-    log.info("request refused", method=request.method, status=error.status, error=error.code)
-    return refused(error)
 
 
 async def _not_found(request: Request, error: Exception) -> Response:

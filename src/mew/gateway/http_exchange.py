@@ -35,6 +35,11 @@ class Exchange:
         self._connection.admit()
 
     @property
+    def peer(self) -> str:
+        """Where the connection comes from, as logs say it."""
+        return self._connection.peer
+
+    @property
     def body_pending(self) -> bool:
         """Whether a part of the request's body has not come yet."""
         cycle = self._cycle()
@@ -73,6 +78,12 @@ def exchange_of(scope: Mapping[str, Any]) -> Exchange | None:
     """The exchange that a request belongs to."""
     found = scope.get("state", {}).get(KEY)
     return found if isinstance(found, Exchange) else None
+
+
+def peer_of(request: Request) -> str:
+    """Where a request comes from; empty for one in memory."""
+    exchange = exchange_of(request.scope)
+    return "" if exchange is None else exchange.peer
 
 
 def admit(request: Request) -> None:

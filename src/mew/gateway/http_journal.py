@@ -5,6 +5,7 @@ by `onlookers`.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
@@ -102,7 +103,8 @@ class JournalDoor:
         """Serve this gateway."""
         self._gateway = gateway
         self._reading = asyncio.Semaphore(READERS)
-        self._live = 0
+        self._live: Counter[Identity] = Counter()
+        """Live readers by whose token they came with."""
         self._known: dict[str, _Known] = {}
 
     async def read(self, request: Request) -> Response:
@@ -120,9 +122,27 @@ class JournalDoor:
         asked = _resumed(request, asked)
         if request.method == "HEAD":
             return Response(media_type=LIVE, headers=_HEADERS)
-        if self._live >= LIVE_READERS:
-            raise QuotaExceeded(f"{LIVE_READERS} follow a journal already, the most that may")
+        self._require_room(kept, identity)
         return _Events(self._events(join, kept, identity, asked), media_type=LIVE, headers=_HEADERS)
+
+    def _require_room(self, kept: Kept, identity: Identity) -> None:
+        """Refuse one more live reader, of the gateway or of one participant, beyond what is allowed."""
+        own, most = self._live[identity], kept.hub.space.settings.limits.live_readers_per_participant
+        if own >= most:
+            raise QuotaExceeded(
+                f"{identity.participant!r} follows {own} live journals, the most it may: end one first",
+                quota="live_readers_per_participant",
+                limit=most,
+                value=own + 1,
+            )
+        live = self._live.total()
+        if live >= LIVE_READERS:
+            raise QuotaExceeded(
+                f"{live} readers follow a live journal of this gateway, the most that may: try again later",
+                quota="live_readers",
+                limit=LIVE_READERS,
+                value=live + 1,
+            )
 
     def _admitted(self, join: JoinRequest) -> tuple[Kept, Identity]:
         """The journal that is asked for, and who asks."""
@@ -175,7 +195,7 @@ class JournalDoor:
         """Events, for as long as the token is good and the gateway serves."""
         loop, payer = asyncio.get_running_loop(), self._gateway.lobby.payer(join)
         steps, onlooker = self._steps(kept, identity, asked)
-        self._live += 1
+        self._live[identity] += 1
         heard = loop.time()
         try:
             while True:
@@ -202,7 +222,9 @@ class JournalDoor:
         except (Damaged, Missing) as problem:
             _unreadable(kept, steps, problem)
         finally:
-            self._live -= 1
+            self._live[identity] -= 1
+            if not self._live[identity]:
+                del self._live[identity]
             steps.let_go()
 
     async def _settled(self, kept: Kept, payer: str) -> None:

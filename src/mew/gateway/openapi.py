@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from mew import __version__
 from mew.gateway.http_journal import JOURNAL, LIVE, MOST_LIMIT, POSITION_DIGITS, USUAL_LIMIT
+from mew.gateway.http_proposals import PROPOSAL
 from mew.gateway.openapi_examples import ACTIONS, EVENT, EXPLAINED, MESSAGES, PAGE, Example
 from mew.protocol import ERROR_CODES, PROTOCOL, Refusal
 from mew.protocol.envelope import ID_LENGTH
@@ -82,6 +83,7 @@ def document() -> dict[str, Any]:
                 "get": _actions(),
             },
             JOURNAL: {"parameters": [_SPACE_ID], "get": _journal()},
+            PROPOSAL: {"parameters": [_SPACE_ID, _POSITION], "get": _proposal()},
         },
         "components": {
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": "A token of the space."}},
@@ -149,6 +151,12 @@ def _actions() -> Any:
     return operation
 
 
+def _proposal() -> Any:
+    summary = "An open proposal with its payload. For any token of the space."
+    refusals = (*AUTHENTICATED, 409)
+    return _operation("proposal", summary, {200: _ref("Proposal")}, refusals, security=_BEARER)
+
+
 def _journal() -> Any:
     summary = "The record of a space from a position on; for any token of it. What is not for its holder is withheld."
     most = 10**POSITION_DIGITS - 1
@@ -205,6 +213,14 @@ _SPACE: Final = {
     "description": "Which space; none, or `default`, is the first.",
     "schema": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$"},
 }
+_POSITION: Final = {
+    "name": "position",
+    "in": "path",
+    "required": True,
+    "description": "Of the proposal's record, as `proposal.position` gives it.",
+    "schema": {"type": "integer", "minimum": 0, "maximum": 10**18 - 1},
+    "example": 118,
+}
 _SPACE_ID: Final = {
     "name": "id",
     "in": "path",
@@ -259,6 +275,7 @@ def _schemas() -> dict[str, Any]:
             optional=("payload", "to"),
         ),
         "Health": _health(),
+        "Proposal": _proposal_content(),
         "JournalPage": _journal_page(),
         "JournalRecord": _journal_record(),
         "Ready": _record({"status": {"const": "ready"}, "checks": _CHECKS}),
@@ -285,6 +302,13 @@ def _health() -> dict[str, Any]:
             "journal": _CHECKS,
         }
     )
+
+
+def _proposal_content() -> dict[str, Any]:
+    time = {"type": "string", "format": "date-time"}
+    texts = dict.fromkeys(("id", "from", "method", "digest"), _TEXT)
+    counts = dict.fromkeys(("position", "bytes"), _COUNT)
+    return _record({**texts, **counts, "to": _TEXTS, "votes": _TEXTS, "expires_at": time, "payload": _OBJECT})
 
 
 def _journal_page() -> dict[str, Any]:
@@ -317,9 +341,10 @@ def _envelope() -> dict[str, Any]:
             "to": _TEXTS,
             "correlation_id": {"oneOf": [_TEXTS, _TEXT]},
             "context": {},
+            "proposal": {"type": ["object", "null"]},
             "payload": _OBJECT,
         },
-        optional=("protocol", "id", "ts", "from", "to", "correlation_id", "context", "payload"),
+        optional=("protocol", "id", "ts", "from", "to", "correlation_id", "context", "proposal", "payload"),
     )
 
 
@@ -328,7 +353,8 @@ def _accepted() -> dict[str, Any]:
     properties = {"id": _TEXT, "status": {"enum": statuses}, "timestamp": {"type": "string", "format": "date-time"}}
     stream = dict.fromkeys(("stream_id", "namespace", "previous_owner", "new_owner"), _TEXT)
     invitation = dict.fromkeys(("participant_id", "token", "connection_url"), _TEXT)
-    more: dict[str, Any] = {**stream, "authorized_writers": _TEXTS, **invitation}
+    proposal = _record({"position": _COUNT, "digest": _TEXT, "expires_at": {"type": "string", "format": "date-time"}})
+    more: dict[str, Any] = {**stream, "authorized_writers": _TEXTS, **invitation, "proposal": proposal}
     return _record({**properties, **more}, optional=more)
 
 

@@ -185,10 +185,10 @@ ACTIONS: Final[dict[str, Any]] = {
 PAGE: Final[dict[str, Any]] = {
     "space": "demo",
     "first": 0,
-    "last": 5,
+    "last": 6,
     "records": [
         {
-            "position": 4,
+            "position": 5,
             "time": _WHEN,
             "event": "envelope",
             "participant": "alice",
@@ -210,7 +210,7 @@ PAGE: Final[dict[str, Any]] = {
             "capability": '{"kind":"*"}',
         },
         {
-            "position": 5,
+            "position": 6,
             "time": _WHEN,
             "event": "rejected",
             "participant": "alice",
@@ -225,11 +225,11 @@ PAGE: Final[dict[str, Any]] = {
             "withheld": True,
         },
     ],
-    "next": 6,
+    "next": 7,
 }
-"""What bob is shown from position 4 on, when alice has said hello and then sent something that was refused."""
+"""What bob is shown from position 5 on, when alice has said hello and then sent something that was refused."""
 EVENT: Final = (
-    f'id: 5\nevent: rejected\ndata: {{"position":5,"time":"{_WHEN}","event":"rejected","participant":"alice",'
+    f'id: 6\nevent: rejected\ndata: {{"position":6,"time":"{_WHEN}","event":"rejected","participant":"alice",'
     '"kind":"chat","envelope_id":null,"stream_id":null,"frame_number":null,"sequence":null,'
     '"reason":"invalid_envelope","size":37,'
     '"capability":null,"withheld":true}\n\n'

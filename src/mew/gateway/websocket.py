@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
 
+import msgspec
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
 
 from mew.gateway.auth import fingerprint
@@ -269,25 +270,27 @@ class Socket(WSListener):
         self.token = None if request.token is None else fingerprint(request.token)
         self._run_bytes = min(RUN_FRAME_BYTES, space.settings.limits.message_bytes)
         self._hub.attach(self.connection, self.outlet)
-        self._hub.run(join)
+        self._hub.run(msgspec.structs.replace(join, peer=self._opened.peer))
 
     def _refuse_join(self, refusal: Refusal, request: JoinRequest) -> None:
         """Trying tokens takes time: this connection waits for its answer, and no other does."""
         token = request.token
         if not isinstance(refusal, Unauthenticated) or token is None or self._gateway.tokens.identify(token):
-            self._turn_away(refusal, request.cause)
+            self._turn_away(refusal, request)
             return
         self._refused = True
         seconds = self._gateway.config.timeouts.failed_join_seconds
-        self._set_deadline(seconds, lambda: self._turn_away(refusal, request.cause))
+        self._set_deadline(seconds, lambda: self._turn_away(refusal, request))
 
-    def _turn_away(self, refusal: Refusal, cause: tuple[str, ...] = ()) -> None:
+    def _turn_away(self, refusal: Refusal, request: JoinRequest | None = None) -> None:
         """Never came in: told why, and closed."""
         self._refused = True
+        request = request or JoinRequest()
         log.info("connection turned away", error=refusal.code, peer=self._opened.peer)
+        self._gateway.record_refusal(refusal, request, peer=self._opened.peer, transport="websocket")
         hub = self._gateway.first_hub
         stamp = Stamp(GATEWAY, hub.space.new_id(), hub.clock())
-        for effect in turn_away(self.connection, refusal, stamp, cause):
+        for effect in turn_away(self.connection, refusal, stamp, request.cause):
             if isinstance(effect, Deliver):
                 self.outlet.put([envelope_item(effect.message)])
             elif isinstance(effect, Close):

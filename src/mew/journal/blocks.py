@@ -31,7 +31,7 @@ ABSENT: Final = -1
 
 EVENTS: Final = (
     "start", "join", "leave", "envelope", "consumed", "rejected", "frame", "frame_rejected", "gap", "welcome",
-    "checkpoint",
+    "checkpoint", "admin",
 )  # fmt: skip
 """By their number in a run; new ones are added at the end."""
 _STREAM_ID: Final = 3

@@ -72,7 +72,7 @@ ENVELOPES: Final = _table(
     _column("to", TEXTS, "whom it is addressed to; null for all"),
     _column("correlation_id", TEXTS, "the envelopes it answers"),
     _column("context", TEXT, "the reasoning it belongs to, as JSON"),
-    _column("payload", TEXT, "as JSON; null where it is none"),
+    _column("payload", TEXT, "as JSON, of a refused one {bytes, sha256, head}; null where it is none"),
     _column("reason", TEXT, "why it was refused"),
     _column("capability", TEXT, "the capability that allowed it, as JSON"),
     _needed("size", NUMBER, "bytes of the whole envelope"),
@@ -273,6 +273,27 @@ CONVERSATIONS: Final = _table(
     _column("answered_after", NUMBER, "microseconds from the root to its outcome"),
     unfinished=True,
 )
+ADMIN_EVENTS: Final = _table(
+    "admin_events",
+    "What the administration of a space did: connections, refusals, tokens, changes of the configuration.",
+    POSITION,
+    AT,
+    _needed(
+        "action",
+        TEXT,
+        "connection_joined, connection_refused, token_created, token_issued, token_rotated, token_revoked or "
+        "configuration_changed",
+    ),
+    _needed("actor", TEXT, "who joined or invited; system:gateway for everything else"),
+    _column("participant", TEXT, "whose token, or who wanted to join, where the space knows that id"),
+    _column("observer", pa.bool_(), "whether it is an observer's"),
+    _column("peer", TEXT, "the address it came from; where several are counted, without the port"),
+    _column("transport", TEXT, "websocket or http"),
+    _column("error", TEXT, "the code it was refused with"),
+    _needed("count", NUMBER, "how many refusals this row stands for; 1 for everything else"),
+    _column("uid", NUMBER, "the user of the gateway's machine who changed a token"),
+    _column("changes", TEXT, "keys of the configuration with the values before and after, as JSON"),
+)
 AUDIT: Final = _table(
     "audit",
     "A check of what happened, up to a position.",
@@ -300,6 +321,7 @@ TABLES: Final = {
         STREAM_ACTIVITY,
         PARTICIPANT_ACTIVITY,
         CONVERSATIONS,
+        ADMIN_EVENTS,
         AUDIT,
     )
 }

@@ -8,7 +8,21 @@ from mew.errors import MewError
 from mew.protocol.actions import Actions
 from mew.protocol.admission import JoinRequest, Lobby, turn_away
 from mew.protocol.capability import Capability, CapabilitySet, Decision, read_capabilities, read_capability
-from mew.protocol.commands import Attach, Checkpoint, Command, Join, Leave, Lose, Poll, Post, Receive, Start, Tick
+from mew.protocol.commands import (
+    Administer,
+    Attach,
+    Checkpoint,
+    Command,
+    Join,
+    Leave,
+    Lose,
+    Poll,
+    Post,
+    Receive,
+    RefuseConnection,
+    Start,
+    Tick,
+)
 from mew.protocol.effects import (
     EVERYONE,
     Admit,
@@ -47,6 +61,7 @@ __all__ = [
     "KINDS",
     "PROTOCOL",
     "Actions",
+    "Administer",
     "Admit",
     "AllBut",
     "Answer",
@@ -80,6 +95,7 @@ __all__ = [
     "Receive",
     "Record",
     "Refusal",
+    "RefuseConnection",
     "Route",
     "Session",
     "Settings",

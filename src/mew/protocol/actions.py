@@ -14,7 +14,7 @@ from mew.protocol.capability import Capability, CapabilitySet
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import ParticipantNotFound, Refusal
 from mew.protocol.explain import as_if_present, right_over, session_of
-from mew.protocol.receiving import DECIDED_BY_OWNERSHIP
+from mew.protocol.receiving import DECIDED_BY_OWNERSHIP, NO_CAPABILITY
 from mew.protocol.streams import LIVE, READY, Status, Stream
 from mew.protocol.turn import Turn
 from mew.protocol.work import Work
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mew.protocol.space import Space
 
 BY_CAPABILITY: Final = tuple(
-    sorted(kind for kind in kinds.KINDS - DECIDED_BY_OWNERSHIP - {kinds.JOIN} if not kinds.is_reserved(kind))
+    sorted(kind for kind in kinds.KINDS - NO_CAPABILITY - {kinds.JOIN} if not kinds.is_reserved(kind))
 )
 """Every kind of the protocol for which a participant needs a capability."""
 BY_OWNERSHIP: Final = tuple(sorted(DECIDED_BY_OWNERSHIP - {kinds.HEARTBEAT}))

@@ -148,6 +148,8 @@ class Lobby:
             raise Unauthenticated("to join without a token, claim a `participantId` that is well formed")
         if space.state.knows(name):
             raise Unauthenticated(f"{name!r} is somebody else's id")
+        if (other := space.ids_in_use.other_than(name)) is not None:
+            raise Unauthenticated(f"{name!r} differs from {other!r} in case alone: claim another id")
         return Join(connection=connection, participant=name, anonymous=True, cause=request.cause)
 
 

@@ -27,6 +27,8 @@ class Join(msgspec.Struct, frozen=True, kw_only=True):
     anonymous: bool = False
     cause: tuple[str, ...] = ()
     """The id of the join message, where it had one."""
+    peer: str | None = None
+    """The address it comes from, for the journal alone."""
 
 
 class Attach(msgspec.Struct, frozen=True):
@@ -56,12 +58,39 @@ class Post(msgspec.Struct, frozen=True):
 
     participant: str
     message: bytes
+    peer: str | None = None
+    """The address it comes from, for the journal alone."""
 
 
 class Poll(msgspec.Struct, frozen=True):
     """An authenticated participant asks over HTTP for what it has received."""
 
     participant: str
+    peer: str | None = None
+    """The address it comes from, for the journal alone."""
+
+
+class RefuseConnection(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody without a place here wanted to join, or asked over HTTP, and was refused."""
+
+    error: str
+    """The code it was refused with."""
+    peer: str
+    transport: Transport
+    participant: str | None = None
+    """The id it claimed; recorded only where it is an id of the space, because it may be anything, even a token."""
+
+
+class Administer(msgspec.Struct, frozen=True, kw_only=True):
+    """Something was done to a space from outside, and is to be on record."""
+
+    action: str
+    """One of `administration`'s."""
+    participant: str
+    """Whom it is about."""
+    observer: bool = False
+    uid: int | None = None
+    """The user of the machine who did it; None: the gateway itself."""
 
 
 class Lose(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,4 +113,6 @@ class Checkpoint(msgspec.Struct, frozen=True):
     """Put the whole state on record, so that nobody has to fold what was before."""
 
 
-Command: TypeAlias = Start | Join | Attach | Leave | Receive | Post | Poll | Lose | Tick | Checkpoint
+Command: TypeAlias = (
+    Start | Join | Attach | Leave | Receive | Post | Poll | Lose | Tick | Checkpoint | RefuseConnection | Administer
+)

@@ -22,6 +22,9 @@ a door turns it into an HTTP status.
         ├── TargetNotFound          target_not_found
         ├── NotFound                not_found (HTTP)
         ├── AlreadyExists           already_exists
+        ├── ProposalClosed          proposal_closed
+        ├── ProposalMismatch        proposal_mismatch
+        ├── ApprovalRequired        approval_required
         ├── InvalidOperation        invalid_operation
         ├── Paused                  paused
         ├── RateLimited             rate_limited
@@ -184,10 +187,31 @@ class NotFound(Refusal):
 
 
 class AlreadyExists(Refusal):
-    """The participant id is taken."""
+    """The id of a participant, or of a proposal, is taken."""
 
     code = "already_exists"
     status = 409
+
+
+class ProposalClosed(Refusal):
+    """The proposal is not open any more; the parts say what happened to it."""
+
+    code = "proposal_closed"
+    status = 409
+
+
+class ProposalMismatch(Refusal):
+    """The request is not the one that was proposed."""
+
+    code = "proposal_mismatch"
+    status = 409
+
+
+class ApprovalRequired(Refusal):
+    """A rule of the space asks for more votes than this request has."""
+
+    code = "approval_required"
+    status = 403
 
 
 class InvalidOperation(Refusal):

@@ -17,6 +17,7 @@ from mew.protocol.capability import Capability
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import InvalidEnvelope, ParticipantNotFound, Refusal
 from mew.protocol.nearest import Nearest, nearest_miss
+from mew.protocol.proposing import is_own_withdrawal
 from mew.protocol.receiving import DECIDED_BY_OWNERSHIP, Incoming
 from mew.protocol.records import Record
 from mew.protocol.references import reference
@@ -35,7 +36,7 @@ class Right(msgspec.Struct, frozen=True):
 
     reason: str
     source: str | None = None
-    """Where the capability comes from; `owner` or `writer` of the stream; `everyone`. None: there is no such right."""
+    """Where the capability comes from; `owner` or `writer` of the stream, `proposer`, `approvals`, `everyone`."""
     capability: Capability | None = None
     nearest: Nearest | None = None
     """Where a capability is needed and none fits."""
@@ -102,7 +103,7 @@ def explain(space: "Space", participant: str, message: bytes, now: int) -> Expla
         joins = is_join(incoming.values)
         return Explanation(kinds.JOIN if joins else None, _EVERYONE if joins else _NOTHING, refusal, incoming.units)
     work = Work()
-    right = _right(turn.space, incoming.envelope, work)
+    right = _right(turn.space, incoming.envelope, work, now)
     return Explanation(incoming.envelope.kind, right, refusal, incoming.units + work.units)
 
 
@@ -132,13 +133,19 @@ def _rehearse(turn: Turn, session: Session, incoming: Incoming) -> None:
 
 
 _EVERYONE = Right("everybody may send it", "everyone")
+_DECIDER = Right("the space's approval rules decide who may vote", "approvals")
+_PROPOSER = Right("it is the sender's own proposal", "proposer")
 _NOTHING = Right("it is no envelope")
 
 
-def _right(space: "Space", envelope: Envelope, work: Work) -> Right:
+def _right(space: "Space", envelope: Envelope, work: Work, now: int) -> Right:
     """Of a stream there is, its owner and writers decide; of everything else, capabilities (protocol §4, Who may)."""
     if envelope.kind == kinds.HEARTBEAT:
         return _EVERYONE
+    if envelope.kind == kinds.MCP_APPROVE:
+        return _DECIDER
+    if envelope.kind == kinds.MCP_WITHDRAW and is_own_withdrawal(space, envelope, now):
+        return _PROPOSER
     stream = _named_stream(space, envelope)
     if envelope.kind in DECIDED_BY_OWNERSHIP and stream is not None:
         return right_over(space, stream, envelope, work)

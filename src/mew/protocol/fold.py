@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.protocol import jsontext, kinds, records
+from mew.protocol import jsontext, kinds, proposals, records
 from mew.protocol.capability import Capability, read_capability
 from mew.protocol.records import Record
 from mew.protocol.snapshots import OtherFold, restore
@@ -17,6 +17,8 @@ from mew.protocol.state import Grant, Presence, SpaceState
 from mew.protocol.streams import LIVE, Stream, read_entry, read_ready
 from mew.protocol.times import SECOND, rfc3339
 
+LONGEST_TIMEOUT: Final = 31_536_000
+"""Seconds that a pause or a grant may last, where it has an end."""
 SHUTDOWN_SECONDS: Final = 5
 """How long a participant that was shut down may still say goodbye (protocol §3)."""
 
@@ -40,11 +42,14 @@ def fold(state: SpaceState, record: Record) -> SpaceState:
 def _checkpoint(state: SpaceState, record: Record) -> SpaceState:
     """One of another version of the fold says nothing: what it stands for has just been folded anew."""
     try:
-        return restore(record.payload)
+        restored = restore(record.payload)
     except OtherFold:
         if state.position < 0:
             raise
         return state
+    if not restored.configuration:
+        restored.configuration = state.configuration
+    return restored
 
 
 def count_frames(state: SpaceState, stream_id: str, count: int) -> int:
@@ -62,8 +67,13 @@ def _start(state: SpaceState, record: Record) -> None:
         name: None if held is None else _capabilities(held) for name, held in start["participants"].items()
     }
     state.defaults = _capabilities(start["defaults"])
+    state.configuration = jsontext.encode({key: value for key, value in start.items() if key not in _IN_STATE})
     for participant in list(state.present):
         _depart(state, participant, record.time)
+
+
+_IN_STATE: Final = frozenset({"epoch", "participants", "defaults"})
+"""What the state has of a start by itself."""
 
 
 def _join(state: SpaceState, record: Record) -> None:
@@ -83,7 +93,7 @@ def _depart(state: SpaceState, participant: str, now: int) -> None:
     presence = state.present.pop(participant)
     state.closing.pop(participant, None)
     if presence.anonymous:
-        for table in (state.grants, state.paused, state.revoked):
+        for table in (state.grants, state.grant_ends, state.paused, state.revoked):
             table.pop(participant, None)
     else:
         state.left[participant] = now
@@ -158,6 +168,10 @@ def _capability_granted(state: SpaceState, record: Record) -> None:
         for capability in _capabilities(payload["capabilities"])
     )
     state.grants[recipient] = state.grants.get(recipient, ()) + granted
+    seconds = payload.get("timeout_seconds")
+    if granted and type(seconds) in {int, float} and 0 < seconds <= LONGEST_TIMEOUT:
+        ends = state.grant_ends.setdefault(recipient, {})
+        ends[str(record.envelope_id)] = record.time + round(seconds * SECOND)
 
 
 def _capability_revoked(state: SpaceState, record: Record) -> None:
@@ -175,8 +189,17 @@ def _capability_revoked(state: SpaceState, record: Record) -> None:
         if grant.grant_id != grant_id and not is_taken(grant.capability)
     )
     _put(state.grants, recipient, kept)
+    _drop_ends(state, recipient)
     taken = [capability.text for capability in state.base(recipient)[1] if is_taken(capability)]
     _put(state.revoked, recipient, tuple(dict.fromkeys((*state.revoked.get(recipient, ()), *taken))))
+
+
+def _drop_ends(state: SpaceState, recipient: str) -> None:
+    """A grant that is gone needs no end."""
+    held = {grant.grant_id for grant in state.grants.get(recipient, ())}
+    left = {grant_id: end for grant_id, end in state.grant_ends.pop(recipient, {}).items() if grant_id in held}
+    if left:
+        state.grant_ends[recipient] = left
 
 
 def _put(table: dict[str, tuple[Any, ...]], key: str, values: tuple[Any, ...]) -> None:
@@ -194,14 +217,16 @@ def _invited(state: SpaceState, record: Record) -> None:
         return
     if invited in state.kicked:
         del state.kicked[invited]
-        for table in (state.grants, state.revoked, state.paused):
+        for table in (state.grants, state.grant_ends, state.revoked, state.paused):
             table.pop(invited, None)
     initial = payload.get("initial_capabilities")
     state.invited[invited] = None if initial is None else _capabilities(initial)
 
 
 def _kicked(state: SpaceState, record: Record) -> None:
-    state.kicked[_payload(record)["participant_id"]] = None
+    kicked = _payload(record)["participant_id"]
+    state.kicked[kicked] = None
+    proposals.forget_votes(state, kicked)
 
 
 def _paused(state: SpaceState, record: Record) -> None:
@@ -249,6 +274,8 @@ _BY_GATEWAY: Final[dict[str, _Change]] = {
     kinds.WRITE_GRANTED: _writers_changed,
     kinds.WRITE_REVOKED: _writers_changed,
     kinds.OWNERSHIP_TRANSFERRED: _ownership_transferred,
+    kinds.CAPABILITY_REVOKE: _capability_revoked,
+    kinds.PROPOSAL_CLOSED: proposals.ended,
 }
 _BY_PARTICIPANT: Final[dict[str, _Change]] = {
     kinds.STREAM_START: _started,
@@ -263,6 +290,12 @@ _BY_PARTICIPANT: Final[dict[str, _Change]] = {
     kinds.PAUSE: _paused,
     kinds.RESUME: _resumed,
     kinds.SHUTDOWN: _shut_down,
+    kinds.MCP_PROPOSAL: proposals.opened,
+    kinds.MCP_REQUEST: proposals.fulfilled,
+    kinds.MCP_RESPONSE: proposals.fulfilled,
+    kinds.MCP_REJECT: proposals.rejected,
+    kinds.MCP_WITHDRAW: proposals.withdrawn,
+    kinds.MCP_APPROVE: proposals.approved,
 }
 _BY_EVENT: Final[dict[str, _Change]] = {
     records.START: _start,

@@ -7,12 +7,14 @@ from mew.protocol import joining
 from mew.protocol.capability import Capability, read_capabilities
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import (
+    AlreadyExists,
     CapabilityViolation,
     InvalidEnvelope,
     InvalidOperation,
     ParticipantNotFound,
     QuotaExceeded,
 )
+from mew.protocol.fold import LONGEST_TIMEOUT
 from mew.protocol.payloads import CapabilityGrant, CapabilityRevoke, read
 from mew.protocol.turn import Turn
 
@@ -25,6 +27,7 @@ def grant(turn: Turn, envelope: Envelope) -> None:
     check_grantable(capabilities)
     _require_known(turn, asked.recipient)
     granted = space.state.grants.get(asked.recipient, ())
+    _check_end(turn, envelope, asked)
     check_size(turn, (*(each.capability for each in granted), *capabilities), f"what {asked.recipient!r} is granted")
     held = space.capabilities(envelope.sender)
     uncovered = [capability.pattern for capability in capabilities if not held.covers(capability)]
@@ -36,7 +39,22 @@ def grant(turn: Turn, envelope: Envelope) -> None:
             uncovered=uncovered,
         )
     turn.relay(envelope)
-    _tell_change(turn, asked.recipient, envelope)
+    tell_change(turn, asked.recipient, (envelope.id,))
+
+
+def _check_end(turn: Turn, envelope: Envelope, asked: CapabilityGrant) -> None:
+    """A grant that ends has an id of its own: at its end everything granted under that id goes."""
+    state, seconds = turn.space.state, asked.timeout_seconds
+    if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT:
+        raise InvalidEnvelope(f"`payload.timeout_seconds` must be over 0 and at most {LONGEST_TIMEOUT}")
+    ends = state.grant_ends.get(asked.recipient, {})
+    taken = (
+        envelope.id in ends
+        if seconds is None
+        else any(each.grant_id == envelope.id for each in state.grants.get(asked.recipient, ()))
+    )
+    if taken:
+        raise AlreadyExists(f"{asked.recipient!r} holds a grant {envelope.id!r}; send this one under another id")
 
 
 def revoke(turn: Turn, envelope: Envelope) -> None:
@@ -48,14 +66,15 @@ def revoke(turn: Turn, envelope: Envelope) -> None:
         check_size(turn, read_capabilities(asked.capabilities, "payload.capabilities"), "one revocation")
     _require_known(turn, asked.recipient)
     turn.relay(envelope)
-    _tell_change(turn, asked.recipient, envelope)
+    tell_change(turn, asked.recipient, (envelope.id,))
 
 
 def check_size(turn: Turn, capabilities: tuple[Capability, ...], what: str) -> None:
     """Patterns are tried against patterns: so many values at once, no more."""
     limit = turn.space.settings.limits.grants
-    if sum(capability.size for capability in capabilities) > limit:
-        raise QuotaExceeded(f"{what} may come to {limit} pattern values")
+    value = sum(capability.size for capability in capabilities)
+    if value > limit:
+        raise QuotaExceeded(f"{what} may come to {limit} pattern values", quota="grants", limit=limit, value=value)
 
 
 def check_grantable(capabilities: tuple[Capability, ...]) -> None:
@@ -71,10 +90,10 @@ def _require_known(turn: Turn, participant: str) -> None:
         raise ParticipantNotFound(f"no participant {participant!r}", participant_id=participant)
 
 
-def _tell_change(turn: Turn, participant: str, envelope: Envelope) -> None:
+def tell_change(turn: Turn, participant: str, cause: tuple[str, ...]) -> None:
     """A fresh welcome to whom it concerns, the change to all others."""
     changed = turn.space.capabilities_changed(participant)
     if participant in turn.space.state.present:
-        joining.welcome(turn, participant, (envelope.id,))
+        joining.welcome(turn, participant, cause)
         if changed:
-            joining.tell_presence(turn, "capabilities", participant, (envelope.id,))
+            joining.tell_presence(turn, "capabilities", participant, cause)

@@ -5,9 +5,9 @@ Pure. Identity is established before a `Join` gets here (`admission`).
 
 from typing import Any
 
-from mew.protocol import jsontext, kinds, ownership, records
+from mew.protocol import administration, jsontext, kinds, ownership, proposing, records
 from mew.protocol.admission import read_join
-from mew.protocol.commands import Attach, Checkpoint, Join, Leave, Start, Tick
+from mew.protocol.commands import Attach, Checkpoint, Join, Leave, RefuseConnection, Start, Tick
 from mew.protocol.effects import Admit, AllBut, Close, Only, To
 from mew.protocol.errors import InvalidRequest, JoinRateLimited, Kicked, RateLimited, Refusal, TooManyConnections
 from mew.protocol.sessions import Identity, Session
@@ -25,9 +25,11 @@ DONE = 1000
 def start(turn: Turn, command: Start) -> None:
     """Begin a new epoch; streams whose owner can never return do not outlive the old one."""
     space = turn.space
+    before = administration.last_configuration(space.state)
     payload = {"epoch": command.epoch, **space.settings.effective()}
     text = jsontext.encode(payload)
     turn.record(records.START, kinds.GATEWAY, size=len(text), payload=text)
+    administration.configuration_changed(turn, before)
     space.pass_time(turn.now)
     ownership.await_writers(turn)
     ownership.settle_absent(turn)
@@ -35,6 +37,7 @@ def start(turn: Turn, command: Start) -> None:
 
 def checkpoint(turn: Turn, _command: Checkpoint) -> None:
     """Record the state as it is: whoever reads the journal may begin here (architecture, Journal)."""
+    administration.record_counted(turn, early=True)
     text = snapshot(turn.space.state)
     turn.record(records.CHECKPOINT, kinds.GATEWAY, size=len(text), payload=text)
 
@@ -58,16 +61,27 @@ def join(turn: Turn, command: Join) -> None:
         limit = space.settings.limits.connections
         takes_over = command.participant in space.seats and not command.observer
         if not takes_over and len(space.sessions) >= limit:
-            raise TooManyConnections(f"the space has {limit} connections, the most it may")
+            raise TooManyConnections(
+                f"the space has {limit} connections, the most it may", quota="connections", limit=limit, value=limit + 1
+            )
     except Refusal as refusal:
+        if command.peer is not None:
+            administration.refuse_connection(
+                turn,
+                RefuseConnection(
+                    error=refusal.code, peer=command.peer, transport="websocket", participant=command.participant
+                ),
+            )
         turn.send_error(To(command.connection), command.participant, refusal, command.cause)
         turn.effects.append(Close(command.connection, refusal.close_code or DONE, refusal.code))
         return
     if command.observer:
+        administration.joined(turn, session, command.peer)
         space.sessions[session.connection] = session
         turn.effects.append(_admission(session))
         _welcome_observer(turn, session, command.cause)
     else:
+        administration.joined(turn, session, command.peer)
         _enter(turn, session, command.cause)
 
 
@@ -93,15 +107,16 @@ def attach(turn: Turn, command: Attach) -> None:
         _enter(turn, _log_session(command.participant))
 
 
-def appear(turn: Turn, participant: str) -> Session:
+def appear(turn: Turn, participant: str, peer: str | None) -> Session:
     """Somebody uses the HTTP door: present from now on, if not already (protocol §5)."""
     space = turn.space
     require_welcome(turn, participant)
     if participant in space.settings.output_logs:
         attach(turn, Attach(participant))
     elif participant not in space.seats:
-        connection = f"http:{participant}"
-        _enter(turn, Session(connection=connection, participant=participant, transport="http"))
+        session = Session(connection=f"http:{participant}", participant=participant, transport="http")
+        administration.joined(turn, session, peer)
+        _enter(turn, session)
     session = space.sessions[space.seats[participant]]
     if session.transport == "http":
         space.http_until[participant] = turn.now + round(space.settings.http_presence_seconds * SECOND)
@@ -218,6 +233,8 @@ def depart(turn: Turn, session: Session, reason: str | None = None, cause: tuple
     turn.record(records.LEFT, participant, reason=reason)
     space.forget(participant)
     tell_presence(turn, "leave", participant, cause, known_as=known_as, reason=reason)
+    if session.anonymous:
+        proposing.close_all_of(turn, participant)
     ownership.release(turn, participant, cause)
 
 
@@ -245,6 +262,8 @@ def tick(turn: Turn, _command: Tick) -> None:
     space.pass_time(turn.now)
     space.fill_frame_rates(turn.now)
     space.forget_rates(turn.now)
+    space.refusal_details.forget(turn.now)
+    administration.record_counted(turn)
     for participant in [name for name, until in space.state.closing.items() if until <= turn.now]:
         if not space.seats[participant].startswith("log:"):
             remove(turn, participant, DONE, "shutdown")

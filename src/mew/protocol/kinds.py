@@ -22,6 +22,13 @@ CHAT_ACKNOWLEDGE = "chat/acknowledge"
 CHAT_CANCEL = "chat/cancel"
 MCP_REQUEST = "mcp/request"
 MCP_RESPONSE = "mcp/response"
+MCP_PROPOSAL = "mcp/proposal"
+MCP_APPROVE = "mcp/approve"
+MCP_REJECT = "mcp/reject"
+MCP_WITHDRAW = "mcp/withdraw"
+PROPOSAL_CLOSED = "mcp/proposal-closed"
+PROPOSAL_FIELD = "proposal"
+"""The field of an envelope about a proposal that only the gateway sets, `proposal: {position, digest}`."""
 REASONING_CANCEL = "reasoning/cancel"
 
 CAPABILITY_GRANT = "capability/grant"
@@ -66,11 +73,6 @@ RELAYED_ONLY = frozenset(
         CHAT,
         CHAT_ACKNOWLEDGE,
         CHAT_CANCEL,
-        MCP_REQUEST,
-        MCP_RESPONSE,
-        "mcp/proposal",
-        "mcp/withdraw",
-        "mcp/reject",
         "reasoning/start",
         "reasoning/thought",
         "reasoning/conclusion",
@@ -90,7 +92,9 @@ RELAYED_ONLY = frozenset(
 ENDINGS = frozenset({STREAM_CLOSE, STREAM_COMPLETE, STREAM_ERROR})
 """Each ends a stream, whichever way it was opened (protocol §4)."""
 
-RESERVED = frozenset({STREAM_READY, STREAM_GAP, WRITE_GRANTED, WRITE_REVOKED, OWNERSHIP_TRANSFERRED, INVITE_ACK})
+RESERVED = frozenset(
+    {STREAM_READY, STREAM_GAP, WRITE_GRANTED, WRITE_REVOKED, OWNERSHIP_TRANSFERRED, INVITE_ACK, PROPOSAL_CLOSED}
+)
 """Kinds that a participant may not send, besides `system/*` (protocol §1)."""
 
 FROM_PARTICIPANTS = frozenset({JOIN, HEARTBEAT})
@@ -112,6 +116,8 @@ ACTED_ON = ENDINGS | {
     GRANT_WRITE,
     REVOKE_WRITE,
     TRANSFER_OWNERSHIP,
+    MCP_APPROVE,
+    MCP_WITHDRAW,
 }
 """The gateway changes something on these; they are small. What opens a stream has a limit of its own."""
 
@@ -137,6 +143,7 @@ KINDS = (
     | RESERVED
     | CONSUMED
     | ALLOWED_WHILE_PAUSED
+    | {MCP_PROPOSAL, MCP_REQUEST, MCP_RESPONSE, MCP_APPROVE, MCP_REJECT, MCP_WITHDRAW}
     | {REGISTER, WELCOME, PRESENCE, ERROR, CAPABILITY_GRANT, CAPABILITY_REVOKE, PAUSE}
     | {STREAM_REQUEST, STREAM_OPEN, STREAM_ANNOUNCE, STREAM_START, STREAM_DATA}
 )

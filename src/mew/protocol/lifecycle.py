@@ -72,7 +72,13 @@ def _check_request(turn: Turn, envelope: Envelope) -> StreamRequest:
     space = turn.space
     limits = space.settings.limits
     if len(envelope.fields.get("payload", b"")) > limits.stream_request_bytes:
-        raise QuotaExceeded(f"a stream may be described in {limits.stream_request_bytes} bytes")
+        size = len(envelope.fields["payload"])
+        raise QuotaExceeded(
+            f"a stream may be described in {limits.stream_request_bytes} bytes; this request has {size}",
+            quota="stream_request_bytes",
+            limit=limits.stream_request_bytes,
+            value=size,
+        )
     asked = read(envelope, StreamRequest)
     if asked.formats is not None:
         _check_pattern_quotas(turn, envelope.sender, asked.formats)
@@ -81,8 +87,8 @@ def _check_request(turn: Turn, envelope: Envelope) -> StreamRequest:
         absent = [name for name in asked.target if name not in space.state.present]
         if absent or not asked.target:
             raise TargetNotFound("`payload.target` must name participants that are present", targets=absent)
-    if len(space.state.streams) >= limits.streams:
-        raise QuotaExceeded(f"the space has {limits.streams} streams, the most it may")
+    stream = new_stream(space.settings.space_id, "", envelope.sender, READY, "", envelope.payload_fields())
+    space.stream_usage.require_room(stream, limits)
     return asked
 
 

@@ -53,6 +53,11 @@ class Bucket:
         lacking = tokens - self._tokens
         return 0 if lacking < 0 else int(lacking / self._rate) + 1
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the whole burst may be spent."""
+        return self._tokens >= self._burst
+
     def take(self) -> bool:
         """Spend one token if there is one."""
         if self._tokens < 1:

@@ -5,17 +5,18 @@ Pure. Resume and shut-down have no rule of their own beyond what `fold` makes of
 
 import math
 
-from mew.protocol import joining, jsontext, kinds, ownership
+from mew.protocol import administration, joining, jsontext, kinds, ownership, proposing
 from mew.protocol.capability import read_capabilities
 from mew.protocol.effects import Only
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import AlreadyExists, InvalidEnvelope, InvalidRequest, ParticipantNotFound, QuotaExceeded
+from mew.protocol.fold import LONGEST_TIMEOUT
 from mew.protocol.granting import check_grantable, check_size
 from mew.protocol.names import is_participant_id, is_reserved_id
 from mew.protocol.payloads import Invite, Kick, Pause, read
 from mew.protocol.turn import Saying, Turn
 
-LONGEST_PAUSE = 31_536_000
+LONGEST_PAUSE = LONGEST_TIMEOUT
 
 
 def invite(turn: Turn, envelope: Envelope) -> None:
@@ -35,14 +36,20 @@ def invite(turn: Turn, envelope: Envelope) -> None:
         _acknowledge(turn, envelope, known)
         turn.refusal = AlreadyExists(f"{invited!r} is already in the space", **known)
         return
-    if invited not in space.state.invited and len(space.state.invited) >= space.settings.limits.invitations:
-        raise QuotaExceeded(f"the space has {space.settings.limits.invitations} invitations, the most it may")
+    other, limit = space.ids_in_use.other_than(invited), space.settings.limits.invitations
+    if other is not None and not space.state.knows(invited):
+        raise InvalidRequest(f"{invited!r} differs from {other!r} in case alone: choose another participant id")
+    if invited not in space.state.invited and len(space.state.invited) >= limit:
+        raise QuotaExceeded(
+            f"the space has {limit} invitations, the most it may", quota="invitations", limit=limit, value=limit + 1
+        )
     turn.all_checked()  # a token is made before anything is recorded: that may fail
     secret = {
         "token": space.tokens.issue(space.settings.space_id, invited),
         "connection_url": space.settings.connection_url,
     }
     turn.consume(envelope)
+    administration.record(turn, administration.TOKEN_ISSUED, envelope.sender, participant=invited)
     space.capabilities_changed(invited)
     _acknowledge(turn, envelope, {"status": "created", "participant_id": invited}, secret)
     turn.answer = {"status": "created", "participant_id": invited, **secret}
@@ -72,6 +79,7 @@ def kick(turn: Turn, envelope: Envelope) -> None:
         raise ParticipantNotFound(f"no participant {kicked!r}", participant_id=kicked)
     turn.consume(envelope)
     joining.remove(turn, kicked, joining.REMOVED, "kicked", (envelope.id,))
+    proposing.close_all_of(turn, kicked)
     ownership.settle_absent(turn, (envelope.id,))
 
 

@@ -31,7 +31,12 @@ def grant_write(turn: Turn, envelope: Envelope) -> None:
     if grant.participant_id not in writers:
         limit = turn.space.settings.limits.writers
         if len(writers) >= limit:
-            raise QuotaExceeded(f"{stream.stream_id!r} has {limit} writers, the most it may")
+            raise QuotaExceeded(
+                f"{stream.stream_id!r} has {limit} writers, the most it may",
+                quota="writers",
+                limit=limit,
+                value=limit + 1,
+            )
         writers = (*writers, grant.participant_id)
     turn.consume(envelope, stream_id=stream.stream_id)
     turn.say_of(

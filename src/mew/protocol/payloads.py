@@ -57,6 +57,7 @@ class CapabilityGrant(msgspec.Struct, frozen=True):
 
     recipient: str
     capabilities: list[Any]
+    timeout_seconds: float | None = None
 
 
 class CapabilityRevoke(msgspec.Struct, frozen=True):

@@ -6,7 +6,19 @@ Pure. The first check that fails answers; what passes them all goes to its kind'
 from collections.abc import Callable
 from typing import Any, Final
 
-from mew.protocol import granting, joining, jsontext, kinds, lifecycle, membership, ownership, records, writing
+from mew.protocol import (
+    granting,
+    joining,
+    jsontext,
+    kinds,
+    lifecycle,
+    membership,
+    ownership,
+    proposing,
+    records,
+    timeouts,
+    writing,
+)
 from mew.protocol.admission import is_join
 from mew.protocol.authority import require_capability
 from mew.protocol.commands import Poll, Post, Receive
@@ -25,6 +37,7 @@ from mew.protocol.errors import (
     ReservedKind,
 )
 from mew.protocol.frames import is_frame
+from mew.protocol.refused import shortened
 from mew.protocol.sessions import Session
 from mew.protocol.times import rfc3339
 from mew.protocol.turn import Turn
@@ -41,6 +54,7 @@ def receive(turn: Turn, command: Receive) -> None:
     if session is None:
         return
     turn.space.pass_time(turn.now)
+    timeouts.settle(turn)
     if is_frame(command.message):
         writing.frame(turn, session, command)
         return
@@ -48,7 +62,7 @@ def receive(turn: Turn, command: Receive) -> None:
     try:
         incoming.carry_out(session)
     except Refusal as refusal:
-        incoming.reject(refusal)
+        incoming.reject(refusal, f"#{session.participant}" if session.observer else session.participant)
         _tell(turn, session, incoming, refusal)
     incoming.charge(session)
 
@@ -58,12 +72,13 @@ def post(turn: Turn, command: Post) -> None:
     incoming = Incoming(turn, command.participant, command.message)
     session: Session | None = None
     try:
-        session = joining.appear(turn, command.participant)
+        session = joining.appear(turn, command.participant, command.peer)
         turn.space.pass_time(turn.now)
+        timeouts.settle(turn)
         incoming.refuse_frame()
         incoming.carry_out(session)
     except Refusal as refusal:
-        incoming.reject(refusal)
+        incoming.reject(refusal, command.participant)
         if incoming.kind == kinds.REGISTER:
             audience = Only((command.participant,))
             turn.send_error(audience, command.participant, refusal, incoming.at_fault)
@@ -83,7 +98,7 @@ def poll(turn: Turn, command: Poll) -> None:
     space = turn.space
     try:
         space.budgets.require(command.participant, space.settings.limits, turn.now)
-        joining.appear(turn, command.participant)
+        joining.appear(turn, command.participant, command.peer)
         space.charge(command.participant, turn.now, work=MESSAGE_UNITS, size=0)
     except Refusal as refusal:
         turn.effects.append(Answer(refusal.payload(), refusal))
@@ -178,24 +193,25 @@ class Incoming:
             raise ReservedKind(f"{kind!r} is sent by the gateway alone", attempted_kind=kind)
         if session.observer and kind != kinds.HEARTBEAT:
             raise CapabilityViolation("an observer only looks", attempted_kind=kind, your_capabilities=[])
+        if kind == kinds.MCP_WITHDRAW and proposing.is_own_withdrawal(space, envelope, self.turn.now):
+            return
         if kind not in kinds.ALLOWED_WHILE_PAUSED and space.is_muted(self.sender):
             raise Paused(f"{self.sender!r} is paused", attempted_kind=kind)
-        if kind not in DECIDED_BY_OWNERSHIP:
+        if kind not in NO_CAPABILITY:
             require_capability(self.turn, envelope)
 
-    def reject(self, refusal: Refusal) -> None:
-        """Record the refusal; the message itself only where it is an envelope, because others may hold a token."""
+    def reject(self, refusal: Refusal, sender: str) -> None:
+        """Record the refusal, and of an envelope its header; other text only by its size: it may hold a token.
+
+        A sender that is refused again and again is recorded by code and size alone: one record each, but a small one.
+        """
         envelope = self.envelope
-        message = b"" if envelope is None else envelope.encode()
-        self.turn.record(
-            records.REJECTED,
-            self.sender,
-            kind=None if envelope is None else envelope.kind,
-            envelope_id=next(iter(self.at_fault), None),
-            reason=refusal.code,
-            size=len(self.message),
-            payload=message,
-        )
+        details: dict[str, Any] = {}
+        if self.at_fault and self.turn.space.refusal_details.admit(sender, self.turn.now):
+            details["envelope_id"] = self.at_fault[0]
+            if envelope is not None:
+                details |= {"kind": envelope.kind, "payload": shortened(envelope)}
+        self.turn.record(records.REJECTED, self.sender, reason=refusal.code, size=len(self.message), **details)
 
 
 def _tell(turn: Turn, session: Session, incoming: Incoming, refusal: Refusal) -> None:
@@ -232,6 +248,8 @@ DECIDED_BY_OWNERSHIP: Final = kinds.ENDINGS | {
     kinds.TRANSFER_OWNERSHIP,
 }
 """No capability is asked for: who owns or writes the stream decides (protocol §4)."""
+NO_CAPABILITY: Final = DECIDED_BY_OWNERSHIP | {kinds.MCP_APPROVE}
+"""No capability for the kind is asked for: the above, and votes, which the rules of the space decide (protocol §3)."""
 
 _HANDLERS: Final[dict[str, Callable[[Turn, Envelope], None]]] = {
     kinds.HEARTBEAT: _heartbeat,
@@ -240,6 +258,12 @@ _HANDLERS: Final[dict[str, Callable[[Turn, Envelope], None]]] = {
     kinds.INVITE: membership.invite,
     kinds.KICK: membership.kick,
     kinds.PAUSE: membership.pause,
+    kinds.MCP_PROPOSAL: proposing.propose,
+    kinds.MCP_REQUEST: proposing.request,
+    kinds.MCP_RESPONSE: proposing.respond,
+    kinds.MCP_REJECT: proposing.reject,
+    kinds.MCP_WITHDRAW: proposing.withdraw,
+    kinds.MCP_APPROVE: proposing.approve,
     kinds.STREAM_REQUEST: lifecycle.request,
     kinds.STREAM_ANNOUNCE: lifecycle.announce,
     kinds.STREAM_START: lifecycle.start,

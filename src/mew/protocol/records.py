@@ -18,6 +18,8 @@ FRAME_REJECTED: Final = "frame_rejected"
 GAP: Final = "gap"
 WELCOMED: Final = "welcome"
 CHECKPOINT: Final = "checkpoint"
+ADMIN: Final = "admin"
+"""Of the administration: who came in from where, what became of tokens and of the configuration."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):

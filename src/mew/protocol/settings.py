@@ -43,6 +43,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """In one space; over it `quota_exceeded`, as for all that follow."""
     streams: int = 1_000
     """Open ones in one space."""
+    streams_per_participant: int = 256
+    """Open ones that one participant asked for, whoever owns them now."""
     writers: int = 1_024
     """Of one stream."""
     formats: int = 64
@@ -53,12 +55,18 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Of those, in the formats of streams that one participant has opened."""
     stream_request_bytes: int = 256 * 2**10
     """A request for a stream: its payload stands in every later welcome."""
+    stream_metadata_bytes: int = 2 * 2**20
+    """What the requests of all open streams of one space come to: each welcome repeats it."""
+    stream_metadata_bytes_per_participant: int = 2**20
+    """What the requests of one participant's open streams come to."""
     grants: int = 2_048
     """Pattern values that one participant may be granted: two for a capability that names just a kind."""
     invitations: int = 10_000
     """In one space."""
     desired_ids: int = 100_000
     """Names of streams in one space."""
+    live_readers_per_participant: int = 8
+    """Live journals that one participant, or one observer token, follows over HTTP at the same time."""
 
 
 class StreamSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +78,19 @@ class StreamSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long an owner that left may come back."""
     validate: bool = False
     """Whether `stream/data` is checked against its format's schema."""
+
+
+class ApprovalRule(msgspec.Struct, frozen=True, kw_only=True):
+    """Which `mcp/request` needs how many votes, and whose."""
+
+    match: Capability
+    """A pattern for `mcp/request`; it binds each request that fits its payload and any of its recipients."""
+    deciders: tuple[str, ...]
+    """Who may vote, and who may reject."""
+    quorum: int = 1
+    """How many of them."""
+    not_proposer: bool = True
+    """Whether the proposer's own vote does not count; who sends without a proposal is its proposer."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +112,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     streams: StreamSettings = StreamSettings()
     limits: Limits = Limits()
     """How much is allowed."""
+    approvals: tuple[ApprovalRule, ...] = ()
+    """Requests that need votes, whoever sends them."""
 
     def effective(self) -> dict[str, Any]:
         """The configuration as the journal's `start` record keeps it."""
@@ -102,6 +125,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "strict_from": self.strict_from,
             "streams": msgspec.structs.asdict(self.streams),
             "limits": msgspec.structs.asdict(self.limits),
+            "approvals": [{**msgspec.structs.asdict(rule), "match": rule.match.pattern} for rule in self.approvals],
         }
 
 

@@ -8,11 +8,14 @@ import msgspec
 from mew.errors import MewError
 from mew.protocol import jsontext
 from mew.protocol.capability import Capability, read_capability
+from mew.protocol.proposals import ClosedProposal, OpenProposal, remember
 from mew.protocol.state import Grant, Presence, SpaceState
 from mew.protocol.streams import Status, Stream
 
-FOLD_VERSION = 1
+FOLD_VERSION = 2
 """Raised whenever folding the same records gives another state."""
+READABLE = frozenset({1, 2})
+"""Versions whose snapshots say all that folding gives today, but for what is optional below: 1 knew no proposals."""
 
 
 class _Stream(msgspec.Struct):
@@ -36,6 +39,20 @@ class _Grant(msgspec.Struct):
     capability: msgspec.Raw
 
 
+class _Proposal(msgspec.Struct):
+    position: int
+    proposal_id: str
+    proposer: str
+    anonymous: bool
+    to: tuple[str, ...]
+    method: str
+    digest: str
+    opened: int
+    expires: int
+    payload: msgspec.Raw
+    votes: tuple[str, ...]
+
+
 class _State(msgspec.Struct):
     """Maps whose order means something are arrays here; the encoder sorts the keys of the others."""
 
@@ -57,9 +74,15 @@ class _State(msgspec.Struct):
     streams: list[_Stream]
     stream_count: int
     desired_ids: list[str]
+    grant_ends: dict[str, dict[str, int]] = {}
+    proposals: list[_Proposal] = []
+    closed_proposals: list[ClosedProposal] = []
+    configuration: msgspec.Raw = msgspec.Raw(b"null")
+    """From version 2."""
 
 
 _decoder = msgspec.json.Decoder(_State)
+_UNKNOWN = b"null"
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
@@ -85,6 +108,10 @@ def snapshot(state: SpaceState) -> bytes:
             streams=[_save_stream(state, stream) for stream in state.streams.values()],
             stream_count=state.stream_count,
             desired_ids=sorted(state.desired_ids),
+            grant_ends=state.grant_ends,
+            proposals=[_save_proposal(each) for each in state.proposals.values()],
+            closed_proposals=list(state.closed_proposals.values()),
+            configuration=msgspec.Raw(state.configuration or _UNKNOWN),
         )
     )
 
@@ -96,12 +123,12 @@ class OtherFold(MewError):
 def restore(text: bytes) -> SpaceState:
     """The state that a snapshot was made of; `OtherFold` where that would not be what folding gives today."""
     saved = _decoder.decode(text)
-    if saved.fold_version != FOLD_VERSION:
+    if saved.fold_version not in READABLE:
         raise OtherFold(
             f"a snapshot of fold version {saved.fold_version}; this program folds as version {FOLD_VERSION}"
         )
     streams = [_load_stream(each) for each in saved.streams]
-    return SpaceState(
+    state = SpaceState(
         space_id=saved.space_id,
         position=saved.position,
         time=saved.time,
@@ -121,7 +148,13 @@ def restore(text: bytes) -> SpaceState:
         sequences={each.stream_id: each.sequences for each in saved.streams if each.sequences},
         stream_count=saved.stream_count,
         desired_ids=dict.fromkeys(saved.desired_ids),
+        grant_ends=saved.grant_ends,
+        proposals={each.proposal_id: _load_proposal(each) for each in saved.proposals},
+        configuration=bytes(saved.configuration).removeprefix(_UNKNOWN),
     )
+    for closed in saved.closed_proposals:
+        remember(state, closed)
+    return state
 
 
 def _texts(capabilities: tuple[Capability, ...] | None) -> list[msgspec.Raw] | None:
@@ -142,6 +175,14 @@ def _save_grant(grant: Grant) -> _Grant:
 
 def _load_grant(saved: _Grant) -> Grant:
     return Grant(saved.grant_id, saved.granter, _capability(saved.capability))
+
+
+def _save_proposal(proposal: OpenProposal) -> _Proposal:
+    return _Proposal(**{**msgspec.structs.asdict(proposal), "payload": msgspec.Raw(proposal.payload)})
+
+
+def _load_proposal(saved: _Proposal) -> OpenProposal:
+    return OpenProposal(**{**msgspec.structs.asdict(saved), "payload": bytes(saved.payload)})
 
 
 def _save_stream(state: SpaceState, stream: Stream) -> _Stream:

@@ -7,11 +7,12 @@ Pure, synchronous and total: `handle` never raises, never waits, and asks no clo
 from collections.abc import Callable
 from typing import Any, Final
 
-from mew.protocol import joining, kinds, receiving, records, writing
+from mew.protocol import administration, joining, kinds, receiving, records, timeouts, writing
 from mew.protocol.actions import Actions, actions
 from mew.protocol.budgets import KEPT_SECONDS, MOST_PAYERS, Budgets
 from mew.protocol.capability import CapabilitySet
 from mew.protocol.commands import (
+    Administer,
     Attach,
     Checkpoint,
     Command,
@@ -21,6 +22,7 @@ from mew.protocol.commands import (
     Poll,
     Post,
     Receive,
+    RefuseConnection,
     Start,
     Tick,
 )
@@ -31,7 +33,10 @@ from mew.protocol.fold import count_frames, fold
 from mew.protocol.formats import Formats, count_patterns, read_formats
 from mew.protocol.frames import Route, header
 from mew.protocol.limits import Bucket, ErrorThrottle
+from mew.protocol.names import IdsIgnoringCase
+from mew.protocol.quotas import StreamUsage
 from mew.protocol.records import Record
+from mew.protocol.refused import RefusalDetails
 from mew.protocol.sessions import Session, Tokens
 from mew.protocol.settings import Settings
 from mew.protocol.state import SpaceState
@@ -58,6 +63,11 @@ class Space:
         """Writers that a restart interrupted and that have not come back yet."""
         self.suffixes: dict[str, int] = {}
         """Where to go on looking for a free name."""
+        self.stream_usage = StreamUsage()
+        self.refusal_details = RefusalDetails()
+        self.refused_connections = administration.RefusedConnections()
+        self.ids_in_use = IdsIgnoringCase()
+        """Of those who are configured, invited or present."""
         self._ids = 0
         self._now = 0
         limits = settings.limits
@@ -65,6 +75,8 @@ class Space:
         self._routes: dict[bytes, Route] = {}
         self._muted: set[str] = set()
         self._mutes_change = _NEVER
+        self.next_end = 0
+        """No proposal and no grant ends before this time."""
         self._capabilities: dict[str, CapabilitySet] = {}
         self._formats: dict[str, Formats] = {}
         self._patterns: dict[str, int] = {}
@@ -240,6 +252,8 @@ class Space:
             self._derive_stream(record.stream_id)
         elif record.kind in _ABOUT_PAUSES:
             self._derive_mutes(record.time)
+        elif record.kind in _WITH_AN_END:
+            self.next_end = 0
 
     def capabilities_changed(self, participant: str) -> bool:
         """Compile a participant's capabilities anew; whether they differ from before."""
@@ -252,6 +266,9 @@ class Space:
         self._formats.clear()
         self._patterns.clear()
         self._routes.clear()
+        self.stream_usage = StreamUsage()
+        state = self.state
+        self.ids_in_use = IdsIgnoringCase((*state.configured, *state.invited, *state.present))
         self.roster.clear()
         self._derive_mutes(self.state.time)
         for stream_id in self.state.streams:
@@ -259,6 +276,7 @@ class Space:
 
     def _derive_participant(self, participant: str) -> None:
         self._capabilities.pop(participant, None)
+        (self.ids_in_use.add if self.state.knows(participant) else self.ids_in_use.discard)(participant)
         if participant in self.state.present:
             self.roster.put(participant, roster_entry(participant, self.capabilities(participant)))
 
@@ -274,9 +292,11 @@ class Space:
             self._routes.pop(header(stream_id), None)
             self._formats.pop(stream_id, None)
             self._patterns.pop(stream_id, None)
+            self.stream_usage.drop(stream_id)
             return
         if stream_id not in self._patterns:
             self._patterns[stream_id] = count_patterns(stream.value("formats"))
+        self.stream_usage.put(stream)
         self._routes[header(stream_id)] = Route(
             stream_id=stream_id,
             writers=frozenset(stream.writers) if stream.status == LIVE else frozenset(),
@@ -295,8 +315,9 @@ _ABOUT_STREAMS: Final = kinds.ENDINGS | {
     kinds.OWNERSHIP_TRANSFERRED,
 }
 _ABOUT_PAUSES: Final = frozenset({kinds.PAUSE, kinds.RESUME, kinds.SHUTDOWN, kinds.INVITE})
+_WITH_AN_END: Final = frozenset({kinds.MCP_PROPOSAL, kinds.CAPABILITY_GRANT})
 _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
-    Start: joining.start,
+    Start: timeouts.start,
     Join: joining.join,
     Attach: joining.attach,
     Leave: joining.leave,
@@ -304,6 +325,8 @@ _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     Post: receiving.post,
     Poll: receiving.poll,
     Lose: writing.lose,
-    Tick: joining.tick,
+    Tick: timeouts.tick,
     Checkpoint: joining.checkpoint,
+    RefuseConnection: administration.refuse_connection,
+    Administer: administration.administer,
 }

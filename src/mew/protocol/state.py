@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from mew.protocol.capability import BASELINE, CHAT_ONLY, Capability, CapabilitySet
+from mew.protocol.proposals import ClosedProposal, OpenProposal
 from mew.protocol.streams import Stream
 
 
@@ -35,9 +36,13 @@ class SpaceState(msgspec.Struct, kw_only=True):
     epoch: str = ""
     configured: dict[str, tuple[Capability, ...] | None] = {}
     defaults: tuple[Capability, ...] = CHAT_ONLY
+    configuration: bytes = b""
+    """The rest of the last start's configuration, as JSON; empty where a checkpoint of fold version 1 did not tell."""
     invited: dict[str, tuple[Capability, ...] | None] = {}
     kicked: dict[str, None] = {}
     grants: dict[str, tuple[Grant, ...]] = {}
+    grant_ends: dict[str, dict[str, int]] = {}
+    """Per recipient, when each grant with an end ends, by its id."""
     revoked: dict[str, tuple[bytes, ...]] = {}
     """Texts of the configured capabilities that were taken away."""
     paused: dict[str, int | None] = {}
@@ -56,6 +61,12 @@ class SpaceState(msgspec.Struct, kw_only=True):
     stream_count: int = 0
     desired_ids: dict[str, None] = {}
     """Every name a creator's wish has ever used up."""
+    proposals: dict[str, OpenProposal] = {}
+    """The open ones by id, in order of opening."""
+    closed_proposals: dict[str, ClosedProposal] = {}
+    """Those that are remembered by id, in order of closing."""
+    closed_by_proposer: dict[str, dict[str, None]] = {}
+    """The ids of those per proposer, in the same order."""
 
     def knows(self, participant: str) -> bool:
         """Whether this is somebody: configured, invited or here."""

@@ -5,7 +5,7 @@ Pure functions of the state, so that any welcome ever sent can be made again fro
 
 from collections.abc import Iterable
 
-from mew.protocol import jsontext
+from mew.protocol import jsontext, kinds
 from mew.protocol.capability import CapabilitySet
 from mew.protocol.state import SpaceState
 from mew.protocol.streams import Stream, entry
@@ -68,7 +68,9 @@ def roster(state: SpaceState) -> Roster:
 
 def welcome_payload(state: SpaceState, you: str, capabilities: CapabilitySet, others: Roster) -> bytes:
     """The payload of `system/welcome` (protocol §2); `others` is the roster."""
-    return _payload(state, you, _own_capabilities(state, you, capabilities), others.text_without(you))
+    may_fulfil = any(capability.kind.matches(kinds.MCP_REQUEST) for _, capability in capabilities.sourced)
+    proposals = open_proposals(state) if may_fulfil else None
+    return _payload(state, you, _own_capabilities(state, you, capabilities), others.text_without(you), proposals)
 
 
 def observer_payload(state: SpaceState, observer: str, others: Roster) -> bytes:
@@ -76,12 +78,19 @@ def observer_payload(state: SpaceState, observer: str, others: Roster) -> bytes:
     return _payload(state, observer, b"[]", others.text())
 
 
-def _payload(state: SpaceState, you: str, own: bytes, others: bytes) -> bytes:
+def open_proposals(state: SpaceState) -> bytes:
+    """`open_proposals`: every open proposal without its payload, in order of opening."""
+    return jsontext.encode([each.entry() for each in state.proposals.values()])
+
+
+def _payload(state: SpaceState, you: str, own: bytes, others: bytes, proposals: bytes | None = None) -> bytes:
+    listed = {} if proposals is None else {"open_proposals": proposals}
     return jsontext.join(
         {
             "you": jsontext.join({"id": jsontext.encode(you), "capabilities": own}),
             "participants": b"[" + others + b"]",
             "active_streams": jsontext.array(stream_entry(state, each) for each in state.streams.values()),
+            **listed,
             "position": jsontext.encode(state.position),
         }
     )

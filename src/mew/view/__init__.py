@@ -4,6 +4,6 @@ Pure. The SDK, the inspector and the tests share it. It believes the gateway, an
 """
 
 from mew.view.fold import apply, apply_frame, welcomed
-from mew.view.space import ParticipantView, SpaceView, StreamView
+from mew.view.space import ParticipantView, ProposalView, SpaceView, StreamView
 
-__all__ = ["ParticipantView", "SpaceView", "StreamView", "apply", "apply_frame", "welcomed"]
+__all__ = ["ParticipantView", "ProposalView", "SpaceView", "StreamView", "apply", "apply_frame", "welcomed"]

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.protocol import frames, kinds
+from mew.protocol import frames, jsontext, kinds
 from mew.protocol.envelope import Envelope
-from mew.view.space import ParticipantView, SpaceView, StreamView
+from mew.view.space import ParticipantView, ProposalView, SpaceView, StreamView
 
 
 def welcomed(envelope: Envelope) -> SpaceView:
@@ -22,7 +22,12 @@ def welcomed(envelope: Envelope) -> SpaceView:
         participants={each["id"]: _participant(each) for each in payload["participants"]},
         streams={stream.stream_id: stream for stream in streams},
         position=payload["position"],
+        proposals=_proposals(payload.get("open_proposals")),
     )
+
+
+def _proposals(listed: list[dict[str, Any]] | None) -> dict[int, ProposalView] | None:
+    return None if listed is None else {each["position"]: ProposalView(each) for each in listed}
 
 
 def apply(view: SpaceView, envelope: Envelope) -> SpaceView:
@@ -52,6 +57,8 @@ def _presence(view: SpaceView, envelope: Envelope) -> SpaceView:
     others = dict(view.participants)
     if event == "leave":
         others.pop(about.id, None)
+        if envelope.payload.get("reason") == "kicked":
+            view = _without_votes(view, about.id)
     elif event == "join" or about.id in others:
         others[about.id] = about
     return _owner_seen(msgspec.structs.replace(view, participants=others), about.id)
@@ -152,6 +159,60 @@ def _named(view: SpaceView, envelope: Envelope) -> StreamView | None:
     return view.streams.get(named) if isinstance(named, str) else None
 
 
+def _proposed(view: SpaceView, envelope: Envelope) -> SpaceView:
+    stamp = _stamp(envelope)
+    if view.proposals is None or stamp is None:
+        return view
+    entry = {
+        "position": stamp["position"],
+        "id": envelope.id,
+        "from": envelope.sender,
+        "to": list(envelope.to),
+        "method": envelope.payload["method"],
+        "digest": stamp["digest"],
+        "expires_at": stamp["expires_at"],
+        "bytes": len(envelope.fields["payload"]),
+        "votes": [],
+    }
+    return msgspec.structs.replace(view, proposals={**view.proposals, stamp["position"]: ProposalView(entry)})
+
+
+def _approved(view: SpaceView, envelope: Envelope) -> SpaceView:
+    stamp = _stamp(envelope)
+    proposal = None if view.proposals is None or stamp is None else view.proposals.get(stamp["position"])
+    if proposal is None or envelope.sender in proposal.votes:
+        return view
+    return _with_votes(view, proposal, [*proposal.votes, envelope.sender])
+
+
+def _without_votes(view: SpaceView, participant: str) -> SpaceView:
+    """A vote ends with its voter's kick."""
+    for proposal in (view.proposals or {}).values():
+        if participant in proposal.votes:
+            view = _with_votes(view, proposal, [each for each in proposal.votes if each != participant])
+    return view
+
+
+def _with_votes(view: SpaceView, proposal: ProposalView, votes: list[str]) -> SpaceView:
+    changed = ProposalView({**proposal.entry, "votes": votes})
+    return msgspec.structs.replace(view, proposals={**(view.proposals or {}), proposal.position: changed})
+
+
+def _proposal_ended(view: SpaceView, envelope: Envelope) -> SpaceView:
+    """By a stamped envelope of a participant, or by the gateway's `mcp/proposal-closed`."""
+    stamp = envelope.payload if envelope.sender == kinds.GATEWAY else _stamp(envelope)
+    if view.proposals is None or stamp is None or stamp["position"] not in view.proposals:
+        return view
+    left = {position: each for position, each in view.proposals.items() if position != stamp["position"]}
+    return msgspec.structs.replace(view, proposals=left)
+
+
+def _stamp(envelope: Envelope) -> dict[str, Any] | None:
+    """What the gateway says in `proposal`: it sets or removes the field on every kind about proposals (protocol §3)."""
+    text = envelope.fields.get(kinds.PROPOSAL_FIELD)
+    return None if text is None else jsontext.decode(text)
+
+
 def _put(view: SpaceView, stream: StreamView) -> SpaceView:
     return msgspec.structs.replace(view, streams={**view.streams, stream.stream_id: stream})
 
@@ -167,6 +228,7 @@ _BY_GATEWAY: Final[dict[str, _Change]] = {
     kinds.WRITE_GRANTED: _writers_changed,
     kinds.WRITE_REVOKED: _writers_changed,
     kinds.OWNERSHIP_TRANSFERRED: _ownership_transferred,
+    kinds.PROPOSAL_CLOSED: _proposal_ended,
 }
 _BY_PARTICIPANT: Final[dict[str, _Change]] = {
     kinds.STREAM_START: _started,
@@ -174,5 +236,11 @@ _BY_PARTICIPANT: Final[dict[str, _Change]] = {
     kinds.STREAM_CLOSE: _ended,
     kinds.STREAM_COMPLETE: _ended,
     kinds.STREAM_ERROR: _ended,
+    kinds.MCP_PROPOSAL: _proposed,
+    kinds.MCP_APPROVE: _approved,
+    kinds.MCP_REQUEST: _proposal_ended,
+    kinds.MCP_RESPONSE: _proposal_ended,
+    kinds.MCP_REJECT: _proposal_ended,
+    kinds.MCP_WITHDRAW: _proposal_ended,
 }
 """What participants say about a stream is relayed only where they may (protocol §4)."""

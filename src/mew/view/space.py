@@ -72,6 +72,43 @@ class StreamView(msgspec.Struct, frozen=True):
         return self.with_entry(stream={**self.entry["stream"], **changes})
 
 
+class ProposalView(msgspec.Struct, frozen=True):
+    """An open proposal: the entry that a welcome would have for it."""
+
+    entry: dict[str, Any]
+    """The entry, field by field."""
+
+    @property
+    def position(self) -> int:
+        """Of its record: what identifies it."""
+        return int(self.entry["position"])
+
+    @property
+    def proposal_id(self) -> str:
+        """Its envelope's id: what a fulfilment names in `correlation_id`."""
+        return str(self.entry["id"])
+
+    @property
+    def proposer(self) -> str:
+        """Who proposed it."""
+        return str(self.entry["from"])
+
+    @property
+    def digest(self) -> str:
+        """Of method, params and recipients."""
+        return str(self.entry["digest"])
+
+    @property
+    def expires_at(self) -> str:
+        """When it is closed at the latest."""
+        return str(self.entry["expires_at"])
+
+    @property
+    def votes(self) -> tuple[str, ...]:
+        """Who has approved it."""
+        return tuple(self.entry["votes"])
+
+
 class SpaceView(msgspec.Struct, frozen=True):
     """What one observer knows of a space."""
 
@@ -83,6 +120,8 @@ class SpaceView(msgspec.Struct, frozen=True):
     """In order of creation."""
     position: int
     """The journal's, at the last welcome."""
+    proposals: dict[int, ProposalView] | None = None
+    """The open ones by position, in order of opening; None where you may send no `mcp/request`."""
 
     def may_write(self, stream_id: str) -> bool:
         """Whether you are an authorised writer of a stream that is live."""

@@ -11,7 +11,7 @@ from typing import Final
 from mew.journal.folder import Folder
 from mew.journal.log import LogWriter
 from mew.journal.sealing import seal
-from mew.protocol import Checkpoint
+from mew.protocol import Checkpoint, RefuseConnection
 from mew.testing import MemorySpace
 
 START: Final = int(datetime(2026, 11, 15, 14, tzinfo=UTC).timestamp()) * 1_000_000
@@ -55,6 +55,7 @@ def minutes() -> MemorySpace:
     bob.frame("moves", '{"x": 4}')
     bob.send(kind="stream/close", payload={"stream_id": "moves"})
     lab.advance(60)
+    lab.run(RefuseConnection(error="unauthorized", peer="203.0.113.7:40000", transport="websocket", participant="bob"))
     lab.run(Checkpoint())
     return lab
 

@@ -24,6 +24,7 @@ CONTROL_TABLES = (
     "formats",
     "reader_gaps",
     "conversations",
+    "admin_events",
 )
 
 

@@ -66,7 +66,7 @@ def test_what_was_there_at_the_floor_begins_with_the_checkpoint(told: Told) -> N
 def test_a_checkpoint_of_another_fold_seeds_nothing_and_stops_nothing(told: Told) -> None:
     first, second = told.truth.checkpoints[1:3]
     kept = [each for each in told.control if each.position >= first]
-    strange = kept[0].payload.replace(b'"fold_version":1', b'"fold_version":99', 1)
+    strange = kept[0].payload.replace(b'"fold_version":2', b'"fold_version":99', 1)
     assert strange != kept[0].payload
     kept[0] = msgspec.structs.replace(kept[0], payload=strange)
     seeded = fold_records(told.truth.space, kept, to=told.truth.last)

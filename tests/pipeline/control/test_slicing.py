@@ -96,7 +96,7 @@ def test_rows_before_the_state_and_behind_the_end_are_passed_over(told: Told) ->
 def test_the_state_is_json_with_its_version_space_and_position(told: Told) -> None:
     folded = told.fold()
     value = msgspec.json.decode(folded.state)
-    assert (value["fold_version"], value["space"], value["position"]) == (1, told.truth.space, told.truth.last)
+    assert (value["fold_version"], value["space"], value["position"]) == (2, told.truth.space, told.truth.last)
     assert [stay["participant"] for stay in value["stays"]] == told.truth.present
     assert list(value) == sorted(value)
 

@@ -14,7 +14,7 @@ from typing import Self
 import msgspec
 
 from mew.errors import MewError
-from mew.gateway.admin import AdminDoor
+from mew.gateway.admin import AdminDoor, record_token
 from mew.gateway.auth import TokenStore
 from mew.gateway.config import SpaceConfig
 from mew.gateway.gateway import Gateway
@@ -22,6 +22,7 @@ from mew.gateway.operator_log import log
 from mew.gateway.supervisor.launch import World
 from mew.gateway.supervisor.pids import Pids, StartedBy, forget_pids, people, read_pids, write_pids
 from mew.gateway.supervisor.supervisor import Supervisor
+from mew.protocol.administration import TOKEN_CREATED
 
 
 class AlreadyRunning(MewError):
@@ -133,6 +134,9 @@ class _Room:
         stack.callback(forget_pids, self._space.directory, self._pids.run)
         self.write_down()
         household, supervisor = self._household, self._supervisor
+        for identity in household.tokens.generated:
+            if identity.space_id == self._space.settings.space_id:
+                record_token(household.gateway, identity, TOKEN_CREATED)
         door = AdminDoor(household.gateway, household.tokens, self._space, supervisor.renew)
         try:
             await door.open()

@@ -186,10 +186,12 @@ class World:
     def invite(self, foretold: Foretold, inviter: str, participant: str) -> bool:
         """Whether the invitation makes a difference: who is known and not kicked is in already."""
         foretold.expect("consumed", inviter, "space/invite")
-        foretold.say("space/invite-ack")
         known = participant in self.known or participant in self.stays
         if known and participant not in self.kicked:
+            foretold.say("space/invite-ack")
             return False
+        foretold.expect("admin", inviter, reason="token_issued")
+        foretold.say("space/invite-ack")
         foretold.say("system/presence")
         if participant in self.kicked:
             self.kicked.remove(participant)

@@ -16,12 +16,13 @@ from mew.errors import MewError
 from mew.journal.tables import from_arrow
 from mew.pipeline import schemas
 from mew.pipeline.control import said
+from mew.pipeline.control.administration import administered
 from mew.pipeline.control.arrow import to_arrow
 from mew.pipeline.control.checks import Checks, Claimed
 from mew.pipeline.control.lives import Lives
 from mew.pipeline.control.memory import Asked, BadState, load, save, save_moment
 from mew.pipeline.control.rights import ABOUT_RIGHTS, Rights
-from mew.pipeline.control.rows import Lost
+from mew.pipeline.control.rows import Administered, Lost
 from mew.pipeline.control.stays import CHECKPOINT, Stays
 from mew.pipeline.control.talks import Talks
 from mew.pipeline.control.tally import Tally
@@ -102,6 +103,7 @@ class _Folding:
         self.talks = Talks(memory.talks)
         self.tally = Tally(self.checks.refusals)
         self.lost: list[Lost] = []
+        self.administered: list[Administered] = []
         self.probes: list[int] = []
         self.snapshots: list[tuple[int, bytes]] = []
         self._watchers: dict[str, Callable[[Record], None]] = {
@@ -148,6 +150,8 @@ class _Folding:
             self.lost.append(lost)
             self.checks.losses.append(_claimed(lost))
             self.probes.append(record.position)
+        elif event == records.ADMIN:
+            self.administered.append(administered(record))
         if self.state.position < 0 and record.position == 0:
             self.known_from = 0
         if self.state.position < 0 and record.position > 0 and event != records.CHECKPOINT:
@@ -287,6 +291,7 @@ class _Folding:
             (schemas.FORMATS, lives.announced, []),
             (schemas.READER_GAPS, self.lost, []),
             (schemas.CONVERSATIONS, self.talks.over, memory.talks),
+            (schemas.ADMIN_EVENTS, self.administered, []),
         ):
             made.append((table, to_arrow(table, self.space, final, unfinished)))
         return {table.name: rows for table, rows in made}

@@ -119,6 +119,23 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: str | None
 
 
+class Administered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Something was done to the space from outside: final at once."""
+
+    position: int
+    time: int
+    action: str
+    actor: str
+    participant: str | None
+    observer: bool | None
+    peer: str | None
+    transport: str | None
+    error: str | None
+    count: int
+    uid: int | None
+    changes: str | None
+
+
 class Talk(msgspec.Struct, kw_only=True, gc=False):
     """Envelopes that answer one another."""
 

@@ -1,0 +1,43 @@
+"""One proposal over HTTP: everything that its proposer sent (`GET /spaces/{id}/proposals/{position}`).
+
+Reads the state and changes nothing. The welcome lists what is open without the payloads, which may be large.
+"""
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mew.gateway.gateway import Gateway
+from mew.gateway.websocket import credentials
+from mew.protocol import JoinRequest
+from mew.protocol.errors import InvalidRequest, NotFound
+from mew.protocol.proposals import ClosedProposal, at_position
+from mew.protocol.proposing import closed
+
+PROPOSAL: Final = "/spaces/{id}/proposals/{position}"
+POSITION_DIGITS: Final = 18
+_HEADERS: Final = {"cache-control": "no-store"}
+
+
+class ProposalContent:
+    """Answers with the content of open proposals."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        """Of the spaces of this gateway."""
+        self._gateway = gateway
+
+    async def read(self, request: Request) -> Response:
+        """The proposal whose record has this position; for any token of the space."""
+        token = credentials("", request.headers.get("authorization")).token
+        space = self._gateway.lobby.look_in(JoinRequest(space=request.path_params["id"], token=token))
+        given = request.path_params["position"]
+        if not (given.isascii() and given.isdigit() and len(given) <= POSITION_DIGITS):
+            raise InvalidRequest("the position of a proposal is a whole number")
+        now = self._gateway.hubs[space.settings.space_id].clock()
+        found = at_position(space.state, int(given), now)
+        if found is None:
+            raise NotFound(f"there is no open proposal at position {given}, and none was closed within the last hour")
+        if isinstance(found, ClosedProposal) or found.expires <= now:
+            raise closed(found)
+        return Response(found.content(), media_type="application/json", headers=_HEADERS)

@@ -1,0 +1,156 @@
+"""Records of the administration: who came in from where, who was refused, tokens, changes of the configuration.
+
+Pure. They change no state and are shown to no participant; nothing in them is a token, nor what might be one.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from mew.protocol import jsontext, kinds, records
+from mew.protocol.commands import Administer, RefuseConnection
+from mew.protocol.sessions import Session
+from mew.protocol.settings import Settings
+from mew.protocol.state import SpaceState
+from mew.protocol.times import SECOND
+from mew.protocol.turn import Turn
+
+JOINED: Final = "connection_joined"
+REFUSED: Final = "connection_refused"
+CONFIGURATION_CHANGED: Final = "configuration_changed"
+TOKEN_CREATED: Final = "token_created"
+TOKEN_ROTATED: Final = "token_rotated"
+TOKEN_REVOKED: Final = "token_revoked"
+TOKEN_ISSUED: Final = "token_issued"
+"""An inviter was given the token of whom it invited."""
+
+REPEATED_SECONDS: Final = 10
+"""Refused connections from one address with one code are recorded together for so long, but for the first."""
+ADDRESSES: Final = 1_024
+"""Addresses and codes that are kept apart; those of all others are counted together."""
+OTHERS: Final = "others"
+
+
+def record(turn: Turn, action: str, actor: str, **details: Any) -> None:
+    """Write one record; details that are None are left out."""
+    told = {name: value for name, value in details.items() if value is not None}
+    text = jsontext.encode({"action": action, **told})
+    turn.record(records.ADMIN, actor, reason=action, size=len(text), payload=text)
+
+
+def joined(turn: Turn, session: Session, peer: str | None) -> None:
+    """A connection has joined, from this address."""
+    if peer is not None:
+        record(
+            turn,
+            JOINED,
+            session.participant,
+            peer=peer,
+            transport=session.transport,
+            observer=session.observer or None,
+            anonymous=session.anonymous or None,
+        )
+
+
+def administer(turn: Turn, command: Administer) -> None:
+    """What was done to a token, and by whom."""
+    record(
+        turn,
+        command.action,
+        kinds.GATEWAY,
+        participant=command.participant,
+        observer=command.observer or None,
+        uid=command.uid,
+    )
+
+
+# Refused connections
+
+
+class RefusedConnections:
+    """Strangers may be refused without end: each first refusal is recorded, the others are counted, exactly."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._counted: dict[tuple[str, str], list[int]] = {}
+        """By address and code: when the last record was written, and how many are not on record yet."""
+
+    def admit(self, host: str, error: str, now: int) -> bool:
+        """Whether this one gets a record of its own; else it is counted."""
+        key = (host, error)
+        if key not in self._counted and len(self._counted) >= ADDRESSES:
+            key = (OTHERS, error)
+        counted = self._counted.get(key)
+        if counted is None and key[0] != OTHERS:
+            self._counted[key] = [now, 0]
+            return True
+        self._counted.setdefault(key, [now, 0])[1] += 1
+        return False
+
+    def due(self, now: int, *, early: bool = False) -> Iterator[tuple[str, str, int]]:
+        """Address, code and count of what was counted and is due, or `early`; those that keep quiet are forgotten."""
+        for (host, error), counted in list(self._counted.items()):
+            since, count = counted
+            is_due = now - since >= REPEATED_SECONDS * SECOND
+            if count and (is_due or early):
+                counted[:] = [now, 0]
+                yield host, error, count
+            elif is_due:
+                del self._counted[host, error]
+
+
+def refuse_connection(turn: Turn, command: RefuseConnection) -> None:
+    """Record a refusal, or count it where the same address was refused for the same reason lately."""
+    host = command.peer.rpartition(":")[0] or command.peer
+    if not turn.space.refused_connections.admit(host, command.error, turn.now):
+        return
+    known = command.participant is not None and turn.space.state.knows(command.participant)
+    record(
+        turn,
+        REFUSED,
+        kinds.GATEWAY,
+        error=command.error,
+        peer=command.peer,
+        transport=command.transport,
+        participant=command.participant if known else None,
+        count=1,
+    )
+
+
+def record_counted(turn: Turn, *, early: bool = False) -> None:
+    """Record what was counted and is due; `early`: all of it, because the space may end here."""
+    for host, error, count in turn.space.refused_connections.due(turn.now, early=early):
+        record(turn, REFUSED, kinds.GATEWAY, error=error, peer=host, count=count)
+
+
+# The configuration
+
+
+def configuration_changed(turn: Turn, before: Mapping[str, Any]) -> None:
+    """Record what differs from the configuration of the start before, if anything does."""
+    after = jsontext.decode(jsontext.encode(turn.space.settings.effective()))
+    changes = [
+        {"key": key, "before": old, "after": new}
+        for key, old, new in _differences({key: after[key] for key in after if key in before}, before)
+    ]
+    if changes:
+        record(turn, CONFIGURATION_CHANGED, kinds.GATEWAY, changes=changes)
+
+
+def last_configuration(state: SpaceState) -> dict[str, Any]:
+    """The effective configuration as of the last start, as far as the state has it; empty before the first start."""
+    if not state.epoch:
+        return {}
+    rest = jsontext.decode(state.configuration) if state.configuration else {}
+    known = Settings(space_id=state.space_id, participants=state.configured, defaults=state.defaults).effective()
+    said = jsontext.decode(jsontext.encode({key: known[key] for key in ("participants", "defaults")}))
+    return {**said, **rest}
+
+
+def _differences(after: Mapping[str, Any], before: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Key, old and new value of what differs, from the outside in; None stands for what is not there."""
+    for key in dict.fromkeys((*before, *after)):
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from _differences(new, old, f"{at}{key}.")
+        elif old != new or (key in before) != (key in after):
+            yield f"{at}{key}", old, new

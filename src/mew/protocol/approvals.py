@@ -1,0 +1,90 @@
+"""Rules that ask for votes: which requests they bind, whose votes count, and whether there are enough (protocol §3).
+
+Pure. Votes stand in the state and are counted again when a proposal is fulfilled.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from mew.protocol import jsontext, kinds
+from mew.protocol.envelope import Envelope
+from mew.protocol.errors import ApprovalRequired
+from mew.protocol.patterns import TextTooLong
+from mew.protocol.proposals import OpenProposal
+from mew.protocol.settings import ApprovalRule
+from mew.protocol.turn import Turn
+from mew.protocol.work import ScannedTooMuch, Work
+
+if TYPE_CHECKING:
+    from mew.protocol.space import Space
+
+
+def require(turn: Turn, envelope: Envelope, proposal: OpenProposal | None) -> None:
+    """Refuse an `mcp/request` that a rule binds and for which too few have voted; the sender's own is its vote."""
+    for rule in turn.space.settings.approvals:
+        if _binds(rule, envelope.payload, envelope.to, turn.work):
+            _require_quorum(turn, rule, envelope, proposal)
+
+
+def _require_quorum(turn: Turn, rule: ApprovalRule, envelope: Envelope, proposal: OpenProposal | None) -> None:
+    space, sender = turn.space, envelope.sender
+    if proposal is None:
+        is_vote = sender in rule.deciders and not rule.not_proposer and _is_known(space, sender)
+        votes = [sender] if is_vote else []
+    else:
+        voters = dict.fromkeys((*proposal.votes, sender))
+        votes = [each for each in voters if counts(turn, each, rule, proposal)]
+    if len(votes) < rule.quorum:
+        raise ApprovalRequired(
+            f"this request needs {rule.quorum} votes of {', '.join(rule.deciders)}, and has {len(votes)}: "
+            "propose it, and have it approved",
+            quorum=rule.quorum,
+            votes=votes,
+            position=None if proposal is None else proposal.position,
+        )
+
+
+def rules_for(turn: Turn, proposal: OpenProposal) -> list[ApprovalRule]:
+    """The rules that bind the fulfilment of a proposal."""
+    rules = turn.space.settings.approvals
+    if not rules:
+        return []
+    payload = jsontext.decode(proposal.payload)
+    return [rule for rule in rules if _binds(rule, payload, proposal.to, turn.work)]
+
+
+def counts(turn: Turn, voter: str, rule: ApprovalRule, proposal: OpenProposal) -> bool:
+    """Whether this participant's vote counts now: a listed decider, not anonymous, that may send the request."""
+    return (
+        voter in rule.deciders
+        and not (rule.not_proposer and voter == proposal.proposer)
+        and _is_known(turn.space, voter)
+        and may_fulfil(turn, voter, proposal)
+    )
+
+
+def may_fulfil(turn: Turn, participant: str, proposal: OpenProposal) -> bool:
+    """Whether a participant's capabilities let it send the request that was proposed."""
+    held, payload = turn.space.capabilities(participant), jsontext.decode(proposal.payload)
+    try:
+        return held.decide(kinds.MCP_REQUEST, payload, proposal.to, turn.work).allowed
+    except ScannedTooMuch:
+        return False
+
+
+def _is_known(space: "Space", participant: str) -> bool:
+    """Configured or invited, and not removed: an anonymous participant is neither."""
+    return space.state.may_return(participant)
+
+
+def _binds(rule: ApprovalRule, payload: Any, to: tuple[str, ...], work: Work) -> bool:
+    """Any recipient that fits suffices, and a request to nobody is bound too: a rule must not be easy to get past.
+
+    So does a request that is too long to be compared with the rule's patterns.
+    """
+    fits_payload, fits_recipient = rule.match.fits_payload, rule.match.fits_recipient
+    try:
+        if fits_payload is not None and not fits_payload(payload, work):
+            return False
+        return fits_recipient is None or not to or any(fits_recipient(each, work) for each in to)
+    except (TextTooLong, ScannedTooMuch):
+        return True

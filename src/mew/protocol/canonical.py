@@ -1,0 +1,144 @@
+"""The digest of what a proposal asks for: SHA-256 over canonical JSON (RFC 8785).
+
+Pure. Only the gateway computes it; two texts have one digest exactly when a JSON reader with doubles reads the same
+values in them.
+"""
+
+import json
+import math
+from collections.abc import Iterable
+from hashlib import sha256
+from itertools import pairwise
+from json.encoder import encode_basestring
+from typing import Any, Final
+
+import msgspec
+
+from mew.protocol.errors import InvalidEnvelope, QuotaExceeded
+
+MOST_VALUES: Final = 50_000
+"""Elements of lists and objects in one payload: a digest takes about a microsecond for each."""
+_EXACT: Final = 2**53
+"""Up to here every whole double is written as the whole number that it is."""
+
+
+class Digests(msgspec.Struct, frozen=True):
+    """What identifies a request, with its recipients and without."""
+
+    digest: str
+    """Of `{method, params, to}`."""
+    content: str
+    """Of `{method, params}`."""
+
+
+def digests(payload: bytes, to: Iterable[str]) -> Digests:
+    """The digests of an `mcp/request` or `mcp/proposal`; `payload` is text that `jsontext.decode` has accepted.
+
+    `InvalidEnvelope` where two readers could disagree about it: a name that occurs twice, a number beyond a double.
+    `QuotaExceeded` where it holds more than `MOST_VALUES`.
+    """
+    values = _Reader().read(payload)
+    params = values.get("params")
+    content = canonical({"method": values.get("method"), "params": {} if params is None else params})
+    addressed = f'{content[:-1]},"to":{canonical(sorted(set(to)))}}}'
+    return Digests(_sha256(addressed), _sha256(content))
+
+
+def canonical(value: Any) -> str:
+    """A value as RFC 8785 writes it; its numbers are doubles. Recursion is bounded by `jsontext.MAX_NESTING`."""
+    kind = type(value)
+    if kind is str:
+        return encode_basestring(value)
+    if kind is float:
+        return _number(value)
+    if kind is list:
+        return f"[{','.join([canonical(each) for each in value])}]"
+    if kind is dict:
+        return f"{{{','.join([f'{encode_basestring(name)}:{canonical(value[name])}' for name in _sorted(value)])}}}"
+    return "null" if value is None else "true" if value else "false"
+
+
+def _sorted(names: dict[str, Any]) -> list[str]:
+    """By UTF-16 code units; of ASCII those are the code points."""
+    return sorted(names) if "".join(names).isascii() else sorted(names, key=_utf16)
+
+
+class _Reader:
+    """Reads JSON with every number as a double and every name at most once."""
+
+    def __init__(self) -> None:
+        self._left = MOST_VALUES
+
+    def read(self, payload: bytes) -> dict[str, Any]:
+        values: dict[str, Any] = json.loads(payload.decode(), object_pairs_hook=self._object, parse_int=float)
+        self._count_lists(values)
+        return values
+
+    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        self._count(len(pairs))
+        values = dict(pairs)
+        if len(values) != len(pairs):
+            name = _first_repeated(pairs)
+            raise InvalidEnvelope(f"`payload` has the name {name[:64]!r} twice in one object; send it once")
+        return values
+
+    def _count_lists(self, values: dict[str, Any]) -> None:
+        """Objects were counted as they were read."""
+        level: list[Any] = [values]
+        while level:
+            for each in level:
+                if type(each) is list:
+                    self._count(len(each))
+            level = [child for each in level for child in _children(each)]
+
+    def _count(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise QuotaExceeded(f"a proposal may hold {MOST_VALUES} values; send what is long as one string")
+
+
+def _first_repeated(pairs: list[tuple[str, Any]]) -> str:
+    names = sorted(name for name, _ in pairs)
+    return next(name for name, following in pairwise(names) if name == following)
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if type(value) is list:
+        return value
+    return value.values() if type(value) is dict else ()
+
+
+def _sha256(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def _utf16(text: str) -> bytes:
+    """Names are sorted by UTF-16 code units."""
+    return text.encode("utf-16-be")
+
+
+def _number(value: float) -> str:
+    """As ECMAScript writes it: the shortest digits that read back as the same double."""
+    if value.is_integer() and abs(value) <= _EXACT:
+        return str(int(value))
+    if math.isinf(value):
+        raise InvalidEnvelope("`payload` has a number that is too large for a double")
+    sign = "-" if value < 0 else ""
+    mantissa, _, exponent = f"{abs(value)!r}".partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).strip("0")
+    # The value is 0.<digits> × 10^point.
+    point = len(whole) + int(exponent or "0") - (len(whole + fraction) - len((whole + fraction).lstrip("0")))
+    return sign + _placed(digits, point)
+
+
+def _placed(digits: str, point: int) -> str:
+    """ECMAScript, Number::toString: positional from 1e-6 up to 1e21, else with an exponent."""
+    if len(digits) <= point <= 21:
+        return digits.ljust(point, "0")
+    if 0 < point <= 21:
+        return f"{digits[:point]}.{digits[point:]}"
+    if -6 < point <= 0:
+        return "0." + "0" * -point + digits
+    rest = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{digits[0]}{rest}e{point - 1:+d}"

@@ -1,0 +1,271 @@
+"""Proposals as state of a space: those that are open, those that were closed recently, and what records change them.
+
+Pure. Only records that the gateway stamped count: a stamp names the position of its own record, or that of an open
+proposal with the same digest. Who may open or close one is decided in `proposing`.
+"""
+
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from mew.protocol import jsontext, kinds
+from mew.protocol.records import Record
+from mew.protocol.times import SECOND, instant, rfc3339
+
+if TYPE_CHECKING:
+    from mew.protocol.state import SpaceState
+
+PROPOSAL_BYTES: Final = 2**20
+"""Of one proposal: its payload and its recipients."""
+METHOD_LENGTH: Final = 256
+RECIPIENT_BYTES: Final = 4 * 2**10
+"""Method and recipients of every open proposal stand in each welcome."""
+OPEN_PER_PROPOSER: Final = 64
+BYTES_PER_PROPOSER: Final = 4 * 2**20
+OPEN_PER_SPACE: Final = 512
+BYTES_PER_SPACE: Final = 16 * 2**20
+REMEMBERED_SECONDS: Final = 3_600
+REMEMBERED_PER_PROPOSER: Final = 1_024
+REMEMBERED_PER_SPACE: Final = 100_000
+
+FULFILLED: Final = "fulfilled"
+REJECTED: Final = "rejected"
+WITHDRAWN: Final = "withdrawn"
+EXPIRED: Final = "expired"
+DROPPED: Final = "dropped"
+KICKED: Final = "kicked"
+LEFT: Final = "left"
+
+
+class OpenProposal(msgspec.Struct, frozen=True, kw_only=True):
+    """A proposal that may still be fulfilled."""
+
+    position: int
+    """Of its record: what identifies it in a space's whole life."""
+    proposal_id: str
+    proposer: str
+    anonymous: bool
+    """Whether its proposer has no token, and cannot come back as itself."""
+    to: tuple[str, ...]
+    method: str
+    digest: str
+    opened: int
+    expires: int
+    payload: bytes
+    votes: tuple[str, ...] = ()
+    """Who has approved it, the first first; counted again when it is fulfilled."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that count towards the limits."""
+        return size_of(self.payload, self.to)
+
+    def stamp(self) -> bytes:
+        """`proposal` as envelopes about it carry it."""
+        return jsontext.encode({"position": self.position, "digest": self.digest})
+
+    def entry(self) -> dict[str, Any]:
+        """Its entry of `open_proposals`: everything but the payload."""
+        return {
+            "position": self.position,
+            "id": self.proposal_id,
+            "from": self.proposer,
+            "to": self.to,
+            "method": self.method,
+            "digest": self.digest,
+            "expires_at": rfc3339(self.expires),
+            "bytes": len(self.payload),
+            "votes": self.votes,
+        }
+
+    def content(self) -> bytes:
+        """All of it, as HTTP answers."""
+        return jsontext.join({**jsontext.split(jsontext.encode(self.entry())), "payload": self.payload})
+
+
+class ClosedProposal(msgspec.Struct, frozen=True, kw_only=True):
+    """A proposal that can no longer be fulfilled, remembered so that a retry learns what happened."""
+
+    position: int
+    proposal_id: str
+    proposer: str
+    outcome: str
+    by: str
+    request: str | None
+    """Id of the envelope that closed it; None where no participant did."""
+    closed: int
+
+
+class ProposalStamp(msgspec.Struct, frozen=True):
+    """What the gateway writes into the field `proposal` of an envelope."""
+
+    position: int
+    digest: str
+    expires_at: str | None = None
+
+
+def size_of(payload: bytes, to: tuple[str, ...]) -> int:
+    """Bytes of a proposal that count towards the limits."""
+    return len(payload) + len(jsontext.encode(to))
+
+
+def find(state: "SpaceState", proposal_id: str, now: int) -> OpenProposal | ClosedProposal | None:
+    """The proposal of this id, while it is open or remembered."""
+    known = state.proposals.get(proposal_id)
+    if known is not None:
+        return known
+    closed = state.closed_proposals.get(proposal_id)
+    return closed if closed is not None and now < closed.closed + REMEMBERED_SECONDS * SECOND else None
+
+
+def at_position(state: "SpaceState", position: int, now: int) -> OpenProposal | ClosedProposal | None:
+    """The proposal whose record has this position, while it is open or remembered."""
+    names = (*state.proposals, *state.closed_proposals)
+    known = (find(state, each, now) for each in names)
+    return next((each for each in known if each is not None and each.position == position), None)
+
+
+# What records change
+
+
+def opened(state: "SpaceState", record: Record) -> None:
+    """An `mcp/proposal` with a stamp of the gateway's."""
+    fields = _stamped_fields(record)
+    stamp = _stamp(fields)
+    if stamp is None or stamp.position != record.position:
+        return
+    payload, expires = fields.get("payload", b"{}"), instant(str(stamp.expires_at))
+    method, presence = jsontext.decode(payload).get("method"), state.present.get(record.participant)
+    if expires is None or presence is None or not isinstance(method, str) or record.envelope_id in state.proposals:
+        return
+    forgotten = state.closed_proposals.pop(str(record.envelope_id), None)
+    if forgotten is not None:
+        _forget_one(state, forgotten)
+    state.proposals[str(record.envelope_id)] = OpenProposal(
+        position=record.position,
+        proposal_id=str(record.envelope_id),
+        proposer=record.participant,
+        anonymous=presence.anonymous,
+        to=tuple(jsontext.decode(fields.get("to", b"null")) or ()),
+        method=method,
+        digest=stamp.digest,
+        opened=record.time,
+        expires=expires,
+        payload=payload,
+    )
+
+
+def fulfilled(state: "SpaceState", record: Record) -> None:
+    """An `mcp/request` or `mcp/response` with a stamp."""
+    _closed_by(state, record, FULFILLED)
+
+
+def rejected(state: "SpaceState", record: Record) -> None:
+    """An `mcp/reject` with a stamp."""
+    _closed_by(state, record, REJECTED)
+
+
+def withdrawn(state: "SpaceState", record: Record) -> None:
+    """An `mcp/withdraw` with a stamp."""
+    _closed_by(state, record, WITHDRAWN)
+
+
+def approved(state: "SpaceState", record: Record) -> None:
+    """An `mcp/approve` with a stamp: its sender's vote, once."""
+    proposal = _stamped_proposal(state, record)
+    if proposal is not None and record.participant not in proposal.votes:
+        votes = (*proposal.votes, record.participant)
+        state.proposals[proposal.proposal_id] = msgspec.structs.replace(proposal, votes=votes)
+
+
+def ended(state: "SpaceState", record: Record) -> None:
+    """The gateway's `mcp/proposal-closed`: an end that no participant sent."""
+    payload = jsontext.decode(record.payload)["payload"]
+    proposal = state.proposals.get(payload["proposal"])
+    if proposal is not None:
+        _close(state, proposal, payload["outcome"], record)
+
+
+def forget_votes(state: "SpaceState", participant: str) -> None:
+    """A vote ends with its voter's kick."""
+    for proposal in [each for each in state.proposals.values() if participant in each.votes]:
+        votes = tuple(voter for voter in proposal.votes if voter != participant)
+        state.proposals[proposal.proposal_id] = msgspec.structs.replace(proposal, votes=votes)
+
+
+def remember(state: "SpaceState", closed: ClosedProposal) -> None:
+    """Keep what has become of a proposal."""
+    state.closed_proposals[closed.proposal_id] = closed
+    state.closed_by_proposer.setdefault(closed.proposer, {})[closed.proposal_id] = None
+
+
+def _close(state: "SpaceState", proposal: OpenProposal, outcome: str, record: Record) -> None:
+    """Close a proposal, remember it, and forget what was remembered for long enough."""
+    del state.proposals[proposal.proposal_id]
+    closed = ClosedProposal(
+        position=proposal.position,
+        proposal_id=proposal.proposal_id,
+        proposer=proposal.proposer,
+        outcome=outcome,
+        by=record.participant,
+        request=None if record.participant == kinds.GATEWAY else record.envelope_id,
+        closed=record.time,
+    )
+    remember(state, closed)
+    _forget(state, closed.proposer, record.time)
+
+
+def _forget(state: "SpaceState", proposer: str, now: int) -> None:
+    table = state.closed_proposals
+    surplus = len(table) - REMEMBERED_PER_SPACE
+    since = now - REMEMBERED_SECONDS * SECOND
+    old = [
+        each.proposal_id
+        for _, each in takewhile(
+            lambda numbered: numbered[0] < surplus or numbered[1].closed <= since, enumerate(table.values())
+        )
+    ]
+    own = state.closed_by_proposer[proposer]
+    if len(own) > REMEMBERED_PER_PROPOSER:
+        old.append(next(iter(own)))
+    for proposal_id in dict.fromkeys(old):
+        _forget_one(state, table.pop(proposal_id))
+
+
+def _forget_one(state: "SpaceState", closed: ClosedProposal) -> None:
+    own = state.closed_by_proposer[closed.proposer]
+    del own[closed.proposal_id]
+    if not own:
+        del state.closed_by_proposer[closed.proposer]
+
+
+def _closed_by(state: "SpaceState", record: Record, outcome: str) -> None:
+    proposal = _stamped_proposal(state, record)
+    if proposal is not None:
+        _close(state, proposal, outcome, record)
+
+
+def _stamped_proposal(state: "SpaceState", record: Record) -> OpenProposal | None:
+    """The open proposal that a stamped envelope is about."""
+    fields = _stamped_fields(record)
+    stamp = _stamp(fields)
+    if stamp is None:
+        return None
+    named = jsontext.decode(fields.get("correlation_id", b"[]")) or ()
+    found = (state.proposals.get(each) for each in named)
+    same = (stamp.position, stamp.digest)
+    return next((each for each in found if each is not None and (each.position, each.digest) == same), None)
+
+
+def _stamped_fields(record: Record) -> dict[str, bytes]:
+    """The fields of an envelope that may have a stamp; most have none, and are not taken apart."""
+    return jsontext.split(record.payload) if b'"proposal"' in record.payload else {}
+
+
+def _stamp(fields: dict[str, bytes]) -> ProposalStamp | None:
+    """The stamp, where there is one; older gateways relayed a field of this name as it came."""
+    try:
+        return msgspec.json.decode(fields.get(kinds.PROPOSAL_FIELD, b"null"), type=ProposalStamp | None)
+    except msgspec.ValidationError:
+        return None

@@ -1,0 +1,327 @@
+"""Opening a proposal and ending it: who may, and what a fulfilment must repeat (protocol §3, Proposals).
+
+Pure. What an end means for the state stands in `proposals`, who must have voted in `approvals`.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from mew.protocol import approvals, jsontext, kinds, proposals
+from mew.protocol.canonical import Digests, digests
+from mew.protocol.envelope import Envelope
+from mew.protocol.errors import (
+    AlreadyExists,
+    InvalidEnvelope,
+    InvalidOperation,
+    ProposalClosed,
+    ProposalMismatch,
+    QuotaExceeded,
+    Unauthorized,
+)
+from mew.protocol.proposals import DROPPED, EXPIRED, KICKED, LEFT, ClosedProposal, OpenProposal
+from mew.protocol.times import SECOND, rfc3339
+from mew.protocol.turn import Saying, Turn
+
+if TYPE_CHECKING:
+    from mew.protocol.space import Space
+
+SHORTEST_SECONDS: Final = 10
+LONGEST_SECONDS: Final = 86_400
+USUAL_SECONDS: Final = 300
+_HASHED_PER_UNIT: Final = 64
+"""Bytes of a payload whose canonical form is hashed in a microsecond."""
+_ROOM: Final = 64 * 2**10
+"""Bytes by which a request's payload may exceed a proposal's: `jsonrpc`, `id` and spaces are not compared."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What a proposer may say about its proposal."""
+
+    expires_in_seconds: float = USUAL_SECONDS
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Which proposal a participant means, and what it has seen of it."""
+
+    position: int
+    digest: str
+
+
+def propose(turn: Turn, envelope: Envelope) -> None:
+    """Open a proposal where it has a method; first wins, and an id that is taken stays taken."""
+    space, method = turn.space, envelope.payload.get("method")
+    known = proposals.find(space.state, envelope.id, turn.now)
+    if known is not None:
+        message = (
+            f"{envelope.id!r} is a proposal already, at position {known.position}; send another one under a new id"
+        )
+        raise AlreadyExists(message, position=known.position)
+    if not isinstance(method, str) or not method:
+        turn.relay(_without_stamp(envelope))
+        return
+    expires = turn.now + round(_lifetime(envelope) * SECOND)
+    payload, to = envelope.fields["payload"], envelope.to
+    _check_size(method, payload, to)
+    digest = _digests(turn, payload, to).digest
+    for dropped in _surplus(turn, envelope.sender, proposals.size_of(payload, to)):
+        close(turn, dropped, DROPPED)
+    stamp = {"position": space.state.position + 1, "digest": digest, "expires_at": rfc3339(expires)}
+    turn.relay(_with_stamp(envelope, jsontext.encode(stamp)))
+    turn.answer = {"proposal": stamp}
+
+
+def _lifetime(envelope: Envelope) -> float:
+    asked = _field(envelope, Asked)
+    seconds = USUAL_SECONDS if asked is None else asked.expires_in_seconds
+    if not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
+        message = f"`proposal.expires_in_seconds` must be from {SHORTEST_SECONDS} to {LONGEST_SECONDS}"
+        raise InvalidEnvelope(message)
+    return seconds
+
+
+def _check_size(method: str, payload: bytes, to: tuple[str, ...]) -> None:
+    """Method and recipients stand in every welcome, the rest is kept until it is closed."""
+    if len(method) > proposals.METHOD_LENGTH:
+        raise QuotaExceeded(f"the method of a proposal may have {proposals.METHOD_LENGTH} characters")
+    if len(jsontext.encode(to)) > proposals.RECIPIENT_BYTES:
+        raise QuotaExceeded(f"the recipients of a proposal may have {proposals.RECIPIENT_BYTES} bytes")
+    if proposals.size_of(payload, to) > proposals.PROPOSAL_BYTES:
+        raise QuotaExceeded(f"a proposal may have {proposals.PROPOSAL_BYTES} bytes")
+
+
+def _surplus(turn: Turn, proposer: str, size: int) -> list[OpenProposal]:
+    """The proposer's oldest that make room for one more of this size; `QuotaExceeded` where the space has none."""
+    open_ones = [each for each in turn.space.state.proposals.values() if turn.now < each.expires]
+    own = [each for each in open_ones if each.proposer == proposer]
+    count, held = len(own) + 1, size + sum(each.size for each in own)
+    surplus: list[OpenProposal] = []
+    while count > proposals.OPEN_PER_PROPOSER or held > proposals.BYTES_PER_PROPOSER:
+        dropped = own[len(surplus)]
+        surplus.append(dropped)
+        count, held = count - 1, held - dropped.size
+    left = len(open_ones) - len(surplus) + 1
+    if left > proposals.OPEN_PER_SPACE:
+        raise QuotaExceeded(f"the space has {proposals.OPEN_PER_SPACE} open proposals, the most it may")
+    if size + sum(each.size for each in open_ones) - sum(each.size for each in surplus) > proposals.BYTES_PER_SPACE:
+        raise QuotaExceeded(
+            f"the open proposals of the space have {proposals.BYTES_PER_SPACE} bytes, the most they may"
+        )
+    return surplus
+
+
+def request(turn: Turn, envelope: Envelope) -> None:
+    """An `mcp/request`: one that names a proposal fulfils it, if it is the request that was proposed."""
+    claim = claimed(envelope)
+    named = _named(turn, envelope)
+    if named is None:
+        if claim is not None:
+            raise _unknown(turn, claim)
+        approvals.require(turn, envelope, None)
+        turn.relay(_without_stamp(envelope))
+        return
+    proposal = _open(turn, named)
+    _check_same(turn, proposal, envelope, claim)
+    approvals.require(turn, envelope, proposal)
+    turn.relay(_with_stamp(envelope, proposal.stamp()))
+
+
+def _digests(turn: Turn, payload: bytes, to: tuple[str, ...]) -> Digests:
+    turn.work.add(len(payload) // _HASHED_PER_UNIT)
+    return digests(payload, to)
+
+
+def _unknown(turn: Turn, claim: Claim) -> ProposalMismatch | ProposalClosed:
+    """Why a claim is refused whose proposal `correlation_id` does not name, or nobody remembers."""
+    known = proposals.at_position(turn.space.state, claim.position, turn.now)
+    if isinstance(known, OpenProposal):
+        return ProposalMismatch(
+            f"`correlation_id` does not name {known.proposal_id!r}, the proposal at position {claim.position}",
+            position=claim.position,
+        )
+    return ProposalClosed(
+        f"there is no open proposal at position {claim.position}; to ask for it all the same, send the request "
+        "without `proposal` and `correlation_id`",
+        position=claim.position,
+    )
+
+
+def _check_same(turn: Turn, proposal: OpenProposal, envelope: Envelope, claim: Claim | None) -> None:
+    """With a claim recipients count, unless the proposal has none; without one, content alone (TypeScript)."""
+    parts = {"position": proposal.position, "digest": proposal.digest}
+    if claim is not None and (claim.position, claim.digest) != (proposal.position, proposal.digest):
+        raise ProposalMismatch(f"{proposal.proposal_id!r} is another proposal than the one you saw", **parts)
+    payload = envelope.fields["payload"]
+    if len(payload) > proposals.PROPOSAL_BYTES + _ROOM:
+        raise ProposalMismatch("the request is larger than any proposal", **parts)
+    asked = _digests(turn, payload, envelope.to)
+    if claim is not None and proposal.to:
+        is_same = asked.digest == proposal.digest
+    else:
+        is_same = asked.content == _digests(turn, proposal.payload, ()).content
+    if not is_same:
+        raise ProposalMismatch(
+            f"the request differs from the proposal {proposal.proposal_id!r} in method, params or recipients; "
+            "to send it all the same, leave out `correlation_id` and `proposal`",
+            **parts,
+        )
+
+
+def respond(turn: Turn, envelope: Envelope) -> None:
+    """An `mcp/response` to a proposal itself: its addressee has done it (TypeScript's agents do so)."""
+    _relay_end(turn, envelope)
+
+
+def reject(turn: Turn, envelope: Envelope) -> None:
+    """An `mcp/reject`: of one who may decide it closes the proposal, of others it is an opinion."""
+    proposal = _only_open(turn, envelope)
+    rules = () if proposal is None else approvals.rules_for(turn, proposal)
+    if any(envelope.sender not in rule.deciders for rule in rules):
+        turn.relay(_without_stamp(envelope))
+    else:
+        _relay_end(turn, envelope)
+
+
+def _relay_end(turn: Turn, envelope: Envelope) -> None:
+    proposal = _only_open(turn, envelope)
+    sender = envelope.sender
+    if proposal is not None and (sender in proposal.to or approvals.may_fulfil(turn, sender, proposal)):
+        turn.relay(_with_stamp(envelope, proposal.stamp()))
+    else:
+        turn.relay(_without_stamp(envelope))
+
+
+def withdraw(turn: Turn, envelope: Envelope) -> None:
+    """An `mcp/withdraw`: its proposer's alone."""
+    named = _named(turn, envelope)
+    if named is None:
+        turn.relay(_without_stamp(envelope))
+        return
+    if named.proposer != envelope.sender:
+        raise Unauthorized(f"only {named.proposer!r} may withdraw {named.proposal_id!r}", position=named.position)
+    turn.relay(_with_stamp(envelope, _open(turn, named).stamp()))
+
+
+def is_own_withdrawal(space: "Space", envelope: Envelope, now: int) -> bool:
+    """Whether this takes back a proposal of the sender's: that is always allowed, also while paused."""
+    named = [proposals.find(space.state, each, now) for each in envelope.correlation_id]
+    known = [each for each in named if each is not None]
+    return bool(known) and all(each.proposer == envelope.sender for each in known)
+
+
+def approve(turn: Turn, envelope: Envelope) -> None:
+    """An `mcp/approve`: a decider's vote."""
+    claim, named = claimed(envelope), _named(turn, envelope)
+    if claim is None or not envelope.correlation_id:
+        raise InvalidEnvelope("mcp/approve: `proposal: {position, digest}` and `correlation_id` must name a proposal")
+    if named is None:
+        raise _unknown(turn, claim)
+    proposal = _open(turn, named)
+    if (claim.position, claim.digest) != (proposal.position, proposal.digest):
+        raise ProposalMismatch(
+            f"{proposal.proposal_id!r} is another proposal than the one you saw",
+            position=proposal.position,
+            digest=proposal.digest,
+        )
+    rules = approvals.rules_for(turn, proposal)
+    if not rules:
+        message = f"no rule asks for votes on {proposal.proposal_id!r}; send the `mcp/request` itself"
+        raise InvalidOperation(message, position=proposal.position)
+    if not any(approvals.counts(turn, envelope.sender, rule, proposal) for rule in rules):
+        message = f"{envelope.sender!r} has no vote on {proposal.proposal_id!r}"
+        raise Unauthorized(message, position=proposal.position)
+    turn.relay(_with_stamp(envelope, proposal.stamp()))
+
+
+# Ends that no participant sent
+
+
+def close(turn: Turn, proposal: OpenProposal, outcome: str) -> None:
+    """Say that a proposal has ended."""
+    payload = {"position": proposal.position, "proposal": proposal.proposal_id, "outcome": outcome}
+    cause = (proposal.proposal_id,)
+    turn.say(Saying(kind=kinds.PROPOSAL_CLOSED, payload=jsontext.encode(payload), cause=cause), reason=outcome)
+
+
+def close_all_of(turn: Turn, proposer: str) -> None:
+    """Close what a participant proposed that was removed, or that cannot come back as itself."""
+    state = turn.space.state
+    outcome = KICKED if proposer in state.kicked else LEFT
+    for proposal in [each for each in state.proposals.values() if each.proposer == proposer]:
+        close(turn, proposal, outcome)
+
+
+# Which proposal is meant
+
+
+def _named(turn: Turn, envelope: Envelope) -> OpenProposal | ClosedProposal | None:
+    """The one proposal that `correlation_id` names, open or remembered."""
+    found = _all_named(turn, envelope)
+    if len(found) > 1:
+        raise ProposalMismatch(f"`correlation_id` names {len(found)} proposals; name one")
+    return found[0] if found else None
+
+
+def _all_named(turn: Turn, envelope: Envelope) -> list[OpenProposal | ClosedProposal]:
+    state, names = turn.space.state, dict.fromkeys(envelope.correlation_id)
+    known = (proposals.find(state, each, turn.now) for each in names)
+    return [each for each in known if each is not None]
+
+
+def _only_open(turn: Turn, envelope: Envelope) -> OpenProposal | None:
+    """The one open proposal that an opinion is about; of several it ends none."""
+    found = _all_named(turn, envelope)
+    one = found[0] if len(found) == 1 else None
+    return one if isinstance(one, OpenProposal) and turn.now < one.expires else None
+
+
+def _open(turn: Turn, named: OpenProposal | ClosedProposal) -> OpenProposal:
+    """The proposal, if it may still be ended; else what has become of it, so that a retry sees that it was done."""
+    if isinstance(named, OpenProposal) and turn.now < named.expires:
+        return named
+    raise closed(named)
+
+
+def closed(named: OpenProposal | ClosedProposal) -> ProposalClosed:
+    """What has become of a proposal; an open one is due, and only a question has come before its end was told."""
+    if isinstance(named, ClosedProposal):
+        outcome, by, closing = named.outcome, named.by, named.request
+    else:
+        outcome, by, closing = EXPIRED, kinds.GATEWAY, None
+    return ProposalClosed(
+        f"the proposal {named.proposal_id!r} is closed: {outcome}, by {by!r}; to ask for it all the same, send the "
+        "request without naming the proposal",
+        outcome=outcome,
+        by=by,
+        request=closing,
+        position=named.position,
+    )
+
+
+# The field `proposal`
+
+
+def claimed(envelope: Envelope) -> Claim | None:
+    """Which proposal the sender of a request or a vote says that it has seen."""
+    claim: Claim | None = _field(envelope, Claim)
+    return claim
+
+
+def _field(envelope: Envelope, view: type[Any]) -> Any:
+    """What the sender says in `proposal`; None where it says nothing."""
+    try:
+        return msgspec.json.decode(envelope.fields.get(kinds.PROPOSAL_FIELD, b"null"), type=view | None)
+    except msgspec.ValidationError as error:
+        told = str(error).replace("$.", "proposal.")
+        raise InvalidEnvelope(f"{envelope.kind}: {told}") from None
+
+
+def _with_stamp(envelope: Envelope, stamp: bytes) -> Envelope:
+    return msgspec.structs.replace(envelope, fields={**envelope.fields, kinds.PROPOSAL_FIELD: stamp})
+
+
+def _without_stamp(envelope: Envelope) -> Envelope:
+    if kinds.PROPOSAL_FIELD not in envelope.fields:
+        return envelope
+    fields = {name: text for name, text in envelope.fields.items() if name != kinds.PROPOSAL_FIELD}
+    return msgspec.structs.replace(envelope, fields=fields)

@@ -1,0 +1,75 @@
+"""What each participant holds of a space: its open streams, and the bytes that they add to every welcome.
+
+Pure. Derived from the open streams, record by record, so that a check costs the same however many there are.
+"""
+
+from mew.protocol.errors import QuotaExceeded
+from mew.protocol.settings import Limits
+from mew.protocol.streams import Stream
+
+
+class StreamUsage:
+    """Open streams and their metadata, by the participant that asked for them.
+
+    A stream counts for its creator: a transfer can neither free a quota nor use up another participant's.
+    """
+
+    def __init__(self) -> None:
+        """No stream is open."""
+        self._held: dict[str, tuple[str, int]] = {}
+        self._streams: dict[str, int] = {}
+        self._bytes: dict[str, int] = {}
+        self._total = 0
+
+    def put(self, stream: Stream) -> None:
+        """A stream is open; its creator and its metadata never change."""
+        if stream.stream_id in self._held:
+            return
+        creator, size = stream.creator, metadata_bytes(stream)
+        self._held[stream.stream_id] = creator, size
+        self._streams[creator] = self._streams.get(creator, 0) + 1
+        self._bytes[creator] = self._bytes.get(creator, 0) + size
+        self._total += size
+
+    def drop(self, stream_id: str) -> None:
+        """A stream has ended."""
+        creator, size = self._held.pop(stream_id)
+        self._total -= size
+        self._streams[creator] -= 1
+        self._bytes[creator] -= size
+        if not self._streams[creator]:
+            del self._streams[creator], self._bytes[creator]
+
+    def require_room(self, asked: Stream, limits: Limits) -> None:
+        """Refuse one more stream where a quota would be exceeded, and name the quota."""
+        creator, size = asked.creator, metadata_bytes(asked)
+        for quota, limit, value, what in (
+            ("streams", limits.streams, len(self._held) + 1, "the space may have {limit} open streams"),
+            (
+                "streams_per_participant",
+                limits.streams_per_participant,
+                self._streams.get(creator, 0) + 1,
+                "{creator!r} may have {limit} open streams: close one first",
+            ),
+            (
+                "stream_metadata_bytes_per_participant",
+                limits.stream_metadata_bytes_per_participant,
+                self._bytes.get(creator, 0) + size,
+                "the open streams of {creator!r} may be described in {limit} bytes; with this one it is {value}",
+            ),
+            (
+                "stream_metadata_bytes",
+                limits.stream_metadata_bytes,
+                self._total + size,
+                "the open streams of the space may be described in {limit} bytes; with this one it is {value}",
+            ),
+        ):
+            if value > limit:
+                message = what.format(limit=limit, value=value, creator=creator)
+                raise QuotaExceeded(message, quota=quota, limit=limit, value=value)
+
+
+def metadata_bytes(stream: Stream) -> int:
+    """What its request comes to: the names and the texts of all fields that are kept."""
+    fields = {"direction": stream.direction, "encoding": stream.encoding, **stream.fields}
+    return sum(len(name) + len(text) for name, text in fields.items())

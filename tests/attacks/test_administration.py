@@ -1,0 +1,142 @@
+"""Who came from where, who was refused, and what was done to tokens: on record, and shown to no participant."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mew.gateway.admin import AdminDoor, reload_tokens
+from mew.gateway.auth import TokenFolder, TokenStore
+from mew.gateway.config import load
+from mew.journal.reading import Journal
+from mew.journal.verify import verify
+from mew.protocol import Record
+from tests.gateway.raw import TEXT, Raw, Running, frame, head, started, upgrade
+
+SPACE = """\
+space: {id: lab}
+participants:
+  alice: {tokens: [alices-own], capabilities: [{kind: "*"}]}
+  bob: {}
+gateway: {port: 0}
+"""
+
+
+def records_in(directory: Path) -> list[Record]:
+    root = directory / ".mew" / "journal"
+    assert not verify(root, "lab").damaged
+    return list(Journal(root, "lab").records())
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "space.yaml").write_text(SPACE, encoding="utf-8")
+    yield tmp_path
+
+
+def gateway_of(directory: Path) -> Any:
+    config = load([directory / "space.yaml"], environ={}).listening_on(port=0)
+    return started(config, TokenStore(config.spaces, environ={}))
+
+
+def joined(gateway: Running, token: str) -> Raw:
+    client = Raw(gateway.port)
+    client.send(upgrade(Authorization=f"Bearer {token}"))
+    assert client.answer().status == 101
+    client.envelope("system/welcome")
+    return client
+
+
+def refused(gateway: Running, message: bytes) -> None:
+    client = Raw(gateway.port)
+    client.send(upgrade())
+    assert client.answer().status == 101
+    client.send(frame(TEXT, message))
+    client.envelope("system/error")
+    client.closed()
+
+
+def asked(gateway: Running, path: str, token: str) -> bytes:
+    client = Raw(gateway.port)
+    headers = {"Host": "localhost", "Authorization": f"Bearer {token}", "Connection": "close"}
+    client.send(head(path, headers))
+    return client.rest()
+
+
+def administered(directory: Path) -> list[dict[str, Any]]:
+    records = [each for each in records_in(directory) if each.event == "admin"]
+    return [{"actor": each.participant, **msgspec.json.decode(each.payload)} for each in records]
+
+
+def test_everything_of_the_administration_is_on_record_and_nobody_is_shown_it(directory: Path) -> None:
+    secrets = ["alices-own", "a-guess-of-mine", "another-guess"]
+    with gateway_of(directory) as gateway:
+        alice = joined(gateway, "alices-own")
+        for guess in ("a-guess-of-mine", "another-guess"):
+            refused(gateway, msgspec.json.encode({"type": "join", "token": guess, "participantId": "alice"}))
+            refused(gateway, msgspec.json.encode({"type": "join", "space": guess, "participantId": guess}))
+        asked(gateway, "/participants", "a-guess-of-mine")
+        door = AdminDoor(gateway.gateway, gateway.tokens, gateway.config.spaces[0], nothing)
+        gateway.do(door.open())
+        folder = TokenFolder(directory)
+        secrets += [folder.kept("bob") or "", folder.replace("bob"), folder.obtain("screen", observer=True)]
+        reload_tokens(directory)
+        folder.remove("screen", observer=True)
+        reload_tokens(directory)
+        gateway.do(door.close())
+        seen = asked(gateway, "/spaces/lab/journal", "alices-own")
+        alice.close()
+    uid = os.getuid()
+    found = administered(directory)
+    for each in found:
+        peer = each.pop("peer", None)
+        assert (peer is None) == (each["action"].startswith("token_"))
+        assert peer is None or peer.startswith("127.0.0.1")
+    by_owner = {"actor": "system:gateway", "uid": uid}
+    screen = {**by_owner, "participant": "screen", "observer": True}
+    counted = {"actor": "system:gateway", "action": "connection_refused"}
+    refusal = {**counted, "transport": "websocket", "count": 1}
+    changed = [each for each in found if each["action"].startswith("token_")]
+    assert sorted(changed, key=lambda each: each["action"]) == [
+        {**screen, "action": "token_created"},
+        {**screen, "action": "token_revoked"},
+        {**by_owner, "action": "token_rotated", "participant": "bob"},
+    ]
+    assert [each for each in found if each not in changed] == [
+        {"actor": "alice", "action": "connection_joined", "transport": "websocket"},
+        {**refusal, "error": "unauthorized", "participant": "alice"},
+        {**refusal, "error": "space_not_found"},
+        {**counted, "error": "unauthorized", "count": 2},
+        {**counted, "error": "space_not_found", "count": 1},
+    ]
+    assert b"127.0.0.1" not in seen
+    assert b'"event":"admin"' in seen
+    everything = b"".join(each.payload for each in records_in(directory))
+    assert not [each for each in secrets if each.encode() in everything]
+
+
+async def nothing(_participant: str) -> None:
+    pass
+
+
+def test_a_changed_configuration_is_on_record_at_the_next_start(directory: Path) -> None:
+    with gateway_of(directory):
+        pass
+    changed = SPACE.replace("bob: {}", "bob: {capabilities: [{kind: chat}]}").replace("port: 0", "strict_from: true")
+    (directory / "space.yaml").write_text(changed, encoding="utf-8")
+    for _ in range(2):
+        with gateway_of(directory):
+            pass
+    assert administered(directory) == [
+        {
+            "actor": "system:gateway",
+            "action": "configuration_changed",
+            "changes": [
+                {"key": "participants.bob", "before": None, "after": [{"kind": "chat"}]},
+                {"key": "strict_from", "before": False, "after": True},
+            ],
+        }
+    ]

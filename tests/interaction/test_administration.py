@@ -1,0 +1,258 @@
+"""What is recorded of the administration of a space, and of what was refused (docs/journal.md)."""
+
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+import pytest
+
+from mew.protocol import Administer, Checkpoint, Join, Limits, Poll, Post, Record, RefuseConnection, Start, snapshot
+from mew.protocol.administration import ADDRESSES, REPEATED_SECONDS
+from mew.protocol.refused import DETAILED_AT_ONCE, FIELD_BYTES, HEAD_BYTES
+from mew.testing import MemorySpace, settings
+from tests.interaction.doors import Door
+
+ALL = [{"kind": "*"}]
+TWO = {"alice": ALL, "bob": None}
+PEER = "203.0.113.7:40000"
+
+
+def refused(lab: MemorySpace) -> list[Record]:
+    return [each for each in lab.records if each.event == "rejected"]
+
+
+def administered(lab: MemorySpace) -> list[dict[str, Any]]:
+    """What the admin records say, each with its actor."""
+    found = [each for each in lab.records if each.event == "admin"]
+    assert all(each.size == len(each.payload) for each in found)
+    said = [{"actor": each.participant, **msgspec.json.decode(each.payload)} for each in found]
+    assert [each["action"] for each in said] == [each.reason for each in found]
+    return said
+
+
+def connect(lab: MemorySpace, connection: str, participant: str, **more: Any) -> None:
+    lab.carry_out(lab.space.handle(Join(connection=connection, participant=participant, peer=PEER, **more), lab.now))
+
+
+# Refused envelopes
+
+
+@pytest.mark.requirement("REC-22")
+def test_of_a_refused_payload_its_size_its_digest_and_its_head_are_kept(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    bob = lab.join("bob")
+    payload = msgspec.json.encode({"text": "é" * 4_000})
+    fields = b'"to":["alice"],"correlation_id":"a","context":{"c":1},"token":"a secret","x":[1]'
+    bob.send_bytes(b'{"kind":"custom/thing","id":"wrong",%b,"payload":%b}' % (fields, payload))
+    (record,) = refused(lab)
+    kept = msgspec.json.decode(record.payload)
+    assert kept.pop("ts")
+    assert kept == {
+        "protocol": "mew/v0.4",
+        "from": "bob",
+        "kind": "custom/thing",
+        "id": "wrong",
+        "to": ["alice"],
+        "correlation_id": ["a"],
+        "context": {"c": 1},
+        "payload": {
+            "bytes": len(payload),
+            "sha256": sha256(payload).hexdigest(),
+            "head": payload[:HEAD_BYTES].decode("utf-8", "ignore"),
+        },
+    }
+    assert record.size > len(payload)
+
+
+@pytest.mark.requirement("REC-22")
+def test_a_header_field_that_is_too_long_is_left_out(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    long = ["x" * (FIELD_BYTES - 4)]
+    lab.join("bob").send(kind="custom/thing", to=long, correlation_id=["x" * (FIELD_BYTES - 3)])
+    (record,) = refused(lab)
+    kept = msgspec.json.decode(record.payload)
+    assert kept["to"] == long
+    assert {"correlation_id", "payload"}.isdisjoint(kept)
+
+
+@pytest.mark.requirement("REC-23")
+@pytest.mark.doors("core")
+def test_whoever_is_refused_all_the_time_is_recorded_by_code_and_size(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    for sender, client in (("bob", lab.join("bob")), ("onlooker", lab.observe())):
+        for number in range(DETAILED_AT_ONCE + 3):
+            client.send(kind="custom/thing", id=f"{sender}-{number}", payload={"a": "x" * 500})
+    for sender in ("bob", "onlooker"):
+        found = [each for each in refused(lab) if each.participant == sender]
+        assert len(found) == DETAILED_AT_ONCE + 3
+        assert {each.reason for each in found} == {"capability_violation"}
+        assert all(each.size > 500 and each.kind and each.payload for each in found[:DETAILED_AT_ONCE])
+        small = found[DETAILED_AT_ONCE:]
+        assert [(each.kind, each.envelope_id, each.payload) for each in small] == [(None, None, b"")] * 3
+        assert all(each.size > 500 for each in small)
+
+
+@pytest.mark.requirement("REC-23")
+@pytest.mark.doors("core")
+def test_a_reconnect_gives_no_more_details_and_quiet_does(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+
+    def last() -> str | None:
+        return refused(lab)[-1].kind
+
+    bob = lab.join("bob")
+    for _ in range(DETAILED_AT_ONCE + 1):
+        bob.send(kind="custom/thing")
+    bob.leave()
+    bob = lab.join("bob")
+    bob.send(kind="custom/thing")
+    assert last() is None
+    lab.advance(0.5)
+    bob.send(kind="custom/thing")
+    assert last() == "custom/thing"
+    lab.advance(100)
+    for _ in range(DETAILED_AT_ONCE):
+        bob.send(kind="custom/thing")
+        assert last() == "custom/thing"
+
+
+# Connections
+
+
+@pytest.mark.requirement("REC-24")
+@pytest.mark.doors("core")
+def test_whence_a_connection_came_is_recorded_and_nobody_is_told(open_space: Door) -> None:
+    lab = open_space(participants=TWO, allow_anonymous=True)
+    alice = lab.join("alice")
+    alice.inbox()
+    before = snapshot(lab.state)
+    connect(lab, "w1", "bob")
+    connect(lab, "w2", "guest", anonymous=True)
+    connect(lab, "w3", "screen", observer=True)
+    for command in (Post("carol", b"{}", PEER), Poll("carol", PEER), Poll("dave")):
+        lab.run(command)
+    assert administered(lab) == [
+        {"actor": name, "action": "connection_joined", "peer": PEER, **more}
+        for name, more in (
+            ("bob", {"transport": "websocket"}),
+            ("guest", {"transport": "websocket", "anonymous": True}),
+            ("screen", {"transport": "websocket", "observer": True}),
+            ("carol", {"transport": "http"}),
+        )
+    ]
+    assert before != snapshot(lab.state)
+    assert "203.0.113.7" not in str(alice.inbox()) + snapshot(lab.state).decode()
+
+
+@pytest.mark.requirement("REC-24")
+@pytest.mark.doors("core")
+def test_a_connection_that_is_refused_at_its_join_is_recorded(open_space: Door) -> None:
+    lab = open_space(participants=TWO, limits=Limits(connections=1))
+    lab.join("alice").send(kind="space/kick", payload={"participant_id": "bob"})
+    connect(lab, "w1", "bob")
+    connect(lab, "w2", "screen", observer=True)
+    lab.join("bob")
+    refusal = {"actor": "system:gateway", "action": "connection_refused", "transport": "websocket", "count": 1}
+    assert administered(lab) == [
+        {**refusal, "error": "unauthorized", "peer": PEER, "participant": "bob"},
+        {**refusal, "error": "quota_exceeded", "peer": PEER},
+    ]
+
+
+@pytest.mark.requirement("REC-25")
+@pytest.mark.doors("core")
+def test_refusals_that_repeat_are_counted_to_the_last(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+
+    def refuse(peer: str, times: int, error: str = "unauthorized", participant: str = "eyJ-a-token") -> None:
+        for _ in range(times):
+            lab.run(RefuseConnection(error=error, peer=peer, transport="websocket", participant=participant))
+
+    refuse(PEER, 1, participant="alice")
+    refuse("203.0.113.7:40001", 9)
+    refuse(PEER, 1, "space_not_found")
+    refuse("unknown", 2)
+    lab.advance(REPEATED_SECONDS - 1)
+    assert [each["count"] for each in administered(lab)] == [1, 1, 1]
+    lab.advance(1)
+    lab.advance(REPEATED_SECONDS)
+    refuse(PEER, 1)
+    refuse("203.0.113.8:1", 5)
+    lab.run(Checkpoint())
+    lab.run(Checkpoint())
+    told = [(each["peer"], each["error"], each.get("participant"), each["count"]) for each in administered(lab)]
+    assert told == [
+        (PEER, "unauthorized", "alice", 1),
+        (PEER, "space_not_found", None, 1),
+        ("unknown", "unauthorized", None, 1),
+        ("203.0.113.7", "unauthorized", None, 9),
+        ("unknown", "unauthorized", None, 1),
+        (PEER, "unauthorized", None, 1),
+        ("203.0.113.8:1", "unauthorized", None, 1),
+        ("203.0.113.8", "unauthorized", None, 4),
+    ]
+    assert b"eyJ" not in b"".join(each.payload for each in lab.records)
+
+
+@pytest.mark.requirement("REC-25")
+@pytest.mark.doors("core")
+def test_addresses_without_end_are_counted_together(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    for number in range(ADDRESSES + 7):
+        lab.run(RefuseConnection(error="unauthorized", peer=f"[fd00::{number:x}]:1", transport="websocket"))
+    lab.advance(REPEATED_SECONDS)
+    found = administered(lab)
+    assert len(found) == ADDRESSES + 1
+    assert (found[-1]["peer"], found[-1]["count"], sum(each["count"] for each in found)) == ("others", 7, ADDRESSES + 7)
+
+
+# Tokens and the configuration
+
+
+@pytest.mark.requirement("REC-24")
+@pytest.mark.doors("core")
+def test_what_becomes_of_tokens_is_recorded_without_them(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    lab.join("alice").send(kind="space/invite", payload={"participant_id": "carol"})
+    lab.run(Administer(action="token_rotated", participant="screen", observer=True, uid=1000))
+    lab.run(Administer(action="token_created", participant="bob"))
+    assert administered(lab) == [
+        {"actor": "alice", "action": "token_issued", "participant": "carol"},
+        {
+            "actor": "system:gateway",
+            "action": "token_rotated",
+            "participant": "screen",
+            "observer": True,
+            "uid": 1000,
+        },
+        {"actor": "system:gateway", "action": "token_created", "participant": "bob"},
+    ]
+    assert lab.token("carol").encode() not in b"".join(each.payload for each in lab.records)
+
+
+@pytest.mark.requirement("REC-24")
+@pytest.mark.doors("core")
+def test_what_differs_from_the_last_start_is_recorded(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    lab.run(Start("epoch-2"))
+    assert administered(lab) == []
+    lab.space.settings = settings(participants={"alice": None, "carol": ALL}, limits=Limits(streams=5))
+    lab.run(Start("epoch-3"))
+    (told,) = administered(lab)
+    assert told["changes"] == [
+        {"key": "participants.alice", "before": ALL, "after": None},
+        {"key": "participants.bob", "before": None, "after": None},
+        {"key": "participants.carol", "before": None, "after": ALL},
+        {"key": "limits.streams", "before": 1_000, "after": 5},
+    ]
+
+
+@pytest.mark.requirement("REC-24")
+@pytest.mark.doors("core")
+def test_behind_a_checkpoint_of_the_first_fold_what_it_tells_is_compared(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    lab.state.configuration = b""
+    lab.space.settings = settings(participants=TWO, limits=Limits(streams=5), defaults=[{"kind": "x"}])
+    lab.run(Start("epoch-2"))
+    (told,) = administered(lab)
+    assert told["changes"] == [{"key": "defaults", "before": [{"kind": "chat"}], "after": [{"kind": "x"}]}]
