@@ -109,6 +109,13 @@ def test_nothing_else_is_sent_to_the_builder(path: str) -> None:
     assert not lets_through(IGNORED, path)
 
 
+def test_every_stage_begins_with_the_image_of_one_digest_or_with_another_stage() -> None:
+    argument = re.search(r"^ARG IMAGE=(\S+)$", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert argument is not None
+    assert re.fullmatch(r"python:3\.11\.\d+-slim-bookworm@sha256:[0-9a-f]{64}", argument[1])
+    assert {stage.origin for stage in STAGES.values()} <= {"${IMAGE}", *STAGES}
+
+
 def test_pip_installs_nothing_but_pins_with_hashes_and_the_project_itself() -> None:
     ran = [each.rest for stage in STAGES.values() for each in stage.all("RUN")]
     lines = [part for line in ran for part in line.split("&&") if re.search(r"pip (install|wheel|download)", part)]
