@@ -106,7 +106,8 @@ def proposal(play: Play, luck: float | None = None) -> Scene:
     planner, pilot, tool = pick(play, PLANNERS), pick(play, PILOTS), pick(play, TOOLS)
     if planner is None or pilot is None or tool is None:
         return
-    thread = Thread(play, acts.say(play, planner, "mcp/proposal", _call(play)), "mcp/proposal")
+    call = _call(play)
+    thread = Thread(play, acts.say(play, planner, "mcp/proposal", call), "mcp/proposal")
     yield about(play, 1)
     way, origin = play.rng.random() if luck is None else luck, {"correlation_id": [thread.root]}
     if way < 0.15:
@@ -118,7 +119,7 @@ def proposal(play: Play, luck: float | None = None) -> Scene:
     elif way < 0.3:
         thread.add(acts.say(play, pilot, "mcp/reject", {"reason": "unsafe"}, **origin), "mcp/reject", "rejected")
     else:
-        thread.add(acts.say(play, pilot, "mcp/request", _call(play), to=[tool], **origin), "mcp/request")
+        thread.add(acts.say(play, pilot, "mcp/request", call, to=[tool], **origin), "mcp/request")
         yield about(play, 0.4)
         if play.world.may_speak(tool):
             _answer(play, thread, tool, pilot)
