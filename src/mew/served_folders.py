@@ -4,6 +4,7 @@ Reads names of folders only, never a file. Gateway, bridge and command use it; i
 """
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -13,14 +14,29 @@ MOST_FOLDERS: Final = 20_000
 """Folders that are searched below a served one; a deeper `.mew` in a larger tree is not found."""
 _SERVER: Final = "server-filesystem"
 """`@modelcontextprotocol/server-filesystem@1.2.3`, `mcp-server-filesystem`, `…/server-filesystem/dist/index.js`."""
+_SHELL: Final = re.compile(r"[\s;&|()<>'\"`]+")
+"""What separates words in the line of a shell, as in `sh -c 'npx server-filesystem .'`."""
+_PARTS: Final = re.compile(rf"/|{_SHELL.pattern}")
 
 
 def served_folders(command: Sequence[str]) -> tuple[str, ...]:
-    """The folders in the command line of a file server: what follows its name. Of other commands none."""
+    """The folders in the command line of a file server: what follows its name. Of other commands none.
+
+    `~` stands for what the server takes it for: the home of the user that runs it.
+    """
     for index, word in enumerate(command):
-        if any(part.partition("@")[0].endswith(_SERVER) for part in word.split("/") if part):
-            return tuple(each for each in command[index + 1 :] if not each.startswith("-"))
+        if not any(part.partition("@")[0].endswith(_SERVER) for part in _PARTS.split(word)):
+            continue
+        in_line = served_folders(parts) if len(parts := _SHELL.split(word)) > 1 else ()
+        return (*in_line, *filter(None, map(_folder, command[index + 1 :])))
     return ()
+
+
+def _folder(argument: str) -> str:
+    """`folder`, also of `--option=folder`; empty for an option without a value."""
+    if argument.startswith("-"):
+        argument = argument.partition("=")[2]
+    return str(Path.home() / argument[2:]) if argument == "~" or argument.startswith("~/") else argument
 
 
 def exposed(command: Sequence[str], working_folder: Path, space_directory: Path) -> str | None:
@@ -38,8 +54,10 @@ def exposed(command: Sequence[str], working_folder: Path, space_directory: Path)
 def find_mew(folder: Path, space_directory: Path) -> Path | None:
     """The `.mew` that can be read through this folder, the one of this space included; None if there is none."""
     root, own = folder.resolve(), space_directory.resolve() / FOLDER
-    if own.is_relative_to(root):
-        return own  # also before the gateway creates it
+    if own.is_relative_to(root) or own.resolve().is_relative_to(root):
+        return own  # also before the gateway creates it, and where it is a link
+    if root.is_relative_to(own.resolve()):
+        return own
     for each in (root, *root.parents):
         if each.name == FOLDER:
             return each

@@ -30,7 +30,7 @@ from mew.gateway.exposure import is_weak
 from mew.gateway.operator_log import address
 from mew.gateway.supervisor.births import birth
 from mew.gateway.supervisor.pids import Pids, read_pids, write_pids
-from mew.served_folders import served_folders
+from mew.served_folders import exposed, served_folders
 from mew.unix_sockets import SHORT, LocalTransport, UntrustedSocket, address_of, connect, gateway_socket
 from tests.bridge.stage import HERE
 from tests.cli.verbs import Lab, command, environment, piped, run
@@ -103,6 +103,32 @@ def test_a_bridge_does_not_start_a_file_server_that_serves_tokens(tmp_path: Path
     server = StdioServer(command=("npx", "-y", PACKAGE, str(tmp_path)), cwd=tmp_path)
     with pytest.raises(CannotStart, match="gives access to"):
         asyncio.run(Child.start(server, {}))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("npx", "-y", PACKAGE, "~"),
+        ("npx", "-y", PACKAGE, "./workspace", "~/"),
+        ("sh", "-c", f"cd /tmp && npx -y {PACKAGE} ~"),
+        ("sh", "-c", f"npx -y '{PACKAGE}' ."),
+        ("sh", "-c", f"npx -y {PACKAGE} .;true"),
+        ("sh", "-c", f"npx -y {PACKAGE} '."),
+        ("env", "A=b", "npx", "--", PACKAGE, "--allow=.", "./workspace"),
+        ("node", "/opt/my tools/server-filesystem/dist/index.js", "."),
+        ("npx", "-y", PACKAGE, "secrets"),
+    ],
+    ids=" ".join,
+)
+def test_no_spelling_of_a_folder_hides_that_tokens_are_in_it(
+    tmp_path: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "lab" / "workspace").mkdir(parents=True)
+    (tmp_path / "lab" / "secrets").mkdir()
+    (tmp_path / "lab" / ".mew").symlink_to("secrets")
+    assert exposed(("npx", "-y", PACKAGE, "./workspace"), tmp_path / "lab", tmp_path / "lab") is None
+    assert "gives access to" in (exposed(arguments, tmp_path / "lab", tmp_path / "lab") or "")
 
 
 # A gateway that other machines reach
