@@ -93,7 +93,7 @@ def listen(file: Path, backlog: int = 128) -> socket.socket:
 
 def is_of_owner(connected: Any) -> bool:
     """Whether the peer of an accepted connection is our own user, or root, who can do everything anyway."""
-    return _peer_uid(connected) in (None, 0, os.geteuid())
+    return peer_uid(connected) in (None, 0, os.geteuid())
 
 
 # The client's side
@@ -109,7 +109,7 @@ def connect(file: Path, seconds: float) -> socket.socket:
         peer.settimeout(seconds)
         with _reachable(file) as name:
             peer.connect(name)
-        uid = _peer_uid(peer)
+        uid = peer_uid(peer)
         if uid is not None and uid not in _trusted(file):
             raise UntrustedSocket(
                 f"{file}: user {uid} listens there, and not the owner of the space: nothing was sent;"
@@ -127,7 +127,7 @@ def _trusted(file: Path) -> tuple[int, ...]:
     return (own,) if own else (own, file.parent.stat().st_uid)
 
 
-def _peer_uid(connected: Any) -> int | None:
+def peer_uid(connected: Any) -> int | None:
     """The user at the other end; None where the system does not say. There the mode of the file protects it alone."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:

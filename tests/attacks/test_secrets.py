@@ -24,7 +24,9 @@ from mew.bridge.errors import CannotStart
 from mew.bridge.settings import StdioServer
 from mew.cli.door import Door
 from mew.client import ConnectionLost
-from mew.gateway.auth import new_token
+from mew.gateway.admin import AdminDoor
+from mew.gateway.admin_socket import socket_file
+from mew.gateway.auth import TokenStore, new_token
 from mew.gateway.config import load
 from mew.gateway.exposure import is_weak
 from mew.gateway.operator_log import address
@@ -526,6 +528,34 @@ def test_another_user_cannot_connect_and_is_disconnected_where_the_mode_would_le
                 os._exit(1)
 
         assert as_user(65534, ask) in (0, errno.ECONNRESET)
+
+
+def test_another_user_gets_no_answer_at_the_admin_door_where_the_mode_would_let_it(tmp_path: Path) -> None:
+    (tmp_path / ".mew").mkdir()
+    with running(tmp_path) as gateway:
+        store = TokenStore(gateway.config.spaces, environ={}, generate=False)
+
+        async def renew(_participant: str) -> None:
+            raise AssertionError("nobody's token has changed")
+
+        door = AdminDoor(gateway.gateway, store, gateway.config.spaces[0], renew)
+        gateway.do(door.open())
+        file = socket_file(tmp_path)
+        for each in (tmp_path, *tmp_path.parents[:3], file.parent):
+            each.chmod(0o755)
+        file.chmod(0o666)
+
+        def ask() -> None:
+            peer = socket.socket(socket.AF_UNIX)
+            peer.connect(str(file))
+            with suppress(BrokenPipeError):
+                peer.sendall(b'{"do":"present"}\n')
+            if peer.recv(100):
+                os._exit(1)
+
+        code = as_user(65534, ask)
+        gateway.do(door.close())
+        assert code in (0, errno.ECONNRESET)
 
 
 def test_nothing_is_sent_to_a_socket_on_which_another_user_listens(tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ import msgspec
 
 from mew.errors import MewError
 from mew.gateway import admin_socket
+from mew.gateway.operator_log import log
 from mew.protocol import Administer, Identity
+from mew.unix_sockets import is_of_owner, peer_uid
 
 if TYPE_CHECKING:
     from mew.gateway.auth import TokenStore
@@ -68,9 +70,13 @@ class AdminDoor:
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
+            peer = writer.get_extra_info("socket")
+            if not is_of_owner(peer):
+                log.warning("connection of another user refused", socket=admin_socket.NAME)
+                return
             async with asyncio.timeout(SECONDS):
                 line = await reader.readline()
-            uid = admin_socket.peer_uid(writer.get_extra_info("socket"))
+            uid = peer_uid(peer)
             writer.write(msgspec.json.encode(self._answer(line, uid)) + b"\n")
             async with asyncio.timeout(SECONDS):
                 await writer.drain()

@@ -4,16 +4,13 @@ Only where it is; how both sides get there is `mew.unix_sockets`, what is said i
 """
 
 import socket
-import struct
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from mew import unix_sockets
 from mew.unix_sockets import FOLDER
 
 NAME: Final = "admin.sock"
-_CREDENTIALS: Final = struct.Struct("3i")
-"""Linux's `struct ucred`: process, user, group."""
 
 
 def socket_file(directory: Path) -> Path:
@@ -24,14 +21,6 @@ def socket_file(directory: Path) -> Path:
 def listen(directory: Path) -> socket.socket:
     """Take the door's place; a socket that a dead gateway left there is removed."""
     return unix_sockets.listen(socket_file(directory))
-
-
-def peer_uid(peer: Any) -> int | None:
-    """Which user of this machine is at the other end; None where the system does not say."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return None
-    _, uid, _ = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-    return int(uid)
 
 
 def reach(directory: Path, seconds: float) -> socket.socket:
