@@ -1,6 +1,8 @@
 """Who came from where, who was refused, and what was done to tokens: on record, and shown to no participant."""
 
+import asyncio
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,9 @@ import pytest
 from mew.gateway.admin import AdminDoor, reload_tokens
 from mew.gateway.auth import TokenFolder, TokenStore
 from mew.gateway.config import load
+from mew.gateway.gateway import Gateway
+from mew.gateway.server import Server
+from mew.gateway.supervisor.household import Household
 from mew.journal.reading import Journal
 from mew.journal.verify import verify
 from mew.protocol import Record
@@ -140,3 +145,80 @@ def test_a_changed_configuration_is_on_record_at_the_next_start(directory: Path)
             ],
         }
     ]
+
+
+def run_once(directory: Path) -> list[dict[str, Any]]:
+    """Start and stop a gateway with all that surrounds it; what that run recorded of the administration."""
+    before = len(administered(directory)) if (directory / ".mew" / "journal").exists() else 0
+    config = load([directory / "space.yaml"], environ={}).listening_on(port=0)
+    tokens = TokenStore(config.spaces, environ={})
+    gateway = Gateway(config, tokens)
+    server = Server(gateway)
+    server.bind()
+    asyncio.run(served(server, Household(gateway, tokens, environ={}, auto_start=False)))
+    return administered(directory)[before:]
+
+
+async def served(server: Server, household: Household) -> None:
+    await server.start()
+    async with household:
+        pass
+    await server.stop()
+
+
+def by_gateway(action: str, participant: str, **more: Any) -> dict[str, Any]:
+    return {"actor": "system:gateway", "action": action, "participant": participant, **more}
+
+
+def test_what_was_done_to_tokens_while_no_gateway_ran_is_on_record_at_the_next_start(directory: Path) -> None:
+    folder = TokenFolder(directory)
+    folder.obtain("screen", observer=True)
+    assert run_once(directory) == [
+        by_gateway("token_created", "bob"),
+        by_gateway("token_created", "screen", observer=True),
+    ]
+    assert run_once(directory) == []
+    folder.replace("bob")
+    folder.remove("screen", observer=True)
+    folder.obtain("wall", observer=True)
+    (directory / "space.yaml").write_text(SPACE.replace("alices-own", "alices-second"), encoding="utf-8")
+    assert run_once(directory) == [
+        by_gateway("token_rotated", "alice"),
+        by_gateway("token_rotated", "bob"),
+        by_gateway("token_created", "wall", observer=True),
+        by_gateway("token_revoked", "screen", observer=True),
+    ]
+    assert run_once(directory) == []
+    assert stat.S_IMODE(folder.known.stat().st_mode) == 0o600
+    kept = folder.known.read_text(encoding="utf-8")
+    assert not [each for each in ("alices-second", folder.kept("bob") or "bob") if each in kept]
+
+
+def test_a_space_that_ran_before_such_changes_were_kept_begins_with_none(directory: Path) -> None:
+    run_once(directory)
+    for damage in ("", "{", '{"participants": 1}'):
+        TokenFolder(directory).known.write_text(damage, encoding="utf-8")
+        TokenFolder(directory).replace("bob")
+        assert run_once(directory) == []
+    TokenFolder(directory).known.unlink()
+    assert run_once(directory) == []
+
+
+def test_what_strangers_meet_first_is_on_record_when_it_has_changed(directory: Path) -> None:
+    run_once(directory)
+    gateway = 'gateway: {port: 0, allowed_origins: ["*"], allowed_hosts: [lab.example], limits: {join_bytes: 40000}}'
+    journal = "journal: {retention: 30d}"
+    text = SPACE.replace("gateway: {port: 0}", f"{gateway}\n{journal}")
+    (directory / "space.yaml").write_text(text, encoding="utf-8")
+    (told,) = run_once(directory)
+    assert told == {
+        "actor": "system:gateway",
+        "action": "configuration_changed",
+        "changes": [
+            {"key": "gateway.allowed_hosts", "before": [], "after": ["lab.example"]},
+            {"key": "gateway.allowed_origins", "before": [], "after": ["*"]},
+            {"key": "gateway.limits.join_bytes", "before": 32_768, "after": 40_000},
+            {"key": "journal.retention_seconds", "before": None, "after": 2_592_000.0},
+        ],
+    }
+    assert run_once(directory) == []

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from mew.protocol import Administer, Checkpoint, Join, Limits, Poll, Post, Record, RefuseConnection, Start, snapshot
-from mew.protocol.administration import ADDRESSES, REPEATED_SECONDS
+from mew.protocol.administration import ADDRESSES, REPEATED_SECONDS, token_changes
 from mew.protocol.refused import DETAILED_AT_ONCE, FIELD_BYTES, HEAD_BYTES
 from mew.testing import MemorySpace, settings
 from tests.interaction.doors import Door
@@ -256,3 +256,28 @@ def test_behind_a_checkpoint_of_the_first_fold_what_it_tells_is_compared(open_sp
     lab.run(Start("epoch-2"))
     (told,) = administered(lab)
     assert told["changes"] == [{"key": "defaults", "before": [{"kind": "chat"}], "after": [{"kind": "x"}]}]
+
+
+@pytest.mark.requirement("REC-26")
+@pytest.mark.doors("core")
+def test_what_changed_while_no_gateway_ran_is_recorded(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    change = {"key": "gateway.allowed_hosts", "before": [], "after": ["*"]}
+    lab.run(Administer(action="configuration_changed", changes=(change,)))
+    assert administered(lab) == [
+        {"actor": "system:gateway", "action": "configuration_changed", "changes": [change]},
+    ]
+
+
+@pytest.mark.requirement("REC-26")
+@pytest.mark.doors("core")
+def test_tokens_are_created_rotated_and_revoked(open_space: Door) -> None:
+    before = {"alice": {1}, "bob": {2}, "carol": {3, 4}, "dave": {5}, "erin": {6}}
+    after = {"alice": {1}, "bob": {7}, "carol": {3}, "dave": {5, 8}, "frank": {9}}
+    assert token_changes(before, after) == {
+        "dave": "token_created",
+        "frank": "token_created",
+        "bob": "token_rotated",
+        "carol": "token_revoked",
+        "erin": "token_revoked",
+    }

@@ -13,6 +13,7 @@ import msgspec
 
 from mew.errors import MewError
 from mew.gateway import admin_socket
+from mew.gateway.known import remember
 from mew.gateway.operator_log import log
 from mew.protocol import Administer, Identity
 from mew.unix_sockets import is_of_owner, peer_uid
@@ -106,6 +107,8 @@ class AdminDoor:
         lost = self._tokens.reload()
         for identity, action in self._tokens.changes.items():
             record_token(self._gateway, identity, action, uid)
+        for space in self._gateway.config.spaces:
+            remember(self._gateway.config, space, self._tokens)
         closed = 0
         for each in list(self._gateway.sockets):
             if each.token in self._tokens.lost:

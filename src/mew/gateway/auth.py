@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from mew.gateway.config import ConfigError, SpaceConfig
-from mew.protocol.administration import TOKEN_CREATED, TOKEN_REVOKED, TOKEN_ROTATED
+from mew.protocol.administration import token_changes
 from mew.protocol.errors import InternalError
 from mew.protocol.names import is_participant_id, is_reserved_id
 from mew.protocol.sessions import Identity
@@ -102,6 +102,28 @@ class TokenFolder:
             raise ConfigError(f"cannot be removed: {error.strerror}", file=path) from None
         return True
 
+    @property
+    def known(self) -> Path:
+        """Where it is kept what a gateway last knew (`known`)."""
+        return self.path / ".known"
+
+    def remembered(self) -> str | None:
+        """What was kept there."""
+        try:
+            return self.known.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot be read: {error}", file=self.known) from None
+
+    def remember(self, text: str) -> None:
+        """Keep it there."""
+        try:
+            self._prepare()
+            _write(self.known, text, anew=False)
+        except OSError as error:
+            raise ConfigError(f"cannot be written: {error.strerror}", file=self.known) from None
+
     def _prepare(self) -> None:
         self.path.parent.mkdir(mode=0o700, exist_ok=True)
         self.path.mkdir(mode=0o700, exist_ok=True)
@@ -169,14 +191,13 @@ class TokenStore:
         self.sources = {identity: tuple(source for _, source in held) for identity, held in sourced.items() if held}
         self.warnings = tuple(warnings)
         self.lost = frozenset(digest for digest, holder in before.items() if self._holders.get(digest) != holder)
-        losers = {before[digest] for digest in self.lost}
-        gainers = {holder for digest, holder in self._holders.items() if before.get(digest) != holder}
-        self.changes = {
-            **dict.fromkeys(gainers, TOKEN_CREATED),
-            **dict.fromkeys(losers, TOKEN_REVOKED),
-            **dict.fromkeys(losers & gainers, TOKEN_ROTATED),
-        }
+        self.changes = token_changes(_by_holder(before), _by_holder(self._holders))
         return frozenset(before[digest] for digest in self.lost)
+
+    def digests(self, space_id: str) -> dict[Identity, frozenset[str]]:
+        """The fingerprints of every token of a space, as text, by holder."""
+        held = _by_holder(self._holders)
+        return {each: frozenset(map(bytes.hex, held[each])) for each in held if each.space_id == space_id}
 
     def sources_of(self, condition: Callable[[str], bool]) -> Iterator[str]:
         """Where the tokens that meet a condition come from."""
@@ -224,6 +245,13 @@ def _index(sourced: Mapping[Identity, Iterable[tuple[str, str]]]) -> dict[bytes,
                 raise ConfigError(f"one token for two: {both}; each needs its own")
             sources[digest] = source
     return holders
+
+
+def _by_holder(holders: Mapping[bytes, Identity]) -> dict[Identity, frozenset[bytes]]:
+    found: dict[Identity, set[bytes]] = {}
+    for digest, holder in holders.items():
+        found.setdefault(holder, set()).add(digest)
+    return {holder: frozenset(digests) for holder, digests in found.items()}
 
 
 def _named(identity: Identity) -> str:

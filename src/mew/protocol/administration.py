@@ -3,8 +3,8 @@
 Pure. They change no state and are shown to no participant; nothing in them is a token, nor what might be one.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Set
+from typing import Any, Final, TypeVar
 
 from mew.protocol import jsontext, kinds, records
 from mew.protocol.commands import Administer, RefuseConnection
@@ -13,6 +13,9 @@ from mew.protocol.settings import Settings
 from mew.protocol.state import SpaceState
 from mew.protocol.times import SECOND
 from mew.protocol.turn import Turn
+
+K = TypeVar("K")
+NONE: Final = frozenset[object]()
 
 JOINED: Final = "connection_joined"
 REFUSED: Final = "connection_refused"
@@ -52,7 +55,7 @@ def joined(turn: Turn, session: Session, peer: str | None) -> None:
 
 
 def administer(turn: Turn, command: Administer) -> None:
-    """What was done to a token, and by whom."""
+    """What was done to a token, and by whom; or what changed in the configuration of the process."""
     record(
         turn,
         command.action,
@@ -60,7 +63,19 @@ def administer(turn: Turn, command: Administer) -> None:
         participant=command.participant,
         observer=command.observer or None,
         uid=command.uid,
+        changes=list(command.changes) or None,
     )
+
+
+def token_changes(before: Mapping[K, Set[object]], after: Mapping[K, Set[object]]) -> dict[K, str]:
+    """What became of the tokens of each holder, by what tells its tokens apart before and after."""
+    gainers = [holder for holder, held in after.items() if held - before.get(holder, NONE)]
+    losers = [holder for holder, held in before.items() if held - after.get(holder, NONE)]
+    return {
+        **dict.fromkeys(gainers, TOKEN_CREATED),
+        **dict.fromkeys(losers, TOKEN_REVOKED),
+        **{holder: TOKEN_ROTATED for holder in losers if holder in gainers},
+    }
 
 
 # Refused connections
@@ -130,7 +145,7 @@ def configuration_changed(turn: Turn, before: Mapping[str, Any]) -> None:
     after = jsontext.decode(jsontext.encode(turn.space.settings.effective()))
     changes = [
         {"key": key, "before": old, "after": new}
-        for key, old, new in _differences({key: after[key] for key in after if key in before}, before)
+        for key, old, new in differences({key: after[key] for key in after if key in before}, before)
     ]
     if changes:
         record(turn, CONFIGURATION_CHANGED, kinds.GATEWAY, changes=changes)
@@ -146,11 +161,11 @@ def last_configuration(state: SpaceState) -> dict[str, Any]:
     return {**said, **rest}
 
 
-def _differences(after: Mapping[str, Any], before: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any, Any]]:
+def differences(after: Mapping[str, Any], before: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Key, old and new value of what differs, from the outside in; None stands for what is not there."""
     for key in dict.fromkeys((*before, *after)):
         old, new = before.get(key), after.get(key)
         if isinstance(old, dict) and isinstance(new, dict):
-            yield from _differences(new, old, f"{at}{key}.")
+            yield from differences(new, old, f"{at}{key}.")
         elif old != new or (key in before) != (key in after):
             yield f"{at}{key}", old, new

@@ -4,7 +4,7 @@ Frozen values that doors build. A connection is a name that its door chose; `htt
 space's own.
 """
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -86,11 +86,13 @@ class Administer(msgspec.Struct, frozen=True, kw_only=True):
 
     action: str
     """One of `administration`'s."""
-    participant: str
+    participant: str | None = None
     """Whom it is about."""
     observer: bool = False
     uid: int | None = None
-    """The user of the machine who did it; None: the gateway itself."""
+    """The user of the machine who did it; None: not known, or the gateway itself."""
+    changes: tuple[dict[str, Any], ...] = ()
+    """Of the configuration: key, value before and value after."""
 
 
 class Lose(msgspec.Struct, frozen=True, kw_only=True):

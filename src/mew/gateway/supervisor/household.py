@@ -8,21 +8,25 @@ import secrets
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 
 from mew.errors import MewError
-from mew.gateway.admin import AdminDoor, record_token
+from mew.gateway.admin import AdminDoor
 from mew.gateway.auth import TokenStore
 from mew.gateway.config import SpaceConfig
 from mew.gateway.gateway import Gateway
+from mew.gateway.known import changes, known_before, known_now, remember
 from mew.gateway.operator_log import log
 from mew.gateway.supervisor.launch import World
 from mew.gateway.supervisor.pids import Pids, StartedBy, forget_pids, people, read_pids, write_pids
 from mew.gateway.supervisor.supervisor import Supervisor
 from mew.protocol.administration import TOKEN_CREATED
+
+JOURNAL: Final = Path(".mew") / "journal"
 
 
 class AlreadyRunning(MewError):
@@ -59,6 +63,8 @@ class Household:
         self._auto_start = auto_start
         self._wanted_port = wanted_port
         self._run = secrets.token_hex(8)
+        self._ran = {each.directory for each in gateway.config.spaces if (each.directory / JOURNAL).exists()}
+        """Where a gateway has been before."""
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -85,6 +91,21 @@ class Household:
             return self._tokens.token_for(name, participant)
 
         return Supervisor(space, world, token_for, changed=room.write_down)
+
+    def record_changes(self, space: SpaceConfig) -> None:
+        """Put on record what has become of tokens and configuration since a gateway last looked."""
+        hub, now = self._gateway.hubs[space.settings.space_id], known_now(self._gateway.config, space, self._tokens)
+        before = known_before(space, self._tokens, now, ran=space.directory in self._ran)
+        issued = hub.space.state.invited
+        for each in changes(before, now):
+            # Their record is `token_issued`, also where the gateway was killed before it could keep what it knew.
+            if each.action != TOKEN_CREATED or each.participant not in issued:
+                hub.run(each)
+        self.remember(space)
+
+    def remember(self, space: SpaceConfig) -> None:
+        """Keep what is known now for the next start."""
+        remember(self._gateway.config, space, self._tokens)
 
     def pids(self, space: SpaceConfig) -> Pids:
         """What is known of a space before any of its participants runs."""
@@ -134,9 +155,8 @@ class _Room:
         stack.callback(forget_pids, self._space.directory, self._pids.run)
         self.write_down()
         household, supervisor = self._household, self._supervisor
-        for identity in household.tokens.generated:
-            if identity.space_id == self._space.settings.space_id:
-                record_token(household.gateway, identity, TOKEN_CREATED)
+        household.record_changes(self._space)
+        stack.callback(household.remember, self._space)
         door = AdminDoor(household.gateway, household.tokens, self._space, supervisor.renew)
         try:
             await door.open()

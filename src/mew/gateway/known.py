@@ -1,0 +1,105 @@
+"""What a gateway knew of tokens and configuration when it last looked: what has changed while it did not run.
+
+Each space has a file, `.mew/tokens/.known`, mode 0600. It holds digests of tokens, and never a token.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from mew.errors import MewError
+from mew.gateway.auth import TokenFolder, TokenStore
+from mew.gateway.config import GatewayConfig, SpaceConfig
+from mew.gateway.operator_log import log
+from mew.protocol import Administer
+from mew.protocol.administration import CONFIGURATION_CHANGED, differences, token_changes
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file holds; holders by name, each with the digests of its tokens."""
+
+    participants: Mapping[str, frozenset[str]]
+    observers: Mapping[str, frozenset[str]]
+    configuration: Mapping[str, Any]
+    """Of the process and the journal. What the protocol depends on is in the `start` record."""
+
+
+def known_now(config: GatewayConfig, space: SpaceConfig, tokens: TokenStore) -> Known:
+    """What is so now."""
+    held = tokens.digests(space.settings.space_id)
+    return Known(
+        participants={each.participant: digests for each, digests in held.items() if not each.observer},
+        observers={each.participant: digests for each, digests in held.items() if each.observer},
+        configuration=_configuration(config, space),
+    )
+
+
+def changes(before: Known, now: Known) -> Iterator[Administer]:
+    """What is to be recorded at a start."""
+    for observer, old, new in (
+        (False, before.participants, now.participants),
+        (True, before.observers, now.observers),
+    ):
+        for name, action in token_changes(old, new).items():
+            yield Administer(action=action, participant=name, observer=observer)
+    differing = tuple(
+        {"key": key, "before": was, "after": is_now}
+        for key, was, is_now in differences(now.configuration, before.configuration)
+    )
+    if differing:
+        yield Administer(action=CONFIGURATION_CHANGED, changes=differing)
+
+
+def known_before(space: SpaceConfig, tokens: TokenStore, now: Known, *, ran: bool) -> Known:
+    """What the file says. Without one only the tokens that were just made are new.
+
+    In a space that never `ran` those in its folder are new as well: `mew token create` made them.
+    """
+    folder = TokenFolder(space.directory)
+    try:
+        text = folder.remembered()
+        if text is not None:
+            return msgspec.json.decode(text, type=Known)
+    except (MewError, msgspec.MsgspecError) as error:
+        log.warning("known tokens cannot be read", file=str(folder.known), problem=str(error))
+    made = {each.participant for each in tokens.generated if each.space_id == space.settings.space_id}
+
+    def old(held: Mapping[str, frozenset[str]], *, observer: bool) -> Mapping[str, frozenset[str]]:
+        new = set() if observer else made
+        if not ran:
+            new = new | {name for name in held if folder.file(name, observer=observer).exists()}
+        return {name: digests for name, digests in held.items() if name not in new}
+
+    return Known(
+        participants=old(now.participants, observer=False),
+        observers=old(now.observers, observer=True),
+        configuration=now.configuration,
+    )
+
+
+def remember(config: GatewayConfig, space: SpaceConfig, tokens: TokenStore) -> None:
+    """Keep what is so now. Where that fails the next start records some changes once more."""
+    text = msgspec.json.encode(known_now(config, space, tokens), order="deterministic").decode()
+    try:
+        TokenFolder(space.directory).remember(text)
+    except MewError as error:
+        log.warning("known tokens not kept", space=space.settings.space_id, problem=str(error))
+
+
+def _configuration(config: GatewayConfig, space: SpaceConfig) -> dict[str, Any]:
+    """As space.yaml names it; the port is left out, because it may be any that is free."""
+    limits = {**msgspec.structs.asdict(config.unadmitted)}
+    limits |= {f"{name}_queue_bytes": getattr(config.queues, f"{name}_bytes") for name in ("data", "control")}
+    gateway = {
+        "host": config.host,
+        "tls": None if config.tls is None else {"certificate": config.tls.certificate, "key": config.tls.key},
+        "allowed_origins": config.allowed_origins,
+        "allowed_hosts": config.allowed_hosts,
+        "trusted_proxies": config.trusted_proxies,
+        "timeouts": config.timeouts,
+        "limits": limits,
+    }
+    written = {"gateway": gateway, "journal": space.journal, "gateway_logging": space.logging}
+    builtins: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(written, enc_hook=str))
+    return builtins
