@@ -147,6 +147,20 @@ def test_a_changed_configuration_is_on_record_at_the_next_start(directory: Path)
     ]
 
 
+def test_pages_and_names_that_are_not_served_are_on_record(directory: Path) -> None:
+    with gateway_of(directory) as gateway:
+        for headers in ({"Host": "evil.example"}, {"Host": "localhost", "Origin": "http://evil.example"}):
+            for request in (head("/health", headers), upgrade("/", **headers)):
+                client = Raw(gateway.port)
+                client.send(request)
+                assert client.answer().status == 403
+                client.close()
+    found = administered(directory)
+    assert [(each["error"], each["count"]) for each in found] == [("unauthorized", 1), ("unauthorized", 3)]
+    assert {each["peer"].partition(":")[0] for each in found} == {"127.0.0.1"}
+    assert found[0]["transport"] == "http"
+
+
 def run_once(directory: Path) -> list[dict[str, Any]]:
     """Start and stop a gateway with all that surrounds it; what that run recorded of the administration."""
     before = len(administered(directory)) if (directory / ".mew" / "journal").exists() else 0

@@ -27,7 +27,7 @@ from mew.gateway.http_exchange import HSTS, KEY, AnswerHeaders, Exchange, Gentle
 from mew.gateway.operator_log import log
 from mew.gateway.origins import Origins
 from mew.gateway.upgraded import Upgraded
-from mew.protocol import Refusal, jsontext
+from mew.protocol import JoinRequest, Refusal, jsontext
 from mew.protocol.errors import InvalidRequest
 
 HEADERS: Final = 100
@@ -156,6 +156,12 @@ class First(HttpToolsProtocol):
         self.app = self.config.loaded_app
         if self._stranger is not None:
             log.info("request refused", status=self._stranger.status, reason=self._stranger.message, peer=self._peer)
+            self._gateway.record_refusal(
+                self._stranger,
+                JoinRequest(),
+                peer=self._peer,
+                transport="websocket" if self._should_upgrade() else "http",
+            )
             # By way of uvicorn: requests are answered in their order.
             self.app = AnswerHeaders(refused(self._stranger), tls=self.scheme == "https")
         before = self.cycle
