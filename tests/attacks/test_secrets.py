@@ -202,6 +202,15 @@ def test_what_puts_tokens_at_risk_is_said_at_the_start_and_by_the_doctor(tmp_pat
         assert "without TLS" in ran
 
 
+@pytest.mark.parametrize("proxy", [{"allowed_hosts": ["lab.example.org"]}, {"trusted_proxies": ["127.0.0.1"]}])
+def test_behind_a_proxy_tokens_and_configuration_are_looked_at_as_well(tmp_path: Path, proxy: dict[str, Any]) -> None:
+    directory = exposed_space(tmp_path, host="localhost", **proxy)
+    for ran in (started_once(directory), run(directory, "doctor").out):
+        assert "the token can be guessed" in ran
+        assert "tokens in it: chmod 600 it" in ran
+        assert "without TLS" not in ran
+
+
 def test_on_this_machine_alone_nothing_is_warned_of(tmp_path: Path) -> None:
     assert "can be guessed" not in started_once(exposed_space(tmp_path, host="localhost"))
 

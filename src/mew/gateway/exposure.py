@@ -44,9 +44,9 @@ def warnings_of(config: GatewayConfig, tokens: "TokenStore") -> Iterator[str]:
     """What puts tokens at risk, a sentence each that says what to do."""
     if config.tls is not None and _is_open(config.tls.key):
         yield f"{config.tls.key}: other users of this machine can read the private key: chmod 600 it"
-    if is_loopback(config.host):
+    if not is_reached_by_others(config):
         return
-    if config.tls is None:
+    if config.tls is None and not is_loopback(config.host):
         yield (
             f"gateway.host {config.host!r} is reached by other machines without TLS, so tokens can be read on the"
             " network: set gateway.tls, or listen on localhost behind a proxy that has a certificate"
@@ -56,6 +56,11 @@ def warnings_of(config: GatewayConfig, tokens: "TokenStore") -> Iterator[str]:
             yield f"{space.file}: other users of this machine can read it, and tokens in it: chmod 600 it"
     for source in tokens.sources_of(is_weak):
         yield f"{source}: the token can be guessed: use `mew token create`, or {SHORTEST_TOKEN} random characters"
+
+
+def is_reached_by_others(config: GatewayConfig) -> bool:
+    """Whether people use it from other machines: directly, or by a proxy in front, which names it otherwise."""
+    return not is_loopback(config.host) or bool(config.allowed_hosts or config.trusted_proxies)
 
 
 def is_weak(token: str) -> bool:
