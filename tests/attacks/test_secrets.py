@@ -200,6 +200,10 @@ def test_what_puts_tokens_at_risk_is_said_at_the_start_and_by_the_doctor(tmp_pat
     exposed_space(tmp_path, allowed_hosts=["lab.example.org"])
     for ran in (started_once(directory), run(directory, "doctor").out):
         assert "without TLS" in ran
+        assert "a page of any website" not in ran
+    exposed_space(tmp_path, allowed_hosts=["*"])
+    for ran in (started_once(directory), run(directory, "doctor").out):
+        assert "a page of any website" in ran
 
 
 @pytest.mark.parametrize("proxy", [{"allowed_hosts": ["lab.example.org"]}, {"trusted_proxies": ["127.0.0.1"]}])

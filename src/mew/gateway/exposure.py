@@ -51,6 +51,11 @@ def warnings_of(config: GatewayConfig, tokens: "TokenStore") -> Iterator[str]:
             f"gateway.host {config.host!r} is reached by other machines without TLS, so tokens can be read on the"
             " network: set gateway.tls, or listen on localhost behind a proxy that has a certificate"
         )
+    if ANY in config.allowed_hosts:
+        yield (
+            'gateway.allowed_hosts has "*", so a page of any website can let its own name point to the gateway:'
+            " list the names by which it is addressed"
+        )
     for space in config.spaces:
         if _is_open(space.file):
             yield f"{space.file}: other users of this machine can read it, and tokens in it: chmod 600 it"
