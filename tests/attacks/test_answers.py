@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from mew.gateway.config import Timeouts
+from mew.gateway.gateway import looks
 from tests.gateway.raw import CLOSE, PING, Raw, head, joined, running, tls_of
 
 MAILS = "/participants/alice/messages"
@@ -55,3 +56,10 @@ def test_a_silent_peer_has_left_after_one_and_a_half_times_its_patience(tmp_path
         gateway.until(lambda gateway: not gateway.first_hub.space.sessions)
         assert time.monotonic() - since <= 1.5 * idle + 0.5
         client.close()
+
+
+def test_with_the_defaults_a_silent_peer_has_left_after_90_seconds() -> None:
+    times = Timeouts()
+    period, end = looks(times)
+    longest = period + end * period + times.close_seconds  # silent since right after a look
+    assert times.idle_seconds < longest <= 90

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from mew.gateway.clock import SteadyClock
-from mew.gateway.config import GatewayConfig, SpaceConfig
+from mew.gateway.config import GatewayConfig, SpaceConfig, Timeouts
 from mew.gateway.connections import Connections, OpenConnection
 from mew.gateway.hub import Hub
 from mew.gateway.journals import Journals
@@ -137,13 +137,9 @@ class Gateway:
 
     def _look(self) -> None:
         """Find peers that have fallen silent; one look after all of them costs less than a timer each."""
-        times = self.config.timeouts
-        period = times.idle_seconds / LOOKS
-        # Silence has begun up to one look before it is first seen, and the end takes `close_seconds`: a peer that
-        # answers nothing is gone after one and a half times `idle_seconds`.
-        end = int((1.5 * times.idle_seconds - times.close_seconds) / period) - 1
+        period, end = looks(self.config.timeouts)
         for each in list(self.sockets):
-            each.look(LOOKS, max(end, LOOKS + LEAST_PATIENCE))
+            each.look(LOOKS, end)
         self._looking = asyncio.get_running_loop().call_later(period, self._look)
 
     def stop(self) -> None:
@@ -158,3 +154,14 @@ class Gateway:
     def finish(self) -> None:
         """Everybody is gone: what happened is on record, and sealed."""
         self.journals.close()
+
+
+def looks(times: Timeouts) -> tuple[float, int]:
+    """Seconds between two looks for silent peers, and after how many silent looks a peer is closed.
+
+    Silence has begun up to one look before it is first seen, and the end takes `close_seconds`: a peer that answers
+    nothing is gone after one and a half times `idle_seconds`.
+    """
+    period = times.idle_seconds / LOOKS
+    end = int((1.5 * times.idle_seconds - times.close_seconds) / period) - 1
+    return period, max(end, LOOKS + LEAST_PATIENCE)
