@@ -101,9 +101,19 @@ def replace(process: GatewayProcess) -> None:
     process.journal.log.mkdir(parents=True)
 
 
+def delete_file(process: GatewayProcess) -> None:
+    (file,) = process.journal.logs()
+    file.unlink()
+
+
+def delete_log(process: GatewayProcess) -> None:
+    shutil.rmtree(process.journal.log)
+
+
 @pytest.mark.parametrize(
     ("sync", "ended", "happens"),
     [
+        *[("interval:50", False, happens) for happens in (delete_file, delete_log)],
         *[("interval:50", ended, happens) for ended in (False, True) for happens in (delete, move, replace)],
         ("always", False, delete),
         ("os", False, delete),
