@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from bench._gateway.attempts import ATTEMPTS
+from mew.gateway import turns
 from mew.protocol.settings import Limits
 from tests.gateway.raw import TEXT, Raw, frame, joined, length_of, running
 
@@ -103,3 +104,32 @@ def test_reading_the_participants_is_paid_for(tmp_path: Path) -> None:
         assert [answer.status for answer in answers] == [200, 200, 429]
         assert msgspec.json.decode(answers[-1].body)["budget"] == "work"
         asking.close()
+
+
+def test_reading_proposals_and_the_mailbox_is_paid_for(tmp_path: Path) -> None:
+    with running(tmp_path, {"limits": Limits(work_per_second=1, work_burst=2_500)}) as gateway:
+        token = gateway.token("alice")
+        asking = Raw(gateway.port)
+        payload = {"method": "m", "params": "x" * 200_000}
+        proposal = {"id": "p", "kind": "mcp/proposal", "to": ["bob"], "payload": payload}
+        posted = asking.ask("POST", "/participants/alice/messages", token, proposal)
+        position, reader = posted.json["proposal"]["position"], gateway.token("bob")
+        answers = [asking.ask("GET", f"/spaces/lab/proposals/{position}", reader) for _ in range(5)]
+        assert [answer.status for answer in answers] == [200, 200, 200, 200, 429]
+        asking.close()
+
+
+def test_others_are_heard_between_the_messages_of_one_packet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a second's budget allows came in one packet, and was carried out in a row."""
+    monkeypatch.setattr(turns, "SHARE_SECONDS", 1e-9)
+    with running(tmp_path) as gateway:
+        mallory, bob = joined(gateway), joined(gateway, "bob")
+        mallory.send(*(unmasked(b'{"kind":"chat","payload":{"text":"%d"}}' % number) for number in range(3_000)))
+        bob.envelope("chat")
+        bob.say(kind="chat", payload={"text": "between"})
+        heard = 0
+        while bob.envelope("chat")["payload"]["text"] != "between":
+            heard += 1
+        assert heard < 2_998
+        mallory.close()
+        bob.close()

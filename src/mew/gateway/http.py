@@ -3,12 +3,9 @@
 Turns requests into commands and answers into JSON. The rules are the core's, the same as at the WebSocket door.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -19,6 +16,7 @@ from starlette.routing import Route
 
 from mew import __version__
 from mew.gateway.gateway import Gateway
+from mew.gateway.http_bill import paid
 from mew.gateway.http_exchange import admit, peer_of
 from mew.gateway.http_journal import JOURNAL, JournalDoor
 from mew.gateway.http_proposals import PROPOSAL, ProposalContent
@@ -30,7 +28,7 @@ from mew.gateway.operator_log import log
 from mew.gateway.origins import allowed_origins
 from mew.gateway.websocket import credentials
 from mew.inspector import Page
-from mew.protocol import JoinRequest, Poll, Post, Refusal, Space, jsontext
+from mew.protocol import JoinRequest, Poll, Post, Refusal, jsontext
 from mew.protocol.errors import (
     AlreadyExists,
     InternalError,
@@ -40,7 +38,7 @@ from mew.protocol.errors import (
     SpaceNotFound,
     Unauthorized,
 )
-from mew.protocol.work import BYTES_PER_UNIT, MESSAGE_UNITS
+from mew.protocol.work import BYTES_PER_UNIT
 
 FEATURES: Final = (
     "streams",
@@ -76,17 +74,6 @@ def refused(refusal: Refusal) -> Response:
     if wait is not None:
         answer.headers["retry-after"] = str(-(-wait // MILLISECONDS))
     return answer
-
-
-class Bill(msgspec.Struct):
-    """What an answer takes."""
-
-    work: int = 0
-    """Units, besides what every request takes."""
-    size: int = 0
-    """Bytes of the answer."""
-    received: int = 0
-    """Bytes of what was asked."""
 
 
 @cache
@@ -172,7 +159,7 @@ class HttpDoor:
         admit(request)
         identity = self._gateway.tokens.identify(str(asked.token))
         you = None if identity is None else {"id": identity.participant, "observer": identity.observer}
-        with self._paid(space, asked) as bill:
+        async with paid(self._gateway, space, asked) as bill:
             listed = b"[" + space.roster.text() + b"]"
             bill.size = len(listed)
         body = {
@@ -190,10 +177,12 @@ class HttpDoor:
         """A message of a participant: the same rules as over a socket, and an answer."""
         participant, hub = self._authenticated(request)
         message = await _body(request, hub.space.settings.limits.message_bytes)
+        await hub.turns.share(participant)
         self._gateway.readiness.require()
         hub.require_journal()
-        answer = hub.ask(Post(participant, message, peer_of(request)))
-        hub.flush()  # a script that has its answer finds what followed in the output logs
+        with hub.turns.spending(participant):
+            answer = hub.ask(Post(participant, message, peer_of(request)))
+            hub.flush()  # a script that has its answer finds what followed in the output logs
         hub.require_journal()
         if answer is None:
             raise InvalidRequest("nothing came of the message")
@@ -210,29 +199,17 @@ class HttpDoor:
         hub = self._gateway.hubs[space.settings.space_id]
         participant, asked = request.path_params["participant"], _asked(request)
         if request.method != "POST":
-            with self._paid(space, asked) as bill:
+            async with paid(self._gateway, space, asked) as bill:
                 answer = jsontext.encode(space.actions(participant, hub.clock()).answer())
                 bill.work, bill.size = ACTIONS_UNITS * len(space.state.streams), len(answer)
             return Response(answer, media_type="application/json")
         limits = space.settings.limits
         message = await _body(request, min(limits.explain_bytes, limits.message_bytes))
-        with self._paid(space, asked) as bill:
+        async with paid(self._gateway, space, asked) as bill:
             explanation = space.explain(participant, message, hub.clock())
             answer = jsontext.encode(explanation.answer())
             bill.work, bill.size, bill.received = explanation.units, len(answer), len(message)
         return Response(answer, media_type="application/json")
-
-    @contextmanager
-    def _paid(self, space: Space, asked: JoinRequest) -> Iterator["Bill"]:
-        """Whoever asks pays for the answer by its token; refused while something is owed."""
-        hub, bill = self._gateway.hubs[space.settings.space_id], Bill()
-        payer = self._gateway.lobby.payer(asked)
-        space.budgets.require(payer, space.settings.limits, hub.clock())
-        try:
-            yield bill
-        finally:
-            work = MESSAGE_UNITS + bill.work + bill.size // BYTES_PER_UNIT
-            space.charge(payer, hub.clock(), work=work, size=bill.size + bill.received)
 
     async def poll(self, request: Request) -> Response:
         """What the participant has received from a number on."""
@@ -240,22 +217,16 @@ class HttpDoor:
         given = request.query_params.get("since", "0")
         if not (given.isascii() and given.isdigit() and len(given) <= NUMBER_LENGTH):
             raise InvalidRequest("`since` must be a whole number")
+        await hub.turns.share(participant)
         self._gateway.readiness.require()
         hub.require_journal()
-        answer = hub.ask(Poll(participant, peer_of(request)))
-        if answer is not None and answer.refusal is not None:
-            return refused(answer.refusal)
-        hub.flush()
-        hub.require_journal()
-        mailbox = hub.mailbox(participant)
-        messages, following, dropped = ([], 0, 0) if mailbox is None else mailbox.since(int(given))
-        hub.space.charge(participant, hub.clock(), work=0, size=sum(map(len, messages)))
-        body = {
-            "messages": jsontext.array(messages),
-            "next": jsontext.encode(following),
-            "dropped": jsontext.encode(dropped),
-        }
-        return Response(jsontext.join(body), media_type="application/json")
+        with hub.turns.spending(participant):
+            answer = hub.ask(Poll(participant, peer_of(request)))
+            if answer is not None and answer.refusal is not None:
+                return refused(answer.refusal)
+            hub.flush()
+            hub.require_journal()
+            return _mail(hub, participant, int(given))
 
     async def _refused(self, request: Request, error: Exception) -> Response:
         if not isinstance(error, Refusal):
@@ -273,6 +244,20 @@ class HttpDoor:
         space = self._gateway.lobby.authenticate(participant, _asked(request))
         admit(request)
         return participant, self._gateway.hubs[space.settings.space_id]
+
+
+def _mail(hub: Hub, participant: str, since: int) -> Response:
+    """What waits for a participant from a number on, which it pays for."""
+    mailbox = hub.mailbox(participant)
+    messages, following, dropped = ([], 0, 0) if mailbox is None else mailbox.since(since)
+    size = sum(map(len, messages))
+    hub.space.charge(participant, hub.clock(), work=size // BYTES_PER_UNIT, size=size)
+    body = {
+        "messages": jsontext.array(messages),
+        "next": jsontext.encode(following),
+        "dropped": jsontext.encode(dropped),
+    }
+    return Response(jsontext.join(body), media_type="application/json")
 
 
 def _asked(request: Request) -> JoinRequest:

@@ -9,8 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mew.gateway.gateway import Gateway
+from mew.gateway.http_bill import paid
+from mew.gateway.http_exchange import admit
 from mew.gateway.websocket import credentials
-from mew.protocol import JoinRequest
+from mew.protocol import JoinRequest, Space
 from mew.protocol.errors import InvalidRequest, NotFound
 from mew.protocol.proposals import ClosedProposal, at_position
 from mew.protocol.proposing import closed
@@ -30,14 +32,24 @@ class ProposalContent:
     async def read(self, request: Request) -> Response:
         """The proposal whose record has this position; for any token of the space."""
         token = credentials("", request.headers.get("authorization")).token
-        space = self._gateway.lobby.look_in(JoinRequest(space=request.path_params["id"], token=token))
+        asked = JoinRequest(space=request.path_params["id"], token=token)
+        space = self._gateway.lobby.look_in(asked)
+        admit(request)
         given = request.path_params["position"]
         if not (given.isascii() and given.isdigit() and len(given) <= POSITION_DIGITS):
             raise InvalidRequest("the position of a proposal is a whole number")
+        async with paid(self._gateway, space, asked) as bill:
+            content = self._content(space, int(given))
+            bill.size = len(content)
+        return Response(content, media_type="application/json", headers=_HEADERS)
+
+    def _content(self, space: Space, position: int) -> bytes:
         now = self._gateway.hubs[space.settings.space_id].clock()
-        found = at_position(space.state, int(given), now)
+        found = at_position(space.state, position, now)
         if found is None:
-            raise NotFound(f"there is no open proposal at position {given}, and none was closed within the last hour")
+            raise NotFound(
+                f"there is no open proposal at position {position}, and none was closed within the last hour"
+            )
         if isinstance(found, ClosedProposal) or found.expires <= now:
             raise closed(found)
-        return Response(found.content(), media_type="application/json", headers=_HEADERS)
+        return found.content()

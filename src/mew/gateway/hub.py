@@ -12,6 +12,7 @@ from mew.gateway.fanout import Fanout
 from mew.gateway.items import Item, envelope_item, frame_items
 from mew.gateway.outlets import LogOutlet, Mailbox, Outlet, SocketOutlet
 from mew.gateway.recording import NoJournal, Recorder, refusal_to
+from mew.gateway.turns import Turns
 from mew.journal.blocks import Frames
 from mew.protocol import (
     EVERYONE,
@@ -93,6 +94,7 @@ class Hub:
         self.decisions: CapabilityDecisions | None = None
         self.counts = Counts()
         self.fanout = Fanout(self.counts, self._commit)
+        self.turns = Turns()
         self.lag = 0.0
         """How late the last tick was, in seconds."""
         self._mailbox_bytes = mailbox_bytes

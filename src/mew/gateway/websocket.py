@@ -5,6 +5,7 @@ fragments, reserved bits, UTF-8, pongs and the close handshake are done here (RF
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
@@ -13,6 +14,7 @@ import msgspec
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
 
 from mew.gateway.auth import fingerprint
+from mew.gateway.held import HeldFrame
 from mew.gateway.items import envelope_item
 from mew.gateway.operator_log import log
 from mew.gateway.outlets import SocketOutlet
@@ -20,6 +22,7 @@ from mew.gateway.wire import PING, pong
 from mew.protocol import GATEWAY, Close, Deliver, JoinRequest, Refusal, turn_away
 from mew.protocol.envelope import Stamp
 from mew.protocol.errors import MessageTooLarge, Unauthenticated
+from mew.protocol.frames import is_frame
 
 if TYPE_CHECKING:
     from mew.gateway.connections import OpenConnection
@@ -66,6 +69,7 @@ class Socket(WSListener):
         "_frame_header",
         "_frame_type",
         "_gateway",
+        "_held",
         "_hub",
         "_opened",
         "_owed_pong",
@@ -103,6 +107,8 @@ class Socket(WSListener):
         self._fragments: bytearray | None = None
         """Of a message whose end has not come yet."""
         self._fragments_text = True
+        self._held: deque[HeldFrame] | None = None
+        """What was read in a turn of which the sender has had its share: handled in the next, in its order."""
         self.heard = True
         """Whether anything came since the last look."""
         self._silent_for = 0
@@ -134,7 +140,8 @@ class Socket(WSListener):
         self._add_frame = None
         self.outlet.abandon()
         self.outlet.disconnect()
-        self._gateway.exit.put(self._leave)
+        if self._held is None:
+            self._gateway.exit.put(self._leave)
 
     def _leave(self) -> None:
         self._gateway.sockets.discard(self)
@@ -148,6 +155,13 @@ class Socket(WSListener):
             if self._is_of_run(message, frame):
                 self._add_frame(message)
                 return
+        if self._held is not None:
+            self._held.append(HeldFrame.of(frame))
+        else:
+            self._handle(frame)
+
+    def _handle(self, frame: WSFrame | HeldFrame) -> None:
+        """Do what a frame asks for."""
         kind = frame.msg_type
         if frame.rsv1 or frame.rsv2 or frame.rsv3:
             self.close(PROTOCOL_ERROR, "reserved bits are set")
@@ -195,7 +209,7 @@ class Socket(WSListener):
 
     # Messages
 
-    def _begin(self, frame: WSFrame, *, text: bool) -> None:
+    def _begin(self, frame: WSFrame | HeldFrame, *, text: bool) -> None:
         if self._fragments is not None:
             self.close(PROTOCOL_ERROR, "a new message began inside another")
         elif frame.fin:
@@ -206,7 +220,7 @@ class Socket(WSListener):
             self._fragments_text = text
             self._end_fragments(fin=False)
 
-    def _continue(self, frame: WSFrame) -> None:
+    def _continue(self, frame: WSFrame | HeldFrame) -> None:
         if self._fragments is None:
             self.close(PROTOCOL_ERROR, "a continuation of nothing")
             return
@@ -230,6 +244,8 @@ class Socket(WSListener):
         if self._hub is None and (self._refused or len(message) > self._most_bytes):
             self.refuse_join_bytes()
             return
+        if self._hub is not None and self._must_wait(self._hub, message, text=text):
+            return
         # One that is too large may have been cut off within a character; the core says what is wrong with it.
         if text and not message.isascii() and len(message) <= self._gateway.message_bytes:
             try:
@@ -238,7 +254,7 @@ class Socket(WSListener):
                 self.close(INVALID_TEXT, "a text message is not UTF-8")
                 return
         if self._hub is not None:
-            self._hub.receive(self.connection, self._participant, message, text=text, writer=self)
+            self._receive(self._hub, message, text=text)
             return
         try:
             request = self._gateway.lobby.first_message(message)
@@ -246,6 +262,44 @@ class Socket(WSListener):
             self._turn_away(refusal)
             return
         self._join(request if self._credentials is None else request.or_else(self._credentials))
+
+    def _receive(self, hub: "Hub", message: bytes, *, text: bool) -> None:
+        """Have it handled; what that takes is its sender's, but frames, which take little, are not measured."""
+        if is_frame(message):
+            hub.receive(self.connection, self._participant, message, text=text, writer=self)
+            return
+        with hub.turns.spending(self._payer(hub)):
+            hub.receive(self.connection, self._participant, message, text=text)
+
+    def _payer(self, hub: "Hub") -> str:
+        session = hub.space.sessions.get(self.connection)
+        return self._participant if session is None else session.payer
+
+    # Waiting for a turn
+
+    def _must_wait(self, hub: "Hub", message: bytes, *, text: bool) -> bool:
+        """Whether the sender has had its share of this turn; then the message waits, and what follows waits behind."""
+        if is_frame(message) or not hub.turns.is_over(self._payer(hub)):
+            return False
+        self._add_frame = None
+        self._held = deque((HeldFrame(_TEXT if text else _BINARY, message),))
+        self.pause_reading()
+        hub.turns.wait(self._payer(hub), self._go_on)
+        return True
+
+    def _go_on(self) -> bool:
+        """Handle one frame that has waited; whether there are more."""
+        held, self._held = self._held, None
+        if held:
+            self._handle(held.popleft())
+        if held:
+            self._held = held
+            return True
+        if self._transport.is_disconnected:
+            self._gateway.exit.put(self._leave)
+        else:
+            self.resume_reading()
+        return False
 
     def refuse_join_bytes(self) -> None:
         """More came than a join may have, unless it is refused already."""
@@ -313,7 +367,7 @@ class Socket(WSListener):
     def has_read(self) -> None:
         """All of what came at once has been handled."""
         self.heard = True
-        if self._hub is not None and self._hub.fanout.holding:
+        if self._held is None and self._hub is not None and self._hub.fanout.holding:
             self._hub.fanout.hold(self)
 
     def pause_reading(self) -> None:
@@ -322,7 +376,7 @@ class Socket(WSListener):
 
     def resume_reading(self) -> None:
         """Take it again."""
-        if not self._transport.is_disconnected:
+        if self._held is None and not self._transport.is_disconnected:
             self._transport.underlying_transport.resume_reading()
 
     # Silence

@@ -1,0 +1,127 @@
+"""Who has used up its share of a turn waits for the next; others do not wait, and no order is changed."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from mew.gateway import turns
+from mew.gateway.turns import ROUNDS, SHARE_SECONDS, Turns
+from tests.gateway.raw import BINARY, TEXT, Raw, frame, joined, running, upgrade
+
+
+def step_of(done: list[str], name: str, times: int, spend: Callable[[], None]) -> Callable[[], bool]:
+    left = [times]
+
+    def step() -> bool:
+        done.append(name)
+        left[0] -= 1
+        spend()
+        return left[0] > 0
+
+    return step
+
+
+def test_a_share_is_of_one_and_ends_with_the_turn() -> None:
+    async def spend() -> list[bool]:
+        shared = Turns()
+        shared.spend("alice", SHARE_SECONDS / 2)
+        seen = [shared.is_over("alice")]
+        shared.spend("alice", SHARE_SECONDS / 2)
+        seen += [shared.is_over("alice"), shared.is_over("bob")]
+        await asyncio.sleep(0)
+        return [*seen, shared.is_over("alice")]
+
+    assert asyncio.run(spend()) == [False, True, False, False]
+
+
+def test_what_is_done_is_measured() -> None:
+    async def spend() -> bool:
+        now = iter((5.0, 6.0))
+        shared = Turns(lambda: next(now))
+        with shared.spending("alice"):
+            pass
+        return shared.is_over("alice")
+
+    assert asyncio.run(spend())
+
+
+def test_each_takes_its_share_of_a_turn_and_the_loop_goes_round_between() -> None:
+    async def wait() -> list[list[str]]:
+        shared, done = Turns(lambda: 0.0), list[str]()
+
+        def half(name: str) -> Callable[[], None]:
+            return lambda: shared.spend(name, SHARE_SECONDS / 2)
+
+        for name in ("alice", "bob"):
+            shared.wait(name, step_of(done, name, 3, half(name)))
+        seen = []
+        for _ in range(3 * ROUNDS):
+            seen.append(list(done))
+            await asyncio.sleep(0)
+        return seen
+
+    seen = asyncio.run(wait())
+    first, second = ["alice", "alice", "bob", "bob"], ["alice", "alice", "bob", "bob", "alice", "bob"]
+    assert [each for each in seen if each not in ([], first, second)] == []
+    assert seen.count(first) >= ROUNDS
+    assert seen[-1] == second
+
+
+def test_requests_of_one_come_back_one_a_turn_and_those_of_others_immediately() -> None:
+    async def ask() -> list[str]:
+        shared, done = Turns(lambda: 0.0), list[str]()
+
+        async def request(who: str) -> None:
+            shared.spend("alice", SHARE_SECONDS)
+            await shared.share(who)
+            done.append(who)
+
+        tasks = [asyncio.create_task(request(who)) for who in ("alice", "alice", "bob")]
+        await asyncio.sleep(0)
+        tasks[0].cancel()  # its peer has hung up
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return done
+
+    assert asyncio.run(ask()) == ["bob", "alice"]
+
+
+@pytest.fixture
+def one_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A share is over with the first message."""
+    monkeypatch.setattr(turns, "SHARE_SECONDS", 1e-9)
+
+
+@pytest.mark.usefixtures("one_a_turn")
+def test_messages_and_frames_that_wait_keep_their_order(tmp_path: Path) -> None:
+    with running(tmp_path) as gateway, closing(joined(gateway)) as alice:
+        prefix = alice.open_stream()
+        sent = []
+        for number in range(50):
+            chat = frame(TEXT, b'{"kind":"chat","payload":{"text":"%d"}}' % number)
+            sent += [chat, frame(BINARY, prefix + b"%d" % number)]
+        alice.send(*sent)
+        heard = [alice.frame() for _ in range(100)]
+        assert all(b'"text":"%d"' % number in heard[2 * number].payload for number in range(50))
+        assert [each.payload for each in heard[1::2]] == [prefix + b"%d" % number for number in range(50)]
+
+
+@pytest.mark.usefixtures("one_a_turn")
+def test_what_was_sent_before_hanging_up_is_carried_out_before_its_sender_leaves(tmp_path: Path) -> None:
+    with running(tmp_path) as gateway, closing(joined(gateway, "bob")) as bob:
+        alice = Raw(gateway.port)
+        alice.send(upgrade(Authorization=f"Bearer {gateway.token('alice')}"))
+        assert alice.answer().status == 101
+        alice.envelope("system/welcome")
+        alice.send(*(frame(TEXT, b'{"kind":"chat","payload":{"text":"%d"}}' % number) for number in range(20)))
+        alice.close()
+        heard = []
+        while True:
+            envelope = bob.frame()
+            heard.append(envelope.payload)
+            if b'"leave"' in envelope.payload:
+                break
+        said = [each for each in heard if b'"chat"' in each]
+        assert [b'"text":"%d"' % number in each for number, each in enumerate(said)] == [True] * 20
