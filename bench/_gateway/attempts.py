@@ -185,6 +185,19 @@ ATTEMPTS: Final = (
             b"[" + b"{}," * 190_000 + b"{}]",
         ),
     ),
+    Attempt(
+        "400 kB of numbers against a multiple of 1e-300",
+        _validated("v5", {"items": {"multipleOf": 1e-300}}, b"[" + b"1," * 200_000 + b"1]"),
+    ),
+    Attempt(
+        "16 kB of numbers against a multiple of 1e-300",
+        _validated("v6", {"items": {"multipleOf": 1e-300}}, b"[" + b"1," * 8_000 + b"1]"),
+        times=5,
+    ),
+    Attempt(
+        "1.4 MB of numbers like 1e-300 against an integer",
+        _validated("v7", {"items": {"enum": [5, 6]}}, b"[" + b"1e-300," * 200_000 + b"1]"),
+    ),
     Attempt("data of 15 MiB that is checked", _validated("v4", {"type": "string"}, b'"%b"' % _A)),
     Attempt("explain: 15 MiB of empty arrays", _raw(b"[],", 5 * MEGABYTE), explains=True),
     Attempt("explain: a chat of 255 KiB", _text(b"a" * (255 * 1_024)), explains=True, times=200),

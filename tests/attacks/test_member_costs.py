@@ -133,3 +133,16 @@ def test_others_are_heard_between_the_messages_of_one_packet(tmp_path: Path, mon
         assert heard < 2_998
         mallory.close()
         bob.close()
+
+
+def test_arithmetic_with_remote_numbers_is_refused_quickly(tmp_path: Path) -> None:
+    """200,000 numbers took seconds: `1e-300` is a fraction of a thousand bits."""
+    messages = BY_NAME["400 kB of numbers against a multiple of 1e-300"].messages()
+    with running(tmp_path) as gateway:
+        mallory, bob = joined(gateway), joined(gateway, "bob")
+        for message in messages:
+            mallory.send(unmasked(message))
+        assert hearing_itself(bob) < SECONDS
+        assert mallory.envelope("system/error")["payload"]["error"] == "schema_violation"
+        mallory.close()
+        bob.close()

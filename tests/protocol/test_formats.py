@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from mew.protocol import jsontext
 from mew.protocol.errors import InvalidEnvelope, InvalidFormat, Refusal, SchemaViolation, UnknownFormat
 from mew.protocol.formats import APPLICATIONS, SCHEMA_BYTES, Format, Formats, check_fits, read_formats
+from mew.protocol.work import CHECKED_PER_UNIT, Work
 from tests.chance import examples
 
 MOST = 64
@@ -332,3 +333,14 @@ def test_one_format_need_not_be_named_and_several_must() -> None:
         with pytest.raises(UnknownFormat) as refused:
             formats.choose(format_id)
         assert refused.value.parts == {"formats": list(formats.by_id)}
+
+
+def test_content_with_remote_numbers_is_checked_only_where_it_is_small() -> None:
+    (format_,) = read_formats([{"id": "f", "schema": {"items": {"enum": [5, 1e-300, [1e300]]}}}], 1).by_id.values()
+    size = APPLICATIONS // format_.remote_weight
+    work = Work()
+    check_fits(format_, [1e-300], size, work)
+    assert work.units == format_.remote_weight * size // CHECKED_PER_UNIT
+    with pytest.raises(SchemaViolation, match="more than can be checked"):
+        check_fits(format_, [1e-300], size + 1)
+    check_fits(format_, [5], size + 1)

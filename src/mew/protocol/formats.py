@@ -10,7 +10,7 @@ import msgspec
 
 from mew.protocol import jsontext, schema_patterns
 from mew.protocol.errors import InvalidEnvelope, InvalidFormat, SchemaViolation, UnknownFormat
-from mew.protocol.schema_cost import MOST_STEPS, TooCostly, measure
+from mew.protocol.schema_cost import MOST_STEPS, TooCostly, is_remote, measure, values_in
 from mew.protocol.work import CHECKED_PER_UNIT, Work
 
 SCHEMA_BYTES: Final = 64 * 2**10
@@ -47,6 +47,8 @@ class Format(msgspec.Struct, frozen=True):
     """How many of them a value of the content can meet."""
     weight: int = 0
     """How many steps a byte of the content can take."""
+    remote_weight: int = 0
+    """The same where the content holds numbers that are near to nothing, or very large."""
 
     def describes(self, size: int) -> bool:
         """Whether it can be said in good time where content of this size does not fit."""
@@ -75,11 +77,14 @@ def check_fits(format_: Format, content: Any, size: int, work: Work | None = Non
     validator = format_.validator
     if validator is None:
         return
-    if format_.weight * size > APPLICATIONS:
+    weight = format_.weight
+    if weight < format_.remote_weight and weight * size <= APPLICATIONS and any(map(is_remote, values_in(content))):
+        weight = format_.remote_weight
+    if weight * size > APPLICATIONS:
         message = f"{size} bytes are more than can be checked against {format_.id!r} in good time"
         raise SchemaViolation(message, format_id=format_.id)
     if work is not None:
-        work.add(format_.weight * size // CHECKED_PER_UNIT)
+        work.add(weight * size // CHECKED_PER_UNIT)
     if validator.is_valid(content):
         return
     if format_.describes(size):
@@ -163,7 +168,7 @@ class _Compiler:
             raise InvalidFormat(f"`{where}` is not a usable JSON Schema 2020-12: {_first_line(error)}") from None
         self._work.add(cost.steps)
         self._steps += cost.steps
-        return Format(format_id, validator, size, cost.subschemas, cost.weight)
+        return Format(format_id, validator, size, cost.subschemas, cost.weight, cost.remote_weight)
 
     def _check_patterns(self, schema: Any) -> None:
         """Refuse patterns by their number and by what it takes to compile them, before that is tried."""

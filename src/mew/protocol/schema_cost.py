@@ -22,7 +22,7 @@ import msgspec
 from mew.protocol import schema_patterns
 from mew.protocol.jsontext import MAX_NESTING
 
-MOST_STEPS: Final = 50_000
+MOST_STEPS: Final = 20_000
 """How far the walk through all schemas of one request may go, some hundredths of a second; usual ones need far less."""
 
 _ONE_SCHEMA: Final = ("not", "if", "then", "else")
@@ -36,6 +36,13 @@ _FOR_PARTS: Final = (
 )
 _COMPARED: Final = ("enum", "const", "required", "dependentRequired", "dependencies")
 """Keywords whose entries a value may be compared with one by one."""
+_BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_NEAREST: Final = 1e-18
+_FARTHEST: Final = 1e18
+_FRACTION_WEIGHT: Final = 32
+"""Steps for a character of content, where a value is compared with a number that is not whole."""
+_REMOTE_WEIGHT: Final = 512
+"""The same where one of the two is remote: they are compared exactly, and `1e-300` is a fraction of a thousand bits."""
 _APPLICATORS: Final = frozenset((*_ONE_SCHEMA, *_SCHEMAS, *_REFERENCES, *_UNEVALUATED, *_FOR_PARTS))
 _PERCENT: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
 
@@ -54,6 +61,8 @@ class SchemaCost(msgspec.Struct, frozen=True):
     """The most that one value can meet."""
     weight: int
     """The most steps that one value can take: a subschema is one, and so is each entry of a list it compares with."""
+    remote_weight: int
+    """The same where the value holds remote numbers."""
     steps: int
     """What it took to find that out."""
 
@@ -71,6 +80,7 @@ class _Node(msgspec.Struct, frozen=True):
     here: list[Any]
     parts: tuple[_Parts, ...] = ()
     weight: int = 1
+    remote_weight: int = 1
 
 
 def applications(schema: Any, most: int) -> int:
@@ -90,7 +100,13 @@ def measure(schema: Any, most: int, steps: int = MOST_STEPS) -> SchemaCost:
         seen.update(following)
         states += level
     heaviest = max(sum(count * walk.weights[key] for key, count in state.items()) for state in states)
-    return SchemaCost(max(sum(state.values()) for state in states), heaviest, walk.steps)
+    remote = max(sum(count * walk.remote_weights[key] for key, count in state.items()) for state in states)
+    return SchemaCost(max(sum(state.values()) for state in states), heaviest, remote, walk.steps)
+
+
+def is_remote(value: Any) -> bool:
+    """Whether a number is so near to nothing, or so large, that arithmetic with it takes long."""
+    return isinstance(value, float) and value != 0 and not _NEAREST < abs(value) < _FARTHEST
 
 
 class _Walk:
@@ -102,6 +118,7 @@ class _Walk:
         self.steps = 0
         self._nodes = _reachable(schema)
         self.weights = {key: node.weight for key, node in self._nodes.items()}
+        self.remote_weights = {key: node.remote_weight for key, node in self._nodes.items()}
         self.applied: dict[int, State] = {}
         graph = {key: [id(each) for each in node.here] for key, node in self._nodes.items()}
         try:
@@ -164,7 +181,7 @@ def _reachable(schema: Any) -> dict[int, _Node]:
 
 def _read(schema: Any, document: Any, anchors: dict[str, Any]) -> _Node:
     if not isinstance(schema, dict) or _APPLICATORS.isdisjoint(schema):
-        return _Node([], weight=_weight(schema))
+        return _Node([], (), *_weights(schema))
     references = [schema[keyword] for keyword in _REFERENCES if isinstance(schema.get(keyword), str)]
     here = [_resolve(reference, document, anchors) for reference in references]
     here += _given(schema, *_ONE_SCHEMA)
@@ -175,25 +192,40 @@ def _read(schema: Any, document: Any, anchors: dict[str, Any]) -> _Node:
     members = _parts(schema, "properties", patterns, ["additionalProperties", "unevaluatedProperties"])
     items = _parts(schema, "prefixItems", contains, ["items", "unevaluatedItems"])
     names = _Parts({}, _objects(_given(schema, "propertyNames")))
-    return _Node(here * again, (members, items, names), _weight(schema) * again)
+    weight, remote_weight = _weights(schema)
+    return _Node(here * again, (members, items, names), weight * again, remote_weight * again)
 
 
-def _weight(schema: Any) -> int:
-    """How many steps one value takes at this subschema alone."""
+def _weights(schema: Any) -> tuple[int, int]:
+    """How many steps one value takes at this subschema alone, and one with remote numbers."""
     if not isinstance(schema, dict):
-        return 1
-    compared = sum(_values_in(schema[keyword]) for keyword in _COMPARED if keyword in schema)
-    return 1 + compared + sum(map(schema_patterns.weight, schema_patterns.own_patterns(schema)))
+        return 1, 1
+    compared = [
+        each
+        for keyword in _COMPARED
+        if keyword in schema
+        for each in values_in(schema[keyword])[1:] or [schema[keyword]]
+    ]
+    compared += [schema[keyword] for keyword in _BOUNDS if keyword in schema]
+    numbers = [each for each in compared if type(each) in {int, float}]
+    patterns = sum(map(schema_patterns.weight, schema_patterns.own_patterns(schema)))
+    others = 1 + len(compared) - len(numbers) + patterns
+    return others + sum(map(_number_weight, numbers)), others + _REMOTE_WEIGHT * len(numbers)
 
 
-def _values_in(value: Any) -> int:
-    """How many values a value is made of, itself left out."""
-    count, stack = -1, [value]
-    while stack:
-        each = stack.pop()
-        count += 1
-        stack.extend(each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
-    return count
+def _number_weight(number: float) -> int:
+    if is_remote(number):
+        return _REMOTE_WEIGHT
+    return 1 if isinstance(number, int) and abs(number) < _FARTHEST else _FRACTION_WEIGHT
+
+
+def values_in(value: Any) -> list[Any]:
+    """The values that a value is made of, itself included and first."""
+    found = [value]
+    for each in found:
+        if isinstance(each, dict | list):
+            found.extend(each.values() if isinstance(each, dict) else each)
+    return found
 
 
 def _parts(schema: dict[str, Any], named: str, to_all: list[Any], to_rest: list[str]) -> _Parts:
