@@ -221,3 +221,28 @@ def test_polling_is_refused_to_who_owes(open_space: Door) -> None:
     lab.post("alice", {"kind": "chat", "payload": {"text": "x" * 1_000}})
     answer = lab.post("alice", {"kind": "chat", "payload": {"text": "x"}})
     assert (answer.body["error"], answer.body["budget"]) == ("rate_limited", "bytes")
+
+
+STARRY = "*a" * 3_900
+
+
+def starry(count: int) -> list[dict[str, Any]]:
+    return [{"kind": "note", "payload": {"a": f"{STARRY}{number}"}} for number in range(count)]
+
+
+@pytest.mark.requirement("BND-10")
+def test_comparing_patterns_is_bounded(open_space: Door) -> None:
+    """A grant of seven such patterns by a holder of hundreds took half a second."""
+    held = [{"kind": "capability/grant"}, {"kind": "capability/revoke"}, *starry(40)]
+    lab = open_space(participants={"alice": held, "bob": []})
+    alice = lab.join("alice")
+    asked = [{"kind": "note", "payload": {"a": f"{STARRY}b{number}"}} for number in range(7)]
+    alice.send(kind="capability/grant", payload={"recipient": "bob", "capabilities": asked})
+    refused = alice.error()
+    assert (refused["error"], refused["quota"]) == ("quota_exceeded", "compared_patterns")
+    alice.send(kind="capability/grant", payload={"recipient": "bob", "capabilities": starry(7)})
+    assert "system/error" not in alice.kinds()
+    alice.send(kind="capability/revoke", payload={"recipient": "alice", "capabilities": asked})
+    assert alice.error()["quota"] == "compared_patterns"
+    alice.send(kind="capability/revoke", payload={"recipient": "bob", "capabilities": [{"kind": "note"}]})
+    assert "system/error" not in alice.kinds()

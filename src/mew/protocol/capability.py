@@ -11,7 +11,7 @@ import msgspec
 from mew.protocol import jsontext, kinds
 from mew.protocol.errors import InvalidEnvelope
 from mew.protocol.patterns import MAX_SCANNED_TEXT, KindPattern, TextTooLong, ValueTest, compile_value, covers_value
-from mew.protocol.work import Work
+from mew.protocol.work import UNBOUNDED, Work
 
 MAX_DEPTH: Final = 32
 """Levels in one pattern: every recursion over patterns stays within it."""
@@ -22,6 +22,8 @@ MAX_TEXT: Final = 8 * 2**10
 _AT_KIND: Final = 0
 _AT_RECIPIENT: Final = 1
 _AT_PAYLOAD: Final = 2
+_KIND_TRIAL: Final = 50
+"""What comparing two patterns of kinds counts, in characters scanned."""
 _SHOWN: Final = 80
 """Recipients, and characters of each, that a reason quotes."""
 
@@ -65,19 +67,25 @@ class Capability(msgspec.Struct, frozen=True):
         """Whether it is literally `stream/manage` or `*`: only those may end another's stream (protocol §4)."""
         return self.pattern["kind"] in {kinds.STREAM_MANAGE, "*", "**"}
 
-    def covers(self, asked: "Capability") -> bool:
-        """Whether every envelope that `asked` matches is matched by this one; in doubt, no (protocol §3)."""
+    def covers(self, asked: "Capability", work: Work = UNBOUNDED) -> bool:
+        """Whether every envelope that `asked` matches is matched by this one; in doubt, no (protocol §3).
+
+        `work` is what finding out has taken, and may take; without it, as much as is needed.
+        """
+        work.scan(_KIND_TRIAL)
+        if self.text == asked.text:
+            return True
         if not self.kind.covers(asked.kind):
             return False
         for name in ("payload", "to"):
             held = self.pattern.get(name)
-            if held is not None and not (held == {} or _covers_part(held, asked.pattern.get(name))):
+            if held is not None and not (held == {} or _covers_part(held, asked.pattern.get(name), work)):
                 return False
         return True
 
 
-def _covers_part(held: Any, asked: Any) -> bool:
-    return asked is not None and covers_value(held, asked)
+def _covers_part(held: Any, asked: Any, work: Work) -> bool:
+    return asked is not None and covers_value(held, asked, work)
 
 
 class Miss(msgspec.Struct, frozen=True):
@@ -183,6 +191,7 @@ class CapabilitySet:
         """Index by exact kind; patterns are tried after them."""
         self.sourced = tuple(_with_every_depth(sourced))
         self.text = jsontext.array(capability.text for _, capability in self.sourced)
+        self._texts = frozenset(capability.text for _, capability in self.sourced)
         self.managing = tuple(each for each in self.sourced if each[1].manages_streams)
         """Those by which another's stream may be ended."""
         self.certain: dict[str, Decision] = {}
@@ -219,11 +228,19 @@ class CapabilitySet:
             return Decision(False, f"no capability is for {kind!r}")
         return Decision(False, f"nearest is {nearest.capability.text.decode()}: {nearest.reason(kind, to)}")
 
-    def covers(self, asked: Capability) -> bool:
+    def covers(self, asked: Capability, work: Work = UNBOUNDED) -> bool:
         """Whether one held capability covers the asked one, its power over streams included: it may be handed on."""
+        if asked.text in self._texts:
+            return True
+        exact = None if asked.kind.negated else asked.kind.exact
+        candidates = self.sourced
+        if exact is not None:
+            # A pattern for one other kind covers nothing of this.
+            tried = (*self._exact.get(exact, ()), *self._patterns)
+            candidates = tuple(("", capability) for capability, _ in tried)
         return any(
-            capability.covers(asked) and (capability.manages_streams or not asked.manages_streams)
-            for _, capability in self.sourced
+            capability.covers(asked, work) and (capability.manages_streams or not asked.manages_streams)
+            for _, capability in candidates
         )
 
 

@@ -3,6 +3,9 @@
 Pure. What a grant means stands in `fold`; whether it may be made stands here.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 from mew.protocol import joining
 from mew.protocol.capability import Capability, read_capabilities
 from mew.protocol.envelope import Envelope
@@ -17,6 +20,7 @@ from mew.protocol.errors import (
 from mew.protocol.fold import LONGEST_TIMEOUT
 from mew.protocol.payloads import CapabilityGrant, CapabilityRevoke, read
 from mew.protocol.turn import Turn
+from mew.protocol.work import MOST_SCANNED, ScannedTooMuch, Work
 
 
 def grant(turn: Turn, envelope: Envelope) -> None:
@@ -30,7 +34,7 @@ def grant(turn: Turn, envelope: Envelope) -> None:
     _check_end(turn, envelope, asked)
     check_size(turn, (*(each.capability for each in granted), *capabilities), f"what {asked.recipient!r} is granted")
     held = space.capabilities(envelope.sender)
-    uncovered = [capability.pattern for capability in capabilities if not held.covers(capability)]
+    uncovered = [each.pattern for each in capabilities if not _compared(turn, partial(held.covers, each))]
     if uncovered:
         raise CapabilityViolation(
             f"{envelope.sender!r} can grant only what it has itself",
@@ -62,11 +66,28 @@ def revoke(turn: Turn, envelope: Envelope) -> None:
     asked = read(envelope, CapabilityRevoke)
     if (asked.grant_id is None) == (asked.capabilities is None):
         raise InvalidEnvelope("capability/revoke: give either `payload.grant_id` or `payload.capabilities`")
-    if asked.capabilities is not None:
-        check_size(turn, read_capabilities(asked.capabilities, "payload.capabilities"), "one revocation")
     _require_known(turn, asked.recipient)
+    if asked.capabilities is not None:
+        patterns = read_capabilities(asked.capabilities, "payload.capabilities")
+        check_size(turn, patterns, "one revocation")
+        _require_comparable(turn, asked.recipient, patterns)
     turn.relay(envelope)
     tell_change(turn, asked.recipient, (envelope.id,))
+
+
+def _compared(turn: Turn, covers: Callable[[Work], bool]) -> bool:
+    """Whether something covers something, if that can be found out quickly."""
+    try:
+        return covers(turn.work)
+    except ScannedTooMuch:
+        message = f"its patterns would be compared with those held over {MOST_SCANNED} characters; send fewer at a time"
+        raise QuotaExceeded(message, quota="compared_patterns", limit=MOST_SCANNED) from None
+
+
+def _require_comparable(turn: Turn, recipient: str, patterns: tuple[Capability, ...]) -> None:
+    """What a revocation takes away is found by the fold, which is not bounded: find out here how long that takes."""
+    for _, held in turn.space.capabilities(recipient).sourced:
+        any(_compared(turn, partial(pattern.covers, held)) for pattern in patterns)
 
 
 def check_size(turn: Turn, capabilities: tuple[Capability, ...], what: str) -> None:

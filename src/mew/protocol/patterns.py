@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from mew.protocol.work import Work
+from mew.protocol.work import UNBOUNDED, Work
 
 MAX_LEAVES: Final = 1_024
 """A longer list in an envelope fits no pattern: each of its elements is tried against each choice."""
@@ -218,25 +218,30 @@ def _same(one: Any, other: Any) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
-def covers_value(held: Any, asked: Any) -> bool:
+def covers_value(held: Any, asked: Any, work: Work = UNBOUNDED) -> bool:
     """Whether every value that fits `asked` fits `held`. Sound, and complete but for unions and overlapping globs."""
     if isinstance(asked, list):
-        return all(covers_value(held, each) for each in asked)
+        return all(covers_value(held, each, work) for each in asked)
     if isinstance(held, list):
-        return any(covers_value(each, asked) for each in held)
+        return any(covers_value(each, asked, work) for each in held)
+    work.scan(TRIAL)
     if isinstance(held, str):
-        return _covers_text(held, asked)
+        return _covers_text(held, asked, work)
     if isinstance(held, dict):
         return isinstance(asked, dict) and all(
-            key in asked and covers_value(each, asked[key]) for key, each in held.items()
+            key in asked and covers_value(each, asked[key], work) for key, each in held.items()
         )
     return _same(held, asked)
 
 
-def _covers_text(held: str, asked: Any) -> bool:
+def _covers_text(held: str, asked: Any, work: Work) -> bool:
     negated = held.startswith("!")
     if not isinstance(asked, str):
         return negated
+    if "*" in held or "*" in asked:
+        longest = max(map(len, held.split("*")[1:-1]), default=0)
+        stars = held.count("*") + asked.count("*")
+        work.scan(TRIAL * stars + (len(held) + len(asked)) * (1 + longest // _PIECE_STEP))
     ours, theirs = Glob.parse(held.removeprefix("!")), Glob.parse(asked.removeprefix("!"))
     if asked.startswith("!"):
         return negated and theirs.covers(ours)

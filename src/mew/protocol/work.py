@@ -6,7 +6,7 @@ Pure and deterministic: counted are bytes, containers and characters, never time
 from typing import Final
 
 MOST_SCANNED: Final = 2**22
-"""Characters that the patterns of capabilities may be tried on for one envelope."""
+"""Characters that the patterns of capabilities may be tried on, or compared with each other, for one envelope."""
 MESSAGE_UNITS: Final = 20
 JOIN_UNITS: Final = 2_000
 BYTES_PER_UNIT: Final = 256
@@ -44,3 +44,16 @@ class Work:
         self._scanned += characters
         if self._scanned > MOST_SCANNED:
             raise ScannedTooMuch
+
+
+class Unbounded(Work):
+    """For what was bounded when it was first done: it is done again, and must come out the same."""
+
+    __slots__ = ()
+
+    def scan(self, characters: int) -> None:
+        """Nothing is too much."""
+
+
+UNBOUNDED: Final = Unbounded()
+"""It counts nothing, so one is enough."""
