@@ -246,3 +246,35 @@ def test_comparing_patterns_is_bounded(open_space: Door) -> None:
     assert alice.error()["quota"] == "compared_patterns"
     alice.send(kind="capability/revoke", payload={"recipient": "bob", "capabilities": [{"kind": "note"}]})
     assert "system/error" not in alice.kinds()
+
+
+@pytest.mark.requirement("BND-11")
+def test_the_text_of_capabilities_is_bounded(open_space: Door) -> None:
+    """Each welcome repeats them: eight megabytes for a single participant."""
+    assert (Limits().capability_bytes_per_participant, Limits().capability_bytes) == (128 * 2**10, 4 * 2**20)
+    limits = Limits(capability_bytes_per_participant=1_000, capability_bytes=1_600)
+    lab = open_space(participants=TWO, limits=limits)
+    alice = lab.join("alice")
+
+    def refused(kind: str, **payload: Any) -> tuple[str, int, int] | None:
+        alice.send(kind=kind, payload=payload)
+        errors = [each["payload"] for each in alice.inbox() if each["kind"] == "system/error"]
+        assert all(each["error"] == "quota_exceeded" for each in errors)
+        return (errors[0]["quota"], errors[0]["limit"], errors[0]["value"]) if errors else None
+
+    long = [{"kind": "x" * 489}]  # 500 bytes
+    other = [{"kind": "y" * 489}]
+    assert refused("capability/grant", recipient="bob", capabilities=long) is None
+    assert refused("capability/grant", recipient="bob", capabilities=other) is None
+    own = ("capability_bytes_per_participant", 1_000, 1_500)
+    assert refused("capability/grant", recipient="bob", capabilities=long) == own
+    assert refused("space/invite", participant_id="carol", initial_capabilities=long * 3) == own
+    assert refused("space/invite", participant_id="carol", initial_capabilities=long) is None
+    assert refused("space/invite", participant_id="dave", initial_capabilities=other) == (
+        "capability_bytes",
+        1_600,
+        2_000,
+    )
+    assert refused("space/invite", participant_id="dave") is None
+    assert refused("capability/revoke", recipient="bob", capabilities=long) is None
+    assert refused("capability/grant", recipient="dave", capabilities=other) is None

@@ -6,7 +6,7 @@ Pure. Resume and shut-down have no rule of their own beyond what `fold` makes of
 import math
 
 from mew.protocol import administration, joining, jsontext, kinds, ownership, proposing
-from mew.protocol.capability import read_capabilities
+from mew.protocol.capability import Capability, read_capabilities
 from mew.protocol.effects import Only
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import AlreadyExists, InvalidEnvelope, InvalidRequest, ParticipantNotFound, QuotaExceeded
@@ -25,6 +25,7 @@ def invite(turn: Turn, envelope: Envelope) -> None:
     asked = read(envelope, Invite)
     if not is_participant_id(asked.participant_id) or is_reserved_id(asked.participant_id):
         raise InvalidRequest(f"participant id {asked.participant_id!r} is reserved or contains invalid characters")
+    initial: tuple[Capability, ...] = ()
     if asked.initial_capabilities is not None:
         initial = read_capabilities(asked.initial_capabilities, "payload.initial_capabilities")
         check_grantable(initial)
@@ -43,6 +44,7 @@ def invite(turn: Turn, envelope: Envelope) -> None:
         raise QuotaExceeded(
             f"the space has {limit} invitations, the most it may", quota="invitations", limit=limit, value=limit + 1
         )
+    space.capability_usage.require_room(space.state, invited, initial, space.settings.limits)
     turn.all_checked()  # a token is made before anything is recorded: that may fail
     secret = {
         "token": space.tokens.issue(space.settings.space_id, invited),

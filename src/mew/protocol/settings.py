@@ -61,6 +61,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What the requests of one participant's open streams come to."""
     grants: int = 2_048
     """Pattern values that one participant may be granted: two for a capability that names just a kind."""
+    capability_bytes: int = 4 * 2**20
+    """Text of all capabilities that were granted or came with an invitation, in one space."""
+    capability_bytes_per_participant: int = 128 * 2**10
+    """Text of what one participant was granted or invited with: each welcome repeats it."""
     invitations: int = 10_000
     """In one space."""
     desired_ids: int = 100_000

@@ -34,7 +34,7 @@ from mew.protocol.formats import Formats, count_patterns, read_formats
 from mew.protocol.frames import Route, header
 from mew.protocol.limits import Bucket, ErrorThrottle
 from mew.protocol.names import IdsIgnoringCase
-from mew.protocol.quotas import StreamUsage
+from mew.protocol.quotas import CapabilityUsage, StreamUsage
 from mew.protocol.records import Record
 from mew.protocol.refused import RefusalDetails
 from mew.protocol.sessions import Session, Tokens
@@ -64,6 +64,7 @@ class Space:
         self.suffixes: dict[str, int] = {}
         """Where to go on looking for a free name."""
         self.stream_usage = StreamUsage()
+        self.capability_usage = CapabilityUsage()
         self.refusal_details = RefusalDetails()
         self.refused_connections = administration.RefusedConnections()
         self.ids_in_use = IdsIgnoringCase()
