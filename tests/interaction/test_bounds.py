@@ -278,3 +278,14 @@ def test_the_text_of_capabilities_is_bounded(open_space: Door) -> None:
     assert refused("space/invite", participant_id="dave") is None
     assert refused("capability/revoke", recipient="bob", capabilities=long) is None
     assert refused("capability/grant", recipient="dave", capabilities=other) is None
+
+
+@pytest.mark.requirement("BND-12")
+@pytest.mark.parametrize(("name", "most"), [("to", 10_000), ("correlation_id", 1_024)])
+def test_a_message_names_only_so_many(open_space: Door, name: str, most: int) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    alice.send(kind="note", **{name: ["bob"] * (most + 1)})
+    assert refusal(alice) == "invalid_envelope"
+    alice.send(kind="note", **{name: ["bob"] * most})
+    assert bob.take("note")[name] == ["bob"] * most

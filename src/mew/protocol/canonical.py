@@ -70,6 +70,9 @@ class _Reader:
         self._left = MOST_VALUES
 
     def read(self, payload: bytes) -> dict[str, Any]:
+        # Each of these but the first is a value, unless it stands in a string: what has too many is not read.
+        if payload.count(b"[") + payload.count(b"{") > MOST_VALUES and _containers(payload) > MOST_VALUES:
+            raise self._too_many()
         values: dict[str, Any] = json.loads(payload.decode(), object_pairs_hook=self._object, parse_int=float)
         self._count_lists(values)
         return values
@@ -94,7 +97,16 @@ class _Reader:
     def _count(self, count: int) -> None:
         self._left -= count
         if self._left < 0:
-            raise QuotaExceeded(f"a proposal may hold {MOST_VALUES} values; send what is long as one string")
+            raise self._too_many()
+
+    def _too_many(self) -> QuotaExceeded:
+        return QuotaExceeded(f"a proposal may hold {MOST_VALUES} values; send what is long as one string")
+
+
+def _containers(text: bytes) -> int:
+    """Lists and objects, without those that only look like some in a string; the first left out."""
+    outside = b"".join(text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])
+    return outside.count(b"[") + outside.count(b"{") - 1
 
 
 def _first_repeated(pairs: list[tuple[str, Any]]) -> str:

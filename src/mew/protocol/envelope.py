@@ -13,6 +13,8 @@ from mew.protocol.errors import InvalidEnvelope
 from mew.protocol.times import is_rfc3339, rfc3339
 
 ID_LENGTH: Final = 256
+MOST_NAMED: Final = {"to": 10_000, "correlation_id": 1_024}
+"""Elements of a list in a message that comes in; what was recorded may have more."""
 PAYLOAD_FIELDS: Final = 1_024
 """Of a payload that the gateway takes apart and puts together again."""
 _NULL: Final = b"null"
@@ -102,6 +104,14 @@ def receive(values: dict[str, Any], fields: dict[str, bytes], stamp: Stamp) -> E
         payload=payload,
         fields=_stamped(values, fields, envelope_id, ts, stamp.sender),
     )
+
+
+def check_lists(values: Mapping[str, Any]) -> None:
+    """Refuse a message that names too many recipients, or answers too many others."""
+    for name, most in MOST_NAMED.items():
+        value = values.get(name)
+        if isinstance(value, list) and len(value) > most:
+            raise InvalidEnvelope(f"`{name}` may have {most} elements; this one has {len(value)}")
 
 
 def given_id(values: Mapping[str, Any]) -> tuple[str, ...]:

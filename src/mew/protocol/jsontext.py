@@ -4,6 +4,7 @@ Pure. Values that nobody has to change stay the bytes that came: `1.0`, twenty d
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, TypeAlias
 
 import msgspec
@@ -98,7 +99,9 @@ def _long_digits(text: bytes) -> int:
     begun = _WINDOW * (len(firsts) - len(firsts.translate(None, b"0123456789")))
     if begun <= MAX_LONG_DIGITS:
         return begun
-    return _WINDOW * sum(text[at : at + _WINDOW].isdigit() for at in range(0, len(text), _WINDOW))
+    windows = (at for at in range(0, len(text), _WINDOW) if text[at : at + _WINDOW].isdigit())
+    # One more than there may be says enough.
+    return _WINDOW * sum(1 for _ in islice(windows, MAX_LONG_DIGITS // _WINDOW + 1))
 
 
 def split(text: bytes) -> dict[str, bytes]:

@@ -23,7 +23,7 @@ from mew.protocol.admission import is_join
 from mew.protocol.authority import require_capability
 from mew.protocol.commands import Poll, Post, Receive
 from mew.protocol.effects import Answer, Close, Only, To
-from mew.protocol.envelope import Envelope, Stamp, check_content, given_id, read_object
+from mew.protocol.envelope import Envelope, Stamp, check_content, check_lists, given_id, read_object
 from mew.protocol.envelope import receive as stamp_envelope
 from mew.protocol.errors import (
     CapabilityViolation,
@@ -152,6 +152,7 @@ class Incoming:
             self._check_size(kinds.JOIN)
             joining.rejoin(turn, session, self.values, self.at_fault)
             return
+        check_lists(self.values)
         envelope = stamp_envelope(self.values, fields, Stamp(self.sender, space.new_id(), turn.now))
         self.envelope = envelope
         self._check(envelope, session)
