@@ -20,6 +20,8 @@ class Attempt(msgspec.Struct, frozen=True):
     times: int = 1
     """How often all of it is sent, in a row."""
     explains: bool = False
+    reads: str = ""
+    """A path that is read over HTTP by sixteen connections, in place of messages."""
     granted: Sequence[bytes] = ()
     """Grants to the one who tries, which another has sent before."""
 
@@ -91,6 +93,50 @@ def _validated(name: str, schema: object, content: bytes) -> Callable[[], list[b
     return messages
 
 
+def _proposal(element: str, count: int) -> Callable[[], list[bytes]]:
+    arguments = ",".join([element] * count).encode()
+    return lambda: [b'{"kind":"mcp/proposal","payload":{"method":"m","params":[%b]}}' % arguments]
+
+
+def _proposals(count: int) -> list[bytes]:
+    payload = {"method": "m", "params": "x" * 60_000}
+    return [encode({"kind": "mcp/proposal", "id": f"p{n}", "payload": payload}) for n in range(count)]
+
+
+def _pauses() -> list[bytes]:
+    lists = [[f"p{n * 6_000 + each}" for each in range(6_000)] for n in range(100)]
+    return [encode({"kind": "participant/pause", "to": to, "payload": {"timeout_seconds": 9}}) for to in lists]
+
+
+def _invitations(count: int, capabilities: list[dict[str, object]]) -> list[bytes]:
+    return [
+        encode({"kind": "space/invite", "payload": {"participant_id": f"i{n}", "initial_capabilities": capabilities}})
+        for n in range(count)
+    ]
+
+
+def _kicks(count: int) -> list[bytes]:
+    return [encode({"kind": "space/kick", "payload": {"participant_id": f"i{n}"}}) for n in range(count)]
+
+
+def _long(count: int) -> list[dict[str, object]]:
+    return [{"kind": "x" * 8_000 + str(n)} for n in range(count)]
+
+
+def _kinds(count: int) -> list[dict[str, object]]:
+    return [{"kind": f"trial{n}"} for n in range(count)]
+
+
+def _grants(capabilities: list[dict[str, object]], recipient: str = "bob") -> list[bytes]:
+    return [encode({"kind": "capability/grant", "payload": {"recipient": recipient, "capabilities": capabilities}})]
+
+
+def _held(capabilities: list[dict[str, object]]) -> list[bytes]:
+    """What the one who tries is granted before, in messages that are small enough."""
+    return [each for at in range(0, len(capabilities), 7) for each in _grants(capabilities[at : at + 7], "mallory")]
+
+
+_REVOKE: Final = {"kind": "capability/revoke", "payload": {"recipient": "bob", "capabilities": [{"kind": "trial"}]}}
 _A: Final = b"a" * (15 * MEGABYTE)
 ATTEMPTS: Final = (
     Attempt("a chat of 15 MiB", _text(_A)),
@@ -120,7 +166,42 @@ ATTEMPTS: Final = (
     Attempt("1,000 joins on a joined socket", _one(kind="system/join"), times=1_000),
     Attempt("4,000 chats", _one(kind="chat", payload={"text": "x"}), times=4_000),
     Attempt("4,000 messages that nothing allows", _one(kind="forbidden", payload={"a": "x"}), times=4_000),
-    Attempt("to 490,000 recipients", lambda: [encode({"kind": "note", "to": ["x"] * 490_000, "payload": {}})]),
+    Attempt("to 490,000 recipients", _one(kind="note", to=["x"] * 490_000, payload={})),
+    Attempt("to 10,000 recipients", _one(kind="note", to=["x"] * 10_000, payload={}), times=50),
+    Attempt("a request that answers 490,000", _one(kind="mcp/request", correlation_id=["x"] * 490_000)),
+    Attempt("a proposal of 190,000 lists", _proposal("[]", 190_000)),
+    Attempt("proposals of 49,000 values", _proposal("1", 49_000), times=10),
+    Attempt("proposals of 60 kB", lambda: _proposals(200)),
+    Attempt("100 pauses of 6,000", _pauses),
+    Attempt("200 invitations of 56 kB", lambda: _invitations(200, _long(7))),
+    Attempt("2,000 invitations", lambda: _invitations(2_000, [{"kind": "chat"}])),
+    Attempt("1,000 kicks of those invited", lambda: _kicks(1_000)),
+    Attempt("1,000 kicks of nobody", _one(kind="space/kick", payload={"participant_id": "nobody"}), times=1_000),
+    Attempt("300 streams", _one(kind="stream/request", payload={"description": "x"}), times=300),
+    Attempt("10 streams of 250 kB", _one(kind="stream/request", payload={"description": "x" * 250_000}), times=10),
+    Attempt(
+        "joins where streams have 1 MiB",
+        lambda: (
+            [encode({"kind": "stream/request", "payload": {"description": "x" * 250_000}})] * 4
+            + [encode({"kind": "system/join"})] * 500
+        ),
+    ),
+    Attempt("300 grants of 56 kB", lambda: _grants(_long(7)), times=300),
+    Attempt(
+        "grants of 1,000 kinds by a holder of as many", lambda: _grants(_kinds(1_000)), granted=_held(_kinds(1_000))
+    ),
+    Attempt(
+        "grants of long globs by a holder of many",
+        lambda: _grants([{"kind": "trial", "payload": {"a": "*a" * 3_900 + f"c{n}"}} for n in range(7)]),
+        times=20,
+        granted=_held([{"kind": "trial", "payload": {"a": "*a" * 3_900 + f"b{n}"}} for n in range(14)]),
+    ),
+    Attempt(
+        "a grant and a revocation, 500 times",
+        lambda: [*_grants([{"kind": "trial"}]), encode(_REVOKE)],
+        times=500,
+        granted=_held([{"kind": "capability/revoke"}, {"kind": "trial"}]),
+    ),
     Attempt(
         "500 globs against a string of 15 MiB",
         _trial(b'"%b"' % _A),
@@ -149,8 +230,9 @@ ATTEMPTS: Final = (
         granted=_globs(lambda n: {"payload": {"a": f"*x{n}*"}}),
     ),
     Attempt(
-        "400 pairs of globs against 490,000 recipients",
-        lambda: [encode({"kind": "trial", "to": ["m"] * 490_000, "payload": {}})],
+        "400 pairs of globs against 10,000 recipients",
+        lambda: [encode({"kind": "trial", "to": ["m"] * 10_000, "payload": {}})],
+        times=20,
         granted=_globs(lambda n: {"to": [f"m*{n}*x", "m*"] if n % 2 else f"*{n}*"}, 400),
     ),
     Attempt("a pattern of 20 letters of any script", lambda: [_announce({"pattern": r"\p{L}{20}"})], times=50),
@@ -203,10 +285,14 @@ ATTEMPTS: Final = (
     Attempt("explain: a chat of 255 KiB", _text(b"a" * (255 * 1_024)), explains=True, times=200),
     Attempt("explain: a slow pattern", lambda: [_announce({"pattern": r"\p{L}{20}"})], explains=True, times=200),
     Attempt(
-        "explain: 500 globs, 60,000 recipients",
-        lambda: [encode({"kind": "trial", "to": ["m"] * 60_000})],
+        "explain: 500 globs, 10,000 recipients",
+        lambda: [encode({"kind": "trial", "to": ["m"] * 10_000})],
         times=20,
         explains=True,
         granted=_globs(lambda n: {"to": [f"m*{n}*x"]}, 500),
     ),
+    Attempt("the journal, page by page", list, times=100, reads="/spaces/trial/journal?limit=10000"),
+    Attempt("the participants", list, times=2_000, reads="/participants"),
+    Attempt("everything that may be sent", list, times=1_000, reads="/participants/mallory/explain"),
+    Attempt("the mailbox", list, times=1_000, reads="/participants/mallory/messages"),
 )

@@ -1,7 +1,8 @@
-"""`python -m bench._gateway.members [words]`: what one member's attempts do to another, on real gateways.
+"""What one member's attempts do to another, on a real gateway: `python -m bench._gateway.members [words]`.
 
-Each attempt has a gateway of its own. While it goes on, another member says something small again and again; the worst
-time until it hears itself is what the attempt costs the others. Nothing here decides what is good enough.
+While an attempt lasts, another member says something small again and again. The worst time until it hears itself is
+what the attempt costs the others. Where other programs use the machine, that time is theirs too: what the gateway's
+loop has computed meanwhile stands beside it. Nothing here decides what is good enough.
 """
 
 import http.client
@@ -21,7 +22,12 @@ import msgspec
 from bench._gateway.attempts import ATTEMPTS, Attempt
 from bench._gateway.servers import _await_port, _environment, _free_port, _stop
 
-USUAL: Final = ("chat", "note", "stream/request", "stream/manage", "space/kick", "capability/grant", "mcp/request")
+USUAL: Final = (
+    *("chat", "note", "stream/request", "stream/manage", "mcp/request", "mcp/proposal"),
+    *("space/kick", "space/invite", "capability/grant", "participant/pause"),
+)
+CONNECTIONS: Final = 16
+"""By which one member reads over HTTP."""
 PATIENCE: Final = 120.0
 LARGE: Final = 10**6
 QUIET_SECONDS: Final = 0.3
@@ -121,7 +127,10 @@ class Trial:
 
     def _act(self) -> None:
         try:
-            self.answer = self._ask() if self.attempt.explains else self._say()
+            if self.attempt.reads:
+                self.answer = self._read()
+            else:
+                self.answer = self._ask() if self.attempt.explains else self._say()
         except Exception as error:  # whatever happened is what came of it
             self.answer = f"{type(error).__name__}: {error}"
         finally:
@@ -168,6 +177,26 @@ class Trial:
         reader.join()
         mallory.close()
         return mallory.outcome()
+
+    def _read(self) -> str:
+        path = self.attempt.reads.replace("mallory", self.name)
+        seen: dict[str, int] = {}
+
+        def read() -> None:
+            door = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+            for _ in range(self.attempt.times // CONNECTIONS):
+                door.request("GET", path, headers={"Authorization": f"Bearer token-of-{self.name}"})
+                answer = door.getresponse()
+                answer.read()
+                seen[str(answer.status)] = seen.get(str(answer.status), 0) + 1
+            door.close()
+
+        readers = [threading.Thread(target=read, name=f"reader {n}") for n in range(CONNECTIONS)]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+        return ", ".join(f"{count} × {told}" for told, count in seen.items())
 
     def _ask(self) -> str:
         door = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
