@@ -6,7 +6,7 @@ import pytest
 
 from mew.protocol.errors import InvalidFormat
 from mew.protocol.formats import PATTERN_UNITS, Formats, count_patterns, read_formats
-from mew.protocol.schema_cost import measure
+from mew.protocol.schema_cost import MOST_STEPS, measure
 from mew.protocol.schema_patterns import COMPILE_UNITS, PER_SCHEMA, compile_units, patterns_in, weight
 
 ORDINARY = [
@@ -85,7 +85,7 @@ def test_all_schemas_of_a_request_share_the_steps_of_measuring() -> None:
 
     schema = branching(60)
     steps = measure(schema, 1_024).steps
-    fitting = 50_000 // steps
+    fitting = MOST_STEPS // steps
     declared(*[schema] * fitting)
     with pytest.raises(InvalidFormat, match="refer to one another too much"):
         declared(*[schema] * (fitting + 1))

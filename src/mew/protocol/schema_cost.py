@@ -200,16 +200,12 @@ def _weights(schema: Any) -> tuple[int, int]:
     """How many steps one value takes at this subschema alone, and one with remote numbers."""
     if not isinstance(schema, dict):
         return 1, 1
-    compared = [
-        each
-        for keyword in _COMPARED
-        if keyword in schema
-        for each in values_in(schema[keyword])[1:] or [schema[keyword]]
-    ]
-    compared += [schema[keyword] for keyword in _BOUNDS if keyword in schema]
-    numbers = [each for each in compared if type(each) in {int, float}]
+    entries = [each for name in _COMPARED if name in schema for each in values_in(schema[name])[1:]]
+    # For what stands alone, the subschema itself is the step.
+    alone = [schema[name] for name in ("const", *_BOUNDS) if type(schema.get(name)) in {int, float}]
+    numbers = [each for each in entries if type(each) in {int, float}] + alone
     patterns = sum(map(schema_patterns.weight, schema_patterns.own_patterns(schema)))
-    others = 1 + len(compared) - len(numbers) + patterns
+    others = 1 + len(entries) - len(numbers) + patterns
     return others + sum(map(_number_weight, numbers)), others + _REMOTE_WEIGHT * len(numbers)
 
 
