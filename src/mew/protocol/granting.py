@@ -33,7 +33,7 @@ def grant(turn: Turn, envelope: Envelope) -> None:
     granted = space.state.grants.get(asked.recipient, ())
     _check_end(turn, envelope, asked)
     check_size(turn, (*(each.capability for each in granted), *capabilities), f"what {asked.recipient!r} is granted")
-    space.capability_usage.require_room(space.state, asked.recipient, capabilities, space.settings.limits)
+    space.capability_usage.require_room(asked.recipient, capabilities, space.settings.limits)
     held = space.capabilities(envelope.sender)
     uncovered = [each.pattern for each in capabilities if not _compared(turn, partial(held.covers, each))]
     if uncovered:

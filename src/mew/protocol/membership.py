@@ -44,7 +44,7 @@ def invite(turn: Turn, envelope: Envelope) -> None:
         raise QuotaExceeded(
             f"the space has {limit} invitations, the most it may", quota="invitations", limit=limit, value=limit + 1
         )
-    space.capability_usage.require_room(space.state, invited, initial, space.settings.limits)
+    space.capability_usage.require_room(invited, initial, space.settings.limits)
     turn.all_checked()  # a token is made before anything is recorded: that may fail
     secret = {
         "token": space.tokens.issue(space.settings.space_id, invited),

@@ -6,7 +6,7 @@ Pure. Derived from the state so that a check costs much the same however much th
 from mew.protocol.capability import Capability
 from mew.protocol.errors import QuotaExceeded
 from mew.protocol.settings import Limits
-from mew.protocol.state import Grant, SpaceState
+from mew.protocol.state import SpaceState
 from mew.protocol.streams import Stream
 
 
@@ -78,47 +78,41 @@ def metadata_bytes(stream: Stream) -> int:
 
 
 class CapabilityUsage:
-    """The text of what participants were granted or invited with.
-
-    Remembered for as long as a participant has the same: a check adds up a number for each.
-    """
+    """The text of what participants were granted or invited with."""
 
     def __init__(self) -> None:
-        """Nothing is known."""
-        self._known: dict[str, tuple[tuple[Grant, ...], tuple[Capability, ...], int]] = {}
+        """Nobody has anything."""
+        self._sizes: dict[str, int] = {}
+        self._total = 0
 
-    def require_room(
-        self, state: SpaceState, participant: str, capabilities: tuple[Capability, ...], limits: Limits
-    ) -> None:
+    def put(self, state: SpaceState, participant: str) -> None:
+        """What a participant has may have changed."""
+        granted = tuple(each.capability for each in state.grants.get(participant, ()))
+        size = _text_bytes((*granted, *(state.invited.get(participant) or ())))
+        self._total += size - self._sizes.pop(participant, 0)
+        if size:
+            self._sizes[participant] = size
+
+    def require_room(self, participant: str, capabilities: tuple[Capability, ...], limits: Limits) -> None:
         """Refuse more capabilities for a participant where a quota would be exceeded, and name the quota."""
-        self._known = {name: self._look(state, name) for name in {**state.grants, **state.invited}}
         added = _text_bytes(capabilities)
-        own = self._look(state, participant)[2] + added
-        total = sum(size for _, _, size in self._known.values()) + added
         for quota, limit, value, whose in (
             (
                 "capability_bytes_per_participant",
                 limits.capability_bytes_per_participant,
-                own,
+                self._sizes.get(participant, 0) + added,
                 f"the capabilities that {participant!r} is granted or invited with",
             ),
             (
                 "capability_bytes",
                 limits.capability_bytes,
-                total,
+                self._total + added,
                 "all capabilities that were granted or came with an invitation",
             ),
         ):
             if value > limit:
                 message = f"{whose} may have {limit} bytes; with these it is {value}"
                 raise QuotaExceeded(message, quota=quota, limit=limit, value=value)
-
-    def _look(self, state: SpaceState, name: str) -> tuple[tuple[Grant, ...], tuple[Capability, ...], int]:
-        granted, invited = state.grants.get(name, ()), state.invited.get(name) or ()
-        known = self._known.get(name)
-        if known is not None and known[0] is granted and known[1] is invited:
-            return known
-        return granted, invited, _text_bytes((*(each.capability for each in granted), *invited))
 
 
 def _text_bytes(capabilities: tuple[Capability, ...]) -> int:

@@ -271,12 +271,16 @@ class Space:
         state = self.state
         self.ids_in_use = IdsIgnoringCase((*state.configured, *state.invited, *state.present))
         self.roster.clear()
+        self.capability_usage = CapabilityUsage()
+        for participant in {**state.grants, **state.invited}:
+            self.capability_usage.put(state, participant)
         self._derive_mutes(self.state.time)
         for stream_id in self.state.streams:
             self._derive_stream(stream_id)
 
     def _derive_participant(self, participant: str) -> None:
         self._capabilities.pop(participant, None)
+        self.capability_usage.put(self.state, participant)
         (self.ids_in_use.add if self.state.knows(participant) else self.ids_in_use.discard)(participant)
         if participant in self.state.present:
             self.roster.put(participant, roster_entry(participant, self.capabilities(participant)))
