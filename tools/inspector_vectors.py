@@ -31,7 +31,13 @@ def dumped(view: SpaceView) -> dict[str, Any]:
         "participants": [msgspec.to_builtins(each) for each in view.participants.values()],
         "streams": [each.entry for each in view.streams.values()],
         "position": view.position,
+        "proposals": None if view.proposals is None else [_without_size(each.entry) for each in view.proposals.values()],
     }
+
+
+def _without_size(entry: dict[str, Any]) -> dict[str, Any]:
+    """The page reads envelopes and not their texts: it does not know how long a payload is."""
+    return {name: value for name, value in entry.items() if name != "bytes"}
 
 
 def followed(client: Client) -> list[dict[str, Any]]:
@@ -88,6 +94,31 @@ def change_hands(lab: MemorySpace, alice: Client, bob: Client) -> None:
     lab.advance(61)
 
 
+def propose(lab: MemorySpace, alice: Client, bob: Client) -> None:
+    """Every end of a proposal, opinions that end none, and votes that come and go with a kick."""
+    call = {"method": "tools/call", "params": {"name": "read"}}
+    for number in range(7):
+        fields = {"proposal": {"expires_in_seconds": 10}} if number == 6 else {}
+        bob.send(fields, id=f"p-{number}", kind="mcp/proposal", to=["alice"] if number % 2 else None, payload=call)
+    alice.send(kind="mcp/proposal", payload={"untracked": True})
+    bob.send(kind="mcp/reject", correlation_id=["nowhere"], payload={})
+    alice.send(kind="mcp/request", correlation_id=["p-1"], to=["alice"], payload=call)
+    alice.send(kind="mcp/response", correlation_id=["p-3"], payload={"result": {}})
+    alice.send(kind="mcp/reject", correlation_id=["p-2"], payload={})
+    bob.send(kind="mcp/withdraw", correlation_id=["p-4"], payload={})
+    alice.send(kind="chat", payload={"text": "no end"}, proposal={"position": 1, "digest": "0"})
+    lab.advance(11)
+    carol = lab.join("carol")
+    open_ones = [each for each in lab.state.proposals.values() if each.proposal_id == "p-5"]
+    for voter in (alice, carol):
+        for each in open_ones:
+            claim = {"position": each.position, "digest": each.digest}
+            voter.send(kind="mcp/approve", correlation_id=["p-5"], proposal=claim, payload={})
+    alice.send(kind="space/kick", payload={"participant_id": "carol"})
+    lab.join("bob")
+    alice.send(kind="space/kick", payload={"participant_id": "bob"})
+
+
 def wander(seed: int) -> Story:
     """Anything, in any order; much of it is refused."""
 
@@ -123,7 +154,7 @@ def wander(seed: int) -> Story:
 
 def vectors() -> list[dict[str, Any]]:
     """Every story, as each of two onlookers saw it."""
-    stories: dict[str, Story] = {"open and end": open_and_end, "change hands": change_hands}
+    stories: dict[str, Story] = {"open and end": open_and_end, "change hands": change_hands, "propose": propose}
     stories |= {f"wander {seed}": wander(seed) for seed in SEEDS}
     found = []
     for name, story in stories.items():

@@ -7,7 +7,7 @@ import { Activity } from "./model/activity";
 import { Books } from "./model/books";
 import { parseExact, sourceOf, write } from "./model/exact";
 import { apply, applyFrame, emptyView, GATEWAY, referenced } from "./model/fold";
-import type { Envelope, Json, JsonObject, StreamEntry, View } from "./model/fold";
+import type { Envelope, Json, JsonObject, OpenProposal, StreamEntry, View } from "./model/fold";
 import { sizeOf, split } from "./model/frames";
 import { fromEnvelope, type Ledger } from "./model/ledger";
 import type { Ownership } from "./model/ownership";
@@ -91,6 +91,11 @@ export class Session implements Ear {
 
   get proposals(): Proposals {
     return this.books.proposals;
+  }
+
+  /** The open proposals, the first first: those of the space's state, or where one is not told it, those that were seen. */
+  openProposals(): OpenProposal[] {
+    return this.view.proposals ? [...this.view.proposals.values()] : this.proposals.waiting(this.now());
   }
 
   /** Of whom it is known that they are paused. */
@@ -188,7 +193,7 @@ export class Session implements Ear {
     const event = fromEnvelope(envelope, ours ? withoutToken(envelope, text) : text, time);
     for (const each of this.shelf()) each.heed(envelope, event);
     if (envelope.kind.startsWith("participant/")) this.awaitPauses();
-    if (envelope.kind.startsWith("mcp/")) this.mark("proposals");
+    if (envelope.kind.startsWith("mcp/") || ours) this.mark("proposals");
     this.mark("ledger");
     if (ours || envelope.kind.startsWith("stream/") || envelope.kind.startsWith("participant/")) this.mark("space");
   }

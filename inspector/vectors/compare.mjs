@@ -13,6 +13,7 @@ try {
     participants: [...view.participants.values()],
     streams: [...view.streams.values()],
     position: view.position,
+    proposals: view.proposals && [...view.proposals.values()],
   });
   for (const { name, steps: all } of JSON.parse(readFileSync(process.argv[2], "utf8"))) {
     const view = emptyView();

@@ -9,6 +9,8 @@ from tests.browser.stage import Cast, Tab
 from tests.browser.test_load import WATCH
 
 WIDE: Final[Any] = [[list(range(30)) for _ in range(100)] for _ in range(100)]
+LARGEST: Final[Any] = WIDE[:15]
+"""About as many values as a proposal may hold."""
 """Three hundred thousand numbers, none deeper than four levels."""
 MOST_NODES: Final = 1500
 MOST_MS: Final = 1500
@@ -25,7 +27,7 @@ def test_a_large_proposal_is_shown_in_part_and_approved_in_full(tab: Tab, cast: 
     bob, carol = cast.join("bob"), cast.join("carol")
     asked = carol.envelopes("mcp/request")
     page = tab.act("alice", "approvals").page
-    call = {"method": "paint", "all": WIDE, "text": "x" * 300_000, "y" * 300_000: 1}
+    call = {"method": "paint", "all": LARGEST, "text": "x" * 300_000, "y" * 300_000: 1}
     cast.do(bob.send("mcp/proposal", call, to="carol"))
     card = page.get_by_role("article")
     expect(card).to_contain_text("(300,000 characters in all)")
@@ -33,8 +35,10 @@ def test_a_large_proposal_is_shown_in_part_and_approved_in_full(tab: Tab, cast: 
     goes_on_drawing(page)
     folded = card.get_by_role("button", name="0 : [ 30 ]", exact=True)
     some = folded.count()
-    card.get_by_role("button", name="99 : [ 100 ]").click()
+    card.get_by_role("button", name="14 : [ 100 ]").click()
     expect(folded).to_have_count(some + 1)
+    card.get_by_role("button", name="Show all of it as text").click()
+    expect(card.locator("pre")).to_contain_text("x" * 300_000)
     page.get_by_role("button", name="Approve", exact=True).click()
     assert cast.do(anext(asked)).payload == call
 

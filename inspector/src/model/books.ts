@@ -17,7 +17,7 @@ export class Books {
   heed(envelope: Envelope, event: Told): void {
     this.pauses.heed(envelope, event.time);
     this.ownership.heed(envelope, event.time);
-    this.proposals.heed(envelope, event.text, event.time);
+    this.proposals.heed(envelope, event.time);
     this.ledger.add(event);
   }
 

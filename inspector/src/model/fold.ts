@@ -11,10 +11,12 @@ export interface Envelope {
   id: string;
   ts: string;
   from: string;
-  to?: string[];
+  to?: string[] | null;
   kind: string;
-  correlation_id?: string[];
+  correlation_id?: string[] | null;
   context?: Json;
+  /** On the kinds about proposals the gateway sets it or removes it: nobody can forge it. */
+  proposal?: { position: number; digest: string; expires_at?: string };
   payload: JsonObject;
 }
 
@@ -51,11 +53,25 @@ export interface StreamEntry {
   [field: string]: unknown;
 }
 
+/** An open proposal: everything but what it asks for, which the gateway is asked for when somebody looks. */
+export interface OpenProposal {
+  position: number;
+  id: string;
+  from: string;
+  to: string[];
+  method: string;
+  digest: string;
+  expires_at: string;
+  votes: string[];
+}
+
 export interface View {
   you: Participant;
   participants: Map<string, Participant>;
   streams: Map<string, StreamEntry>;
   position: number;
+  /** The open ones by position, in order of opening; null where one may send no `mcp/request`. */
+  proposals: Map<number, OpenProposal> | null;
 }
 
 export const GATEWAY = "system:gateway";
@@ -63,7 +79,7 @@ export const GATEWAY = "system:gateway";
 type Change = (view: View, envelope: Envelope) => void;
 
 export function emptyView(): View {
-  return { you: { id: "", capabilities: [] }, participants: new Map(), streams: new Map(), position: -1 };
+  return { you: { id: "", capabilities: [] }, participants: new Map(), streams: new Map(), position: -1, proposals: null };
 }
 
 /** The view after an envelope; kinds that only the gateway sends count only from the gateway. */
@@ -82,12 +98,18 @@ function welcome(view: View, envelope: Envelope): void {
     you: Participant;
     participants: Participant[];
     active_streams: StreamEntry[];
+    open_proposals?: OpenProposal[];
     position: number;
   };
   view.you = person(payload.you);
   view.participants = new Map(payload.participants.map((each) => [each.id, person(each)]));
   view.streams = new Map(payload.active_streams.map((each) => [each.stream_id, each]));
   view.position = payload.position;
+  view.proposals = payload.open_proposals ? new Map(payload.open_proposals.map((each) => [each.position, entryOf(each)])) : null;
+}
+
+function entryOf({ position, id, from, to, method, digest, expires_at, votes }: OpenProposal): OpenProposal {
+  return { position, id, from, to, method, digest, expires_at, votes };
 }
 
 function person(value: Participant): Participant {
@@ -97,8 +119,10 @@ function person(value: Participant): Participant {
 function presence(view: View, envelope: Envelope): void {
   const about = person(envelope.payload["participant"] as unknown as Participant);
   const event = envelope.payload["event"];
-  if (event === "leave") view.participants.delete(about.id);
-  else if (event === "join" || view.participants.has(about.id)) view.participants.set(about.id, about);
+  if (event === "leave") {
+    view.participants.delete(about.id);
+    if (envelope.payload["reason"] === "kicked") withoutVotes(view, about.id);
+  } else if (event === "join" || view.participants.has(about.id)) view.participants.set(about.id, about);
   const connected = view.participants.has(about.id);
   for (const stream of view.streams.values()) {
     if (stream.owner === about.id) stream.stream.owner_connected = connected;
@@ -183,6 +207,45 @@ function named(view: View, envelope: Envelope): StreamEntry | undefined {
   return id === null ? undefined : view.streams.get(id);
 }
 
+/** The entry of a proposal, from its own envelope. */
+export function proposalIn(envelope: Envelope): OpenProposal | null {
+  const stamp = envelope.kind === "mcp/proposal" ? envelope.proposal : undefined;
+  if (!stamp?.expires_at) return null;
+  const { position, digest, expires_at } = stamp;
+  const { id, from } = envelope;
+  return { position, id, from, to: envelope.to ?? [], method: String(envelope.payload["method"]), digest, expires_at, votes: [] };
+}
+
+function proposed(view: View, envelope: Envelope): void {
+  const entry = proposalIn(envelope);
+  if (entry) view.proposals?.set(entry.position, entry);
+}
+
+function approved(view: View, envelope: Envelope): void {
+  const entry = envelope.proposal && view.proposals?.get(envelope.proposal.position);
+  if (!entry || entry.votes.includes(envelope.from)) return;
+  view.proposals!.set(entry.position, { ...entry, votes: [...entry.votes, envelope.from] });
+}
+
+/** A vote ends with its voter's kick. */
+function withoutVotes(view: View, id: string): void {
+  for (const entry of view.proposals?.values() ?? []) {
+    if (entry.votes.includes(id)) view.proposals!.set(entry.position, { ...entry, votes: entry.votes.filter((each) => each !== id) });
+  }
+}
+
+/** Which proposal an envelope ends: a participant's by its stamp, the gateway's own by what it says. */
+export function endedBy(envelope: Envelope): number | undefined {
+  if (envelope.from !== GATEWAY) return ENDS.has(envelope.kind) ? envelope.proposal?.position : undefined;
+  return envelope.kind === "mcp/proposal-closed" ? Number(envelope.payload["position"]) : undefined;
+}
+const ENDS = new Set(["mcp/request", "mcp/response", "mcp/reject", "mcp/withdraw"]);
+
+function proposalEnded(view: View, envelope: Envelope): void {
+  const position = endedBy(envelope);
+  if (position !== undefined) view.proposals?.delete(position);
+}
+
 const BY_GATEWAY: ReadonlyMap<string, Change> = new Map([
   ["system/welcome", welcome],
   ["system/presence", presence],
@@ -193,6 +256,7 @@ const BY_GATEWAY: ReadonlyMap<string, Change> = new Map([
   ["stream/write-granted", writersChanged],
   ["stream/write-revoked", writersChanged],
   ["stream/ownership-transferred", ownershipTransferred],
+  ["mcp/proposal-closed", proposalEnded],
 ]);
 
 // What participants say about a stream is relayed only where they may.
@@ -202,4 +266,10 @@ const BY_PARTICIPANT: ReadonlyMap<string, Change> = new Map([
   ["stream/close", ended],
   ["stream/complete", ended],
   ["stream/error", ended],
+  ["mcp/proposal", proposed],
+  ["mcp/approve", approved],
+  ["mcp/request", proposalEnded],
+  ["mcp/response", proposalEnded],
+  ["mcp/reject", proposalEnded],
+  ["mcp/withdraw", proposalEnded],
 ]);

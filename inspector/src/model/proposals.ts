@@ -1,96 +1,98 @@
-// Proposals, and what became of each: fulfilled by an `mcp/request`, rejected, or taken back by whoever made it.
+// What became of proposals, as far as it was seen happen: the gateway's stamps decide, and nothing else ends one.
+//
+// Which proposals are open is state of the space (`fold.ts`). Those who are not told that state see here what they have
+// read of it; they cannot fulfil a proposal.
 
-import type { Envelope } from "./fold";
+import { endedBy, proposalIn, type Envelope, type OpenProposal } from "./fold";
 
-export type State = "waiting" | "approved" | "rejected" | "withdrawn";
+export type State = "waiting" | "approved" | "rejected" | "withdrawn" | "expired" | "dropped" | "kicked" | "left";
 
 export interface Proposal {
-  envelope: Envelope;
-  /** As it was written, numbers too: what is shown and what is sent if it is approved are read from here. */
-  text: string;
-  time: number;
+  entry: OpenProposal;
+  title: string;
   state: State;
+  time: number;
   by: string | null;
   reason: string | null;
 }
 
-/** What is needed of an envelope that decides a proposal which is not known yet. */
-interface End {
-  state: State;
-  from: string;
-  reason: string | null;
-}
+type End = Pick<Proposal, "state" | "time" | "by" | "reason">;
 
 const MOST = 500;
+const MOST_TITLE = 256;
 const STATES: ReadonlyMap<string, State> = new Map([
   ["mcp/request", "approved"],
+  ["mcp/response", "approved"],
   ["mcp/reject", "rejected"],
   ["mcp/withdraw", "withdrawn"],
 ]);
+const OUTCOMES: ReadonlySet<unknown> = new Set<State>(["expired", "dropped", "kicked", "left"]);
+
+/** The tool that is to be called; null where that is not what is asked for. */
+export function toolIn(payload: { [key: string]: unknown }): string | null {
+  const { method, params } = payload;
+  if (method !== "tools/call" || params === null || typeof params !== "object") return null;
+  const name = Object.hasOwn(params, "name") ? (params as { name: unknown }).name : null;
+  return typeof name === "string" ? name : null;
+}
 
 export class Proposals {
-  private known = new Map<string, Proposal>();
-  private readonly ends = new Map<string, End[]>();
+  private known = new Map<number, Proposal>();
+  private readonly ends = new Map<number, End>();
 
-  heed(envelope: Envelope, text: string, time: number): boolean {
-    if (envelope.kind === "mcp/proposal") {
-      this.known.set(envelope.id, { envelope, text, time, state: "waiting", by: null, reason: null });
-      this.settle(envelope.id);
+  heed(envelope: Envelope, time: number): void {
+    const entry = proposalIn(envelope);
+    if (entry) {
+      const title = (toolIn(envelope.payload) ?? entry.method).slice(0, MOST_TITLE);
+      this.known.set(entry.position, { entry, title, state: "waiting", time, by: null, reason: null });
+      this.settle(entry.position);
       this.forget();
-      return true;
+      return;
     }
-    const state = STATES.get(envelope.kind);
-    if (!state || !Array.isArray(envelope.correlation_id)) return false;
-    const reason = envelope.payload["reason"];
-    const end: End = { state, from: envelope.from, reason: typeof reason === "string" ? reason : null };
-    for (const cause of envelope.correlation_id) this.note(cause, end);
-    return true;
+    const position = endedBy(envelope);
+    if (position === undefined) return;
+    const { outcome, reason } = envelope.payload;
+    const state = STATES.get(envelope.kind) ?? (OUTCOMES.has(outcome) ? (outcome as State) : "expired");
+    this.ends.set(position, { state, time, by: STATES.has(envelope.kind) ? envelope.from : null, reason: typeof reason === "string" ? reason : null });
+    if (!this.settle(position) && this.ends.size > MOST * 4) this.ends.delete(this.ends.keys().next().value as number);
   }
 
   /** What was before all there is. */
   absorb(older: Proposals): void {
     this.known = new Map([...older.known, ...this.known]);
-    for (const [cause, ends] of older.ends) for (const end of ends) this.note(cause, end);
-    // History comes later than what happens now.
-    for (const id of older.known.keys()) this.settle(id);
+    for (const [position, end] of older.ends) if (!this.ends.has(position)) this.ends.set(position, end);
+    for (const position of this.known.keys()) this.settle(position);
     this.forget();
   }
 
-  private note(cause: string, end: End): void {
-    const ends = this.ends.get(cause) ?? [];
-    if (ends.some((each) => each.state === end.state && each.from === end.from)) return;
-    this.ends.set(cause, [...ends, end]);
-    if (this.settle(cause)) return;
-    if (this.ends.size > MOST * 4) this.ends.delete(this.ends.keys().next().value as string);
-  }
-
-  /** What is known of its end becomes its end, if it is here. */
-  private settle(id: string): boolean {
-    const proposal = this.known.get(id);
-    if (!proposal) return false;
-    for (const { state, from, reason } of this.ends.get(id) ?? []) {
-      if (proposal.state !== "waiting" || (state === "withdrawn" && from !== proposal.envelope.from)) continue;
-      Object.assign(proposal, { state, by: from, reason });
-    }
-    this.ends.delete(id);
+  private settle(position: number): boolean {
+    const proposal = this.known.get(position);
+    const end = this.ends.get(position);
+    if (!proposal || !end) return false;
+    if (proposal.state === "waiting") this.known.set(position, { ...proposal, ...end });
+    this.ends.delete(position);
     return true;
   }
 
-  /** Let go of the oldest, of those that wait last. */
+  /** Let go of the oldest of those that ended; as many as a space may have open are kept. */
   private forget(): void {
-    while (this.known.size > MOST) {
-      const done = [...this.known].find(([, each]) => each.state !== "waiting")?.[0] ?? this.known.keys().next().value;
-      this.known.delete(done as string);
+    let ended = [...this.known.values()].filter((each) => each.state !== "waiting").length;
+    for (const [position, each] of this.known) {
+      if (this.known.size <= MOST * 2 && ended <= MOST) return;
+      if (each.state === "waiting" && ended > 0) continue;
+      this.known.delete(position);
+      if (each.state !== "waiting") ended -= 1;
     }
   }
 
-  all(): Proposal[] {
-    return [...this.known.values()].sort((one, two) => two.time - one.time);
+  /** The last that ended first. */
+  decided(): Proposal[] {
+    return [...this.known.values()].filter((each) => each.state !== "waiting").sort((one, two) => two.time - one.time);
   }
 
-  waiting(): number {
-    let count = 0;
-    for (const each of this.known.values()) if (each.state === "waiting") count += 1;
-    return count;
+  /** Those of which no end was seen, and whose time has not come. */
+  waiting(now: number): OpenProposal[] {
+    const waiting = [...this.known.values()].filter((each) => each.state === "waiting" && Date.parse(each.entry.expires_at) > now);
+    return waiting.map((each) => each.entry).sort((one, two) => one.position - two.position);
   }
 }

@@ -43,7 +43,7 @@ export class Recall {
     const envelope = record.payload as Envelope;
     envelope.payload ??= {};
     this.ownership.heed(envelope, time);
-    this.proposals.heed(envelope, text, time);
+    this.proposals.heed(envelope, time);
     this.pauses.heed(envelope, time);
     this.keep({ ...fromEnvelope(envelope, text, time), position: record.position });
   }

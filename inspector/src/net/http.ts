@@ -37,6 +37,8 @@ export interface Draft {
   payload?: JsonObject;
   to?: string[];
   correlation_id?: string[];
+  /** Which proposal it is about: what was seen is what is done, or nothing. */
+  proposal?: { position: number; digest: string };
 }
 
 export function address(path: string): URL {
@@ -65,6 +67,11 @@ export class Door {
   /** Send it in this participant's name; the answer says what came of it. */
   send(participant: string, envelope: Draft): Promise<JsonObject> {
     return this.ask<JsonObject>(`participants/${encodeURIComponent(participant)}/messages`, envelope);
+  }
+
+  /** An open proposal with everything that its proposer sent, as it was written. */
+  async proposal(space: string, position: number): Promise<string> {
+    return (await this.fetch(`spaces/${encodeURIComponent(space)}/proposals/${position}`)).text();
   }
 
   async fetch(path: string, init: RequestInit = {}): Promise<Response> {

@@ -9,11 +9,12 @@ import * as words from "./words";
 
 /** A participant's name with its colour. */
 export function Name({ id, plain }: { id: string; plain?: boolean }) {
-  if (plain) return <bdi class="said">{id}</bdi>;
+  const shown = words.shown(id);
+  if (plain) return <bdi class="said">{shown}</bdi>;
   return (
     <span class="name">
       <i class={`dot ${id === GATEWAY ? "hue-none" : `hue-${hueOf(id)}`}`} aria-hidden="true" />
-      <bdi class="said">{id}</bdi>
+      <bdi class="said">{shown}</bdi>
     </span>
   );
 }
@@ -165,7 +166,7 @@ export function Pick({
         <option value="">choose…</option>
         {options.map((each) => (
           <option key={each} value={each}>
-            {each}
+            {words.shown(each)}
           </option>
         ))}
       </select>

@@ -76,7 +76,7 @@ function Node({ value, name, opened }: { value: unknown; name?: string; opened: 
 function Key({ name }: { name: string }) {
   return (
     <>
-      <bdi class="key">{words.cut(name, MOST_TEXT)}</bdi>
+      <bdi class="key">{words.shown(name, MOST_TEXT)}</bdi>
       <span class="colon">: </span>
     </>
   );
@@ -132,10 +132,10 @@ function Branch({ value, name, opened }: { value: object; name: string | undefin
 function Leaf({ value }: { value: unknown }) {
   if (value instanceof Exact) return <span class="number">{words.cut(value.source, MOST_TEXT)}</span>;
   if (typeof value === "string") {
-    if (value.length <= MOST_TEXT) return <bdi class="string">{JSON.stringify(value)}</bdi>;
+    if (value.length <= MOST_TEXT) return <bdi class="string">{words.visible(JSON.stringify(value))}</bdi>;
     return (
       <>
-        <bdi class="string">{JSON.stringify(`${value.slice(0, MOST_TEXT)}…`)}</bdi> <span class="count">{words.inAll(value)}</span>
+        <bdi class="string">{words.visible(JSON.stringify(`${value.slice(0, MOST_TEXT)}…`))}</bdi> <span class="count">{words.inAll(value)}</span>
       </>
     );
   }

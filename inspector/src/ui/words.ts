@@ -28,6 +28,20 @@ export function cut(text: string, most: number): string {
   return text.length > most ? `${text.slice(0, most)}… ${inAll(text)}` : text;
 }
 
+// Control characters, those that turn the direction of text or join it, those that nothing is drawn for, and spaces that
+// look like another: with them one name is drawn as another.
+const UNSEEN = /(?!\n)[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}/gu;
+
+/** A text with every character that does not show itself as its number; a line's end stays. */
+export function visible(text: string): string {
+  return text.replace(UNSEEN, (each) => `\\u{${each.codePointAt(0)!.toString(16)}}`);
+}
+
+/** The same on one line. */
+export function shown(text: string, most = 200): string {
+  return cut(visible(text).replaceAll("\n", "\\n"), most);
+}
+
 export function rate(perSecond: number): string {
   return perSecond === 0 ? "–" : `${perSecond < 10 ? fine.format(Number(perSecond.toFixed(1))) : counted.format(perSecond)}/s`;
 }

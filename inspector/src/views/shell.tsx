@@ -78,7 +78,7 @@ function useSessionReady(): Session | null {
 
 function Nav({ view }: { view: string }) {
   const session = useTopics("proposals");
-  const waiting = session.proposals.waiting();
+  const waiting = session.openProposals().length;
   return (
     <nav class="nav" aria-label="Views">
       {VIEWS.map(([name, label]) => (
