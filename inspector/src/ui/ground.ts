@@ -3,7 +3,7 @@
 
 import { createContext, type RefObject } from "preact";
 import { useContext, useEffect, useLayoutEffect, useReducer, useRef } from "preact/hooks";
-import { useSession } from "./hooks";
+import { usePulse, useSession } from "./hooks";
 
 const SETTLES = 500;
 /** Milliseconds before an end from which on nothing is offered any more: it would come too late. */
@@ -48,6 +48,7 @@ export function useInert(box: RefObject<Element | null>, place: number, shape: s
       stop();
     };
   }, [ground, place]);
+  usePulse(1000); // the clock may be set, and the machine may have slept
   const settling = (): number => moved.current.at + SETTLES - performance.now();
   const left = (): number => ends - LAST - session.now();
   useEffect(() => {
