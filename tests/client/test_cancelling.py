@@ -271,6 +271,11 @@ async def fulfilled(proposal: Proposed) -> None:
         await proposal.fulfil()
 
 
+async def voted(proposal: Proposed) -> None:
+    with suppress(mew.client.errors.InvalidOperation):  # no rule asks for votes
+        await proposal.vote()
+
+
 async def nothing(_: Proposal) -> None:
     """It has been made; that is all."""
 
@@ -341,7 +346,9 @@ RECIPES: Final[dict[str, list[Recipe]]] = {
     "Proposals.__anext__": [bob_does(propose_now)(lambda scene: anext(scene.alice.proposals()))],
     "Proposed.approve": [with_what_was_proposed(lambda proposal: proposal.approve())],
     "Proposed.fulfil": [bob_serves(with_what_was_proposed(fulfilled))],
+    "Proposed.grant": [with_what_was_proposed(lambda proposal: proposal.grant())],
     "Proposed.reject": [with_what_was_proposed(lambda proposal: proposal.reject("no"))],
+    "Proposed.vote": [with_what_was_proposed(voted)],
     "Reasoning.__aenter__": [sending(thinking(lambda thought: thought.say("hm")))],
     "Reasoning.__aexit__": [thinking(lambda thought: thought.space.chat("within"))],
     "Reasoning.cancel": [thinking(lambda thought: thought.cancel("enough"))],

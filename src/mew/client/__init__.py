@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Unpack
 
 from mew.client import errors, mcp
+from mew.client.approving import Proposals, Proposed
 from mew.client.calling import Answer, ToolResult
 from mew.client.connecting import Options, Settings, Target
 from mew.client.connection import Address, Connection
@@ -48,7 +49,7 @@ from mew.client.formats import Format
 from mew.client.frames import Frame
 from mew.client.gaps import Gap, StreamGap
 from mew.client.participant import Participant
-from mew.client.proposing import Proposal, Proposals, Proposed
+from mew.client.proposing import Proposal
 from mew.client.reasoning import Reasoning
 from mew.client.serving import McpServer, current_request, notify, serve
 from mew.client.space import Space

@@ -17,6 +17,7 @@ from mew.client.lanes import Interest, Lanes
 from mew.client.subscriptions import EnvelopeQueue, FrameQueue, ItemQueue, Queue, Subscription
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope, parse
+from mew.protocol.times import SECOND, instant
 from mew.view import ParticipantView, SpaceView, welcomed
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class Inbox:
         self.lanes = Lanes(_NOTHING)
         self.answers = answers
         self.latest_welcome: Envelope | None = None
+        self.ahead = 0.0
+        """Seconds from our loop's clock to the gateway's, as the latest welcome told."""
         self.me = ""
         self.told_to_leave = False
         """Whether somebody has shut us down (`participant/shutdown`)."""
@@ -82,13 +85,19 @@ class Inbox:
         before, after = self.lanes.view, welcomed(envelope)
         gap = None if self.latest_welcome is None else gap_between(before, after)
         self.me = after.you.id
-        self.latest_welcome = envelope
+        self._welcomed(envelope)
         self.lanes.welcome(after)
         if gap is not None:
             self._tell_gap(gap, before, after)
             self._hand_on(envelope)
         self._look_again()
         return gap
+
+    def _welcomed(self, envelope: Envelope) -> None:
+        self.latest_welcome = envelope
+        told = instant(envelope.ts)
+        if told is not None:
+            self.ahead = told / SECOND - asyncio.get_running_loop().time()
 
     def _tell_gap(self, gap: Gap, before: SpaceView, after: SpaceView) -> None:
         for stream_id, frames in gap.streams.items():
@@ -106,7 +115,7 @@ class Inbox:
         changed = self.lanes.follow(envelope)
         by_gateway = envelope.sender == kinds.GATEWAY
         if by_gateway and envelope.kind == kinds.WELCOME:
-            self.latest_welcome = envelope
+            self._welcomed(envelope)
         if envelope.kind == kinds.SHUTDOWN and self.me in envelope.to:
             self.told_to_leave = True
         if by_gateway and envelope.kind == kinds.ERROR and not self.answers.knows(envelope):

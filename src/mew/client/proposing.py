@@ -1,4 +1,4 @@
-"""Proposals: what we may not do ourselves, somebody else may do for us.
+"""Proposals of ours: what we may not do ourselves, somebody else may do for us.
 
 `mcp/proposal` is answered by an `mcp/request` of whoever fulfils it, by `mcp/reject`, or taken back by `mcp/withdraw`;
 the `mcp/response` to that request is the result (protocol, Proposals). Each names in `correlation_id` what it answers.
@@ -8,15 +8,12 @@ What ends a proposal carries the gateway's stamp, `proposal: {position, digest}`
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Literal
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Any, Final
 
-from mew.client import mcp
-from mew.client.calling import ANSWER_SECONDS, PROPOSAL, UNAWAITED, Answer, answer_in, ask
+from mew.client.calling import PROPOSAL, UNAWAITED, Answer, answer_in
 from mew.client.errors import ConnectionLost, MewError, ProposalExpired, Rejected, RequestTimeout, Withdrawn
 from mew.client.sending import Draft, Names
-from mew.client.serving import context_of
-from mew.client.subscriptions import EnvelopeQueue, OnMissed, Room, Subscription, Wanted
+from mew.client.subscriptions import EnvelopeQueue, Room, Subscription, Wanted
 from mew.protocol import jsontext, kinds
 from mew.protocol.envelope import Envelope
 
@@ -28,15 +25,6 @@ WITHDRAW: Final = "mcp/withdraw"
 LAST_WORD: Final = 2.0
 """Seconds for a withdrawal on the way out."""
 _CHAIN: Final = frozenset({kinds.MCP_REQUEST, kinds.MCP_RESPONSE, REJECT, WITHDRAW, kinds.PROPOSAL_CLOSED})
-State = Literal["open", "fulfilled", "rejected", "withdrawn", "expired"]
-_STATES: Final[dict[str, State]] = {
-    kinds.MCP_REQUEST: "fulfilled",
-    kinds.MCP_RESPONSE: "fulfilled",
-    REJECT: "rejected",
-    WITHDRAW: "withdrawn",
-    kinds.PROPOSAL_CLOSED: "expired",
-}
-_OVER: Final = frozenset({"withdrawn", "expired"})
 
 
 class _Chain(EnvelopeQueue):
@@ -157,178 +145,7 @@ class Proposal:
             return failure
 
 
-class Proposed:
-    """A proposal of somebody else's: `approve` it, `fulfil` it, or `reject` it."""
-
-    def __init__(self, space: "Space", envelope: Envelope) -> None:
-        """It has come."""
-        self._space = space
-        self.envelope = envelope
-        """The `mcp/proposal` itself."""
-        self.state: State = "open"
-        """What has become of it, as long as the iterator that gave it is read."""
-
-    def __repr__(self) -> str:
-        return f"<Proposed {self.method!r} by {self.by!r}, {self.state}>"
-
-    @property
-    def id(self) -> str:
-        """Its envelope's id."""
-        return self.envelope.id
-
-    @property
-    def by(self) -> str:
-        """Who proposes it."""
-        return self.envelope.sender
-
-    @property
-    def to(self) -> tuple[str, ...]:
-        """Who is to answer it."""
-        return self.envelope.to
-
-    @property
-    def method(self) -> str:
-        """The method of MCP."""
-        return str(self.envelope.payload.get("method", ""))
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """What the method is given."""
-        params = self.envelope.payload.get("params")
-        return params if isinstance(params, dict) else {}
-
-    @property
-    def tool(self) -> str | None:
-        """The tool that is to be called, where it is that."""
-        return str(self.params.get("name")) if self.method == mcp.TOOLS_CALL else None
-
-    async def approve(self, to: Names = ()) -> Envelope:
-        """Send it as our own `mcp/request`, correlated to the proposal, and do not wait for the answer.
-
-        To whom it is addressed, unless `to` says otherwise. `Withdrawn` where it was taken back.
-        """
-        return await self._space.post(self._request(to))
-
-    async def fulfil(self, to: Names = (), timeout: float | None = ANSWER_SECONDS) -> Answer:
-        """Approve it and wait for the answer, which whoever proposed it sees as well."""
-        return await ask(self._space, self._request(to), timeout)
-
-    def _request(self, to: Names) -> Draft:
-        if self.state == "withdrawn":
-            raise Withdrawn
-        if self.state == "expired":
-            raise ProposalExpired
-        if not (to or self.to):
-            raise ValueError(f"the proposal {self.id!r} is addressed to nobody: say whom to ask")
-        return Draft(
-            kind=kinds.MCP_REQUEST,
-            payload=self.envelope.payload,
-            to=to or self.to,
-            correlation_id=self.id,
-            context=context_of(self.envelope),
-            proposal=self._claim(to),
-        )
-
-    def _claim(self, to: Names) -> dict[str, Any] | None:
-        """Which proposal we have seen; sent to others than was proposed, its id names it, and content alone counts."""
-        stamp, asked = stamp_of(self.envelope), {to} if isinstance(to, str) else set(to)
-        if stamp is None or (asked and self.to and asked != set(self.to)):
-            return None
-        return {"position": stamp["position"], "digest": stamp["digest"]}
-
-    async def reject(self, reason: str | None = None) -> Envelope:
-        """Say that it will not be done."""
-        payload = {} if reason is None else {"reason": reason}
-        return await self._space.send(REJECT, payload, to=self.by, correlation_id=self.id)
-
-
-class _ProposalQueue(EnvelopeQueue):
-    """Proposals of others; one that is withdrawn before it is read is gone."""
-
-    def __init__(self, me: str, room: Room, on_missed: OnMissed | None) -> None:
-        super().__init__(Wanted(), room, on_missed)
-        self._me = me
-        self._queued: dict[str, State] = {}
-        """What has become of each that waits to be read."""
-        self._handed_out: WeakValueDictionary[str, Proposed] = WeakValueDictionary()
-
-    def offer(self, envelope: Envelope) -> None:
-        """Take a proposal; of what becomes of one, make a note."""
-        if envelope.kind == PROPOSAL:
-            if envelope.sender != self._me:
-                self.put(envelope)
-        elif envelope.kind in _STATES and _ends(envelope):
-            for cause in envelope.correlation_id:
-                self._note(cause, envelope)
-
-    def put(self, item: Envelope) -> None:
-        """One more; of what finds no room nothing is noted."""
-        super().put(item)
-        if self._items[-1] is item:
-            self._queued[item.id] = "open"
-
-    def hand_out(self, space: "Space", envelope: Envelope) -> Proposed:
-        """It is read, as what it has become while it waited."""
-        proposed = Proposed(space, envelope)
-        proposed.state = self._queued.pop(envelope.id, "open")
-        self._handed_out[envelope.id] = proposed
-        return proposed
-
-    def _note(self, cause: str, envelope: Envelope) -> None:
-        state, known = _STATES[envelope.kind], self._handed_out.get(cause)
-        if known is not None and (state != "withdrawn" or known.by == envelope.sender):
-            known.state = state
-        elif cause in self._queued:
-            if state in _OVER:
-                self._withdraw(cause, envelope.sender)
-            else:
-                self._queued[cause] = state
-
-    def _withdraw(self, cause: str, sender: str) -> None:
-        queued = [each for each in self._items if isinstance(each, Envelope)]
-        for each in queued:
-            if each.id == cause and sender in {each.sender, kinds.GATEWAY}:
-                self._items.remove(each)
-                self._queued.pop(cause, None)
-
-
-class Proposals:
-    """Proposals of others, for whoever approves: `async for proposal in space.proposals()`."""
-
-    def __init__(self, space: "Space", queue: _ProposalQueue, subscription: Subscription[Envelope]) -> None:
-        """From now on."""
-        self._space = space
-        self._queue = queue
-        self._subscription = subscription
-
-    def __aiter__(self) -> "Proposals":
-        return self
-
-    async def __anext__(self) -> Proposed:
-        return self._queue.hand_out(self._space, await anext(self._subscription))
-
-    def close(self) -> None:
-        """Read no more."""
-        self._subscription.close()
-
-    async def __aenter__(self) -> "Proposals":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.close()
-
-
 # Methods of a space
-
-
-def proposals(space: "Space", *, on_missed: OnMissed | None = None) -> Proposals:
-    """What others propose from now on, for whoever may approve or reject it; our own are left out.
-
-    One that is withdrawn before you have read it does not come; of one that others fulfilled or rejected before, its
-    `state` says so. Who reads too slowly is told as in `envelopes`.
-    """
-    queue = _ProposalQueue(space.me, space.room, on_missed)
-    return Proposals(space, queue, space.subscribe(queue))
 
 
 async def propose(
@@ -373,13 +190,6 @@ def stamp_of(envelope: Envelope) -> dict[str, Any] | None:
     """What the gateway says in `proposal`: `{position, digest}`, and `expires_at` of a proposal; None without it."""
     stamp = jsontext.decode(envelope.fields.get(kinds.PROPOSAL_FIELD, b"null"))
     return stamp if isinstance(stamp, dict) and {"position", "digest"} <= stamp.keys() else None
-
-
-def _ends(envelope: Envelope) -> bool:
-    """Whether this ends the proposals that it names: the gateway says so, by a stamp or by its own envelope."""
-    if envelope.kind == kinds.PROPOSAL_CLOSED:
-        return envelope.sender == kinds.GATEWAY
-    return stamp_of(envelope) is not None
 
 
 def _reason(envelope: Envelope) -> str | None:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar, overload
 
-from mew.client import calling, proposing, reasoning, steering
+from mew.client import approving, calling, proposing, reasoning, steering
 from mew.client.answers import Accepts, Answers
 from mew.client.connecting import Settings, Target
 from mew.client.connection import Connection
@@ -97,6 +97,10 @@ class Space:
     def connection(self) -> Connection | None:
         """The socket there is now; None while there is none."""
         return self.link.connection
+
+    def now(self) -> float:
+        """The gateway's time in seconds since 1970, as its latest welcome told it: what `expires_at` is measured by."""
+        return asyncio.get_running_loop().time() + self._inbox.ahead
 
     async def connected(self) -> None:
         """Wait until there is a connection; raises why where there never will be one again."""
@@ -286,7 +290,7 @@ class Space:
     list_prompts = calling.list_prompts
     get_prompt = calling.get_prompt
     propose = proposing.propose
-    proposals = proposing.proposals
+    proposals = approving.proposals
 
     # Thinking aloud
 

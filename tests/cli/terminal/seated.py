@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from textual.pilot import Pilot
-from textual.widgets import RichLog, Static
+from textual.widgets import Button, RichLog, Static
 
 import mew
 from mew.cli.terminal.app import Terminal
@@ -40,6 +40,12 @@ class Seated:
     def asked(self) -> str:
         """What a dialog says, if there is one."""
         return "\n".join(str(each.visual) for each in self.terminal.screen.query(Static))
+
+    async def may_answer(self, answer: str = "yes") -> None:
+        """Wait until the question has stood still for long enough."""
+        await until(
+            lambda: [each.disabled for each in self.terminal.screen.query(f"#{answer}").results(Button)] == [False]
+        )
 
     async def sees(self, *words: str) -> None:
         """Wait for these to be on the screen."""

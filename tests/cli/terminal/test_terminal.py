@@ -88,6 +88,9 @@ def test_a_proposal_is_approved_granted_or_rejected(tmp_path: Path, key: str, ou
                 await until(lambda: isinstance(alice.terminal.screen, Approval))
                 await until(lambda: '"a": 1' in alice.asked())
                 assert "bob wants to call the tool 'add' of carol" in alice.asked()
+                await alice.pilot.press(key)  # too soon: it decides nothing
+                assert isinstance(alice.terminal.screen, Approval)
+                await alice.may_answer()
                 await alice.pilot.press(key)
                 if outcome == "no":
                     with pytest.raises(mew.client.Rejected):

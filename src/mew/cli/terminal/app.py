@@ -5,6 +5,7 @@ What arrives is put aside and drawn ten times a second at most, so that no flood
 
 from collections import deque
 from collections.abc import Awaitable
+from functools import partial
 from typing import ClassVar, Final
 
 from rich.text import Text
@@ -17,15 +18,18 @@ from textual.widgets import RichLog, Static
 
 from mew.cli.rates import Counting, Rates
 from mew.cli.terminal import board
-from mew.cli.terminal.approval import Answer, Approval
+from mew.cli.terminal.approval import Answer, Approval, plain
 from mew.cli.terminal.lines import Line, frame_shown, note, problem, shown
 from mew.cli.terminal.memory import Memory
 from mew.cli.terminal.orders import Desk, carry_out, completions
 from mew.cli.terminal.prompt import Prompt
 from mew.client import Disconnected, MessageRefused, Proposed, Reconnected, Space
+from mew.client.errors import ApprovalRequired
 from mew.client.frames import Frame
 from mew.errors import MewError
 from mew.protocol import Envelope
+from mew.protocol.proposing import LONGEST_SECONDS
+from mew.protocol.times import SECOND, instant
 
 SCROLLBACK: Final = 5_000
 PENDING: Final = 1_000
@@ -47,6 +51,7 @@ class Terminal(App[int]):
         Binding("pageup", "page(-1)", priority=True, show=False),
         Binding("pagedown", "page(1)", priority=True, show=False),
         Binding("f2", "side", "who is there", priority=True),
+        Binding("f3", "proposals", "proposals that wait", priority=True),
     ]
     CSS = """
     #head { height: 1; background: $primary; color: $text; padding: 0 1; }
@@ -70,6 +75,8 @@ class Terminal(App[int]):
         self._counting = Counting(space.view)
         self._rates: Rates | None = None
         self._proposed: deque[Proposed] = deque()
+        self._put_off: list[Proposed] = []
+        """Open, and not decided here: not yet, or because we may not."""
         self._asking: Approval | None = None
         self._side_wanted = True
         self._talk = RichLog(id="messages", max_lines=SCROLLBACK, wrap=True, min_width=20)
@@ -154,10 +161,8 @@ class Terminal(App[int]):
     async def _heed_proposals(self) -> None:
         try:
             async for proposed in self._proposals:
-                request = {"kind": "mcp/request", "to": list(proposed.to), "payload": proposed.envelope.payload}
-                if self.space.can(request):
-                    self._proposed.append(proposed)
-                    self._ask()
+                self._proposed.append(proposed)
+                self._ask()
         except MewError:
             return  # `_listen` says so
 
@@ -165,18 +170,38 @@ class Terminal(App[int]):
         """The next question, once the one before is answered."""
         while self._asking is None and self._proposed:
             proposed = self._proposed.popleft()
-            if proposed.state == "open":
-                self._asking = Approval(proposed)
-                self.push_screen(self._asking, self._answered)
+            if proposed.state != "open":
+                continue
+            here = self._whom(proposed)
+            if not here:
+                self._put_off.append(proposed)
+                continue
+            self._asking = Approval(proposed, here=here, seconds_left=partial(_seconds_left, self.space, proposed))
+            self.push_screen(self._asking, self._answered)
+
+    def _whom(self, proposed: Proposed) -> tuple[str, ...]:
+        """Who can be asked for it by us; nobody, where it is not ours to decide."""
+        request = {"kind": "mcp/request", "payload": proposed.envelope.payload}
+        if proposed.to:
+            return proposed.to if self.space.can({**request, "to": list(proposed.to)}) else ()
+        return tuple(each for each in self.space.view.participants if self.space.can({**request, "to": [each]}))
 
     def _answered(self, answer: Answer | None) -> None:
         if self._asking is None:
             return
-        proposed, self._asking = self._asking.proposed, None
+        asking, self._asking = self._asking, None
         if answer in ("yes", "grant"):
-            self._attempt(_approve(self.space, proposed, grant=answer == "grant"))
+            self._attempt(_approve(asking, grant=answer == "grant"))
         elif answer == "no":
-            self._attempt(_reject(proposed))
+            self._attempt(_reject(asking.proposed))
+        elif asking.proposed.state == "open":
+            self._put_off.append(asking.proposed)
+        self._ask()
+
+    def action_proposals(self) -> None:
+        """Ask again about those that were put off."""
+        again, self._put_off = self._put_off, []
+        self._proposed.extend(each for each in again if each.state == "open")
         self._ask()
 
     def on_prompt_entered(self, entered: Prompt.Entered) -> None:
@@ -234,7 +259,9 @@ class Terminal(App[int]):
         self._streams.update(board.streams(view, self._rates, width))
         state = "" if self.space.connection is not None else " · NOT CONNECTED"
         whom = f" · to {', '.join(self.desk.targets)}" if self.desk.targets else ""
-        head = f"{self.space.id} · {self.space.me}{whom}{state}"
+        open_ones = [each for each in (view.proposals or {}).values() if each.proposer != self.space.me]
+        waiting = f" · {len(open_ones)} to approve (F3)" if open_ones else ""
+        head = f"{self.space.id} · {self.space.me}{whom}{waiting}{state}"
         self._head.update(Text(head, no_wrap=True, overflow="ellipsis"))
 
     def _clear(self) -> None:
@@ -262,17 +289,25 @@ async def _chat(desk: Desk, text: str) -> None:
     await desk.space.chat(text, to=desk.targets)
 
 
-async def _approve(space: Space, proposed: Proposed, *, grant: bool) -> str | None:
-    await proposed.approve()
+async def _approve(asking: Approval, *, grant: bool) -> str | None:
+    """First what was asked: a grant for what is refused would outlive the refusal."""
+    proposed = asking.proposed
+    try:
+        await proposed.approve(asking.to)
+    except ApprovalRequired:
+        await proposed.vote()
+        return "Your vote counts; it needs more before it is done."
     if not grant:
         return None
-    payload: dict[str, object] = {"method": proposed.method}
-    if proposed.tool is not None:
-        payload["params"] = {"name": proposed.tool}
-    capability = {"kind": "mcp/request", "payload": payload}
-    await space.send("capability/grant", {"recipient": proposed.by, "capabilities": [capability]}, to=proposed.by)
-    return f"{proposed.by} may do that without asking from now on"
+    await proposed.grant(asking.to, asking.seconds)
+    return f"{plain(proposed.by)} may do that without asking from now on"
 
 
 async def _reject(proposed: Proposed) -> None:
     await proposed.reject("a person said no")
+
+
+def _seconds_left(space: Space, proposed: Proposed) -> float:
+    """Until the proposal ends, by the gateway's clock as far as we know it."""
+    end = None if proposed.expires_at is None else instant(proposed.expires_at)
+    return LONGEST_SECONDS if end is None else end / SECOND - space.now()

@@ -1,6 +1,13 @@
-"""The question whether a proposal is to be carried out: yes, yes and from now on without asking, or no."""
+"""The question whether a proposal is to be carried out: yes, yes and for a while without asking, or no.
 
-from typing import ClassVar, Literal
+Everything a proposer wrote is shown with its hidden characters as numbers. Answers count only while the question has
+stood still for half a second and does not end within two: keys that were meant for something else decide nothing.
+"""
+
+import re
+import time
+from collections.abc import Callable
+from typing import ClassVar, Final, Literal
 
 import msgspec
 from rich.text import Text
@@ -12,9 +19,25 @@ from textual.widgets import Button, Static
 
 from mew.cli.journal_text import printable
 from mew.client import Proposed
+from mew.client.approving import GRANT_SECONDS
 
 Answer = Literal["yes", "grant", "no", "later"]
-_LONGEST = 4000
+SETTLES: Final = 0.5
+LAST: Final = 2.0
+"""Seconds before its end from which on a proposal is not decided any more: the answer would come too late."""
+HOUR: Final = 3_600.0
+SPANS: Final[tuple[tuple[str, float | None], ...]] = (
+    ("for one hour", GRANT_SECONDS),
+    ("for 8 hours", 8 * HOUR),
+    ("for one day", 24 * HOUR),
+    ("until it is revoked", None),
+    ("for 15 minutes", HOUR / 4),
+)
+_LONGEST: Final = 4000
+_UNSEEN: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Letters and marks that draw nothing, so that one name looks like another."""
 
 
 class Approval(ModalScreen[Answer]):
@@ -24,6 +47,9 @@ class Approval(ModalScreen[Answer]):
         Binding("y", "answer('yes')", "yes"),
         Binding("g", "answer('grant')", "yes and grant"),
         Binding("n", "answer('no')", "no"),
+        Binding("a", "whole", "all of it"),
+        Binding("t", "whom", "whom to ask"),
+        Binding("h", "span", "for how long"),
         Binding("escape", "answer('later')", "later"),
         Binding("left,up", "app.focus_previous", show=False),
         Binding("right,down", "app.focus_next", show=False),
@@ -37,38 +63,135 @@ class Approval(ModalScreen[Answer]):
     Approval Button { margin: 0 1; min-width: 12; }
     """
 
-    def __init__(self, proposed: Proposed) -> None:
-        """Ask about this one."""
+    def __init__(
+        self, proposed: Proposed, *, here: tuple[str, ...] = (), seconds_left: Callable[[], float] = lambda: HOUR
+    ) -> None:
+        """Ask about this one; `here` are those who could be asked where it names nobody."""
         super().__init__()
         self.proposed = proposed
+        self._here = here
+        self._seconds_left = seconds_left
+        self._chosen = -1
+        self._span = 0
+        self._since = time.monotonic()
+        self._arguments = Static(Text(_arguments(proposed, _LONGEST)), id="arguments")
+        self._granting = Static(id="granting")
+
+    @property
+    def to(self) -> tuple[str, ...]:
+        """Whom to ask: those whom the proposal names, else who was chosen."""
+        return self.proposed.to or ((self._here[self._chosen],) if self._chosen >= 0 else ())
+
+    @property
+    def seconds(self) -> float | None:
+        """How long a grant lasts."""
+        return SPANS[self._span][1]
 
     def compose(self) -> ComposeResult:
         """The proposal in words, what it would be given, and the answers."""
-        proposed = self.proposed
-        what = f"the tool {proposed.tool!r}" if proposed.tool else proposed.method
-        whom = f" of {', '.join(proposed.to)}" if proposed.to else ""
         with Vertical() as box:
             box.border_title = "A proposal"
-            yield Static(Text(printable(f"{proposed.by} wants to call {what}{whom}, with:"), style="bold"))
+            yield Static(Text(_asked(self.proposed), style="bold"))
             with VerticalScroll():
-                yield Static(Text(_arguments(proposed)))
+                yield self._arguments
+            yield self._granting
             with Horizontal():
-                yield Button("Yes (y)", id="yes", variant="success", compact=True)
-                yield Button("Yes and grant (g)", id="grant", variant="warning", compact=True)
-                yield Button("No (n)", id="no", variant="error", compact=True)
+                yield Button("Yes (y)", id="yes", variant="success", compact=True, disabled=True)
+                yield Button("Yes and grant (g)", id="grant", variant="warning", compact=True, disabled=True)
+                yield Button("No (n)", id="no", variant="error", compact=True, disabled=True)
+
+    def on_mount(self) -> None:
+        """From now on it is seen."""
+        self._changed()
+        self.set_interval(0.1, self._heed_time)
+
+    def _changed(self) -> None:
+        """What is asked is another question now."""
+        self._since = time.monotonic()
+        self._granting.update(Text(self._consequences()))
+        self._heed_time()
+
+    def _heed_time(self) -> None:
+        for button in self.query(Button):
+            button.disabled = not self._counts(str(button.id))
+
+    def _counts(self, answer: str) -> bool:
+        """Whether an answer counts now."""
+        if answer == "later":
+            return True
+        if time.monotonic() - self._since < SETTLES or self._seconds_left() <= LAST:
+            return False
+        if answer == "no":
+            return True
+        return bool(self.to) and (answer == "yes" or self._why_no_grant() is None)
+
+    def _why_no_grant(self) -> str | None:
+        try:
+            self.proposed.capability(self.to)
+        except ValueError as error:
+            return str(error)
+        return None
+
+    def _consequences(self) -> str:
+        """What "grant" allows, in words; whom to ask first, where that is not said."""
+        if not self.to:
+            return "It says nobody to ask: t chooses." if self._here else "It says nobody to ask, and nobody is here."
+        chosen = "" if self.proposed.to else f"It is asked of {plain(self.to[0])} (t: another). "
+        why_not = self._why_no_grant()
+        if why_not is not None:
+            return f"{chosen}No grant: {plain(why_not)}."
+        tool, proposed = self.proposed.tool, self.proposed
+        what = f"send {_quoted(proposed.method)} requests" if tool is None else f"call the tool {_quoted(tool)}"
+        whom = " or ".join(plain(each) for each in self.to)
+        who, span = plain(proposed.by), SPANS[self._span][0]
+        return f"{chosen}Granted, {who} may {what} of {whom} by itself, with any arguments, {span} (h: another time)."
+
+    def action_whole(self) -> None:
+        """Show all that it would be given."""
+        self._arguments.update(Text(_arguments(self.proposed, None)))
+
+    def action_whom(self) -> None:
+        """Another one to ask, where the proposal names nobody."""
+        if self._here and not self.proposed.to:
+            self._chosen = (self._chosen + 1) % len(self._here)
+            self._changed()
+
+    def action_span(self) -> None:
+        """Another time for the grant to last."""
+        self._span = (self._span + 1) % len(SPANS)
+        self._changed()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """As answered."""
         self.action_answer(event.button.id or "no")
 
     def action_answer(self, answer: Answer | str) -> None:
-        """Close with an answer."""
-        if answer in ("yes", "grant", "no", "later"):
+        """Close with an answer, if it counts."""
+        if answer in ("yes", "grant", "no", "later") and self._counts(answer):
             self.dismiss(answer)
 
 
-def _arguments(proposed: Proposed) -> str:
-    given = proposed.params.get("arguments") if proposed.tool else proposed.params
+def plain(text: str) -> str:
+    """A text on one line with everything that does not show itself as its number."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), printable(text))
+
+
+def _quoted(name: str) -> str:
+    return plain(repr(name))
+
+
+def _asked(proposed: Proposed) -> str:
+    what = f"the tool {_quoted(proposed.tool)}" if proposed.tool is not None else plain(proposed.method)
+    whom = f" of {', '.join(plain(each) for each in proposed.to)}" if proposed.to else ""
+    return f"{plain(proposed.by)} wants to call {what}{whom}, with:"
+
+
+def _arguments(proposed: Proposed, longest: int | None) -> str:
+    """Of a tool its arguments, and what else its params hold; of another method all params."""
+    params = proposed.params
+    given = params.get("arguments") if proposed.tool is not None and params.keys() <= {"name", "arguments"} else params
     text = msgspec.json.format(msgspec.json.encode(given if given is not None else {}), indent=2).decode()
-    lines = "\n".join(printable(line) for line in text.split("\n"))
-    return lines if len(lines) <= _LONGEST else f"{lines[:_LONGEST]}…"
+    lines = "\n".join(plain(line) for line in text.split("\n"))
+    return (
+        lines if longest is None or len(lines) <= longest else f"{lines[:longest]}… (a: all {len(lines):,} characters)"
+    )

@@ -1,0 +1,335 @@
+"""Proposals of others: those that are open, and what we decide about them.
+
+Which ones are open is the state of the space, as the view has it (protocol §3, Proposals): the welcome lists them, and
+what comes afterwards opens and ends them. What ends one carries the gateway's stamp, or is the gateway's own word;
+nothing else counts. What was proposed before we came is read from the gateway when it is the next to be handed out.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, Literal
+from weakref import WeakValueDictionary
+
+from mew.client import mcp
+from mew.client.calling import ANSWER_SECONDS, PROPOSAL, Answer, ask
+from mew.client.contents import read_proposal
+from mew.client.errors import (
+    ConnectionLost,
+    NotFound,
+    ProposalClosed,
+    ProposalExpired,
+    Refused,
+    Withdrawn,
+)
+from mew.client.proposing import REJECT, WITHDRAW, stamp_of
+from mew.client.sending import Draft, Names
+from mew.client.serving import context_of
+from mew.client.subscriptions import EnvelopeQueue, OnMissed, Room, Subscription, Wanted
+from mew.protocol import kinds
+from mew.protocol.envelope import Envelope
+from mew.view import ProposalView, SpaceView
+
+if TYPE_CHECKING:
+    from mew.client.space import Space
+
+GRANT_SECONDS: Final = 3_600.0
+"""How long "approve and grant" lets the proposer do it by itself, unless told otherwise."""
+PATTERN: Final = frozenset("*!")
+"""Characters that a capability reads as a pattern, and that nothing makes letters (protocol §3)."""
+_RETRY_SECONDS: Final = 1.0
+State = Literal["open", "fulfilled", "rejected", "withdrawn", "expired", "closed"]
+_STATES: Final[dict[str, State]] = {
+    kinds.MCP_REQUEST: "fulfilled",
+    kinds.MCP_RESPONSE: "fulfilled",
+    REJECT: "rejected",
+    WITHDRAW: "withdrawn",
+    kinds.PROPOSAL_CLOSED: "expired",
+}
+_OVER: Final = frozenset({"withdrawn", "expired", "closed"})
+
+
+class Proposed:
+    """A proposal of somebody else's: `approve` it, `fulfil` it, or `reject` it."""
+
+    def __init__(self, space: "Space", envelope: Envelope) -> None:
+        """It has come."""
+        self._space = space
+        self.envelope = envelope
+        """The `mcp/proposal` itself."""
+        self.state: State = "open"
+        """What has become of it, as long as the iterator that gave it is read; `closed` while we were away."""
+
+    def __repr__(self) -> str:
+        return f"<Proposed {self.method!r} by {self.by!r}, {self.state}>"
+
+    @property
+    def id(self) -> str:
+        """Its envelope's id."""
+        return self.envelope.id
+
+    @property
+    def position(self) -> int | None:
+        """What identifies it in a space's whole life; None where the gateway does not keep it."""
+        stamp = stamp_of(self.envelope)
+        return None if stamp is None else int(stamp["position"])
+
+    @property
+    def expires_at(self) -> str | None:
+        """When it is closed at the latest; None where the gateway does not keep it."""
+        stamp = stamp_of(self.envelope)
+        return None if stamp is None else str(stamp["expires_at"])
+
+    @property
+    def by(self) -> str:
+        """Who proposes it."""
+        return self.envelope.sender
+
+    @property
+    def to(self) -> tuple[str, ...]:
+        """Who is to answer it."""
+        return self.envelope.to
+
+    @property
+    def method(self) -> str:
+        """The method of MCP."""
+        return str(self.envelope.payload.get("method", ""))
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """What the method is given."""
+        params = self.envelope.payload.get("params")
+        return params if isinstance(params, dict) else {}
+
+    @property
+    def tool(self) -> str | None:
+        """The tool that is to be called, where it is that."""
+        return str(self.params.get("name")) if self.method == mcp.TOOLS_CALL else None
+
+    async def approve(self, to: Names = ()) -> Envelope:
+        """Send it as our own `mcp/request`, correlated to the proposal, and do not wait for the answer.
+
+        To whom it is addressed, unless `to` says otherwise. `Withdrawn` where it was taken back.
+        """
+        return await self._space.post(self._request(to))
+
+    async def fulfil(self, to: Names = (), timeout: float | None = ANSWER_SECONDS) -> Answer:
+        """Approve it and wait for the answer, which whoever proposed it sees as well."""
+        return await ask(self._space, self._request(to), timeout)
+
+    def _request(self, to: Names) -> Draft:
+        if self.state == "withdrawn":
+            raise Withdrawn
+        if self.state == "expired":
+            raise ProposalExpired
+        return Draft(
+            kind=kinds.MCP_REQUEST,
+            payload=self.envelope.payload,
+            to=self._whom(to),
+            correlation_id=self.id,
+            context=context_of(self.envelope),
+            proposal=self._claim(to),
+        )
+
+    def _whom(self, to: Names) -> Names:
+        if not (to or self.to):
+            raise ValueError(f"the proposal {self.id!r} is addressed to nobody: say whom to ask")
+        return to or self.to
+
+    def _claim(self, to: Names) -> dict[str, Any] | None:
+        """Which proposal we have seen; sent to others than was proposed, its id names it, and content alone counts."""
+        stamp, asked = stamp_of(self.envelope), {to} if isinstance(to, str) else set(to)
+        if stamp is None or (asked and self.to and asked != set(self.to)):
+            return None
+        return {"position": stamp["position"], "digest": stamp["digest"]}
+
+    def capability(self, to: Names = ()) -> dict[str, Any]:
+        """What would have let the proposer ask by itself, and no more: this tool or method, of these recipients.
+
+        `ValueError` where a name is missing, or would be read as a pattern.
+        """
+        asked = self._whom(to)
+        names = [asked] if isinstance(asked, str) else list(asked)
+        payload: dict[str, Any] = {"method": self.method}
+        if self.method == mcp.TOOLS_CALL:
+            tool = self.params.get("name")
+            if not isinstance(tool, str):
+                raise ValueError("the proposal names no tool, and cannot be granted")
+            payload["params"] = {"name": tool}
+        for name in (self.method, self.tool or "", *names):
+            if not PATTERN.isdisjoint(name):
+                raise ValueError(f"{name!r} holds a character that a capability reads as a pattern: it is not granted")
+        return {"kind": kinds.MCP_REQUEST, "to": names, "payload": payload}
+
+    async def grant(self, to: Names = (), seconds: float | None = GRANT_SECONDS) -> Envelope:
+        """Let the proposer do the like by itself, with any arguments, for so long; None: until it is revoked."""
+        end = {} if seconds is None else {"timeout_seconds": seconds}
+        payload = {"recipient": self.by, "capabilities": [self.capability(to)], **end}
+        return await self._space.send(kinds.CAPABILITY_GRANT, payload, to=self.by)
+
+    async def vote(self) -> Envelope:
+        """Approve it where a rule of the space asks for the votes of several; the last of them sends `approve`."""
+        draft = Draft(kind=kinds.MCP_APPROVE, payload={}, correlation_id=self.id, proposal=self._claim(()))
+        return await self._space.post(draft)
+
+    async def reject(self, reason: str | None = None) -> Envelope:
+        """Say that it will not be done."""
+        payload = {} if reason is None else {"reason": reason}
+        return await self._space.send(REJECT, payload, to=self.by, correlation_id=self.id)
+
+
+class _ProposalQueue(EnvelopeQueue):
+    """Proposals of others; one that is withdrawn before it is read is gone."""
+
+    def __init__(self, space: "Space", room: Room, on_missed: OnMissed | None) -> None:
+        super().__init__(Wanted(), room, on_missed)
+        self._space = space
+        self._queued: dict[str, State] = {}
+        """What has become of each that waits to be read."""
+        self._handed_out: WeakValueDictionary[str, Proposed] = WeakValueDictionary()
+        self._latest = -1
+        """The position of the last that came: of those that a welcome lists, later ones are new."""
+        self.unread: dict[str, ProposalView] = {}
+        """Those that wait to be read, and of which only the welcome has told."""
+
+    def offer(self, envelope: Envelope) -> None:
+        """Take a proposal; of what becomes of one, make a note."""
+        if envelope.kind == PROPOSAL:
+            stamp = stamp_of(envelope)
+            if stamp is not None:
+                self._latest = max(self._latest, stamp["position"])
+            if envelope.sender != self._space.me:
+                self.put(envelope)
+        elif envelope.kind == kinds.WELCOME and envelope.sender == kinds.GATEWAY:
+            self.look(self._space.view)
+        elif envelope.kind in _STATES and _ends(envelope):
+            for cause in envelope.correlation_id:
+                self._note(cause, envelope)
+
+    def look(self, view: SpaceView) -> None:
+        """Take what is open and has not come; what has come and is not open has ended while we were away."""
+        if view.proposals is None:
+            return
+        for proposed in self._handed_out.values():
+            if proposed.state == "open" and proposed.position not in {None, *view.proposals}:
+                proposed.state = "closed"
+        for position, proposal in view.proposals.items():
+            if position > self._latest:
+                self._latest = position
+                if proposal.proposer != self._space.me:
+                    self.unread[proposal.proposal_id] = proposal
+                    self.put(_announced(proposal))
+
+    def put(self, item: Envelope) -> None:
+        """One more; of what finds no room nothing is noted."""
+        super().put(item)
+        if self._items[-1] is item:
+            self._queued[item.id] = "open"
+        else:
+            self.unread.pop(item.id, None)
+
+    def hand_out(self, space: "Space", envelope: Envelope) -> Proposed:
+        """It is read, as what it has become while it waited."""
+        proposed = Proposed(space, envelope)
+        proposed.state = self._queued.pop(envelope.id, "open")
+        self._handed_out[envelope.id] = proposed
+        return proposed
+
+    def forget(self, envelope: Envelope) -> None:
+        """It ended before it could be read."""
+        self._queued.pop(envelope.id, None)
+        self.unread.pop(envelope.id, None)
+
+    def _note(self, cause: str, envelope: Envelope) -> None:
+        state, known = _STATES[envelope.kind], self._handed_out.get(cause)
+        if known is not None and (state != "withdrawn" or known.by == envelope.sender):
+            known.state = state
+        elif cause in self._queued:
+            if state in _OVER:
+                self._withdraw(cause, envelope.sender)
+            else:
+                self._queued[cause] = state
+
+    def _withdraw(self, cause: str, sender: str) -> None:
+        queued = [each for each in self._items if isinstance(each, Envelope)]
+        for each in queued:
+            if each.id == cause and sender in {each.sender, kinds.GATEWAY}:
+                self._items.remove(each)
+                self.forget(each)
+
+
+class Proposals:
+    """Proposals of others, for whoever approves: `async for proposal in space.proposals()`."""
+
+    def __init__(self, space: "Space", queue: _ProposalQueue, subscription: Subscription[Envelope]) -> None:
+        """Those that are open, and from now on."""
+        self._space = space
+        self._queue = queue
+        self._subscription = subscription
+        self._next: Envelope | None = None
+        """Taken from the queue and not handed out: whoever waited for it was cancelled."""
+
+    def __aiter__(self) -> "Proposals":
+        return self
+
+    async def __anext__(self) -> Proposed:
+        while True:
+            if self._next is None:
+                self._next = await anext(self._subscription)
+            whole = await self._whole(self._next)
+            envelope, self._next = self._next, None
+            if whole is not None:
+                return self._queue.hand_out(self._space, whole)
+            self._queue.forget(envelope)
+
+    async def _whole(self, envelope: Envelope) -> Envelope | None:
+        """With everything that was proposed; None where it ended meanwhile, or is not told us."""
+        while (entry := self._queue.unread.get(envelope.id)) is not None:
+            try:
+                found = await read_proposal(self._space.link.target, self._space.id, entry)
+            except (ProposalClosed, NotFound):
+                return None
+            except ConnectionLost:
+                await self._space.connected()  # says why where there is nothing to wait for
+                await asyncio.sleep(_RETRY_SECONDS)
+            except Refused:
+                return None
+            else:
+                del self._queue.unread[envelope.id]
+                return found
+        return envelope
+
+    def close(self) -> None:
+        """Read no more."""
+        self._subscription.close()
+
+    async def __aenter__(self) -> "Proposals":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+
+def proposals(space: "Space", *, on_missed: OnMissed | None = None) -> Proposals:
+    """What others have proposed that is open, and what they propose from now on; our own are left out.
+
+    Those that were open before are listed for you only if you may send some `mcp/request`. One that is withdrawn before
+    you have read it does not come; of one that others fulfilled or rejected before, its `state` says so. Who reads too
+    slowly is told as in `envelopes`.
+    """
+    queue = _ProposalQueue(space, space.room, on_missed)
+    subscription = space.subscribe(queue)
+    queue.look(space.view)
+    return Proposals(space, queue, subscription)
+
+
+def _announced(proposal: ProposalView) -> Envelope:
+    """In the place of a proposal whose content is not read yet."""
+    return Envelope(
+        id=proposal.proposal_id, ts="", sender=proposal.proposer, kind=kinds.MCP_PROPOSAL, fields={"payload": b"{}"}
+    )
+
+
+def _ends(envelope: Envelope) -> bool:
+    """Whether this ends the proposals that it names: the gateway says so, by a stamp or by its own envelope."""
+    if envelope.kind == kinds.PROPOSAL_CLOSED:
+        return envelope.sender == kinds.GATEWAY
+    return stamp_of(envelope) is not None
