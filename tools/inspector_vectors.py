@@ -31,11 +31,11 @@ def dumped(view: SpaceView) -> dict[str, Any]:
         "participants": [msgspec.to_builtins(each) for each in view.participants.values()],
         "streams": [each.entry for each in view.streams.values()],
         "position": view.position,
-        "proposals": None if view.proposals is None else [_without_size(each.entry) for each in view.proposals.values()],
+        "proposals": None if view.proposals is None else [_sizeless(each.entry) for each in view.proposals.values()],
     }
 
 
-def _without_size(entry: dict[str, Any]) -> dict[str, Any]:
+def _sizeless(entry: dict[str, Any]) -> dict[str, Any]:
     """The page reads envelopes and not their texts: it does not know how long a payload is."""
     return {name: value for name, value in entry.items() if name != "bytes"}
 

@@ -95,6 +95,12 @@ order by position""",
 from conversations
 order by position""",
     ),
+    "approvals": (
+        "How did proposals end, and after how many seconds?",
+        """select tool, proposer, "by", outcome, decided_after / 1000000 as seconds
+from approvals
+order by position""",
+    ),
     "admin_events": (
         "From where was whom refused, and how often?",
         """select peer, participant, error, sum("count") as times

@@ -273,6 +273,27 @@ CONVERSATIONS: Final = _table(
     _column("answered_after", NUMBER, "microseconds from the root to its outcome"),
     unfinished=True,
 )
+APPROVALS: Final = _table(
+    "approvals",
+    "A proposal that the gateway kept, from its opening to its end.",
+    POSITION,
+    AT,
+    _needed("proposal", TEXT, "the id of its envelope"),
+    _needed("proposer", TEXT, "who proposed it"),
+    _needed("to", TEXTS, "who is to answer it; empty where that was left open"),
+    _needed("method", TEXT, "what it asks for"),
+    _column("tool", TEXT, "of tools/call, which one"),
+    _needed("digest", TEXT, "of method, params and recipients"),
+    _needed("expires", TIME, "when it is closed at the latest"),
+    _needed("votes", TEXTS, "who approved it where a rule asks for votes, without the one that fulfilled it"),
+    _needed("outcome", TEXT, "open, fulfilled, rejected, withdrawn, expired, dropped, kicked or left"),
+    _column("ended_position", NUMBER, "the record that closed it"),
+    _column("ended_time", TIME, "when that was"),
+    _column("by", TEXT, "who closed it; system:gateway where no participant did"),
+    _column("request", TEXT, "the envelope by which a participant closed it"),
+    _column("decided_after", NUMBER, "microseconds from its opening to its end"),
+    unfinished=True,
+)
 ADMIN_EVENTS: Final = _table(
     "admin_events",
     "What the administration of a space did: connections, refusals, tokens, changes of the configuration.",
@@ -321,6 +342,7 @@ TABLES: Final = {
         STREAM_ACTIVITY,
         PARTICIPANT_ACTIVITY,
         CONVERSATIONS,
+        APPROVALS,
         ADMIN_EVENTS,
         AUDIT,
     )

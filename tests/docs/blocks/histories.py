@@ -55,6 +55,10 @@ def minutes() -> MemorySpace:
     bob.frame("moves", '{"x": 4}')
     bob.send(kind="stream/close", payload={"stream_id": "moves"})
     lab.advance(60)
+    call = {"method": "tools/call", "params": {"name": "delete_file"}}
+    bob.send(id="may-i", kind="mcp/proposal", to=["alice"], payload=call)
+    lab.advance(7)
+    alice.send(kind="mcp/reject", to=["bob"], correlation_id=["may-i"], payload={"reason": "no"})
     lab.run(RefuseConnection(error="unauthorized", peer="203.0.113.7:40000", transport="websocket", participant="bob"))
     lab.run(Checkpoint())
     return lab

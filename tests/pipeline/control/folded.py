@@ -24,6 +24,7 @@ CONTROL_TABLES = (
     "formats",
     "reader_gaps",
     "conversations",
+    "approvals",
     "admin_events",
 )
 

@@ -8,7 +8,8 @@ from mew.pipeline.control import talks
 from mew.testing import Client, MemorySpace
 from tests.pipeline.control.folded import fold_lab, fold_records, rows, violations
 
-ANYTHING: dict[str, Any] = {"participants": {name: [{"kind": "*"}] for name in ("ada", "ben", "tool")}}
+EVE: list[dict[str, Any]] = [{"kind": "mcp/reject"}, {"kind": "mcp/response"}]
+ANYTHING: dict[str, Any] = {"participants": {name: [{"kind": "*"}] for name in ("ada", "ben", "tool")} | {"eve": EVE}}
 SECOND = 1_000_000
 
 
@@ -61,7 +62,7 @@ def test_an_outcome_is_what_its_kind_says_of_such_a_beginning(
 ) -> None:
     ada, ben = lab.join("ada"), lab.join("ben")
     say(ada, "root", root, method="m", text="t")
-    say(ben, "answer", kind, "root", **payload)
+    say(ada if kind == "mcp/withdraw" else ben, "answer", kind, "root", **payload)
     row = conversations(lab)["root"]
     assert (row["kinds"], row["outcome"]) == ([root, kind], outcome)
     assert (row["answered_after"] is None) == (outcome == "open")
@@ -81,16 +82,53 @@ def test_thoughts_belong_to_the_reasoning_that_is_their_context(lab: MemorySpace
 
 
 def test_a_refusal_is_overtaken_by_a_fulfilment_and_nothing_else_is_by_anything(lab: MemorySpace) -> None:
+    """Of a request nobody's stamp decides: another answer may come."""
     ada, ben, tool = lab.join("ada"), lab.join("ben"), lab.join("tool")
-    say(ada, "p", "mcp/proposal", method="m")
+    say(ada, "p", "mcp/request", method="m")
     say(ben, "why", "chat", "p", text="is it safe?")
-    say(ben, "no", "mcp/reject", "p")
-    say(tool, "r", "mcp/request", "p", method="m")
-    say(tool, "yes", "mcp/response", "r", result=1)
-    say(ada, "late", "mcp/withdraw", "p")
+    say(ben, "no", "mcp/response", "p", error={"code": 1})
+    say(tool, "yes", "mcp/response", "p", result=1)
+    say(tool, "late", "mcp/response", "p", error={"code": 2})
     row = conversations(lab)["p"]
     assert row["outcome"] == "fulfilled"
-    assert (row["decided_after"], row["answered_after"]) == (2 * SECOND // 10, 4 * SECOND // 10)
+    assert row["answered_after"] == 3 * SECOND // 10
+
+
+def test_of_a_kept_proposal_only_stamps_decide(lab: MemorySpace) -> None:
+    """An opinion is part of the conversation and no outcome; what closed it stays."""
+    ada, ben, eve = lab.join("ada"), lab.join("ben"), lab.join("eve")
+    say(ada, "p", "mcp/proposal", method="m")
+    say(eve, "opinion", "mcp/reject", "p")
+    say(eve, "forged", "mcp/response", "p", result={})
+    row = conversations(lab)["p"]
+    assert (row["kinds"], row["outcome"]) == (["mcp/proposal", "mcp/reject", "mcp/response"], "open")
+    assert row["decided_after"] is None
+    say(ben, "no", "mcp/reject", "p")
+    say(ben, "late", "mcp/request", "p", method="m")
+    row = conversations(lab)["p"]
+    assert (row["outcome"], row["decided_after"]) == ("rejected", 3 * SECOND // 10)
+
+
+def test_an_open_proposal_waits_until_it_expires_and_ends_as_the_gateway_says(lab: MemorySpace) -> None:
+    ada = lab.join("ada")
+    ada.send(kind="mcp/proposal", id="p", payload={"method": "m"}, proposal={"expires_in_seconds": 3_600})
+    lab.advance(3_000)
+    say(ada, "then", "chat", text="still there?")
+    assert (conversations(lab)["p"]["outcome"], conversations(lab)["p"]["open"]) == ("open", True)
+    lab.advance(600)
+    row = conversations(lab)["p"]
+    assert (row["kinds"], row["outcome"]) == (["mcp/proposal", "mcp/proposal-closed"], "expired")
+
+
+def test_where_no_end_was_told_an_open_proposal_is_over_when_it_has_expired(lab: MemorySpace) -> None:
+    """The journal ends while the gateway is down, and goes on in a part that does not tell."""
+    ada = lab.join("ada")
+    ada.send(kind="mcp/proposal", id="p", payload={"method": "m"}, proposal={"expires_in_seconds": 3_600})
+    lab.advance(4_000)
+    say(ada, "then", "chat", text="hello?")
+    kept = [each for each in lab.records if each.kind != "mcp/proposal-closed"]
+    found = {row["root"]: row for row in rows(fold_records("lab", kept, to=kept[-1].position), "conversations")}
+    assert (found["p"]["outcome"], found["p"]["open"]) == ("expired", False)
 
 
 def test_what_the_gateway_refused_or_consumed_or_said_itself_is_no_part_of_it(lab: MemorySpace) -> None:

@@ -119,7 +119,9 @@ def proposal(play: Play, luck: float | None = None) -> Scene:
     elif way < 0.3:
         thread.add(acts.say(play, pilot, "mcp/reject", {"reason": "unsafe"}, **origin), "mcp/reject", "rejected")
     else:
-        thread.add(acts.say(play, pilot, "mcp/request", call, to=[tool], **origin), "mcp/request")
+        # The same method and params, with a number of the pilot's own: nothing else fulfils a proposal.
+        request = {**call, "id": _call(play)["id"]}
+        thread.add(acts.say(play, pilot, "mcp/request", request, to=[tool], **origin), "mcp/request")
         yield about(play, 0.4)
         if play.world.may_speak(tool):
             _answer(play, thread, tool, pilot)
@@ -152,15 +154,15 @@ def housekeeping(play: Play) -> Scene:
     pilot = pick(play, PILOTS)
     if pilot is None:
         return
-    asked = acts.say(play, HOST, "participant/request-status", {"fields": ["tokens"]}, to=[pilot])
+    call = acts.say(play, HOST, "participant/request-status", {"fields": ["tokens"]}, to=[pilot])
     yield about(play, 0.3)
     if play.world.may_speak(pilot):
         status = {"tokens": play.rng.randrange(10**5), "status": "working"}
-        acts.say(play, pilot, "participant/status", status, correlation_id=[asked.id])
-    asked = acts.say(play, HOST, "participant/compact", {"reason": "context is full"}, to=[pilot])
+        acts.say(play, pilot, "participant/status", status, correlation_id=[call.id])
+    call = acts.say(play, HOST, "participant/compact", {"reason": "context is full"}, to=[pilot])
     yield about(play, 0.5)
     if play.world.may_speak(pilot):
-        acts.say(play, pilot, "participant/compact-done", {"status": "compacted"}, correlation_id=[asked.id])
+        acts.say(play, pilot, "participant/compact-done", {"status": "compacted"}, correlation_id=[call.id])
     acts.say(play, HOST, "participant/forget", {"direction": "oldest", "entries": 10}, to=[pilot])
     acts.say(play, HOST, "participant/clear", {"reason": "new shift"}, to=[pilot])
     acts.say(play, HOST, "participant/restart", {"mode": "soft"}, to=[pilot])

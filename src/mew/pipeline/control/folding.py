@@ -17,6 +17,7 @@ from mew.journal.tables import from_arrow
 from mew.pipeline import schemas
 from mew.pipeline.control import said
 from mew.pipeline.control.administration import administered
+from mew.pipeline.control.approvals import Approvals
 from mew.pipeline.control.arrow import to_arrow
 from mew.pipeline.control.checks import Checks, Claimed
 from mew.pipeline.control.lives import Lives
@@ -83,6 +84,10 @@ def _between(batch: pa.RecordBatch, first: int, last: int) -> pa.RecordBatch:
     return batch.filter(pc.and_(pc.greater_equal(position, first), pc.less_equal(position, last)))
 
 
+_TELLS_ALL = frozenset({records.START, records.CHECKPOINT})
+"""Events after which anything may be open."""
+
+
 class _Folding:
     """One batch on its way."""
 
@@ -101,6 +106,7 @@ class _Folding:
         self.rights = Rights(self.state, memory.holdings)
         self.rebuilt = Rebuilt(self.checks.welcomes)
         self.talks = Talks(memory.talks)
+        self.approvals = Approvals(memory.approvals)
         self.tally = Tally(self.checks.refusals)
         self.lost: list[Lost] = []
         self.administered: list[Administered] = []
@@ -167,6 +173,10 @@ class _Folding:
             self._fold(record)
         else:
             watcher(record)
+        if event in _TELLS_ALL:
+            self.approvals.reconcile(self.state, record)
+        else:
+            self.approvals.follow(self.state, record)
         if self.checks.folded.checked % SNAPSHOT_RECORDS == 0:
             self.snapshots.append((record.position, save_moment(self.space, record.position, self.state)))
 
@@ -268,6 +278,7 @@ class _Folding:
         memory.writings = self.lives.writings
         memory.holdings = self.rights.holdings
         memory.talks = self.talks.going_on
+        memory.approvals = self.approvals.open
         return Folded(
             save(memory, self.state),
             self._tables(),
@@ -291,6 +302,7 @@ class _Folding:
             (schemas.FORMATS, lives.announced, []),
             (schemas.READER_GAPS, self.lost, []),
             (schemas.CONVERSATIONS, self.talks.over, memory.talks),
+            (schemas.APPROVALS, self.approvals.over, memory.approvals),
             (schemas.ADMIN_EVENTS, self.administered, []),
         ):
             made.append((table, to_arrow(table, self.space, final, unfinished)))

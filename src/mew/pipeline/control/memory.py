@@ -10,11 +10,11 @@ from typing import Final
 import msgspec
 
 from mew.errors import MewError
-from mew.pipeline.control.rows import Holding, Life, Stay, Talk, Writing
+from mew.pipeline.control.rows import Approval, Holding, Life, Stay, Talk, Writing
 from mew.protocol.snapshots import FOLD_VERSION, OtherFold, restore, snapshot
 from mew.protocol.state import SpaceState
 
-CONTROL_VERSION: Final = 2
+CONTROL_VERSION: Final = 3
 """Raised whenever the same records give other rows, or this state another shape; the core's fold has its own."""
 
 
@@ -43,6 +43,7 @@ class Memory(msgspec.Struct, kw_only=True, omit_defaults=True):
     writings: list[Writing] = []
     holdings: list[Holding] = []
     talks: list[Talk] = []
+    approvals: list[Approval] = []
     asked: Asked | None = None
     validates: bool = False
     """Whether data is checked where its stream does not say."""

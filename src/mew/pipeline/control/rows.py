@@ -136,6 +136,27 @@ class Administered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     changes: str | None
 
 
+class Approval(msgspec.Struct, kw_only=True, gc=False):
+    """A proposal that the gateway kept, from its opening on."""
+
+    position: int
+    time: int
+    proposal: str
+    proposer: str
+    to: list[str]
+    method: str
+    tool: str | None
+    digest: str
+    expires: int
+    votes: list[str]
+    outcome: str = "open"
+    ended_position: int | None = None
+    ended_time: int | None = None
+    by: str | None = None
+    request: str | None = None
+    decided_after: int | None = None
+
+
 class Talk(msgspec.Struct, kw_only=True, gc=False):
     """Envelopes that answer one another."""
 
@@ -155,3 +176,7 @@ class Talk(msgspec.Struct, kw_only=True, gc=False):
     answered_after: int | None = None
     ids: list[str]
     """Of its envelopes, for those to come that name one; no column."""
+    expires: int = 0
+    """When the proposal that it began with is closed at the latest; 0 where the gateway kept none, or it ended."""
+    tracked: bool = False
+    """Whether the gateway kept the proposal: then its stamps decide."""

@@ -36,6 +36,8 @@ class Said(msgspec.Struct, frozen=True, gc=False):
     correlation_id: list[str] | str | None = None
     context: msgspec.Raw = _NOTHING
     payload: msgspec.Raw = _NOTHING
+    proposal: msgspec.Raw = _NOTHING
+    """The gateway's stamp, on envelopes about proposals."""
 
     @property
     def answers(self) -> list[str]:

@@ -1,7 +1,9 @@
 """Conversations: envelopes that answer one another, from a proposal, a request, a chat or a thought to its outcome.
 
 Pure. Time is the journal's: a conversation without an outcome is over when nobody has said anything in it for ten
-minutes, one with an outcome a minute after its last word. What it is made of is bounded, so the state is.
+minutes, and an open proposal not before it expires; one with an outcome is over a minute after its last word. Of a
+proposal that the gateway keeps, only what carries its stamp decides, and the gateway's own word (protocol §3).
+What it is made of is bounded, so the state is.
 
 An envelope belongs to the conversation of the first id that its `correlation_id` names; one of `reasoning/*` to that of
 its `context`. The first outcome counts, but a refusal may be overtaken by somebody else's fulfilment.
@@ -16,7 +18,7 @@ from mew.pipeline.control.rows import Talk
 from mew.pipeline.control.said import Said
 from mew.protocol import kinds
 from mew.protocol.records import ENVELOPE, Record
-from mew.protocol.times import SECOND
+from mew.protocol.times import SECOND, instant
 
 PATIENCE: Final = 600 * SECOND
 """How long an outcome is waited for."""
@@ -59,10 +61,17 @@ _NEVER: Final = 2**63
 class _Asked(msgspec.Struct):
     method: Any = ""
     error: Any = None
+    outcome: Any = None
+
+
+class _Stamp(msgspec.Struct):
+    position: int
+    expires_at: str | None = None
 
 
 _payload = msgspec.json.Decoder(_Asked)
 _text = msgspec.json.Decoder(str)
+_stamp = msgspec.json.Decoder(_Stamp)
 
 
 class Talks:
@@ -75,6 +84,8 @@ class Talks:
         """Without an outcome, by the position of their root; whose last word is oldest comes first."""
         self._decided: OrderedDict[int, Talk] = OrderedDict()
         self._queues = ((self._waiting, PATIENCE), (self._decided, LINGER))
+        self._proposed: dict[int, Talk] = {}
+        """Open proposals that the gateway keeps: as many as it does."""
         self._by_id: dict[str, Talk] = {}
         self._due = _NEVER
         """Before this time none is over."""
@@ -85,12 +96,15 @@ class Talks:
     @property
     def going_on(self) -> list[Talk]:
         """Those that are not over, in order."""
-        return sorted([*self._waiting.values(), *self._decided.values()], key=lambda each: each.position)
+        every = (*self._waiting.values(), *self._decided.values(), *self._proposed.values())
+        return sorted(every, key=lambda each: each.position)
 
     def add(self, record: Record, said: Said) -> None:
         """Somebody said something, and it was accepted."""
         kind = record.kind
-        if kind is None or record.event != ENVELOPE or record.participant == kinds.GATEWAY:
+        if kind is None or record.event != ENVELOPE:
+            return
+        if record.participant == kinds.GATEWAY and kind != kinds.PROPOSAL_CLOSED:
             return
         talk = self._of(kind, said)
         if talk is not None:
@@ -105,6 +119,8 @@ class Talks:
         for talks, limit in self._queues:
             while talks and (oldest := next(iter(talks.values()))).last_time + limit <= now:
                 self._end(oldest)
+        for talk in [each for each in self._proposed.values() if _proposal_due(each) <= now]:
+            self._end(talk)
         self._set_due()
 
     def _of(self, kind: str, said: Said) -> Talk | None:
@@ -130,10 +146,13 @@ class Talks:
             times=[record.time],
             ids=[],
         )
+        stamp = _stamped(said) if kind == PROPOSAL else None
+        if stamp is not None:
+            talk.tracked, talk.expires = True, instant(stamp.expires_at or "") or 0
         self._name(talk, envelope_id)
         self._put(talk)
-        if len(self._waiting) + len(self._decided) > MOST:
-            fronts = [next(iter(talks.values())) for talks, _ in self._queues if talks]
+        if len(self._waiting) + len(self._decided) + len(self._proposed) > MOST:
+            fronts = [next(iter(talks.values())) for talks in (self._waiting, self._decided, self._proposed) if talks]
             self._end(min(fronts, key=lambda each: each.last_position))
 
     def _go_on(self, talk: Talk, record: Record, said: Said) -> None:
@@ -146,7 +165,10 @@ class Talks:
         if record.participant not in talk.participants:
             talk.participants.append(record.participant)
         self._name(talk, record.envelope_id or "")
-        if talk.root_kind == PROPOSAL and talk.decided_after is None and kind in {kinds.MCP_REQUEST, REJECT}:
+        counts = not talk.tracked or _stamped(said) is not None
+        if counts and talk.tracked:
+            talk.expires = 0
+        if talk.root_kind == PROPOSAL and talk.decided_after is None and counts and kind in {kinds.MCP_REQUEST, REJECT}:
             talk.decided_after = record.time - talk.time
         outcome = _outcome(talk, kind, said)
         if outcome is not None and (talk.outcome == OPEN or (talk.outcome, outcome) == (REJECTED, FULFILLED)):
@@ -165,12 +187,17 @@ class Talks:
             talk.ids.append(envelope_id)
 
     def _put(self, talk: Talk) -> None:
+        if talk.outcome == OPEN and talk.expires:
+            self._proposed[talk.position] = talk
+            self._due = min(self._due, _proposal_due(talk))
+            return
         is_waiting = talk.outcome == OPEN
         (self._waiting if is_waiting else self._decided)[talk.position] = talk
         self._due = min(self._due, talk.last_time + (PATIENCE if is_waiting else LINGER))
 
     def _take(self, talk: Talk) -> None:
-        del (self._waiting if talk.outcome == OPEN else self._decided)[talk.position]
+        if self._proposed.pop(talk.position, None) is None:
+            del (self._waiting if talk.outcome == OPEN else self._decided)[talk.position]
 
     def _end(self, talk: Talk) -> None:
         self._take(talk)
@@ -182,7 +209,21 @@ class Talks:
 
     def _set_due(self) -> None:
         fronts = [(next(iter(talks.values())), limit) for talks, limit in self._queues if talks]
-        self._due = min((talk.last_time + limit for talk, limit in fronts), default=_NEVER)
+        dues = [talk.last_time + limit for talk, limit in fronts]
+        self._due = min([*dues, *map(_proposal_due, self._proposed.values())], default=_NEVER)
+
+
+def _proposal_due(talk: Talk) -> int:
+    """The gateway closes it when it expires; where it did not run then, nobody says more."""
+    return max(talk.last_time + PATIENCE, talk.expires + LINGER)
+
+
+def _stamped(said: Said) -> _Stamp | None:
+    """The gateway's stamp, where there is one."""
+    try:
+        return _stamp.decode(said.proposal) if bytes(said.proposal) else None
+    except msgspec.MsgspecError:
+        return None
 
 
 def _word(context: msgspec.Raw) -> str:
@@ -201,12 +242,22 @@ def _method(said: Said) -> str:
 
 
 def _outcome(talk: Talk, kind: str, said: Said) -> str | None:
+    if kind == kinds.PROPOSAL_CLOSED:
+        return _closed(said) if talk.root_kind == PROPOSAL else None
     outcome = _OUTCOMES.get(kind)
+    if talk.tracked and talk.root in said.answers and _stamped(said) is None:
+        return None
     if outcome is None or talk.root_kind not in _OF_ITS_OWN.get(kind, (talk.root_kind,)):
         return None
     if kind == kinds.MCP_RESPONSE and _is_error(said):
         return REJECTED
     return outcome
+
+
+def _closed(said: Said) -> str:
+    """How the gateway closed it; to the participants it has expired in any case."""
+    outcome = _payload.decode(said.payload).outcome
+    return outcome if isinstance(outcome, str) else EXPIRED
 
 
 def _is_error(said: Said) -> bool:
