@@ -133,7 +133,7 @@ def test_a_format_is_a_view_in_sql(folder: Path) -> None:
 
 def test_what_is_no_table_is_said_in_one_line(folder: Path) -> None:
     lake = open_lake(folder / "lake")
-    with pytest.raises(UnknownTable, match="is called 'nothing'; there are audit, "):
+    with pytest.raises(UnknownTable, match="is called 'nothing'; there are admin_events, "):
         lake["nothing"]
     with pytest.raises(UnknownTable, match="is called 'nothing'"):
         lake.arrow("nothing")

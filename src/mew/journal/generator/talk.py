@@ -154,15 +154,15 @@ def housekeeping(play: Play) -> Scene:
     pilot = pick(play, PILOTS)
     if pilot is None:
         return
-    call = acts.say(play, HOST, "participant/request-status", {"fields": ["tokens"]}, to=[pilot])
+    request = acts.say(play, HOST, "participant/request-status", {"fields": ["tokens"]}, to=[pilot])
     yield about(play, 0.3)
     if play.world.may_speak(pilot):
         status = {"tokens": play.rng.randrange(10**5), "status": "working"}
-        acts.say(play, pilot, "participant/status", status, correlation_id=[call.id])
-    call = acts.say(play, HOST, "participant/compact", {"reason": "context is full"}, to=[pilot])
+        acts.say(play, pilot, "participant/status", status, correlation_id=[request.id])
+    request = acts.say(play, HOST, "participant/compact", {"reason": "context is full"}, to=[pilot])
     yield about(play, 0.5)
     if play.world.may_speak(pilot):
-        acts.say(play, pilot, "participant/compact-done", {"status": "compacted"}, correlation_id=[call.id])
+        acts.say(play, pilot, "participant/compact-done", {"status": "compacted"}, correlation_id=[request.id])
     acts.say(play, HOST, "participant/forget", {"direction": "oldest", "entries": 10}, to=[pilot])
     acts.say(play, HOST, "participant/clear", {"reason": "new shift"}, to=[pilot])
     acts.say(play, HOST, "participant/restart", {"mode": "soft"}, to=[pilot])
