@@ -55,7 +55,7 @@ def _measure(table: Table, name: str) -> None:
         samples, watch = server.folder / "samples", machine.Watch(server.pid)
         # `ws` and `bun` as they are here send everything to everybody: nothing stays between two.
         alone = isinstance(server.dialect, PlainWebSocket)
-        with nullcontext() if alone else _probing(pair.sockets, server.dialect.speech(0), samples):
+        with nullcontext() if alone else _probing(pair.sockets, crowd.sockets, server.dialect.speech(0), samples):
             time.sleep(CALM_SECONDS)
             left = time.monotonic_ns()
             crowd.close()
@@ -113,13 +113,17 @@ def _seconds(value: float) -> str:
 
 
 @contextmanager
-def _probing(pair: Sequence[socket.socket], speech: Speech, samples: Path) -> Iterator[None]:
+def _probing(
+    pair: Sequence[socket.socket], crowd: Sequence[socket.socket], speech: Speech, samples: Path
+) -> Iterator[None]:
     """Stream from the first to the second until told to stop; the samples are then in the file."""
     probe = os.fork()
     if not probe:
         code = 1
         try:
             machine.die_with_parent()
+            for each in crowd:  # else no connection ends while this process has a copy of it
+                each.close()
             _stream(pair, speech, samples)
             code = 0
         finally:
