@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from mew.journal.blocks import EVENTS, Damaged, Entry, Frames, check, decode, encode, read_head
+from mew.journal.blocks import EVENTS, Damaged, Entry, Frames, check, decode, encode, pieces, read_head
 from mew.protocol import records
 from mew.protocol.records import Record
 from tests.chance import examples
@@ -73,3 +73,21 @@ def test_a_block_with_any_bit_flipped_is_damaged() -> None:
 def test_bytes_behind_a_block_are_not_of_it() -> None:
     with pytest.raises(Damaged):
         check(read_head(SAMPLE), SAMPLE + b"x")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "count"),
+    [([90_000, 90_000], 3), ([90_000, 10], 3), ([5_000], 1), ([200] * 1_000, 2), ([0], 1)],
+    ids=["large", "large and small", "one of a small block", "many small", "empty"],
+)
+def test_large_messages_are_written_as_they_are(sizes: list[int], count: int) -> None:
+    """A copy of what two thousand joiners are told takes longer than to hand it to the kernel."""
+    entries: list[Entry] = [
+        Record(number, 5, "welcome", "alice", payload=bytes([65 + number % 26]) * size)
+        for number, size in enumerate(sizes)
+    ]
+    found = pieces(entries)
+    assert len(found) == count
+    block = b"".join(found)
+    check(read_head(block), block)
+    assert list(decode(block)) == entries

@@ -27,6 +27,10 @@ RUN: Final = struct.Struct("<qqqqIIIIIIIHBx")
 """Time, number of the first frame, sequence, size, records, participant, kind, envelope id, stream id, reason,
 capability, bytes to skip at the front of each message, event. Absent numbers are -1, absent strings 0."""
 _LENGTH_BYTES: Final = 4
+LARGE_BYTES: Final = 4096
+"""Messages that are no smaller on average are pieces of their own."""
+ONE_PIECE_BYTES: Final = 64 * 1024
+"""Messages that have less together are in one piece with all else: a system call costs more than the copy."""
 ABSENT: Final = -1
 
 EVENTS: Final = (
@@ -91,6 +95,11 @@ HEAD_BYTES: Final = _MARK.size + _COUNTED.size
 
 def encode(entries: Sequence[Entry]) -> bytes:
     """A block of entries whose positions follow each other; there is at least one."""
+    return b"".join(pieces(entries))
+
+
+def pieces(entries: Sequence[Entry]) -> list[bytes]:
+    """The same in pieces, to be written one behind the other: large messages are not copied."""
     strings: dict[str | None, int] = {None: 0}
     runs: list[bytes] = []
     messages: list[bytes] = []
@@ -102,21 +111,29 @@ def encode(entries: Sequence[Entry]) -> bytes:
             runs.append(_record_run(entry, strings))
             messages.append(entry.payload)
     texts = [text.encode() for text in strings if text is not None]
-    lengths = array("I", [len(text) for text in texts])
-    lengths.extend(map(len, messages))
-    text, message = b"".join(texts), b"".join(messages)
+    sizes = [*map(len, messages)]
+    lengths = array("I", [*map(len, texts), *sizes])
+    text, message_bytes = b"".join(texts), sum(sizes)
+    if message_bytes < LARGE_BYTES * len(sizes):
+        messages = [b"".join(messages)]
     counted = (
         VERSION,
         entries[0].position,
         entries[-1].time,
-        len(messages),
+        len(sizes),
         len(runs),
         len(texts),
         len(text),
-        len(message),
+        message_bytes,
     )
-    checked = b"".join([_COUNTED.pack(*counted), lengths.tobytes(), text, *runs, message])
-    return _MARK.pack(MAGIC, crc32(checked)) + checked
+    checked = [b"".join([_COUNTED.pack(*counted), lengths.tobytes(), text, *runs]), *messages]
+    checksum = 0
+    for piece in checked:
+        checksum = crc32(piece, checksum)
+    mark = _MARK.pack(MAGIC, checksum)
+    if message_bytes < ONE_PIECE_BYTES:
+        return [b"".join([mark, *checked])]
+    return [mark + checked[0], *checked[1:]]
 
 
 def _frames_run(frames: Frames, strings: dict[str | None, int]) -> bytes:

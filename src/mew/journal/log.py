@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from mew.journal.blocks import HEAD_BYTES, Damaged, Entry, Head, check, decode, encode, read_head
+from mew.journal.blocks import HEAD_BYTES, Damaged, Entry, Head, check, decode, pieces, read_head
 from mew.protocol.records import Record
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
@@ -64,18 +64,20 @@ class LogWriter:
     def append(self, entries: Sequence[Entry]) -> int:
         """Hand a block to the kernel, all of it; how many bytes it has. What fails half-way is taken back."""
         assert self._file is not None
-        block = encode(entries)
+        block = pieces(entries)
         self._take_back(self._file)
-        left = memoryview(block)
         try:
-            while left:
-                left = left[os.write(self._file, left) :]
+            for piece in block:
+                left = memoryview(piece)
+                while left:
+                    left = left[os.write(self._file, left) :]
         except OSError:
             self._is_torn = True
             self._take_back(self._file)
             raise
-        self.size += len(block)
-        return len(block)
+        size = sum(map(len, block))
+        self.size += size
+        return size
 
     def _take_back(self, file: int) -> None:
         if self._is_torn:
