@@ -64,10 +64,16 @@ def test_the_text_of_a_roster_grows_with_it_and_is_made_anew_when_it_changes() -
     assert kept.text() == b"1,2"
     kept.put("carol", b"3")
     assert vars(kept)["_text"] == b"1,2,3"
+    assert kept.text_without("carol") == b"1,2"
+    kept.put("carol", b"3")
+    assert vars(kept)["_text"] == b"1,2,3"
     kept.put("alice", b"4")
     assert kept.text() == b"4,2,3"
+    assert kept.text_without("carol") == b"4,2"
     kept.drop("bob")
     kept.drop("nobody")
     assert kept.text() == b"4,3"
     kept.clear()
     assert kept.text() == b""
+    kept.put("dave", b"5")
+    assert (kept.text(), kept.text_without("dave")) == (b"5", b"")

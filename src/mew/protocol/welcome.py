@@ -31,22 +31,29 @@ class Roster:
         """With these entries."""
         self.entries = dict(entries)
         self._text: bytes | None = None
+        self._before: tuple[str, bytes] | None = None
+        """Who came last, and the text before that: what that one is to be told."""
 
     def put(self, participant: str, entry: bytes) -> None:
         """Somebody has come, or is described differently."""
-        is_new = participant not in self.entries
+        known = self.entries.get(participant)
+        if known == entry:
+            return
+        text = self.text() if known is None else b""
         self.entries[participant] = entry
-        self._text = self._text + b"," + entry if is_new and self._text else None
+        self._text, self._before = None, None
+        if text:
+            self._text, self._before = b",".join((text, entry)), (participant, text)
 
     def drop(self, participant: str) -> None:
         """Somebody is gone."""
         self.entries.pop(participant, None)
-        self._text = None
+        self._text = self._before = None
 
     def clear(self) -> None:
         """Nobody is here."""
         self.entries.clear()
-        self._text = None
+        self._text = self._before = None
 
     def text(self) -> bytes:
         """All entries, with commas between them."""
@@ -56,8 +63,8 @@ class Roster:
 
     def text_without(self, participant: str) -> bytes:
         """All entries but one."""
-        if next(reversed(self.entries), None) == participant:
-            return self.text()[: -len(self.entries[participant])].removesuffix(b",")
+        if self._before is not None and self._before[0] == participant:
+            return self._before[1]
         return b",".join([entry for name, entry in self.entries.items() if name != participant])
 
 
@@ -88,7 +95,7 @@ def _payload(state: SpaceState, you: str, own: bytes, others: bytes, proposals: 
     return jsontext.join(
         {
             "you": jsontext.join({"id": jsontext.encode(you), "capabilities": own}),
-            "participants": b"[" + others + b"]",
+            "participants": b"".join((b"[", others, b"]")),
             "active_streams": jsontext.array(stream_entry(state, each) for each in state.streams.values()),
             **listed,
             "position": jsontext.encode(state.position),
