@@ -1,6 +1,7 @@
 """The logs that people and scripts read: their lines, their order of keys, and what never stands in them."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.gateway.logs import LineLog
+from mew.gateway import logs
+from mew.gateway.logs import LINE_BYTES, EnvelopeHistory, LineLog
+from mew.protocol import Record
 from tests.gateway.raw import TEXT, closing, frame, joined, running
 from tests.interaction.doors.websocket import WebsocketSpace
 
@@ -145,6 +148,32 @@ def test_a_log_that_is_behind_says_how_many_lines_it_left_out(tmp_path: Path) ->
     told = [line["count"] for line in lines if line.get("event") == "dropped"]
     assert lines.count({}) + sum(told) == 25
     assert lines.count({}) >= 10
+
+
+def presence(position: int, time: int) -> Record:
+    return Record(position, time, "envelope", "system:gateway", "system/presence", f"e-{position}", payload=b"{}")
+
+
+def test_a_crowd_that_comes_at_once_gets_a_bounded_part_of_the_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of two thousand joins would be a line for each of two thousand."""
+    monkeypatch.setattr(logs, "CROWD_BYTES", 3 * 4 * (LINE_BYTES + 2))
+    monkeypatch.setattr(logs, "CROWD_BYTES_PER_SECOND", 4 * (LINE_BYTES + 2))
+    log = LineLog(tmp_path / "a.jsonl")
+    history, recipients = EnvelopeHistory(log, "lab"), [(f"p{number}", "websocket") for number in range(4)]
+    for position in range(10):
+        history.delivered(presence(position, 1_000), recipients)
+    said = Record(10, 1_000, "envelope", "alice", "chat", "said", payload=b"{}")
+    history.delivered(said, recipients)
+    history.delivered(presence(11, 1_000_000), recipients, "p0")
+    history.delivered(presence(12, 1_000_001), recipients)
+    log.close()
+    lines = read(tmp_path / "a.jsonl")
+    told = [line["count"] for line in lines if line["event"] == "dropped"]
+    written = Counter(line["id"] for line in lines if line["event"] == "delivered")
+    assert written == {"e-0": 4, "e-1": 4, "e-2": 4, "said": 4, "e-11": 3}
+    assert sum(told) == 8 * 4
 
 
 def test_a_log_that_has_grown_is_rotated_and_the_oldest_goes(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from mew.gateway.folders import ensure_folder
 from mew.gateway.operator_log import log
-from mew.protocol import Checked, Record, jsontext, records
+from mew.protocol import Checked, Record, jsontext, kinds, records
+from mew.protocol.limits import Bucket
 from mew.protocol.times import rfc3339
 
 QUEUED_BYTES: Final = 64 * 2**20
@@ -25,6 +26,11 @@ WRITE_BYTES: Final = 2**18
 KEPT_ENDS: Final = 20_000
 LINE_BYTES: Final = 256
 """About what a line has besides the envelope."""
+CROWD_BYTES: Final = 64 * 2**20
+CROWD_BYTES_PER_SECOND: Final = 16 * 2**20
+"""Of lines about who came and went, at once and in the long run. Where thousands come at once there are millions of
+such lines: to write them takes longer than all the rest, and most of them would be rotated away within a second."""
+_CROWDED: Final = frozenset({kinds.PRESENCE, kinds.WELCOME})
 
 Made = Callable[..., bytes]
 """Makes lines of what it is given, or none; without the last line's end."""
@@ -54,10 +60,18 @@ class LineLog:
     def put(self, made: Made, *given: Any, size: int, lines: int = 1) -> None:
         """Have so many lines made of this and written, about so many bytes."""
         if self._put_bytes - self._written_bytes + size > self._queued_bytes:
-            self._left_out += lines
-        else:
-            self._put_bytes += size
-            self._queue.append((size, made, given))
+            self.leave_out(lines)
+            return
+        self._put_bytes += size
+        self._queue.append((size, made, given))
+        self._write_soon()
+
+    def leave_out(self, lines: int) -> None:
+        """Have it written that so many lines are missing."""
+        self._left_out += lines
+        self._write_soon()
+
+    def _write_soon(self) -> None:
         if not self._something.is_set():
             self._something.set()
             if self._thread is None:
@@ -126,6 +140,7 @@ class EnvelopeHistory:
         """Write to this log."""
         self._log = log
         self._space_id = jsontext.encode(space_id)
+        self._crowd: Bucket | None = None
         self._ends: dict[tuple[str, str], bytes] = {}
         """How the lines of a recipient end: the same for one envelope after another."""
 
@@ -143,10 +158,22 @@ class EnvelopeHistory:
 
     def delivered(self, record: Record, recipients: list[tuple[str, str]], without: str | None = None) -> None:
         """An envelope to each of its recipients but one, given with how they are connected."""
-        if recipients:
-            count = len(recipients)
-            size = (len(record.payload) + LINE_BYTES) * count
+        count = len(recipients)
+        size = (len(record.payload) + LINE_BYTES) * count
+        if record.kind in _CROWDED and not self._has_room(size, record.time):
+            self._log.leave_out(count)
+        elif recipients:
             self._log.put(self._delivered, record, recipients, without, size=size, lines=count)
+
+    def _has_room(self, size: int, now: int) -> bool:
+        """Whether lines about who came and went may have more bytes; these are counted."""
+        bucket = self._crowd
+        if bucket is None:
+            bucket = self._crowd = Bucket(CROWD_BYTES_PER_SECOND, CROWD_BYTES, now)
+        if bucket.wait(now):
+            return False
+        bucket.charge(now, size)
+        return True
 
     def _delivered(self, record: Record, recipients: list[tuple[str, str]], without: str | None) -> bytes:
         beginning = _beginning("delivered", record)
