@@ -11,6 +11,7 @@ from mew.gateway import pace, sending
 from mew.gateway.counts import Counts
 from mew.gateway.fanout import Fanout
 from mew.gateway.items import Item, envelope_item
+from mew.gateway.outlets import Loss, SocketOutlet
 from mew.protocol import EVERYONE, AllBut, Audience, Only, To
 
 
@@ -189,6 +190,71 @@ def test_who_is_dropped_gets_its_share_first_and_nothing_more(loop: asyncio.Abst
     assert stage.heard()["bob"] == ["one", "kicked"]
     turn(loop)
     assert stage.heard() == {"alice": ["one", "two"], "bob": ["one", "kicked"]}
+
+
+class Unplugged:
+    """What a gone socket still is to its outlet."""
+
+    def write(self, data: bytes) -> None:
+        raise AssertionError(f"written to one that is gone: {data!r}")
+
+    def close(self, code: int, reason: str) -> None:
+        raise AssertionError("closed once more")
+
+
+def gone(stage: Stage, name: str) -> SocketOutlet:
+    """A reader whose socket has just ended; the space does not know yet."""
+    outlet = SocketOutlet(Unplugged(), data_bytes=10**6, control_bytes=10**6, on_loss=lambda: None)
+    outlet.abandon()
+    stage.fanout.readers.outlets[f"ws-{name}"] = outlet
+    stage.fanout.admit(f"ws-{name}")
+    stage.fanout.readers.seat(name, f"ws-{name}")
+    return outlet
+
+
+@pytest.mark.parametrize("sent", [False, True], ids=["in the turn", "on its way"])
+def test_who_is_gone_has_lost_the_frames_and_nothing_else(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, sent: bool
+) -> None:
+    monkeypatch.setattr(sending, "SLICE", 1)
+    stage = Stage("alice", "bob")
+    stage.fanout.put(EVERYONE, Item(b"", (b"#s#0",), stream_id="s", first=1))
+    outlet = gone(stage, "carol")
+    stage.put("said", AllBut("alice"))
+    stage.fanout.put(EVERYONE, Item(b"", (b"#s#a", b"#s#b"), stream_id="s", first=2))
+    stage.fanout.put(Only(("bob",)), Item(b"", (b"#t#a",), stream_id="t", first=1))
+    if sent:
+        monkeypatch.setattr(stage.fanout, "_go_on", lambda: None)
+        turn(loop)
+    assert stage.fanout.settle("ws-carol")
+    assert outlet.losses == {"s": Loss(first=2, last=3, dropped=2)}
+
+
+def test_who_is_gone_misses_frames_when_its_turn_comes(loop: asyncio.AbstractEventLoop) -> None:
+    stage = Stage("alice")
+    outlet = gone(stage, "carol")
+    stage.put("said", AllBut("alice"))
+    stage.fanout.put(EVERYONE, Item(b"", (b"#s#a",), stream_id="s", first=1))
+    turn(loop)
+    assert outlet.losses == {"s": Loss(first=1, last=1, dropped=1)}
+    assert stage.counts.deliveries == 1
+
+
+def test_nothing_has_to_be_recorded_before_one_that_is_gone_is_dropped(loop: asyncio.AbstractEventLoop) -> None:
+    """Where two thousand go at once, each would have the journal written."""
+    stage, asked = Stage("alice"), list[None]()
+
+    def refuse() -> bool:
+        asked.append(None)
+        return False
+
+    stage.fanout = Fanout(stage.counts, refuse)
+    gone(stage, "carol")
+    stage.put("said")
+    assert stage.fanout.settle("ws-carol")
+    assert asked == []
+    turn(loop)
+    assert asked == [None]
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])

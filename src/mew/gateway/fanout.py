@@ -58,7 +58,8 @@ class Fanout:
         self._pace = Pace()
         self._turn: list[tuple[Audience, Item]] = []
         self._mixed = False
-        self._has_frames = False
+        self._frames: list[int] = []
+        """The places of the turn where frames are."""
         self._late: dict[str, int] = {}
         """Connections that came within this turn, and how much of it was before them."""
         self._served: dict[str, int] = {}
@@ -80,11 +81,11 @@ class Fanout:
 
     def put(self, audience: Audience, item: Item, *, patient: bool = False) -> None:
         """Send this with the turn. Nobody waits for what is patient."""
+        if item.stream_id is not None:
+            self._frames.append(len(self._turn))
         self._turn.append((audience, item))
         if audience.__class__ is not Everyone:
             self._mixed = True
-        if item.stream_id is not None:
-            self._has_frames = True
         self.expect(audience, patient=patient)
 
     def expect(self, audience: Audience, *, patient: bool = False) -> None:
@@ -202,16 +203,16 @@ class Fanout:
             self._stuck = True
             return
         self._wanted = self._stuck = False
-        turn, late, served, mixed = self._turn, self._late, self._served, self._mixed
+        turn, late, served, mixed, frames = self._turn, self._late, self._served, self._mixed, self._frames
         if not turn:
             return
         self._finish()
-        self._turn, self._late, self._served = [], {}, {}
-        self._mixed = self._has_frames = False
+        self._turn, self._late, self._served, self._frames = [], {}, {}, []
+        self._mixed = False
         if self.history is not None:
             self._log(self.history, turn, late)
         self._seconds = 0.0
-        self._sending = Sending(turn, late | served, self.readers, mixed=mixed)
+        self._sending = Sending(turn, late | served, self.readers, mixed=mixed, frames=frames)
 
     # One by one
 
@@ -234,7 +235,7 @@ class Fanout:
         if self._sending is not None:
             self._sending.serve(connection, self._counts)
         outlet = self.readers.outlets.get(connection)
-        items = share_of(connection, self._turn, self._late | self._served, self.readers)
+        items = share_of(connection, self._turn[self._since(connection) :], self.readers)
         if outlet is not None and items:
             self._counts.deliveries += outlet.put(items)
             self._counts.delivered_bytes += sum(len(item.wire) for item in items) if outlet.direct is not None else 0
@@ -243,18 +244,20 @@ class Fanout:
             self._mixed = True
         return items
 
+    def _since(self, connection: str) -> int:
+        """How much of this turn a connection has got, or was before it."""
+        return self._served.get(connection, self._late.get(connection, 0))
+
     def settle(self, connection: str) -> bool:
         """Give a connection its share, before it is dropped: what comes behind this is not for it.
 
-        Whether it may leave: else the connection has only what could.
+        Whether it may leave: else the connection has only what could. All that belongs to the turn has been put.
         """
-        may_leave = self._before_flush()
         outlet, name = self.readers.outlets.get(connection), self.readers.name_of(connection)
-        if isinstance(outlet, SocketOutlet) and outlet.closed and not self._has_frames:
-            if self._sending is not None:
-                self._sending.serve(connection, self._counts)
-            return may_leave  # it is gone: of what it misses only frames count
-        if not may_leave:
+        if isinstance(outlet, SocketOutlet) and outlet.closed:
+            self._lose(connection, outlet)
+            return True
+        if not self._before_flush():
             return False
         items = self._serve(connection)
         if self.history is not None and name is not None and outlet is not None:
@@ -262,6 +265,18 @@ class Fanout:
                 if item.record is not None:
                     self.history.delivered(item.record, [(name, transport_of(connection))])
         return True
+
+    def _lose(self, connection: str, outlet: SocketOutlet) -> None:
+        """It is gone: of what it misses only frames count, and nothing that has to be recorded first leaves for it.
+
+        Where thousands go at once, each would else look through all that was said of those before it.
+        """
+        if self._sending is not None:
+            self._sending.serve(connection, self._counts)
+        since = self._since(connection)
+        missed = [self._turn[place] for place in self._frames if place >= since]
+        if missed:
+            outlet.put(share_of(connection, missed, self.readers))
 
     def drop(self, connection: str) -> Outlet | None:
         """The connection gets nothing more, of this turn neither."""

@@ -228,6 +228,7 @@ class Hub:
 
         Whom a stop sends away has not left: the next start gives them the time to come back.
         """
+        self._end_run()  # frames before it are numbered before it is gone
         self.fanout.settle(connection)
         losses = self._losses(connection, "disconnected")
         self._drop(connection)

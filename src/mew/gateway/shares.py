@@ -16,10 +16,8 @@ class Shares:
 
     def __init__(self, turn: Sequence[tuple[Audience, Item]], late: dict[str, int], readers: Readers) -> None:
         """`late` has the connections that came within the turn, and how much of it was before them."""
-        self._turn = turn
         self._items = [item for _, item in turn]
         self._late = late
-        self._tables = readers
         self._readers = readers.everyone()
         self._left_out: dict[str, set[int]] = {}
         self._own: dict[str, set[int]] = {}
@@ -76,23 +74,17 @@ class Shares:
         parts.append(self._joined[offsets[at] :])
         return b"".join(parts), count
 
-    def items(self, connection: str) -> list[Item]:
-        """A connection's share, item by item."""
-        return share_of(connection, self._turn, self._late, self._tables)
-
     def _exceptions(self, connection: str) -> Iterable[int]:
         first = self._late.get(connection, 0)
         both = (*self._own.get(connection, ()), *self._left_out.get(connection, ()))
         return sorted(index for index in both if index >= first)
 
 
-def share_of(
-    connection: str, turn: Sequence[tuple[Audience, Item]], late: dict[str, int], readers: Readers
-) -> list[Item]:
-    """One connection's share of a turn, item by item."""
+def share_of(connection: str, turn: Iterable[tuple[Audience, Item]], readers: Readers) -> list[Item]:
+    """One connection's share of a turn, or of a part of it, item by item."""
     name, is_reader = readers.name_of(connection), connection in readers.everyone()
     share = []
-    for audience, item in turn[late.get(connection, 0) :]:
+    for audience, item in turn:
         match audience:
             case Everyone():
                 included = is_reader
