@@ -493,6 +493,48 @@ def test_what_one_waits_for_does_not_wait_for_a_storm(
     assert stage.heard() == {"alice": ["carol came"], "bob": ["carol came", "urgent"]}
 
 
+def test_who_comes_in_a_storm_is_welcomed_ahead_of_it(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold_off_for_long(monkeypatch)
+    stage = Busy(loop)
+    for name in ("bob", "carol"):
+        stage.join(name)
+        stage.fanout.put(Only((name,)), envelope_item(b"welcome"), patient=True)
+        stage.fanout.put(AllBut(name), envelope_item(f"{name} came".encode()), patient=True)
+    turn(loop)
+    assert stage.heard() == {"alice": [], "bob": ["welcome", "carol came"], "carol": ["welcome"]}
+    turn_until(loop, lambda: stage.listeners["alice"].heard)
+    assert stage.heard() == {
+        "alice": ["bob came", "carol came"],
+        "bob": ["welcome", "carol came"],
+        "carol": ["welcome"],
+    }
+
+
+def test_what_nobody_waits_for_does_not_follow_the_flush_before_it_immediately(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a storm, whose flushes take long, would be told of one by one: a write a reader each time."""
+    hold_off_for_long(monkeypatch)
+    monkeypatch.setattr(sending, "SLICE", 1)
+    stage = Busy(loop)
+    stage.join("bob")
+    alice = stage.listeners["alice"].heard
+    stage.fanout.put(EVERYONE, envelope_item(b"first"), patient=True)
+    monkeypatch.setattr(stage.fanout, "_go_on", lambda: None)
+    turn_until(loop, lambda: stage.fanout._sending is not None)
+    stage.fanout.put(EVERYONE, envelope_item(b"behind it"), patient=True)
+    monkeypatch.undo()
+    hold_off_for_long(monkeypatch)
+    stage.fanout._go_on()
+    turn_until(loop, lambda: alice)
+    assert alice == [b"first"]
+    assert not stage.fanout.holding
+    turn_until(loop, lambda: len(alice) > 1)
+    assert stage.heard() == {"alice": ["first", "behind it"], "bob": ["first", "behind it"]}
+
+
 def test_what_nobody_waits_for_goes_out_with_what_somebody_waits_for(loop: asyncio.AbstractEventLoop) -> None:
     stage = Busy(loop)
     stage.fanout.put(EVERYONE, envelope_item(b"bob came"), patient=True)

@@ -67,6 +67,8 @@ class Fanout:
         self._ahead: dict[str, None] = {}
         """Connections that are to be served ahead."""
         self._wanted = False
+        self._urgent = False
+        """Whether somebody waits for what is to be sent."""
         self._stuck = False
         """Whether the turn may not leave until somebody says so."""
         self._due: asyncio.Handle | None = None
@@ -94,19 +96,32 @@ class Fanout:
         if self._stuck:
             return
         crowded = self._sending is not None or self._is_patient
-        if crowded and not patient and isinstance(audience, To | Only):
-            few = self._connections(audience)
-            if len(few) <= FEW:
-                if not self._ahead:
-                    asyncio.get_running_loop().call_soon(self._serve_ahead)
-                self._ahead |= dict.fromkeys(few)
-                return
+        few = self._few(audience) if crowded or patient else None
+        if few and crowded:
+            self._expect_ahead(few)
+            return
+        self._urgent = self._urgent or not patient
         if self._due is None:
             if self._sending is None:
                 self._schedule(patient=patient)
+                if few and self._is_patient:
+                    self._expect_ahead(few)
         elif self._is_patient and not patient:
             self._due.cancel()
             self._schedule(patient=False)
+
+    def _few(self, audience: Audience) -> list[str] | None:
+        """The connections that are meant, if they are few enough to be served ahead of a crowd."""
+        if isinstance(audience, To | Only):
+            few = self._connections(audience)
+            if len(few) <= FEW:
+                return few
+        return None
+
+    def _expect_ahead(self, few: list[str]) -> None:
+        if not self._ahead:
+            asyncio.get_running_loop().call_soon(self._serve_ahead)
+        self._ahead |= dict.fromkeys(few)
 
     def _connections(self, audience: To | Only) -> list[str]:
         if isinstance(audience, To):
@@ -167,7 +182,7 @@ class Fanout:
             if not is_over:
                 return
         if self._wanted and self._due is None and not self._stuck:
-            self._schedule(patient=False)
+            self._schedule(patient=not self._urgent)
 
     def resume(self) -> None:
         """What was stuck may leave."""
@@ -202,7 +217,7 @@ class Fanout:
         if not self._before_flush():
             self._stuck = True
             return
-        self._wanted = self._stuck = False
+        self._wanted = self._urgent = self._stuck = False
         turn, late, served, mixed, frames = self._turn, self._late, self._served, self._mixed, self._frames
         if not turn:
             return
