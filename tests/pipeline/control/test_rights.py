@@ -48,7 +48,7 @@ def test_another_configuration_counts_from_the_start_that_brought_it() -> None:
     lab.join("bob")
     lab.settings = configured(participants={"bob": [{"kind": "chat"}, {"kind": "mcp/*"}], "dora": None})
     lab.restart()
-    at = lab.records[-1].position
+    at = next(record.position for record in reversed(lab.records) if record.event == "start")
     assert history(lab, "alice") == [
         (0, at, "baseline", ANSWER, None),
         (0, at, "configured", ANY, None),

@@ -209,7 +209,9 @@ class StitchDone(msgspec.Struct, frozen=True):
     state: bytes
     parts: dict[str, list[Part]]
     numbers: dict[str, int]
-    """The last frame's number of each stream, before the batch."""
+    """The last frame's number of each stream, before the batch; of none after which frames may be lost."""
+    complete: bool
+    """Whether every record of the space is known, so that a stream without a number had no frame."""
     probes: tuple[Probe, ...]
     """How these numbers changed, from one welcome to the next."""
     unauthorised: Strays
@@ -236,6 +238,7 @@ def stitch_a_space(task: bytes) -> bytes:
             stitched.state,
             written,
             stitched.numbers,
+            stitched.complete,
             stitched.probes,
             stitched.unauthorised,
             stitched.misnumbered,

@@ -11,7 +11,7 @@ import msgspec
 from mew.errors import MewError
 from mew.pipeline.kernel.summary import Partial
 
-STITCH_VERSION: Final = 2
+STITCH_VERSION: Final = 3
 """Raised whenever the same summaries come out otherwise."""
 
 
@@ -36,6 +36,8 @@ class StreamState(msgspec.Struct):
     last_time: int
     last_number: int
     writers: dict[str, WriterState] = {}
+    uncertain: bool = False
+    """Whether frames may be lost since the last one: records are missing, and no frame has come since."""
 
 
 class MinuteState(msgspec.Struct):

@@ -82,7 +82,9 @@ class Stitched:
     totals: dict[str, Totals]
     """Of every stream that had a frame, and was open at some time in the batch."""
     numbers: dict[str, int]
-    """The last frame's number of each stream, before the batch."""
+    """The last frame's number of each stream, before the batch; of none after which frames may be lost."""
+    complete: bool
+    """Whether every record of the space is known, so that a stream without a number had no frame."""
     probes: tuple[Probe, ...]
     """What changed of these numbers, from one probe to the next; in order."""
     unauthorised: Strays
@@ -115,13 +117,14 @@ class _Stitching:
         known = State(STITCH_VERSION, until.floor - 1, 0, until.floor == 0) if state is None else decode_state(state)
         self._state = known
         self._at = known.position
-        self._unknown: set[str] = set()
-        """Streams of which frames may be lost since the last that is known."""
         if until.floor > known.position + 1:
             self._pass_hole()
         if until.position < self._at:
             raise OutOfOrder(f"{until.space!r} is stitched up to {self._at}, which is behind {until.position}")
-        self._numbers = {stream_id: stream.last_number for stream_id, stream in known.streams.items()}
+        self._numbers = {
+            stream_id: stream.last_number for stream_id, stream in known.streams.items() if not stream.uncertain
+        }
+        self._complete = known.complete
         self._windows = OpenWindows(known.windows)
         self._minutes = Minutes(known.minutes)
         self._closed: list[Partial] = []
@@ -154,17 +157,16 @@ class _Stitching:
 
     def _pass_hole(self) -> None:
         """Records are lost: what comes behind them reveals nothing by what was before."""
-        self._unknown = set(self._state.streams)
         self._state.complete = False
         for stream in self._state.streams.values():
+            stream.uncertain = True
             for writer in stream.writers.values():
                 writer.sequence = None
 
     def _join(self, edge: StreamEdge) -> None:
         """What the first frame of a stream in a unit reveals."""
         known = self._state.streams.get(edge.stream_id)
-        if known is not None and edge.stream_id in self._unknown:
-            self._unknown.remove(edge.stream_id)
+        if known is not None and known.uncertain:
             expected = edge.first_number
         elif known is not None:
             wait = max(edge.first_time - known.last_time, 0)
@@ -245,6 +247,7 @@ class _Stitching:
             participant_activity=minutes,
             totals={stream_id: _totals(state.streams[stream_id]) for stream_id in sorted(state.streams)},
             numbers=self._numbers,
+            complete=self._complete,
             probes=tuple(Probe(position, self._probes[position]) for position in sorted(self._probes)),
             unauthorised=self._unauthorised,
             misnumbered=self._misnumbered,
