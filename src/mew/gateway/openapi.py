@@ -19,7 +19,7 @@ from mew.protocol.kinds import PROTOCOLS
 JSON: Final = "application/json"
 WHATEVER: Final = (400, 403, 431, 500)
 """What any request may be answered with: unreadable, from a page that may not, its head too large, a fault of ours."""
-AUTHENTICATED: Final = (401, 404)
+AUTHENTICATED: Final = (401, 404, 429)
 _TEXT: Final = {"type": "string"}
 _TEXTS: Final = {"type": "array", "items": _TEXT}
 _OBJECT: Final = {"type": "object"}
@@ -124,7 +124,7 @@ def _participants() -> Any:
 
 
 def _post() -> Any:
-    refusals = (*AUTHENTICATED, 409, 413, 429, 503)
+    refusals = (*AUTHENTICATED, 409, 413, 503)
     summary = "Send one envelope, by the rules of the WebSocket door."
     operation = _operation("post", summary, {200: _ref("Accepted")}, refusals, security=_BEARER)
     return _with_examples(operation, MESSAGES)
@@ -178,8 +178,7 @@ def _journal() -> Any:
         },
     ]
     answers = {200: _ref("JournalPage")}
-    refusals = (*AUTHENTICATED, 429)
-    operation = _operation("journal", summary, answers, refusals, security=_BEARER, parameters=parameters)
+    operation = _operation("journal", summary, answers, AUTHENTICATED, security=_BEARER, parameters=parameters)
     content = operation["responses"]["200"]["content"]
     content[JSON]["examples"] = {"page": {"value": PAGE}}
     content[LIVE] = {"schema": _TEXT, "examples": {"event": {"value": EVENT}}}
