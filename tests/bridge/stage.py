@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from mew.bridge import Bridge, BridgeSettings, HttpServer, Patience, StdioServer
+from mew.bridge import Bridge, BridgeSettings, BridgeTimeouts, HttpServer, StdioServer
 from mew.client import Space
 from tests.client.stage import joining, url_of
 from tests.gateway.raw import Running
@@ -33,7 +33,8 @@ def settings_for(gateway: Running, server: StdioServer | HttpServer, **patience:
     """A bridge that is the participant `tools`."""
     quick = {"restarts": 1, "backoff": 0.01, **patience}
     token = gateway.token("tools")
-    return BridgeSettings(server=server, url=url_of(gateway), space="lab", token=token, patience=Patience(**quick))
+    timeouts = BridgeTimeouts(**quick)
+    return BridgeSettings(server=server, url=url_of(gateway), space="lab", token=token, patience=timeouts)
 
 
 class Bridged:

@@ -8,7 +8,7 @@ import sys
 import msgspec
 import pytest
 
-from mew.bridge import HttpServer, TooManyRestarts, restarts
+from mew.bridge import HttpServer, TooManyRestarts
 from tests.bridge.stage import HERE, bridged, text_of
 from tests.client.stage import played, until
 from tests.gateway.raw import Running
@@ -42,6 +42,9 @@ class Service:
         await self._process.wait()
 
 
+QUICK = {"restarts": 100, "backoff": 0.1, "longest": 0.5}
+
+
 @played
 async def test_tools_resources_and_changes_come_over_http(gateway: Running) -> None:
     async with Service() as service, bridged(gateway, service.server) as tools:
@@ -57,11 +60,8 @@ async def test_tools_resources_and_changes_come_over_http(gateway: Running) -> N
 
 
 @played
-async def test_a_server_that_was_restarted_is_greeted_anew_though_nobody_called_it(
-    gateway: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(restarts, "LONGEST", 0.5)
-    async with Service() as service, bridged(gateway, service.server, restarts=100, backoff=0.1) as tools:
+async def test_a_server_that_was_restarted_is_greeted_anew_though_nobody_called_it(gateway: Running) -> None:
+    async with Service() as service, bridged(gateway, service.server, **QUICK) as tools:
         notifications = tools.alice.envelopes("mcp/notification", sender="tools")
         before = text_of(await tools.call("process"))
         await service.kill()
@@ -71,11 +71,8 @@ async def test_a_server_that_was_restarted_is_greeted_anew_though_nobody_called_
 
 
 @played
-async def test_a_call_that_loses_its_server_is_enough_to_look_for_a_new_one(
-    gateway: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(restarts, "LONGEST", 0.5)
-    async with Service(ping=60) as service, bridged(gateway, service.server, restarts=100, backoff=0.1) as tools:
+async def test_a_call_that_loses_its_server_is_enough_to_look_for_a_new_one(gateway: Running) -> None:
+    async with Service(ping=60) as service, bridged(gateway, service.server, **QUICK) as tools:
         error = await tools.error("tools/call", name="die", arguments={})
         assert error == {"code": -32000, "message": "the MCP server was lost before it answered"}
         async with service:

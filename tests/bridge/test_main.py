@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mew.bridge import BadSettings, BridgeSettings, HttpServer, Patience, StdioServer
+from mew.bridge import BadSettings, BridgeSettings, BridgeTimeouts, HttpServer, StdioServer
 from mew.bridge.__main__ import main, parser, read_settings
 from tests.bridge.stage import MADE_WITH_MCP, ask, lives, odd, text_of
 from tests.client.stage import joining, played, url_of
@@ -100,7 +100,7 @@ def test_arguments_and_environment_make_the_settings() -> None:
         url="ws://localhost:8080",
         space="lab",
         token="t",
-        patience=Patience(initialize=1, call=2, restarts=3, window=4),
+        patience=BridgeTimeouts(initialize=1, call=2, restarts=3, window=4),
     )
     over_http = settings(["--http", "https://h/mcp", "--header-env", "X-Key=KEY", "--token-env", "T"], T="t", KEY="k")
     assert over_http.server == HttpServer(url="https://h/mcp", headers={"X-Key": "k"})

@@ -6,8 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mew.bridge import Bridge, CannotStart, Patience, StdioServer, TooManyRestarts
-from mew.bridge.restarts import Restarts
+from mew.bridge import Bridge, CannotStart, StdioServer, TooManyRestarts
 from mew.client import NotAdmitted
 from mew.client.errors import MewError
 from tests.bridge.stage import bridged, lives, odd, settings_for, text_of
@@ -130,15 +129,3 @@ async def test_a_bridge_that_is_cancelled_leaves_no_server_behind(
         await asyncio.wait({tools.running})
         assert tools.running.cancelled()
         assert not lives(int(caplog.text.split()[-1]))
-
-
-def test_restarts_wait_longer_each_time_and_end_at_the_limit_of_the_window() -> None:
-    restarts = Restarts(Patience(restarts=3, window=60, backoff=4))
-    assert [restarts.next(now) for now in (0, 10, 20, 59)] == [4, 8, 10, None]
-    assert restarts.next(61) == 10
-    assert restarts.next(62) is None
-    assert restarts.next(500) == 4
-
-
-def test_no_restarts_are_none() -> None:
-    assert Restarts(Patience(restarts=0)).next(0) is None

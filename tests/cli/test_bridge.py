@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import mew
-from mew.bridge import Patience, StdioServer
+from mew.bridge import BridgeTimeouts, StdioServer
 from mew.cli import main
 from mew.cli.bridge import Server, Trying, bridge_at, patience_with, stdio_server
 from mew.cli.joining import Seat
@@ -45,11 +45,11 @@ def test_flags_are_the_settings_of_the_bridge() -> None:
         command=("run", "-y", "a b", ""), env={"MORE": "a=b", "LESS": ""}, cwd=Path("inner")
     )
     assert stdio_server(Server(mcp_command="run")) == StdioServer(command=("run",))
-    assert patience_with(Trying(init_timeout=1500, max_reconnects=7)) == Patience(initialize=1.5, restarts=7)
+    assert patience_with(Trying(init_timeout=1500, max_reconnects=7)) == BridgeTimeouts(initialize=1.5, restarts=7)
     assert patience_with(Trying(reconnect=("False",), max_reconnects=7)).restarts == 0
-    assert patience_with(Trying()) == Patience()
+    assert patience_with(Trying()) == BridgeTimeouts()
     at = Seat(url="ws://localhost", space="lab", token="secret", participant="tools")
-    made = bridge_at(at, stdio_server(server), Patience())
+    made = bridge_at(at, stdio_server(server), BridgeTimeouts())
     assert (made.url, made.space, made.token, made.participant) == ("ws://localhost", "lab", "secret", "tools")
     assert "secret" not in repr(at) + repr(made)
 

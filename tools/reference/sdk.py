@@ -54,7 +54,7 @@ SECTIONS: Final = {
     "The lake": ("", ["mew.pipeline.open_lake", "mew.pipeline.opening.OpenLake", "mew.pipeline.lookup.asking.Answer"]),
     "The bridge": (
         "",
-        _names("mew.bridge", "run Bridge BridgeSettings StdioServer HttpServer Patience")
+        _names("mew.bridge", "run Bridge BridgeSettings StdioServer HttpServer BridgeTimeouts")
         + _names("mew.bridge", "BadSettings CannotStart ServerLost TooManyRestarts"),
     ),
     "Agents": ("", _names("mew.agents", "run find Agent AgentSettings AGENTS BadAgent")),

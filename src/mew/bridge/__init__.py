@@ -8,15 +8,15 @@ is the space's affair, and who may call its tools is as well.
 
 from mew.bridge.bridge import Bridge, run
 from mew.bridge.errors import BadSettings, CannotStart, ServerLost, TooManyRestarts
-from mew.bridge.settings import BridgeSettings, HttpServer, Patience, StdioServer
+from mew.bridge.settings import BridgeSettings, BridgeTimeouts, HttpServer, StdioServer
 
 __all__ = [
     "BadSettings",
     "Bridge",
     "BridgeSettings",
+    "BridgeTimeouts",
     "CannotStart",
     "HttpServer",
-    "Patience",
     "ServerLost",
     "StdioServer",
     "TooManyRestarts",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mew.bridge.bridge import run
 from mew.bridge.errors import BadSettings
-from mew.bridge.settings import BridgeSettings, HttpServer, Patience, StdioServer
+from mew.bridge.settings import BridgeSettings, BridgeTimeouts, HttpServer, StdioServer
 from mew.errors import MewError
 
 FAILED = 1
@@ -22,7 +22,7 @@ LEVELS = ("debug", "info", "warning", "error")
 
 def parser() -> argparse.ArgumentParser:
     """What can be said on the command line."""
-    patience = Patience()
+    patience = BridgeTimeouts()
     said = argparse.ArgumentParser(
         prog="python -m mew.bridge", description="Let an MCP server join a space as a participant."
     )
@@ -63,7 +63,7 @@ def read_settings(said: argparse.Namespace, environ: Mapping[str, str]) -> Bridg
         url=said.url,
         space=said.space,
         token=_variable(environ, said.token_env),
-        patience=Patience(
+        patience=BridgeTimeouts(
             initialize=said.init_timeout,
             call=said.call_timeout,
             restarts=said.max_restarts,

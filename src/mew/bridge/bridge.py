@@ -14,7 +14,7 @@ from typing import Any, Final
 import mew
 from mew.bridge.conversation import LISTS, LOST, Conversation, open_conversation
 from mew.bridge.errors import CannotStart, TooManyRestarts
-from mew.bridge.restarts import Restarts
+from mew.bridge.restarts import RestartBudget
 from mew.bridge.settings import BridgeSettings
 from mew.client import ConnectionLost, Refused, Space
 from mew.client.errors import McpFailure
@@ -36,7 +36,10 @@ class Bridge:
     def __init__(self, settings: BridgeSettings) -> None:
         """Nothing has been started yet."""
         self._settings = settings
-        self._restarts = Restarts(settings.patience)
+        limits = settings.patience
+        self._budget = RestartBudget(
+            limits.restarts, limits.window, first_delay=limits.backoff, longest_delay=limits.longest
+        )
         self._stopping = asyncio.Event()
         self._conversation: asyncio.Future[Conversation] = asyncio.get_running_loop().create_future()
         self._changes: set[str] = set()
@@ -136,7 +139,7 @@ class Bridge:
         """One conversation after another, until there have been too many."""
         while True:
             why = await self._converse()
-            delay = self._restarts.next(asyncio.get_running_loop().time())
+            delay = self._budget.next_delay(asyncio.get_running_loop().time())
             if delay is None:
                 patience = self._settings.patience
                 raise self._fail(

@@ -1,28 +1,24 @@
-"""When to start a lost MCP server again, and when to leave it at that.
+"""When to start a process again after it ended, and when to give up.
 
-Pure: the time is an argument. It starts nothing and waits for nothing.
+Pure: time is an argument. Nothing is started and nothing waits here.
 """
 
-from typing import Final
 
-from mew.bridge.settings import Patience
+class RestartBudget:
+    """How often a process may be started again within a window of time, and after which delays. Times are seconds."""
 
-LONGEST: Final = 10.0
-"""Seconds before a restart, however many there were."""
-
-
-class Restarts:
-    """The restarts of late."""
-
-    def __init__(self, patience: Patience) -> None:
-        """None yet."""
-        self._patience = patience
+    def __init__(self, restarts: int, window: float, *, first_delay: float, longest_delay: float) -> None:
+        """Each further restart within `window` waits twice as long as the one before, up to `longest_delay`."""
+        self._restarts = restarts
+        self._window = window
+        self._first_delay = first_delay
+        self._longest_delay = longest_delay
         self._times: list[float] = []
 
-    def next(self, now: float) -> float | None:
-        """Seconds to wait before the restart that is due now; None where there have been too many of late."""
-        self._times = [time for time in self._times if now - time < self._patience.window]
-        if len(self._times) >= self._patience.restarts:
+    def next_delay(self, now: float) -> float | None:
+        """Seconds to wait before the restart that is due now; None if the budget is used up."""
+        self._times = [time for time in self._times if now - time < self._window]
+        if len(self._times) >= self._restarts:
             return None
         self._times.append(now)
-        return float(min(LONGEST, self._patience.backoff * 2 ** (len(self._times) - 1)))
+        return min(self._longest_delay, self._first_delay * 2.0 ** (len(self._times) - 1))

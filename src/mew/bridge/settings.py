@@ -71,7 +71,7 @@ class HttpServer(msgspec.Struct, frozen=True, kw_only=True):
         return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
 
 
-class Patience(msgspec.Struct, frozen=True, kw_only=True):
+class BridgeTimeouts(msgspec.Struct, frozen=True, kw_only=True):
     """How long a bridge waits, and how often it tries again. Times are seconds."""
 
     initialize: float = 30.0
@@ -84,10 +84,13 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     """The time in which restarts count."""
     backoff: float = 0.1
     """Before the first restart; each further one in the window waits twice as long."""
+    longest: float = 10.0
+    """The longest delay before a restart."""
 
     def __post_init__(self) -> None:
-        """Nothing can be done in no time."""
-        _positive(initialize=self.initialize, call=self.call, window=self.window, backoff=self.backoff)
+        """Every time is positive."""
+        delays = {"backoff": self.backoff, "longest": self.longest}
+        _positive(initialize=self.initialize, call=self.call, window=self.window, **delays)
         if self.restarts < 0:
             raise BadSettings(f"{self.restarts} restarts are fewer than none")
 
@@ -105,7 +108,7 @@ class BridgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Says which participant we are."""
     participant: str | None = None
     """Needed only where there is no token, in a space that lets such in."""
-    patience: Patience = Patience()
+    patience: BridgeTimeouts = BridgeTimeouts()
     """How long it waits, and how often it tries again."""
     concurrency: int = 16
     """Calls that the server works on at the same time."""

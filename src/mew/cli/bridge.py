@@ -24,7 +24,7 @@ from mew.cli.joining import (
 )
 
 if TYPE_CHECKING:
-    from mew.bridge import BridgeSettings, Patience, StdioServer
+    from mew.bridge import BridgeSettings, BridgeTimeouts, StdioServer
 
 app = App(name="bridge", help="Let an MCP server take part in a space.", help_epilogue="")
 
@@ -118,7 +118,7 @@ def start(
     return 0
 
 
-def bridge_at(at: Seat, program: "StdioServer", patience: "Patience") -> "BridgeSettings":
+def bridge_at(at: Seat, program: "StdioServer", patience: "BridgeTimeouts") -> "BridgeSettings":
     """The bridge at a place in a space."""
     from mew.bridge import BridgeSettings
 
@@ -135,15 +135,15 @@ def stdio_server(server: Server) -> "StdioServer":
     return StdioServer(command=command, env=_pairs(server.mcp_env), cwd=server.mcp_cwd)
 
 
-def patience_with(trying: Trying) -> "Patience":
+def patience_with(trying: Trying) -> "BridgeTimeouts":
     """The patience with it, in the bridge's units."""
-    from mew.bridge import Patience
+    from mew.bridge import BridgeTimeouts
 
     again = trying.reconnect[0].lower() if trying.reconnect else "true"
     if again not in _YES | _NO or len(trying.reconnect) > 1:
         raise BadValue(f"--reconnect: expected true or false, not {' '.join(trying.reconnect)!r}")
     restarts = trying.max_reconnects if again in _YES else 0
-    return Patience(initialize=trying.init_timeout / 1000, restarts=restarts)
+    return BridgeTimeouts(initialize=trying.init_timeout / 1000, restarts=restarts)
 
 
 def _listed(text: str) -> tuple[str, ...]:

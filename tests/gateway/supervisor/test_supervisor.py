@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from mew.gateway.config import ConfigError, load
+from mew.gateway.config import ConfigError, RestartPolicy, load
 from mew.gateway.supervisor.births import birth
+from mew.gateway.supervisor.child import RestartLimits, should_restart
 from mew.gateway.supervisor.launch import World
-from mew.gateway.supervisor.restarts import Patience
 from mew.gateway.supervisor.supervisor import Supervisor
 
-QUICK = Patience(backoff=0.01, longest=0.05, restarts=3, window=60, grace=0.4)
+QUICK = RestartLimits(backoff=0.01, longest=0.05, restarts=3, window=60, grace=0.4)
 PATIENCE = 20
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); signal.pause()"
 PARENT = """
@@ -35,7 +35,7 @@ signal.pause()
 class Lab:
     """A space whose participants are little programs, and a supervisor that looks after them."""
 
-    def __init__(self, directory: Path, participants: dict[str, dict[str, Any]], patience: Patience = QUICK) -> None:
+    def __init__(self, directory: Path, participants: dict[str, dict[str, Any]], limits: RestartLimits = QUICK) -> None:
         self.directory = directory
         self.tokens = {name: f"token-{name}" for name in participants}
         file = directory / "space.yaml"
@@ -43,7 +43,7 @@ class Lab:
         world = World(url="ws://localhost:1", port=1, run=f"test-{os.getpid()}-{id(self)}", environ=os.environ)
         self.seen: list[dict[str, int]] = []
         self.supervisor = Supervisor(
-            load([file], environ={}).spaces[0], world, self.token_for, patience=patience, changed=self.changed
+            load([file], environ={}).spaces[0], world, self.token_for, limits=limits, changed=self.changed
         )
 
     def token_for(self, name: str) -> str:
@@ -205,3 +205,13 @@ def test_one_whose_token_was_rotated_begins_anew_with_the_new_one(tmp_path: Path
         assert lab.supervisor.given_up == {"a": "its token was revoked"}
 
     lab.play(scene)
+
+
+@pytest.mark.parametrize(
+    ("policy", "after_success", "after_failure"),
+    [("never", False, False), ("on-failure", False, True), ("always", True, True)],
+)
+def test_the_policy_decides_after_which_exit_codes_a_process_is_started_again(
+    policy: RestartPolicy, after_success: bool, after_failure: bool
+) -> None:
+    assert [should_restart(policy, code) for code in (0, 1, -9)] == [after_success, after_failure, after_failure]

@@ -12,29 +12,54 @@ from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable
 from typing import Final
 
-from mew.gateway.config import ConfigError
+import msgspec
+
+from mew.bridge.restarts import RestartBudget
+from mew.gateway.config import ConfigError, RestartPolicy
 from mew.gateway.operator_log import log
 from mew.gateway.supervisor.births import birth, marked, runs, signal_group
 from mew.gateway.supervisor.launch import Launch
-from mew.gateway.supervisor.restarts import Patience, Restarts
 
 GLANCE_SECONDS: Final = 0.02
+
+
+class RestartLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a participant's process is started again, and how long it may take to end. Times are seconds."""
+
+    backoff: float = 0.5
+    """Delay before the first restart; each further one in the window waits twice as long."""
+    longest: float = 30.0
+    restarts: int = 5
+    """So many within `window`; the next end is final."""
+    window: float = 120.0
+    grace: float = 5.0
+    """Between SIGTERM and SIGKILL."""
+
+
+def should_restart(policy: RestartPolicy, code: int) -> bool:
+    """Whether a process that ended with this exit code is started again at all."""
+    return policy == "always" or (policy == "on-failure" and code != 0)
 
 
 class Child:
     """A participant's process, whichever of them it is by now."""
 
-    def __init__(self, make: Callable[[], Launch], run: str, patience: Patience, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, make: Callable[[], Launch], run: str, limits: RestartLimits, changed: Callable[[], None]
+    ) -> None:
         """Not started. `make` is asked again before each start: a token may have been rotated."""
         self._make = make
         self._run = run
-        self._patience = patience
+        self._limits = limits
         self._changed = changed
         launch = make()
         self.participant = launch.participant
         self._log = launch.log
         self._token: str | None = None
-        self._restarts = Restarts(launch.restart_policy, patience)
+        self._policy: RestartPolicy = launch.restart_policy
+        self._budget = RestartBudget(
+            limits.restarts, limits.window, first_delay=limits.backoff, longest_delay=limits.longest
+        )
         self._process: Process | None = None
         self._born: str | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -99,12 +124,12 @@ class Child:
             tell("participant ended", participant=self.participant, **_ending(code))
             self.ended = " ".join(f"{what} {value}" for what, value in _ending(code).items())
             self._process = None
-            if not self._restarts.wanted(code):
+            if not should_restart(self._policy, code):
                 self._changed()
                 return
-            pause = self._restarts.next(time.monotonic())
+            pause = self._budget.next_delay(time.monotonic())
             if pause is None:
-                times = f"{self._patience.restarts} restarts within {self._patience.window:g} s"
+                times = f"{self._limits.restarts} restarts within {self._limits.window:g} s"
                 self._give_up(f"it ended again after {times}")
                 return
             self._changed()
@@ -146,7 +171,7 @@ class Child:
     async def _end(self, process: Process) -> None:
         signal_group(process.pid, self._born, signal.SIGTERM)
         try:
-            await asyncio.wait_for(process.wait(), self._patience.grace)
+            await asyncio.wait_for(process.wait(), self._limits.grace)
         except TimeoutError:
             log.warning("participant did not end in time", participant=self.participant)
             signal_group(process.pid, self._born, signal.SIGKILL)
@@ -158,7 +183,7 @@ class Child:
         for number in (signal.SIGTERM, signal.SIGKILL):
             for pid, born in left.items():
                 _signal(pid, born, number)
-            deadline = time.monotonic() + self._patience.grace
+            deadline = time.monotonic() + self._limits.grace
             while (left := {pid: born for pid, born in left.items() if runs(pid, born)}) and (
                 time.monotonic() < deadline
             ):

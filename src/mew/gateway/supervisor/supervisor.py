@@ -8,9 +8,8 @@ from collections.abc import Callable
 
 from mew.gateway.config import ConfigError, SpaceConfig
 from mew.gateway.operator_log import log
-from mew.gateway.supervisor.child import Child
+from mew.gateway.supervisor.child import Child, RestartLimits
 from mew.gateway.supervisor.launch import Launch, World, exposes, launch, launches
-from mew.gateway.supervisor.restarts import Patience
 
 
 class Supervisor:
@@ -22,14 +21,14 @@ class Supervisor:
         world: World,
         token_for: Callable[[str], str],
         *,
-        patience: Patience | None = None,
+        limits: RestartLimits | None = None,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         """Nothing is started yet. `changed` is called whenever another process runs than before."""
         self._space = space
         self._world = world
         self._token_for = token_for
-        self._patience = patience or Patience()
+        self._limits = limits or RestartLimits()
         self._changed = changed
         self._children: dict[str, Child] = {}
         self._hopeless: dict[str, str] = {}
@@ -60,7 +59,7 @@ class Supervisor:
                 log.error("participant given up", participant=name, problem=problem)
                 self._changed()
                 continue
-            self._children[name] = child = Child(self._making(name), self._world.run, self._patience, self._changed)
+            self._children[name] = child = Child(self._making(name), self._world.run, self._limits, self._changed)
             await child.start()
 
     def _making(self, name: str) -> Callable[[], Launch]:
