@@ -5,6 +5,8 @@ Must not know how any of that is done.
 
 import os
 import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -20,6 +22,7 @@ from mew.gateway.exposure import require_safe, warnings_of
 from mew.gateway.gateway import Gateway
 from mew.gateway.operator_log import log, set_up
 from mew.gateway.server import PortTaken, Server
+from mew.gateway.shippers import Shippers
 from mew.gateway.supervisor.household import Household, refuse_second
 from mew.gateway.supervisor.pids import StartedBy, read_pids
 from mew.gateway.systemd import tell
@@ -126,8 +129,23 @@ def _serve(config: GatewayConfig, *, auto_start: bool, started_by: StartedBy) ->
         auto_start=auto_start,
         wanted_port=config.port,
     )
-    uvloop.run(server.serve(ready, household))
+    uvloop.run(_run(server, household, Shippers(config.spaces), ready))
     return 0
+
+
+async def _run(server: Server, household: Household, shippers: Shippers, ready: Callable[[], None]) -> None:
+    """Serve with the participants and the processes that ship journals."""
+
+    @asynccontextmanager
+    async def started() -> AsyncIterator[None]:
+        async with household:
+            shippers.start()
+            yield
+
+    try:
+        await server.serve(ready, started())
+    finally:
+        await shippers.stop()  # after the gateway: its last records are shipped too
 
 
 def _clear_up(config: GatewayConfig) -> None:

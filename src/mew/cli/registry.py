@@ -11,8 +11,9 @@ from typing import Final
 
 import msgspec
 
+from mew.gateway.folders import replace_file
 from mew.gateway.supervisor.births import runs
-from mew.gateway.supervisor.pids import Pids, write_whole
+from mew.gateway.supervisor.pids import Pids
 
 NAME: Final = "running-spaces.json"
 
@@ -77,7 +78,7 @@ def _read() -> dict[str, Entry]:
 
 
 def _write(entries: dict[str, Entry]) -> None:
-    write_whole(_folder() / NAME, msgspec.json.format(msgspec.json.encode(entries), indent=2) + b"\n")
+    replace_file(_folder() / NAME, msgspec.json.format(msgspec.json.encode(entries), indent=2) + b"\n")
 
 
 @contextmanager

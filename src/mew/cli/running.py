@@ -20,8 +20,9 @@ from mew.cli import registry
 from mew.cli.exits import Failed
 from mew.errors import MewError
 from mew.gateway.admin_socket import socket_file
+from mew.gateway.folders import ensure_space_folder
 from mew.gateway.supervisor.births import MARK, birth, marked, runs, signal_group
-from mew.gateway.supervisor.pids import Pids, pids_file, prepare, read_pids
+from mew.gateway.supervisor.pids import Pids, pids_file, read_pids
 from mew.unix_sockets import address_of, gateway_socket
 
 START_SECONDS: Final = 60.0
@@ -72,7 +73,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 @contextlib.contextmanager
 def held(directory: Path) -> Iterator[None]:
     """Nobody else starts or stops this space meanwhile."""
-    file = prepare(directory) / "space.lock"
+    file = ensure_space_folder(directory) / "space.lock"
     try:
         opened = file.open("w")
     except OSError as error:
@@ -120,7 +121,7 @@ def start(order: Order) -> Pids:
 
 def _require_room(directory: Path) -> None:
     """On a full disk a gateway could neither say where it listens, nor why it has ended."""
-    probe = prepare(directory) / f".room.{os.getpid()}"
+    probe = ensure_space_folder(directory) / f".room.{os.getpid()}"
     try:
         with probe.open("wb", buffering=0) as file:
             file.write(bytes(ROOM_BYTES))

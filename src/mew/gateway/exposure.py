@@ -5,19 +5,31 @@ Reads modes of files and changes nothing. No sentence quotes a token.
 
 import stat
 from collections.abc import Iterator
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mew.gateway.config import ConfigError, GatewayConfig
-from mew.gateway.origins import ANY, is_loopback
 
 if TYPE_CHECKING:
     from mew.gateway.auth import TokenStore
 
+ANY: Final = "*"
+"""Of `allowed_origins` and `allowed_hosts`: every one."""
 SHORTEST_TOKEN: Final = 22
 """Characters. So many random ones of base64 hold 128 bits; tokens that mew creates have 43."""
 FEWEST_DIFFERENT: Final = 8
 """Different characters of a token that may be random."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this name or address stands for this very machine, and is out of reach for others."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def require_safe(config: GatewayConfig) -> None:

@@ -1,22 +1,52 @@
-"""Folders that the gateway creates at its start, and the error where that fails."""
+"""Files and folders that are written whole: the `.mew` of a space, files replaced in one step, and the error if not."""
 
+import contextlib
+import secrets
 from pathlib import Path
 from typing import Final
 
 from mew.errors import MewError
 
+SPACE_FOLDER: Final = ".mew"
+_IGNORED: Final = "logs/\ntokens/\njournal/\npids.json\nspace.lock\n*.sock\nhistory*\n"
+"""The contents of `.mew` that do not belong into a repository."""
 
-class FolderUnavailable(MewError):
-    """A folder cannot be created: the disk is full, or may not be written to."""
+
+class FileUnavailable(MewError):
+    """A file or folder cannot be created or written: the disk is full, or permissions forbid it."""
 
     exit_code: Final = 1
 
 
 def ensure_folder(folder: Path) -> None:
-    """Create a folder and those above it where they are missing; `FolderUnavailable` where that fails."""
+    """Create a folder and its parents if they are missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FolderUnavailable(
+        raise FileUnavailable(
             f"{folder}: the folder cannot be created: {error.strerror}; make room or change its owner, and start again"
         ) from None
+
+
+def ensure_space_folder(directory: Path) -> Path:
+    """The folder `.mew` of a space, created if it is missing, with a `.gitignore`."""
+    folder = directory / SPACE_FOLDER
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)  # logs and lake in it hold messages to single participants
+        with contextlib.suppress(FileExistsError), (folder / ".gitignore").open("x", encoding="utf-8") as file:
+            file.write(_IGNORED)
+    except OSError as error:
+        raise FileUnavailable(f"{folder}: cannot be used: {error.strerror}") from None
+    return folder
+
+
+def replace_file(file: Path, data: bytes) -> None:
+    """Replace the contents of a file in one step: a reader sees the old contents or the new."""
+    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    try:
+        draft.write_bytes(data)
+        draft.replace(file)
+    except OSError as error:
+        raise FileUnavailable(f"{file}: cannot be written: {error.strerror}") from None
+    finally:
+        draft.unlink(missing_ok=True)

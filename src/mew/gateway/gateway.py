@@ -18,7 +18,6 @@ from mew.gateway.logs import CapabilityDecisions, EnvelopeHistory, LineLog
 from mew.gateway.outlets import LogOutlet
 from mew.gateway.proxies import TrustedProxies
 from mew.gateway.readiness import Readiness
-from mew.gateway.shippers import Shippers
 from mew.gateway.turnstile import Turnstile
 from mew.protocol import JoinRequest, Lobby, Refusal, RefuseConnection, Space, Start, Tokens
 from mew.protocol.commands import Transport
@@ -47,7 +46,6 @@ class Gateway:
         self.readiness.need("spaces", self._closed_spaces)
         self.journals = Journals(self._clock)
         self.readiness.need("journal", self.journals.problem)
-        self.shippers = Shippers(config.spaces)
         self.proxies = TrustedProxies(config.trusted_proxies)
         self.connections = Connections(
             unadmitted=config.unadmitted.unadmitted_connections, per_address=config.unadmitted.unadmitted_per_address
@@ -132,7 +130,6 @@ class Gateway:
                 [name for name, each in space.participants.items() if each.output_log is not None and each.auto_connect]
             )
         self.journals.start()
-        self.shippers.start()
         self._look()
 
     def _look(self) -> None:

@@ -14,10 +14,10 @@ from uvicorn.server import ServerState
 
 from mew.errors import MewError
 from mew.gateway.first import First
+from mew.gateway.folders import ensure_space_folder
 from mew.gateway.gateway import Gateway
 from mew.gateway.operator_log import log
 from mew.gateway.origins import Origins
-from mew.gateway.supervisor.pids import prepare
 from mew.protocol.errors import Unauthorized
 from mew.unix_sockets import LocalTransport, gateway_socket, is_of_owner, listen
 
@@ -64,7 +64,7 @@ class LocalSockets:
         for space in self._gateway.config.spaces:
             file = gateway_socket(space.directory)
             try:
-                prepare(space.directory)
+                ensure_space_folder(space.directory)
                 listener = listen(file, backlog)
                 self._files[file] = _identity(file)
             except (OSError, MewError) as error:

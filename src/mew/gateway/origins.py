@@ -5,13 +5,11 @@ their own name resolved to this machine (DNS rebinding). Tokens are another matt
 """
 
 from collections.abc import Iterable
-from ipaddress import ip_address
 from typing import Final
 
 from mew.gateway.config import GatewayConfig
+from mew.gateway.exposure import ANY, is_loopback
 from mew.protocol.errors import Unauthorized
-
-ANY: Final = "*"
 
 
 def allowed_origins(config: GatewayConfig) -> frozenset[str]:
@@ -66,13 +64,3 @@ def _without_port(host: str) -> str:
     """`example.org` of `example.org:8080`, `[::1]` of `[::1]:8080`."""
     name, _, port = host.rpartition(":")
     return name if name and port.isdecimal() else host
-
-
-def is_loopback(host: str) -> bool:
-    """Whether this name or address stands for this very machine, and is out of reach for others."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -194,7 +194,6 @@ class Server:
             self._looking.cancel()
         self._release()
         self._gateway.finish()
-        await self._gateway.shippers.stop()  # last: what was just written may still be sent
         log.info("stopped")
 
     async def serve(

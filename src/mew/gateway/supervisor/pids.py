@@ -4,13 +4,13 @@ Must not start, signal or wait for anything. Readers take it as it is; the gatew
 """
 
 import contextlib
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
 from mew.errors import MewError
+from mew.gateway.folders import SPACE_FOLDER, ensure_space_folder, replace_file
 from mew.gateway.supervisor.births import birth, runs
 
 if TYPE_CHECKING:
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
     from mew.gateway.config import ParticipantConfig
 
 StartedBy: TypeAlias = Literal["space up", "gateway start"]
-FOLDER: Final = ".mew"
 FILE: Final = "pids.json"
-IGNORED: Final = "logs/\ntokens/\njournal/\npids.json\nspace.lock\n*.sock\nhistory*\n"
-"""What of `.mew` belongs into no repository."""
 
 
 class BadPids(MewError):
@@ -87,7 +84,7 @@ def people(participants: "Mapping[str, ParticipantConfig]") -> tuple[str, ...]:
 
 def pids_file(directory: Path) -> Path:
     """Where a space's processes are written down."""
-    return directory / FOLDER / FILE
+    return directory / SPACE_FOLDER / FILE
 
 
 def read_pids(directory: Path) -> Pids | None:
@@ -105,8 +102,8 @@ def read_pids(directory: Path) -> Pids | None:
 
 def write_pids(directory: Path, pids: Pids) -> None:
     """Write it down; whoever reads at that moment sees the old or the new."""
-    prepare(directory)
-    write_whole(pids_file(directory), msgspec.json.format(msgspec.json.encode(pids), indent=2) + b"\n")
+    ensure_space_folder(directory)
+    replace_file(pids_file(directory), msgspec.json.format(msgspec.json.encode(pids), indent=2) + b"\n")
 
 
 def forget_pids(directory: Path, run: str) -> None:
@@ -115,27 +112,3 @@ def forget_pids(directory: Path, run: str) -> None:
         written = read_pids(directory)
         if written is not None and written.run == run:
             pids_file(directory).unlink(missing_ok=True)
-
-
-def prepare(directory: Path) -> Path:
-    """The folder `.mew` of a space, made where it is missing, with what keeps it out of repositories."""
-    folder = directory / FOLDER
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)  # logs and lake in it hold what was said to one alone
-        with contextlib.suppress(FileExistsError), (folder / ".gitignore").open("x", encoding="utf-8") as file:
-            file.write(IGNORED)
-    except OSError as error:
-        raise BadPids(f"{folder}: cannot be used: {error.strerror}") from None
-    return folder
-
-
-def write_whole(file: Path, data: bytes) -> None:
-    """Replace a file's content at once."""
-    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    try:
-        draft.write_bytes(data)
-        draft.replace(file)
-    except OSError as error:
-        raise BadPids(f"{file}: cannot be written: {error.strerror}") from None
-    finally:
-        draft.unlink(missing_ok=True)
