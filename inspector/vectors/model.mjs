@@ -37,18 +37,19 @@ async function forgetsStreams() {
 async function keepsLittleOfEnds() {
   const { Proposals } = await vite.ssrLoadModule("/src/model/proposals.ts");
   const proposals = new Proposals();
-  const big = "x".repeat(1000);
-  for (let each = 0; each < 100; each += 1) {
-    const end = { correlation_id: ["wish"], payload: { reason: each ? "again" : "first", big } };
-    proposals.heed(said("mcp/reject", "carol", end), "", each);
+  const big = "x".repeat(10_000);
+  for (let position = 1; position <= 10_000; position += 1) {
+    const end = { proposal: { position, digest: "" }, payload: { reason: `first ${big}`, big } };
+    proposals.heed(said("mcp/reject", "carol", end), position);
   }
-  proposals.heed(said("mcp/withdraw", "mallory", { correlation_id: ["wish"] }), "", 100);
-  const kept = [...proposals.ends.values()].flat();
-  assert.deepEqual(kept.map((each) => each.from), ["carol", "mallory"]);
-  assert.ok(!JSON.stringify(kept).includes(big));
-  proposals.heed(said("mcp/proposal", "bob", { id: "wish" }), "{}", 0);
-  const [wish] = proposals.all();
-  assert.deepEqual([wish.state, wish.by, wish.reason], ["rejected", "carol", "first"]);
+  proposals.heed(said("mcp/withdraw", "mallory", { correlation_id: ["wish"] }), 10_001);
+  const kept = [...proposals.ends.keys()];
+  assert.deepEqual([kept.length, kept[0], kept.at(-1)], [2000, 8001, 10_000], "the newest, and only what is stamped");
+  assert.ok(!JSON.stringify([...proposals.ends.values()]).includes(big));
+  const stamp = { position: 10_000, digest: "", expires_at: "2030-01-01T00:00:00Z" };
+  proposals.heed(said("mcp/proposal", "bob", { id: "wish", proposal: stamp, payload: { method: "tools/list" } }), 0);
+  const [wish] = proposals.decided();
+  assert.deepEqual([wish.state, wish.by, wish.reason.slice(0, 6)], ["rejected", "carol", "first "]);
 }
 
 try {

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 from mew.gateway.config import Queues
 from mew.journal.keeper import Keeper
+from mew.protocol.settings import Limits
 from tests.browser.stage import (
     INSTALL_SECONDS,
     KEPT,
@@ -74,10 +75,19 @@ def afterwards() -> Iterator[Callable[[ExitStack], None]]:
 
 
 @pytest.fixture
-def gateway(tmp_path_factory: pytest.TempPathFactory, afterwards: Callable[[ExitStack], None]) -> Iterator[Running]:
+def limits() -> Limits:
+    """Of the space; a module may have others."""
+    return Limits()
+
+
+@pytest.fixture
+def gateway(
+    tmp_path_factory: pytest.TempPathFactory, afterwards: Callable[[ExitStack], None], limits: Limits
+) -> Iterator[Running]:
     left = ExitStack()
     folder, queues = tmp_path_factory.mktemp("space"), Queues(data_bytes=QUEUE_BYTES)
-    yield left.enter_context(running(folder, {"participants": PARTICIPANTS}, journal=KEPT, queues=queues))
+    space = {"participants": PARTICIPANTS, "limits": limits}
+    yield left.enter_context(running(folder, space, journal=KEPT, queues=queues))
     afterwards(left)
 
 

@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 
 from mew.client import Space
 from mew.client.streams import Stream
+from mew.protocol.settings import Limits
 from tests.browser.stage import Cast, Tab
 
 STREAMS: Final = 500
@@ -41,6 +42,11 @@ WATCH: Final = """
   requestAnimationFrame(step);
 })
 """
+
+
+@pytest.fixture
+def limits() -> Limits:
+    return Limits(streams_per_participant=STREAMS)
 
 
 async def opened(alice: Space) -> list[Stream]:

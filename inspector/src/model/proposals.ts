@@ -20,6 +20,7 @@ type End = Pick<Proposal, "state" | "time" | "by" | "reason">;
 
 const MOST = 500;
 const MOST_TITLE = 256;
+const MOST_REASON = 4096;
 const STATES: ReadonlyMap<string, State> = new Map([
   ["mcp/request", "approved"],
   ["mcp/response", "approved"],
@@ -53,7 +54,8 @@ export class Proposals {
     if (position === undefined) return;
     const { outcome, reason } = envelope.payload;
     const state = STATES.get(envelope.kind) ?? (OUTCOMES.has(outcome) ? (outcome as State) : "expired");
-    this.ends.set(position, { state, time, by: STATES.has(envelope.kind) ? envelope.from : null, reason: typeof reason === "string" ? reason : null });
+    const by = STATES.has(envelope.kind) ? envelope.from : null;
+    this.ends.set(position, { state, time, by, reason: typeof reason === "string" ? reason.slice(0, MOST_REASON) : null });
     if (!this.settle(position) && this.ends.size > MOST * 4) this.ends.delete(this.ends.keys().next().value as number);
   }
 
