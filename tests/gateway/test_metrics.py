@@ -1,6 +1,7 @@
 """What the gateway counts, read as Prometheus reads it."""
 
 from collections.abc import Iterator
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -65,6 +66,53 @@ def test_what_is_there_is_shown(lab: WebsocketSpace) -> None:
     }
     assert shown[("mew_sockets",)] == 2
     assert shown[("mew_queue_bytes", "data")] == shown[("mew_queue_bytes", "control")] == 0
+
+
+def test_proposals_are_counted_while_they_are_open_and_by_what_became_of_them() -> None:
+    proposing = [{"kind": "mcp/proposal"}]
+    people = {"alice": [{"kind": "*"}], "bob": proposing, "carol": proposing}
+    lab = WebsocketSpace(participants=people, allow_anonymous=True, defaults=proposing)
+    try:
+        alice, bob, carol, guest = lab.join("alice"), lab.join("bob"), lab.join("carol"), lab.connect()
+        guest.send(type="join", participantId="guest")
+        before = proposals(figures(lab))
+        for client in (guest, bob, bob, bob, carol):
+            propose(client)
+        assert proposals(figures(lab))[("mew_open_proposals", "lab")] == 5
+        assert proposals(figures(lab))[("mew_open_proposal_bytes", "lab")] == 5 * len('{"method":"m"}[]')
+        first, second, third = list(lab.state.proposals)[1:4]
+        for kind, name, fields in (
+            ("mcp/request", first, {"method": "m"}),
+            ("mcp/reject", second, {}),
+            ("mcp/request", "no proposal", {"method": "m", "proposal": {}}),
+        ):
+            alice.send(kind=kind, correlation_id=[name], payload=fields)
+        bob.send(kind="mcp/withdraw", correlation_id=[third], payload={})
+        guest.leave()
+        alice.send(kind="space/kick", payload={"participant_id": "carol"})
+        propose(bob, seconds=10)
+        lab.advance(11)
+        for _ in range(65):
+            propose(bob)
+        after = proposals(figures(lab))
+    finally:
+        lab.close()
+    outcomes = ("fulfilled", "rejected", "withdrawn", "expired", "dropped", "kicked", "left")
+    expected: Figures = {("mew_closed_proposals_total", "lab", outcome): 1 for outcome in outcomes}
+    expected |= {("mew_open_proposals", "lab"): 64, ("mew_open_proposal_bytes", "lab"): 64 * 16}
+    assert before == dict.fromkeys(expected, 0)
+    assert after == expected
+
+
+def proposals(shown: Figures) -> Figures:
+    """The figures about proposals; a label's value stands behind the space's."""
+    return {
+        (name[0], *sorted(name[1:], key="lab".__ne__)): value for name, value in shown.items() if "proposal" in name[0]
+    }
+
+
+def propose(client: Any, seconds: float = 300) -> None:
+    client.send(kind="mcp/proposal", payload={"method": "m"}, proposal={"expires_in_seconds": seconds})
 
 
 def test_no_label_holds_the_name_of_a_participant_or_a_stream(lab: WebsocketSpace) -> None:

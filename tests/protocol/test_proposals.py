@@ -88,6 +88,22 @@ def test_an_end_of_an_unknown_proposal_is_passed_over() -> None:
     assert state_with(ended).closed_proposals == {}
 
 
+@pytest.mark.parametrize(
+    ("kind", "outcome"),
+    [("request", "fulfilled"), ("response", "fulfilled"), ("reject", "rejected"), ("withdraw", "withdrawn")],
+)
+def test_a_stamp_says_that_an_envelope_ended_a_proposal(kind: str, outcome: str) -> None:
+    assert rules.outcome_of(said(f"mcp/{kind}", 8, correlation_id=["e-7"], proposal=STAMP)) == outcome
+    assert rules.outcome_of(said(f"mcp/{kind}", 8, payload={"proposal": STAMP})) is None
+
+
+def test_the_gateways_word_says_how_it_ended_and_a_vote_ends_nothing() -> None:
+    ended = msgspec.structs.replace(said("mcp/proposal-closed", 9, GATEWAY), reason="left")
+    assert rules.outcome_of(ended) == "left"
+    assert rules.outcome_of(said("mcp/approve", 8, correlation_id=["e-7"], proposal=STAMP)) is None
+    assert rules.outcome_of(said("chat", 8, proposal=STAMP)) is None
+
+
 def test_proposals_are_found_by_position_while_they_are_open_or_remembered() -> None:
     opened = said("mcp/proposal", proposal=STAMP)
     withdrawn = said("mcp/withdraw", 8, correlation_id=["e-7"], proposal=STAMP)

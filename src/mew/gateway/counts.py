@@ -16,3 +16,5 @@ class Counts(msgspec.Struct):
     delivered_bytes: int = 0
     dropped_frames: int = 0
     refusals: dict[str, int] = {}
+    closed_proposals: dict[str, int] = {}
+    """By outcome."""

@@ -41,6 +41,7 @@ from mew.protocol import (
 )
 from mew.protocol.errors import JournalUnavailable
 from mew.protocol.frames import header, is_frame
+from mew.protocol.proposals import outcome_of
 
 if TYPE_CHECKING:
     from mew.gateway.logs import CapabilityDecisions
@@ -314,8 +315,11 @@ class Hub:
             counts.refusals[str(record.reason)] = counts.refusals.get(str(record.reason), 0) + 1
         elif record.frame_number is not None:
             counts.frames += 1
-        elif record.event in _INBOUND and record.participant != GATEWAY:
-            counts.envelopes += 1
+        elif record.event in _INBOUND:
+            counts.envelopes += record.participant != GATEWAY
+            outcome = outcome_of(record)
+            if outcome is not None:
+                counts.closed_proposals[outcome] = counts.closed_proposals.get(outcome, 0) + 1
 
     def _record_of(self, deliver: Deliver, latest: Record | None) -> Record:
         """What the journal has of an envelope; of an error, which has no record, the envelope itself."""

@@ -1,7 +1,7 @@
 """What the gateway counts, as Prometheus reads it.
 
-Everything is read when it is asked for; counting costs the hot path an addition. Labels are spaces, transports, planes
-and error codes, whose number is known: never ids of participants or streams.
+Everything is read when it is asked for; counting costs the hot path an addition. Labels are spaces, transports, planes,
+outcomes and error codes, whose number is known: never ids of participants or streams.
 """
 
 from collections import Counter
@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from mew.gateway.journal_metrics import journal_metrics
 from mew.protocol.budgets import BUDGETS
+from mew.protocol.proposals import OUTCOMES
 
 if TYPE_CHECKING:
     from mew.gateway.gateway import Gateway
@@ -39,6 +40,7 @@ class _Reading(Collector):
         hubs = self._gateway.hubs
         yield self._connections()
         yield _gauge("mew_streams", "Open streams.", {name: len(hub.space.state.streams) for name, hub in hubs.items()})
+        yield from self._proposals()
         for name, what in _COUNTED.items():
             counted = CounterMetricFamily(name, what, labels=["space"])
             for space, hub in hubs.items():
@@ -60,6 +62,20 @@ class _Reading(Collector):
             for transport, count in _transports(hub).items():
                 family.add_metric([space, transport], count)
         return family
+
+    def _proposals(self) -> Iterator[Metric]:
+        open_ones = {name: list(hub.space.state.proposals.values()) for name, hub in self._gateway.hubs.items()}
+        counted = {name: len(each) for name, each in open_ones.items()}
+        yield _gauge("mew_open_proposals", "Proposals that may still be fulfilled.", counted)
+        held = {name: sum(proposal.size for proposal in each) for name, each in open_ones.items()}
+        yield _gauge("mew_open_proposal_bytes", "Their bytes, as they count towards the limits.", held)
+        closed = CounterMetricFamily(
+            "mew_closed_proposals", "Proposals that were closed, by what became of them.", labels=["space", "outcome"]
+        )
+        for space, hub in self._gateway.hubs.items():
+            for outcome in OUTCOMES:
+                closed.add_metric([space, outcome], hub.counts.closed_proposals.get(outcome, 0))
+        yield closed
 
     def _refusals(self) -> Metric:
         family = CounterMetricFamily("mew_refusals", "Refused messages by error code.", labels=["space", "code"])

@@ -36,6 +36,13 @@ EXPIRED: Final = "expired"
 DROPPED: Final = "dropped"
 KICKED: Final = "kicked"
 LEFT: Final = "left"
+OUTCOMES: Final = (FULFILLED, REJECTED, WITHDRAWN, EXPIRED, DROPPED, KICKED, LEFT)
+_ENDS: Final = {
+    kinds.MCP_REQUEST: FULFILLED,
+    kinds.MCP_RESPONSE: FULFILLED,
+    kinds.MCP_REJECT: REJECTED,
+    kinds.MCP_WITHDRAW: WITHDRAWN,
+}
 
 
 class OpenProposal(msgspec.Struct, frozen=True, kw_only=True):
@@ -238,6 +245,14 @@ def _forget_one(state: "SpaceState", closed: ClosedProposal) -> None:
     del own[closed.proposal_id]
     if not own:
         del state.closed_by_proposer[closed.proposer]
+
+
+def outcome_of(record: Record) -> str | None:
+    """How an envelope that a gateway of today has accepted ended a proposal; None where it ended none."""
+    if record.kind == kinds.PROPOSAL_CLOSED:
+        return record.reason
+    outcome = _ENDS.get(str(record.kind))
+    return None if outcome is None or _stamp(_stamped_fields(record)) is None else outcome
 
 
 def _closed_by(state: "SpaceState", record: Record, outcome: str) -> None:
