@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+import msgspec
 import pytest
 from textual.widgets import Button
 
@@ -185,6 +186,36 @@ async def test_the_sdk_takes_no_second_proposal_of_an_id_and_no_forged_end(gatew
         assert (proposed.state, proposed.tool) == ("open", "read_file")
         await proposed.approve()
         assert (await anext(asked)).payload == READ
+        proposals.close()
+
+
+@pytest.mark.parametrize("to", ["mallory", ["mallory"], ["files", "mallory"]], ids=repr)
+@played
+async def test_the_sdk_asks_nobody_but_those_whom_it_names(gateway: Running, to: Any) -> None:
+    async with all_in(gateway) as (agent, _, files), joining(gateway, "alice") as alice:
+        asked, proposals = files.envelopes("mcp/request"), alice.proposals()
+        await propose(agent)
+        proposed = await anext(proposals)
+        for decide in (proposed.approve, proposed.fulfil, proposed.grant):
+            with pytest.raises(ValueError, match="is to ask 'files', and nobody else"):
+                await decide(to=to)
+        await proposed.approve(to=["files"])
+        assert (await anext(asked)).payload == READ
+        proposals.close()
+
+
+@played
+async def test_the_sdk_says_what_it_saw_also_where_it_chooses_whom_to_ask(gateway: Running) -> None:
+    async with all_in(gateway) as (agent, _, files), joining(gateway, "alice") as alice:
+        asked, proposals = files.envelopes("mcp/request"), alice.proposals()
+        await propose(agent, to=())
+        proposed = await anext(proposals)
+        with pytest.raises(ValueError, match="say whom to ask"):
+            await proposed.approve()
+        sent = await proposed.approve(to="files")
+        claim = msgspec.json.decode(sent.fields["proposal"])
+        assert claim == msgspec.json.decode((await anext(asked)).fields["proposal"])
+        assert claim["position"] == proposed.position
         proposals.close()
 
 

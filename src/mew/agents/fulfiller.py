@@ -11,10 +11,11 @@ import msgspec
 
 from mew.agents.saying import log, missed, say
 from mew.client import Answer, Participant, Proposals, Proposed, Space, mcp
-from mew.client.calling import tool_result
+from mew.client.calling import ask, tool_result
 from mew.client.crew import Crew
 from mew.client.errors import McpFailure, MewError, ParticipantNotFound
-from mew.client.serving import Service
+from mew.client.sending import Draft
+from mew.client.serving import Service, context_of
 from mew.protocol import kinds
 
 AT_ONCE: Final = 16
@@ -57,12 +58,24 @@ async def _fulfil(space: Space, proposed: Proposed) -> None:
         if proposed.state != "open":
             log.info("proposal %s is %s already", proposed.id, proposed.state)
             return
-        text = _words(proposed, await proposed.fulfil(asked, ANSWER_SECONDS))
+        text = _words(proposed, await _ask(space, proposed, asked))
     except MewError as error:
         log.warning("error for proposal %s: %s", proposed.id, error)
         text = f"Error fulfilling proposal: {error}"
     with suppress(MewError):  # a space that is over is told by whoever reads it
         await say(space, text, proposed.envelope)
+
+
+async def _ask(space: Space, proposed: Proposed, whom: list[str]) -> Answer:
+    """As it was proposed; of others than it names by its id alone: then the gateway compares method and params only."""
+    if not proposed.to or set(whom) == set(proposed.to):
+        return await proposed.fulfil(whom, ANSWER_SECONDS)
+    envelope = proposed.envelope
+    context = context_of(envelope)
+    draft = Draft(
+        kind=kinds.MCP_REQUEST, payload=envelope.payload, to=whom, correlation_id=envelope.id, context=context
+    )
+    return await ask(space, draft, ANSWER_SECONDS)
 
 
 def _words(proposed: Proposed, answer: Answer) -> str:

@@ -6,6 +6,7 @@ nothing else counts. What was proposed before we came is read from the gateway w
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 from weakref import WeakValueDictionary
 
@@ -107,7 +108,8 @@ class Proposed:
     async def approve(self, to: Names = ()) -> Envelope:
         """Send it as our own `mcp/request`, correlated to the proposal, and do not wait for the answer.
 
-        To whom it is addressed, unless `to` says otherwise. `Withdrawn` where it was taken back.
+        To whom it is addressed; where it names nobody, `to` says whom to ask. `ValueError` where neither names anybody,
+        or where `to` differs from whom it names. `Withdrawn` where it was taken back.
         """
         return await self._space.post(self._request(to))
 
@@ -126,28 +128,30 @@ class Proposed:
             to=self._whom(to),
             correlation_id=self.id,
             context=context_of(self.envelope),
-            proposal=self._claim(to),
+            proposal=self._claim(),
         )
 
-    def _whom(self, to: Names) -> Names:
-        if not (to or self.to):
+    def _whom(self, to: Names) -> Sequence[str]:
+        """Whom to ask; others than those whom it names are not what was proposed, and the gateway refuses them."""
+        asked = [to] if isinstance(to, str) else to
+        if not (asked or self.to):
             raise ValueError(f"the proposal {self.id!r} is addressed to nobody: say whom to ask")
-        return to or self.to
+        if asked and self.to and set(asked) != set(self.to):
+            named = ", ".join(map(repr, self.to))
+            raise ValueError(f"the proposal {self.id!r} is to ask {named}, and nobody else: leave out `to`")
+        return asked or self.to
 
-    def _claim(self, to: Names) -> dict[str, Any] | None:
-        """Which proposal we have seen; sent to others than was proposed, its id names it, and content alone counts."""
-        stamp, asked = stamp_of(self.envelope), {to} if isinstance(to, str) else set(to)
-        if stamp is None or (asked and self.to and asked != set(self.to)):
-            return None
-        return {"position": stamp["position"], "digest": stamp["digest"]}
+    def _claim(self) -> dict[str, Any] | None:
+        """Which proposal we have seen; None where the gateway keeps none."""
+        stamp = stamp_of(self.envelope)
+        return None if stamp is None else {"position": stamp["position"], "digest": stamp["digest"]}
 
     def capability(self, to: Names = ()) -> dict[str, Any]:
         """What would have let the proposer ask by itself, and no more: this tool or method, of these recipients.
 
         `ValueError` where a name is missing, or would be read as a pattern.
         """
-        asked = self._whom(to)
-        names = [asked] if isinstance(asked, str) else list(asked)
+        names = list(self._whom(to))
         payload: dict[str, Any] = {"method": self.method}
         if self.method == mcp.TOOLS_CALL:
             tool = self.params.get("name")
@@ -167,7 +171,7 @@ class Proposed:
 
     async def vote(self) -> Envelope:
         """Approve it where a rule of the space asks for the votes of several; the last of them sends `approve`."""
-        draft = Draft(kind=kinds.MCP_APPROVE, payload={}, correlation_id=self.id, proposal=self._claim(()))
+        draft = Draft(kind=kinds.MCP_APPROVE, payload={}, correlation_id=self.id, proposal=self._claim())
         return await self._space.post(draft)
 
     async def reject(self, reason: str | None = None) -> Envelope:
