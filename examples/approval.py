@@ -71,7 +71,8 @@ async def decide(options: Namespace) -> None:
         print("waiting for a proposal")
         async for proposed in space.proposals():
             wanted = proposed.params.get("arguments", {})
-            print(f"{proposed.by} wants {', '.join(proposed.to)} to {proposed.tool}: {wanted}")
+            question = f"{proposed.by} wants {', '.join(proposed.to)} to {proposed.tool}: {wanted}"
+            print(ascii(question)[1:-1])  # hidden characters as numbers: no name looks like another
             decided = options.answer or await asked("May it? [y/n] ")
             if decided.lower().startswith("y"):
                 answer = await proposed.fulfil()

@@ -176,9 +176,14 @@ async def test_the_sdk_takes_no_second_proposal_of_an_id_and_no_forged_end(gatew
         asked, proposals = files.envelopes("mcp/request"), alice.proposals()
         first = await propose(agent)
         proposed = await anext(proposals)
+        refused = mallory.wait_for(lambda envelope: envelope.kind == "system/error")
+        stamp = proposed.envelope.fields["proposal"]
         mallory.link.require().send_raw(
-            b'{"id":"%b","kind":"mcp/proposal","to":["files"],"payload":{"method":"tools/call"}}' % first.encode()
+            b'{"id":"%b","kind":"mcp/proposal","to":["files"],"payload":{"method":"tools/call"},"proposal":%b}'
+            % (first.encode(), stamp)
         )
+        assert (await refused).payload["error"] == AlreadyExists.code
+        assert list(alice.view.proposals or {}) == [proposed.position]
         closed = {"position": proposed.position, "proposal": first, "outcome": "expired"}
         for kind in ("mcp/proposal-closed", "mcp/withdraw", "mcp/reject", "mcp/request"):
             with pytest.raises(Refused):
@@ -249,6 +254,19 @@ async def test_a_grant_of_the_sdk_is_for_this_tool_these_recipients_and_one_hour
         later(gateway, 3601)
         with pytest.raises(Refused):
             await agent.send("mcp/request", READ, to="files")
+        proposals.close()
+
+
+@played
+async def test_the_sdk_gives_what_was_proposed_as_it_is_and_ascii_shows_it(gateway: Running) -> None:
+    async with all_in(gateway) as (agent, _, files), joining(gateway, "alice") as alice:
+        asked, proposals = files.envelopes("mcp/request"), alice.proposals()
+        await propose(agent, call(HIDDEN, path=HIDDEN))
+        proposed = await anext(proposals)
+        assert proposed.tool == proposed.params["arguments"]["path"] == HIDDEN
+        assert repr(HIDDEN) != ascii(proposed.tool) == r"'notes/\u202ehsab.txt\u200b\u3164\ufe0f\xad'"
+        await proposed.approve()
+        assert (await anext(asked)).payload == call(HIDDEN, path=HIDDEN)
         proposals.close()
 
 

@@ -4,7 +4,9 @@ Each is tried where it is decided: in the core, through a real gateway, or by th
 """
 
 import asyncio
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,9 +14,13 @@ import pytest
 
 import mew
 from mew.client.errors import ProposalClosed, ProposalExpired, ProposalMismatch
-from mew.testing import Client, MemorySpace
+from mew.gateway.config import GatewayConfig, SpaceConfig
+from mew.journal.settings import JournalSettings
+from mew.protocol.capability import read_capability
+from mew.protocol.settings import ApprovalRule
+from mew.testing import Client, MemorySpace, MemoryTokens, settings
 from tests.client.stage import joining, played
-from tests.gateway.raw import Running, running
+from tests.gateway.raw import NO_JOURNAL, TEXT, Raw, Running, frame, joined, running, started, upgrade
 
 ALL = [{"kind": "*"}]
 MAY_PROPOSE = [{"kind": "mcp/proposal"}, {"kind": "mcp/withdraw"}, {"kind": "chat"}]
@@ -182,6 +188,186 @@ def test_a_restart_revives_nothing(lab: MemorySpace) -> None:
     human = lab.join("human")
     assert click(human, done) == ["proposal_closed"]
     assert click(human, late) == ["proposal_closed"]
+
+
+def as_read(client: Client, text: bytes) -> bytes:
+    """What came of an envelope that was written by hand; nothing between the test and the wire changes it."""
+    client.inbox()
+    client.send_bytes(text)
+    inbox: list[Any] = client.inbox()
+    return msgspec.json.encode(inbox[-1])
+
+
+PROPOSED = b'{"id":"p-1","kind":"mcp/proposal","to":["files"],"payload":{"method":"m","params":{"a":%b}}}'
+CLICKED = (
+    b'{"kind":"mcp/request","to":["files"],"correlation_id":["p-1"],"proposal":{"position":%d,"digest":"%b"},'
+    b'"payload":{"method":"m","params":{"a":%b}}}'
+)
+
+
+@pytest.mark.parametrize(
+    ("shown", "sent", "same"),
+    [
+        (b"1", b"1.0", True),
+        (b"1", b"1e0", True),
+        (b"9007199254740993", b"9007199254740992", True),  # both are the same double to a reader of JavaScript
+        (b"9007199254740993", b"9007199254740994", False),
+        (b"1", b'"1"', False),
+        (b"1", b"true", False),
+        ('"\u00e9"'.encode(), b'"\\u00e9"', True),
+        ('"\u00e9"'.encode(), '"e\u0301"'.encode(), False),
+        (b'"a"', '"\u0430"'.encode(), False),
+        (b'"a"', '"a\u200b"'.encode(), False),
+        (b'"a"', b'"\\u202ea"', False),
+    ],
+)
+def test_what_reads_the_same_is_the_same_and_what_looks_the_same_is_not(
+    lab: MemorySpace, shown: bytes, sent: bytes, same: bool
+) -> None:
+    human, agent = lab.join("human"), lab.join("agent")
+    stamp = msgspec.json.decode(as_read(agent, PROPOSED % shown))["proposal"]
+    answer = as_read(human, CLICKED % (stamp["position"], stamp["digest"].encode(), sent))
+    assert (b'"mcp/request"' in answer, b'"proposal_mismatch"' in answer) == (same, not same)
+    assert list(lab.state.proposals) == ([] if same else ["p-1"])
+
+
+@pytest.mark.parametrize("twice", [b'1,"a":2', b'1,"\\u0061":2', b'{"b":[{"c":1,"c":2}]}'])
+def test_a_duplicate_name_neither_opens_nor_fulfils(lab: MemorySpace, twice: bytes) -> None:
+    human, agent = lab.join("human"), lab.join("agent")
+    assert b'"invalid_envelope"' in as_read(agent, PROPOSED % twice)
+    stamp = msgspec.json.decode(as_read(agent, PROPOSED % b"1"))["proposal"]
+    answer = as_read(human, CLICKED % (stamp["position"], stamp["digest"].encode(), twice))
+    assert b'"invalid_envelope"' in answer
+    assert list(lab.state.proposals) == ["p-1"]
+
+
+def test_no_vote_is_cast_twice_or_without_a_name_or_a_right() -> None:
+    bound = ApprovalRule(
+        match=read_capability({"kind": "mcp/request"}, "match"),
+        deciders=("human", "carol", "agent", "ghost"),
+        quorum=2,
+    )
+    may_ask = [{"kind": "mcp/*"}]
+    people = {**PEOPLE, "agent": may_ask, "carol": may_ask}
+    lab = MemorySpace(participants=people, defaults=may_ask, allow_anonymous=True, approvals=(bound,))
+    human, agent, carol, ghost = lab.join("human"), lab.join("agent"), lab.join("carol"), lab.connect()
+    ghost.send(type="join", participantId="ghost")
+    proposal = propose(agent, "p-1")
+    vote = {"kind": "mcp/approve", "correlation_id": ["p-1"], "payload": {}}
+    claim = {name: proposal["proposal"][name] for name in ("position", "digest")}
+    for voter, told in ((agent, "unauthorized"), (ghost, "unauthorized"), (carol, None), (carol, None)):
+        voter.inbox()
+        voter.send({**vote, "proposal": claim})
+        inbox: list[Any] = voter.inbox()
+        assert [each["payload"].get("error") for each in inbox] == [told]
+    assert lab.state.proposals["p-1"].votes == ("carol",)
+    for alone in (carol, agent, ghost):
+        assert "approval_required" in click(alone, proposal)
+    human.send(kind="capability/revoke", payload={"recipient": "carol", "capabilities": may_ask})
+    assert click(human, proposal) == ["approval_required"]
+    human.send(kind="capability/grant", payload={"recipient": "carol", "capabilities": may_ask})
+    assert click(human, proposal)[-1] == "mcp/request"
+
+
+@pytest.mark.parametrize("withdrawn_first", [True, False])
+def test_of_a_withdrawal_and_a_click_the_first_wins(lab: MemorySpace, withdrawn_first: bool) -> None:
+    human, agent = lab.join("human"), lab.join("agent")
+    proposal = propose(agent, "p-1")
+    if not withdrawn_first:
+        assert click(human, proposal) == ["mcp/request"]
+    agent.inbox()
+    agent.send(kind="mcp/withdraw", correlation_id=["p-1"], payload={})
+    inbox: list[Any] = agent.inbox()
+    (answer,) = inbox
+    if withdrawn_first:
+        assert answer["kind"] == "mcp/withdraw"
+        assert click(human, proposal) == ["proposal_closed"]
+    else:
+        assert (answer["payload"]["error"], answer["payload"]["outcome"]) == ("proposal_closed", "fulfilled")
+    assert executed(lab) == ([] if withdrawn_first else ["read_file"])
+
+
+# Through a gateway, byte by byte
+
+
+@pytest.mark.parametrize("withdrawn_first", [True, False])
+def test_a_withdrawal_and_a_click_in_one_packet_are_taken_in_their_order(
+    gateway: Running, withdrawn_first: bool
+) -> None:
+    human = joined(gateway, "human")
+    human.say(id="p-1", kind="mcp/proposal", to=["files"], payload=READ)
+    stamp = human.envelope("mcp/proposal")["proposal"]
+    claim = {"position": stamp["position"], "digest": stamp["digest"]}
+    both: list[dict[str, Any]] = [
+        {"kind": "mcp/withdraw", "payload": {}},
+        {"kind": "mcp/request", "to": ["files"], "payload": READ, "proposal": claim},
+    ]
+    ordered = both if withdrawn_first else both[::-1]
+    human.send(*(frame(TEXT, msgspec.json.encode({**each, "correlation_id": ["p-1"]})) for each in ordered))
+    assert human.envelope(ordered[0]["kind"])["proposal"] == claim
+    told = human.envelope("system/error")["payload"]
+    assert (told["error"], told["outcome"]) == ("proposal_closed", "withdrawn" if withdrawn_first else "fulfilled")
+    human.close()
+
+
+def test_a_restart_keeps_what_a_person_saw_and_ends_what_is_due_before_anyone_joins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stamps: dict[str, dict[str, Any]] = {}
+    with running(tmp_path, {"participants": PEOPLE}, journal=JournalSettings()) as gateway:
+        agent = joined(gateway, "agent")
+        for name, seconds in (("kept", 300), ("due", 10)):
+            asked = {"expires_in_seconds": seconds}
+            agent.say(id=name, kind="mcp/proposal", to=["files"], payload=READ, proposal=asked)
+            stamps[name] = agent.envelope("mcp/proposal")["proposal"]
+        agent.close()
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() + 60 * 10**9)
+    with running(tmp_path, {"participants": PEOPLE}, journal=JournalSettings()) as gateway:
+        state = gateway.ask(lambda known: known.first_hub.space.state)
+        assert state.present == {}
+        kept = state.proposals["kept"]
+        assert (kept.position, kept.digest) == (stamps["kept"]["position"], stamps["kept"]["digest"])
+        assert (list(state.proposals), state.closed_proposals["due"].outcome) == (["kept"], "expired")
+        human = joined(gateway, "human")
+        for name in ("due", "kept"):
+            claim = {part: stamps[name][part] for part in ("position", "digest")}
+            human.say(kind="mcp/request", to=["files"], correlation_id=[name], payload=READ, proposal=claim)
+        assert human.envelope("system/error")["payload"]["error"] == "proposal_closed"
+        assert human.envelope("mcp/request")["correlation_id"] == ["kept"]
+        human.close()
+
+
+def test_a_card_of_one_space_approves_nothing_in_another(tmp_path: Path) -> None:
+    tokens, spaces = MemoryTokens(), []
+    for name in ("lab", "vault"):
+        known = settings(space_id=name, participants=PEOPLE)
+        file = tmp_path / name / "space.yaml"
+        spaces.append(SpaceConfig(settings=known, directory=file.parent, file=file, name=name, journal=NO_JOURNAL))
+    with started(GatewayConfig(port=0, spaces=tuple(spaces)), tokens) as gateway:
+        here, there = Raw(gateway.port), Raw(gateway.port)
+        for client, name in ((here, "lab"), (there, "vault")):
+            client.send(upgrade(f"/?space={name}", Authorization=f"Bearer {tokens.issue(name, 'human')}"))
+            assert client.answer().status == 101
+            assert client.envelope("system/welcome")["payload"]
+        here.say(id="p-1", kind="mcp/proposal", to=["files"], payload=READ)
+        stamp = here.envelope("mcp/proposal")["proposal"]
+        claim = {"position": stamp["position"], "digest": stamp["digest"]}
+        click = {"kind": "mcp/request", "to": ["files"], "correlation_id": ["p-1"], "proposal": claim}
+        there.say(**click, payload=READ)
+        assert there.envelope("system/error")["payload"]["error"] == "proposal_closed"
+        there.say(id="p-1", kind="mcp/proposal", to=["files"], payload=EXEC)
+        other = there.envelope("mcp/proposal")["proposal"]
+        for payload in (READ, EXEC):
+            there.say(**click, payload=payload)
+            assert there.envelope("system/error")["payload"]["error"] == "proposal_mismatch"
+        for door, token, status in (("lab", "vault", 403), ("vault", "lab", 403), ("vault", "vault", 200)):
+            path = f"/spaces/{door}/proposals/{other['position']}"
+            asked = Raw(gateway.port)
+            assert asked.ask("GET", path, tokens.issue(token, "human")).status == status
+            asked.close()
+        here.close()
+        there.close()
 
 
 # Through a gateway, by the SDK
