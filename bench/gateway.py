@@ -2,7 +2,8 @@
 
 `MEW_BENCH=fanout,chat` runs these scenarios only, `MEW_BENCH_SERVERS=ours,nats` these servers only,
 `MEW_BENCH_ROUNDS=5` so many rounds, and `MEW_BENCH_QUICK=1` one short one. `MEW_BENCH_PATIENCE=60` has a measurement
-that others on the machine disturb wait so long for a calm moment. Servers run on one CPU, the load on another.
+that others on the machine disturb wait so long for a calm moment. `MEW_BENCH_BEFORE=/path/to/checkout` adds the server
+`before`: the gateway of that checkout, beside ours in the same rounds. Servers run on one CPU, the load on another.
 """
 
 import sys

@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from bench._gateway.attempts import ATTEMPTS, Attempt
-from bench._gateway.servers import _await_port, _environment, _free_port, _stop
+from bench._gateway.servers import await_port, free_port, server_environment, stop_server
 
 USUAL: Final = (
     *("chat", "note", "stream/request", "stream/manage", "mcp/request", "mcp/proposal"),
@@ -53,14 +53,14 @@ def main(words: list[str]) -> int:
     chosen = [each for each in ATTEMPTS if not words or any(word in each.name for word in words)]
     print(f"{'one member tries':<66}{'others: worst':>14}{'median':>11}{'of it busy':>14}   what came of it")
     with tempfile.TemporaryDirectory() as name:
-        folder, port = Path(name), _free_port()
+        folder, port = Path(name), free_port()
         tokens = {name: f"token-of-{name}" for name in ("alice", "bob", *(f"mallory-{n}" for n in range(len(chosen))))}
         (folder / "space.yaml").write_bytes(msgspec.json.encode(_space(tokens)))
         command = [str(Path(sys.executable).with_name("mew")), "gateway", "start", "--port", str(port)]
         with (folder / "output.txt").open("wb") as output:
-            process = subprocess.Popen(command, cwd=folder, env=_environment(), stdout=output, stderr=output)
+            process = subprocess.Popen(command, cwd=folder, env=server_environment(), stdout=output, stderr=output)
         try:
-            _await_port(process, port, folder)
+            await_port(process, port, folder)
             for number, attempt in enumerate(chosen):
                 trial = Trial(attempt, port, process.pid, f"mallory-{number}")
                 echo = trial.run()
@@ -68,7 +68,7 @@ def main(words: list[str]) -> int:
                 figures = f"{echo.worst * 1e3:>11.1f} ms{echo.median * 1e3:>8.2f} ms{echo.busy * 1e3:>11.1f} ms"
                 print(f"{attempt.name:<66}{figures}   {trial.answer}{lost}", flush=True)
         finally:
-            _stop(process)
+            stop_server(process)
     return 0
 
 

@@ -23,7 +23,11 @@ from bench._gateway import machine
 from bench._gateway.wire import Dialect, Mew, Nats, PlainWebSocket
 
 OURS: Final = "ours"
-NAMES: Final = (OURS, "nats", "ws", "bun")
+BEFORE: Final = "before"
+"""Our gateway as another checkout has it: `MEW_BENCH_BEFORE` names that checkout."""
+BEFORE_VARIABLE: Final = "MEW_BENCH_BEFORE"
+RIVAL_NAMES: Final = ("nats", "ws", "bun")
+NAMES: Final = (OURS, *([BEFORE] if os.environ.get(BEFORE_VARIABLE) else []), *RIVAL_NAMES)
 RIVALS: Final = Path(__file__).parent / "rivals"
 UNLIMITED: Final = (
     *("envelopes_per_second", "envelope_burst", "work_per_second", "work_burst", "bytes_per_second", "byte_burst"),
@@ -72,7 +76,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
 def versions() -> str:
     """The rivals' versions, as far as they are here."""
-    found = {name: _version(name) for name in NAMES[1:]}
+    found = {name: _version(name) for name in RIVAL_NAMES}
     return ", ".join(f"{name} {version}" for name, version in found.items() if version)
 
 
@@ -88,7 +92,7 @@ def _version(name: str) -> str:
 @contextmanager
 def running(name: str, wishes: Wishes) -> Iterator[Server]:
     """A server for as long as it is needed; `Unavailable` where it cannot be had."""
-    port = _free_port()
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix=f"mew-bench-{name}-") as made:
         folder = Path(made)
         command, dialect = _plan(name, port, folder, wishes)
@@ -100,15 +104,15 @@ def running(name: str, wishes: Wishes) -> Iterator[Server]:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_environment(),
+                env=server_environment(name),
                 start_new_session=True,
                 preexec_fn=machine.as_server,  # noqa: PLW1509 (there are no threads here)
             )
         try:
-            _await_port(process, port, folder)
+            await_port(process, port, folder)
             yield Server(name, process.pid, port, dialect, folder)
         finally:
-            _stop(process)
+            stop_server(process)
 
 
 def _plan(name: str, port: int, folder: Path, wishes: Wishes) -> tuple[Sequence[str], Dialect]:
@@ -116,6 +120,9 @@ def _plan(name: str, port: int, folder: Path, wishes: Wishes) -> tuple[Sequence[
         tokens = write_space(folder, wishes)
         mew = Path(sys.executable).with_name("mew")
         return [str(mew), "gateway", "start", "--port", str(port)], Mew(tokens)
+    if name == BEFORE:
+        tokens = write_space(folder, wishes)
+        return [sys.executable, "-m", "mew", "gateway", "start", "--port", str(port)], Mew(tokens)
     if name == "nats":
         binary = _nats()
         if binary is None:
@@ -188,20 +195,25 @@ def _observer_token(folder: Path) -> str:
     return token
 
 
-def _environment() -> dict[str, str]:
-    """Ours without what would change a gateway's configuration."""
+def server_environment(name: str = OURS) -> dict[str, str]:
+    """The caller's without what changes a gateway's configuration, and with the sources of the server."""
     ours = ("MEW_", "GATEWAY_LOGGING", "ENVELOPE_HISTORY", "CAPABILITY_DECISIONS", "GOMAXPROCS", "NODE_OPTIONS")
-    return {key: value for key, value in os.environ.items() if not key.startswith(ours)}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
+    if name == BEFORE:
+        environment["PYTHONPATH"] = str(Path(os.environ[BEFORE_VARIABLE], "src").resolve(strict=True))
+    return environment
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of the loopback that no program uses now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
 
 
-def _await_port(process: "subprocess.Popen[bytes]", port: int, folder: Path) -> None:
+def await_port(process: "subprocess.Popen[bytes]", port: int, folder: Path) -> None:
+    """Return once the port is open; `RuntimeError` with the server's output where it ends or takes too long."""
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
@@ -214,8 +226,8 @@ def _await_port(process: "subprocess.Popen[bytes]", port: int, folder: Path) -> 
         time.sleep(0.02)
 
 
-def _stop(process: "subprocess.Popen[bytes]") -> None:
-    """Ask, then insist."""
+def stop_server(process: "subprocess.Popen[bytes]") -> None:
+    """Ask the server to end; kill it after 8 seconds."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(8)

@@ -19,7 +19,7 @@ from typing import Final
 from bench._gateway.clients import Clients
 from bench._gateway.machine import say
 from bench._gateway.plan import Plan
-from bench._gateway.servers import OURS, Server
+from bench._gateway.servers import OURS, Server, await_port, free_port, stop_server
 from bench._gateway.table import Table, megabytes, milliseconds
 from bench._gateway.wire import Mew, client_frame, upgrade
 
@@ -60,7 +60,7 @@ def strangers(plan: Plan) -> Table:
 @contextmanager
 def _gateway(descriptors: int = 0) -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="mew-bench-strangers-") as made:
-        folder, port = Path(made), _free_port()
+        folder, port = Path(made), free_port()
         (folder / "space.yaml").write_text(SPACE, encoding="utf-8")
         limit = f"ulimit -n {descriptors} && " if descriptors else ""
         command = f'{limit}exec "$0" -c "$1" gateway start --port {port}'
@@ -69,27 +69,10 @@ def _gateway(descriptors: int = 0) -> Iterator[Server]:
                 ["sh", "-c", command, sys.executable, START], cwd=folder, stdout=log, stderr=log, env=os.environ
             )
         try:
-            _await(port)
+            await_port(process, port, folder)
             yield Server(OURS, process.pid, port, Mew([TOKEN]), folder)
         finally:
-            process.terminate()
-            process.wait(60)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _await(port: int) -> None:
-    deadline = time.monotonic() + 60
-    while True:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
-        if time.monotonic() > deadline:
-            raise RuntimeError("the gateway does not listen")
-        time.sleep(0.1)
+            stop_server(process)
 
 
 def _large(final: int, payload: bytes) -> bytes:
