@@ -4,7 +4,7 @@ import json
 from typing import Any, Final
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from mew.client import Space
 from mew.client.errors import MewError
@@ -56,11 +56,16 @@ def nothing_was_asked(cast: Cast, carol: Space, asked: Any) -> None:
     assert cast.do(anext(asked)).payload == {"method": "last"}
 
 
-def later(gateway: Running, seconds: int) -> None:
-    """The gateway's clock, and nobody else's."""
+def set_late(page: Page, gateway: Running, seconds: int) -> None:
+    """Put the gateway's clock forward, and no other, while the page's next message is in flight."""
     hub = gateway.gateway.first_hub
     clock = hub.clock
-    hub.clock = lambda: clock() + seconds * 1_000_000
+
+    def forward(route: Route) -> None:
+        hub.clock = lambda: clock() + seconds * 1_000_000
+        route.continue_()
+
+    page.route("**/messages*", forward, times=1)
 
 
 def test_what_timed_out_is_not_approved_14_seconds_later(tab: Tab, cast: Cast, gateway: Running) -> None:
@@ -69,7 +74,7 @@ def test_what_timed_out_is_not_approved_14_seconds_later(tab: Tab, cast: Cast, g
     page = tab.act("alice", "approvals").page
     cast.do(bob.propose("carol", "tools/call", READ["params"], expires_in=30))
     expect(card(page, "read_file").get_by_role("button", name="Approve", exact=True)).to_be_enabled()
-    later(gateway, 44)
+    set_late(page, gateway, 44)
     approve(page, "read_file")
     expect(page.get_by_text("expired: nobody decided in time")).to_be_visible()
     nothing_was_asked(cast, carol, asked)
@@ -176,7 +181,7 @@ def test_what_is_refused_is_not_granted_either(tab: Tab, cast: Cast, gateway: Ru
     page = tab.act("alice", "approvals").page
     cast.do(bob.propose("carol", "tools/call", READ["params"], expires_in=30))
     expect(page.get_by_role("button", name="Approve and grant")).to_be_enabled()
-    later(gateway, 44)
+    set_late(page, gateway, 44)
     page.get_by_role("button", name="Approve and grant").click()
     expect(page.get_by_text("expired: nobody decided in time")).to_be_visible()
     cast.do(carol.send("capability/grant", {"recipient": "bob", "capabilities": [{"kind": "chat"}]}))

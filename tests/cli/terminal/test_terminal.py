@@ -76,7 +76,9 @@ PEOPLE = {"participants": {"alice": ANYTHING, "bob": PROPOSES, "carol": ANYTHING
 
 
 @pytest.mark.parametrize(("key", "outcome"), [("y", "yes"), ("g", "granted"), ("n", "no")])
-def test_a_proposal_is_approved_granted_or_rejected(tmp_path: Path, key: str, outcome: str) -> None:
+def test_a_proposal_is_approved_granted_or_rejected(
+    tmp_path: Path, key: str, outcome: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     @played
     async def story() -> None:
         with running(tmp_path, PEOPLE) as gateway:
@@ -88,8 +90,10 @@ def test_a_proposal_is_approved_granted_or_rejected(tmp_path: Path, key: str, ou
                 await until(lambda: isinstance(alice.terminal.screen, Approval))
                 await until(lambda: '"a": 1' in alice.asked())
                 assert "bob wants to call the tool 'add' of carol" in alice.asked()
-                await alice.pilot.press(key)  # too soon: it decides nothing
-                assert isinstance(alice.terminal.screen, Approval)
+                with monkeypatch.context() as patch:  # a key that comes too soon decides nothing
+                    patch.setattr("mew.cli.terminal.approval.SETTLES", 3600.0)
+                    await alice.pilot.press(key)
+                    assert isinstance(alice.terminal.screen, Approval)
                 await alice.may_answer()
                 await alice.pilot.press(key)
                 if outcome == "no":
