@@ -171,6 +171,41 @@ def test_a_gateway_does_not_start_where_any_website_could_point_its_name_to_it(
 
 
 @pytest.mark.parametrize("host", ["localhost", "0.0.0.0"])
+@pytest.mark.parametrize("origin", ["*", "*/", "null", "NULL"])
+def test_a_gateway_does_not_start_where_a_page_of_any_website_could_join_without_a_token(
+    tmp_path: Path, host: str, origin: str
+) -> None:
+    exposed_space(tmp_path, anonymous=True, host=host, allowed_hosts=["lab.example"], allowed_origins=[origin])
+    ran = piped(tmp_path, "gateway", "start")
+    reason = "gateway.allowed_origins: "
+    assert ran.returncode == 2
+    assert reason in ran.stderr.decode()
+    assert "cannot be combined with gateway.allow_anonymous" in ran.stderr.decode()
+    found = run(tmp_path, "doctor", "--json").json["checks"]
+    assert [each["state"] for each in found if reason in each["line"]] == ["wrong"]
+
+
+@pytest.mark.parametrize(("listed", "sent"), [("*", "http://evil.example"), ("*/", "null"), ("null", "null")])
+@pytest.mark.parametrize("way", ["http", "websocket"])
+def test_no_wildcard_lets_a_page_into_an_anonymous_space(tmp_path: Path, listed: str, sent: str, way: str) -> None:
+    page = {"Host": "localhost", "Origin": sent}
+    with running(tmp_path, {"allow_anonymous": True}, allowed_origins=(listed,)) as gateway:
+        client = Raw(gateway.port)
+        client.send(head("/health", page) if way == "http" else upgrade("/", **page))
+        assert client.answer().status == 403
+        client.close()
+
+
+@pytest.mark.parametrize("origin", ["*", "null"])
+def test_a_gateway_that_every_page_may_use_says_so_at_the_start_and_so_does_the_doctor(
+    tmp_path: Path, origin: str
+) -> None:
+    directory = exposed_space(tmp_path, host="localhost", allowed_origins=[origin])
+    for ran in (started_once(directory), run(directory, "doctor").out):
+        assert "a page of any website can use the gateway" in ran
+
+
+@pytest.mark.parametrize("host", ["localhost", "0.0.0.0"])
 @pytest.mark.parametrize("listed", [(), ("*",), ("lab.example.org",)])
 @pytest.mark.parametrize("way", ["http", "websocket"])
 def test_a_page_with_a_rebound_name_joins_no_anonymous_space(

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 ANY: Final = "*"
 """Of `allowed_origins` and `allowed_hosts`: every one."""
+EVERY_PAGE: Final = frozenset((ANY, "null"))
+"""Of `allowed_origins`: what lets every website in. Each can send `null`, from a sandboxed frame of its own."""
 SHORTEST_TOKEN: Final = 22
 """Characters. So many random ones of base64 hold 128 bits; tokens that mew creates have 43."""
 FEWEST_DIFFERENT: Final = 8
@@ -32,8 +34,13 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def as_browsers_write(origin: str) -> str:
+    """An entry of `allowed_origins` in the form of the header `Origin`."""
+    return origin.lower().removesuffix("/")
+
+
 def require_safe(config: GatewayConfig) -> None:
-    """`ConfigError` where a page of any website could reach the gateway by a name of its own (DNS rebinding)."""
+    """`ConfigError` where a page of any website could join without a token, or by a name of its own (DNS rebinding)."""
     file = config.spaces[0].file if config.spaces else None
     if not is_loopback(config.host) and not config.allowed_hosts:
         raise ConfigError(
@@ -50,12 +57,24 @@ def require_safe(config: GatewayConfig) -> None:
             file=file,
             where="gateway.allowed_hosts",
         )
+    if anonymous and (every := _every_page(config)):
+        raise ConfigError(
+            f'"{every}" cannot be combined with gateway.allow_anonymous (space {anonymous[0]!r}): a page of any website'
+            " could join without a token, from the browser of anyone who reaches the gateway; list the pages instead",
+            file=file,
+            where="gateway.allowed_origins",
+        )
 
 
 def warnings_of(config: GatewayConfig, tokens: "TokenStore") -> Iterator[str]:
     """What puts tokens at risk, a sentence each that says what to do."""
     if config.tls is not None and _is_open(config.tls.key):
         yield f"{config.tls.key}: other users of this machine can read the private key: chmod 600 it"
+    if every := _every_page(config):
+        yield (
+            f'gateway.allowed_origins has "{every}", so a page of any website can use the gateway with a token that it'
+            " gets: list the pages that you trust"
+        )
     if not is_reached_by_others(config):
         return
     if config.tls is None and not is_loopback(config.host):
@@ -83,6 +102,11 @@ def is_reached_by_others(config: GatewayConfig) -> bool:
 def is_weak(token: str) -> bool:
     """Whether a token is too short, or too uniform, to be random."""
     return len(token) < SHORTEST_TOKEN or len(set(token)) < FEWEST_DIFFERENT
+
+
+def _every_page(config: GatewayConfig) -> str | None:
+    """What in `allowed_origins` lets every website in."""
+    return next((each for each in map(as_browsers_write, config.allowed_origins) if each in EVERY_PAGE), None)
 
 
 def _is_open(file: Path) -> bool:

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from mew.gateway.config import GatewayConfig
-from mew.gateway.exposure import ANY, is_loopback
+from mew.gateway.exposure import ANY, EVERY_PAGE, as_browsers_write, is_loopback
 from mew.protocol.errors import Unauthorized
 
 
 def allowed_origins(config: GatewayConfig) -> frozenset[str]:
     """`gateway.allowed_origins` as browsers write them."""
-    return frozenset(each.lower().removesuffix("/") for each in config.allowed_origins)
+    return frozenset(map(as_browsers_write, config.allowed_origins))
 
 
 class Origins:
@@ -27,6 +27,7 @@ class Origins:
         if any(space.settings.allow_anonymous for space in config.spaces):
             # A page could join without a token, so its name alone decides: no wildcard (`exposure.require_safe`).
             self._hosts.discard(ANY)
+            self._origins -= EVERY_PAGE
 
     def refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> Unauthorized | None:
         """Why a request with these headers, names in lower case, is not taken; None if it is."""
