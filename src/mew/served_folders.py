@@ -5,6 +5,7 @@ Reads names of folders only, never a file. Gateway, bridge and command use it; i
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -12,11 +13,15 @@ from typing import Final
 FOLDER: Final = ".mew"
 MOST_FOLDERS: Final = 20_000
 """Folders that are searched below a served one; a deeper `.mew` in a larger tree is not found."""
-_SERVER: Final = "server-filesystem"
-"""`@modelcontextprotocol/server-filesystem@1.2.3`, `mcp-server-filesystem`, `…/server-filesystem/dist/index.js`."""
+_SERVER: Final = re.compile(r"server[-_]filesystem(?![\w-])", re.IGNORECASE)
+"""`@modelcontextprotocol/server-filesystem@1.2.3`, `mcp_server_filesystem`, `…/server-filesystem/dist/index.js`."""
 _SHELL: Final = re.compile(r"[\s;&|()<>'\"`]+")
 """What separates words in the line of a shell, as in `sh -c 'npx server-filesystem .'`."""
-_PARTS: Final = re.compile(rf"/|{_SHELL.pattern}")
+_PUNCTUATION: Final = ";&|()<>"
+_EXPANDED: Final = re.compile(r"[$`*?\[{]|~(?=[^\s/'\";&|()<>])")
+"""What a shell replaces by text that the line does not show: `$PWD`, `$(pwd)`, `.m*`, `{.mew,}`, `~+`."""
+_ELSEWHERE: Final = frozenset(("cd", "chdir", "pushd", "popd", "xargs", "eval"))
+"""Commands after which a folder in the line is another one, or comes from outside the line."""
 
 
 def served_folders(command: Sequence[str]) -> tuple[str, ...]:
@@ -25,11 +30,41 @@ def served_folders(command: Sequence[str]) -> tuple[str, ...]:
     `~` stands for what the server takes it for: the home of the user that runs it.
     """
     for index, word in enumerate(command):
-        if not any(part.partition("@")[0].endswith(_SERVER) for part in _PARTS.split(word)):
-            continue
-        in_line = served_folders(parts) if len(parts := _SHELL.split(word)) > 1 else ()
-        return (*in_line, *filter(None, map(_folder, command[index + 1 :])))
+        if _SERVER.search(word):
+            in_line = (folder for words in _lines(word) for folder in served_folders(words))
+            return (*in_line, *filter(None, map(_folder, command[index + 1 :])))
     return ()
+
+
+def _lines(word: str) -> Iterator[list[str]]:
+    """The words in it, if it is the line of a shell: split at every mark, and as a shell would, with its quotes."""
+    parts = _SHELL.split(word)
+    if len(parts) == 1:
+        return
+    yield parts
+    lexer = shlex.shlex(word, posix=True, punctuation_chars=_PUNCTUATION)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    try:
+        words = [each for each in lexer if each.strip(_PUNCTUATION)]
+    except ValueError:  # a quote that does not end: a shell refuses the line
+        return
+    if words != [word]:
+        yield words
+
+
+def unchecked(command: Sequence[str]) -> str | None:
+    """Why it cannot be known which folders a file server in this command would serve; None if it can be."""
+    for word in command:
+        if not _SERVER.search(word):
+            continue
+        parts = _SHELL.split(word)
+        found = _EXPANDED.search(word) if len(parts) > 1 or "$" in word else None
+        if what := found[0] if found else next((each for each in parts if each in _ELSEWHERE), None):
+            return (
+                f"the folders that the file server would serve cannot be checked, because of {what!r} in its command:"
+                " write each folder literally, such as ./workspace, and set the folder in which it runs with `cwd`"
+            )
+    return None
 
 
 def _folder(argument: str) -> str:
@@ -48,7 +83,7 @@ def exposed(command: Sequence[str], working_folder: Path, space_directory: Path)
                 f"the file server would serve {text!r}, which gives access to {found} and the tokens in it:"
                 " name a folder that contains no .mew, such as ./workspace"
             )
-    return None
+    return unchecked(command)
 
 
 def find_mew(folder: Path, space_directory: Path) -> Path | None:

@@ -119,6 +119,13 @@ def test_a_bridge_does_not_start_a_file_server_that_serves_tokens(tmp_path: Path
         ("env", "A=b", "npx", "--", PACKAGE, "--allow=.", "./workspace"),
         ("node", "/opt/my tools/server-filesystem/dist/index.js", "."),
         ("npx", "-y", PACKAGE, "secrets"),
+        ("sh", "-c", f"npx -y {PACKAGE} './my lab'"),
+        ("sh", "-c", f"npx -y {PACKAGE} ./s\\ecrets"),
+        ("python", "-m", "mcp_server_filesystem", "."),
+        ("python", "-m", "mcp_server_filesystem.server", "."),
+        ("uvx", "mcp-server-filesystem==1.0", "."),
+        ("npx", "-y", PACKAGE.upper(), "."),
+        ("sh", "-c", f"npx -y {PACKAGE.title()} ."),
     ],
     ids=" ".join,
 )
@@ -128,9 +135,65 @@ def test_no_spelling_of_a_folder_hides_that_tokens_are_in_it(
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "lab" / "workspace").mkdir(parents=True)
     (tmp_path / "lab" / "secrets").mkdir()
+    (tmp_path / "lab" / "my lab" / ".mew").mkdir(parents=True)
     (tmp_path / "lab" / ".mew").symlink_to("secrets")
     assert exposed(("npx", "-y", PACKAGE, "./workspace"), tmp_path / "lab", tmp_path / "lab") is None
     assert "gives access to" in (exposed(arguments, tmp_path / "lab", tmp_path / "lab") or "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "npx -y {} $PWD",
+        'npx -y {} "$(pwd)"',
+        "npx -y {} `pwd`",
+        "D=.; npx -y {} $D",
+        "npx${{IFS}}{}${{IFS}}.",
+        "cd .mew && npx -y {} tokens",
+        "cd ..&&npx -y {} lab",
+        "pushd .. ; npx -y {} lab",
+        "(cd .. && npx -y {} lab)",
+        "echo . | xargs npx -y {}",
+        "npx -y {} .m*",
+        "npx -y {} ?mew",
+        "npx -y {} [.]mew",
+        "npx -y {} ./{{.mew,workspace}}",
+        "npx -y {} ~+",
+    ],
+)
+def test_a_file_server_in_the_line_of_a_shell_needs_folders_that_can_be_checked(tmp_path: Path, line: str) -> None:
+    (tmp_path / "lab" / "workspace").mkdir(parents=True)
+    refused = exposed(("sh", "-c", line.format(PACKAGE)), tmp_path / "lab", tmp_path / "lab") or ""
+    assert "cannot be checked" in refused
+    assert "write each folder literally" in refused
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("sh", "-c", f"exec npx -y {PACKAGE} ./workspace 2>>log.txt"),
+        ("sh", "-c", f"npx -y {PACKAGE} './my work'; true"),
+        ("sh", "-c", "cd lab && exec python tool.py $PWD"),
+        ("sh", "-c", 'exec "$0" "$@"', "npx", PACKAGE, "./workspace"),
+        ("node", "/opt/cd/server-filesystem/dist/index.js", "./workspace"),
+    ],
+    ids=" ".join,
+)
+def test_a_command_whose_folders_can_be_checked_is_started(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    (tmp_path / "lab" / "workspace").mkdir(parents=True)
+    assert exposed(arguments, tmp_path / "lab", tmp_path / "lab") is None
+
+
+def test_a_space_is_not_made_of_which_the_served_folders_cannot_be_checked(tmp_path: Path) -> None:
+    home = tmp_path / "lab"
+    template = home / "templates" / "mine"
+    template.mkdir(parents=True)
+    server = {"command": "sh", "args": ["-c", f"cd .. && npx -y {PACKAGE} lab"], "cwd": "."}
+    space_with(template, {"type": "mcp-bridge", "auto_start": True, "mcp_server": server})
+    ran = run(home, "init", "mine", HOME=str(tmp_path))
+    assert ran.code == 1
+    assert "cannot be checked, because of 'cd'" in ran.err
+    assert not (home / ".mew").exists()
 
 
 # A gateway that other machines reach

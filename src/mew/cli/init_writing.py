@@ -15,7 +15,7 @@ import msgspec
 from mew.cli.exits import Failed
 from mew.cli.init_templates import SPACE, Template
 from mew.cli.init_values import DESCRIPTION, PORT, Values, render
-from mew.served_folders import find_mew, served_folders
+from mew.served_folders import find_mew, served_folders, unchecked
 
 if TYPE_CHECKING:
     from mew.gateway.config import SpaceConfig
@@ -72,8 +72,13 @@ def _with(text: str, places: Mapping[tuple[str, str], str]) -> str:
 
 def _served(space: "SpaceConfig") -> Iterator[str]:
     for each in space.participants.values():
-        if each.mcp_server is not None and each.mcp_server.cwd is None:
-            yield from served_folders((each.mcp_server.command, *each.mcp_server.args))
+        if each.mcp_server is None:
+            continue
+        command = (each.mcp_server.command, *each.mcp_server.args)
+        if (problem := unchecked(command)) is not None:
+            raise Failed(problem)
+        if each.mcp_server.cwd is None:
+            yield from served_folders(command)
 
 
 def _checked(text: str, template: Template) -> "tuple[SpaceConfig, tuple[str, ...]]":
