@@ -218,6 +218,81 @@ def test_a_space_that_ran_before_such_changes_were_kept_begins_with_none(directo
     assert run_once(directory) == []
 
 
+PROGRAMS = """\
+  files: {type: mcp-bridge, auto_start: true, mcp_server: {command: npx, args: [-y, server-filesystem, ./workspace]}}
+  cat: {command: python, args: [cat.py]}
+"""
+KEY = "a-key-of-somebody-else"
+
+
+def written(directory: Path, programs: str) -> None:
+    (directory / "space.yaml").write_text(SPACE.replace("gateway:", f"{programs}gateway:"), encoding="utf-8")
+
+
+def changed_programs(directory: Path, programs: str) -> dict[str, tuple[Any, Any]]:
+    """What a start with these records of them, by key: before and after."""
+    written(directory, programs)
+    *_, told = [each for each in run_once(directory) if each["action"] == "configuration_changed"]
+    assert run_once(directory) == []
+    assert not any(name in msgspec.json.encode(told).decode() for name in ("alices-own", KEY))
+    assert KEY not in TokenFolder(directory).known.read_text(encoding="utf-8")
+    return {each["key"]: (each["before"], each["after"]) for each in told["changes"]}
+
+
+def test_what_the_gateway_runs_as_its_user_is_on_record_when_it_has_changed(directory: Path) -> None:
+    written(directory, PROGRAMS)
+    run_once(directory)
+    changed = PROGRAMS.replace("./workspace]", "/srv], cwd: ..").replace(
+        "{command: python", "{auto_start: true, command: sh"
+    )
+    assert changed_programs(directory, changed) == {
+        "participants.files.mcp_server.args": (
+            ["-y", "server-filesystem", "./workspace"],
+            ["-y", "server-filesystem", "/srv"],
+        ),
+        "participants.files.mcp_server.cwd": (None, ".."),
+        "participants.cat.auto_start": (False, True),
+        "participants.cat.command": ("python", "sh"),
+    }
+    cat = {"type": "local", "auto_start": True, "command": "sh", "args": ["cat.py"]}
+    assert changed_programs(directory, changed.partition("  cat")[0])["participants.cat"] == (cat, None)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        f"args: [cat.py], env: {{KEY: {KEY}}}",
+        f"args: [cat.py, {KEY}], env: {{OF: {KEY}}}",
+        "args: [cat.py, '${TOKEN}']",
+        f"args: [--password, {KEY}]",
+        f"args: ['https://me:{KEY}@example.org']",
+        "args: [--as, alices-own]",
+        "args: [4nd7cKq_0jvR-pW2xT9aZs]",
+    ],
+)
+def test_arguments_that_may_hold_a_secret_are_on_record_by_their_digest(directory: Path, secret: str) -> None:
+    written(directory, PROGRAMS)
+    run_once(directory)
+    changes = changed_programs(directory, PROGRAMS.replace("args: [cat.py]", secret))
+    before, after = changes.pop("participants.cat.args")
+    assert before == ["cat.py"]
+    assert after.startswith("sha256:")
+    assert changes in ({}, {"participants.cat.env": (None, ["KEY"])}, {"participants.cat.env": (None, ["OF"])})
+    again = changed_programs(directory, PROGRAMS.replace("args: [cat.py]", secret.replace("args: [", "args: [-x, ")))
+    assert again["participants.cat.args"][0] == after != again["participants.cat.args"][1]
+
+
+def test_programs_that_an_earlier_version_did_not_keep_are_no_change(directory: Path) -> None:
+    written(directory, PROGRAMS)
+    run_once(directory)
+    known = TokenFolder(directory).known
+    kept = msgspec.json.decode(known.read_bytes())
+    assert kept.pop("programs").keys() == {"files", "cat"}
+    known.write_bytes(msgspec.json.encode(kept))
+    assert run_once(directory) == []
+    assert "programs" in msgspec.json.decode(known.read_bytes())
+
+
 def test_what_strangers_meet_first_is_on_record_when_it_has_changed(directory: Path) -> None:
     run_once(directory)
     gateway = 'gateway: {port: 0, allowed_origins: ["*"], allowed_hosts: [lab.example], limits: {join_bytes: 40000}}'

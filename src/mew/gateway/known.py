@@ -1,6 +1,7 @@
 """What a gateway knew of tokens and configuration when it last looked: what has changed while it did not run.
 
-Each space has a file, `.mew/tokens/.known`, mode 0600. It holds digests of tokens, and never a token.
+Each space has a file, `.mew/tokens/.known`, mode 0600. It holds digests of tokens, and never a token. What
+the programs of participants are is from `programs`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from mew.errors import MewError
 from mew.gateway.auth import TokenFolder, TokenStore
 from mew.gateway.config import GatewayConfig, SpaceConfig
 from mew.gateway.operator_log import log
+from mew.gateway.programs import programs
 from mew.protocol import Administer
 from mew.protocol.administration import CONFIGURATION_CHANGED, differences, token_changes
 
@@ -23,6 +25,8 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     observers: Mapping[str, frozenset[str]]
     configuration: Mapping[str, Any]
     """Of the process and the journal. What the protocol depends on is in the `start` record."""
+    programs: Mapping[str, Any] | None = None
+    """What is run for participants; None in a file of a version that did not keep it."""
 
 
 def known_now(config: GatewayConfig, space: SpaceConfig, tokens: TokenStore) -> Known:
@@ -32,6 +36,7 @@ def known_now(config: GatewayConfig, space: SpaceConfig, tokens: TokenStore) -> 
         participants={each.participant: digests for each, digests in held.items() if not each.observer},
         observers={each.participant: digests for each, digests in held.items() if each.observer},
         configuration=_configuration(config, space),
+        programs=programs(space),
     )
 
 
@@ -43,9 +48,13 @@ def changes(before: Known, now: Known) -> Iterator[Administer]:
     ):
         for name, action in token_changes(old, new).items():
             yield Administer(action=action, participant=name, observer=observer)
+    ran, runs = before.programs, now.programs
     differing = tuple(
         {"key": key, "before": was, "after": is_now}
-        for key, was, is_now in differences(now.configuration, before.configuration)
+        for key, was, is_now in (
+            *differences(now.configuration, before.configuration),
+            *(differences(runs, ran, "participants.") if ran is not None and runs is not None else ()),
+        )
     )
     if differing:
         yield Administer(action=CONFIGURATION_CHANGED, changes=differing)
@@ -75,6 +84,7 @@ def known_before(space: SpaceConfig, tokens: TokenStore, now: Known, *, ran: boo
         participants=old(now.participants, observer=False),
         observers=old(now.observers, observer=True),
         configuration=now.configuration,
+        programs=now.programs,
     )
 
 
