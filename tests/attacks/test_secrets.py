@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from mew.gateway.admin import AdminDoor
 from mew.gateway.admin_socket import socket_file
 from mew.gateway.auth import TokenStore, new_token
 from mew.gateway.config import load
-from mew.gateway.exposure import is_weak
+from mew.gateway.exposure import is_weak, warnings_of
 from mew.gateway.operator_log import address
 from mew.gateway.supervisor.births import birth
 from mew.gateway.supervisor.pids import Pids, read_pids, write_pids
@@ -313,8 +313,69 @@ def test_behind_a_proxy_tokens_and_configuration_are_looked_at_as_well(tmp_path:
         assert "without TLS" not in ran
 
 
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o620, 0o604])
+def test_a_private_key_that_its_group_can_use_is_warned_of(tmp_path: Path, mode: int) -> None:
+    tls, _ = tls_of(tmp_path)
+    files = {"certificate": str(tls.certificate), "key": str(tls.key)}
+    config = load([exposed_space(tmp_path, host="localhost", tls=files) / "space.yaml"], environ={})
+    tokens = TokenStore(config.spaces, environ={}, generate=False)
+    tls.key.chmod(mode)
+    assert [each for each in warnings_of(config, tokens) if f"{tls.key}: " in each and "chmod 600 it" in each]
+    tls.key.chmod(0o600)
+    assert list(warnings_of(config, tokens)) == []
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o750, 0o711])
+def test_a_mew_that_others_can_look_into_is_said_at_the_start_and_by_the_doctor(tmp_path: Path, mode: int) -> None:
+    directory = exposed_space(tmp_path, host="localhost")
+    (tmp_path / ".mew").mkdir()
+    (tmp_path / ".mew").chmod(mode)
+    warning = f"{tmp_path}/.mew: other users of this machine, or its group, can look into it: chmod 700 it"
+    for ran in (started_once(directory), run(directory, "doctor").out):
+        assert warning in ran
+    (tmp_path / ".mew").chmod(0o700)
+    for ran in (started_once(directory), run(directory, "doctor").out):
+        assert "look into it" not in ran
+
+
+def test_the_doctor_looks_at_the_address_on_which_the_gateway_was_started(tmp_path: Path) -> None:
+    """As in the image: the file says nothing, and the command line says 0.0.0.0."""
+    space_with(tmp_path, {"tokens": ["alice-token"]})
+    with serving(tmp_path, "--host", "0.0.0.0", "--allowed-host", "*"):
+        ran = run(tmp_path, "doctor").out
+        assert "gateway.host '0.0.0.0' is reached by other machines without TLS" in ran
+        assert "a page of any website" in ran
+        assert "the token can be guessed" in ran
+    assert "without TLS" not in run(tmp_path, "doctor").out
+    exposed_space(tmp_path)
+    with serving(tmp_path, "--allowed-host", "lab.example.org"):
+        assert "required, because" not in run(tmp_path, "doctor").out
+    assert "required, because" in run(tmp_path, "doctor").out
+
+
 def test_on_this_machine_alone_nothing_is_warned_of(tmp_path: Path) -> None:
     assert "can be guessed" not in started_once(exposed_space(tmp_path, host="localhost"))
+
+
+@contextmanager
+def serving(directory: Path, *options: str) -> Iterator[None]:
+    """While a gateway with these options serves."""
+    gateway = subprocess.Popen(
+        command("gateway", "start", *options),
+        cwd=directory,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert gateway.stdout is not None
+        assert gateway.stdout.readline().startswith("listening on")
+        until(lambda: (found := read_pids(directory)) is not None and found.ready)
+        yield
+    finally:
+        gateway.terminate()
+        gateway.communicate(timeout=30)
 
 
 def started_once(directory: Path) -> str:

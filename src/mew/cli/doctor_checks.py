@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -180,7 +181,7 @@ def _space(directory: Path) -> Iterator[Check]:
     yield from _alike(config)
     yield from _commands(config)
     yield from _tokens(directory)
-    yield from _exposure(config)
+    yield from _exposure(_as_running(directory, config))
     yield from _gateway(directory, config)
 
 
@@ -224,6 +225,17 @@ def _tokens(directory: Path) -> Iterator[Check]:
     yield from (Check("tokens", "note", warning) for warning in warnings)
     if not warnings:
         yield Check("tokens", "ok", f"{len(held)} in .mew/tokens, none of them open to others")
+
+
+def _as_running(directory: Path, config: "GatewayConfig") -> "GatewayConfig":
+    """With the address and the names of the gateway that runs: they may come from its command line."""
+    from mew.gateway.supervisor.pids import read_pids
+
+    with suppress(MewError):  # `_gateway` reports a file that cannot be read
+        pids = read_pids(directory)
+        if pids is not None and pids.host and pids.running:
+            return msgspec.structs.replace(config, host=pids.host, allowed_hosts=pids.allowed_hosts)
+    return config
 
 
 def _exposure(config: "GatewayConfig") -> Iterator[Check]:

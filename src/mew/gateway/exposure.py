@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mew.gateway.config import ConfigError, GatewayConfig
+from mew.gateway.folders import SPACE_FOLDER
 
 if TYPE_CHECKING:
     from mew.gateway.auth import TokenStore
@@ -22,6 +23,7 @@ SHORTEST_TOKEN: Final = 22
 """Characters. So many random ones of base64 hold 128 bits; tokens that mew creates have 43."""
 FEWEST_DIFFERENT: Final = 8
 """Different characters of a token that may be random."""
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 def is_loopback(host: str) -> bool:
@@ -68,8 +70,11 @@ def require_safe(config: GatewayConfig) -> None:
 
 def warnings_of(config: GatewayConfig, tokens: "TokenStore") -> Iterator[str]:
     """What puts tokens at risk, a sentence each that says what to do."""
-    if config.tls is not None and _is_open(config.tls.key):
-        yield f"{config.tls.key}: other users of this machine can read the private key: chmod 600 it"
+    if config.tls is not None and _mode(config.tls.key) & _OTHERS:
+        yield f"{config.tls.key}: other users of this machine, or its group, can read the private key: chmod 600 it"
+    for space in config.spaces:
+        if _mode(folder := space.directory / SPACE_FOLDER) & _OTHERS:
+            yield f"{folder}: other users of this machine, or its group, can look into it: chmod 700 it"
     if every := _every_page(config):
         yield (
             f'gateway.allowed_origins has "{every}", so a page of any website can use the gateway with a token that it'
@@ -88,7 +93,7 @@ def warnings_of(config: GatewayConfig, tokens: "TokenStore") -> Iterator[str]:
             " list the names by which it is addressed"
         )
     for space in config.spaces:
-        if _is_open(space.file):
+        if _mode(space.file) & (stat.S_IROTH | stat.S_IWOTH):
             yield f"{space.file}: other users of this machine can read it, and tokens in it: chmod 600 it"
     for source in tokens.sources_of(is_weak):
         yield f"{source}: the token can be guessed: use `mew token create`, or {SHORTEST_TOKEN} random characters"
@@ -109,8 +114,9 @@ def _every_page(config: GatewayConfig) -> str | None:
     return next((each for each in map(as_browsers_write, config.allowed_origins) if each in EVERY_PAGE), None)
 
 
-def _is_open(file: Path) -> bool:
+def _mode(path: Path) -> int:
+    """Who may do what with it; 0 where that is not known."""
     try:
-        return bool(stat.S_IMODE(file.stat().st_mode) & (stat.S_IROTH | stat.S_IWOTH))
+        return stat.S_IMODE(path.stat().st_mode)
     except OSError:
-        return False
+        return 0

@@ -116,6 +116,8 @@ class Household:
             port=self._gateway.config.port,
             wanted_port=self._wanted_port or self._gateway.config.port,
             gateway=os.getpid(),
+            host=self._gateway.config.host,
+            allowed_hosts=self._gateway.config.allowed_hosts,
             url=space.settings.connection_url or "",
             config_file=str(space.file),
             run=self._run,

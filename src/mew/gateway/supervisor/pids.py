@@ -40,6 +40,10 @@ class Pids(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """When each of these processes was born, by its pid."""
     wanted_port: int = 0
     """The port that was asked for; another may have been free."""
+    host: str = ""
+    """The address that the gateway listens on; empty in a file of an earlier version."""
+    allowed_hosts: tuple[str, ...] = ()
+    """With those of the command line: `mew doctor` looks at what runs, not only at space.yaml."""
     url: str = ""
     config_file: str = ""
     run: str = ""
