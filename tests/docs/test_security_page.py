@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from mew.gateway import first
 from mew.gateway.config_values import Queues, Timeouts, UnadmittedLimits
 from mew.protocol import formats, jsontext, patterns, proposals, proposing, refused, schema_patterns, work
 from mew.protocol.settings import Limits
@@ -85,6 +86,19 @@ def test_what_cannot_be_configured_has_the_value_of_the_code(what: str) -> None:
     (told,) = (cells[2] for cells in rows() if cells[0] == what)
     for value in FIXED[what]:
         assert stands_in(value, told), (value, told)
+
+
+def test_a_peer_that_does_not_read_has_less_time_while_others_wait() -> None:
+    (told,) = (cells[2] for cells in rows() if cells[0] == "a peer that does not read an HTTP response")
+    hurried = Timeouts().write_seconds * first.HURRIED_LOOKS / first.UNSENT_LOOKS
+    assert f"{first.UNSENT_PROGRESS // 1024} KiB in {Timeouts().write_seconds:g} s" in told
+    assert f"in {hurried:g} s while others wait" in told
+
+
+def test_no_paragraph_stands_twice() -> None:
+    paragraphs = re.split(r"\n(?=\n|- )", re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL))
+    starts = [" ".join(each.split())[:80] for each in paragraphs if len(each.split()) > 12]
+    assert [each for each in starts if starts.count(each) > 1] == []
 
 
 def test_the_contents_name_every_section() -> None:

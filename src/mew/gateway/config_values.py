@@ -34,7 +34,7 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     close_seconds: float = 5
     """For a peer to answer a close frame before it is cut off."""
     write_seconds: float = 10
-    """For a peer to read 64 KiB of its HTTP responses, or the rest of them; with a valid token `idle_seconds`."""
+    """For a peer to read 64 KiB of HTTP responses, or the rest; 1/4 if others wait; with a token `idle_seconds`."""
     failed_join_seconds: float = 1
     """After which a join with a token that is not valid is refused. Only that connection waits."""
 
