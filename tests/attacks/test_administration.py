@@ -234,7 +234,7 @@ def changed_programs(directory: Path, programs: str) -> dict[str, tuple[Any, Any
     written(directory, programs)
     *_, told = [each for each in run_once(directory) if each["action"] == "configuration_changed"]
     assert run_once(directory) == []
-    assert not any(name in msgspec.json.encode(told).decode() for name in ("alices-own", KEY))
+    assert not any(name in msgspec.json.encode(told).decode() for name in ("alices-own", "bobs-own", KEY))
     assert KEY not in TokenFolder(directory).known.read_text(encoding="utf-8")
     return {each["key"]: (each["before"], each["after"]) for each in told["changes"]}
 
@@ -267,11 +267,14 @@ def test_what_the_gateway_runs_as_its_user_is_on_record_when_it_has_changed(dire
         f"args: [--password, {KEY}]",
         f"args: ['https://me:{KEY}@example.org']",
         "args: [--as, alices-own]",
+        "args: [--as, bobs-own]",
         "args: [4nd7cKq_0jvR-pW2xT9aZs]",
     ],
 )
 def test_arguments_that_may_hold_a_secret_are_on_record_by_their_digest(directory: Path, secret: str) -> None:
     written(directory, PROGRAMS)
+    TokenFolder(directory).obtain("bob")
+    TokenFolder(directory).file("bob").write_text("bobs-own", encoding="utf-8")
     run_once(directory)
     changes = changed_programs(directory, PROGRAMS.replace("args: [cat.py]", secret))
     before, after = changes.pop("participants.cat.args")

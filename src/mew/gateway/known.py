@@ -36,7 +36,7 @@ def known_now(config: GatewayConfig, space: SpaceConfig, tokens: TokenStore) -> 
         participants={each.participant: digests for each, digests in held.items() if not each.observer},
         observers={each.participant: digests for each, digests in held.items() if each.observer},
         configuration=_configuration(config, space),
-        programs=programs(space),
+        programs=programs(space, tokens),
     )
 
 

@@ -1,6 +1,6 @@
 """What a gateway would run as its own user, in the form in which changes of it are recorded.
 
-Pure. Must not return a secret: no value of `env`, and only a digest of arguments that may hold one.
+Must not return a secret: no value of `env`, and only a digest of arguments that may hold one.
 """
 
 import re
@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mew.gateway.auth import TokenStore
 from mew.gateway.config_values import McpServer, ParticipantConfig, SpaceConfig
 
 _FILLED_IN: Final = re.compile(r"\$\{")
@@ -19,17 +20,16 @@ _RANDOM: Final = re.compile(r"(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{22,}")
 """So many characters of base64 may be a token; see `exposure.SHORTEST_TOKEN`."""
 
 
-def programs(space: SpaceConfig) -> dict[str, Any]:
+def programs(space: SpaceConfig, tokens: TokenStore) -> dict[str, Any]:
     """By participant, as space.yaml names it; participants without a program are left out."""
-    written = [token for each in space.participants.values() for token in each.tokens]
     return {
-        name: _program(each, written)
+        name: _program(each, tokens)
         for name, each in space.participants.items()
         if each.command is not None or each.mcp_server is not None
     }
 
 
-def _program(participant: ParticipantConfig, tokens: Sequence[str]) -> dict[str, Any]:
+def _program(participant: ParticipantConfig, tokens: TokenStore) -> dict[str, Any]:
     told: dict[str, Any] = {"type": participant.type, "auto_start": participant.auto_start}
     if participant.command is not None:
         told |= _command(participant.command, participant.args, participant.env, tokens)
@@ -39,12 +39,12 @@ def _program(participant: ParticipantConfig, tokens: Sequence[str]) -> dict[str,
     return told
 
 
-def _server(server: McpServer, tokens: Sequence[str]) -> dict[str, Any]:
+def _server(server: McpServer, tokens: TokenStore) -> dict[str, Any]:
     told = _command(server.command, server.args, server.env, tokens)
     return told if server.cwd is None else {**told, "cwd": server.cwd}
 
 
-def _command(command: str, args: Sequence[str], env: Mapping[str, str], tokens: Sequence[str]) -> dict[str, Any]:
+def _command(command: str, args: Sequence[str], env: Mapping[str, str], tokens: TokenStore) -> dict[str, Any]:
     # The values of `env` may be repeated in the arguments, so one variable is reason enough.
     secret = bool(env) or any(_may_hold_secret(each, tokens) for each in (command, *args))
     told: dict[str, Any] = {"command": command}
@@ -57,8 +57,9 @@ def _command(command: str, args: Sequence[str], env: Mapping[str, str], tokens: 
     return told
 
 
-def _may_hold_secret(text: str, tokens: Sequence[str]) -> bool:
-    return any(each.search(text) for each in (_FILLED_IN, _SECRET, _RANDOM)) or any(each in text for each in tokens)
+def _may_hold_secret(text: str, tokens: TokenStore) -> bool:
+    alike = any(each.search(text) for each in (_FILLED_IN, _SECRET, _RANDOM))
+    return alike or any(tokens.sources_of(text.__contains__))
 
 
 def _digest(value: str | Sequence[str]) -> str:
