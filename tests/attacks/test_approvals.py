@@ -269,6 +269,38 @@ def test_no_vote_is_cast_twice_or_without_a_name_or_a_right() -> None:
     assert click(human, proposal)[-1] == "mcp/request"
 
 
+VOTERS = {**PEOPLE, **dict.fromkeys(("human", "carol", "dave"), [{"kind": "mcp/*"}]), "root": ALL, "prod": None}
+
+
+def bound(*deciders: str, quorum: int = 1, **match: Any) -> ApprovalRule:
+    return ApprovalRule(
+        match=read_capability({"kind": "mcp/request", **match}, "match"), deciders=deciders, quorum=quorum
+    )
+
+
+def vote(client: Client, proposal: Any) -> None:
+    claim = {name: proposal["proposal"][name] for name in ("position", "digest")}
+    client.send(kind="mcp/approve", correlation_id=[proposal["id"]], payload={}, proposal=claim)
+
+
+def test_votes_for_one_recipient_are_not_spent_on_another() -> None:
+    lab = MemorySpace(participants=VOTERS, approvals=(bound("human", "carol", quorum=2),))
+    human, carol, dave, agent = (lab.join(name) for name in ("human", "carol", "dave", "agent"))
+    proposal = propose(agent, "p-1")
+    vote(carol, proposal)
+    by_id = {"kind": "mcp/request", "correlation_id": ["p-1"], "payload": READ}
+    for to in (["prod"], ["files", "prod"], []):
+        human.inbox()
+        human.send(by_id, to=to)
+        assert human.error()["votes"] == ["human"]
+    vote(human, proposal)
+    dave.inbox()
+    dave.send(by_id, to=["prod"])
+    assert (dave.error()["votes"], executed(lab)) == ([], [])
+    dave.send(by_id, to=["files"])
+    assert executed(lab) == ["read_file"]
+
+
 @pytest.mark.parametrize("withdrawn_first", [True, False])
 def test_of_a_withdrawal_and_a_click_the_first_wins(lab: MemorySpace, withdrawn_first: bool) -> None:
     human, agent = lab.join("human"), lab.join("agent")

@@ -647,6 +647,18 @@ def test_a_vote_is_on_one_open_proposal_that_needs_it(open_space: Door) -> None:
     assert refusal(alice) == "proposal_closed"
 
 
+@pytest.mark.requirement("PRO-32")
+def test_votes_are_for_the_recipients_that_were_proposed(open_space: Door) -> None:
+    lab = open_space(participants=PEOPLE, approvals=(rule("alice", "carol", quorum=2),))
+    alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
+    approve(carol, propose(bob))
+    fulfil(alice, None, to=["files", "carol"])
+    told = alice.error()
+    assert (told["error"], told["votes"]) == ("approval_required", ["alice"])
+    fulfil(alice, None)
+    assert alice.kinds() == ["mcp/request"]
+
+
 # Grants with an end
 
 

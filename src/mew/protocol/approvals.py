@@ -31,8 +31,7 @@ def _require_quorum(turn: Turn, rule: ApprovalRule, envelope: Envelope, proposal
         is_vote = sender in rule.deciders and not rule.not_proposer and _is_known(space, sender)
         votes = [sender] if is_vote else []
     else:
-        voters = dict.fromkeys((*proposal.votes, sender))
-        votes = [each for each in voters if counts(turn, each, rule, proposal)]
+        votes = _votes(turn, rule, proposal, () if _is_readdressed(envelope, proposal) else proposal.votes, sender)
     if len(votes) < rule.quorum:
         raise ApprovalRequired(
             f"this request needs {rule.quorum} votes of {', '.join(rule.deciders)}, and has {len(votes)}: "
@@ -41,6 +40,15 @@ def _require_quorum(turn: Turn, rule: ApprovalRule, envelope: Envelope, proposal
             votes=votes,
             position=None if proposal is None else proposal.position,
         )
+
+
+def _votes(turn: Turn, rule: ApprovalRule, proposal: OpenProposal, cast: tuple[str, ...], sender: str) -> list[str]:
+    return [each for each in dict.fromkeys((*cast, sender)) if counts(turn, each, rule, proposal)]
+
+
+def _is_readdressed(envelope: Envelope, proposal: OpenProposal) -> bool:
+    """By the id alone (TypeScript) recipients are free, but the voters have seen those of the proposal."""
+    return bool(proposal.to) and set(envelope.to) != set(proposal.to)
 
 
 def rules_for(turn: Turn, proposal: OpenProposal) -> list[ApprovalRule]:
