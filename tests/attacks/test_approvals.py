@@ -269,13 +269,19 @@ def test_no_vote_is_cast_twice_or_without_a_name_or_a_right() -> None:
     assert click(human, proposal)[-1] == "mcp/request"
 
 
-VOTERS = {**PEOPLE, **dict.fromkeys(("human", "carol", "dave"), [{"kind": "mcp/*"}]), "root": ALL, "prod": None}
+MAY_ASK = [{"kind": "mcp/*"}]
+VOTERS = {**PEOPLE, "human": MAY_ASK, "carol": MAY_ASK, "dave": MAY_ASK, "root": ALL, "prod": None}
 
 
 def bound(*deciders: str, quorum: int = 1, **match: Any) -> ApprovalRule:
     return ApprovalRule(
         match=read_capability({"kind": "mcp/request", **match}, "match"), deciders=deciders, quorum=quorum
     )
+
+
+def last(client: Client) -> Any:
+    inbox: list[Any] = client.inbox()
+    return inbox[-1]
 
 
 def vote(client: Client, proposal: Any) -> None:
@@ -299,6 +305,64 @@ def test_votes_for_one_recipient_are_not_spent_on_another() -> None:
     assert (dave.error()["votes"], executed(lab)) == ([], [])
     dave.send(by_id, to=["files"])
     assert executed(lab) == ["read_file"]
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        "/etc/passwd",
+        ["/etc/passwd", "/tmp/x"],
+        [["/tmp/x"], [["/etc/passwd"]]],
+        ["/tmp/x", {"path": "/etc/passwd"}],
+        ["/tmp/x"] * 1_025,
+        [["/tmp/x"]] * 1_025,
+        [],
+        {"0": "/etc/passwd"},
+        5,
+        True,
+    ],
+    ids=lambda paths: repr(paths)[:40],
+)
+def test_no_value_beside_it_and_no_other_form_of_it_escapes_a_rule(paths: Any) -> None:
+    lab = MemorySpace(
+        participants=VOTERS, approvals=(bound("human", payload={"params": {"arguments": {"paths": "/etc/*"}}}),)
+    )
+    dave = lab.join("dave")
+    for arguments, told in (
+        ({"paths": paths}, "approval_required"),
+        ({"paths": ["/tmp/x", "/tmp/y"]}, None),
+        ({"paths": None}, None),
+        ({"other": "/etc/passwd"}, None),
+        ([{"paths": "/tmp/x"}, {"paths": paths}], "approval_required"),
+        ("/etc/passwd", "approval_required"),
+    ):
+        dave.inbox()
+        dave.send(kind="mcp/request", to=["files"], payload={**READ, "params": {"name": "r", "arguments": arguments}})
+        assert last(dave)["payload"].get("error") == told
+
+
+@pytest.mark.parametrize("params", [None, {}, {"name": None}, {"name": ["safe_a", "exec"]}, {"name": {}}])
+def test_leaving_out_what_a_rule_excepts_escapes_no_rule(params: Any) -> None:
+    lab = MemorySpace(participants=VOTERS, approvals=(bound("human", payload={"params": {"name": "!safe_*"}}),))
+    dave = lab.join("dave")
+    for given in ({"params": params}, {} if params is None else {"params": params}):
+        dave.inbox()
+        dave.send(kind="mcp/request", to=["files"], payload={"method": "tools/call", **given})
+        assert dave.error()["error"] == "approval_required"
+    dave.send(kind="mcp/request", to=["files"], payload={"method": "tools/call", "params": {"name": "safe_a"}})
+    assert last(dave)["kind"] == "mcp/request"
+
+
+TWICE = b'{"kind":"mcp/request","to":["files"],"payload":{"method":"tools/call","params":{"name":"exec"%b}}}'
+
+
+@pytest.mark.parametrize("second", [b',"name":"safe"', b',"\\u006eame":"safe"', b',"arguments":{"a":[{"b":1,"b":2}]}'])
+def test_no_rule_judges_another_value_than_the_one_that_is_relayed(second: bytes) -> None:
+    lab = MemorySpace(participants=VOTERS, approvals=(bound("human", payload={"params": {"name": "exec"}}),))
+    assert b'"invalid_envelope"' in as_read(lab.join("dave"), TWICE % second)
+    assert executed(lab) == []
+    lab = MemorySpace(participants=VOTERS)
+    assert b'"mcp/request"' in as_read(lab.join("dave"), TWICE % second)
 
 
 @pytest.mark.parametrize("withdrawn_first", [True, False])

@@ -647,6 +647,31 @@ def test_a_vote_is_on_one_open_proposal_that_needs_it(open_space: Door) -> None:
     assert refusal(alice) == "proposal_closed"
 
 
+@pytest.mark.requirement("PRO-33")
+@pytest.mark.parametrize("name", [["read_a", "write_a"], ["read_a"] * 1_025, {"0": "write_a"}])
+def test_a_rule_binds_what_could_be_another_form_of_what_it_names(open_space: Door, name: Any) -> None:
+    lab = open_space(participants=PEOPLE, approvals=(rule("alice"),))
+    alice = lab.join("alice")
+    for given, told in ((name, ["system/error"]), (["read_a", "read_b"], ["mcp/request"])):
+        alice.inbox()
+        alice.send(kind="mcp/request", to=["files"], payload={"method": "tools/call", "params": {"name": given}})
+        assert alice.kinds() == told
+
+
+@pytest.mark.requirement("PRO-34")
+@pytest.mark.parametrize(
+    ("params", "error"),
+    [(b'{"name":"write_a","name":"read_a"}', "invalid_envelope"), (b"[%b0]" % (b"0," * 50_000), "quota_exceeded")],
+)
+def test_where_rules_judge_requests_they_have_one_reading(open_space: Door, params: bytes, error: str) -> None:
+    text = b'{"kind":"mcp/request","to":["files"],"payload":{"method":"tools/call","params":' + params + b"}}"
+    for rules in ((), (rule("alice"),)):
+        alice = open_space(participants=PEOPLE, approvals=rules).join("alice")
+        alice.inbox()
+        alice.send_bytes(text)
+        assert refusal(alice) == error if rules else alice.kinds() == ["mcp/request"]
+
+
 @pytest.mark.requirement("PRO-32")
 def test_votes_are_for_the_recipients_that_were_proposed(open_space: Door) -> None:
     lab = open_space(participants=PEOPLE, approvals=(rule("alice", "carol", quorum=2),))

@@ -15,6 +15,7 @@ from mew.protocol.patterns import (
     Glob,
     KindPattern,
     TextTooLong,
+    compile_binding,
     compile_value,
     covers_value,
 )
@@ -172,6 +173,59 @@ def test_a_key_that_is_missing_is_not_null() -> None:
     assert not fits(None, ABSENT)
 
 
+def binds(pattern: Any, value: Any) -> bool:
+    return compile_binding({"k": pattern})({} if value is ABSENT else {"k": value}, Work())
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=repr)
+def test_a_rule_binds_whatever_fits_it_alone_or_among_others(pattern: Any) -> None:
+    for value in VALUES:
+        if fits(pattern, value):
+            assert binds(pattern, value), value
+            assert value in (ABSENT, [], [[]]) or binds(pattern, ["zzz", [value], 7, False, {"z": 1}]), value
+
+
+@examples(40)
+@given(case=value_patterns.flatmap(lambda pattern: st.tuples(st.just(pattern), fitting(pattern))))
+def test_a_rule_binds_more_than_a_capability_allows(case: tuple[Any, Any]) -> None:
+    pattern, value = case
+    assert binds(pattern, value) or not fits(pattern, value)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "value", "bound"),
+    [
+        ("a*", "ab", True),
+        ("a*", "b", False),
+        ("a*", ["b", ["c"]], False),
+        ("a*", ["b", ["c", ["a"]]], True),
+        ("a*", [], True),
+        ("a*", ["b"] * (MAX_LEAVES + 1), True),
+        ("a*", [[[]]] * MAX_LEAVES, True),
+        *(("a*", value, True) for value in (1, True, {}, {"x": "b"})),
+        *(("a*", value, False) for value in (None, ABSENT, ["b", None])),
+        ("!a*", None, True),
+        (1, 1.0, True),
+        (1, 2, False),
+        (1, True, True),
+        (True, "true", True),
+        (False, True, False),
+        (None, ABSENT, True),
+        (["a", 1], "b", False),
+        ([["a"], 1], "a", True),
+        ([], "a", False),
+        ({"x": "!a"}, ABSENT, True),
+        ({"x": "a"}, ABSENT, False),
+        ({"x": "a"}, {"x": "b"}, False),
+        ({"x": "a"}, "b", True),
+        ([{"x": "a"}, "b"], "c", False),
+    ],
+    ids=lambda each: repr(each)[:30],
+)
+def test_a_rule_binds_in_doubt(pattern: Any, value: Any, bound: bool) -> None:
+    assert binds(pattern, value) is bound
+
+
 @pytest.mark.parametrize("pattern", PATTERNS, ids=repr)
 def test_every_pattern_covers_itself(pattern: Any) -> None:
     assert covers_value(pattern, pattern)
@@ -253,6 +307,12 @@ def test_every_trial_is_counted_and_long_pieces_more() -> None:
     assert scanned("*" + "x" * 16 + "*", "y" * 5_000) == 3 * TRIAL + 2 * 5_000
     assert scanned({"a": 1, "b": 2}, {"a": 1, "b": 2}) == 3 * TRIAL
     assert scanned("x", ["x", "x"]) == TRIAL + 2 + 2 * TRIAL
+
+
+def test_every_trial_of_a_rule_is_counted() -> None:
+    work = Work()
+    compile_binding("x")(["y", "y"], work)
+    assert work._scanned == TRIAL + 2 + 4 * TRIAL
 
 
 def test_a_list_of_too_many_lists_fits_nothing() -> None:

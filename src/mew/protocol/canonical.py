@@ -44,6 +44,11 @@ def digests(payload: bytes, to: Iterable[str]) -> Digests:
     return Digests(_sha256(addressed), _sha256(content))
 
 
+def require_unique_names(payload: bytes) -> None:
+    """`InvalidEnvelope` where a name occurs twice in one object, `QuotaExceeded` as for `digests`."""
+    _Reader().read(payload)
+
+
 def canonical(value: Any) -> str:
     """A value as RFC 8785 writes it; its numbers are doubles. Recursion is bounded by `jsontext.MAX_NESTING`."""
     kind = type(value)
@@ -100,7 +105,7 @@ class _Reader:
             raise self._too_many()
 
     def _too_many(self) -> QuotaExceeded:
-        return QuotaExceeded(f"a proposal may hold {MOST_VALUES} values; send what is long as one string")
+        return QuotaExceeded(f"what may be proposed may hold {MOST_VALUES} values; send what is long as one string")
 
 
 def _containers(text: bytes) -> int:

@@ -213,6 +213,53 @@ def _compile_text(pattern: str) -> ValueTest:
     return fits
 
 
+def compile_binding(pattern: Any) -> ValueTest:
+    """The test whether a rule that restricts a value holds: one element of a list suffices, and in doubt it does.
+
+    Capabilities allow what surely fits; a rule must hold for all that a receiver could take for what the rule names.
+    """
+    choices = _choices(pattern)
+    sorts, tests = {_sort(each) for each in choices}, [_compile_bound(each) for each in choices]
+
+    def holds_for(value: Any, work: Work) -> bool:
+        work.scan(TRIAL)
+        if value is not None and _sort(value) not in sorts:
+            # Of a type that the rule does not know: it could be another form of what the rule names.
+            return bool(tests)
+        return any(test(value, work) for test in tests)
+
+    def holds(value: Any, work: Work) -> bool:
+        if not isinstance(value, list):
+            return holds_for(value, work)
+        leaves = None if len(value) > MAX_LEAVES else _leaves(value)
+        work.scan(TRIAL + len(leaves or ()))
+        return not leaves or any(holds_for(leaf, work) for leaf in leaves)
+
+    return holds
+
+
+def _choices(pattern: Any) -> list[Any]:
+    return [leaf for each in pattern for leaf in _choices(each)] if isinstance(pattern, list) else [pattern]
+
+
+def _sort(value: Any) -> type:
+    """Whole and other numbers are of one type."""
+    return float if type(value) is int else type(value)
+
+
+def _compile_bound(pattern: Any) -> ValueTest:
+    """Of a choice: null and what is missing are equal, and as parameters they are `{}`."""
+    if not isinstance(pattern, dict):
+        return _compile_one(pattern)
+    keys = [(key, compile_binding(each)) for key, each in pattern.items()]
+
+    def holds(value: Any, work: Work) -> bool:
+        held = {} if value is None else value
+        return isinstance(held, dict) and all(test(held.get(key), work) for key, test in keys)
+
+    return holds
+
+
 def _same(one: Any, other: Any) -> bool:
     """Numbers, booleans and null compare by value; `true` is never 1."""
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
