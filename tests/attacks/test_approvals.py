@@ -365,6 +365,17 @@ def test_no_rule_judges_another_value_than_the_one_that_is_relayed(second: bytes
     assert b'"mcp/request"' in as_read(lab.join("dave"), TWICE % second)
 
 
+def test_a_decider_of_one_of_two_rules_closes_what_it_has_voted_for() -> None:
+    rules = (bound("carol", "dave"), bound("human", "dave", payload={"params": {"name": "read_*"}}))
+    lab = MemorySpace(participants=VOTERS, approvals=rules)
+    human, carol, agent = lab.join("human"), lab.join("carol"), lab.join("agent")
+    proposal = propose(agent, "p-1")
+    vote(carol, proposal)
+    carol.send(kind="mcp/reject", correlation_id=["p-1"], payload={})
+    assert click(human, proposal) == ["proposal_closed"]
+    assert lab.state.closed_proposals["p-1"].outcome == "rejected"
+
+
 @pytest.mark.parametrize("withdrawn_first", [True, False])
 def test_of_a_withdrawal_and_a_click_the_first_wins(lab: MemorySpace, withdrawn_first: bool) -> None:
     human, agent = lab.join("human"), lab.join("agent")

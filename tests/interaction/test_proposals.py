@@ -626,6 +626,15 @@ def test_only_a_deciders_rejection_closes(open_space: Door) -> None:
     assert bob.take("mcp/reject")["proposal"] == claim(stamp)
 
 
+@pytest.mark.requirement("PRO-27")
+def test_of_two_rules_a_decider_of_either_may_reject(open_space: Door) -> None:
+    lab = open_space(participants=PEOPLE, approvals=(rule("carol"), rule("alice")))
+    bob, carol = lab.join("bob"), lab.join("carol")
+    stamp = propose(bob)
+    carol.send(kind="mcp/reject", correlation_id=["p-1"], payload={})
+    assert bob.take("mcp/reject")["proposal"] == claim(stamp)
+
+
 @pytest.mark.requirement("PRO-28")
 def test_a_vote_is_on_one_open_proposal_that_needs_it(open_space: Door) -> None:
     lab = open_space(participants=PEOPLE, approvals=(rule("alice"),))

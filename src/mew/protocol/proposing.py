@@ -176,7 +176,7 @@ def reject(turn: Turn, envelope: Envelope) -> None:
     """An `mcp/reject`: of one who may decide it closes the proposal, of others it is an opinion."""
     proposal = _only_open(turn, envelope)
     rules = () if proposal is None else approvals.rules_for(turn, proposal)
-    if any(envelope.sender not in rule.deciders for rule in rules):
+    if rules and not any(envelope.sender in rule.deciders for rule in rules):
         turn.relay(_without_stamp(envelope))
     else:
         _relay_end(turn, envelope)
