@@ -376,6 +376,20 @@ def test_a_decider_of_one_of_two_rules_closes_what_it_has_voted_for() -> None:
     assert lab.state.closed_proposals["p-1"].outcome == "rejected"
 
 
+def test_no_response_says_that_a_bound_proposal_is_fulfilled_without_votes() -> None:
+    lab = MemorySpace(participants=VOTERS, approvals=(bound("human", "carol", quorum=2),))
+    agent, files, carol = lab.join("agent"), lab.join("files"), lab.join("carol")
+    proposal = propose(agent, "p-1", to=["files", "agent"])
+    for sender in (files, agent, carol):
+        sender.inbox()
+        sender.send(kind="mcp/response", correlation_id=["p-1"], payload={"result": {}})
+        assert "proposal" not in last(sender)
+    assert list(lab.state.proposals) == ["p-1"]
+    vote(lab.join("human"), proposal)
+    carol.send(kind="mcp/response", correlation_id=["p-1"], payload={"result": {}})
+    assert lab.state.closed_proposals["p-1"].outcome == "fulfilled"
+
+
 @pytest.mark.parametrize("withdrawn_first", [True, False])
 def test_of_a_withdrawal_and_a_click_the_first_wins(lab: MemorySpace, withdrawn_first: bool) -> None:
     human, agent = lab.join("human"), lab.join("agent")

@@ -626,6 +626,20 @@ def test_only_a_deciders_rejection_closes(open_space: Door) -> None:
     assert bob.take("mcp/reject")["proposal"] == claim(stamp)
 
 
+@pytest.mark.requirement("PRO-35")
+def test_a_response_ends_a_bound_proposal_when_enough_have_voted(open_space: Door) -> None:
+    lab = open_space(participants=PEOPLE, approvals=(rule("carol"),))
+    bob, files, carol = lab.join("bob"), lab.join("files"), lab.join("carol")
+    stamp = propose(bob)
+    for voted in (False, True):
+        if voted:
+            approve(carol, stamp)
+        bob.inbox()
+        files.send(kind="mcp/response", correlation_id=["p-1"], payload={})
+        assert ("proposal" in bob.take("mcp/response")) is voted
+    assert open_ids(lab) == []
+
+
 @pytest.mark.requirement("PRO-27")
 def test_of_two_rules_a_decider_of_either_may_reject(open_space: Door) -> None:
     lab = open_space(participants=PEOPLE, approvals=(rule("carol"), rule("alice")))

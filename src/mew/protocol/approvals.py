@@ -54,6 +54,12 @@ def _require_quorum(turn: Turn, rule: ApprovalRule, envelope: Envelope, proposal
         )
 
 
+def may_be_answered(turn: Turn, sender: str, proposal: OpenProposal) -> bool:
+    """Whether enough have voted for a response to end a proposal; the sender's own is its vote, as with a request."""
+    rules = rules_for(turn, proposal)
+    return all(len(_votes(turn, rule, proposal, proposal.votes, sender)) >= rule.quorum for rule in rules)
+
+
 def _votes(turn: Turn, rule: ApprovalRule, proposal: OpenProposal, cast: tuple[str, ...], sender: str) -> list[str]:
     return [each for each in dict.fromkeys((*cast, sender)) if counts(turn, each, rule, proposal)]
 

@@ -168,8 +168,15 @@ def _check_same(turn: Turn, proposal: OpenProposal, envelope: Envelope, claim: C
 
 
 def respond(turn: Turn, envelope: Envelope) -> None:
-    """An `mcp/response` to a proposal itself: its addressee has done it (TypeScript's agents do so)."""
-    _relay_end(turn, envelope)
+    """An `mcp/response` to a proposal itself: its addressee has done it (TypeScript's agents do so).
+
+    Where a rule binds the proposal it is no way around the votes: without them it is an opinion.
+    """
+    proposal = _only_open(turn, envelope)
+    if proposal is None or approvals.may_be_answered(turn, envelope.sender, proposal):
+        _relay_end(turn, envelope)
+    else:
+        turn.relay(_without_stamp(envelope))
 
 
 def reject(turn: Turn, envelope: Envelope) -> None:
