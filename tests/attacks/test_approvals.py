@@ -253,11 +253,11 @@ def test_no_vote_is_cast_twice_or_without_a_name_or_a_right() -> None:
     human, agent, carol, ghost = lab.join("human"), lab.join("agent"), lab.join("carol"), lab.connect()
     ghost.send(type="join", participantId="ghost")
     proposal = propose(agent, "p-1")
-    vote = {"kind": "mcp/approve", "correlation_id": ["p-1"], "payload": {}}
+    approval = {"kind": "mcp/approve", "correlation_id": ["p-1"], "payload": {}}
     claim = {name: proposal["proposal"][name] for name in ("position", "digest")}
     for voter, told in ((agent, "unauthorized"), (ghost, "unauthorized"), (carol, None), (carol, None)):
         voter.inbox()
-        voter.send({**vote, "proposal": claim})
+        voter.send({**approval, "proposal": claim})
         inbox: list[Any] = voter.inbox()
         assert [each["payload"].get("error") for each in inbox] == [told]
     assert lab.state.proposals["p-1"].votes == ("carol",)
@@ -266,6 +266,8 @@ def test_no_vote_is_cast_twice_or_without_a_name_or_a_right() -> None:
     human.send(kind="capability/revoke", payload={"recipient": "carol", "capabilities": may_ask})
     assert click(human, proposal) == ["approval_required"]
     human.send(kind="capability/grant", payload={"recipient": "carol", "capabilities": may_ask})
+    assert click(human, proposal) == ["approval_required"]
+    vote(carol, proposal)
     assert click(human, proposal)[-1] == "mcp/request"
 
 
@@ -285,6 +287,7 @@ def last(client: Client) -> Any:
 
 
 def vote(client: Client, proposal: Any) -> None:
+    client.inbox()
     claim = {name: proposal["proposal"][name] for name in ("position", "digest")}
     client.send(kind="mcp/approve", correlation_id=[proposal["id"]], payload={}, proposal=claim)
 
@@ -388,6 +391,39 @@ def test_no_response_says_that_a_bound_proposal_is_fulfilled_without_votes() -> 
     vote(lab.join("human"), proposal)
     carol.send(kind="mcp/response", correlation_id=["p-1"], payload={"result": {}})
     assert lab.state.closed_proposals["p-1"].outcome == "fulfilled"
+
+
+@pytest.mark.parametrize("how", ["revoked", "ended", "configured", "removed"])
+def test_a_right_that_was_lost_and_comes_back_brings_no_vote_with_it(how: str) -> None:
+    people = {**VOTERS, "carol": MAY_PROPOSE} if how == "ended" else VOTERS
+    rules = (bound("human", "carol", quorum=2),)
+    lab = MemorySpace(participants=people, approvals=rules)
+    root, agent, carol = lab.join("root"), lab.join("agent"), lab.join("carol")
+    granted = {"recipient": "carol", "capabilities": MAY_ASK}
+    if how == "ended":
+        root.send(id="g-1", kind="capability/grant", payload={**granted, "timeout_seconds": 10})
+    proposal = propose(agent, "p-1")
+    vote(carol, proposal)
+    if how == "revoked":
+        root.send(kind="capability/revoke", payload=granted)
+    elif how == "ended":
+        lab.advance(10)
+    else:
+        others = {name: held for name, held in VOTERS.items() if name != "carol"}
+        left = others if how == "removed" else {**others, "carol": MAY_PROPOSE}
+        lab.settings = settings(participants=left, approvals=rules)
+        lab.restart()
+    assert lab.state.proposals["p-1"].votes == ()
+
+
+def test_a_vote_outlives_what_leaves_its_voter_the_right() -> None:
+    lab = MemorySpace(participants=VOTERS, approvals=(bound("human", "carol", quorum=2),))
+    root, agent, carol = lab.join("root"), lab.join("agent"), lab.join("carol")
+    vote(carol, propose(agent, "p-1"))
+    root.send(kind="capability/revoke", payload={"recipient": "carol", "capabilities": [{"kind": "chat"}]})
+    root.send(kind="capability/revoke", payload={"recipient": "human", "capabilities": MAY_ASK})
+    lab.restart()
+    assert lab.state.proposals["p-1"].votes == ("carol",)
 
 
 @pytest.mark.parametrize("withdrawn_first", [True, False])

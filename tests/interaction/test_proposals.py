@@ -609,6 +609,7 @@ def test_a_vote_ends_with_what_it_rests_on(open_space: Door, how: str) -> None:
         assert lab.state.proposals["p-1"].votes == ()
     else:
         alice.send(kind="capability/revoke", payload={"recipient": "carol", "capabilities": [{"kind": "*"}]})
+        alice.send(kind="capability/grant", payload={"recipient": "carol", "capabilities": [{"kind": "*"}]})
     fulfil(alice, stamp)
     assert alice.error()["votes"] == ["alice"]
 

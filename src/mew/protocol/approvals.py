@@ -6,12 +6,12 @@ Pure. Votes stand in the state and are counted again when a proposal is fulfille
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from mew.protocol import jsontext, kinds
+from mew.protocol import jsontext
 from mew.protocol.canonical import require_unique_names
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import ApprovalRequired
 from mew.protocol.patterns import TextTooLong, ValueTest, compile_binding
-from mew.protocol.proposals import OpenProposal
+from mew.protocol.proposals import OpenProposal, may_be_sent
 from mew.protocol.settings import ApprovalRule
 from mew.protocol.turn import Turn
 from mew.protocol.work import ScannedTooMuch, Work
@@ -90,11 +90,7 @@ def counts(turn: Turn, voter: str, rule: ApprovalRule, proposal: OpenProposal) -
 
 def may_fulfil(turn: Turn, participant: str, proposal: OpenProposal) -> bool:
     """Whether a participant's capabilities let it send the request that was proposed."""
-    held, payload = turn.space.capabilities(participant), jsontext.decode(proposal.payload)
-    try:
-        return held.decide(kinds.MCP_REQUEST, payload, proposal.to, turn.work).allowed
-    except ScannedTooMuch:
-        return False
+    return may_be_sent(proposal, turn.space.capabilities(participant), turn.work)
 
 
 def _is_known(space: "Space", participant: str) -> bool:

@@ -70,6 +70,8 @@ def _start(state: SpaceState, record: Record) -> None:
     state.configuration = jsontext.encode({key: value for key, value in start.items() if key not in _IN_STATE})
     for participant in list(state.present):
         _depart(state, participant, record.time)
+    for voter in {voter for proposal in state.proposals.values() for voter in proposal.votes}:
+        proposals.forget_lost_votes(state, voter)
 
 
 _IN_STATE: Final = frozenset({"epoch", "participants", "defaults"})
@@ -192,6 +194,7 @@ def _capability_revoked(state: SpaceState, record: Record) -> None:
     _drop_ends(state, recipient)
     taken = [capability.text for capability in state.base(recipient)[1] if is_taken(capability)]
     _put(state.revoked, recipient, tuple(dict.fromkeys((*state.revoked.get(recipient, ()), *taken))))
+    proposals.forget_lost_votes(state, recipient)
 
 
 def _drop_ends(state: SpaceState, recipient: str) -> None:

@@ -4,6 +4,7 @@ Pure. Only records that the gateway stamped count: a stamp names the position of
 proposal with the same digest. Who may open or close one is decided in `proposing`.
 """
 
+from collections.abc import Iterable
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,8 +13,10 @@ import msgspec
 from mew.protocol import jsontext, kinds
 from mew.protocol.records import Record
 from mew.protocol.times import SECOND, instant, rfc3339
+from mew.protocol.work import ScannedTooMuch, Work
 
 if TYPE_CHECKING:
+    from mew.protocol.capability import CapabilitySet
     from mew.protocol.state import SpaceState
 
 PROPOSAL_BYTES: Final = 2**20
@@ -196,7 +199,29 @@ def ended(state: "SpaceState", record: Record) -> None:
 
 def forget_votes(state: "SpaceState", participant: str) -> None:
     """A vote ends with its voter's kick."""
-    for proposal in [each for each in state.proposals.values() if participant in each.votes]:
+    _forget_votes(state, participant, [each for each in state.proposals.values() if participant in each.votes])
+
+
+def forget_lost_votes(state: "SpaceState", participant: str) -> None:
+    """A vote ends with its voter's right to send the request; one that takes too long to find counts as lost."""
+    voted = [each for each in state.proposals.values() if participant in each.votes]
+    if voted:
+        held, work = state.capabilities(participant), Work()
+        is_known = state.may_return(participant)
+        lost = [each for each in voted if not (is_known and may_be_sent(each, held, work))]
+        _forget_votes(state, participant, lost)
+
+
+def may_be_sent(proposal: OpenProposal, held: "CapabilitySet", work: Work) -> bool:
+    """Whether capabilities let the request be sent that was proposed."""
+    try:
+        return held.decide(kinds.MCP_REQUEST, jsontext.decode(proposal.payload), proposal.to, work).allowed
+    except ScannedTooMuch:
+        return False
+
+
+def _forget_votes(state: "SpaceState", participant: str, voted: Iterable[OpenProposal]) -> None:
+    for proposal in voted:
         votes = tuple(voter for voter in proposal.votes if voter != participant)
         state.proposals[proposal.proposal_id] = msgspec.structs.replace(proposal, votes=votes)
 
