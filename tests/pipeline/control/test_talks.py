@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as structs_replace
 
 from mew.pipeline.control import talks
 from mew.testing import Client, MemorySpace
@@ -107,6 +108,62 @@ def test_of_a_kept_proposal_only_stamps_decide(lab: MemorySpace) -> None:
     say(ben, "late", "mcp/request", "p", method="m")
     row = conversations(lab)["p"]
     assert (row["outcome"], row["decided_after"]) == ("rejected", 3 * SECOND // 10)
+
+
+def propose(client: Client, envelope_id: str, **fields: Any) -> dict[str, int | str]:
+    client.inbox()
+    client.send(fields, id=envelope_id, kind="mcp/proposal", payload={"method": "m"})
+    stamp: dict[str, Any] = client.take("mcp/proposal")["proposal"]
+    return {"position": stamp["position"], "digest": stamp["digest"]}
+
+
+@pytest.mark.parametrize("kind", ["mcp/request", "mcp/reject", "mcp/withdraw"])
+@pytest.mark.parametrize("named", [["p"], ["c", "p"]])
+def test_what_is_stamped_ends_the_proposal_at_that_position_whatever_ids_say(
+    lab: MemorySpace, kind: str, named: list[str]
+) -> None:
+    ada, ben, tool = lab.join("ada"), lab.join("ben"), lab.join("tool")
+    say(ada, "c", "chat", text="hello")
+    claim = propose(ada, "p")
+    say(tool, "p", "chat", text="I take the id over")
+    sender = ada if kind == "mcp/withdraw" else ben
+    sender.send(kind=kind, id="end", correlation_id=named, payload={"method": "m"}, proposal=claim)
+    say(ada, "end", "chat", text="I take that over")
+    say(tool, "answer", "mcp/response", "end", result={})
+    found = [row for row in rows(fold_lab(lab), "conversations") if row["root_kind"] == "mcp/proposal"]
+    outcome = {"mcp/request": "fulfilled", "mcp/reject": "rejected", "mcp/withdraw": "withdrawn"}[kind]
+    assert [(row["root"], row["outcome"]) for row in found] == [("p", outcome)]
+    assert found[0]["kinds"][:2] == ["mcp/proposal", kind]
+    assert lab.state.closed_proposals["p"].outcome == outcome
+
+
+def test_only_an_answer_to_the_request_that_fulfilled_a_proposal_is_its_outcome(lab: MemorySpace) -> None:
+    ada, ben, eve = lab.join("ada"), lab.join("ben"), lab.join("eve")
+    propose(ada, "p")
+    say(eve, "opinion", "mcp/reject", "p")
+    say(eve, "forged", "mcp/response", "opinion", result={})
+    assert conversations(lab)["p"]["outcome"] == "open"
+    say(ben, "r", "mcp/request", "p", method="m")
+    say(eve, "late", "mcp/response", "opinion", result={})
+    assert conversations(lab)["p"]["outcome"] == "open"
+    say(eve, "answer", "mcp/response", "r", error={"code": 1})
+    assert conversations(lab)["p"]["outcome"] == "rejected"
+
+
+def test_a_stamp_of_another_proposal_decides_nothing(lab: MemorySpace) -> None:
+    """Its conversation is not in the table: the journal of this part begins later."""
+    ada = lab.join("ada")
+    claim = propose(ada, "q")
+    propose(ada, "p")
+    ada.send(kind="mcp/withdraw", id="w", correlation_id=["q"], payload={}, proposal=claim)
+    lab.advance(300)
+    later = [each for each in lab.records if each.envelope_id != "q"]
+    later = [
+        each if each.envelope_id != "w" else structs_replace(each, payload=each.payload.replace(b'["q"]', b'["p"]'))
+        for each in later
+    ]
+    found = {row["root"]: row for row in rows(fold_records("lab", later, to=later[-1].position), "conversations")}
+    assert found["p"]["outcome"] == "expired"
 
 
 def test_an_open_proposal_waits_until_it_expires_and_ends_as_the_gateway_says(lab: MemorySpace) -> None:

@@ -14,7 +14,7 @@ from mew.pipeline.control.rows import Approval, Holding, Life, Stay, Talk, Writi
 from mew.protocol.snapshots import FOLD_VERSION, OtherFold, restore, snapshot
 from mew.protocol.state import SpaceState
 
-CONTROL_VERSION: Final = 3
+CONTROL_VERSION: Final = 4
 """Raised whenever the same records give other rows, or this state another shape; the core's fold has its own."""
 
 

@@ -180,3 +180,5 @@ class Talk(msgspec.Struct, kw_only=True, gc=False):
     """When the proposal that it began with is closed at the latest; 0 where the gateway kept none, or it ended."""
     tracked: bool = False
     """Whether the gateway kept the proposal: then its stamps decide."""
+    fulfilment: str = ""
+    """Id of the request that fulfilled it."""

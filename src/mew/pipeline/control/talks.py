@@ -5,8 +5,9 @@ minutes, and an open proposal not before it expires; one with an outcome is over
 proposal that the gateway keeps, only what carries its stamp decides, and the gateway's own word (protocol §3).
 What it is made of is bounded, so the state is.
 
-An envelope belongs to the conversation of the first id that its `correlation_id` names; one of `reasoning/*` to that of
-its `context`. The first outcome counts, but a refusal may be overtaken by somebody else's fulfilment.
+What is stamped belongs to the conversation of the proposal at that position; another envelope to that of the first id
+that its `correlation_id` names, one of `reasoning/*` to that of its `context`. The first outcome counts, but a refusal
+may be overtaken by somebody else's fulfilment.
 """
 
 from collections import OrderedDict
@@ -62,6 +63,7 @@ class _Asked(msgspec.Struct):
     method: Any = ""
     error: Any = None
     outcome: Any = None
+    position: Any = None
 
 
 class _Stamp(msgspec.Struct):
@@ -124,11 +126,22 @@ class Talks:
         self._set_due()
 
     def _of(self, kind: str, said: Said) -> Talk | None:
+        if kind == kinds.PROPOSAL_CLOSED:
+            return self._kept(_payload.decode(said.payload).position)
+        stamp = None if kind == PROPOSAL else _stamped(said)
+        kept = None if stamp is None else self._kept(stamp.position)
+        if kept is not None:
+            return kept
         for envelope_id in said.answers:
             talk = self._by_id.get(envelope_id)
             if talk is not None:
                 return talk
         return self._by_id.get(_word(said.context)) if kind.startswith(_REASONING) else None
+
+    def _kept(self, position: Any) -> Talk | None:
+        """The conversation of the proposal that the gateway keeps at this position."""
+        found = (talks.get(position) for talks in (self._proposed, self._waiting, self._decided))
+        return next((talk for talk in found if talk is not None and talk.tracked), None)
 
     def _begin(self, record: Record, said: Said) -> None:
         kind, envelope_id = str(record.kind), record.envelope_id or ""
@@ -164,10 +177,10 @@ class Talks:
         talk.times.append(record.time)
         if record.participant not in talk.participants:
             talk.participants.append(record.participant)
-        self._name(talk, record.envelope_id or "")
-        counts = not talk.tracked or _stamped(said) is not None
+        counts = not talk.tracked or _is_stamped(talk, said)
         if counts and talk.tracked:
-            talk.expires = 0
+            talk.expires, talk.fulfilment = 0, (record.envelope_id or "") if kind == kinds.MCP_REQUEST else ""
+        self._name(talk, record.envelope_id or "")
         if talk.root_kind == PROPOSAL and talk.decided_after is None and counts and kind in {kinds.MCP_REQUEST, REJECT}:
             talk.decided_after = record.time - talk.time
         outcome = _outcome(talk, kind, said)
@@ -178,8 +191,13 @@ class Talks:
             self._end(talk)
 
     def _name(self, talk: Talk, envelope_id: str) -> None:
-        """Who answers this id answers this conversation, and no older one whose sender used the id too."""
+        """Who answers this id answers this conversation, and no older one whose sender used the id too.
+
+        The ids by which a proposal of the gateway's is answered stay its own until it has an outcome.
+        """
         known = self._by_id.get(envelope_id)
+        if known is not None and _is_held(known, envelope_id) and not _is_held(talk, envelope_id):
+            return
         if known is not talk and envelope_id:
             if known is not None:
                 known.ids.remove(envelope_id)
@@ -226,6 +244,16 @@ def _stamped(said: Said) -> _Stamp | None:
         return None
 
 
+def _is_stamped(talk: Talk, said: Said) -> bool:
+    """Whether an envelope has the stamp of the proposal that a conversation began with."""
+    stamp = _stamped(said)
+    return stamp is not None and stamp.position == talk.position
+
+
+def _is_held(talk: Talk, envelope_id: str) -> bool:
+    return talk.tracked and talk.outcome == OPEN and envelope_id in {talk.root, talk.fulfilment}
+
+
 def _word(context: msgspec.Raw) -> str:
     try:
         return _text.decode(context)
@@ -243,10 +271,12 @@ def _method(said: Said) -> str:
 
 def _outcome(talk: Talk, kind: str, said: Said) -> str | None:
     if kind == kinds.PROPOSAL_CLOSED:
-        return _closed(said) if talk.root_kind == PROPOSAL else None
+        return _closed(said)
     outcome = _OUTCOMES.get(kind)
-    if talk.tracked and talk.root in said.answers and _stamped(said) is None:
-        return None
+    if talk.tracked and not _is_stamped(talk, said):
+        # Without the stamp it is an opinion, unless it answers the request that fulfilled the proposal.
+        is_answer = talk.fulfilment in said.answers and talk.root not in said.answers
+        outcome = outcome if is_answer else None
     if outcome is None or talk.root_kind not in _OF_ITS_OWN.get(kind, (talk.root_kind,)):
         return None
     if kind == kinds.MCP_RESPONSE and _is_error(said):
