@@ -270,6 +270,32 @@ async def test_the_sdk_gives_what_was_proposed_as_it_is_and_ascii_shows_it(gatew
         proposals.close()
 
 
+BESIDE: Final[dict[str, Any]] = {"cwd": "/root", "_meta": {"as": "root"}, "jsonrpc": {"a": 1}, "id": ["x"] * 99}
+
+
+@pytest.mark.parametrize(
+    ("beside", "kept"),
+    [
+        (BESIDE, {}),
+        ({"id": True}, {}),
+        ({"id": "x" * 257}, {}),
+        ({**BESIDE, "jsonrpc": "2.0", "id": 7}, {"jsonrpc": "2.0", "id": 7}),
+        ({"id": "x" * 256}, {"id": "x" * 256}),
+    ],
+    ids=lambda each: str(each)[:20],
+)
+@played
+async def test_the_sdk_sends_nothing_that_no_digest_covers(
+    gateway: Running, beside: dict[str, Any], kept: dict[str, Any]
+) -> None:
+    async with all_in(gateway) as (agent, _, files), joining(gateway, "alice") as alice:
+        asked, proposals = files.envelopes("mcp/request"), alice.proposals()
+        await propose(agent, {**READ, **beside})
+        await (await anext(proposals)).approve()
+        assert (await anext(asked)).payload == {**READ, **kept}
+        proposals.close()
+
+
 # A person at the terminal
 
 
@@ -412,6 +438,18 @@ async def test_what_a_tool_is_given_besides_arguments_is_shown(gateway: Running)
     async with all_in(gateway) as (agent, _, _), seated(gateway) as alice:
         await propose(agent, {"method": "tools/call", "params": {**READ["params"], "_meta": {"as": "root"}}})
         await asked_at(alice, '"as": "root"')
+
+
+@pytest.mark.parametrize("params", [["rm -rf"], "rm -rf", {"name": ["t"], "arguments": "rm -rf"}], ids=repr)
+@played
+async def test_params_of_any_form_are_shown(gateway: Running, params: Any) -> None:
+    async with all_in(gateway) as (agent, _, files), seated(gateway) as alice:
+        asked = files.envelopes("mcp/request")
+        await propose(agent, {"method": "tools/call", "params": params, **BESIDE})
+        await asked_at(alice, "rm -rf")
+        await alice.may_answer()
+        await alice.pilot.press("y")
+        assert (await anext(asked)).payload == {"method": "tools/call", "params": params}
 
 
 @played

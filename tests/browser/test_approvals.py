@@ -28,6 +28,17 @@ def test_a_proposal_is_approved_from_the_page(tab: Tab, cast: Cast) -> None:
     expect(page.get_by_text("Nothing waits for approval")).to_be_visible()
 
 
+def test_nothing_is_sent_that_no_digest_covers(tab: Tab, cast: Cast) -> None:
+    bob, carol = cast.join("bob"), cast.join("carol")
+    asked = carol.envelopes("mcp/request")
+    kept = {**PROPOSAL, "jsonrpc": "2.0", "id": 7}
+    page = tab.act("alice", "approvals").page
+    for beside, sent in (({"cwd": "/root", "jsonrpc": 2, "id": ["x"]}, PROPOSAL), ({**kept, "_meta": {}}, kept)):
+        cast.do(bob.send("mcp/proposal", {**PROPOSAL, **beside}, to="carol"))
+        page.get_by_role("button", name="Approve", exact=True).click()
+        assert cast.do(anext(asked)).payload == sent
+
+
 def test_approve_and_grant_lets_the_proposer_ask_by_itself(tab: Tab, cast: Cast) -> None:
     bob, carol = cast.join("bob"), cast.join("carol")
     asked = carol.envelopes("mcp/request")

@@ -3,7 +3,8 @@
 // Which proposals are open is state of the space (`fold.ts`). Those who are not told that state see here what they have
 // read of it; they cannot fulfil a proposal.
 
-import { endedBy, proposalIn, type Envelope, type OpenProposal } from "./fold";
+import { Exact } from "./exact";
+import { endedBy, proposalIn, type Envelope, type JsonObject, type OpenProposal } from "./fold";
 
 export type State = "waiting" | "approved" | "rejected" | "withdrawn" | "expired" | "dropped" | "kicked" | "left";
 
@@ -21,6 +22,7 @@ type End = Pick<Proposal, "state" | "time" | "by" | "reason">;
 const MOST = 500;
 const MOST_TITLE = 256;
 const MOST_REASON = 4096;
+const MOST_ID = 256;
 const STATES: ReadonlyMap<string, State> = new Map([
   ["mcp/request", "approved"],
   ["mcp/response", "approved"],
@@ -35,6 +37,16 @@ export function toolIn(payload: { [key: string]: unknown }): string | null {
   if (method !== "tools/call" || params === null || typeof params !== "object") return null;
   const name = Object.hasOwn(params, "name") ? (params as { name: unknown }).name : null;
   return typeof name === "string" ? name : null;
+}
+
+/** What is sent in the approver's name: what the digest covers, and what JSON-RPC asks for beside it. */
+export function sentOf(payload: JsonObject): JsonObject {
+  const sent: JsonObject = {};
+  for (const name of ["method", "params"]) if (Object.hasOwn(payload, name)) sent[name] = payload[name]!;
+  if (payload.jsonrpc === "2.0") sent.jsonrpc = payload.jsonrpc;
+  const id: unknown = payload.id;
+  if (id instanceof Exact || typeof id === "number" || (typeof id === "string" && id.length <= MOST_ID)) sent.id = payload.id!;
+  return sent;
 }
 
 export class Proposals {

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import type { JSX, RefObject } from "preact";
 import type { JsonObject, OpenProposal } from "../model/fold";
-import { toolIn } from "../model/proposals";
+import { sentOf, toolIn } from "../model/proposals";
 import type { Draft } from "../net/http";
 import { type Answers, useExplained } from "../ui/explained";
 import { useInert } from "../ui/ground";
@@ -112,7 +112,7 @@ function Buttons(choosing: Choosing) {
 function draftsOf(entry: OpenProposal, named: string[], payload: JsonObject) {
   const about = { correlation_id: [entry.id] };
   const claimed = { ...about, proposal: { position: entry.position, digest: entry.digest } };
-  const request: Draft = { kind: "mcp/request", to: named, payload, ...claimed };
+  const request: Draft = { kind: "mcp/request", to: named, payload: sentOf(payload), ...claimed };
   const vote: Draft = { kind: "mcp/approve", payload: {}, ...claimed };
   const reject: Draft = { kind: "mcp/reject", to: [entry.from], payload: {}, ...about };
   const withdraw: Draft = { kind: "mcp/withdraw", payload: {}, ...about };

@@ -26,7 +26,7 @@ from mew.client.sending import Draft, Names
 from mew.client.serving import context_of
 from mew.client.subscriptions import EnvelopeQueue, OnMissed, Room, Subscription, Wanted
 from mew.protocol import kinds
-from mew.protocol.envelope import Envelope
+from mew.protocol.envelope import ID_LENGTH, Envelope
 from mew.view import ProposalView, SpaceView
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ GRANT_SECONDS: Final = 3_600.0
 """How long "approve and grant" lets the proposer do it by itself, unless told otherwise."""
 PATTERN: Final = frozenset("*!")
 """Characters that a capability reads as a pattern, and that nothing makes letters (protocol §3)."""
+JSONRPC: Final = "2.0"
 _RETRY_SECONDS: Final = 1.0
 State = Literal["open", "fulfilled", "rejected", "withdrawn", "expired", "closed"]
 _STATES: Final[dict[str, State]] = {
@@ -105,6 +106,18 @@ class Proposed:
         """The tool that is to be called, where it is that."""
         return str(self.params.get("name")) if self.method == mcp.TOOLS_CALL else None
 
+    @property
+    def request(self) -> dict[str, Any]:
+        """What is sent in your name: what the digest covers and readers show, and what JSON-RPC asks for beside it."""
+        payload = self.envelope.payload
+        sent: dict[str, Any] = {name: payload[name] for name in ("method", "params") if name in payload}
+        number = payload.get("id")
+        if payload.get("jsonrpc") == JSONRPC:
+            sent["jsonrpc"] = JSONRPC
+        if type(number) is int or (isinstance(number, str) and len(number) <= ID_LENGTH):
+            sent["id"] = number
+        return sent
+
     async def approve(self, to: Names = ()) -> Envelope:
         """Send it as our own `mcp/request`, correlated to the proposal, and do not wait for the answer.
 
@@ -124,7 +137,7 @@ class Proposed:
             raise ProposalExpired
         return Draft(
             kind=kinds.MCP_REQUEST,
-            payload=self.envelope.payload,
+            payload=self.request,
             to=self._whom(to),
             correlation_id=self.id,
             context=context_of(self.envelope),

@@ -181,7 +181,7 @@ class Terminal(App[int]):
 
     def _whom(self, proposed: Proposed) -> tuple[str, ...]:
         """Who can be asked for it by us; nobody, where it is not ours to decide."""
-        request = {"kind": "mcp/request", "payload": proposed.envelope.payload}
+        request = {"kind": "mcp/request", "payload": proposed.request}
         if proposed.to:
             return proposed.to if self.space.can({**request, "to": list(proposed.to)}) else ()
         return tuple(each for each in self.space.view.participants if self.space.can({**request, "to": [each]}))

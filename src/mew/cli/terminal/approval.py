@@ -187,9 +187,10 @@ def _asked(proposed: Proposed) -> str:
 
 
 def _arguments(proposed: Proposed, longest: int | None) -> str:
-    """Of a tool its arguments, and what else its params hold; of another method all params."""
-    params = proposed.params
-    given = params.get("arguments") if proposed.tool is not None and params.keys() <= {"name", "arguments"} else params
+    """Of a tool its arguments, and what else its params hold; of another method all params, whatever they are."""
+    params = proposed.request.get("params")
+    is_call = proposed.tool is not None and isinstance(params, dict) and params.keys() <= {"name", "arguments"}
+    given = proposed.params.get("arguments") if is_call else params
     text = msgspec.json.format(msgspec.json.encode(given if given is not None else {}), indent=2).decode()
     lines = "\n".join(plain(line) for line in text.split("\n"))
     return (
