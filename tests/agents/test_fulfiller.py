@@ -8,7 +8,7 @@ from tests.client.stage import joining, played
 from tests.gateway.raw import Running
 
 
-@pytest.mark.parametrize("to", [(), ("calculator",), ("fulfiller",), ("somebody-else",)])
+@pytest.mark.parametrize("to", [(), ("calculator",), ("fulfiller",)])
 @played
 async def test_a_proposal_is_sent_as_a_request_to_whoever_has_the_tool_and_its_result_is_chatted(
     gateway: Running, to: tuple[str, ...]
@@ -29,6 +29,18 @@ async def test_a_proposal_is_sent_as_a_request_to_whoever_has_the_tool_and_its_r
             request = await anext(requests)
         assert (request.correlation_id, request.to) == ((proposal.id,), ("calculator",))
         assert request.payload == proposal.payload
+
+
+@pytest.mark.parametrize("to", [("carol",), ("calculator", "carol"), ("fulfiller", "carol")])
+@played
+async def test_nobody_is_asked_in_the_place_of_one_who_is_not_here(gateway: Running, to: tuple[str, ...]) -> None:
+    """The gateway compares recipients only with those of a request that says what was read."""
+    async with working(gateway, "calculator"), working(gateway, "fulfiller"), joining(gateway, "planner") as planner:
+        requests, chats = planner.envelopes("mcp/request"), planner.envelopes("chat", sender="fulfiller")
+        await propose(planner, "add", *to, a=10, b=5)
+        assert (await anext(chats)).payload["text"] == "Error fulfilling proposal: carol is not here"
+        await propose(planner, "add", "calculator", a=1, b=1)
+        assert (await anext(requests)).payload["params"]["arguments"] == {"a": 1, "b": 1}
 
 
 @played

@@ -67,13 +67,12 @@ async def _fulfil(space: Space, proposed: Proposed) -> None:
 
 
 async def _ask(space: Space, proposed: Proposed, whom: list[str]) -> Answer:
-    """As it was proposed; of others than it names by its id alone: then the gateway compares method and params only."""
-    if not proposed.to or set(whom) == set(proposed.to):
+    """With position and digest of what was read; what was proposed to us is asked of others by its id alone."""
+    if space.me not in proposed.to:
         return await proposed.fulfil(whom, ANSWER_SECONDS)
-    envelope = proposed.envelope
-    context = context_of(envelope)
+    context = context_of(proposed.envelope)
     draft = Draft(
-        kind=kinds.MCP_REQUEST, payload=envelope.payload, to=whom, correlation_id=envelope.id, context=context
+        kind=kinds.MCP_REQUEST, payload=proposed.request, to=whom, correlation_id=proposed.id, context=context
     )
     return await ask(space, draft, ANSWER_SECONDS)
 
@@ -89,14 +88,15 @@ def _words(proposed: Proposed, answer: Answer) -> str:
 
 
 async def _whom(space: Space, proposed: Proposed) -> list[str]:
-    """Those of whom it is proposed to ask it, as far as they are here; else whoever has the tool."""
+    """Those whom it names, if all are here; where it names nobody, or only us, whoever has the tool."""
     named = [each for each in proposed.to if each != space.me]
-    here = [each for each in named if each in space.view.participants]
-    if here:
-        return here
+    missing = [each for each in named if each not in space.view.participants]
+    if missing:
+        raise ParticipantNotFound(f"{', '.join(missing)} is not here", participants=missing)
+    if named:
+        return named
     if proposed.tool is None:
-        missing = f"{', '.join(named)} is not here" if named else "it does not say whom to ask"
-        raise ParticipantNotFound(missing, participants=named)
+        raise ParticipantNotFound("it does not say whom to ask", participants=[])
     return [await who_has(space, proposed.tool)]
 
 
