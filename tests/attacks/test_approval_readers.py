@@ -440,6 +440,17 @@ async def test_what_a_tool_is_given_besides_arguments_is_shown(gateway: Running)
         await asked_at(alice, '"as": "root"')
 
 
+@played
+async def test_the_terminal_says_that_a_proposer_is_not_here_any_more(gateway: Running) -> None:
+    async with joining(gateway, "files"), seated(gateway) as alice:
+        async with joining(gateway, "agent") as agent:
+            await propose(agent)
+            await asked_at(alice, "agent wants to call the tool 'read_file'")
+        await asked_at(alice, "agent (not here) wants to call the tool 'read_file'")
+        async with joining(gateway, "agent"):
+            await asked_at(alice, "agent wants to call the tool 'read_file'")
+
+
 @pytest.mark.parametrize("params", [["rm -rf"], "rm -rf", {"name": ["t"], "arguments": "rm -rf"}], ids=repr)
 @played
 async def test_params_of_any_form_are_shown(gateway: Running, params: Any) -> None:

@@ -176,7 +176,12 @@ class Terminal(App[int]):
             if not here:
                 self._put_off.append(proposed)
                 continue
-            self._asking = Approval(proposed, here=here, seconds_left=partial(_seconds_left, self.space, proposed))
+            self._asking = Approval(
+                proposed,
+                here=here,
+                seconds_left=partial(_seconds_left, self.space, proposed),
+                is_proposer_here=partial(_is_proposer_here, self.space, proposed),
+            )
             self.push_screen(self._asking, self._answered)
 
     def _whom(self, proposed: Proposed) -> tuple[str, ...]:
@@ -305,6 +310,10 @@ async def _approve(asking: Approval, *, grant: bool) -> str | None:
 
 async def _reject(proposed: Proposed) -> None:
     await proposed.reject("a person said no")
+
+
+def _is_proposer_here(space: Space, proposed: Proposed) -> bool:
+    return proposed.by in {space.me, *space.view.participants}
 
 
 def _seconds_left(space: Space, proposed: Proposed) -> float:

@@ -64,18 +64,26 @@ class Approval(ModalScreen[Answer]):
     """
 
     def __init__(
-        self, proposed: Proposed, *, here: tuple[str, ...] = (), seconds_left: Callable[[], float] = lambda: HOUR
+        self,
+        proposed: Proposed,
+        *,
+        here: tuple[str, ...] = (),
+        seconds_left: Callable[[], float] = lambda: HOUR,
+        is_proposer_here: Callable[[], bool] = lambda: True,
     ) -> None:
         """Ask about this one; `here` are those who could be asked where it names nobody."""
         super().__init__()
         self.proposed = proposed
         self._here = here
         self._seconds_left = seconds_left
+        self._is_proposer_here = is_proposer_here
         self._chosen = -1
         self._span = 0
         self._since = time.monotonic()
         self._arguments = Static(Text(_arguments(proposed, _LONGEST)), id="arguments")
         self._granting = Static(id="granting")
+        self._asked = _asked(proposed, is_here=is_proposer_here())
+        self._question = Static(Text(self._asked, style="bold"), id="question")
 
     @property
     def to(self) -> tuple[str, ...]:
@@ -91,7 +99,7 @@ class Approval(ModalScreen[Answer]):
         """The proposal in words, what it would be given, and the answers."""
         with Vertical() as box:
             box.border_title = "A proposal"
-            yield Static(Text(_asked(self.proposed), style="bold"))
+            yield self._question
             with VerticalScroll():
                 yield self._arguments
             yield self._granting
@@ -112,6 +120,10 @@ class Approval(ModalScreen[Answer]):
         self._heed_time()
 
     def _heed_time(self) -> None:
+        asked = _asked(self.proposed, is_here=self._is_proposer_here())
+        if asked != self._asked:
+            self._asked = asked
+            self._question.update(Text(asked, style="bold"))
         for button in self.query(Button):
             button.disabled = not self._counts(str(button.id))
 
@@ -180,10 +192,11 @@ def _quoted(name: str) -> str:
     return plain(repr(name))
 
 
-def _asked(proposed: Proposed) -> str:
+def _asked(proposed: Proposed, *, is_here: bool) -> str:
     what = f"the tool {_quoted(proposed.tool)}" if proposed.tool is not None else plain(proposed.method)
     whom = f" of {', '.join(plain(each) for each in proposed.to)}" if proposed.to else ""
-    return f"{plain(proposed.by)} wants to call {what}{whom}, with:"
+    who = plain(proposed.by) if is_here else f"{plain(proposed.by)} (not here)"
+    return f"{who} wants to call {what}{whom}, with:"
 
 
 def _arguments(proposed: Proposed, longest: int | None) -> str:
