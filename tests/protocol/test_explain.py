@@ -353,3 +353,33 @@ def test_who_is_here_without_a_token_is_explained_as_such() -> None:
     again = {"kind": "system/join", "token": "whatever"}
     assert explained(lab, "guest", again)["allowed"]
     assert not explained(lab, "alice", again)["allowed"]
+
+
+def test_a_grant_that_is_due_allows_nothing_before_the_next_tick() -> None:
+    """A post settles what is due before it is looked at; a question says the same and settles nothing."""
+    lab = MemorySpace(participants={"alice": [{"kind": "*"}], "bob": []})
+    alice = lab.join("alice")
+    for name, kind, end in (("g-1", "memo", {"timeout_seconds": 10}), ("g-2", "note", {"timeout_seconds": 20})):
+        granted = {"recipient": "bob", "capabilities": [{"kind": kind}], **end}
+        alice.send(id=name, kind="capability/grant", payload=granted)
+    alice.send(kind="capability/grant", payload={"recipient": "alice", "capabilities": [{"kind": "memo"}]})
+    for passed, left in ((9, ["memo", "note"]), (1, ["note"]), (10, [])):
+        lab.now += passed * 1_000_000
+        before = snapshot(lab.state)
+        for kind in ("memo", "note"):
+            assert explained(lab, "bob", {"kind": kind, "payload": {}})["allowed"] is (kind in left)
+        again = {"recipient": "bob", "capabilities": [{"kind": "x"}], "timeout_seconds": 9}
+        answer = explained(lab, "alice", {"id": "g-1", "kind": "capability/grant", "payload": again})
+        assert answer["allowed"] is ("memo" not in left)
+        assert snapshot(lab.state) == before
+    lab.post("bob", {"kind": "memo", "payload": {}})
+    assert lab.state.grant_ends == {}
+
+
+def test_actions_leave_out_what_a_grant_that_is_due_allowed() -> None:
+    lab = MemorySpace(participants={"alice": [{"kind": "*"}], "bob": []})
+    granted = {"recipient": "bob", "capabilities": [{"kind": "chat"}], "timeout_seconds": 10}
+    lab.join("alice").send(kind="capability/grant", payload=granted)
+    for passed, offered in ((9, True), (1, False)):
+        lab.now += passed * 1_000_000
+        assert ("chat" in {each.kind for each in lab.space.actions("bob", lab.now).kinds}) is offered

@@ -86,7 +86,7 @@ def actions(space: "Space", participant: str, now: int) -> Actions:
     """What this participant may send now, present or not; whoever asks."""
     if not space.state.knows(participant):
         raise ParticipantNotFound(f"no participant {participant!r}", participant_id=participant)
-    space = as_if_present(space, session_of(space, participant))
+    space = as_if_present(space, session_of(space, participant), now)
     try:
         joining.require_welcome(Turn(space, now), participant)
     except Refusal as refusal:

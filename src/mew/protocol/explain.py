@@ -91,7 +91,7 @@ def explain(space: "Space", participant: str, message: bytes, now: int) -> Expla
     if not space.state.knows(participant):
         raise ParticipantNotFound(f"no participant {participant!r}", participant_id=participant)
     session = session_of(space, participant)
-    turn = _Rehearsal(as_if_present(space, session), now)
+    turn = _Rehearsal(as_if_present(space, session, now), now)
     incoming = Incoming(turn, participant, message)
     refusal = None
     try:
@@ -115,13 +115,37 @@ def session_of(space: "Space", participant: str) -> Session:
     return Session(connection=f"http:{participant}", participant=participant, transport="http")
 
 
-def as_if_present(space: "Space", session: Session) -> "Space":
-    """A space that shares everything with this one, but that somebody is present and that no record is taken."""
+def as_if_present(space: "Space", session: Session, now: int) -> "Space":
+    """A space that shares everything with this one, but that somebody is present, that no record is taken, and that
+    grants have ended which are due: a message settles those before it is looked at.
+    """
     twin, state = copy(space), space.state
     present = {session.participant: Presence(session.transport), **state.present}
     twin.state = msgspec.structs.replace(state, present=present)
     vars(twin)["take"] = _take_nothing
+    due = {
+        recipient: {grant_id for grant_id, end in ends.items() if end <= now}
+        for recipient, ends in state.grant_ends.items()
+    }
+    if any(due.values()):
+        _end_grants(twin, due)
     return twin
+
+
+def _end_grants(twin: "Space", due: dict[str, set[str]]) -> None:
+    state, none = twin.state, frozenset[str]()
+    twin.state = msgspec.structs.replace(
+        state,
+        grants={
+            name: tuple(each for each in held if each.grant_id not in due.get(name, none))
+            for name, held in state.grants.items()
+        },
+        grant_ends={
+            name: {grant_id: end for grant_id, end in ends.items() if grant_id not in due[name]}
+            for name, ends in state.grant_ends.items()
+        },
+    )
+    twin.compile_again()
 
 
 def _rehearse(turn: Turn, session: Session, incoming: Incoming) -> None:

@@ -146,6 +146,10 @@ class Space:
             held = self._capabilities[participant] = self.state.capabilities(participant)
         return held
 
+    def compile_again(self) -> None:
+        """Compile capabilities from the state, apart from the space that this one is a copy of."""
+        self._capabilities = {}
+
     def roster_entry(self, participant: str) -> bytes:
         """What others are told of a participant, present or not."""
         known = self.roster.entries.get(participant)
