@@ -88,7 +88,7 @@ def _words(proposed: Proposed, answer: Answer) -> str:
 
 
 async def _whom(space: Space, proposed: Proposed) -> list[str]:
-    """Those whom it names, if all are here; where it names nobody, or only us, whoever has the tool."""
+    """Those whom it names, if all are here; if it names none but us, a participant that has the tool."""
     named = [each for each in proposed.to if each != space.me]
     missing = [each for each in named if each not in space.view.participants]
     if missing:
