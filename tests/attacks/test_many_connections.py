@@ -7,17 +7,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from mew.gateway import connections
 from mew.gateway.config import Timeouts, UnadmittedLimits
 from mew.gateway.connections import Connections, OpenConnection, counted_as
 from mew.gateway.listening import descriptors_left
 from mew.gateway.proxies import TrustedProxies
-from tests.gateway.raw import TEXT, Raw, frame, head, joined, running, tls_of, upgrade
+from tests.gateway.raw import TEXT, Raw, Running, frame, head, joined, running, tls_of, upgrade
 
 GET: Final = head("/openapi.json", {"Host": "localhost"})
 FEW: Final = UnadmittedLimits(unadmitted_connections=8, unadmitted_per_address=8)
@@ -136,6 +137,73 @@ def test_one_address_waits_while_another_is_served(tmp_path: Path) -> None:
             client.close()
 
 
+def from_elsewhere(gateway: Running) -> socket.socket:
+    """A connection from another address than the others."""
+    return socket.create_connection(("127.0.0.1", gateway.port), timeout=10, source_address=("127.0.0.2", 0))
+
+
+def open_to_all(directory: Path, **limits: int) -> AbstractContextManager[Running]:
+    return running(
+        directory,
+        unadmitted=UnadmittedLimits(**limits),
+        host="0.0.0.0",
+        allowed_hosts=("*",),
+        timeouts=Timeouts(handshake_seconds=30),
+    )
+
+
+def test_an_address_that_has_all_it_may_have_keeps_no_other_waiting(tmp_path: Path) -> None:
+    """Those that wait for their address take none of the places that others may have."""
+    with open_to_all(tmp_path, unadmitted_connections=16, unadmitted_per_address=4) as gateway, ExitStack() as opened:
+        for _ in range(40):
+            opened.enter_context(closing(Raw(gateway.port)))
+        gateway.until(lambda gateway: gateway.connections.waiting_count == 36)
+        since, member = time.monotonic(), opened.enter_context(from_elsewhere(gateway))
+        member.sendall(upgrade(Authorization=f"Bearer {gateway.token('alice')}"))
+        assert member.recv(1000).startswith(b"HTTP/1.1 101")
+        assert time.monotonic() - since < 2
+        assert gateway.ask(lambda gateway: gateway.connections.open_count) == 41
+
+
+def test_where_everything_is_full_the_address_with_most_that_wait_gives_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "WAITING", 20)
+    with open_to_all(tmp_path, unadmitted_connections=16, unadmitted_per_address=4) as gateway, ExitStack() as opened:
+        early = [opened.enter_context(closing(Raw(gateway.port))) for _ in range(24)]
+        gateway.until(lambda gateway: gateway.connections.waiting_count == 20)
+        elsewhere = [opened.enter_context(from_elsewhere(gateway)) for _ in range(5)]
+        gateway.until(lambda gateway: gateway.connections.open_count == 28)
+        assert early[-1].rest() == b""
+        early[0].close()
+        early[4].send(GET)
+        assert early[4].answer().status == 200
+        elsewhere[0].close()
+        elsewhere[4].sendall(GET)
+        assert elsewhere[4].recv(1000).startswith(b"HTTP/1.1 200")
+        late = opened.enter_context(closing(Raw(gateway.port)))
+        gateway.until(lambda gateway: gateway.connections.waiting_count == 19)
+        over = opened.enter_context(closing(Raw(gateway.port)))
+        gateway.until(lambda gateway: gateway.connections.waiting_count == 20)
+        late.close()
+        over.close()
+
+
+def test_clients_of_a_proxy_that_wait_give_way_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "WAITING", 1)
+    limits = UnadmittedLimits(unadmitted_per_address=1)
+    with running(tmp_path, unadmitted=limits, trusted_proxies=("127.0.0.0/8",)) as gateway, ExitStack() as opened:
+        first, second, third = (opened.enter_context(closing(Raw(gateway.port))) for _ in range(3))
+        for count, each in enumerate((first, second, third)):
+            each.send(upgrade(X_Forwarded_For="192.0.2.1"))
+            if count < 2:
+                gateway.until(lambda gateway, count=count: gateway.connections.waiting_count == count)  # type: ignore[misc]
+        assert first.answer().status == 101
+        assert third.rest() == b""
+        first.close()
+        assert second.answer().status == 101
+
+
 def test_a_valid_token_makes_room_for_the_next_from_its_address(tmp_path: Path) -> None:
     with running(tmp_path, unadmitted=UnadmittedLimits(unadmitted_per_address=1)) as gateway:
         members = [joined(gateway, name) for name in ("alice", "bob", "carol")]
@@ -241,6 +309,23 @@ def test_members_find_descriptors_that_strangers_do_not_get() -> None:
     for each in strangers:
         each.admit()
     assert len(fill()) == 5
+
+
+def test_those_that_wait_give_way_where_descriptors_are_few() -> None:
+    book, gone = Connections(unadmitted=1_000, per_address=250), list[int]()
+    book.limit_to(20)  # of which 15 are for strangers, and 3 of them for one address
+
+    def come(number: int, address: str) -> bool:
+        assert not book.full
+        opened = book.open("")
+        return opened.await_turn(address, lambda: None, lambda: gone.append(number))
+
+    assert [come(number, "192.0.2.1") for number in range(15)] == [False] * 3 + [True] * 12
+    assert [come(number, "192.0.2.2") for number in range(15, 18)] == [False] * 3
+    assert gone == [14, 13, 12]
+    assert come(18, "192.0.2.1")
+    assert gone == [14, 13, 12, 11]
+    assert (book.open_count, book.unadmitted_count, book.waiting_count) == (15, 15, 9)
 
 
 # Descriptors

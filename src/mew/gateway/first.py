@@ -335,7 +335,7 @@ class First(HttpToolsProtocol):
         def line_up_soon() -> None:
             self.loop.call_soon(self._line_up, behind)
 
-        if not self._gateway.must_wait(self._connection, self._client_address, line_up_soon):
+        if not self._gateway.must_wait(self._connection, self._client_address, line_up_soon, self.transport.abort):
             self._line_up(behind)
 
     def _line_up(self, behind: bytes) -> None:

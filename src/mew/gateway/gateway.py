@@ -108,11 +108,13 @@ class Gateway:
         self._connections += 1
         return f"ws-{self._connections}"
 
-    def must_wait(self, connection: OpenConnection, address: str, resume: Callable[[], None]) -> bool:
+    def must_wait(
+        self, connection: OpenConnection, address: str, resume: Callable[[], None], give_up: Callable[[], object]
+    ) -> bool:
         """Whether too many unadmitted connections come from there. A proxy carries many, so it is not counted."""
         if not address or self.proxies.trusts(address):
             return False
-        return connection.await_turn(address, resume)
+        return connection.await_turn(address, resume, give_up)
 
     def count_loss(self) -> None:
         """A reader has begun to lose frames."""

@@ -93,7 +93,8 @@ class Listener:
 
     def _begin(self, accepted: socket.socket, connection: OpenConnection) -> None:
         turn = self._loop.create_future()
-        waits = self._gateway.must_wait(connection, connection.peer.rpartition(":")[0], lambda: _end(turn))
+        host = connection.peer.rpartition(":")[0]
+        waits = self._gateway.must_wait(connection, host, lambda: _end(turn), turn.cancel)
         work = self._wait_and_make(accepted, connection, turn) if waits else self._make(accepted, connection)
         task = self._loop.create_task(work, name="connection accepted")
         tasks = self._waiting if waits else self._tasks
