@@ -61,7 +61,7 @@ class Upgraded(WSProtocol):  # type: ignore[misc]
             self.listener.has_read()
             if self.transport.is_close_frame_sent:
                 self._deaf = self.listener.fail()
-            if not self._connection.admitted:
+            if not self._connection.admitted and not self.listener.is_lined_up:
                 self._count_unadmitted(size)
 
     def _count_unadmitted(self, size: int) -> None:

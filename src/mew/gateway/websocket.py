@@ -256,12 +256,7 @@ class Socket(WSListener):
         if self._hub is not None:
             self._receive(self._hub, message, text=text)
             return
-        try:
-            request = self._gateway.lobby.first_message(message)
-        except Refusal as refusal:
-            self._turn_away(refusal)
-            return
-        self._join(request if self._credentials is None else request.or_else(self._credentials))
+        self._line_up(message)
 
     def _receive(self, hub: "Hub", message: bytes, *, text: bool) -> None:
         """Have it handled; what that takes is its sender's, but frames, which take little, are not measured."""
@@ -300,6 +295,42 @@ class Socket(WSListener):
         else:
             self.resume_reading()
         return False
+
+    # Joining
+
+    @property
+    def is_lined_up(self) -> bool:
+        """Whether a join is here and waits for its turn, with what came behind it."""
+        return self._held is not None and self._hub is None
+
+    def _line_up(self, message: bytes) -> None:
+        """Where many join at once, a few are let in at a time. What follows the join waits, unread if possible."""
+        self._held = deque()
+        self.pause_reading()
+        self._gateway.entry.put(lambda: self._enter(message))
+
+    def _enter(self, message: bytes) -> None:
+        """Its turn has come: the join first, then what came behind it."""
+        held, self._held = self._held or deque(), None
+        if self._transport.is_disconnected:
+            self._gateway.exit.put(self._leave)
+            return
+        if not self._closing:
+            self._take_join(message)
+        while held and self._held is None:
+            self._handle(held.popleft())
+        if self._held is None:
+            self.resume_reading()
+        else:  # its share of this turn is used up
+            self._held.extend(held)
+
+    def _take_join(self, message: bytes) -> None:
+        try:
+            request = self._gateway.lobby.first_message(message)
+        except Refusal as refusal:
+            self._turn_away(refusal)
+            return
+        self._join(request if self._credentials is None else request.or_else(self._credentials))
 
     def refuse_join_bytes(self) -> None:
         """More came than a join may have, unless it is refused already."""
@@ -351,6 +382,9 @@ class Socket(WSListener):
                 self.outlet.close(effect.code, effect.reason)
 
     def _never_joined(self) -> None:
+        if self.is_lined_up:  # its join came in time
+            self._set_deadline(self._gateway.config.timeouts.handshake_seconds, self._never_joined)
+            return
         self.close(POLICY, "no join came in time")
 
     # Runs of frames, and waiting under load
