@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 from mew.gateway.config import Timeouts, UnadmittedLimits
+from tests.gateway.asking import tokens_of
 from tests.gateway.raw import (
     CONTINUATION,
     MASK,
@@ -138,6 +139,28 @@ def test_a_head_may_have_so_many_bytes(gateway: Running, path: str) -> None:
         client.send(head(path, {"Host": "localhost", "Cookie": "*" * size}))
         assert client.answer().status == status
         client.close()
+
+
+@pytest.mark.parametrize("size", [20_000, 30_000])
+def test_the_head_of_an_upgrade_may_have_as_many(gateway: Running, size: int) -> None:
+    token = "*" * size
+    gateway.do(known(gateway, token, "alice"))
+    for path in ("/", f"/{'p' * (HEAD_BYTES - size - 500)}"):
+        client = Raw(gateway.port)
+        client.send(upgrade(path, Authorization=f"Bearer {token}"))
+        assert client.answer().status == 101
+        assert client.envelope("system/welcome")["payload"]["you"]["id"] == "alice"
+        client.close()
+    client = Raw(gateway.port)
+    client.send(upgrade(Authorization=f"Bearer {token}", Cookie="*" * (HEAD_BYTES - size)))
+    assert client.answer().status == 431
+    client.close()
+
+
+async def known(gateway: Running, token: str, participant: str) -> None:
+    """A token that another service has made: a large JWT, for instance."""
+    tokens = tokens_of(gateway)
+    tokens.holders[token] = tokens.holders[gateway.token(participant)]
 
 
 def test_a_body_without_a_token_is_not_read(gateway: Running) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import socket
 import struct
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -27,12 +27,11 @@ from mew.gateway.http_exchange import HSTS, KEY, AnswerHeaders, Exchange, Gentle
 from mew.gateway.operator_log import log
 from mew.gateway.origins import Origins
 from mew.gateway.upgraded import Upgraded
+from mew.gateway.websocket import credentials
 from mew.protocol import JoinRequest, Refusal, jsontext
 from mew.protocol.errors import InvalidRequest
 
 HEADERS: Final = 100
-PICOWS_HEAD_BYTES: Final = 16 * 1024
-"""picows hangs up without a word on a larger one."""
 KEY_BYTES: Final = 16
 LINGER_SECONDS: Final = 1.0
 PIPELINED: Final = 16
@@ -45,7 +44,11 @@ UNSENT_PROGRESS: Final = 64 * 1024
 """What it has to read in that time, if so much waits."""
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 _BODY: Final = frozenset({b"content-length", b"transfer-encoding"})
-_KEPT: Final = frozenset({b"upgrade", b"sec-websocket-version", b"sec-websocket-key", b"authorization"})
+_PICOWS_HEAD: Final = (
+    b"GET / HTTP/1.1\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
+    b"sec-websocket-version: 13\r\nsec-websocket-key: %b\r\n\r\n"
+)
+"""All that picows needs of a head. It would hang up without a word on one of 16 KiB, and keep what it reads."""
 
 
 def upgrade_fault(method: str, version: str, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
@@ -349,7 +352,7 @@ class First(HttpToolsProtocol):
             self._upgrade(behind)
 
     def _upgrade(self, behind: bytes) -> None:
-        """Hand the connection over, with the head as picows wants it and every byte behind it."""
+        """Hand the connection over: who is coming, the head as picows wants it, and every byte behind it."""
         if self._is_answering():
             # An upgrade that is not ours (`h2c`) is ignored, as HTTP allows; one behind a request not yet answered
             # would mix two protocols on one wire. What is being answered is answered, and that is all.
@@ -358,7 +361,8 @@ class First(HttpToolsProtocol):
         if self._stranger is not None:
             self._refuse(self._stranger.status, self._stranger)
             return
-        fault = upgrade_fault(self.scope["method"], self.parser.get_http_version(), dict(self.headers))
+        headers = dict(self.headers)
+        fault = upgrade_fault(self.scope["method"], self.parser.get_http_version(), headers)
         if fault is not None:
             self._refuse_head(*fault)
             return
@@ -367,25 +371,19 @@ class First(HttpToolsProtocol):
         except Refusal as refusal:
             self._refuse(refusal.status, refusal)
             return
-        head = b"".join([b"GET ", self.url, b" HTTP/1.1\r\n", *self._headers_for_picows()])
-        if len(head) >= PICOWS_HEAD_BYTES:
-            self._refuse_head(431, f"the head of a request to upgrade may have {PICOWS_HEAD_BYTES} bytes")
-            return
         self._await(None)
         self.connections.discard(self)
-        protocol = Upgraded(self._gateway, self._connection)
+        protocol = Upgraded(self._gateway, self._connection, self._said())
         protocol.connection_made(self.transport)
         self.transport.set_protocol(protocol)
         self._release()
-        protocol.data_received(head + b"\r\n" + behind)
+        protocol.data_received(_PICOWS_HEAD % headers[b"sec-websocket-key"] + behind)
+
+    def _said(self) -> JoinRequest:
+        """What the head says of who is coming."""
+        authorization = next((value for name, value in self.headers if name == b"authorization"), b"")
+        return credentials(self.url.decode("latin-1"), authorization.decode("latin-1"))
 
     def _is_answering(self) -> bool:
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
-
-    def _headers_for_picows(self) -> Iterator[bytes]:
-        """What is read of them; it is kept as long as the socket. Firefox says `Connection: keep-alive, Upgrade`."""
-        yield b"connection: Upgrade\r\n"
-        for name, value in self.headers:
-            if name in _KEPT:
-                yield b"%b: %b\r\n" % (name, value)

@@ -12,6 +12,7 @@ from picows.picows import WSAutoPingStrategy, WSProtocol  # type: ignore[attr-de
 from mew.gateway.connections import OpenConnection
 from mew.gateway.gateway import Gateway
 from mew.gateway.websocket import Socket
+from mew.protocol import JoinRequest
 
 FRAME_MARGIN: Final = 64 * 1024
 """A frame somewhat too large still reaches the core, which says so; a larger one picows cuts off."""
@@ -35,11 +36,13 @@ class Upgraded(WSProtocol):  # type: ignore[misc]
 
     __slots__ = ("_connection", "_deaf", "_unadmitted_bytes")
 
-    def __init__(self, gateway: Gateway, connection: OpenConnection) -> None:
-        """With the gateway's limits and times."""
+    def __init__(self, gateway: Gateway, connection: OpenConnection, said: JoinRequest) -> None:
+        """With the gateway's limits and times; the head has said this of who is coming."""
+        handed_over = [said]
 
-        def listener(request: WSUpgradeRequest) -> Socket:
-            return Socket(gateway, request, connection)
+        def listener(_: WSUpgradeRequest) -> Socket:
+            # This function lives as long as the connection; the token, which may be large, must not.
+            return Socket(gateway, handed_over.pop(), connection)
 
         self._deaf = False
         self._connection = connection

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
 
 import msgspec
-from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
+from picows import WSFrame, WSListener, WSMsgType, WSTransport
 
 from mew.gateway.auth import fingerprint
 from mew.gateway.held import HeldFrame
@@ -84,16 +84,14 @@ class Socket(WSListener):
         "token",
     )
 
-    def __init__(self, gateway: "Gateway", request: WSUpgradeRequest, opened: "OpenConnection") -> None:
-        """Upgraded, not joined."""
+    def __init__(self, gateway: "Gateway", said: JoinRequest, opened: "OpenConnection") -> None:
+        """Upgraded, not joined; the head has said this of who is coming."""
         super().__init__()
         self._gateway = gateway
         self._opened = opened
         self._refused = False
         """Whether the join is refused, though the peer may still have to wait for the answer."""
-        self._credentials: JoinRequest | None = credentials(
-            request.path.decode("latin-1"), request.headers.get("Authorization")
-        )
+        self._credentials: JoinRequest | None = said
         self.connection = gateway.new_connection()
         self._hub: Hub | None = None
         self._participant = ""
