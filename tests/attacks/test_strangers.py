@@ -157,6 +157,58 @@ def test_the_head_of_an_upgrade_may_have_as_many(gateway: Running, size: int) ->
     client.close()
 
 
+def in_one_packet(gateway: Running, client: Raw, *parts: bytes) -> None:
+    """The gateway's loop does this itself, so it reads nothing before all is here."""
+
+    async def send() -> None:
+        client.send(*parts)
+
+    gateway.do(send())
+
+
+def test_a_head_behind_a_request_in_the_same_packet_is_measured(gateway: Running) -> None:
+    client, since = Raw(gateway.port), time.monotonic()
+    in_one_packet(gateway, client, GET, b"GET / HTTP/1.1\r\nX: ", b"*" * 120_000)
+    assert client.answer().status == 200
+    assert client.rest() == b""
+    assert time.monotonic() - since < 5
+    client.close()
+
+
+def test_a_large_body_before_a_request_in_the_same_packet_is_no_head(gateway: Running) -> None:
+    client, token = Raw(gateway.port), gateway.token("alice")
+    said = b'{"kind":"chat","payload":{"text":"%b"}}' % (b"*" * 2 * HEAD_BYTES)
+    headers = {"Host": "localhost", "Content-Length": str(len(said)), "Authorization": f"Bearer {token}"}
+    in_one_packet(gateway, client, head(MAILS, headers, "POST"), said, GET, GET[:-2])
+    assert [client.answer().status for _ in range(2)] == [200, 200]
+    client.send(GET[-2:])
+    assert client.answer().status == 200
+    client.close()
+
+
+@pytest.mark.parametrize("token", [False, True], ids=["without a token", "with a token"])
+def test_more_behind_an_upgrade_than_a_join_may_have_is_refused(gateway: Running, *, token: bool) -> None:
+    client = Raw(gateway.port)
+    bearer = f"Bearer {gateway.token('alice')}" if token else None
+    in_one_packet(gateway, client, upgrade(Authorization=bearer), frame(TEXT, bytes(100_000)))
+    assert client.answer().status == 101
+    assert client.envelope("system/error")["payload"]["error"] == "message_too_large"
+    assert client.closed() == 1009
+
+
+def test_what_came_behind_an_upgrade_is_not_kept_while_it_waits(tmp_path: Path) -> None:
+    limits = UnadmittedLimits(unadmitted_per_address=1)
+    with running(tmp_path, unadmitted=limits, trusted_proxies=("127.0.0.0/8",)) as proxied, ExitStack() as opened:
+        behind, before = frame(TEXT, bytes(120_000)), 0
+        for number in range(110):
+            if number == 10:
+                before = resident()
+            client = opened.enter_context(closing_soon(Raw(proxied.port)))
+            in_one_packet(proxied, client, upgrade(X_Forwarded_For="192.0.2.1"), behind)
+        proxied.until(lambda gateway: gateway.connections.waiting_count == 109)
+        assert resident() - before < 6 * MEGABYTE
+
+
 async def known(gateway: Running, token: str, participant: str) -> None:
     """A token that another service has made: a large JWT, for instance."""
     tokens = tokens_of(gateway)

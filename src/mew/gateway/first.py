@@ -26,7 +26,7 @@ from mew.gateway.http import refused
 from mew.gateway.http_exchange import HSTS, KEY, AnswerHeaders, Exchange, GentleClose
 from mew.gateway.operator_log import log
 from mew.gateway.origins import Origins
-from mew.gateway.upgraded import Upgraded
+from mew.gateway.upgraded import UNADMITTED_MARGIN, Upgraded
 from mew.gateway.websocket import credentials
 from mew.protocol import JoinRequest, Refusal, jsontext
 from mew.protocol.errors import InvalidRequest
@@ -42,6 +42,8 @@ HURRIED_LOOKS: Final = 2
 """The same where others wait for its place."""
 UNSENT_PROGRESS: Final = 64 * 1024
 """What it has to read in that time, if so much waits."""
+SLICE: Final = 4096
+"""So many bytes are parsed at a time. The parser does not say where in them a request ended."""
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 _BODY: Final = frozenset({b"content-length", b"transfer-encoding"})
 _PICOWS_HEAD: Final = (
@@ -78,6 +80,8 @@ class First(HttpToolsProtocol):
     """Of what came in, a header not yet at its end included."""
     _deadline: asyncio.TimerHandle | None = None
     _deaf = False
+    _too_much_behind = False
+    """Whether more came with the head of an upgrade than may come before a join."""
     _answered: RequestResponseCycle | None = None
     """The request at hand; those behind it wait in the pipeline."""
     _unsent = 0
@@ -257,17 +261,29 @@ class First(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         if self._deadline is None:
             self._await(self._gateway.config.timeouts.handshake_seconds)
-        self._raw_size += len(data) if self._in_head else 0
+        for start in range(0, len(data), SLICE):
+            if not self._parse(data, start):
+                return
+
+    def _parse(self, data: bytes, start: int) -> bool:
+        """Take a slice; whether there is to be another.
+
+        A head that begins behind a whole request in the same packet is measured too, from the next slice on.
+        """
+        part = data[start : start + SLICE]
+        self._raw_size += len(part) if self._in_head else 0
         try:
-            self.parser.feed_data(data)
+            self.parser.feed_data(part)
         except httptools.HttpParserUpgrade as upgrade:
-            self._await_entry(data[upgrade.args[0] :])
+            self._await_entry(data[start + upgrade.args[0] :])
+            return False
         except httptools.HttpParserError:
             self._refuse_unread()
-        else:
-            if self._raw_size > self._head_limit:
-                limit = f"{self._head_limit} bytes: see `gateway.limits.http_head_bytes`"
-                self._refuse_head(431, f"the head of a request may have {limit}")
+            return False
+        if self._raw_size > self._head_limit:
+            limit = f"{self._head_limit} bytes: see `gateway.limits.http_head_bytes`"
+            self._refuse_head(431, f"the head of a request may have {limit}")
+        return not self._deaf
 
     @property
     def _peer(self) -> str:
@@ -329,8 +345,14 @@ class First(HttpToolsProtocol):
         )
 
     def _await_entry(self, behind: bytes) -> None:
-        """Behind a proxy the client's own address counts, now that it is known."""
+        """Behind a proxy the client's own address counts, now that it is known.
+
+        What came behind the head is kept while it waits. It should have waited for the answer, so a token makes no
+        difference: more than a join may have is refused.
+        """
         self._deaf = True
+        if len(behind) > self._gateway.config.unadmitted.join_bytes + UNADMITTED_MARGIN:
+            self._too_much_behind, behind = True, b""
         self.transport.pause_reading()
         self._await(self._gateway.config.timeouts.handshake_seconds)
         self._connection.begin_again()
@@ -378,9 +400,13 @@ class First(HttpToolsProtocol):
         self.transport.set_protocol(protocol)
         self._release()
         protocol.data_received(_PICOWS_HEAD % headers[b"sec-websocket-key"] + behind)
+        if self._too_much_behind:
+            protocol.refuse_bytes()
 
     def _said(self) -> JoinRequest:
-        """What the head says of who is coming."""
+        """What the head says of who is coming; nothing, if it is to be refused."""
+        if self._too_much_behind:
+            return JoinRequest()
         authorization = next((value for name, value in self.headers if name == b"authorization"), b"")
         return credentials(self.url.decode("latin-1"), authorization.decode("latin-1"))
 

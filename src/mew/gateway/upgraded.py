@@ -71,8 +71,12 @@ class Upgraded(WSProtocol):  # type: ignore[misc]
         """Unfinished messages are kept only up to the limit; what comes after it is dropped."""
         self._unadmitted_bytes -= size
         if self._unadmitted_bytes < 0:
-            self._deaf = True
-            self.listener.refuse_join_bytes()
+            self.refuse_bytes()
+
+    def refuse_bytes(self) -> None:
+        """More came than may come before a join."""
+        self._deaf = True
+        self.listener.refuse_join_bytes()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Gone."""
