@@ -16,6 +16,7 @@ from bench._gateway.servers import Server, Wishes, running
 PATIENCE: Final = 60.0
 AT_ONCE: Final = 100
 BUFFER: Final = bytearray(1 << 20)
+UPGRADED: Final = b"\r\n\r\n"
 DONT_WAIT: Final = socket.MSG_DONTWAIT
 
 
@@ -96,6 +97,8 @@ class Entrance:
         self._poll = select.epoll()
         self._sockets: dict[int, socket.socket] = {}
         self._unsaid: dict[int, bytes] = {}
+        self._replies: dict[int, bytes] = {}
+        """What is still to be said to the answer to the upgrade."""
         self._heard: dict[int, bytes] = {}
         self._deadline = time.monotonic() + PATIENCE
 
@@ -108,6 +111,8 @@ class Entrance:
         """One more, who speaks first as this number does."""
         self._sockets[each.fileno()] = each
         self._unsaid[each.fileno()] = self._dialect.hello(number)
+        if reply := self._dialect.reply(number):
+            self._replies[each.fileno()] = reply
         self._poll.register(each.fileno(), select.EPOLLOUT)
 
     def step(self) -> list[socket.socket]:
@@ -127,6 +132,8 @@ class Entrance:
                 raise RuntimeError(f"{self._name} closed a connection")
             if number in self._heard:
                 heard = self._heard[number] + BUFFER[:size]
+                if number in self._replies and UPGRADED in heard:
+                    each.send(self._replies.pop(number))
                 if self._dialect.ready in heard:
                     del self._heard[number]
                     each.setblocking(True)

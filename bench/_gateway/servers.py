@@ -33,6 +33,7 @@ UNLIMITED: Final = (
     *("envelopes_per_second", "envelope_burst", "work_per_second", "work_burst", "bytes_per_second", "byte_burst"),
 )
 """What one participant may do, as far as a measurement is about something else."""
+UNADMITTED: Final = ("unadmitted_connections", "unadmitted_per_address")
 START_SECONDS: Final = 30.0
 CAPABILITIES: Final = [{"kind": "mcp/*"}, {"kind": "stream/manage"}, {"kind": "chat"}]
 
@@ -68,6 +69,8 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     journal: bool = True
     tls: tuple[Path, Path] | None = None
     """Certificate and key."""
+    shipped_limits: bool = False
+    """Connections that have not joined are limited as by default, where else they are not: all have one address."""
     observers: bool = False
     """Every client is an observer, all with one token."""
     chat: bool = False
@@ -164,11 +167,10 @@ def write_space(folder: Path, wishes: Wishes) -> list[str]:
     tokens = [f"bench-{number}-{secrets.token_hex(8)}" for number in range(wishes.people)]
     gateway: dict[str, object] = {
         # A ping would be counted as a frame; nobody here answers it.
-        "timeouts": {"idle_seconds": 3600, "handshake_seconds": 60},
+        "timeouts": {"idle_seconds": 3600, **({} if wishes.shipped_limits else {"handshake_seconds": 60})},
         "limits": {
             **dict.fromkeys(UNLIMITED, 10**9),
-            "unadmitted_connections": 10**6,  # all clients have one address, and some never join
-            "unadmitted_per_address": 10**6,
+            **({} if wishes.shipped_limits else dict.fromkeys(UNADMITTED, 10**6)),
         },
     }
     if wishes.tls is not None:

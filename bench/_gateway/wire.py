@@ -47,6 +47,10 @@ class Dialect(Protocol):
         """What the client of this number says first."""
         ...
 
+    def reply(self, number: int) -> bytes:
+        """What it says once its upgrade is answered; empty where it waits to be let in."""
+        ...
+
     def opening(self, number: int) -> list[tuple[bytes, bytes]]:
         """What a writer says before its first frame, each with a part of the answer it waits for."""
         ...
@@ -120,6 +124,10 @@ class PlainWebSocket:
         """The upgrade is all."""
         return upgrade()
 
+    def reply(self, number: int) -> bytes:
+        """It is in."""
+        return b""
+
     def opening(self, number: int) -> list[tuple[bytes, bytes]]:
         """Nothing to open."""
         return []
@@ -135,18 +143,28 @@ class Mew:
     ready = b'"position":'  # the last word of a welcome
     quiet = 0.3
 
-    def __init__(self, tokens: list[str], targets: tuple[str, ...] = ()) -> None:
+    def __init__(self, tokens: list[str], targets: tuple[str, ...] = (), *, by_message: bool = False) -> None:
         """Client n holds the n-th token; frames go to the targets only, where there are any."""
         self._tokens = tokens
         self._targets = targets
+        self._by_message = by_message
 
     def towards(self, *participants: str) -> "Mew":
         """The same, with frames for these only."""
         return Mew(self._tokens, participants)
 
+    def by_message(self) -> "Mew":
+        """The same, but they join as browsers do: by a message behind the upgrade, without a header."""
+        return Mew(self._tokens, self._targets, by_message=True)
+
     def hello(self, number: int) -> bytes:
-        """With the token in the upgrade the welcome comes at once."""
-        return upgrade(f"Authorization: Bearer {self._tokens[number]}")
+        """With the token in the upgrade the welcome comes without another word."""
+        return upgrade() if self._by_message else upgrade(f"Authorization: Bearer {self._tokens[number]}")
+
+    def reply(self, number: int) -> bytes:
+        """The join, unless it was in the upgrade."""
+        join = {"type": "join", "token": self._tokens[number]}
+        return client_frame(TEXT, msgspec.json.encode(join)) if self._by_message else b""
 
     def opening(self, number: int) -> list[tuple[bytes, bytes]]:
         """Announce a stream under a name of known length, and start it."""
@@ -178,6 +196,10 @@ class Nats:
         """Connect, subscribe, and ask for a sign that both are done."""
         connect = 'CONNECT {"verbose":false,"pedantic":false,"echo":true}'
         return f"{connect}\r\nSUB {self._subject} 1\r\nPING\r\n".encode()
+
+    def reply(self, number: int) -> bytes:
+        """There is no upgrade."""
+        return b""
 
     def opening(self, number: int) -> list[tuple[bytes, bytes]]:
         """Nothing to open."""
