@@ -40,13 +40,14 @@ LIGHT = ("-p", "no:schemathesis")
 """Without a plugin that only the gateway's tests use: it costs each process of pytest a second."""
 BY_MODULE = (*BOTH_CORES, "--dist", "loadscope")
 """What a module's tests share is made once, by one of the two."""
+SDK_OPTIONS = (*BOTH_CORES, *LIGHT, "--door", "sdk")
 SET_UP = "set-up"
 CORE = ("tests/protocol", "tests/view", "tests/interaction", "tests/testing")
 PARTS = (
     Part("core", 0.5, CORE, (*BOTH_CORES, *LIGHT, "--cov")),
     Part("gateway", 2.5, ("tests/gateway", "tests/interaction"), (*BOTH_CORES, "--door", "websocket,memory,http")),
     Part("journal", 2.5, ("tests/journal",)),
-    Part("sdk", 2, ("tests/client", "tests/bridge", "tests/interaction"), (*BOTH_CORES, *LIGHT, "--door", "sdk")),
+    Part("sdk", 2, ("tests/client", "tests/bridge", "tests/_internal", "tests/interaction"), SDK_OPTIONS),
     Part("pipeline", 5, ("tests/pipeline",), (*BY_MODULE, *LIGHT, "--no-loadscope-reorder"), in_memory=True),
     Part("cluster", 2.5, ("tests/cluster", "tests/kafka"), (*BY_MODULE, *LIGHT)),
     Part("inspector", 2, ("tests/inspector", "tests/browser"), BOTH_CORES),

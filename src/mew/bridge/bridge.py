@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import mew
+from mew._internal.backoff import RestartBudget
 from mew.bridge.conversation import LISTS, LOST, Conversation, open_conversation
 from mew.bridge.errors import CannotStart, TooManyRestarts
-from mew.bridge.restarts import RestartBudget
 from mew.bridge.settings import BridgeSettings
 from mew.client import ConnectionLost, Refused, Space
 from mew.client.errors import McpFailure

@@ -36,7 +36,9 @@ class OpenConnection:
         """Where it comes from: `address:port`, or what a trusted proxy says of its client; empty on a Unix socket."""
         self.admitted = False
 
-    def await_turn(self, address: str, resume: Callable[[], None], give_up: Callable[[], object] = lambda: None) -> bool:
+    def await_turn(
+        self, address: str, resume: Callable[[], None], give_up: Callable[[], object] = lambda: None
+    ) -> bool:
         """Whether it has to wait, because its address has too many unadmitted ones; `resume` is called in its turn.
 
         `give_up` is called instead where no room is left: it must close the connection. Asked again where another

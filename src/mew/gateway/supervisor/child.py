@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from mew.bridge.restarts import RestartBudget
+from mew._internal.backoff import RestartBudget
 from mew.gateway.config import ConfigError, RestartPolicy
 from mew.gateway.operator_log import log
 from mew.gateway.supervisor.births import birth, marked, runs, signal_group

@@ -1,6 +1,6 @@
 """How often a process is started again, and after which delays."""
 
-from mew.bridge.restarts import RestartBudget
+from mew._internal.backoff import RestartBudget
 
 
 def budget(restarts: int) -> RestartBudget:

@@ -1,0 +1,1 @@
+"""Helpers that several packages share. Not public: they may change with any version."""
