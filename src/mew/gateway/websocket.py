@@ -361,16 +361,23 @@ class Socket(WSListener):
         if not isinstance(refusal, Unauthenticated) or token is None or self._gateway.tokens.identify(token):
             self._turn_away(refusal, request)
             return
-        self._refused = True
+        # The peer may hang up before its answer: the record must not wait for that.
+        self._record_refusal(refusal, request)
         seconds = self._gateway.config.timeouts.failed_join_seconds
-        self._set_deadline(seconds, lambda: self._turn_away(refusal, request))
+        self._set_deadline(seconds, lambda: self._answer_refusal(refusal, request))
 
     def _turn_away(self, refusal: Refusal, request: JoinRequest | None = None) -> None:
         """Never came in: told why, and closed."""
-        self._refused = True
         request = request or JoinRequest()
+        self._record_refusal(refusal, request)
+        self._answer_refusal(refusal, request)
+
+    def _record_refusal(self, refusal: Refusal, request: JoinRequest) -> None:
+        self._refused = True
         log.info("connection turned away", error=refusal.code, peer=self._opened.peer)
         self._gateway.record_refusal(refusal, request, peer=self._opened.peer, transport="websocket")
+
+    def _answer_refusal(self, refusal: Refusal, request: JoinRequest) -> None:
         hub = self._gateway.first_hub
         stamp = Stamp(GATEWAY, hub.space.new_id(), hub.clock())
         for effect in turn_away(self.connection, refusal, stamp, request.cause):
