@@ -206,6 +206,20 @@ def test_addresses_without_end_are_counted_together(open_space: Door) -> None:
     assert (found[-1]["peer"], found[-1]["count"], sum(each["count"] for each in found)) == ("others", 7, ADDRESSES + 7)
 
 
+@pytest.mark.requirement("REC-25")
+@pytest.mark.doors("core")
+def test_refusals_are_counted_under_the_source_that_the_door_names(open_space: Door) -> None:
+    lab = open_space(participants=TWO)
+    lab.join("alice").send(kind="space/kick", payload={"participant_id": "bob"})
+    for number in range(2):
+        peer = f"2001:db8::{number}"
+        lab.run(RefuseConnection(error="unauthorized", peer=peer, source="2001:db8::/64", transport="http"))
+    connect(lab, "w1", "bob", source="2001:db8::/64")
+    lab.advance(REPEATED_SECONDS)
+    told = [(each["peer"], each["error"], each["count"]) for each in administered(lab)]
+    assert told == [("2001:db8::0", "unauthorized", 1), ("2001:db8::/64", "unauthorized", 2)]
+
+
 # Tokens and the configuration
 
 

@@ -21,7 +21,7 @@ _V6_PREFIX: Final = 64
 class OpenConnection:
     """One open connection. It is unadmitted until a valid token came."""
 
-    __slots__ = ("_all", "admitted", "counted", "give_up", "peer", "resume")
+    __slots__ = ("_all", "admitted", "counted", "give_up", "host", "peer", "resume")
 
     def __init__(self, connections: "Connections", peer: str) -> None:
         """Made by `Connections.open`."""
@@ -34,7 +34,14 @@ class OpenConnection:
         """What closes it while it waits, where others need its place."""
         self.peer = peer
         """Where it comes from: `address:port`, or what a trusted proxy says of its client; empty on a Unix socket."""
+        self.host = peer.rpartition(":")[0] or peer
+        """The same without the port, which not every `peer` has."""
         self.admitted = False
+
+    @property
+    def source(self) -> str:
+        """What its refusals are counted under: the same as its connections."""
+        return counted_as(self.host)
 
     def await_turn(
         self, address: str, resume: Callable[[], None], give_up: Callable[[], object] = lambda: None

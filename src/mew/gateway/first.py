@@ -164,10 +164,7 @@ class First(HttpToolsProtocol):
         if self._stranger is not None:
             log.info("request refused", status=self._stranger.status, reason=self._stranger.message, peer=self._peer)
             self._gateway.record_refusal(
-                self._stranger,
-                JoinRequest(),
-                peer=self._peer,
-                transport="websocket" if self._should_upgrade() else "http",
+                self._stranger, JoinRequest(), self._connection, "websocket" if self._should_upgrade() else "http"
             )
             # By way of uvicorn: requests are answered in their order.
             self.app = AnswerHeaders(refused(self._stranger), tls=self.scheme == "https")
@@ -180,6 +177,7 @@ class First(HttpToolsProtocol):
         """Where the request comes from: a trusted proxy says so for each of its requests."""
         self._client_address = client = self._gateway.proxies.client(self._address, self.headers)
         self._connection.peer = self._own_peer if client == self._address else client
+        self._connection.host = client or self._own_peer
 
     def _share(self, cycle: RequestResponseCycle) -> None:
         """Tell the HTTP door of the connection, and let the answer reach a peer that still sends its body."""

@@ -95,12 +95,20 @@ class Gateway:
         for space in self.config.spaces:
             self.hubs[space.settings.space_id].space.settings = space.settings
 
-    def record_refusal(self, refusal: Refusal, request: JoinRequest, *, peer: str, transport: Transport) -> None:
+    def record_refusal(
+        self, refusal: Refusal, request: JoinRequest, connection: OpenConnection, transport: Transport
+    ) -> None:
         """Put a refused connection on record: with the space that it asked for, else with the first."""
         hub = self.hubs.get(request.space or "", self.first_hub)
         if not hub.refusing:
             hub.run(
-                RefuseConnection(error=refusal.code, peer=peer, transport=transport, participant=request.participant)
+                RefuseConnection(
+                    error=refusal.code,
+                    peer=connection.peer,
+                    source=connection.source,
+                    transport=transport,
+                    participant=request.participant,
+                )
             )
 
     def new_connection(self) -> str:

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from mew import __version__
 from mew.gateway.gateway import Gateway
 from mew.gateway.http_bill import paid
-from mew.gateway.http_exchange import admit, peer_of
+from mew.gateway.http_exchange import admit, exchange_of, peer_of
 from mew.gateway.http_journal import JOURNAL, JournalDoor
 from mew.gateway.http_proposals import PROPOSAL, ProposalContent
 from mew.gateway.hub import Hub
@@ -233,10 +233,11 @@ class HttpDoor:
             raise error
         # Not the target: a careless client puts its token there.
         log.info("request refused", method=request.method, status=error.status, error=error.code)
-        if isinstance(error, Unauthorized | SpaceNotFound):
+        exchange = exchange_of(request.scope)
+        if exchange is not None and isinstance(error, Unauthorized | SpaceNotFound):
             space = request.path_params.get("id", request.query_params.get("space"))
             asked = JoinRequest(space, request.path_params.get("participant"))
-            self._gateway.record_refusal(error, asked, peer=peer_of(request), transport="http")
+            self._gateway.record_refusal(error, asked, exchange.connection, "http")
         return refused(error)
 
     def _authenticated(self, request: Request) -> tuple[str, Hub]:

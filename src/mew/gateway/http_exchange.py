@@ -23,21 +23,12 @@ HSTS: Final = "max-age=31536000"
 class Exchange:
     """One request on its connection."""
 
-    __slots__ = ("_connection", "_cycle")
+    __slots__ = ("_cycle", "connection")
 
     def __init__(self, connection: OpenConnection, cycle: RequestResponseCycle) -> None:
         """The cycle holds its scope, and the scope this: a strong reference would keep all three."""
-        self._connection = connection
+        self.connection = connection
         self._cycle = weakref.ref(cycle)
-
-    def admit(self) -> None:
-        """The request has a valid token."""
-        self._connection.admit()
-
-    @property
-    def peer(self) -> str:
-        """Where the connection comes from, as logs say it."""
-        return self._connection.peer
 
     @property
     def body_pending(self) -> bool:
@@ -83,14 +74,14 @@ def exchange_of(scope: Mapping[str, Any]) -> Exchange | None:
 def peer_of(request: Request) -> str:
     """Where a request comes from; empty for one in memory."""
     exchange = exchange_of(request.scope)
-    return "" if exchange is None else exchange.peer
+    return "" if exchange is None else exchange.connection.peer
 
 
 def admit(request: Request) -> None:
     """The request has a valid token: its connection no longer counts as unadmitted."""
     exchange = exchange_of(request.scope)
     if exchange is not None:
-        exchange.admit()
+        exchange.connection.admit()
 
 
 class AnswerHeaders:

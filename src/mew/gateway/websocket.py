@@ -353,7 +353,7 @@ class Socket(WSListener):
         self.token = None if request.token is None else fingerprint(request.token)
         self._run_bytes = min(RUN_FRAME_BYTES, space.settings.limits.message_bytes)
         self._hub.attach(self.connection, self.outlet)
-        self._hub.run(msgspec.structs.replace(join, peer=self._opened.peer))
+        self._hub.run(msgspec.structs.replace(join, peer=self._opened.peer, source=self._opened.source))
 
     def _refuse_join(self, refusal: Refusal, request: JoinRequest) -> None:
         """Trying tokens takes time: this connection waits for its answer, and no other does."""
@@ -375,7 +375,7 @@ class Socket(WSListener):
     def _record_refusal(self, refusal: Refusal, request: JoinRequest) -> None:
         self._refused = True
         log.info("connection turned away", error=refusal.code, peer=self._opened.peer)
-        self._gateway.record_refusal(refusal, request, peer=self._opened.peer, transport="websocket")
+        self._gateway.record_refusal(refusal, request, self._opened, "websocket")
 
     def _answer_refusal(self, refusal: Refusal, request: JoinRequest) -> None:
         hub = self._gateway.first_hub

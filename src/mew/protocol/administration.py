@@ -89,9 +89,9 @@ class RefusedConnections:
         self._counted: dict[tuple[str, str], list[int]] = {}
         """By address and code: when the last record was written, and how many are not on record yet."""
 
-    def admit(self, host: str, error: str, now: int) -> bool:
+    def admit(self, source: str, error: str, now: int) -> bool:
         """Whether this one gets a record of its own; else it is counted."""
-        key = (host, error)
+        key = (source, error)
         if key not in self._counted and len(self._counted) >= ADDRESSES:
             key = (OTHERS, error)
         counted = self._counted.get(key)
@@ -103,20 +103,21 @@ class RefusedConnections:
 
     def due(self, now: int, *, early: bool = False) -> Iterator[tuple[str, str, int]]:
         """Address, code and count of what was counted and is due, or `early`; those that keep quiet are forgotten."""
-        for (host, error), counted in list(self._counted.items()):
+        for (source, error), counted in list(self._counted.items()):
             since, count = counted
             is_due = now - since >= REPEATED_SECONDS * SECOND
             if count and (is_due or early):
                 counted[:] = [now, 0]
-                yield host, error, count
+                yield source, error, count
             elif is_due:
-                del self._counted[host, error]
+                del self._counted[source, error]
 
 
 def refuse_connection(turn: Turn, command: RefuseConnection) -> None:
     """Record a refusal, or count it where the same address was refused for the same reason lately."""
-    host = command.peer.rpartition(":")[0] or command.peer
-    if not turn.space.refused_connections.admit(host, command.error, turn.now):
+    # What a proxy says of its client has no port: an IPv6 address would lose its last part here.
+    source = command.source or command.peer.rpartition(":")[0] or command.peer
+    if not turn.space.refused_connections.admit(source, command.error, turn.now):
         return
     known = command.participant is not None and turn.space.state.knows(command.participant)
     record(
@@ -133,8 +134,8 @@ def refuse_connection(turn: Turn, command: RefuseConnection) -> None:
 
 def record_counted(turn: Turn, *, early: bool = False) -> None:
     """Record what was counted and is due; `early`: all of it, because the space may end here."""
-    for host, error, count in turn.space.refused_connections.due(turn.now, early=early):
-        record(turn, REFUSED, kinds.GATEWAY, error=error, peer=host, count=count)
+    for source, error, count in turn.space.refused_connections.due(turn.now, early=early):
+        record(turn, REFUSED, kinds.GATEWAY, error=error, peer=source, count=count)
 
 
 # The configuration

@@ -29,6 +29,8 @@ class Join(msgspec.Struct, frozen=True, kw_only=True):
     """The id of the join message, where it had one."""
     peer: str | None = None
     """The address it comes from, for the journal alone."""
+    source: str | None = None
+    """As in `RefuseConnection`."""
 
 
 class Attach(msgspec.Struct, frozen=True):
@@ -76,6 +78,8 @@ class RefuseConnection(msgspec.Struct, frozen=True, kw_only=True):
     error: str
     """The code it was refused with."""
     peer: str
+    source: str | None = None
+    """What its refusals are counted under: an address, or a network of them; None: `peer` without its port."""
     transport: Transport
     participant: str | None = None
     """The id it claimed; recorded only where it is an id of the space, because it may be anything, even a token."""

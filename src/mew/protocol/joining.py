@@ -69,7 +69,11 @@ def join(turn: Turn, command: Join) -> None:
             administration.refuse_connection(
                 turn,
                 RefuseConnection(
-                    error=refusal.code, peer=command.peer, transport="websocket", participant=command.participant
+                    error=refusal.code,
+                    peer=command.peer,
+                    source=command.source,
+                    transport="websocket",
+                    participant=command.participant,
                 ),
             )
         turn.send_error(To(command.connection), command.participant, refusal, command.cause)
