@@ -1,5 +1,9 @@
 """What a stranger leaves behind who guesses tokens: an exact count on record, and few lines of the operator's log."""
 
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +11,12 @@ import msgspec
 import pytest
 
 from mew.gateway.config import Timeouts
+from mew.gateway.connections import Connections
+from mew.gateway.operator_log import FAULT_SECONDS, Weigher
+from mew.gateway.refusal_log import SOURCES, RefusalLog
 from mew.journal.settings import JournalSettings
+from mew.protocol.administration import REPEATED_SECONDS
+from mew.protocol.times import SECOND
 from tests.attacks.test_administration import administered
 from tests.gateway.raw import TEXT, Raw, Running, frame, head, running, upgrade
 
@@ -22,6 +31,132 @@ def guess(token: str) -> bytes:
 def on_record(directory: Path) -> list[dict[str, Any]]:
     return [each for each in administered(directory) if each["action"] == "connection_refused"]
 
+
+# The operator's log
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[dict[str, Any]]]:
+    """What the gateway logs at its usual level; the events of refusals."""
+    caplog.set_level("INFO", "mew.gateway")
+
+    def refusals() -> list[dict[str, Any]]:
+        logged = [each.msg for each in caplog.records if each.name == "mew.gateway" and isinstance(each.msg, dict)]
+        return [each for each in logged if "peer" in each]
+
+    return refusals
+
+
+def foreign_hosts(gateway: Running, times: int) -> None:
+    client = Raw(gateway.port)
+    for _ in range(times // 10):
+        client.send(head("/health", {"Host": "elsewhere.example"}) * 10)
+        assert [client.answer().status for _ in range(10)] == [403] * 10
+    client.close()
+
+
+def wrong_tokens(gateway: Running, times: int) -> None:
+    client = Raw(gateway.port)
+    assert [client.ask("GET", "/participants", f"a-guess-{n}").status for n in range(times)] == [403] * times
+    client.close()
+
+
+def no_tokens(gateway: Running, times: int) -> None:
+    client = Raw(gateway.port)
+    assert [client.ask("GET", "/participants").status for _ in range(times)] == [401] * times
+    client.close()
+
+
+def bad_posts(gateway: Running, times: int) -> None:
+    """Of a member."""
+    client, path = Raw(gateway.port), "/participants/alice/messages?since=x"
+    assert [client.ask("GET", path, gateway.token("alice")).status for _ in range(times)] == [400] * times
+    client.close()
+
+
+def no_requests(gateway: Running, times: int) -> None:
+    for _ in range(times):
+        client = Raw(gateway.port)
+        client.send(b"no request\r\n\r\n")
+        assert client.answer().status == 400
+        client.close()
+
+
+def other_spaces(gateway: Running, times: int) -> None:
+    for _ in range(times):
+        client = Raw(gateway.port)
+        client.send(upgrade("/?space=elsewhere", Authorization="Bearer a-guess"))
+        assert client.answer().status == 101
+        client.envelope("system/error")
+        client.close()
+
+
+def pipelines(gateway: Running, times: int) -> None:
+    """Each has more requests than may wait."""
+    for _ in range(times):
+        client = Raw(gateway.port)
+        with suppress(ConnectionError):
+            client.send(head("/health", {"Host": "localhost"}) * 500)
+        assert client.rest()
+
+
+FLOODS = [foreign_hosts, wrong_tokens, no_tokens, bad_posts, no_requests, other_spaces, pipelines]
+
+
+@pytest.mark.parametrize("flood", FLOODS, ids=lambda flood: flood.__name__)
+def test_refusals_without_end_are_few_lines(
+    tmp_path: Path, lines: Callable[[], list[dict[str, Any]]], flood: Callable[[Running, int], None]
+) -> None:
+    with running(tmp_path, timeouts=Timeouts(failed_join_seconds=0.001)) as gateway:
+        flood(gateway, 200)
+        gateway.until(lambda gateway: gateway.connections.open_count == 0)
+        assert len(lines()) <= 3
+    first, *others = lines()
+    assert first["peer"].startswith("127.0.0.1:")
+    assert {(each["event"], each["peer"]) for each in others} == {("repeated", "127.0.0.1")}
+    assert 1 + sum(each["count"] for each in others) == 200
+
+
+def test_sources_without_end_are_few_lines(lines: Callable[[], list[dict[str, Any]]]) -> None:
+    now = 1_000 * SECOND
+    log = RefusalLog(lambda: now)
+    connections = Connections(unadmitted=9, per_address=9)
+
+    async def flood() -> None:
+        for number in range(1_000):
+            source = connections.open(f"2001:db8:0:{number:x}::1:40000")
+            log.write("connection turned away", source, error="unauthorized")
+            log.write("connection turned away", source, error="unauthorized")
+
+    asyncio.run(flood())
+    assert len(lines()) == SOURCES
+    now += REPEATED_SECONDS * SECOND
+    log.close()
+    assert len(lines()) == 2 * SOURCES + 1
+    assert sum(each.get("count", 1) for each in lines()) == 2_000
+    assert lines()[-1]["peer"] == "others"
+
+
+def test_faults_of_peers_without_end_are_one_line() -> None:
+    logger = logging.getLogger("mew.test_of_faults")
+    logger.setLevel("INFO")
+    now, heard = 100.0, list[str]()
+    handler = logging.Handler()
+    handler.emit = lambda record: heard.append(f"{record.levelname} {record.getMessage()}")  # type: ignore[method-assign]
+    logger.addHandler(handler)
+    logger.addFilter(Weigher(lambda: now))
+    for _ in range(100):
+        logger.error("WS parser error: %s, initiate disconnect", "a fault")
+    now += FAULT_SECONDS
+    logger.error("WS parser error: %s, initiate disconnect", "another")
+    fault = "INFO WS parser error: {}, initiate disconnect"
+    assert heard == [
+        fault.format("a fault"),
+        f"{fault.format('another')} (99 such faults of peers since the last line)",
+    ]
+
+
+# The source
 
 PROXY = ("127.0.0.1",)
 

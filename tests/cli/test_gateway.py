@@ -327,8 +327,8 @@ def spoken_over_http(url: str, alice: str) -> None:
 
 
 def test_nobody_waits_for_whoever_reads_the_log(lab: Path) -> None:
-    """A pipe takes 64 KiB; then whoever writes to it waits."""
-    with running(lab) as (process, url):
+    """A pipe takes 64 KiB; then whoever writes to it waits. Each refusal has a line at the level `debug`."""
+    with running(lab, "--log-level", "debug") as (process, url):
         client = Raw(port_of(url))
         evil = head("/health", {"Host": "evil.example"})
         for _ in range(100):

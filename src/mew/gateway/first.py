@@ -24,7 +24,6 @@ from mew.gateway.connections import OpenConnection
 from mew.gateway.gateway import Gateway
 from mew.gateway.http import refused
 from mew.gateway.http_exchange import HSTS, KEY, AnswerHeaders, Exchange, GentleClose
-from mew.gateway.operator_log import log
 from mew.gateway.origins import Origins
 from mew.gateway.upgraded import UNADMITTED_MARGIN, Upgraded
 from mew.gateway.websocket import credentials
@@ -162,7 +161,7 @@ class First(HttpToolsProtocol):
         self._stranger = self._origins.refusal(self.headers)
         self.app = self.config.loaded_app
         if self._stranger is not None:
-            log.info("request refused", status=self._stranger.status, reason=self._stranger.message, peer=self._peer)
+            self._log_refused(self._stranger.status, self._stranger)
             self._gateway.record_refusal(
                 self._stranger, JoinRequest(), self._connection, "websocket" if self._should_upgrade() else "http"
             )
@@ -238,7 +237,8 @@ class First(HttpToolsProtocol):
             return
         self._unsent_looks += 1
         if self._unsent_looks >= self._patience(hurry=hurry):
-            log.info("connection cut off", reason="it does not read its answers", unsent=waiting, peer=self._peer)
+            reason = "it does not read its answers"
+            self._gateway.refusals.write("connection cut off", self._connection, reason=reason, unsent=waiting)
             # Else the kernel keeps what was not read, and the connection with it, for minutes.
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
             self.transport.abort()
@@ -291,18 +291,25 @@ class First(HttpToolsProtocol):
     def _refuse_unread(self) -> None:
         """The parser gave up, or was made to."""
         if len(self.pipeline) >= PIPELINED:
-            log.info("requests not read", reason=f"{PIPELINED} before them wait for their answers", peer=self._peer)
+            reason = f"{PIPELINED} before them wait for their answers"
+            self._gateway.refusals.write("requests not read", self._connection, reason=reason)
             self._end_with_answers()
         else:
             status = 400 if self._head_size <= self._head_limit else 431
             self._refuse_head(status, "this is no HTTP request that can be read")
 
     def _refuse_head(self, status: int, message: str) -> None:
-        log.info("request refused", status=status, reason=message, peer=self._peer)
+        refusal = InvalidRequest(message)
+        self._log_refused(status, refusal)
         if self._in_head and self._is_answering():
             self._end_with_answers()
         else:
-            self._refuse(status, InvalidRequest(message))
+            self._refuse(status, refusal)
+
+    def _log_refused(self, status: int, refusal: Refusal) -> None:
+        self._gateway.refusals.write(
+            "request refused", self._connection, error=refusal.code, status=status, reason=refusal.message
+        )
 
     def _end_with_answers(self) -> None:
         """Requests before this one still wait for their answers: they get them, and that is all."""

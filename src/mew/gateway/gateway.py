@@ -18,6 +18,7 @@ from mew.gateway.logs import CapabilityDecisions, EnvelopeHistory, LineLog
 from mew.gateway.outlets import LogOutlet
 from mew.gateway.proxies import TrustedProxies
 from mew.gateway.readiness import Readiness
+from mew.gateway.refusal_log import RefusalLog
 from mew.gateway.turnstile import Turnstile
 from mew.protocol import JoinRequest, Lobby, Refusal, RefuseConnection, Space, Start, Tokens
 from mew.protocol.commands import Transport
@@ -50,6 +51,7 @@ class Gateway:
         self.connections = Connections(
             unadmitted=config.unadmitted.unadmitted_connections, per_address=config.unadmitted.unadmitted_per_address
         )
+        self.refusals = RefusalLog(self._clock)
         self.sockets: set[Socket] = set()
         self.entry = Turnstile()
         self.exit = Turnstile()
@@ -160,6 +162,7 @@ class Gateway:
 
     def finish(self) -> None:
         """Everybody is gone: what happened is on record, and sealed."""
+        self.refusals.close()
         self.journals.close()
 
 

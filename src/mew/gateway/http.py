@@ -24,7 +24,6 @@ from mew.gateway.hub import Hub
 from mew.gateway.journal_metrics import journal_health
 from mew.gateway.metrics import CONTENT_TYPE, exposition
 from mew.gateway.openapi import document
-from mew.gateway.operator_log import log
 from mew.gateway.origins import allowed_origins
 from mew.gateway.websocket import credentials
 from mew.inspector import Page
@@ -232,12 +231,15 @@ class HttpDoor:
         if not isinstance(error, Refusal):
             raise error
         # Not the target: a careless client puts its token there.
-        log.info("request refused", method=request.method, status=error.status, error=error.code)
         exchange = exchange_of(request.scope)
-        if exchange is not None and isinstance(error, Unauthorized | SpaceNotFound):
+        connection = None if exchange is None else exchange.connection
+        self._gateway.refusals.write(
+            "request refused", connection, error=error.code, method=request.method, status=error.status
+        )
+        if connection is not None and isinstance(error, Unauthorized | SpaceNotFound):
             space = request.path_params.get("id", request.query_params.get("space"))
             asked = JoinRequest(space, request.path_params.get("participant"))
-            self._gateway.record_refusal(error, asked, exchange.connection, "http")
+            self._gateway.record_refusal(error, asked, connection, "http")
         return refused(error)
 
     def _authenticated(self, request: Request) -> tuple[str, Hub]:

@@ -8,7 +8,8 @@ import logging
 import os
 import queue
 import threading
-from collections.abc import MutableMapping
+import time
+from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -23,6 +24,7 @@ WAITING_LINES: Final = 10_000
 CLOSE_SECONDS: Final = 2.0
 SOCKETS: Final = "mew.sockets"
 """What picows says of one socket."""
+FAULT_SECONDS: Final = 10.0
 _PEERS_FAULTS: Final = ("WS parser error", "on_ws_frame raised WSProtocolError")
 
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
@@ -56,7 +58,7 @@ def set_up(level: str, stream: TextIO) -> None:
     root.setLevel(level.upper())
     # Set on its own, or uvicorn makes a line of its most talkative level for every connection, to be thrown away.
     logging.getLogger("uvicorn.error").setLevel(level.upper())
-    logging.getLogger(SOCKETS).addFilter(_weigh)
+    logging.getLogger(SOCKETS).addFilter(Weigher())
 
 
 def _formatter(*, people: bool, coloured: bool) -> logging.Formatter:
@@ -79,16 +81,37 @@ def _as_json(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str
     return _encode(dict(event)).decode()
 
 
-def _weigh(record: logging.LogRecord) -> bool:
+class Weigher(logging.Filter):
     """A peer's fault is no error of ours, and that somebody came or went is a detail."""
-    if str(record.msg).startswith(_PEERS_FAULTS):
-        level, record.exc_info, record.exc_text = logging.INFO, None, None
-    elif record.levelno == logging.INFO:
-        level = logging.DEBUG
-    else:
-        return True
-    record.levelno, record.levelname = level, logging.getLevelName(level)
-    return logging.getLogger(record.name).isEnabledFor(level)
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """No fault yet; `clock` tells seconds."""
+        super().__init__()
+        self._clock = clock
+        self._next_fault = 0.0
+        """Peers may make faults without end: after one line the others are counted until then."""
+        self._faults = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is written, at the level that fits it."""
+        if str(record.msg).startswith(_PEERS_FAULTS):
+            level, record.exc_info, record.exc_text = self._weigh_fault(record), None, None
+        elif record.levelno == logging.INFO:
+            level = logging.DEBUG
+        else:
+            return True
+        record.levelno, record.levelname = level, logging.getLevelName(level)
+        return logging.getLogger(record.name).isEnabledFor(level)
+
+    def _weigh_fault(self, record: logging.LogRecord) -> int:
+        now = self._clock()
+        if now < self._next_fault:
+            self._faults += 1
+            return logging.DEBUG
+        if self._faults:
+            record.msg = f"{record.msg} ({self._faults} such faults of peers since the last line)"
+        self._next_fault, self._faults = now + FAULT_SECONDS, 0
+        return logging.INFO
 
 
 class _Writer(logging.Handler):

@@ -16,7 +16,6 @@ from picows import WSFrame, WSListener, WSMsgType, WSTransport
 from mew.gateway.auth import fingerprint
 from mew.gateway.held import HeldFrame
 from mew.gateway.items import envelope_item
-from mew.gateway.operator_log import log
 from mew.gateway.outlets import SocketOutlet
 from mew.gateway.wire import PING, pong
 from mew.protocol import GATEWAY, Close, Deliver, JoinRequest, Refusal, turn_away
@@ -374,7 +373,7 @@ class Socket(WSListener):
 
     def _record_refusal(self, refusal: Refusal, request: JoinRequest) -> None:
         self._refused = True
-        log.info("connection turned away", error=refusal.code, peer=self._opened.peer)
+        self._gateway.refusals.write("connection turned away", self._opened, error=refusal.code)
         self._gateway.record_refusal(refusal, request, self._opened, "websocket")
 
     def _answer_refusal(self, refusal: Refusal, request: JoinRequest) -> None:

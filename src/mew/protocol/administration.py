@@ -84,15 +84,20 @@ def token_changes(before: Mapping[K, Set[object]], after: Mapping[K, Set[object]
 class RefusedConnections:
     """Strangers may be refused without end: each first refusal is recorded, the others are counted, exactly."""
 
-    def __init__(self) -> None:
-        """None yet."""
+    def __init__(self, most: int = ADDRESSES) -> None:
+        """None yet; so many addresses and codes are kept apart."""
+        self._most = most
         self._counted: dict[tuple[str, str], list[int]] = {}
         """By address and code: when the last record was written, and how many are not on record yet."""
+
+    def __len__(self) -> int:
+        """How many are kept apart now."""
+        return len(self._counted)
 
     def admit(self, source: str, error: str, now: int) -> bool:
         """Whether this one gets a record of its own; else it is counted."""
         key = (source, error)
-        if key not in self._counted and len(self._counted) >= ADDRESSES:
+        if key not in self._counted and len(self._counted) >= self._most:
             key = (OTHERS, error)
         counted = self._counted.get(key)
         if counted is None and key[0] != OTHERS:
