@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 from mew.gateway.config import Timeouts, UnadmittedLimits
+from mew.protocol import Limits
 from tests.gateway.asking import tokens_of
 from tests.gateway.raw import (
     CONTINUATION,
@@ -273,6 +274,31 @@ def refused_request(gateway: Running) -> Raw:
     return client
 
 
+def posted(client: Raw, gateway: Running, body: bytes) -> int:
+    headers = {"Host": "localhost", "Authorization": f"Bearer {gateway.token('alice')}"}
+    client.send(head(MAILS, {**headers, "Content-Length": str(len(body))}, "POST"), body)
+    return client.answer().status
+
+
+def refused_post(gateway: Running) -> Raw:
+    client = Raw(gateway.port)
+    assert posted(client, gateway, bytes(MEGABYTE)) == 400
+    return client
+
+
+def post_over_its_budget(gateway: Running) -> Raw:
+    client = Raw(gateway.port)
+    posted(client, gateway, b'{"kind":"chat"}')
+    assert posted(client, gateway, bytes(MEGABYTE)) == 429
+    return client
+
+
+def poll_over_its_budget(gateway: Running) -> Raw:
+    client = post_over_its_budget(gateway)
+    assert client.ask("GET", MAILS, gateway.token("alice")).status == 429
+    return client
+
+
 def wrong_request(gateway: Running) -> Raw:
     client = Raw(gateway.port)
     client.send(b"no request\r\n\r\n")
@@ -325,6 +351,7 @@ OPENERS: Final = [
     half_a_body,
     answered,
     refused_request,
+    refused_post,
     wrong_request,
     many_requests,
     upgraded,
@@ -335,7 +362,17 @@ OPENERS: Final = [
     a_member,
 ]
 KEPT: Final = frozenset(
-    {"First", "Upgraded", "Socket", "SocketOutlet", "WSTransport", "RequestResponseCycle", "TCPTransport"}
+    {
+        "First",
+        "Upgraded",
+        "Socket",
+        "SocketOutlet",
+        "WSTransport",
+        "RequestResponseCycle",
+        "TCPTransport",
+        "Exchange",
+        "Incoming",
+    }
 )
 
 
@@ -348,6 +385,18 @@ def counted() -> Counter[str]:
 def test_a_closed_connection_leaves_nothing_for_the_collector(
     gateway: Running, opener: Callable[[Running], Raw]
 ) -> None:
+    leave_nothing(gateway, opener)
+
+
+@pytest.mark.parametrize("opener", [post_over_its_budget, poll_over_its_budget], ids=lambda opener: opener.__name__)
+def test_what_is_over_a_budget_leaves_nothing_for_the_collector(
+    tmp_path: Path, opener: Callable[[Running], Raw]
+) -> None:
+    with running(tmp_path, {"limits": Limits(work_per_second=1, work_burst=1)}) as gateway:
+        leave_nothing(gateway, opener)
+
+
+def leave_nothing(gateway: Running, opener: Callable[[Running], Raw]) -> None:
     gc.collect()
     gc.freeze()  # what there is already: the list is short
     gc.disable()

@@ -6,6 +6,7 @@ import pytest
 
 from mew.protocol import (
     Administer,
+    Answer,
     Attach,
     Checkpoint,
     Command,
@@ -57,3 +58,13 @@ def test_a_command_cannot_be_changed(command: Command) -> None:
 
 def test_a_message_is_text_unless_its_door_says_otherwise() -> None:
     assert Receive("c1", b"#s#data").text
+
+
+@pytest.mark.parametrize("command", [Post("alice", b"{"), Post("alice", b'{"kind":"chat","to":1}'), Poll("alice")])
+def test_an_answer_does_not_keep_where_its_refusal_was_raised(command: Command) -> None:
+    lab = MemorySpace(participants={"alice": None, "bob": [{"kind": "*"}]})
+    lab.join("bob").send(kind="space/kick", payload={"participant_id": "alice"})
+    answers = [each for each in lab.space.handle(command, lab.now) if isinstance(each, Answer)]
+    (refusal,) = [each.refusal for each in answers]
+    assert refusal is not None
+    assert (refusal.__traceback__, refusal.__context__, refusal.__cause__) == (None, None, None)

@@ -85,7 +85,7 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What an HTTP door answers to a `Post`: these fields, or the refusal."""
+    """What an HTTP door answers to a `Post`: these fields, or the refusal, which is `bare`."""
 
     body: dict[str, Any]
     refusal: Refusal | None = None

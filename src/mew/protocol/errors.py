@@ -34,7 +34,7 @@ a door turns it into an HTTP status.
         └── InternalError           internal_error
 """
 
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 from mew.errors import MewError
 
@@ -56,6 +56,11 @@ class Refusal(MewError):
         self.message = message[:MESSAGE_LENGTH]
         self.parts = {name: _shortened(value) for name, value in parts.items()}
         super().__init__(self.message)
+
+    def bare(self) -> Self:
+        """This, without where it was raised: that holds the whole message, and what keeps the refusal itself."""
+        self.__traceback__ = self.__context__ = self.__cause__ = None
+        return self
 
     def payload(self) -> dict[str, Any]:
         """The payload of `system/error`, and the body of an HTTP refusal."""

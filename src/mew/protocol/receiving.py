@@ -82,7 +82,7 @@ def post(turn: Turn, command: Post) -> None:
         if incoming.kind == kinds.REGISTER:
             audience = Only((command.participant,))
             turn.send_error(audience, command.participant, refusal, incoming.at_fault)
-        turn.effects.append(Answer(refusal.payload(), refusal))
+        turn.effects.append(Answer(refusal.payload(), refusal.bare()))
         incoming.charge(session)
         return
     incoming.charge(session)
@@ -101,7 +101,7 @@ def poll(turn: Turn, command: Poll) -> None:
         joining.appear(turn, command.participant, command.peer)
         space.charge(command.participant, turn.now, work=MESSAGE_UNITS, size=0)
     except Refusal as refusal:
-        turn.effects.append(Answer(refusal.payload(), refusal))
+        turn.effects.append(Answer(refusal.payload(), refusal.bare()))
 
 
 class Incoming:
