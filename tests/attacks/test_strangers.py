@@ -62,6 +62,15 @@ def pushed(client: Raw, *parts: bytes) -> None:
         client.send(*parts)
 
 
+def pushed_in_parts(client: Raw, first: bytes, part: bytes) -> None:
+    """Twelve megabytes, of which this process keeps none itself, as far as the gateway takes them."""
+    client.socket.settimeout(0.2)
+    with suppress(ConnectionError, TimeoutError):
+        client.send(first)
+        for _ in range(12 * MEGABYTE // len(part)):
+            client.send(part)
+
+
 # Bytes before the join
 
 
@@ -112,7 +121,7 @@ def test_a_message_that_is_refused_is_not_kept(gateway: Running) -> None:
     with ExitStack() as opened:
         for _ in range(10):
             client = opened.enter_context(closing_soon(upgraded(gateway)))
-            pushed(client, b"\x81" + length_of(15 * MEGABYTE) + MASK + bytes(12 * MEGABYTE))
+            pushed_in_parts(client, b"\x81" + length_of(15 * MEGABYTE) + MASK, bytes(JOIN_BYTES))
         assert resident() - before < 20 * MEGABYTE
 
 
@@ -445,6 +454,59 @@ def test_without_a_token_there_is_nothing_to_wait_for(gateway: Running) -> None:
     assert client.envelope("system/error")["payload"]["error"] == "unauthorized"
     assert time.monotonic() - since < QUICK.failed_join_seconds
     client.close()
+
+
+def asking(path: str, token: str | None, **headers: str) -> bytes:
+    authorization = None if token is None else f"Bearer {token}"
+    return head(path, {"Host": "localhost", "Authorization": authorization, **headers})
+
+
+@pytest.mark.parametrize("path", ["/participants", MAILS, "/spaces/lab/journal", "/participants/alice/explain"])
+def test_a_wrong_token_over_http_waits_for_its_answer(gateway: Running, path: str) -> None:
+    client = Raw(gateway.port)
+    since = time.monotonic()
+    client.send(asking(path, "not a token"))
+    assert client.answer().status == 403
+    assert time.monotonic() - since >= QUICK.failed_join_seconds * 0.9
+    client.close()
+
+
+def test_no_second_token_is_tried_over_http_meanwhile(gateway: Running) -> None:
+    """Requests on a connection are answered in their order: the right token waits behind the wrong ones."""
+    client = Raw(gateway.port)
+    since = time.monotonic()
+    client.send(asking("/participants", "not a token") * 3, asking("/participants", gateway.token("alice")))
+    assert [client.answer().status for _ in range(4)] == [403, 403, 403, 200]
+    assert time.monotonic() - since >= 3 * QUICK.failed_join_seconds * 0.9
+    client.close()
+
+
+def test_only_a_wrong_token_waits_over_http(tmp_path: Path) -> None:
+    with running(tmp_path, timeouts=Timeouts(failed_join_seconds=30)) as gateway:
+        waiting = Raw(gateway.port)
+        waiting.send(asking("/participants", "not a token"))
+        gateway.until(lambda _: gateway.server.requests == 1)
+        client, alice = Raw(gateway.port), gateway.token("alice")
+        client.send(asking("/participants", alice), asking("/participants", None))
+        client.send(asking("/participants/bob/messages", alice), asking("/participants?space=elsewhere", "not a token"))
+        assert [client.answer().status for _ in range(4)] == [200, 401, 403, 404]
+        # Nothing is left of the request when its peer hangs up.
+        waiting.close()
+        gateway.until(lambda _: gateway.server.requests == 0)
+        client.close()
+
+
+def test_a_peer_that_waits_for_its_answer_holds_little_memory(tmp_path: Path) -> None:
+    with running(tmp_path, timeouts=Timeouts(failed_join_seconds=30)) as gateway, ExitStack() as opened:
+        before = resident()
+        for _ in range(5):
+            body = opened.enter_context(closing_soon(Raw(gateway.port)))
+            wrong = {"Host": "localhost", "Authorization": "Bearer not a token", "Content-Length": str(10**9)}
+            pushed_in_parts(body, head(MAILS, wrong, "POST"), bytes(HEAD_BYTES))
+            pipeline = opened.enter_context(closing_soon(Raw(gateway.port)))
+            pushed_in_parts(pipeline, b"", asking("/participants", "not a token", Cookie="*" * (HEAD_BYTES - 500)))
+        gateway.until(lambda _: gateway.server.requests == 10)
+        assert resident() - before < 10 * MEGABYTE
 
 
 # Members meanwhile

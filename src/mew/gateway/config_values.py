@@ -36,7 +36,7 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     write_seconds: float = 10
     """For a peer to read 64 KiB of HTTP responses, or the rest; 1/4 if others wait; with a token `idle_seconds`."""
     failed_join_seconds: float = 1
-    """After which a join with a token that is not valid is refused. Only that connection waits."""
+    """After which a join or an HTTP request with a token that is not valid is refused. Only that connection waits."""
 
 
 class Queues(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from uvicorn.server import ServerState
 from mew.gateway.connections import OpenConnection
 from mew.gateway.gateway import Gateway
 from mew.gateway.http import refused
-from mew.gateway.http_exchange import HSTS, KEY, AnswerHeaders, Exchange, GentleClose
+from mew.gateway.http_exchange import HSTS, KEY, AnswerHeaders, Exchange, GentleClose, exchange_of
 from mew.gateway.origins import Origins
 from mew.gateway.upgraded import UNADMITTED_MARGIN, Upgraded
 from mew.gateway.websocket import credentials
@@ -209,6 +209,9 @@ class First(HttpToolsProtocol):
             # uvicorn says so only to the latest request, which may still wait for its turn.
             self._answered.disconnected = True
             self._answered.message_event.set()
+            exchange = exchange_of(self._answered.scope)
+            if exchange is not None:
+                exchange.lose()
         super().connection_lost(exc)
         self._release()
         self._connection.closed()

@@ -22,6 +22,7 @@ from mew.gateway.refusal_log import RefusalLog
 from mew.gateway.turnstile import Turnstile
 from mew.protocol import JoinRequest, Lobby, Refusal, RefuseConnection, Space, Start, Tokens
 from mew.protocol.commands import Transport
+from mew.protocol.errors import Unauthenticated
 
 if TYPE_CHECKING:
     from mew.gateway.websocket import Socket
@@ -112,6 +113,10 @@ class Gateway:
                     participant=request.participant,
                 )
             )
+
+    def is_guess(self, refusal: Refusal, token: str | None) -> bool:
+        """Whether a token was refused that is nobody's: such an answer waits for `failed_join_seconds`."""
+        return isinstance(refusal, Unauthenticated) and token is not None and self.tokens.identify(token) is None
 
     def new_connection(self) -> str:
         """A name for a new connection."""

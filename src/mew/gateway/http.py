@@ -240,6 +240,9 @@ class HttpDoor:
             space = request.path_params.get("id", request.query_params.get("space"))
             asked = JoinRequest(space, request.path_params.get("participant"))
             self._gateway.record_refusal(error, asked, connection, "http")
+        if exchange is not None and self._gateway.is_guess(error, _asked(request).token):
+            # Trying tokens takes time, as over a socket. What follows on this connection waits behind the answer.
+            await exchange.wait(self._gateway.config.timeouts.failed_join_seconds)
         return refused(error)
 
     def _authenticated(self, request: Request) -> tuple[str, Hub]:

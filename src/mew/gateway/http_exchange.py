@@ -23,18 +23,44 @@ HSTS: Final = "max-age=31536000"
 class Exchange:
     """One request on its connection."""
 
-    __slots__ = ("_cycle", "connection")
+    __slots__ = ("_cycle", "_waiting", "connection", "lost")
 
     def __init__(self, connection: OpenConnection, cycle: RequestResponseCycle) -> None:
         """The cycle holds its scope, and the scope this: a strong reference would keep all three."""
         self.connection = connection
         self._cycle = weakref.ref(cycle)
+        self._waiting: asyncio.Future[None] | None = None
+        self.lost = False
+        """Whether the connection is gone, and with it whoever wanted the answer."""
+
+    def lose(self) -> None:
+        """The connection is gone: nothing waits any longer."""
+        self.lost = True
+        _end(self._waiting)
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass, unless the connection is lost first. Nothing is read meanwhile."""
+        if self.lost:
+            return
+        loop = asyncio.get_running_loop()
+        self._waiting = loop.create_future()
+        timer = loop.call_later(seconds, _end, self._waiting)
+        try:
+            await self._waiting
+        finally:
+            timer.cancel()
+            self._waiting = None
 
     @property
     def body_pending(self) -> bool:
         """Whether a part of the request's body has not come yet."""
         cycle = self._cycle()
         return cycle is not None and cycle.more_body
+
+
+def _end(waiting: asyncio.Future[None] | None) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)
 
 
 class GentleClose:

@@ -20,7 +20,7 @@ from mew.gateway.outlets import SocketOutlet
 from mew.gateway.wire import PING, pong
 from mew.protocol import GATEWAY, Close, Deliver, JoinRequest, Refusal, turn_away
 from mew.protocol.envelope import Stamp
-from mew.protocol.errors import MessageTooLarge, Unauthenticated
+from mew.protocol.errors import MessageTooLarge
 from mew.protocol.frames import is_frame
 
 if TYPE_CHECKING:
@@ -356,8 +356,7 @@ class Socket(WSListener):
 
     def _refuse_join(self, refusal: Refusal, request: JoinRequest) -> None:
         """Trying tokens takes time: this connection waits for its answer, and no other does."""
-        token = request.token
-        if not isinstance(refusal, Unauthenticated) or token is None or self._gateway.tokens.identify(token):
+        if not self._gateway.is_guess(refusal, request.token):
             self._turn_away(refusal, request)
             return
         # The peer may hang up before its answer: the record must not wait for that.
