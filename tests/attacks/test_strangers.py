@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 from mew.gateway.config import Timeouts, UnadmittedLimits
+from mew.journal.settings import JournalSettings
 from mew.protocol import Limits
 from tests.gateway.asking import tokens_of
 from tests.gateway.raw import (
@@ -402,6 +403,32 @@ def test_what_is_over_a_budget_leaves_nothing_for_the_collector(
     tmp_path: Path, opener: Callable[[Running], Raw]
 ) -> None:
     with running(tmp_path, {"limits": Limits(work_per_second=1, work_burst=1)}) as gateway:
+        leave_nothing(gateway, opener)
+
+
+def live_reader(gateway: Running) -> Raw:
+    client = Raw(gateway.port)
+    client.send(asking("/spaces/lab/journal", gateway.token("alice"), Accept="text/event-stream"))
+    assert client.answer().status == 200
+    return client
+
+
+def live_reader_that_reads_nothing(gateway: Running) -> Raw:
+    """Its journal waits to be sent."""
+    client = live_reader(gateway)
+    for _ in range(40):
+        other = Raw(gateway.port)
+        assert posted(other, gateway, b'{"kind":"chat","payload":{"text":"%b"}}' % (b"*" * (MEGABYTE // 2))) == 200
+        other.close()
+    return client
+
+
+@pytest.mark.parametrize("opener", [live_reader, live_reader_that_reads_nothing], ids=lambda opener: opener.__name__)
+def test_a_closed_reader_of_the_journal_leaves_nothing_for_the_collector(
+    tmp_path: Path, opener: Callable[[Running], Raw]
+) -> None:
+    with running(tmp_path, journal=JournalSettings()) as gateway:
+        joined(gateway).close()
         leave_nothing(gateway, opener)
 
 

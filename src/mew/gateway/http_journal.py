@@ -14,10 +14,10 @@ import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Send
+from starlette.types import Receive, Scope, Send
 
 from mew.gateway.gateway import Gateway
-from mew.gateway.http_exchange import admit
+from mew.gateway.http_exchange import Exchange, admit, exchange_of
 from mew.gateway.journals import Kept
 from mew.gateway.onlookers import Onlooker, Targets
 from mew.gateway.operator_log import log
@@ -123,7 +123,8 @@ class JournalDoor:
         if request.method == "HEAD":
             return Response(media_type=LIVE, headers=_HEADERS)
         self._require_room(kept, identity)
-        return _Events(self._events(join, kept, identity, asked), media_type=LIVE, headers=_HEADERS)
+        reader = Reader(join, identity, exchange_of(request.scope))
+        return _Events(self._events(reader, kept, asked), media_type=LIVE, headers=_HEADERS)
 
     def _require_room(self, kept: Kept, identity: Identity) -> None:
         """Refuse one more live reader, of the gateway or of one participant, beyond what is allowed."""
@@ -189,11 +190,10 @@ class JournalDoor:
 
     # The live form
 
-    async def _events(
-        self, join: JoinRequest, kept: Kept, identity: Identity, asked: Asked
-    ) -> AsyncGenerator[bytes, None]:
-        """Events, for as long as the token is good and the gateway serves."""
-        loop, payer = asyncio.get_running_loop(), self._gateway.lobby.payer(join)
+    async def _events(self, reader: "Reader", kept: Kept, asked: Asked) -> AsyncGenerator[bytes, None]:
+        """Events, for as long as somebody reads, the token is good and the gateway serves."""
+        loop, payer = asyncio.get_running_loop(), self._gateway.lobby.payer(reader.join)
+        identity = reader.identity
         steps, onlooker = self._steps(kept, identity, asked)
         self._live[identity] += 1
         heard = loop.time()
@@ -206,7 +206,7 @@ class JournalDoor:
                 elif loop.time() - heard >= HEARTBEAT_SECONDS:
                     chunk = b":\n\n"
                 # Behind the reading: somebody who was removed meanwhile sees nothing of what followed.
-                if not self._goes_on(join):
+                if not self._goes_on(reader):
                     return
                 if chunk:
                     _charge(kept, payer, len(chunk))
@@ -217,8 +217,8 @@ class JournalDoor:
                         slow.cancel()
                     heard = loop.time()
                 elif steps.at == before:
-                    await asyncio.sleep(LOOK_SECONDS)
-                await self._settled(kept, payer)
+                    await reader.wait(LOOK_SECONDS)
+                await self._settled(reader, kept, payer)
         except (Damaged, Missing) as problem:
             _unreadable(kept, steps, problem)
         finally:
@@ -227,19 +227,19 @@ class JournalDoor:
                 del self._live[identity]
             steps.let_go()
 
-    async def _settled(self, kept: Kept, payer: str) -> None:
+    async def _settled(self, reader: "Reader", kept: Kept, payer: str) -> None:
         """A reader that owes work or bytes waits: it follows more slowly, and loses nothing."""
         space = kept.hub.space
         wait = space.budgets.owed(payer, kept.hub.clock())
         if wait:
-            await asyncio.sleep(min(wait / SECOND, MOST_WAIT_SECONDS))
+            await reader.wait(min(wait / SECOND, MOST_WAIT_SECONDS))
 
-    def _goes_on(self, join: JoinRequest) -> bool:
-        """Whether the gateway serves, and the token is good."""
-        if self._gateway.readiness.phase != "ready":
+    def _goes_on(self, reader: "Reader") -> bool:
+        """Whether somebody reads, the gateway serves, and the token is good."""
+        if reader.gone or self._gateway.readiness.phase != "ready":
             return False
         try:
-            self._gateway.lobby.look_in(join)
+            self._gateway.lobby.look_in(reader.join)
         except Refusal:
             return False
         return True
@@ -251,8 +251,31 @@ def _charge(kept: Kept, payer: str, size: int) -> None:
     kept.hub.space.charge(payer, kept.hub.clock(), work=work, size=size)
 
 
+class Reader(msgspec.Struct, frozen=True):
+    """Who follows a live journal, and on which connection."""
+
+    join: JoinRequest
+    identity: Identity
+    exchange: Exchange | None
+
+    @property
+    def gone(self) -> bool:
+        """Whether it has hung up."""
+        return self.exchange is not None and self.exchange.lost
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass, unless it hangs up first."""
+        await (asyncio.sleep(seconds) if self.exchange is None else self.exchange.wait(seconds))
+
+
 class _Events(StreamingResponse):
-    """Ends what it iterates over however it ends itself."""
+    """Ends what it iterates over however it ends itself.
+
+    Not in a task group, as Starlette has it: cancelled when the peer hangs up, that leaves a cycle with the connection.
+    """
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        await self.stream_response(send)
 
     async def stream_response(self, send: Send) -> None:
         iterator = self.body_iterator
