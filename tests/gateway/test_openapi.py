@@ -21,6 +21,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from starlette.routing import Route
 
+from mew.gateway.config import Timeouts
 from mew.gateway.http import HttpDoor
 from mew.gateway.openapi import codes_by_status, document
 from mew.gateway.openapi_examples import EXPLAINED, MESSAGES, Example
@@ -48,7 +49,8 @@ REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "protocol.md"
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running(tmp_path_factory.mktemp("space"), SPACE) as started:
+    # Wrong tokens are tried all the time, and each waits for its answer.
+    with running(tmp_path_factory.mktemp("space"), SPACE, timeouts=Timeouts(failed_join_seconds=0.01)) as started:
         yield started
 
 
