@@ -19,7 +19,7 @@ CORE_TESTS := tests/protocol tests/view tests/interaction tests/testing
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo "$$python" && break; done)
 
-# $(call environment,<folder>): an environment that holds exactly its pins. tools/environments.py has the table.
+# $(call environment,<folder>): an environment that holds exactly its pins. tools/environments/table.py has it.
 # A Python that the caller named makes the environment again, if another one made it.
 define environment
 	@python="$(PYTHON)"; \
@@ -27,7 +27,7 @@ define environment
 		echo "make: Python 3.11 or newer is needed and was not found; name one with PYTHON=/path/to/python" >&2; \
 		exit 1; \
 	fi; \
-	"$$python" tools/environments.py $(1) $(if $(filter file,$(origin PYTHON)),,--this-python)
+	"$$python" -I tools/environments $(1) $(if $(filter file,$(origin PYTHON)),,--this-python)
 endef
 
 .PHONY: help

@@ -147,7 +147,7 @@ def test_ctrl_c_leaves_no_process_and_the_next_run_repairs(tree: Tree, monkeypat
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{silent.getsockname()[1]}/simple")
         with subprocess.Popen(
-            [sys.executable, tree.root / "tools" / "environments.py", tree.environment.folder],
+            [sys.executable, tree.root / "tools" / "environments", tree.environment.folder],
             env=with_the_index(),
             start_new_session=True,
             stdout=subprocess.PIPE,

@@ -1,167 +1,28 @@
-"""Make the environments of this repository from their pins: `python tools/environments.py .venv`.
+"""Making one environment from its pins.
 
-Any Python 3.11 runs this file, before a single package is installed: it must import nothing but the standard library.
 The pins are complete, so the installer never resolves: it takes each pin, checks its hash, and installs it.
 """
 
-import argparse
 import contextlib
 import fcntl
 import hashlib
 import json
-import queue
-import re
 import shutil
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+from .children import run
+from .display import InstallerOutput, Progress
+from .failures import SetupError, explain
+from .table import INSTALL_OPTIONS, PROJECT_SOURCES, ROOT, SPARK_SOURCES, Environment
+
 STAMP: Final = ".ready"
 """In an environment: what it was made of. An environment without it was never finished."""
-INSTALL_OPTIONS: Final[tuple[str, ...]] = ("--no-deps", "--require-hashes", "--no-build-isolation")
-"""No resolution, no package without a hash, and no build tool but a pinned one."""
 PIP: Final[tuple[str, ...]] = ("-m", "pip", "--disable-pip-version-check")
-INTERRUPTED: Final = 130
-LIFE_SIGN_SECONDS: Final = 15.0
-"""How often a log file, which cannot be redrawn, gets a line of progress."""
-UNREACHABLE: Final = re.compile(
-    r"NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|ProxyError|connection broken by"
-    r"|\(from versions: none\)|dns error|error sending request|Request failed after|Network is unreachable"
-    r"|Connection refused"
-)
-
-
-@dataclass(frozen=True)
-class Environment:
-    """One virtual environment: its folder, and the pin files that go into it, in this order."""
-
-    folder: str
-    pins: tuple[str, ...]
-    project: bool = field(default=False, kw_only=True)
-    """Whether the project itself is installed into it, editable, with what Spark needs."""
-
-
-ENVIRONMENTS: Final = (
-    # The build tools come first: source packages are built with them.
-    Environment(".venv", ("requirements/build.txt", "requirements/dev.txt"), project=True),
-    Environment(".venv-core", ("requirements/core.txt",)),
-    Environment(".venv-lock", ("requirements/lock.txt",)),
-    Environment(".venv-try", ("requirements/server.txt",)),
-)
-PROJECT_SOURCES: Final = ("pyproject.toml",)
-SPARK_SOURCES: Final = ("src/mew/pipeline/connectors.py", "src/mew/pipeline/archive.py")
-
-
-class SetupError(Exception):
-    """A step failed. The message says which, why, and where the log is."""
-
-
-# ----------------------------------------------------------------------------------------------------- progress
-
-
-class Progress:
-    """Lines for a person: on a terminal one line that is redrawn, elsewhere a line now and then."""
-
-    def __init__(self, environment: str, stream: IO[str] | None = None) -> None:
-        self._environment = environment
-        self._stream = stream or sys.stdout
-        self._terminal = self._stream.isatty()
-        self._drawn = False
-        self._last_line = time.monotonic()
-
-    def step(self, text: str) -> None:
-        """Say which step begins."""
-        self._clear()
-        print(f"── {self._environment}: {text}", file=self._stream, flush=True)
-        self._last_line = time.monotonic()
-
-    def update(self, text: str) -> None:
-        """Say how far the step is."""
-        now = time.monotonic()
-        if self._terminal:
-            width = shutil.get_terminal_size().columns - 1
-            print(f"\r\x1b[2K   {text}"[: width + 5], end="", file=self._stream, flush=True)
-            self._drawn = True
-        elif now - self._last_line >= LIFE_SIGN_SECONDS:
-            print(f"   {text}", file=self._stream, flush=True)
-            self._last_line = now
-
-    def _clear(self) -> None:
-        if self._drawn:
-            print("\r\x1b[2K", end="", file=self._stream)
-            self._drawn = False
-
-    def close(self) -> None:
-        """Leave the terminal's line empty."""
-        self._clear()
-        self._stream.flush()
-
-
-class InstallerOutput:
-    """What the lines of pip or uv say about how far the installation is."""
-
-    def __init__(self, pin_count: int, site_packages: Path) -> None:
-        self._pin_count = pin_count
-        self._site_packages = site_packages
-        self._before = self._installed()
-        self._collected = 0
-        self._state = "starting"
-
-    def _installed(self) -> int:
-        return sum(1 for _ in self._site_packages.glob("*.dist-info"))
-
-    def read(self, line: str) -> None:
-        """Take one line of output."""
-        if match := re.match(r"Collecting ([A-Za-z0-9._-]+)", line):
-            self._collected += 1
-            # Pins of other platforms and Python versions count too: the last number may stay below the total.
-            self._state = f"downloading {self._collected} of at most {self._pin_count}: {match[1]}"
-        elif match := re.match(r"\s+Downloading \S+ (\([^)]*\))", line):
-            self._state = f"{self._state.partition(' (')[0]} {match[1]}"
-        elif match := re.match(r"Building wheels for collected packages: (.*)", line):
-            self._state = f"building {match[1]} from source"
-        elif line.startswith("Installing collected packages"):
-            self._state = "installing"
-        elif "Retrying (" in line:
-            self._state = "the package index does not answer; trying again"
-
-    @property
-    def text(self) -> str:
-        """How far it is."""
-        if self._state == "installing":
-            return f"installing {self._installed() - self._before} of {self._collected}"
-        return self._state
-
-
-def lines_of(process: "subprocess.Popen[str]", seconds: float = 0.3) -> Iterator[str]:
-    """The output of a process line by line, and an empty text whenever it says nothing for some time."""
-    received: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-
-    def read() -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            received.put(line)
-        received.put(None)
-
-    threading.Thread(target=read, daemon=True).start()
-    while True:
-        try:
-            line = received.get(timeout=seconds)
-        except queue.Empty:
-            yield ""
-            continue
-        if line is None:
-            return
-        yield line
-
-
-# -------------------------------------------------------------------------------------------------------- steps
 
 
 class Setup:
@@ -233,35 +94,15 @@ class Setup:
 
     def _run(self, command: Sequence[str | Path], what: str, output: InstallerOutput | None = None) -> None:
         """Run a command, its whole output into the log; `SetupError` if it fails."""
-        printed: list[str] = []
-        with self._log.open("a", encoding="utf-8") as log:
-            print(f"$ {' '.join(map(str, command))}", file=log, flush=True)
-            with subprocess.Popen(
-                [*map(str, command)], cwd=self._root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-            ) as process:
-                try:
-                    for line in lines_of(process):
-                        log.write(line)
-                        printed.append(line)
-                        if output is not None:
-                            output.read(line)
-                            self._progress.update(output.text)
-                except BaseException:
-                    process.terminate()
-                    raise
-        if process.returncode:
-            raise SetupError(self._explain(what, printed))
 
-    def _explain(self, what: str, printed: Sequence[str]) -> str:
-        log = f"The log is {self._log.relative_to(self._root)}."
-        if any(UNREACHABLE.search(line) for line in printed):
-            return (
-                f"{what} failed: the package index or repository cannot be reached. Check the network, the proxy and "
-                f"your pip settings, then run the same command again. {log}"
-            )
-        errors = [line.strip() for line in printed if re.match(r"\s*(ERROR|error)\b", line)]
-        reasons = errors or [line.strip() for line in printed if line.strip()][-3:]
-        return "\n".join([f"{what} failed:", *(f"  {reason}" for reason in reasons), log])
+        def heard(line: str) -> None:
+            if output is not None:
+                output.read(line)
+                self._progress.update(output.text)
+
+        exit_code, printed = run(command, self._root, self._log, heard)
+        if exit_code:
+            raise SetupError(explain(what, printed, f"The log is {self._log.relative_to(self._root)}."))
 
     # -------------------------------------------------------------------------------------------------- steps
 
@@ -385,30 +226,3 @@ def setup_seconds(folder: Path) -> float | None:
         return float(sum(stamp["seconds"].values()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Make the named environments: 0 if they can be used, 1 if not."""
-    parser = argparse.ArgumentParser(
-        description="Make environments of this repository from their pins, or leave them if they are complete.",
-        epilog="example: python tools/environments.py .venv",
-    )
-    names = [environment.folder for environment in ENVIRONMENTS]
-    parser.add_argument("folder", nargs="+", choices=names, help=f"one of {', '.join(names)}")
-    parser.add_argument("--this-python", action="store_true", help="make it again if another Python made it")
-    options = parser.parse_args(arguments)
-    for environment in ENVIRONMENTS:
-        if environment.folder in options.folder:
-            try:
-                Setup(environment).make(sys.version if options.this_python else "")
-            except SetupError as error:
-                print(f"set-up of {environment.folder}: {error}", file=sys.stderr)
-                return 1
-            except KeyboardInterrupt:
-                print("\ninterrupted; the same command makes it again", file=sys.stderr)
-                return INTERRUPTED
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
