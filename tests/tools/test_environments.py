@@ -10,11 +10,13 @@ import sys
 import time
 from pathlib import Path
 from typing import Final
+from zipfile import ZipFile
 
 import pytest
 
 from tests.tools.wheels import empty_wheel, pin_of
 from tools.environments import ENVIRONMENTS, INSTALL_OPTIONS, STAMP, Setup, SetupError, setup_seconds
+from tools.environments.children import clean_environment
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SECONDS: Final = 120
@@ -25,8 +27,9 @@ pytestmark = pytest.mark.timeout(2 * SECONDS)
 class Tree:
     """A repository with one small environment, `.venv-core`, whose packages come from a folder."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = root
+        self._monkeypatch = monkeypatch
         self.index = root / "index"
         self.index.mkdir()
         (self.environment,) = (each for each in ENVIRONMENTS if each.folder == ".venv-core")
@@ -39,6 +42,19 @@ class Tree:
     @property
     def setup(self) -> Setup:
         return Setup(self.environment, root=self.root)
+
+    @property
+    def site_packages(self) -> Path:
+        (folder,) = self.setup.folder.glob("lib/python3*/site-packages")
+        return folder
+
+    def use_as_uv(self, script: str) -> None:
+        """Put a program of the name uv on the path."""
+        uv = self.root / "bin" / "uv"
+        uv.parent.mkdir(exist_ok=True)
+        uv.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        uv.chmod(0o755)
+        self._monkeypatch.setenv("PATH", f"{uv.parent}:{os.environ['PATH']}")
 
     def pin(self, version: str) -> None:
         wheels = [(name, empty_wheel(self.index, name, version)) for name in ("one", "two")]
@@ -53,7 +69,7 @@ class Tree:
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
-    made = Tree(tmp_path)
+    made = Tree(tmp_path, monkeypatch)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(made.index))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")  # without uv
@@ -81,6 +97,62 @@ def test_an_environment_is_made_once_and_its_second_run_is_silent_and_quick(
     tree.setup.make()
     assert time.monotonic() - began < 1
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_DRY_RUN", "PIP_CONSTRAINT", "PIP_REQUIRE_HASHES"),
+        *("PIP_ONLY_BINARY", "PIP_NO_BINARY", "PIP_PYTHON", "PIP_REQUIREMENT", "UV_CONSTRAINT", "UV_NO_BINARY"),
+        *("PYTHONPATH", "PYTHONHOME", "PYTHONWARNINGS", "VIRTUAL_ENV"),
+    ],
+)
+def test_what_a_caller_set_for_other_work_reaches_no_installer(name: str) -> None:
+    assert clean_environment({name: "1", "HOME": "here"}) == {"HOME": "here", "PIP_USER": "0"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_NO_INDEX", "PIP_FIND_LINKS", "PIP_PROXY", "PIP_CERT"),
+        *("PIP_CLIENT_CERT", "PIP_TRUSTED_HOST", "PIP_DEFAULT_TIMEOUT", "PIP_RETRIES", "PIP_CACHE_DIR"),
+        *("PIP_CONFIG_FILE", "UV_DEFAULT_INDEX", "UV_INDEX_OURS_PASSWORD", "UV_FIND_LINKS", "UV_NATIVE_TLS"),
+        *("HTTPS_PROXY", "no_proxy", "SSL_CERT_FILE", "PATH", "HOME"),
+    ],
+)
+def test_what_says_where_packages_come_from_reaches_the_installer(name: str) -> None:
+    assert clean_environment({name: "1", "PIP_USER": "1"}) == {name: "1", "PIP_USER": "0"}
+
+
+def test_a_caller_with_settings_for_other_work_gets_the_same_environment(
+    tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    for name in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_CONSTRAINT", "PYTHONPATH", "PYTHONHOME"):
+        monkeypatch.setenv(name, str(elsewhere))
+    for name in ("PIP_DRY_RUN", "PIP_USER", "PIP_REQUIRE_HASHES"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("PIP_NO_BINARY", ":all:")
+    for wheel in tree.index.glob("*.whl"):  # a package on PYTHONPATH counts as installed
+        with ZipFile(wheel) as archive:
+            archive.extractall(elsewhere)
+    tree.setup.make()
+    assert sorted(path.name for path in tree.site_packages.glob("*-1.0.dist-info")) == [
+        "one-1.0.dist-info",
+        "two-1.0.dist-info",
+    ]
+
+
+def test_an_environment_that_does_not_hold_its_pins_is_not_finished(tree: Tree) -> None:
+    """`pip check` has nothing against what an installer left out: it looks at what is there."""
+    tree.use_as_uv("exit 0")
+    with pytest.raises(SetupError) as refused:
+        tree.setup.make()
+    assert str(refused.value) == (
+        ".venv-core does not hold what is pinned: one 1.0 is missing; two 1.0 is missing. "
+        "The log is build/setup/venv-core.log."
+    )
+    assert tree.setup.defect() == "it was never finished"
 
 
 def test_a_broken_environment_is_found_and_made_again(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,11 +257,7 @@ def test_uv_and_pip_install_the_same(tree: Tree, tmp_path: Path, monkeypatch: py
     assert tree.installed() == by_pip
 
 
-def test_where_uv_fails_pip_is_tried(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    uv = tree.root / "bin" / "uv"
-    uv.parent.mkdir()
-    uv.write_text("#!/bin/sh\necho 'error: dns error' >&2; exit 2\n", encoding="utf-8")
-    uv.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{uv.parent}:{os.environ['PATH']}")
+def test_where_uv_fails_pip_is_tried(tree: Tree) -> None:
+    tree.use_as_uv("echo 'error: dns error' >&2; exit 2")
     tree.setup.make()
     assert tree.installed() == {"one": "1.0", "two": "1.0"}

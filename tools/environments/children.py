@@ -1,12 +1,25 @@
 """The programs that make an environment, as processes: their lines are read, and kept in a log."""
 
+import os
 import queue
+import re
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
-QUIET_SECONDS = 0.3
+QUIET_SECONDS: Final = 0.3
+PLACES: Final = re.compile(r"(PIP|UV)_\w*(INDEX|LINKS|PROXY|CERT|HOST|TLS|TIMEOUT|RETRIES|CACHE|KEYRING|CONFIG_FILE)")
+"""Settings of pip and uv that say where packages come from. All others say what to install, or into which folder."""
+
+
+def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """A process environment without what changes the result of a set-up: other search paths, folders, constraints."""
+    foreign = re.compile(r"(PIP|UV)_|PYTHON|VIRTUAL_ENV$")
+    kept = {name: value for name, value in environment.items() if not foreign.match(name) or PLACES.match(name)}
+    # A configuration file may say otherwise.
+    return {**kept, "PIP_USER": "0"}
 
 
 def run(command: Sequence[str | Path], folder: Path, log: Path, heard: Callable[[str], None]) -> tuple[int, list[str]]:
@@ -19,7 +32,13 @@ def run(command: Sequence[str | Path], folder: Path, log: Path, heard: Callable[
     with log.open("a", encoding="utf-8") as file:
         print(f"$ {' '.join(map(str, command))}", file=file, flush=True)
         with subprocess.Popen(
-            [*map(str, command)], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [*map(str, command)],
+            cwd=folder,
+            env=clean_environment(os.environ),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
         ) as process:
             try:
                 for line in _lines_of(process):

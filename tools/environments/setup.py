@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from .table import INSTALL_OPTIONS, PROJECT_SOURCES, ROOT, SPARK_SOURCES, Enviro
 
 STAMP: Final = ".ready"
 """In an environment: what it was made of. An environment without it was never finished."""
-PIP: Final[tuple[str, ...]] = ("-m", "pip", "--disable-pip-version-check")
+PIP: Final[tuple[str, ...]] = ("-I", "-m", "pip", "--disable-pip-version-check")
 
 
 class Setup:
@@ -54,7 +54,7 @@ class Setup:
 
     def _python_version(self) -> str:
         """The version of the environment's Python; empty if it does not start."""
-        command = (str(self.python), "-c", "import sys; print(sys.version)")
+        command = (str(self.python), "-I", "-c", "import sys; print(sys.version)")
         try:
             return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
         except (OSError, subprocess.CalledProcessError):
@@ -92,8 +92,8 @@ class Setup:
 
     # ------------------------------------------------------------------------------------------------ running
 
-    def _run(self, command: Sequence[str | Path], what: str, output: InstallerOutput | None = None) -> None:
-        """Run a command, its whole output into the log; `SetupError` if it fails."""
+    def _run(self, command: Sequence[str | Path], what: str, output: InstallerOutput | None = None) -> list[str]:
+        """Run a command, its whole output into the log: its lines; `SetupError` if it fails."""
 
         def heard(line: str) -> None:
             if output is not None:
@@ -102,12 +102,17 @@ class Setup:
 
         exit_code, printed = run(command, self._root, self._log, heard)
         if exit_code:
-            raise SetupError(explain(what, printed, f"The log is {self._log.relative_to(self._root)}."))
+            raise SetupError(explain(what, printed, self._where_the_log_is))
+        return printed
+
+    @property
+    def _where_the_log_is(self) -> str:
+        return f"The log is {self._log.relative_to(self._root)}."
 
     # -------------------------------------------------------------------------------------------------- steps
 
     def _create(self) -> None:
-        self._run([self._base_python, "-m", "venv", "--clear", self.folder], "Making the environment")
+        self._run([self._base_python, "-I", "-m", "venv", "--clear", self.folder], "Making the environment")
 
     def _install(self, pins: str) -> None:
         count = sum(1 for line in (self._root / pins).read_text(encoding="utf-8").splitlines() if "==" in line[:80])
@@ -117,7 +122,8 @@ class Setup:
         if self._uv:
             uv: list[str | Path] = [self._uv, "pip", "install", "--python", self.python, *INSTALL_OPTIONS, "-r", pins]
             try:
-                return self._run(uv, what, output)
+                self._run(uv, what, output)
+                return
             except SetupError:
                 # uv does not read pip's settings; pip may reach an index that uv does not know of.
                 self._progress.step("uv could not install them; trying pip")
@@ -132,11 +138,11 @@ class Setup:
             "-r",
             pins,
         ]
-        return self._run(pip, what, output)
+        self._run(pip, what, output)
 
     def _compile(self) -> None:
         """All processors compile, where pip would use one. Templates that are no Python are passed over, as by pip."""
-        command: list[str | Path] = [self.python, "-m", "compileall", "-qq", "-j", "0", self.folder / "lib"]
+        command: list[str | Path] = [self.python, "-I", "-m", "compileall", "-qq", "-j", "0", self.folder / "lib"]
         with contextlib.suppress(SetupError):
             self._run(command, "Compiling")
 
@@ -144,14 +150,36 @@ class Setup:
         command: list[str | Path] = [self.python, *PIP, "check"]
         self._run(command, "Checking that the packages fit each other")
 
+    def _probe(self) -> dict[str, Any]:
+        """What is pinned for the environment's Python, and what is installed in it."""
+        script = Path(__file__).with_name("pins.py")
+        command: list[str | Path] = [self.python, "-I", script, self._site_packages, *self._environment.pins]
+        printed = self._run(command, "Comparing the packages with the pins")
+        result: dict[str, Any] = json.loads(printed[-1])
+        return result
+
+    def _compare(self, before: Mapping[str, Any]) -> None:
+        """`pip check` finds nothing wrong in an empty environment: each pin must be there, and nothing else."""
+        after = self._probe()
+        pinned = {name for pins in after["pins"].values() for name in pins}
+        strangers = sorted({*after["installed"]} - pinned - {*before["installed"]})
+        wrong = [*after["wrong"], *(f"{name} is not pinned" for name in strangers)]
+        if wrong:
+            raise SetupError(
+                f"{self._environment.folder} does not hold what is pinned: {'; '.join(wrong[:3])}"
+                f"{f'; and {len(wrong) - 3} more' if len(wrong) > 3 else ''}. {self._where_the_log_is}"
+            )
+
     def _make_packages(self) -> None:
         (self.folder / STAMP).unlink(missing_ok=True)
         self._create()
+        before = self._probe()
         for pins in self._environment.pins:
             self._install(pins)
         self._progress.step("compiling them")
         self._compile()
         self._check()
+        self._compare(before)
 
     def _install_project(self) -> None:
         self._progress.step("installing the project itself, editable")
@@ -161,9 +189,9 @@ class Setup:
 
     def _fetch_spark(self) -> None:
         self._progress.step("fetching the jars that Spark needs, checksums checked")
-        self._run([self.python, "-m", "mew.pipeline.connectors"], "Fetching the jars for Spark")
+        self._run([self.python, "-I", "-m", "mew.pipeline.connectors"], "Fetching the jars for Spark")
         self._progress.step("making the archive of classes that lets Spark start faster")
-        self._run([self.python, "-m", "mew.pipeline.archive"], "Making the archive of classes")
+        self._run([self.python, "-I", "-m", "mew.pipeline.archive"], "Making the archive of classes")
 
     def make(self, wanted_python: str = "") -> None:
         """Bring the environment to what it must be. Nothing happens if it is that already."""

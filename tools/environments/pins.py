@@ -1,0 +1,59 @@
+"""What is pinned for this Python and what is installed, as JSON: run in an environment, with what its pip brings.
+
+`python -I pins.py <site-packages> <file of pins>...`: a marker such as `sys_platform == "win32"` decides where a pin
+holds, and the standard library cannot evaluate it.
+"""
+
+import importlib
+import json
+import re
+import sys
+from collections.abc import Sequence
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any, Final
+
+PIN: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([^ ;\\]+)(?: *; *(.*?))?(?: +--hash\S+)* *\\?$")
+
+
+def canonical(name: str) -> str:
+    """The one spelling of a package's name."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins_here(file: Path) -> dict[str, str]:
+    """The version of each pin of a file that holds for this Python on this platform."""
+    marker: Any = importlib.import_module("pip._vendor.packaging.markers").Marker
+    pins = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        match = PIN.match(line)
+        if match and (not match[3] or marker(match[3]).evaluate()):
+            pins[canonical(match[1])] = match[2]
+    return pins
+
+
+def installed(site_packages: str) -> dict[str, list[str]]:
+    """The versions of each package in a folder: more than one if an installation left its predecessor."""
+    found: dict[str, list[str]] = {}
+    for package in distributions(path=[site_packages]):
+        found.setdefault(canonical(package.metadata["Name"] or "a package without a name"), []).append(package.version)
+    return found
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print what is pinned and what is installed, and each pin that is not installed as it stands."""
+    site_packages, *files = arguments
+    pins = {file: pins_here(Path(file)) for file in files}
+    found = installed(site_packages)
+    version: Any = importlib.import_module("pip._vendor.packaging.version").Version
+    wrong = []
+    for name, wanted in sorted({name: each for here in pins.values() for name, each in here.items()}.items()):
+        if name not in found:
+            wrong.append(f"{name} {wanted} is missing")
+        elif [version(each) for each in found[name]] != [version(wanted)]:
+            wrong.append(f"{name} is {' and '.join(found[name])}, not {wanted}")
+    print(json.dumps({"pins": pins, "installed": sorted(found), "wrong": wrong}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
