@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 from zipfile import ZipFile
@@ -215,21 +216,50 @@ def test_without_a_network_there_is_one_clear_sentence(tree: Tree, monkeypatch: 
     )
 
 
-def test_ctrl_c_leaves_no_process_and_the_next_run_repairs(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+def started(tree: Tree, environ: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
+    """Set-up as make starts it, with its children in a group of processes of their own."""
+    return subprocess.Popen(
+        [sys.executable, "-I", tree.root / "tools" / "environments", tree.environment.folder],
+        env=environ,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_a_set_up_that_was_killed_is_waited_for_until_its_last_process_ends(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/simple"
+        with started(tree, {**with_the_index(), "PIP_INDEX_URL": url}) as process:
+            silent.settimeout(60)
+            connection, _ = silent.accept()  # pip waits for an answer now
+            process.kill()
+    with connection, started(tree) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "── .venv-core: another command is making it; waiting\n"
+        connection.close()  # now pip has nothing to wait for
+        said, _ = process.communicate(timeout=60)
+        assert process.returncode == 0, said
+    assert tree.installed() == {"one": "1.0", "two": "1.0"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_ctrl_c_leaves_no_process_and_the_next_run_repairs(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{silent.getsockname()[1]}/simple")
-        with subprocess.Popen(
-            [sys.executable, tree.root / "tools" / "environments", tree.environment.folder],
-            env=with_the_index(),
-            start_new_session=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as process:
+        with started(tree, with_the_index()) as process:
             silent.settimeout(60)
             connection, _ = silent.accept()  # pip waits for an answer now
             with connection:
-                os.killpg(process.pid, signal.SIGINT)
+                # Ctrl-C reaches every process of the terminal; a service or a container ends the first one only.
+                send = os.killpg if number == signal.SIGINT else os.kill
+                send(process.pid, number)
                 said, _ = process.communicate(timeout=20)
         assert process.returncode == 130, said
         assert "interrupted; the same command makes it again" in said

@@ -6,8 +6,9 @@ import re
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 QUIET_SECONDS: Final = 0.3
 PLACES: Final = re.compile(r"(PIP|UV)_\w*(INDEX|LINKS|PROXY|CERT|HOST|TLS|TIMEOUT|RETRIES|CACHE|KEYRING|CONFIG_FILE)")
@@ -22,33 +23,44 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "PIP_USER": "0"}
 
 
-def run(command: Sequence[str | Path], folder: Path, log: Path, heard: Callable[[str], None]) -> tuple[int, list[str]]:
-    """Run a command, its whole output into the log: its exit code, and its lines.
+@dataclass(frozen=True)
+class Desk:
+    """What the programs of one set-up share."""
 
-    Each line is heard as it comes, and an empty text whenever the command says nothing for some time.
-    """
-    printed: list[str] = []
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a", encoding="utf-8") as file:
-        print(f"$ {' '.join(map(str, command))}", file=file, flush=True)
-        with subprocess.Popen(
-            [*map(str, command)],
-            cwd=folder,
-            env=clean_environment(os.environ),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-        ) as process:
-            try:
-                for line in _lines_of(process):
-                    file.write(line)
-                    printed.append(line)
-                    heard(line)
-            except BaseException:
-                process.terminate()
-                raise
-    return process.returncode, printed
+    folder: Path
+    """Where they run."""
+    log: Path
+    lock: IO[str]
+    """Each holds it as well: if set-up is killed, it is free when the last of them has ended."""
+
+    def run(self, command: Sequence[str | Path], heard: Callable[[str], None]) -> tuple[int, list[str]]:
+        """Run a command, its whole output into the log: its exit code, and its lines.
+
+        Each line is heard as it comes, and an empty text whenever the command says nothing for some time.
+        """
+        printed: list[str] = []
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("a", encoding="utf-8") as file:
+            print(f"$ {' '.join(map(str, command))}", file=file, flush=True)
+            with subprocess.Popen(
+                [*map(str, command)],
+                cwd=self.folder,
+                env=clean_environment(os.environ),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(self.lock.fileno(),),
+                encoding="utf-8",
+                errors="replace",
+            ) as process:
+                try:
+                    for line in _lines_of(process):
+                        file.write(line)
+                        printed.append(line)
+                        heard(line)
+                except BaseException:
+                    process.terminate()
+                    raise
+        return process.returncode, printed
 
 
 def _lines_of(process: "subprocess.Popen[str]") -> Iterator[str]:

@@ -1,6 +1,7 @@
 """The command `python tools/environments .venv`."""
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -22,6 +23,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("folder", nargs="+", choices=names, help=f"one of {', '.join(names)}")
     parser.add_argument("--this-python", action="store_true", help="make it again if another Python made it")
     options = parser.parse_args(arguments)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup asks for
+            signal.signal(number, signal.default_int_handler)
     for environment in ENVIRONMENTS:
         if environment.folder in options.folder:
             try:

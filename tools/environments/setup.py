@@ -13,9 +13,9 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
-from .children import run
+from .children import Desk
 from .display import InstallerOutput, Progress
 from .failures import SetupError, explain
 from .table import INSTALL_OPTIONS, PROJECT_SOURCES, ROOT, SPARK_SOURCES, Environment
@@ -38,6 +38,7 @@ class Setup:
         self._log = self._logs / f"{environment.folder.lstrip('.')}.log"
         self._progress = Progress(environment.folder)
         self._uv = shutil.which("uv")
+        self._desk: Desk | None = None
 
     # ------------------------------------------------------------------------------------------- what is there
 
@@ -100,7 +101,8 @@ class Setup:
                 output.read(line)
                 self._progress.update(output.text)
 
-        exit_code, printed = run(command, self._root, self._log, heard)
+        assert self._desk is not None, "make() opens it"
+        exit_code, printed = self._desk.run(command, heard)
         if exit_code:
             raise SetupError(explain(what, printed, self._where_the_log_is))
         return printed
@@ -197,15 +199,19 @@ class Setup:
         """Bring the environment to what it must be. Nothing happens if it is that already."""
         self._logs.mkdir(parents=True, exist_ok=True)
         with (self._logs / f"{self._log.stem}.lock").open("w") as lock:
+            self._desk = Desk(self._root, self._log, lock)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._progress.step("another command is making it; waiting")
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            try:
+                self._wait_for(lock)
                 self._make(wanted_python)
             finally:
                 self._progress.close()
+
+    def _wait_for(self, lock: IO[str]) -> None:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._progress.step("another command is making it; waiting")
+            fcntl.flock(lock, fcntl.LOCK_EX)
 
     def _make(self, wanted_python: str) -> None:
         began = time.monotonic()
