@@ -1,6 +1,7 @@
 """`make setup`: it says how far it is, repairs what is broken, and does nothing where all is there."""
 
 import ast
+import fcntl
 import os
 import shutil
 import signal
@@ -245,6 +246,20 @@ def test_a_set_up_that_was_killed_is_waited_for_until_its_last_process_ends(
         said, _ = process.communicate(timeout=60)
         assert process.returncode == 0, said
     assert tree.installed() == {"one": "1.0", "two": "1.0"}
+
+
+def test_make_clean_leaves_the_lock_of_a_set_up_that_is_at_work(tree: Tree) -> None:
+    shutil.copy(ROOT / "Makefile", tree.root)
+    lock = tree.root / ".locks" / tree.log.stem
+    lock.parent.mkdir()
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        subprocess.run(["make", "clean"], cwd=tree.root, check=True, capture_output=True)
+        with started(tree) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "── .venv-core: another command is making it; waiting\n"
+            process.kill()
+    assert "/.locks/" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)

@@ -34,8 +34,7 @@ class Setup:
         self._base_python = base_python
         self.folder = root / environment.folder
         self.python = self.folder / "bin" / "python"
-        self._logs = root / "build" / "setup"
-        self._log = self._logs / f"{environment.folder.lstrip('.')}.log"
+        self._log = root / "build" / "setup" / f"{environment.folder.lstrip('.')}.log"
         self._progress = Progress(environment.folder)
         self._uv = shutil.which("uv")
         self._desk: Desk | None = None
@@ -197,8 +196,10 @@ class Setup:
 
     def make(self, wanted_python: str = "") -> None:
         """Bring the environment to what it must be. Nothing happens if it is that already."""
-        self._logs.mkdir(parents=True, exist_ok=True)
-        with (self._logs / f"{self._log.stem}.lock").open("w") as lock:
+        # Outside of what `make clean` removes: a second set-up must not begin beside the first.
+        locks = self._root / ".locks"
+        locks.mkdir(exist_ok=True)
+        with (locks / self._log.stem).open("w") as lock:
             self._desk = Desk(self._root, self._log, lock)
             try:
                 self._wait_for(lock)
