@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from zipfile import ZipFile
@@ -163,6 +164,10 @@ def test_a_broken_environment_is_found_and_made_again(tree: Tree, capsys: pytest
     stamp, package = tree.setup.folder / STAMP, site_packages / "two-1.0.dist-info"
     for lost, defect in (
         (package, "1 of its files are gone, two-1.0.dist-info among them"),
+        (site_packages / "pip", "1 of its files are gone, pip among them"),
+        (site_packages / "pip" / "__main__.py", "1 of its files are gone, __main__.py among them"),
+        (tree.setup.folder / "bin" / "pip", "1 of its files are gone, pip among them"),
+        (tree.setup.folder / "lib", "its packages are gone"),
         (stamp, "it was never finished"),
         (tree.setup.python, "its Python does not start"),
     ):
@@ -170,6 +175,14 @@ def test_a_broken_environment_is_found_and_made_again(tree: Tree, capsys: pytest
         assert tree.setup.defect() == defect
         hidden.rename(lost)
         assert tree.setup.defect() == ""
+    installer = package / "INSTALLER"
+    installer.write_text("pip\npip\n", encoding="utf-8")
+    assert tree.setup.defect() == f"1 of its files have changed, {installer.relative_to(tree.setup.folder)} among them"
+    installer.write_text("pip\n", encoding="utf-8")
+    moved = tree.root.rename(tree.root.with_name("moved"))
+    assert Setup(tree.environment, root=moved).defect() == "its folder has moved"
+    moved.rename(tree.root)
+    assert tree.setup.defect() == ""
     whole = stamp.read_text(encoding="utf-8")
     stamp.write_text(whole[:20], encoding="utf-8")
     assert tree.setup.defect() == "it was never finished"
@@ -180,6 +193,56 @@ def test_a_broken_environment_is_found_and_made_again(tree: Tree, capsys: pytest
     assert "because its pins have changed" in capsys.readouterr().out
     assert tree.installed() == {"one": "2.0", "two": "2.0"}
     assert tree.setup.defect() == ""
+
+
+BACKEND: Final = """
+import zipfile
+from pathlib import Path
+
+def build_editable(folder, config_settings=None, metadata_directory=None):
+    with zipfile.ZipFile(Path(folder) / "project-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("project.pth", str(Path("src").resolve()))
+        wheel.writestr("project-1.dist-info/METADATA", "Metadata-Version: 2.1\\nName: project\\nVersion: 1\\n")
+        wheel.writestr("project-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr("project-1.dist-info/RECORD", "project.pth,,\\n")
+    return "project-1-py3-none-any.whl"
+"""
+CONNECTORS: Final = """
+import sys
+from pathlib import Path
+
+jar = Path(sys.prefix, "share", "mew", "a.jar")
+jar.parent.mkdir(parents=True, exist_ok=True)
+jar.write_bytes(b"jar")
+"""
+
+
+def test_what_the_project_brought_is_brought_again_without_the_packages(
+    tree: Tree, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file, text in {
+        "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
+        "backend.py": BACKEND,
+        "src/mew/pipeline/connectors.py": CONNECTORS,
+        "src/mew/pipeline/archive.py": "",
+    }.items():
+        (tree.root / file).parent.mkdir(parents=True, exist_ok=True)
+        (tree.root / file).write_text(text, encoding="utf-8")
+    project = Setup(replace(tree.environment, project=True), root=tree.root)
+    project.make()
+    steps = {
+        tree.site_packages / "project.pth": "installing the project itself, editable",
+        project.folder / "share" / "mew" / "a.jar": "fetching the jars that Spark needs, checksums checked",
+    }
+    for lost, step in steps.items():
+        lost.unlink()
+        capsys.readouterr()
+        project.make()
+        assert capsys.readouterr().out.splitlines()[0] == f"── .venv-core: {step}"
+        assert lost.exists()
+        assert project.defect() == ""
+    project.make()
+    assert capsys.readouterr().out == ""
 
 
 def test_another_python_makes_it_again_only_if_it_was_asked_for(tree: Tree) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from .children import Desk
+from .contents import census, losses
 from .display import InstallerOutput, Progress
 from .failures import SetupError, explain
 from .table import INSTALL_OPTIONS, PROJECT_SOURCES, ROOT, SPARK_SOURCES, Environment
@@ -43,7 +44,7 @@ class Setup:
 
     @property
     def _site_packages(self) -> Path:
-        return next(self.folder.glob("lib/python3*/site-packages"), self.folder / "lib")
+        return next(self.folder.glob("lib/python3*/site-packages"), self.folder / "lib" / "site-packages")
 
     def _digest(self, names: Sequence[str], *more: str) -> str:
         digest = hashlib.sha256()
@@ -79,16 +80,20 @@ class Setup:
         stamp = self._stamp()
         if not stamp:
             return "it was never finished"
-        if stamp.get("packages") != self._digest(self._environment.pins, *INSTALL_OPTIONS):
+        if not {"packages", "python", "folder", "files"} <= stamp.keys():
+            return "an earlier version of set-up made it"
+        if stamp["folder"] != str(self.folder):
+            return "its folder has moved"
+        if stamp["packages"] != self._digest(self._environment.pins, *INSTALL_OPTIONS):
             return "its pins have changed"
         version = self._python_version()
         if version != stamp.get("python"):
             return "its Python has changed" if version else "its Python does not start"
         if wanted_python and wanted_python != stamp.get("python"):
             return "another Python was asked for"
-        present = {path.name for path in self._site_packages.iterdir()}
-        lost = sorted(set(stamp.get("entries", [])) - present)
-        return f"{len(lost)} of its files are gone, {lost[0]} among them" if lost else ""
+        if not self._site_packages.is_dir():
+            return "its packages are gone"
+        return losses(self.folder, stamp["files"]["packages"])
 
     # ------------------------------------------------------------------------------------------------ running
 
@@ -224,7 +229,8 @@ class Setup:
                 {
                     "packages": self._digest(self._environment.pins, *INSTALL_OPTIONS),
                     "python": self._python_version(),
-                    "entries": sorted(path.name for path in self._site_packages.iterdir()),
+                    "folder": str(self.folder),
+                    "files": {"packages": census(self.folder)},
                     "seconds": {"packages": time.monotonic() - began},
                 }
             )
@@ -236,7 +242,7 @@ class Setup:
             self._progress.step(f"ready after {time.monotonic() - began:.0f} s")
 
     def _project_steps(self) -> list[str]:
-        """Run the steps behind the packages whose sources have changed; their names."""
+        """Run the steps behind the packages whose sources have changed, or whose files are lost; their names."""
         if not self._environment.project:
             return []
         stale = []
@@ -245,9 +251,12 @@ class Setup:
             ("spark", SPARK_SOURCES, self._fetch_spark),
         ):
             stamp, digest, began = self._stamp(), self._digest(sources), time.monotonic()
-            if stamp.get(name) != digest:
+            files = stamp["files"].get(name, {})
+            if stamp.get(name) != digest or losses(self.folder, files):
                 run_step()
                 stamp[name] = digest
+                others = {file for step, names in stamp["files"].items() if step != name for file in names}
+                stamp["files"][name] = {file: size for file, size in census(self.folder).items() if file not in others}
                 stamp["seconds"][name] = time.monotonic() - began
                 self._save(stamp)
                 stale.append(name)
