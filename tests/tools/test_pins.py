@@ -1,6 +1,7 @@
 """Whatever is published later, the pins are installed as they stand: with the oldest supported pip and the newest."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -128,3 +129,23 @@ def test_every_command_that_installs_pins_resolves_nothing(file: str) -> None:
     for command in commands:
         assert set(INSTALL_OPTIONS) <= set(command.split()), command
         assert "pip check" in text
+
+
+def package_locks() -> list[Path]:
+    """The lock of each package.json; what npm installs is not ours."""
+    found = []
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = [name for name in folders if name not in ("node_modules", "build") and not name.startswith(".")]
+        if "package.json" in files:
+            found.append(Path(folder, "package-lock.json"))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("lock", package_locks(), ids=lambda file: str(file.parent.relative_to(ROOT)))
+def test_each_javascript_package_has_its_hash_and_names_no_registry(lock: Path) -> None:
+    packages = json.loads(lock.read_text(encoding="utf-8"))["packages"]
+    entries = {name: entry for name, entry in packages.items() if name}
+    assert entries
+    for name, entry in entries.items():
+        assert re.match(r"sha512-\S{86}==$", entry.get("integrity", "")), name
+        assert "resolved" not in entry, name
