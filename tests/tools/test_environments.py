@@ -9,9 +9,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Final
 from zipfile import ZipFile
 
@@ -20,6 +22,7 @@ import pytest
 from tests.tools.wheels import empty_wheel, pin_of
 from tools.environments import ENVIRONMENTS, INSTALL_OPTIONS, STAMP, Setup, SetupError, setup_seconds
 from tools.environments.children import clean_environment
+from tools.environments.failures import explain
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SECONDS: Final = 120
@@ -252,13 +255,16 @@ def test_another_python_makes_it_again_only_if_it_was_asked_for(tree: Tree) -> N
     assert tree.setup.defect("3.99.0 (another)") == "another Python was asked for"
 
 
-def test_a_wrong_hash_is_refused_and_the_log_is_named(tree: Tree) -> None:
+def test_a_wrong_hash_is_refused_and_the_log_is_named(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
     tree.pins.write_text(f"one==1.0 --hash=sha256:{'0' * 64}\n", encoding="utf-8")
     with pytest.raises(SetupError) as refused:
         tree.setup.make()
+    assert "installing the package of requirements/core.txt, hashes checked" in capsys.readouterr().out
     said = str(refused.value)
     assert said.startswith("Installing requirements/core.txt failed:")
+    assert "a file does not have the hash of its pin. docs/supply-chain.md says what to do." in said
     assert "DO NOT MATCH THE HASHES" in said
+    assert f"Expected sha256 {'0' * 64}" in said
     assert said.endswith("The log is build/setup/venv-core.log.")
     assert "Expected sha256" in tree.log.read_text(encoding="utf-8")
     assert tree.setup.defect() == "it was never finished"
@@ -278,6 +284,73 @@ def test_without_a_network_there_is_one_clear_sentence(tree: Tree, monkeypatch: 
         "Check the network, the proxy and your pip settings, then run the same command again. "
         "The log is build/setup/venv-core.log."
     )
+
+
+class Gate(BaseHTTPRequestHandler):
+    """An index that wants a login."""
+
+    def do_GET(self) -> None:
+        self.send_response(401)
+        self.send_header("WWW-Authenticate", 'Basic realm="packages"')
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_an_index_that_wants_a_login_is_not_waited_for(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Gate) as gate:
+        Thread(target=gate.serve_forever, daemon=True).start()
+        monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{gate.server_port}/simple")
+        with pytest.raises(SetupError, match=r"the package index wants a login, or does not accept yours \(HTTP 401\)"):
+            tree.setup.make()
+        gate.shutdown()
+
+
+RETRYING: Final = "WARNING: Retrying (Retry(total=4)) after connection broken by 'ReadTimeoutError()': /simple/one/"
+NOTHING: Final = "ERROR: Could not find a version that satisfies the requirement one==1.0 (from versions: none)"
+CANNOT_BE_REACHED: Final = "the package index or repository cannot be reached"
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [
+        ((RETRYING, "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES"), "a file does not have the hash of its pin"),
+        ((RETRYING, "error: Hash mismatch for `one==1.0`"), "a file does not have the hash of its pin"),
+        ((RETRYING, "ERROR: No space left on device"), "  ERROR: No space left on device"),
+        ((RETRYING, NOTHING), CANNOT_BE_REACHED),
+        (("ERROR: Could not install: HTTPSConnectionPool: NewConnectionError",), CANNOT_BE_REACHED),
+        ((NOTHING, "  Could not fetch URL x: 403 Client Error: Forbidden for url: x - skipping"), "(HTTP 403)"),
+        (("ERROR: HTTP error 403 while getting one-1.0.whl",), "(HTTP 403)"),
+        (("  Caused by: HTTP status client error (401 Unauthorized) for url (x)",), "(HTTP 401)"),
+    ],
+)
+def test_the_last_failure_is_the_reason_not_a_warning_before_it(printed: Sequence[str], expected: str) -> None:
+    said = explain("Installing", printed, "The log is x.")
+    assert expected in said
+    assert (CANNOT_BE_REACHED in said) == (expected == CANNOT_BE_REACHED)
+    assert said.endswith("The log is x.")
+
+
+def test_what_debian_says_of_a_python_without_venv_is_said_in_full() -> None:
+    paragraph = """
+The virtual environment was not created successfully because ensurepip is not
+available.  On Debian/Ubuntu systems, you need to install the python3-venv
+package using the following command.
+
+    apt install python3.11-venv
+
+You may need to use sudo with that command.  After installing the python3-venv
+package, recreate your virtual environment.
+
+Failing command: /tmp/x/.venv/bin/python3
+"""
+    said = explain("Making the environment", paragraph.splitlines(keepends=True), "The log is x.")
+    assert [line.strip() for line in said.splitlines()[1:-1]] == [
+        line.strip() for line in paragraph.splitlines() if line
+    ]
 
 
 def started(tree: Tree, environ: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":

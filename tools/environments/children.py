@@ -46,6 +46,7 @@ class Desk:
                 [*map(str, command)],
                 cwd=self.folder,
                 env=clean_environment(os.environ),
+                stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 pass_fds=(self.lock.fileno(),),

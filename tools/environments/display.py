@@ -69,8 +69,7 @@ class InstallerOutput:
         """Take one line of output."""
         if match := re.match(r"Collecting ([A-Za-z0-9._-]+)", line):
             self._collected += 1
-            # Pins of other platforms and Python versions count too: the last number may stay below the total.
-            self._state = f"downloading {self._collected} of at most {self._pin_count}: {match[1]}"
+            self._state = f"downloading {self._collected} of {self._pin_count}: {match[1]}"
         elif match := re.match(r"\s+Downloading \S+ (\([^)]*\))", line):
             self._state = f"{self._state.partition(' (')[0]} {match[1]}"
         elif match := re.match(r"Building wheels for collected packages: (.*)", line):

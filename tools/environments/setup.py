@@ -18,12 +18,12 @@ from typing import IO, Any, Final
 from .children import Desk
 from .contents import census, losses
 from .display import InstallerOutput, Progress
-from .failures import SetupError, explain
+from .failures import SetupError, explain, unexplained
 from .table import INSTALL_OPTIONS, PROJECT_SOURCES, ROOT, SPARK_SOURCES, Environment
 
 STAMP: Final = ".ready"
 """In an environment: what it was made of. An environment without it was never finished."""
-PIP: Final[tuple[str, ...]] = ("-I", "-m", "pip", "--disable-pip-version-check")
+PIP: Final[tuple[str, ...]] = ("-I", "-m", "pip", "--disable-pip-version-check", "--no-input")
 
 
 class Setup:
@@ -108,8 +108,20 @@ class Setup:
         assert self._desk is not None, "make() opens it"
         exit_code, printed = self._desk.run(command, heard)
         if exit_code:
-            raise SetupError(explain(what, printed, self._where_the_log_is))
+            raise SetupError(explain(what, [*printed, *self._asked_again(printed)], self._where_the_log_is))
         return printed
+
+    def _asked_again(self, printed: Sequence[str]) -> list[str]:
+        """What pip says of a package that it found nowhere when it is asked for that one alone, verbosely.
+
+        An index that wants a login, or has no such package, is told from one that does not answer by this alone.
+        """
+        requirement = unexplained(printed)
+        if not requirement or self._desk is None:
+            return []
+        options = ("-vv", "--dry-run", "--no-deps", "--ignore-installed")
+        command: list[str | Path] = [self.python, *PIP, "install", *options, requirement]
+        return self._desk.run(command, lambda _: None)[1]
 
     @property
     def _where_the_log_is(self) -> str:
@@ -120,9 +132,9 @@ class Setup:
     def _create(self) -> None:
         self._run([self._base_python, "-I", "-m", "venv", "--clear", self.folder], "Making the environment")
 
-    def _install(self, pins: str) -> None:
-        count = sum(1 for line in (self._root / pins).read_text(encoding="utf-8").splitlines() if "==" in line[:80])
-        self._progress.step(f"installing the {count} packages of {pins}, hashes checked")
+    def _install(self, pins: str, count: int) -> None:
+        packages = "the package" if count == 1 else f"the {count} packages"
+        self._progress.step(f"installing {packages} of {pins}, hashes checked")
         output = InstallerOutput(count, self._site_packages)
         what = f"Installing {pins}"
         if self._uv:
@@ -181,7 +193,7 @@ class Setup:
         self._create()
         before = self._probe()
         for pins in self._environment.pins:
-            self._install(pins)
+            self._install(pins, len(before["pins"][pins]))
         self._progress.step("compiling them")
         self._compile()
         self._check()
