@@ -22,6 +22,7 @@ import pytest
 from tests.tools.wheels import empty_wheel, pin_of
 from tools.environments import ENVIRONMENTS, INSTALL_OPTIONS, STAMP, Setup, SetupError, setup_seconds
 from tools.environments.children import clean_environment
+from tools.environments.display import InstallerOutput
 from tools.environments.failures import explain
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -436,6 +437,35 @@ def test_uv_and_pip_install_the_same(tree: Tree, tmp_path: Path, monkeypatch: py
     assert f"$ {folder}/bin/uv pip install" in tree.log.read_text(encoding="utf-8")
     assert "-m pip install" not in tree.log.read_text(encoding="utf-8")
     assert tree.installed() == by_pip
+
+
+PIP_SAYS: Final = """
+Collecting one==1.0 (from -r requirements/core.txt (line 1)) → downloading 1 of 2: one
+  Downloading one-1.0-py3-none-any.whl (1.2 kB) → downloading 1 of 2: one (1.2 kB)
+WARNING: Retrying (Retry(total=4)) after connection broken by x → the package index does not answer; trying again
+Collecting two==1.0 → downloading 2 of 2: two
+Building wheels for collected packages: two → building two from source
+Installing collected packages: one, two → installing 0 of 2
+"""
+UV_SAYS: Final = """
+Using Python 3.11.7 environment at: .venv-core → starting
+Resolved 3 packages in 424ms → downloading 3
+Downloading one (1.2MiB) → downloading 3, now one (1.2MiB)
+   Building two==1.0 → building two==1.0 from source
+ Downloaded one → building two==1.0 from source
+Prepared 2 packages in 430ms → installing 0 of 2
+Installed 2 packages in 128ms → installed 2
+ + one==1.0 → installed 2
+"""
+
+
+@pytest.mark.parametrize("lines", [PIP_SAYS, UV_SAYS], ids=["pip", "uv"])
+def test_each_installer_is_understood(lines: str, tmp_path: Path) -> None:
+    output = InstallerOutput(2, tmp_path)
+    for line in lines.strip("\n").splitlines():
+        said, state = line.split(" → ")
+        output.read(said + "\n")
+        assert output.text == state
 
 
 def test_where_uv_fails_pip_is_tried(tree: Tree) -> None:

@@ -67,6 +67,10 @@ class InstallerOutput:
 
     def read(self, line: str) -> None:
         """Take one line of output."""
+        self._read_pip(line)
+        self._read_uv(line)
+
+    def _read_pip(self, line: str) -> None:
         if match := re.match(r"Collecting ([A-Za-z0-9._-]+)", line):
             self._collected += 1
             self._state = f"downloading {self._collected} of {self._pin_count}: {match[1]}"
@@ -78,6 +82,18 @@ class InstallerOutput:
             self._state = "installing"
         elif "Retrying (" in line:
             self._state = "the package index does not answer; trying again"
+
+    def _read_uv(self, line: str) -> None:
+        """It names large downloads only, and says nothing while it installs."""
+        if match := re.match(r"(Resolved|Prepared) (\d+) packages?\b", line):
+            self._collected = int(match[2])
+            self._state = "installing" if match[1] == "Prepared" else f"downloading {match[2]}"
+        elif match := re.match(r"Downloading (\S+ \([^)]*\))", line):
+            self._state = f"downloading {self._collected}, now {match[1]}"
+        elif match := re.match(r"\s+Building (\S+)", line):
+            self._state = f"building {match[1]} from source"
+        elif match := re.match(r"Installed (\d+) packages?\b", line):
+            self._state = f"installed {match[1]}"
 
     @property
     def text(self) -> str:
