@@ -422,6 +422,38 @@ def test_ctrl_c_leaves_no_process_and_the_next_run_repairs(
     assert set(tree.installed()) == {"one", "two"}
 
 
+@pytest.mark.parametrize("way", ["file", "link"])
+def test_a_file_or_a_dangling_link_in_the_place_of_an_environment_is_replaced(tree: Tree, way: str) -> None:
+    folder = tree.setup.folder
+    if way == "file":
+        folder.write_text("a file", encoding="utf-8")
+    else:
+        folder.symlink_to(tree.root / "nowhere")
+    tree.setup.make()
+    assert folder.is_dir()
+    assert not folder.is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("file", "folder", "reason"),
+    [
+        ("build", "", "build/setup/venv-core.log: not a directory"),
+        ("", "build/setup/venv-core.log", "build/setup/venv-core.log: is a directory"),
+        (".locks", "", ".locks: file exists"),
+    ],
+)
+def test_what_is_in_the_way_of_a_log_or_lock_is_named(tree: Tree, file: str, folder: str, reason: str) -> None:
+    if file:
+        (tree.root / file).write_text("a file", encoding="utf-8")
+    if folder:
+        (tree.root / folder).mkdir(parents=True)
+    with started(tree) as process:
+        said, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 1
+    assert said.splitlines()[-1] == f"set-up of .venv-core: cannot use {tree.root}/{reason}"
+    assert "Traceback" not in said
+
+
 def test_uv_and_pip_install_the_same(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree.setup.make()
     by_pip = tree.installed()

@@ -33,6 +33,11 @@ def main(arguments: Sequence[str]) -> int:
             except SetupError as error:
                 print(f"set-up of {environment.folder}: {error}", file=sys.stderr)
                 return 1
+            except OSError as error:
+                place = error.filename or environment.folder
+                reason = (error.strerror or str(error)).lower()
+                print(f"set-up of {environment.folder}: cannot use {place}: {reason}", file=sys.stderr)
+                return 1
             except KeyboardInterrupt:
                 print("\ninterrupted; the same command makes it again", file=sys.stderr)
                 return INTERRUPTED

@@ -130,6 +130,8 @@ class Setup:
     # -------------------------------------------------------------------------------------------------- steps
 
     def _create(self) -> None:
+        if not self.folder.is_dir():  # a file or a dangling link is in the way
+            self.folder.unlink(missing_ok=True)
         self._run([self._base_python, "-I", "-m", "venv", "--clear", self.folder], "Making the environment")
 
     def _install(self, pins: str, count: int) -> None:
@@ -189,7 +191,8 @@ class Setup:
             )
 
     def _make_packages(self) -> None:
-        (self.folder / STAMP).unlink(missing_ok=True)
+        if self.folder.is_dir():
+            (self.folder / STAMP).unlink(missing_ok=True)
         self._create()
         before = self._probe()
         for pins in self._environment.pins:
