@@ -53,12 +53,14 @@ def wheel_name(name: str, version: str) -> str:
     return f"{canonicalize_name(name).replace('-', '_')}-{version}-py3-none-any.whl"
 
 
-def empty_wheel(folder: Path, name: str, version: str, requirements: Sequence[str] = ()) -> Path:
-    """A wheel that installs nothing but its metadata."""
+def empty_wheel(
+    folder: Path, name: str, version: str, requirements: Sequence[str] = (), extras: Sequence[str] = ()
+) -> Path:
+    """A wheel that installs nothing but its metadata. It has the extras of the installed package, and these."""
     stem = wheel_name(name, version).removesuffix("-py3-none-any.whl")
     metadata = [
         *("Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"),
-        *(f"Provides-Extra: {extra}" for extra in extras_of(name)),
+        *(f"Provides-Extra: {extra}" for extra in (*extras_of(name), *extras)),
         *(f"Requires-Dist: {requirement}" for requirement in requirements),
     ]
     files = {
