@@ -80,9 +80,11 @@ bench: setup ## measure; one thing only: make bench NAME=core
 
 .PHONY: torture
 torture: setup ## the long tests: many histories, properties with new examples, and every mutant of the core
-	@MEW_TORTURE=1 $(PY) -m pytest tests/torture -q --timeout=3600
-	@$(PY) -m pytest tests -m hypothesis --hypothesis-profile=torture -q -n 2 --timeout=3600
-	@$(PY) -m tools.mutants
+	@trap 'exit 130' INT; failed=; \
+	$(PY) -m pytest tests/torture -q --timeout=3600 || failed+=" histories"; \
+	$(PY) -m pytest tests -m hypothesis --hypothesis-profile=torture -q -n 2 --timeout=3600 || failed+=" properties"; \
+	$(PY) -m tools.mutants || failed+=" mutants"; \
+	if [ -n "$$failed" ]; then echo "make torture: failed in$$failed" >&2; exit 1; fi
 
 .PHONY: format
 format: setup ## rewrite the code in the house's format
