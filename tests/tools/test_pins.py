@@ -96,12 +96,20 @@ def test_each_file_of_pins_is_installed_as_it_stands(pip: Path, offline: Path, p
     assert resolved(pip, options, pins_for(offline, pins, tmp_path), tmp_path) == pins_here(pins)
 
 
-@pytest.mark.parametrize("name", ["build", "core", "lock", "server"])
+def without_pyspark(pins: Path, folder: Path) -> Path:
+    """The same pins without pyspark, whose source has half a gigabyte. Not one is lost beside it."""
+    entries = re.split(r"\n(?=[A-Za-z0-9])", pins.read_text(encoding="utf-8"))
+    file = folder / pins.name
+    file.write_text("\n".join(entry for entry in entries if not entry.startswith("pyspark==")), encoding="utf-8")
+    assert set(pins_here(pins)) - set(pins_here(file)) <= {"pyspark"}
+    return file
+
+
+@pytest.mark.parametrize("name", ["build", "core", "dev", "lock", "pipeline", "server"])
 def test_beside_the_real_index_a_later_release_of_everything_changes_nothing(
     pip: Path, future: Path, name: str, tmp_path: Path
 ) -> None:
-    """The files with pyspark are left to the test above: its source has half a gigabyte."""
-    pins = ROOT / "requirements" / f"{name}.txt"
+    pins = without_pyspark(ROOT / "requirements" / f"{name}.txt", tmp_path)
     assert resolved(pip, ("--find-links", str(future), *INSTALL_OPTIONS), pins, tmp_path) == pins_here(pins)
 
 
@@ -121,27 +129,62 @@ def test_every_environment_is_made_of_files_of_pins_and_the_build_tools_come_fir
             assert environment.pins[0] == "requirements/build.txt"
 
 
-@pytest.mark.parametrize("file", ["deploy/Dockerfile", "docs/deployment.md", "docs/supply-chain.md"])
-def test_every_command_that_installs_pins_resolves_nothing(file: str) -> None:
-    text = re.sub(r"\\\n", " ", (ROOT / file).read_text(encoding="utf-8"))
-    commands = [part for line in text.splitlines() for part in line.split("&&") if re.search("pip install.* -r ", part)]
-    assert commands
-    for command in commands:
-        assert set(INSTALL_OPTIONS) <= set(command.split()), command
-        assert "pip check" in text
-
-
-def package_locks() -> list[Path]:
-    """The lock of each package.json; what npm installs is not ours."""
-    found = []
+def our_files() -> list[Path]:
+    """Every file in which a command for people or machines may stand; what tools leave behind is not ours."""
+    found: list[Path] = []
     for folder, folders, files in os.walk(ROOT):
-        folders[:] = [name for name in folders if name not in ("node_modules", "build") and not name.startswith(".")]
-        if "package.json" in files:
-            found.append(Path(folder, "package-lock.json"))
+        folders[:] = [name for name in folders if name not in LEFT_BEHIND and not re.match(r"\.(?!ci$|github$)", name)]
+        found += [Path(folder, name) for name in files]
     return sorted(found)
 
 
-@pytest.mark.parametrize("lock", package_locks(), ids=lambda file: str(file.parent.relative_to(ROOT)))
+LEFT_BEHIND: Final = ("__pycache__", "build", "dist", "mutants", "node_modules")
+INSTALLS: Final = re.compile(r"\bpip (?:install|sync)\b.*\s(?:-r|--requirement)[ =]")
+CHECKS: Final = re.compile(r"^(?:RUN |sudo )*(?:\S+ -m )?\S*\bpip check$")
+
+
+def rooms(file: Path) -> list[str]:
+    """The parts of a file whose commands work on one environment: a block of a page, a stage of an image, or all."""
+    text = re.sub(r"\\\n", " ", file.read_text(encoding="utf-8"))
+    if file.suffix == ".md":
+        return re.split(r"^ *```.*$", text, flags=re.MULTILINE)
+    return re.split(r"^FROM ", text, flags=re.MULTILINE)
+
+
+def commands(room: str) -> list[str]:
+    return [part.strip() for line in room.splitlines() for part in re.split(r"&&|;|\|\|", re.sub(r" #.*", "", line))]
+
+
+COMMANDED: Final = [
+    file
+    for file in our_files()
+    if (file.suffix in (".md", ".sh", ".yaml", ".yml") or "Dockerfile" in file.name or file.parent.name == ".ci")
+    and any(INSTALLS.search(command) for room in rooms(file) for command in commands(room))
+]
+
+
+def test_the_commands_that_install_pins_are_found() -> None:
+    known = {ROOT / file for file in ("deploy/Dockerfile", "docs/deployment.md", "docs/supply-chain.md")}
+    assert known <= set(COMMANDED)
+
+
+@pytest.mark.parametrize("file", COMMANDED, ids=lambda file: str(file.relative_to(ROOT)))
+def test_every_command_that_installs_pins_resolves_nothing_and_a_check_follows(file: Path) -> None:
+    for room in rooms(file):
+        installs = [number for number, command in enumerate(commands(room)) if INSTALLS.search(command)]
+        for number in installs:
+            assert set(INSTALL_OPTIONS) <= set(commands(room)[number].split()), commands(room)[number]
+        if installs:
+            after = commands(room)[installs[-1] + 1 :]
+            assert any(CHECKS.match(command) for command in after), (
+                f"no `pip check` after {commands(room)[installs[-1]]}"
+            )
+
+
+PACKAGE_LOCKS: Final = [file.with_name("package-lock.json") for file in our_files() if file.name == "package.json"]
+
+
+@pytest.mark.parametrize("lock", PACKAGE_LOCKS, ids=lambda file: str(file.parent.relative_to(ROOT)))
 def test_each_javascript_package_has_its_hash_and_names_no_registry(lock: Path) -> None:
     packages = json.loads(lock.read_text(encoding="utf-8"))["packages"]
     entries = {name: entry for name, entry in packages.items() if name}
