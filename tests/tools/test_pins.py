@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from tests.needs import requires
 from tests.tools.wheels import FUTURE, empty_wheel, pin_lines, pin_of, pins_here, requirements_of, wheel_name
-from tools.environments import ENVIRONMENTS, INSTALL_OPTIONS
+from tools.environments import ENVIRONMENTS, INSTALL_OPTIONS, pins
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PIN_FILES: Final = sorted((ROOT / "requirements").glob("*.txt"))
@@ -119,6 +119,18 @@ def test_an_installer_that_resolves_breaks(oldest_pip: Path, offline: Path, tmp_
     with pytest.raises(subprocess.CalledProcessError) as refused:
         resolved(oldest_pip, ("--no-index", "--find-links", str(offline), "--require-hashes"), pins, tmp_path)
     assert "must have their versions pinned" in refused.value.stderr
+
+
+@pytest.mark.parametrize("file", PIN_FILES, ids=lambda file: file.stem)
+def test_set_up_reads_the_pins_that_hold_here(file: Path) -> None:
+    assert pins.pins_here(file) == pins_here(file)
+
+
+def test_set_up_passes_over_no_line_that_it_does_not_understand(tmp_path: Path) -> None:
+    file = tmp_path / "pins.txt"
+    file.write_text("one[more]==1.0 \\\n    --hash=sha256:0\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match="this is no pin"):
+        pins.pins_here(file)
 
 
 def test_every_environment_is_made_of_files_of_pins_and_the_build_tools_come_first() -> None:

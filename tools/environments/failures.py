@@ -40,16 +40,22 @@ def explain(what: str, printed: Sequence[str], log: str) -> str:
         return "\n".join([f"{what} failed: {sentence}", *(f"  {line}" for line in lines[first:]), log])
     if login := next((match for line in lines if (match := LOGIN.search(line))), None):
         return (
-            f"{what} failed: the package index wants a login, or does not accept yours "
+            f"{what} failed: the package index or repository wants a login, or does not accept yours "
             f"(HTTP {login['code'] or login['number']}). Name it in the address of the index, in ~/.netrc or in a "
             f"keyring, then run the same command again. {log}"
         )
     # A warning tells of one attempt: what counts is how the last one ended.
     final = [line for line in lines if not line.lstrip().startswith("WARNING")]
-    if any(UNREACHABLE.search(line) or NOT_FOUND.search(line) for line in final):
+    not_found = next((match[1] for line in final if (match := NOT_FOUND.search(line))), "")
+    if any(UNREACHABLE.search(line) for line in (lines if not_found else final)):
         return (
             f"{what} failed: the package index or repository cannot be reached. Check the network, the proxy and "
             f"your pip settings, then run the same command again. {log}"
+        )
+    if not_found:
+        return (
+            f"{what} failed: neither the package index nor your find-links have a file of {not_found} that fits this "
+            f"Python and platform. {log}"
         )
     errors = [line.strip() for line in lines if re.match(r"\s*(ERROR|error)\b", line)]
     reasons = errors or [line.strip() for line in lines[-3:]]

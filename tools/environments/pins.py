@@ -27,6 +27,8 @@ def pins_here(file: Path) -> dict[str, str]:
     pins = {}
     for line in file.read_text(encoding="utf-8").splitlines():
         match = PIN.match(line)
+        if not match and re.match(r"[A-Za-z0-9]", line):
+            raise SystemExit(f"{file}: this is no pin: {line}")
         if match and (not match[3] or marker(match[3]).evaluate()):
             pins[canonical(match[1])] = match[2]
     return pins

@@ -266,8 +266,10 @@ class Setup:
             ("spark", SPARK_SOURCES, self._fetch_spark),
         ):
             stamp, digest, began = self._stamp(), self._digest(sources), time.monotonic()
-            files = stamp["files"].get(name, {})
-            if stamp.get(name) != digest or losses(self.folder, files):
+            lost = losses(self.folder, stamp["files"].get(name, {}))
+            if lost and name == "spark":  # a jar with other content would be taken for the one that is wanted
+                shutil.rmtree(self.folder / "share" / "mew", ignore_errors=True)
+            if lost or stamp.get(name) != digest:
                 run_step()
                 stamp[name] = digest
                 others = {file for step, names in stamp["files"].items() if step != name for file in names}
