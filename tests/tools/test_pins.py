@@ -21,6 +21,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 PIN_FILES: Final = sorted((ROOT / "requirements").glob("*.txt"))
 INSTALLED: Final = [file for file in PIN_FILES if not file.name.startswith("pip-")]
 SECONDS: Final = 120
+DOWNLOAD_SECONDS: Final = 600
+"""For a dry run beside the index, which downloads every file: a slow network makes no test red."""
 
 pytestmark = pytest.mark.timeout(2 * SECONDS)
 
@@ -64,7 +66,7 @@ def resolved(pip: Path, options: Sequence[str], pins: Path, folder: Path) -> dic
     report = folder / "report.json"
     dry = ("install", "--quiet", "--disable-pip-version-check", "--dry-run", "--ignore-installed", "--report", report)
     command = [sys.executable, pip, *dry, *options, "-r", pins]
-    subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, check=True, timeout=SECONDS)
+    subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, check=True, timeout=DOWNLOAD_SECONDS)
     planned = [each["metadata"] for each in json.loads(report.read_text(encoding="utf-8"))["install"]]
     return {canonicalize_name(package["name"]): package["version"] for package in planned}
 
@@ -105,6 +107,7 @@ def without_pyspark(pins: Path, folder: Path) -> Path:
     return file
 
 
+@pytest.mark.timeout(2 * DOWNLOAD_SECONDS)
 @pytest.mark.parametrize("name", ["build", "core", "dev", "lock", "pipeline", "server"])
 def test_beside_the_real_index_a_later_release_of_everything_changes_nothing(
     pip: Path, future: Path, name: str, tmp_path: Path
