@@ -17,7 +17,7 @@ def census(folder: Path) -> dict[str, int]:
             for entry in entries:
                 of_set_up = path == str(folder) and entry.name.startswith(".")
                 if not entry.is_dir() and not entry.name.endswith(".lock") and not of_set_up:
-                    files[os.path.relpath(entry.path, folder)] = entry.stat(follow_symlinks=False).st_size
+                    files[entry.path.removeprefix(f"{folder}/")] = entry.stat(follow_symlinks=False).st_size
     return files
 
 
