@@ -20,7 +20,7 @@ from zipfile import ZipFile
 import pytest
 
 from tests.tools.wheels import FUTURE, empty_wheel, pin_of, wheel_name
-from tools.environments import ENVIRONMENTS, INSTALL_OPTIONS, STAMP, Setup, SetupError, setup_seconds
+from tools.environments import ENVIRONMENTS, INSTALL_OPTIONS, STAMP, Setup, SetupError, children, setup_seconds
 from tools.environments.children import clean_environment
 from tools.environments.display import InstallerOutput
 from tools.environments.failures import explain
@@ -157,6 +157,17 @@ def test_a_caller_with_settings_for_other_work_gets_the_same_environment(
         "one-1.0.dist-info",
         "two-1.0.dist-info",
     ]
+
+
+def test_the_silence_of_a_program_is_heard_and_is_none_of_its_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "QUIET_SECONDS", 0.0001)
+    heard: list[str] = []
+    with (tmp_path / "lock").open("w") as lock:
+        desk = children.Desk(tmp_path, tmp_path / "log", lock)
+        assert desk.run([sys.executable, "-c", "print(1); print(2)"], heard.append) == (0, ["1\n", "2\n"])
+    assert "" in heard
 
 
 def test_an_environment_that_does_not_hold_its_pins_is_not_finished(tree: Tree) -> None:

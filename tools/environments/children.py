@@ -55,8 +55,9 @@ class Desk:
             ) as process:
                 try:
                     for line in _lines_of(process):
-                        file.write(line)
-                        printed.append(line)
+                        if line:
+                            file.write(line)
+                            printed.append(line)
                         heard(line)
                 except BaseException:
                     process.terminate()

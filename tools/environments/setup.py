@@ -175,7 +175,7 @@ class Setup:
         script = Path(__file__).with_name("pins.py")
         command: list[str | Path] = [self.python, "-I", script, self._site_packages, *self._environment.pins]
         printed = self._run(command, "Comparing the packages with the pins")
-        result: dict[str, Any] = json.loads(printed[-1])
+        result: dict[str, Any] = json.loads(next(line for line in reversed(printed) if line.startswith("{")))
         return result
 
     def _compare(self, before: Mapping[str, Any]) -> None:
