@@ -114,7 +114,7 @@ class Setup:
     def _asked_again(self, printed: Sequence[str]) -> list[str]:
         """What pip says of a package that it found nowhere when it is asked for that one alone, verbosely.
 
-        An index that wants a login, or has no such package, is told from one that does not answer by this alone.
+        Only this shows whether the index wants a login, does not answer, or does not have the package.
         """
         requirement = unexplained(printed)
         if not requirement or self._desk is None:
