@@ -289,3 +289,16 @@ def test_a_message_names_only_so_many(open_space: Door, name: str, most: int) ->
     assert refusal(alice) == "invalid_envelope"
     alice.send(kind="note", **{name: ["bob"] * most})
     assert bob.take("note")[name] == ["bob"] * most
+
+
+@pytest.mark.requirement("BND-13")
+@pytest.mark.parametrize(("number", "most"), [("9e303", 1_800), ("1e23", 24_000), ("0.5", 192_000)])
+def test_a_message_has_only_so_many_numbers_that_may_be_slow_to_read(open_space: Door, number: str, most: int) -> None:
+    lab = open_space(participants=TWO)
+    alice, bob = lab.join("alice"), lab.join("bob")
+    alice.send_bytes(b'{"kind":"note","payload":{"a":[%b]}}' % ",".join([number] * (most + most // 10)).encode())
+    assert refusal(alice) == "invalid_envelope"
+    alice.send_bytes(b'{"kind":"note","payload":{"a":[%b]}}' % ",".join([number] * most).encode())
+    assert len(bob.take("note")["payload"]["a"]) == most
+    alice.send(kind="note", payload={"a": ",".join([number] * (most + most // 10))})
+    assert bob.take("note")

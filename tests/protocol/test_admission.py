@@ -85,6 +85,16 @@ def test_a_request_takes_what_it_lacks_from_another() -> None:
     assert other.or_else(own) == other
 
 
+@pytest.mark.parametrize("number", [b"9e303", b"1e23"])
+def test_a_first_message_of_numbers_that_are_slow_to_read_is_no_join(number: bytes) -> None:
+    """Who has no token pays for nothing: 32 KiB of such numbers took 64 ms."""
+    message = b'{"kind":"system/join","token":"t","a":[%b1]}' % ((number + b",") * 5_000)
+    with pytest.raises(Unauthenticated, match="join first"):
+        lobby("lab").first_message(message)
+    ordinary = b'{"kind":"system/join","token":"t","a":[%b1]}' % ((number + b",") * 17)
+    assert lobby("lab").first_message(ordinary) == JoinRequest(token="t")
+
+
 @given(message=st.binary(max_size=40) | st.sampled_from([b'{"type":"join"}', b'{"kind":"system/join","token":1}']))
 @examples(100)
 def test_any_first_message_is_a_request_or_a_refusal(message: bytes) -> None:

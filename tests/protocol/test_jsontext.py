@@ -215,3 +215,48 @@ def test_containers_are_counted_before_anything_is_decoded(text: bytes, count: i
 def test_too_many_parts_are_refused_before_anything_is_decoded(text: bytes, problem: str) -> None:
     with pytest.raises(jsontext.NotJSON, match=problem):
         jsontext.count_containers(text)
+
+
+SLOW = jsontext.MAX_SLOW_UNITS
+
+
+@pytest.mark.parametrize(
+    ("number", "count", "units"),
+    [
+        (b"1", 1_000_000, 0),
+        (b"true", 100_000, 0),
+        (b"false", 100_000, 0),
+        (b'"9e303"', 100_000, 0),
+        (b'"\\\\\\"9e303"', 100_000, 0),
+        (b"9e303", 17, 0),
+        (b"9e303", 18, 18 * 26),
+        (b"9E+303", 1_800, 1_800 * 26),
+        (b"-1.5e-300", 1_800, 1_800 * 26 + 450),
+        (b"1e23", 24_000, 48_000),
+        (b"0.5", 192_000, 48_000),
+        (b"[true,1e5]", 100, 200),
+        (b"7" * 255, 20_000, 0),
+        (b"0." + b"3" * 200, 4_000, 1_000),
+    ],
+)
+def test_numbers_that_may_be_slow_to_read_are_counted(number: bytes, count: int, units: int) -> None:
+    assert jsontext.count_slow_numbers(b"[" + b",".join([number] * count) + b"]") == units
+
+
+@pytest.mark.parametrize(
+    ("number", "count"),
+    [
+        (b"9e303", 1_900),
+        (b"9E-320", 1_900),
+        (b"1.5e+300", 1_900),
+        (b"1e23", 24_001),
+        (b"9007199254740993.0", 192_004),
+        (b"0." + b"0" * 320 + b"1", 6_000),
+        (b"0." + b"0" * 210 + b"1e-99", 12_000),
+        (b"9" * 160 + b".5", 12_000),
+    ],
+)
+def test_too_many_numbers_that_may_be_slow_are_refused_before_they_are_read(number: bytes, count: int) -> None:
+    """The decoder takes up to 13 microseconds for `9e303`, which has five bytes."""
+    with pytest.raises(jsontext.NotJSON, match=r"points and .* exponents|very long numbers"):
+        jsontext.count_slow_numbers(b"[" + b",".join([number] * count) + b"]")

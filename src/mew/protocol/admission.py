@@ -4,7 +4,8 @@ Pure. It establishes identity and finds the space; letting somebody in is the sp
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -19,6 +20,10 @@ from mew.protocol.sessions import Identity, Tokens, observer_payer
 
 if TYPE_CHECKING:
     from mew.protocol.space import Space
+
+
+JOIN_SLOW_UNITS: Final = 500
+"""What reading the numbers of a join message may take, in units of work; a join needs none."""
 
 
 class JoinRequest(msgspec.Struct, frozen=True):
@@ -73,10 +78,11 @@ class Lobby:
     def first_message(self, message: bytes) -> JoinRequest:
         """What a connection's first message asks for; anything but a join is refused (protocol §2)."""
         if not is_frame(message):
-            try:
-                values = jsontext.decode(message)
-            except jsontext.NotJSON:
-                values = None
+            values = None
+            with suppress(jsontext.NotJSON):
+                # Nobody pays for it yet.
+                if jsontext.count_slow_numbers(message) <= JOIN_SLOW_UNITS:
+                    values = jsontext.decode(message)
             if isinstance(values, dict) and is_join(values):
                 return read_join(values)
         raise Unauthenticated("join first: the first message must be a `system/join` with a token")

@@ -24,6 +24,20 @@ MAX_LONG_DIGITS = 2**20
 """Digits of very long numbers in it, which take longer the longer they are."""
 _WINDOW = 256
 """A number with twice as many digits is seen in at least one window."""
+_FRACTION_WINDOW = 64
+"""The same for fractions, which take several times as long for each digit."""
+MAX_SLOW_UNITS = 48_000
+"""What reading the fractions of one message may take, in units of about a microsecond where they are at their worst."""
+_REMOTE_UNITS = 24
+"""For an exponent of three digits: the parser leaves its fast way outside of about 1e-292 to 1e288."""
+_EXPONENT_UNITS = 2
+"""For another exponent: with more than 19 digits before it, some lie too near to the middle of two doubles."""
+_POINTS_PER_UNIT = 4
+"""A fraction at its worst: `9007199254740993.0` is the middle of two doubles."""
+_FEW = 16
+"""Commas of a message whose numbers are not looked at: it has one number more at most."""
+_FEW_FRACTIONS = 4_000
+"""Fractions that may be as long as they like."""
 
 Fields: TypeAlias = Mapping[str, bytes]
 
@@ -31,6 +45,7 @@ _raw_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encoder = msgspec.json.Encoder()
 encode = _encoder.encode
 _values = msgspec.json.Decoder()
+_fold_digits = bytes.maketrans(b"123456789E", b"000000000e")
 
 
 class _Keys(dict[str, bytes]):
@@ -69,15 +84,43 @@ def count_containers(text: bytes) -> int:
     containers = text.count(b"[") + text.count(b"{")
     if len(text) <= MAX_PARTS or not _excess(text, containers, text.count(b'"')):
         return containers
-    unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-    quotes = unescaped.count(b'"')
-    # What has too many strings is not taken apart.
-    outside = b"" if quotes > 2 * MAX_STRINGS else b"".join(unescaped.split(b'"')[::2])
+    quotes, outside = _outside_strings(text)
     containers = outside.count(b"[") + outside.count(b"{")
     excess = _excess(outside, containers, quotes)
     if excess is not None:
         raise NotJSON(excess)
     return containers
+
+
+def count_slow_numbers(text: bytes) -> int:
+    """What reading the fractions of a text may take, in units of work; `NotJSON` where that is too much.
+
+    Each spelling counts as if it were at its worst, because telling the worst from others takes as long as reading it.
+    """
+    if text.count(b",") <= _FEW:
+        return 0
+    _, outside = _outside_strings(text)
+    points, exponents, remote = outside.count(b"."), outside.count(b"e") + outside.count(b"E"), 0
+    if exponents:
+        exponents -= outside.count(b"true") + outside.count(b"false")
+    units = points // _POINTS_PER_UNIT + _EXPONENT_UNITS * exponents
+    if exponents and units <= MAX_SLOW_UNITS:
+        folded = outside.translate(_fold_digits, b"+")
+        remote = folded.count(b"e000") + folded.count(b"e-000")
+        units += _REMOTE_UNITS * remote
+    if units > MAX_SLOW_UNITS:
+        raise NotJSON(f"{points} decimal points and {exponents} exponents, which may take too long to read")
+    if points + exponents > _FEW_FRACTIONS and _long_digits(outside, _FRACTION_WINDOW) > MAX_LONG_DIGITS:
+        raise NotJSON(f"fractions, and over {MAX_LONG_DIGITS} digits of very long numbers")
+    return units
+
+
+def _outside_strings(text: bytes) -> tuple[int, bytes]:
+    """How many quotation marks a text has, and what of it is in no string; nothing where the strings are too many."""
+    unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
+    quotes = unescaped.count(b'"')
+    # What has too many strings is not taken apart.
+    return quotes, b"" if quotes > 2 * MAX_STRINGS else b"".join(unescaped.split(b'"')[::2])
 
 
 def _excess(text: bytes, containers: int, quotes: int) -> str | None:
@@ -88,20 +131,22 @@ def _excess(text: bytes, containers: int, quotes: int) -> str | None:
         return f"over {MAX_STRINGS} strings"
     if text.count(b",") > MAX_ELEMENTS:
         return f"over {MAX_ELEMENTS} elements"
-    if len(text) > MAX_LONG_DIGITS and _long_digits(text) > MAX_LONG_DIGITS:
+    if _long_digits(text, _WINDOW) > MAX_LONG_DIGITS:
         return f"over {MAX_LONG_DIGITS} digits of very long numbers"
     return None
 
 
-def _long_digits(text: bytes) -> int:
+def _long_digits(text: bytes, window: int) -> int:
     """At most: windows of digits alone, looked for only where enough of them begin with one."""
-    firsts = text[::_WINDOW]
-    begun = _WINDOW * (len(firsts) - len(firsts.translate(None, b"0123456789")))
+    if len(text) <= MAX_LONG_DIGITS:
+        return 0
+    firsts = text[::window]
+    begun = window * (len(firsts) - len(firsts.translate(None, b"0123456789")))
     if begun <= MAX_LONG_DIGITS:
         return begun
-    windows = (at for at in range(0, len(text), _WINDOW) if text[at : at + _WINDOW].isdigit())
+    windows = (at for at in range(0, len(text), window) if text[at : at + window].isdigit())
     # One more than there may be says enough.
-    return _WINDOW * sum(1 for _ in islice(windows, MAX_LONG_DIGITS // _WINDOW + 1))
+    return window * sum(1 for _ in islice(windows, MAX_LONG_DIGITS // window + 1))
 
 
 def split(text: bytes) -> dict[str, bytes]:

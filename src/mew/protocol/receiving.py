@@ -162,6 +162,7 @@ class Incoming:
         """The message taken apart, if its parts are not too many for that."""
         try:
             self._units += jsontext.count_containers(self.message) // CONTAINERS_PER_UNIT
+            self._units += jsontext.count_slow_numbers(self.message)
         except jsontext.NotJSON as error:
             raise InvalidEnvelope(f"too much to be taken apart: {error}") from None
         return read_object(self.message, most_fields=MOST_FIELDS)
