@@ -93,6 +93,12 @@ def _validated(name: str, schema: object, content: bytes) -> Callable[[], list[b
     return messages
 
 
+def _arrays(number: bytes, count: int) -> bytes:
+    """Arrays of 15 numbers that differ, as many as are compared each with each."""
+    array = b"[" + b",".join(number % each for each in range(15)) + b"]"
+    return b"[" + b",".join([array] * count) + b"]"
+
+
 def _proposal(element: str, count: int) -> Callable[[], list[bytes]]:
     arguments = ",".join([element] * count).encode()
     return lambda: [b'{"kind":"mcp/proposal","payload":{"method":"m","params":[%b]}}' % arguments]
@@ -285,6 +291,19 @@ ATTEMPTS: Final = (
     Attempt(
         "1.4 MB of numbers like 1e-300 against an integer",
         _validated("v7", {"items": {"enum": [5, 6]}}, b"[" + b"1e-300," * 200_000 + b"1]"),
+    ),
+    Attempt(
+        "36 kB of fractions that must differ",
+        _validated("v10", {"items": {"uniqueItems": True}}, _arrays(b"%d.5", 500)),
+        times=5,
+    ),
+    Attempt(
+        "2.6 MB of fractions that must differ",
+        _validated("v11", {"items": {"uniqueItems": True}}, _arrays(b"%d.5", 12_000)),
+    ),
+    Attempt(
+        "13 kB of numbers like 1e-320 that must differ",
+        _validated("v12", {"items": {"uniqueItems": True}}, _arrays(b"1%de-320", 100)),
     ),
     Attempt("data of 15 MiB that is checked", _validated("v4", {"type": "string"}, b'"%b"' % _A)),
     Attempt("explain: 15 MiB of empty arrays", _raw(b"[],", 5 * MEGABYTE), explains=True),

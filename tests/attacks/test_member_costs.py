@@ -150,3 +150,17 @@ def test_arithmetic_with_remote_numbers_is_refused_quickly(tmp_path: Path) -> No
         assert mallory.envelope("system/error")["payload"]["error"] == "schema_violation"
         mallory.close()
         bob.close()
+
+
+@pytest.mark.parametrize(
+    "name", ["2.6 MB of fractions that must differ", "13 kB of numbers like 1e-320 that must differ"]
+)
+def test_comparing_items_with_each_other_is_refused_quickly(tmp_path: Path, name: str) -> None:
+    with running(tmp_path) as gateway:
+        mallory, bob = joined(gateway), joined(gateway, "bob")
+        for message in BY_NAME[name].messages():
+            mallory.send(unmasked(message))
+        assert hearing_itself(bob) < SECONDS
+        assert mallory.envelope("system/error")["payload"]["error"] == "schema_violation"
+        mallory.close()
+        bob.close()

@@ -344,3 +344,16 @@ def test_content_with_remote_numbers_is_checked_only_where_it_is_small() -> None
     with pytest.raises(SchemaViolation, match="more than can be checked"):
         check_fits(format_, [1e-300], size + 1)
     check_fits(format_, [5], size + 1)
+
+
+@pytest.mark.parametrize(
+    ("item", "most"), [("x", 400_000), (0.5, 35_000), (1e-300, 2_000)], ids=["plain", "fractions", "remote"]
+)
+def test_items_that_must_differ_are_checked_only_where_that_is_quick(item: Any, most: int) -> None:
+    format_ = read_formats([{"id": "f", "schema": {"items": {"uniqueItems": True}}}], 1).by_id["f"]
+    content, work = [[item, 1]], Work()
+    check_fits(format_, content, most, work)
+    assert 30_000 < work.units < 66_000
+    with pytest.raises(SchemaViolation, match="good time"):
+        check_fits(format_, content, 2 * most)
+    check_fits(read_formats([{"id": "f", "schema": {"items": {}}}], 1).by_id["f"], content, 2 * most)

@@ -10,7 +10,7 @@ import msgspec
 
 from mew.protocol import jsontext, schema_patterns
 from mew.protocol.errors import InvalidEnvelope, InvalidFormat, SchemaViolation, UnknownFormat
-from mew.protocol.schema_cost import MOST_STEPS, TooCostly, is_remote, measure, values_in
+from mew.protocol.schema_cost import MOST_STEPS, TooCostly, is_remote, measure, unique_weight, values_in
 from mew.protocol.work import CHECKED_PER_UNIT, Work
 
 SCHEMA_BYTES: Final = 64 * 2**10
@@ -49,6 +49,16 @@ class Format(msgspec.Struct, frozen=True):
     """How many steps a byte of the content can take."""
     remote_weight: int = 0
     """The same where the content holds numbers that are near to nothing, or very large."""
+    unique: int = 0
+    """How often the items of one value must all differ."""
+
+    def weight_on(self, content: Any, size: int) -> int:
+        """How many steps a byte of this content can take; it is not looked at where there would be too many anyway."""
+        if self.weight * size > APPLICATIONS or (self.weight >= self.remote_weight and not self.unique):
+            return self.weight
+        values = values_in(content)
+        weight = self.remote_weight if any(map(is_remote, values)) else self.weight
+        return weight + self.unique * unique_weight(values) if self.unique else weight
 
     def describes(self, size: int) -> bool:
         """Whether it can be said in good time where content of this size does not fit."""
@@ -77,9 +87,7 @@ def check_fits(format_: Format, content: Any, size: int, work: Work | None = Non
     validator = format_.validator
     if validator is None:
         return
-    weight = format_.weight
-    if weight < format_.remote_weight and weight * size <= APPLICATIONS and any(map(is_remote, values_in(content))):
-        weight = format_.remote_weight
+    weight = format_.weight_on(content, size)
     if weight * size > APPLICATIONS:
         message = f"{size} bytes are more than can be checked against {format_.id!r} in good time"
         raise SchemaViolation(message, format_id=format_.id)
@@ -168,7 +176,7 @@ class _Compiler:
             raise InvalidFormat(f"`{where}` is not a usable JSON Schema 2020-12: {_first_line(error)}") from None
         self._work.add(cost.steps)
         self._steps += cost.steps
-        return Format(format_id, validator, size, cost.subschemas, cost.weight, cost.remote_weight)
+        return Format(format_id, validator, size, cost.subschemas, cost.weight, cost.remote_weight, cost.unique)
 
     def _check_patterns(self, schema: Any) -> None:
         """Refuse patterns by their number and by what it takes to compile them, before that is tried."""

@@ -43,6 +43,13 @@ _FRACTION_WEIGHT: Final = 32
 """Steps for a character of content, where a value is compared with a number that is not whole."""
 _REMOTE_WEIGHT: Final = 512
 """The same where one of the two is remote: they are compared exactly, and `1e-300` is a fraction of a thousand bits."""
+_UNIQUE_WEIGHTS: Final = (16, 7 * _FRACTION_WEIGHT, 7 * _REMOTE_WEIGHT)
+"""What `uniqueItems` adds where content is plain, where it has fractions or long integers, and with remote numbers.
+
+Up to 15 items are compared each with each, the numbers in them exactly: 7 comparisons for an item."""
+_MOST_COMPARED: Final = 15
+_HASHED_WEIGHT: Final = 4
+"""What it adds where the items are more."""
 _APPLICATORS: Final = frozenset((*_ONE_SCHEMA, *_SCHEMAS, *_REFERENCES, *_UNEVALUATED, *_FOR_PARTS))
 _PERCENT: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
 
@@ -65,6 +72,8 @@ class SchemaCost(msgspec.Struct, frozen=True):
     """The same where the value holds remote numbers."""
     steps: int
     """What it took to find that out."""
+    unique: int = 0
+    """How often the items of one value must all differ."""
 
 
 class _Parts(msgspec.Struct, frozen=True):
@@ -81,6 +90,7 @@ class _Node(msgspec.Struct, frozen=True):
     parts: tuple[_Parts, ...] = ()
     weight: int = 1
     remote_weight: int = 1
+    unique: int = 0
 
 
 def applications(schema: Any, most: int) -> int:
@@ -101,12 +111,28 @@ def measure(schema: Any, most: int, steps: int = MOST_STEPS) -> SchemaCost:
         states += level
     heaviest = max(sum(count * walk.weights[key] for key, count in state.items()) for state in states)
     remote = max(sum(count * walk.remote_weights[key] for key, count in state.items()) for state in states)
-    return SchemaCost(max(sum(state.values()) for state in states), heaviest, remote, walk.steps)
+    unique = max(sum(count * walk.unique[key] for key, count in state.items()) for state in states)
+    return SchemaCost(max(sum(state.values()) for state in states), heaviest, remote, walk.steps, unique)
 
 
 def is_remote(value: Any) -> bool:
     """Whether a number is so near to nothing, or so large, that arithmetic with it takes long."""
     return isinstance(value, float) and value != 0 and not _NEAREST < abs(value) < _FARTHEST
+
+
+def unique_weight(values: list[Any]) -> int:
+    """How many steps a byte of content, given as its `values_in`, can take where its items must all differ."""
+    numbers = [each for each in values if isinstance(each, float) or (isinstance(each, int) and abs(each) > _FARTHEST)]
+    plain, fractions, remote = _UNIQUE_WEIGHTS
+    compared = remote if any(map(is_remote, numbers)) else fractions if numbers else plain
+    weight, level = 0, values[:1]
+    while level := [each for each in level if isinstance(each, dict | list)]:
+        # A value is compared again on each level above it.
+        lengths = [len(each) for each in level if isinstance(each, list)]
+        weight += compared * any(1 < length <= _MOST_COMPARED for length in lengths)
+        weight += _HASHED_WEIGHT * any(length > _MOST_COMPARED for length in lengths)
+        level = [child for each in level for child in (each.values() if isinstance(each, dict) else each)]
+    return weight
 
 
 class _Walk:
@@ -119,6 +145,7 @@ class _Walk:
         self._nodes = _reachable(schema)
         self.weights = {key: node.weight for key, node in self._nodes.items()}
         self.remote_weights = {key: node.remote_weight for key, node in self._nodes.items()}
+        self.unique = {key: node.unique for key, node in self._nodes.items()}
         self.applied: dict[int, State] = {}
         graph = {key: [id(each) for each in node.here] for key, node in self._nodes.items()}
         try:
@@ -181,7 +208,7 @@ def _reachable(schema: Any) -> dict[int, _Node]:
 
 def _read(schema: Any, document: Any, anchors: dict[str, Any]) -> _Node:
     if not isinstance(schema, dict) or _APPLICATORS.isdisjoint(schema):
-        return _Node([], (), *_weights(schema))
+        return _Node([], (), *_weights(schema), _unique(schema))
     references = [schema[keyword] for keyword in _REFERENCES if isinstance(schema.get(keyword), str)]
     here = [_resolve(reference, document, anchors) for reference in references]
     here += _given(schema, *_ONE_SCHEMA)
@@ -193,7 +220,11 @@ def _read(schema: Any, document: Any, anchors: dict[str, Any]) -> _Node:
     items = _parts(schema, "prefixItems", contains, ["items", "unevaluatedItems"])
     names = _Parts({}, _objects(_given(schema, "propertyNames")))
     weight, remote_weight = _weights(schema)
-    return _Node(here * again, (members, items, names), weight * again, remote_weight * again)
+    return _Node(here * again, (members, items, names), weight * again, remote_weight * again, _unique(schema) * again)
+
+
+def _unique(schema: Any) -> int:
+    return int(isinstance(schema, dict) and schema.get("uniqueItems") is True)
 
 
 def _weights(schema: Any) -> tuple[int, int]:
