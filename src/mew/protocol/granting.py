@@ -112,9 +112,9 @@ def _require_known(turn: Turn, participant: str) -> None:
         raise ParticipantNotFound(f"no participant {participant!r}", participant_id=participant)
 
 
-def tell_change(turn: Turn, participant: str, cause: tuple[str, ...]) -> None:
-    """A fresh welcome to whom it concerns, the change to all others."""
-    changed = turn.space.capabilities_changed(participant)
+def tell_change(turn: Turn, participant: str, cause: tuple[str, ...], before: bytes | None = None) -> None:
+    """A fresh welcome to whom it concerns, the change to all others; `before` where it has happened already."""
+    changed = turn.space.capabilities_changed(participant, before)
     if participant in turn.space.state.present:
         joining.welcome(turn, participant, cause)
         if changed:

@@ -7,6 +7,8 @@ Pure, synchronous and total: `handle` never raises, never waits, and asks no clo
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from mew.protocol import administration, joining, kinds, receiving, records, timeouts, writing
 from mew.protocol.actions import Actions, actions
 from mew.protocol.budgets import KEPT_SECONDS, MOST_PAYERS, Budgets
@@ -46,6 +48,14 @@ from mew.protocol.turn import Turn
 from mew.protocol.welcome import Roster, roster_entry
 
 
+class Ended(msgspec.Struct):
+    """Grants of one recipient whose end has come."""
+
+    grant_ids: dict[str, None]
+    before: bytes | None
+    """What the recipient had before, as text, until all are told of the change."""
+
+
 class Space:
     """One space, from the moment its gateway starts."""
 
@@ -78,6 +88,8 @@ class Space:
         self._mutes_change = _NEVER
         self.next_end = 0
         """No proposal and no grant ends before this time."""
+        self.ended: dict[str, Ended] = {}
+        """By recipient, the grants whose end has come and is not recorded yet: they give no right."""
         self._capabilities: dict[str, CapabilitySet] = {}
         self._formats: dict[str, Formats] = {}
         self._patterns: dict[str, int] = {}
@@ -143,7 +155,9 @@ class Space:
         """The compiled effective capabilities."""
         held = self._capabilities.get(participant)
         if held is None:
-            held = self._capabilities[participant] = self.state.capabilities(participant)
+            ended = self.ended.get(participant)
+            held = self.state.capabilities(participant, () if ended is None else ended.grant_ids)
+            self._capabilities[participant] = held
         return held
 
     def compile_again(self) -> None:
@@ -260,9 +274,24 @@ class Space:
         elif record.kind in _WITH_AN_END:
             self.next_end = 0
 
-    def capabilities_changed(self, participant: str) -> bool:
+    def let_end(self, ended: dict[str, tuple[str, ...]]) -> None:
+        """Take the rights of these grants, by recipient, whose end is recorded later."""
+        now_ended: dict[str, Ended] = {}
+        for participant, grant_ids in ended.items():
+            known = self.ended.get(participant)
+            before = None if known is None else known.before
+            is_more = known is None or any(each not in known.grant_ids for each in grant_ids)
+            if before is None and is_more and participant in self.state.present:
+                before = self.capabilities(participant).text
+            now_ended[participant] = Ended(dict.fromkeys(grant_ids), before)
+        for participant in {**self.ended, **now_ended}:
+            self._capabilities.pop(participant, None)
+        self.ended = now_ended
+
+    def capabilities_changed(self, participant: str, before: bytes | None = None) -> bool:
         """Compile a participant's capabilities anew; whether they differ from before."""
-        before = self.capabilities(participant).text
+        if before is None:
+            before = self.capabilities(participant).text
         self._derive_participant(participant)
         return self.capabilities(participant).text != before
 

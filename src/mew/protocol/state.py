@@ -3,7 +3,7 @@
 Pure data. Only `fold` changes it; sockets, rates and caches live in `Space` and are not part of it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import msgspec
 
@@ -92,13 +92,14 @@ class SpaceState(msgspec.Struct, kw_only=True):
                 return ("default", self.defaults) if held is None else (source, held)
         return "default", self.defaults
 
-    def capabilities(self, participant: str) -> CapabilitySet:
-        """The effective capabilities: base, baseline, granted (protocol §2, Welcome)."""
-        return CapabilitySet(self._sourced(participant))
+    def capabilities(self, participant: str, ended: Container[str] = ()) -> CapabilitySet:
+        """The effective capabilities: base, baseline, granted (protocol §2, Welcome), but no grant that has ended."""
+        return CapabilitySet(self._sourced(participant, ended))
 
-    def _sourced(self, participant: str) -> Iterator[tuple[str, Capability]]:
+    def _sourced(self, participant: str, ended: Container[str]) -> Iterator[tuple[str, Capability]]:
         source, base = self.base(participant)
         revoked = self.revoked.get(participant, ())
         yield from ((source, capability) for capability in base if capability.text not in revoked)
         yield "baseline", BASELINE
-        yield from ((f"grant:{grant.grant_id}", grant.capability) for grant in self.grants.get(participant, ()))
+        granted = self.grants.get(participant, ())
+        yield from ((f"grant:{each.grant_id}", each.capability) for each in granted if each.grant_id not in ended)

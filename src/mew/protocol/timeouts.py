@@ -3,6 +3,7 @@
 Pure. What is due is settled before a message is looked at, so that no click is faster than the end it comes after.
 """
 
+from itertools import islice
 from typing import Final
 
 from mew.protocol import granting, joining, jsontext, kinds, proposals, proposing
@@ -11,6 +12,10 @@ from mew.protocol.state import SpaceState
 from mew.protocol.turn import Saying, Turn
 
 NEVER: Final = 2**63
+MOST_ENDS: Final = 50
+"""Grants whose end is recorded in one turn; the others follow in the next ones."""
+MOST_SAID: Final = 2**20
+"""Bytes said about them, after which the others wait: a welcome may have megabytes."""
 
 
 def start(turn: Turn, command: Start) -> None:
@@ -20,6 +25,8 @@ def start(turn: Turn, command: Start) -> None:
         if proposal.anonymous:
             proposing.close(turn, proposal, proposals.LEFT)
     settle(turn)
+    while turn.space.ended:
+        settle(turn)
 
 
 def tick(turn: Turn, command: Tick) -> None:
@@ -29,27 +36,46 @@ def tick(turn: Turn, command: Tick) -> None:
 
 
 def settle(turn: Turn) -> None:
-    """End what is due."""
-    if turn.now < turn.space.next_end:
+    """End what is due: proposals, and of grants as many as one turn may take. The others give no right any more."""
+    space = turn.space
+    if turn.now < space.next_end:
         return
-    state = turn.space.state
+    said, state = turn.said, space.state
     for proposal in list(state.proposals.values()):
         if proposal.expires <= turn.now:
             proposing.close(turn, proposal, proposals.EXPIRED)
-    for recipient, grant_id in _ended_grants(state, turn.now):
-        revoked = {"recipient": recipient, "grant_id": grant_id, "reason": "expired"}
-        turn.say(Saying(kind=kinds.CAPABILITY_REVOKE, payload=jsontext.encode(revoked)), reason="expired")
-        granting.tell_change(turn, recipient, (grant_id,))
-    turn.space.next_end = _next_end(state)
+    space.let_end(_ended_grants(state, turn.now))
+    _revoke_ended(turn)
+    space.next_end = turn.now if space.ended else _next_end(state)
+    # Who comes next does not pay for it.
+    turn.said = said
 
 
-def _ended_grants(state: SpaceState, now: int) -> list[tuple[str, str]]:
-    return [
-        (recipient, grant_id)
+def _revoke_ended(turn: Turn) -> None:
+    """Record and tell the ends of some grants: one revocation each, and one change of each recipient's rights."""
+    ended, left, most = turn.space.ended, MOST_ENDS, turn.said + MOST_SAID
+    for recipient in list(ended):
+        if left == 0 or turn.said > most:
+            return
+        each = ended[recipient]
+        grant_ids = tuple(islice(each.grant_ids, left))
+        left -= len(grant_ids)
+        for grant_id in grant_ids:
+            revoked = {"recipient": recipient, "grant_id": grant_id, "reason": "expired"}
+            turn.say(Saying(kind=kinds.CAPABILITY_REVOKE, payload=jsontext.encode(revoked)), reason="expired")
+            del each.grant_ids[grant_id]
+        before, each.before = each.before, None
+        if not each.grant_ids:
+            del ended[recipient]
+        granting.tell_change(turn, recipient, grant_ids, before)
+
+
+def _ended_grants(state: SpaceState, now: int) -> dict[str, tuple[str, ...]]:
+    ended = {
+        recipient: tuple(grant_id for grant_id, end in ends.items() if end <= now)
         for recipient, ends in state.grant_ends.items()
-        for grant_id, end in ends.items()
-        if end <= now
-    ]
+    }
+    return {recipient: grant_ids for recipient, grant_ids in ended.items() if grant_ids}
 
 
 def _next_end(state: SpaceState) -> int:
