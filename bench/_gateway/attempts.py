@@ -319,6 +319,16 @@ ATTEMPTS: Final = (
     ),
     Attempt("the journal, page by page", list, times=100, reads="/spaces/trial/journal?limit=10000"),
     Attempt("the participants", list, times=2_000, reads="/participants"),
+    Attempt(
+        "everything that may be sent, with 250 patterns on 250 streams",
+        list,
+        times=200,
+        reads="/participants/mallory/explain",
+        granted=[
+            *[encode({"kind": "stream/request", "payload": {}})] * 250,
+            *_globs(lambda n: {"kind": "stream/manage", "payload": {"stream_id": f"zz{n}"}}, 250),
+        ],
+    ),
     Attempt("everything that may be sent", list, times=1_000, reads="/participants/mallory/explain"),
     Attempt("the mailbox", list, times=1_000, reads="/participants/mallory/messages"),
 )

@@ -13,6 +13,7 @@ import pytest
 from bench._gateway.attempts import ATTEMPTS
 from mew.gateway import turns
 from mew.protocol.settings import Limits
+from mew.testing import MemorySpace
 from tests.gateway.raw import TEXT, Raw, frame, joined, length_of, running
 
 MASK = b"\0\0\0\0"
@@ -164,3 +165,25 @@ def test_comparing_items_with_each_other_is_refused_quickly(tmp_path: Path, name
         assert mallory.envelope("system/error")["payload"]["error"] == "schema_violation"
         mallory.close()
         bob.close()
+
+
+def test_trying_many_capabilities_is_paid_for() -> None:
+    """1,000 globs of kinds took 0.26 ms for 47 units, 512 patterns of payloads 0.63 ms for 205."""
+    for held, kind, least in (
+        ([{"kind": f"k{n}/*"} for n in range(1_000)], "other", 300),
+        ([{"kind": "x", "payload": {"a": f"v{n}"}} for n in range(512)], "x", 600),
+    ):
+        lab = MemorySpace(participants={"mallory": held})
+        lab.join("mallory")
+        message = msgspec.json.encode({"kind": kind, "payload": {"a": "b"}})
+        assert lab.space.explain("mallory", message, lab.now).units > least
+
+
+def test_a_list_of_all_that_may_be_sent_is_paid_for(tmp_path: Path) -> None:
+    held = [{"kind": f"k{n}/*"} for n in range(1_000)]
+    limits = Limits(work_per_second=1, work_burst=3_000)
+    with running(tmp_path, {"limits": limits, "participants": {"alice": held}}) as gateway:
+        asking = Raw(gateway.port)
+        answers = [asking.ask("GET", "/participants/alice/explain", gateway.token("alice")) for _ in range(2)]
+        assert [answer.status for answer in answers] == [200, 429]
+        asking.close()

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from mew.protocol import snapshot
-from mew.protocol.actions import BY_CAPABILITY, BY_OWNERSHIP
-from mew.protocol.errors import ParticipantNotFound
+from mew.protocol.actions import BY_CAPABILITY, BY_OWNERSHIP, STREAM_UNITS
+from mew.protocol.errors import ParticipantNotFound, QuotaExceeded
 from mew.testing import MemorySpace
 
 CONTENT = {"chat": {"text": "hi"}, "mcp/request": {"method": "tools/list"}}
@@ -191,3 +191,35 @@ def test_nothing_changes_and_time_does_not_go_back() -> None:
     space.now -= 4_000_000
     assert actions(space, "carol")["kinds"] != []
     space.now = now
+
+
+def of_streams(count: int, held: list[dict[str, Any]]) -> MemorySpace:
+    made = MemorySpace(participants={"alice": [{"kind": "stream/request"}], "eve": held})
+    alice = made.join("alice")
+    for _ in range(count):
+        made.now += 20_000
+        alice.send(kind="stream/request", payload={})
+        alice.inbox()
+    return made
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [lambda n: {"stream_id": f"zz{n}", "x": "y"}, lambda n: {"stream_id": "*" + "s" * 500 + f"*{n}"}],
+    ids=["many", "many characters"],
+)
+def test_a_list_that_takes_too_long_is_refused(payload: Any) -> None:
+    """400 patterns on 1,000 streams took 1.3 seconds, for 25 units a stream."""
+    held = [{"kind": "stream/manage", "payload": payload(n)} for n in range(400)]
+    space = of_streams(200, held)
+    with pytest.raises(QuotaExceeded, match="POST one message"):
+        space.space.actions("eve", space.now)
+    assert explained(space, "eve", "stream/close", stream_id="stream-1")["allowed"] is False
+
+
+def test_what_a_list_takes_is_counted() -> None:
+    held = [{"kind": "stream/manage", "payload": {"stream_id": f"zz{n}"}} for n in range(100)]
+    space = of_streams(10, held)
+    few = space.space.actions("alice", space.now).units
+    assert 10 * STREAM_UNITS <= few < 10 * STREAM_UNITS + 100
+    assert space.space.actions("eve", space.now).units >= 10 * STREAM_UNITS + 10 * 100

@@ -28,6 +28,7 @@ from mew.gateway.origins import allowed_origins
 from mew.gateway.websocket import credentials
 from mew.inspector import Page
 from mew.protocol import JoinRequest, Poll, Post, Refusal, jsontext
+from mew.protocol.actions import MOST_UNITS
 from mew.protocol.errors import (
     AlreadyExists,
     InternalError,
@@ -52,8 +53,6 @@ FEATURES: Final = (
     "inspector",
 )
 MESSAGES: Final = "/participants/{participant}/messages"
-ACTIONS_UNITS: Final = 25
-"""What it takes to say what may be sent on one stream."""
 EXPLAIN: Final = "/participants/{participant}/explain"
 MILLISECONDS: Final = 1_000
 """In a second."""
@@ -199,8 +198,10 @@ class HttpDoor:
         participant, asked = request.path_params["participant"], _asked(request)
         if request.method != "POST":
             async with paid(self._gateway, space, asked) as bill:
-                answer = jsontext.encode(space.actions(participant, hub.clock()).answer())
-                bill.work, bill.size = ACTIONS_UNITS * len(space.state.streams), len(answer)
+                bill.work = MOST_UNITS  # where it is refused
+                actions = space.actions(participant, hub.clock())
+                answer = jsontext.encode(actions.answer())
+                bill.work, bill.size = actions.units, len(answer)
             return Response(answer, media_type="application/json")
         limits = space.settings.limits
         message = await _body(request, min(limits.explain_bytes, limits.message_bytes))

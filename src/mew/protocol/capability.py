@@ -11,7 +11,7 @@ import msgspec
 from mew.protocol import jsontext, kinds
 from mew.protocol.errors import InvalidEnvelope
 from mew.protocol.patterns import MAX_SCANNED_TEXT, KindPattern, TextTooLong, ValueTest, compile_value, covers_value
-from mew.protocol.work import UNBOUNDED, Work
+from mew.protocol.work import KINDS_PER_UNIT, TRIED_UNITS, UNBOUNDED, Work
 
 MAX_DEPTH: Final = 32
 """Levels in one pattern: every recursion over patterns stays within it."""
@@ -46,6 +46,8 @@ class Capability(msgspec.Struct, frozen=True):
         if not self.kind.matches(kind):
             return Miss(_AT_KIND, self)
         work = work or Work()
+        if not self.is_plain:
+            work.add(TRIED_UNITS)
         near = _AT_RECIPIENT
         try:
             if self.fits_recipient is not None and not (to and all(self.fits_recipient(each, work) for each in to)):
@@ -214,7 +216,9 @@ class CapabilitySet:
         nearest: Miss | None = None
         is_plain = kind in _KNOWN
         work = work or Work()
-        for tried in (self._exact.get(kind, ()), self._patterns):
+        exact = self._exact.get(kind, ())
+        work.add((len(exact) + len(self._patterns)) // KINDS_PER_UNIT)
+        for tried in (exact, self._patterns):
             for capability, allowed in tried:
                 miss = capability.miss(kind, payload, to, work)
                 is_plain = is_plain and capability.is_plain

@@ -12,6 +12,10 @@ JOIN_UNITS: Final = 2_000
 BYTES_PER_UNIT: Final = 256
 CONTAINERS_PER_UNIT: Final = 4
 SCANNED_PER_UNIT: Final = 1_000
+KINDS_PER_UNIT: Final = 3
+"""Capabilities of which only the kind is looked at."""
+TRIED_UNITS: Final = 1
+"""For a capability whose patterns are tried on a payload or on recipients, besides the characters."""
 CHECKED_PER_UNIT: Final = 128
 """Steps of validating content."""
 
@@ -35,6 +39,11 @@ class Work:
         """All of it."""
         return self._units + self._scanned // SCANNED_PER_UNIT
 
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether patterns may be tried on nothing more."""
+        return self._scanned > MOST_SCANNED
+
     def add(self, units: int) -> None:
         """So much more."""
         self._units += units
@@ -50,6 +59,9 @@ class Unbounded(Work):
     """For what was bounded when it was first done: it is done again, and must come out the same."""
 
     __slots__ = ()
+
+    def add(self, units: int) -> None:
+        """It is paid already."""
 
     def scan(self, characters: int) -> None:
         """Nothing is too much."""
