@@ -170,6 +170,7 @@ def write_space(folder: Path, wishes: Wishes) -> list[str]:
         "timeouts": {"idle_seconds": 3600, **({} if wishes.shipped_limits else {"handshake_seconds": 60})},
         "limits": {
             **dict.fromkeys(UNLIMITED, 10**9),
+            "sockets_per_observer": 10**6,
             **({} if wishes.shipped_limits else dict.fromkeys(UNADMITTED, 10**6)),
         },
     }

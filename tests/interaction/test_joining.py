@@ -243,6 +243,31 @@ def test_a_full_space_has_no_room_for_an_observer_whatever_its_name(open_space: 
         assert (onlooker.error()["error"], onlooker.closed) == ("quota_exceeded", 1013)
 
 
+@pytest.mark.requirement("JOIN-41")
+def test_an_observer_token_has_only_so_many_sockets(open_space: Door) -> None:
+    lab = open_space(participants={"alice": None}, limits=Limits(sockets_per_observer=2))
+    first, second, third = (lab.observe() for _ in range(3))
+    assert first.kinds() == second.kinds() == ["system/welcome"]
+    refusal = third.error()
+    assert (refusal["error"], refusal["quota"], third.closed) == ("quota_exceeded", "sockets_per_observer", 1013)
+    assert lab.observe("another").kinds() == ["system/welcome"]
+    assert lab.join("alice").kinds() == ["system/welcome"]
+    second.leave()
+    assert lab.observe().kinds() == ["system/welcome"]
+
+
+@pytest.mark.requirement("JOIN-41")
+def test_the_last_tenth_of_connections_is_for_participants_with_a_token(open_space: Door) -> None:
+    lab = open_space(participants={"alice": None, "bob": None}, limits=Limits(connections=10))
+    for number in range(9):
+        assert lab.observe(f"screen-{number}").kinds() == ["system/welcome"]
+    late = lab.observe("late")
+    assert (late.error()["error"], late.closed) == ("quota_exceeded", 1013)
+    assert lab.join("alice").kinds() == ["system/welcome"]
+    bob = lab.join("bob")
+    assert (bob.error()["error"], bob.closed) == ("quota_exceeded", 1013)
+
+
 @pytest.mark.requirement("JOIN-12", "JOIN-13")
 def test_a_take_over_needs_no_room(open_space: Door) -> None:
     lab = open_space(participants={"alice": None}, limits=Limits(connections=1))

@@ -58,12 +58,7 @@ def join(turn: Turn, command: Join) -> None:
         _pay_for_join(turn, session)
         if not command.observer:
             require_welcome(turn, command.participant)
-        limit = space.settings.limits.connections
-        takes_over = command.participant in space.seats and not command.observer
-        if not takes_over and len(space.sessions) >= limit:
-            raise TooManyConnections(
-                f"the space has {limit} connections, the most it may", quota="connections", limit=limit, value=limit + 1
-            )
+        _require_room(turn, session)
     except Refusal as refusal:
         if command.peer is not None:
             administration.refuse_connection(
@@ -87,6 +82,29 @@ def join(turn: Turn, command: Join) -> None:
     else:
         administration.joined(turn, session, command.peer)
         _enter(turn, session, command.cause)
+
+
+def _require_room(turn: Turn, session: Session) -> None:
+    """Refuse one connection too many; those who only look, and those without a token, leave some to others."""
+    space, limits = turn.space, turn.space.settings.limits
+    if session.observer:
+        own = sum(each.observer and each.participant == session.participant for each in space.sessions.values())
+        if own >= limits.sockets_per_observer:
+            raise TooManyConnections(
+                f"{session.participant!r} has {own} sockets, the most that one observer token may",
+                quota="sockets_per_observer",
+                limit=limits.sockets_per_observer,
+                value=own + 1,
+            )
+    elif session.participant in space.seats:
+        return
+    limit = limits.connections
+    if session.observer or session.anonymous:
+        limit -= limit // 10
+    if len(space.sessions) >= limit:
+        raise TooManyConnections(
+            f"the space has {limit} connections, the most it may", quota="connections", limit=limit, value=limit + 1
+        )
 
 
 def _pay_for_join(turn: Turn, session: Session) -> None:

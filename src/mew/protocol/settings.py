@@ -40,7 +40,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     frame_burst: int = 4_000
     """Frames of one participant at once."""
     connections: int = 10_000
-    """In one space; over it `quota_exceeded`, as for all that follow."""
+    """In one space, a tenth for participants with a token; over it `quota_exceeded`, as for all that follow."""
+    sockets_per_observer: int = 64
+    """Joined sockets of one observer token."""
     streams: int = 1_000
     """Open ones in one space."""
     streams_per_participant: int = 256
