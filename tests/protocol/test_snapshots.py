@@ -120,6 +120,7 @@ def test_a_snapshot_of_the_version_before_has_no_proposals() -> None:
         del old[name]
     for table in (state.proposals, state.closed_proposals, state.closed_by_proposer, state.grant_ends):
         table.clear()
+    state.closed_positions.clear()
     assert plain(restore(msgspec.json.encode(old))) == plain(state)
 
 

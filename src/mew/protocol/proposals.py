@@ -66,10 +66,13 @@ class OpenProposal(msgspec.Struct, frozen=True, kw_only=True):
     votes: tuple[str, ...] = ()
     """Who has approved it, the first first; counted again when it is fulfilled."""
 
-    @property
-    def size(self) -> int:
-        """Bytes that count towards the limits."""
-        return size_of(self.payload, self.to)
+    size: int = 0
+    """Bytes that count towards the limits; measured once, because each further proposal adds them up."""
+
+    def __post_init__(self) -> None:
+        """Measure it."""
+        if not self.size:
+            msgspec.structs.force_setattr(self, "size", size_of(self.payload, self.to))
 
     def stamp(self) -> bytes:
         """`proposal` as envelopes about it carry it."""
@@ -131,9 +134,11 @@ def find(state: "SpaceState", proposal_id: str, now: int) -> OpenProposal | Clos
 
 def at_position(state: "SpaceState", position: int, now: int) -> OpenProposal | ClosedProposal | None:
     """The proposal whose record has this position, while it is open or remembered."""
-    names = (*state.proposals, *state.closed_proposals)
-    known = (find(state, each, now) for each in names)
-    return next((each for each in known if each is not None and each.position == position), None)
+    still_open = next((each for each in state.proposals.values() if each.position == position), None)
+    if still_open is not None:
+        return still_open
+    name = state.closed_positions.get(position)
+    return None if name is None else find(state, name, now)
 
 
 # What records change
@@ -230,6 +235,7 @@ def remember(state: "SpaceState", closed: ClosedProposal) -> None:
     """Keep what has become of a proposal."""
     state.closed_proposals[closed.proposal_id] = closed
     state.closed_by_proposer.setdefault(closed.proposer, {})[closed.proposal_id] = None
+    state.closed_positions[closed.position] = closed.proposal_id
 
 
 def _close(state: "SpaceState", proposal: OpenProposal, outcome: str, record: Record) -> None:
@@ -266,6 +272,7 @@ def _forget(state: "SpaceState", proposer: str, now: int) -> None:
 
 
 def _forget_one(state: "SpaceState", closed: ClosedProposal) -> None:
+    del state.closed_positions[closed.position]
     own = state.closed_by_proposer[closed.proposer]
     del own[closed.proposal_id]
     if not own:

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 SHORTEST_SECONDS: Final = 10
 LONGEST_SECONDS: Final = 86_400
 USUAL_SECONDS: Final = 300
+_RECIPIENTS_PER_UNIT: Final = 4
+"""Recipients that a digest covers."""
+_PROPOSALS_PER_UNIT: Final = 8
+"""Open proposals whose sizes are added up."""
 _HASHED_PER_UNIT: Final = 64
 """Bytes of a payload whose canonical form is hashed in a microsecond."""
 _ROOM: Final = 64 * 2**10
@@ -92,6 +96,7 @@ def _check_size(method: str, payload: bytes, to: tuple[str, ...]) -> None:
 
 def _surplus(turn: Turn, proposer: str, size: int) -> list[OpenProposal]:
     """The proposer's oldest that make room for one more of this size; `QuotaExceeded` where the space has none."""
+    turn.work.add(len(turn.space.state.proposals) // _PROPOSALS_PER_UNIT)
     open_ones = [each for each in turn.space.state.proposals.values() if turn.now < each.expires]
     own = [each for each in open_ones if each.proposer == proposer]
     count, held = len(own) + 1, size + sum(each.size for each in own)
@@ -127,7 +132,7 @@ def request(turn: Turn, envelope: Envelope) -> None:
 
 
 def _digests(turn: Turn, payload: bytes, to: tuple[str, ...]) -> Digests:
-    turn.work.add(len(payload) // _HASHED_PER_UNIT)
+    turn.work.add(len(payload) // _HASHED_PER_UNIT + len(to) // _RECIPIENTS_PER_UNIT)
     return digests(payload, to)
 
 

@@ -178,7 +178,9 @@ def _load_grant(saved: _Grant) -> Grant:
 
 
 def _save_proposal(proposal: OpenProposal) -> _Proposal:
-    return _Proposal(**{**msgspec.structs.asdict(proposal), "payload": msgspec.Raw(proposal.payload)})
+    saved = {**msgspec.structs.asdict(proposal), "payload": msgspec.Raw(proposal.payload)}
+    del saved["size"]
+    return _Proposal(**saved)
 
 
 def _load_proposal(saved: _Proposal) -> OpenProposal:

@@ -67,6 +67,8 @@ class SpaceState(msgspec.Struct, kw_only=True):
     """Those that are remembered by id, in order of closing."""
     closed_by_proposer: dict[str, dict[str, None]] = {}
     """The ids of those per proposer, in the same order."""
+    closed_positions: dict[int, str] = {}
+    """The ids of those by the position of their proposal's record."""
 
     def knows(self, participant: str) -> bool:
         """Whether this is somebody: configured, invited or here."""
