@@ -45,9 +45,10 @@ class Capability(msgspec.Struct, frozen=True):
         """None where the envelope matches, else how far it got; `work` is what trying may take and has taken."""
         if not self.kind.matches(kind):
             return Miss(_AT_KIND, self)
+        if self.fits_payload is None and self.fits_recipient is None:
+            return None
         work = work or Work()
-        if not self.is_plain:
-            work.add(TRIED_UNITS)
+        work.add(TRIED_UNITS)
         near = _AT_RECIPIENT
         try:
             if self.fits_recipient is not None and not (to and all(self.fits_recipient(each, work) for each in to)):
@@ -217,7 +218,8 @@ class CapabilitySet:
         is_plain = kind in _KNOWN
         work = work or Work()
         exact = self._exact.get(kind, ())
-        work.add((len(exact) + len(self._patterns)) // KINDS_PER_UNIT)
+        if self._patterns:
+            work.add((len(exact) + len(self._patterns)) // KINDS_PER_UNIT)
         for tried in (exact, self._patterns):
             for capability, allowed in tried:
                 miss = capability.miss(kind, payload, to, work)

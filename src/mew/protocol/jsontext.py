@@ -36,6 +36,9 @@ _POINTS_PER_UNIT = 4
 """A fraction at its worst: `9007199254740993.0` is the middle of two doubles."""
 _FEW = 16
 """Commas of a message whose numbers are not looked at: it has one number more at most."""
+_SMALL = 2_048
+"""Bytes of a text in which counting commas is quicker than leaving out its strings."""
+_FEW_STRINGS = 64
 _FEW_FRACTIONS = 4_000
 """Fractions that may be as long as they like."""
 
@@ -97,7 +100,7 @@ def count_slow_numbers(text: bytes) -> int:
 
     Each spelling counts as if it were at its worst, because telling the worst from others takes as long as reading it.
     """
-    if text.count(b",") <= _FEW:
+    if len(text) <= _SMALL and text.count(b",") <= _FEW:
         return 0
     _, outside = _outside_strings(text)
     points, exponents, remote = outside.count(b"."), outside.count(b"e") + outside.count(b"E"), 0
@@ -117,10 +120,13 @@ def count_slow_numbers(text: bytes) -> int:
 
 def _outside_strings(text: bytes) -> tuple[int, bytes]:
     """How many quotation marks a text has, and what of it is in no string; nothing where the strings are too many."""
-    unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
-    quotes = unescaped.count(b'"')
-    # What has too many strings is not taken apart.
-    return quotes, b"" if quotes > 2 * MAX_STRINGS else b"".join(unescaped.split(b'"')[::2])
+    most = 2 * MAX_STRINGS
+    pieces = text.split(b'"', most + 1)
+    # A search for a backslash before a quotation mark takes longer than to look at the ends of a few strings.
+    if b"\\" in text and (len(pieces) > _FEW_STRINGS or any(each.endswith(b"\\") for each in pieces)):
+        pieces = text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"', most + 1)
+    quotes = len(pieces) - 1
+    return quotes, b"" if quotes > most else b"".join(pieces[::2])
 
 
 def _excess(text: bytes, containers: int, quotes: int) -> str | None:
