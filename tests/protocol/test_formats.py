@@ -346,6 +346,15 @@ def test_content_with_remote_numbers_is_checked_only_where_it_is_small() -> None
     check_fits(format_, [5], size + 1)
 
 
+def test_a_long_text_beside_items_that_must_differ_is_no_hindrance() -> None:
+    schema = {"properties": {"tags": {"uniqueItems": True}}}
+    format_ = read_formats([{"id": "f", "schema": schema}], 1).by_id["f"]
+    content = {"image": "x" * 7_000_000, "tags": ["a", "b"]}
+    check_fits(format_, content, 7_000_100)
+    with pytest.raises(SchemaViolation, match="good time"):
+        check_fits(format_, {"tags": ["a", "x" * 7_000_000]}, 7_000_100)
+
+
 @pytest.mark.parametrize(
     ("item", "most"), [("x", 400_000), (0.5, 35_000), (1e-300, 2_000)], ids=["plain", "fractions", "remote"]
 )

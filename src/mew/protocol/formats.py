@@ -10,7 +10,16 @@ import msgspec
 
 from mew.protocol import jsontext, schema_patterns
 from mew.protocol.errors import InvalidEnvelope, InvalidFormat, SchemaViolation, UnknownFormat
-from mew.protocol.schema_cost import MOST_STEPS, TooCostly, is_remote, measure, unique_weight, values_in
+from mew.protocol.schema_cost import (
+    HASHED_WEIGHT,
+    MOST_STEPS,
+    TooCostly,
+    is_remote,
+    measure,
+    text_outside_arrays,
+    unique_weight,
+    values_in,
+)
 from mew.protocol.work import CHECKED_PER_UNIT, Work
 
 SCHEMA_BYTES: Final = 64 * 2**10
@@ -52,13 +61,17 @@ class Format(msgspec.Struct, frozen=True):
     unique: int = 0
     """How often the items of one value must all differ."""
 
-    def weight_on(self, content: Any, size: int) -> int:
-        """How many steps a byte of this content can take; it is not looked at where there would be too many anyway."""
-        if self.weight * size > APPLICATIONS or (self.weight >= self.remote_weight and not self.unique):
-            return self.weight
+    def steps_on(self, content: Any, size: int) -> int:
+        """How many steps this content can take; it is not looked at where there would be too many anyway."""
+        least, compared = self.weight * size, 0
+        if self.unique and least <= APPLICATIONS:
+            compared = self.unique * max(0, size - text_outside_arrays(content))
+            least += HASHED_WEIGHT * compared
+        if least > APPLICATIONS or (self.weight >= self.remote_weight and not self.unique):
+            return least
         values = values_in(content)
         weight = self.remote_weight if any(map(is_remote, values)) else self.weight
-        return weight + self.unique * unique_weight(values) if self.unique else weight
+        return weight * size + (compared * unique_weight(values) if compared else 0)
 
     def describes(self, size: int) -> bool:
         """Whether it can be said in good time where content of this size does not fit."""
@@ -87,12 +100,12 @@ def check_fits(format_: Format, content: Any, size: int, work: Work | None = Non
     validator = format_.validator
     if validator is None:
         return
-    weight = format_.weight_on(content, size)
-    if weight * size > APPLICATIONS:
+    steps = format_.steps_on(content, size)
+    if steps > APPLICATIONS:
         message = f"{size} bytes are more than can be checked against {format_.id!r} in good time"
         raise SchemaViolation(message, format_id=format_.id)
     if work is not None:
-        work.add(weight * size // CHECKED_PER_UNIT)
+        work.add(steps // CHECKED_PER_UNIT)
     if validator.is_valid(content):
         return
     if format_.describes(size):

@@ -32,7 +32,7 @@ _REMOTE_UNITS = 24
 """For an exponent of three digits: the parser leaves its fast way outside of about 1e-292 to 1e288."""
 _EXPONENT_UNITS = 2
 """For another exponent: with more than 19 digits before it, some lie too near to the middle of two doubles."""
-_POINTS_PER_UNIT = 4
+_POINTS_PER_UNIT = 3
 """A fraction at its worst: `9007199254740993.0` is the middle of two doubles."""
 _FEW = 16
 """Commas of a message whose numbers are not looked at: it has one number more at most."""

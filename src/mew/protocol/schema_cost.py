@@ -48,7 +48,7 @@ _UNIQUE_WEIGHTS: Final = (16, 7 * _FRACTION_WEIGHT, 7 * _REMOTE_WEIGHT)
 
 Up to 15 items are compared each with each, the numbers in them exactly: 7 comparisons for an item."""
 _MOST_COMPARED: Final = 15
-_HASHED_WEIGHT: Final = 4
+HASHED_WEIGHT: Final = 4
 """What it adds where the items are more."""
 _APPLICATORS: Final = frozenset((*_ONE_SCHEMA, *_SCHEMAS, *_REFERENCES, *_UNEVALUATED, *_FOR_PARTS))
 _PERCENT: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
@@ -120,6 +120,17 @@ def is_remote(value: Any) -> bool:
     return isinstance(value, float) and value != 0 and not _NEAREST < abs(value) < _FARTHEST
 
 
+def text_outside_arrays(content: Any) -> int:
+    """Characters of strings that stand in no array: no comparison of items looks at them."""
+    found, characters = [content], 0
+    for each in found:
+        if isinstance(each, dict):
+            found.extend(each.values())
+        elif isinstance(each, str):
+            characters += len(each)
+    return characters
+
+
 def unique_weight(values: list[Any]) -> int:
     """How many steps a byte of content, given as its `values_in`, can take where its items must all differ."""
     numbers = [each for each in values if isinstance(each, float) or (isinstance(each, int) and abs(each) > _FARTHEST)]
@@ -130,7 +141,7 @@ def unique_weight(values: list[Any]) -> int:
         # A value is compared again on each level above it.
         lengths = [len(each) for each in level if isinstance(each, list)]
         weight += compared * any(1 < length <= _MOST_COMPARED for length in lengths)
-        weight += _HASHED_WEIGHT * any(length > _MOST_COMPARED for length in lengths)
+        weight += HASHED_WEIGHT * any(length > _MOST_COMPARED for length in lengths)
         level = [child for each in level for child in (each.values() if isinstance(each, dict) else each)]
     return weight
 
