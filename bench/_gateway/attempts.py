@@ -298,8 +298,8 @@ ATTEMPTS: Final = (
         times=5,
     ),
     Attempt(
-        "2.6 MB of fractions that must differ",
-        _validated("v11", {"items": {"uniqueItems": True}}, _arrays(b"%d.5", 12_000)),
+        "600 kB of fractions that must differ",
+        _validated("v11", {"items": {"uniqueItems": True}}, _arrays(b"%d.5", 9_000)),
     ),
     Attempt(
         "13 kB of numbers like 1e-320 that must differ",
