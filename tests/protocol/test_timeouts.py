@@ -1,0 +1,94 @@
+"""Grants that end together: a few a turn, and none gives a right after its end (protocol §3)."""
+
+from typing import Any
+
+import msgspec
+
+from mew.protocol import Limits, timeouts
+from mew.protocol.budgets import Budgets
+from mew.protocol.commands import Receive, Tick
+from mew.protocol.effects import Deliver
+from mew.testing import Client, MemorySpace
+
+
+def envelopes(client: Client) -> list[dict[str, Any]]:
+    return [each for each in client.inbox() if isinstance(each, dict)]
+
+
+def grants_that_end_together(lab: MemorySpace, recipients: list[str], count: int) -> list[str]:
+    """Grants of one kind each, all of which end 100 seconds after now; their ids."""
+    granter, end = lab.join("alice"), lab.now + 100_000_000
+    for number in range(count):
+        capabilities, seconds = [{"kind": f"memo/{number}"}], (end - lab.now) / 1e6
+        payload = {"recipient": recipients[number % len(recipients)], "capabilities": capabilities}
+        granter.send(id=f"g{number}", kind="capability/grant", payload={**payload, "timeout_seconds": seconds})
+        lab.now += 30_000
+    lab.now = end
+    return [f"g{number}" for number in range(count)]
+
+
+def test_grants_that_end_together_end_a_few_a_turn_and_give_no_right_meanwhile() -> None:
+    """1,024 of them ended in one turn, each with a welcome: that took a second and said 17.7 MB."""
+    lab = MemorySpace(participants={"alice": [{"kind": "*"}], "bob": [{"kind": "chat"}]})
+    bob = lab.join("bob")
+    ids = grants_that_end_together(lab, ["bob"], 300)
+    bob.inbox()
+    bob.send(kind="memo/299", payload={})
+    said = envelopes(bob)
+    assert [each["kind"] for each in said].count("capability/revoke") == timeouts.MOST_ENDS
+    assert [each["kind"] for each in said].count("system/welcome") == 1
+    assert said[-1]["payload"]["error"] == "capability_violation"
+    assert not [each for each in said[-2]["payload"]["you"]["capabilities"] if each["kind"].startswith("memo")]
+    revoked = [each["payload"]["grant_id"] for each in said if each["kind"] == "capability/revoke"]
+    alice = lab.space.seats["alice"]
+    for _ in range(5):
+        effects = lab.space.handle(Tick(), lab.now)
+        sent = [msgspec.json.decode(each.message) for each in effects if isinstance(each, Deliver)]
+        revoked += [each["payload"]["grant_id"] for each in sent if each["kind"] == "capability/revoke"]
+    assert revoked == ids
+    assert not lab.state.grants
+    assert not lab.state.grant_ends
+    assert not lab.space.handle(Tick(), lab.now)
+    assert alice in lab.space.sessions
+
+
+def test_each_recipient_is_told_of_in_one_presence_and_no_bystander_pays() -> None:
+    names = [f"p{number}" for number in range(40)]
+    lab = MemorySpace(participants={"alice": [{"kind": "*"}], **{name: [{"kind": "chat"}] for name in names}})
+    clients = [lab.join(name) for name in names]
+    grants_that_end_together(lab, names, 120)
+    clients[0].inbox()
+    lab.space.budgets = Budgets()
+    clients[0].send(kind="chat", payload={"text": "hello"})
+    assert not lab.space.budgets._accounts["p0"].bytes.wait_from_here(Limits().byte_burst - 1_000)
+    lab.advance(0.1)
+    lab.advance(0.1)
+    said = envelopes(clients[0])
+    told = [each["payload"]["participant"]["id"] for each in said if each["kind"] == "system/presence"]
+    assert sorted(told) == sorted(names[1:])
+    assert [each["kind"] for each in said].count("capability/revoke") == 120
+
+
+def test_a_grant_under_the_id_of_one_that_has_ended_counts() -> None:
+    lab = MemorySpace(participants={"alice": [{"kind": "*"}], "bob": [{"kind": "chat"}]})
+    bob = lab.join("bob")
+    grants_that_end_together(lab, ["bob"], 60)
+    alice = lab.space.seats["alice"]
+    lab.space.handle(Tick(), lab.now)
+    (left, *_) = lab.space.ended["bob"].grant_ids
+    for kind, payload in (
+        ("capability/revoke", {"recipient": "bob", "capabilities": [{"kind": "memo/*"}]}),
+        ("capability/grant", {"recipient": "bob", "capabilities": [{"kind": "memo/new"}]}),
+    ):
+        message = msgspec.json.encode({"id": left, "kind": kind, "payload": payload})
+        lab.space.handle(Receive(alice, message), lab.now)
+    bob.inbox()
+    bob.send(kind="memo/new", payload={})
+    assert bob.take("memo/new")["from"] == "bob"
+
+
+def test_all_that_ended_while_the_gateway_was_away_is_recorded_at_its_start() -> None:
+    lab = MemorySpace(participants={"alice": [{"kind": "*"}], "bob": [{"kind": "chat"}]})
+    grants_that_end_together(lab, ["bob"], 120)
+    lab.restart()
+    assert not lab.state.grants
