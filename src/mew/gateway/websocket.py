@@ -308,7 +308,7 @@ class Socket(WSListener):
 
     def _enter(self, message: bytes) -> None:
         """Its turn has come: the join first, then what came behind it."""
-        held, self._held = self._held or deque(), None
+        held = self._take_held()
         if self._transport.is_disconnected:
             self._gateway.exit.put(self._leave)
             return
@@ -320,6 +320,10 @@ class Socket(WSListener):
             self.resume_reading()
         else:  # its share of this turn is used up
             self._held.extend(held)
+
+    def _take_held(self) -> "deque[HeldFrame]":
+        held, self._held = self._held or deque(), None
+        return held
 
     def _take_join(self, message: bytes) -> None:
         try:
