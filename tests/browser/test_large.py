@@ -11,7 +11,7 @@ from tests.browser.test_load import WATCH
 WIDE: Final[Any] = [[list(range(30)) for _ in range(100)] for _ in range(100)]
 LARGEST: Final[Any] = WIDE[:15]
 """About as many values as a proposal may hold."""
-"""Three hundred thousand numbers, none deeper than four levels."""
+"""Three hundred thousand numbers, none deeper than five levels."""
 MOST_NODES: Final = 1500
 MOST_MS: Final = 1500
 NODES: Final = "document.querySelectorAll('.leaf, .branch').length"
@@ -27,7 +27,7 @@ def test_a_large_proposal_is_shown_in_part_and_approved_in_full(tab: Tab, cast: 
     bob, carol = cast.join("bob"), cast.join("carol")
     asked = carol.envelopes("mcp/request")
     page = tab.act("alice", "approvals").page
-    call = {"method": "paint", "all": LARGEST, "text": "x" * 300_000, "y" * 300_000: 1}
+    call = {"method": "paint", "params": {"all": LARGEST, "text": "x" * 300_000, "y" * 300_000: 1}}
     cast.do(bob.send("mcp/proposal", call, to="carol"))
     card = page.get_by_role("article")
     expect(card).to_contain_text("(300,000 characters in all)")
