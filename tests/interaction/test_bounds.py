@@ -302,3 +302,26 @@ def test_a_message_has_only_so_many_numbers_that_may_be_slow_to_read(open_space:
     assert len(bob.take("note")["payload"]["a"]) == most
     alice.send(kind="note", payload={"a": ",".join([number] * (most + most // 10))})
     assert bob.take("note")
+
+
+@pytest.mark.requirement("BND-14")
+@pytest.mark.parametrize(
+    ("items", "is_taken"),
+    [
+        (b",".join([b"7" * 255] * (32 * 2**10 - 8)), True),
+        (b",".join([b"7" * 255] * (32 * 2**10 + 1)), False),
+        (b'"' + b"7" * 2**24 + b'"', True),
+        (b'"' + b"\\\\" * 2**22 + b'"', True),
+        (b'"",' * 10_000 + b'"' + b"\\\\" * 2**22 + b'"', False),
+    ],
+    ids=["most", "more", "in a string", "escapes", "escapes beside many strings"],
+)
+def test_a_message_has_only_so_much_outside_its_strings(open_space: Door, items: bytes, is_taken: bool) -> None:
+    """61,000 numbers of 255 digits kept the loop for 129 ms."""
+    lab = open_space(participants=TWO, limits=Limits(message_bytes=2**25))
+    alice, bob = lab.join("alice"), lab.join("bob")
+    alice.send_bytes(b'{"kind":"note","payload":{"a":[%b]}}' % items)
+    if is_taken:
+        assert bob.take("note")
+    else:
+        assert refusal(alice) == "invalid_envelope"

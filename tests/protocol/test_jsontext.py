@@ -198,7 +198,7 @@ PARTS = jsontext.MAX_PARTS
     ],
 )
 def test_containers_are_counted_before_anything_is_decoded(text: bytes, count: int) -> None:
-    assert jsontext.count_containers(text) == count
+    assert jsontext.count_parts(text)[0] == count
 
 
 @pytest.mark.parametrize(
@@ -210,11 +210,60 @@ def test_containers_are_counted_before_anything_is_decoded(text: bytes, count: i
         (b"[" + b'"",' * jsontext.MAX_STRINGS + b'""]', "over 500000 strings"),
         (b"[" + b"1," * (jsontext.MAX_ELEMENTS + 1) + b"1]", "over 1000000 elements"),
         (b"[" + (b"7" * 3_999 + b",") * 300 + b"1]", "over 1048576 digits of very long numbers"),
+        (b"[" + (b"7" * 255 + b",") * 2**15 + b"1]", "over 8388608 bytes outside strings"),
     ],
 )
 def test_too_many_parts_are_refused_before_anything_is_decoded(text: bytes, problem: str) -> None:
     with pytest.raises(jsontext.NotJSON, match=problem):
-        jsontext.count_containers(text)
+        jsontext.count_parts(text)
+
+
+def filled(text: bytes) -> bytes:
+    """The same JSON, large enough for its strings to be left out."""
+    return b'["' + b"x" * PARTS + b'",' + text + b"]"
+
+
+nested_texts = st.recursive(
+    st.text('"\\\\[]{}:,x', max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text('"\\\\[{', max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def containers_in(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(map(containers_in, value.values()))
+    return 1 + sum(map(containers_in, value)) if isinstance(value, list) else 0
+
+
+@pytest.mark.parametrize("mark_count", [0, 20_000], ids=["few strings", "many strings"])
+@examples(60)
+@given(value=nested_texts)
+def test_strings_are_left_out_whatever_they_hold(mark_count: int, value: Any) -> None:
+    text = b",".join([json.dumps(value).encode(), *[b'""'] * mark_count])
+    assert jsontext.count_parts(filled(text))[0] == 1 + containers_in(value)
+
+
+@pytest.mark.parametrize("backslashes", [2, 4_094, 4_096, 4_098, 20_000])
+def test_a_string_may_end_with_any_even_number_of_backslashes(backslashes: int) -> None:
+    escapes = b"\\" * backslashes
+    assert jsontext.count_parts(filled(b'"[' + escapes + b'",["["]'))[0] == 2
+    assert jsontext.count_parts(filled(b'"[' + escapes + b'\\",[" ,["["]'))[0] == 2
+    assert jsontext.count_parts(filled(b'"' + escapes + b'","' + escapes + b'\\"[",[]'))[0] == 2
+
+
+def test_text_after_a_string_that_does_not_end_is_not_counted() -> None:
+    assert jsontext.count_parts(filled(b"[]"))[0] == 2
+    assert jsontext.count_parts(filled(b'[],"[[[')[:-1])[0] == 2
+
+
+def test_many_escapes_beside_many_strings_are_refused() -> None:
+    strings = b'"",' * 10_000
+    escapes = b"\\n" * (jsontext.MAX_ESCAPES + 1)
+    assert jsontext.count_parts(filled(b'"' + escapes + b'"'))[0] == 1
+    assert jsontext.count_parts(filled(strings + b'"' + escapes[2:] + b'"'))[0] == 1
+    with pytest.raises(jsontext.NotJSON, match="over 10000 quotation marks and 4000000 backslashes"):
+        jsontext.count_parts(filled(strings + b'"' + escapes + b'"'))
 
 
 SLOW = jsontext.MAX_SLOW_UNITS

@@ -20,6 +20,8 @@ MAX_STRINGS = 500_000
 """Strings in it, names of members included."""
 MAX_ELEMENTS = 1_000_000
 """Commas in it: elements and members that follow another."""
+MAX_OUTSIDE = 8 * 2**20
+"""Bytes of it outside its strings: integers of any length are read by the digit."""
 MAX_LONG_DIGITS = 2**20
 """Digits of very long numbers in it, which take longer the longer they are."""
 _WINDOW = 256
@@ -38,7 +40,11 @@ _FEW = 16
 """Commas of a message whose numbers are not looked at: it has one number more at most."""
 _SMALL = 2_048
 """Bytes of a text in which counting commas is quicker than leaving out its strings."""
-_FEW_STRINGS = 64
+_BACKSLASHES = b"\\" * 4_096
+"""An even number of them."""
+_FEW_QUOTES = 10_000
+MAX_ESCAPES = 4_000_000
+"""Backslashes in a message that has more quotation marks than these, where its strings have to be left out."""
 _FEW_FRACTIONS = 4_000
 """Fractions that may be as long as they like."""
 
@@ -74,36 +80,40 @@ def decode(text: bytes, max_nesting: int = MAX_NESTING) -> Any:
         raise NotJSON("nested too deeply") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise NotJSON(str(error)) from None
-    if text.count(b"{") + text.count(b"[") > max_nesting and _nesting(value) > max_nesting:
+    if _count(text, b"{") + _count(text, b"[") > max_nesting and _nesting(value) > max_nesting:
         raise NotJSON(f"nested deeper than {max_nesting} levels")
     return value
 
 
-def count_containers(text: bytes) -> int:
-    """How many arrays and objects a text has at most; `NotJSON` where its parts are too many to be decoded quickly.
+def count_parts(text: bytes) -> tuple[int, int]:
+    """How many arrays and objects a text has at most, and the units of work that its fractions may take.
 
-    Counts bytes first, which is fast, and tells strings apart only where that finds too many.
+    `NotJSON` where either is too much to be decoded quickly. Strings are left out first: to count what they hold would
+    take longer than to skip them.
     """
-    containers = text.count(b"[") + text.count(b"{")
-    if len(text) <= MAX_PARTS or not _excess(text, containers, text.count(b'"')):
-        return containers
+    if len(text) <= MAX_PARTS:
+        return text.count(b"[") + text.count(b"{"), count_slow_numbers(text)
     quotes, outside = _outside_strings(text)
-    containers = outside.count(b"[") + outside.count(b"{")
+    containers = _count(outside, b"[") + _count(outside, b"{")
     excess = _excess(outside, containers, quotes)
     if excess is not None:
         raise NotJSON(excess)
-    return containers
+    return containers, _slow_units(outside)
 
 
 def count_slow_numbers(text: bytes) -> int:
-    """What reading the fractions of a text may take, in units of work; `NotJSON` where that is too much.
+    """The units of work that reading the fractions of a text may take; `NotJSON` where that is too much."""
+    if len(text) <= _SMALL and text.count(b",") <= _FEW:
+        return 0
+    return _slow_units(_outside_strings(text)[1])
+
+
+def _slow_units(outside: bytes) -> int:
+    """The same of a text without its strings.
 
     Each spelling counts as if it were at its worst, because telling the worst from others takes as long as reading it.
     """
-    if len(text) <= _SMALL and text.count(b",") <= _FEW:
-        return 0
-    _, outside = _outside_strings(text)
-    points, exponents, remote = outside.count(b"."), outside.count(b"e") + outside.count(b"E"), 0
+    points, exponents, remote = _count(outside, b"."), _count(outside, b"e") + _count(outside, b"E"), 0
     if exponents:
         exponents -= outside.count(b"true") + outside.count(b"false")
     units = points // _POINTS_PER_UNIT + _EXPONENT_UNITS * exponents
@@ -120,21 +130,56 @@ def count_slow_numbers(text: bytes) -> int:
 
 def _outside_strings(text: bytes) -> tuple[int, bytes]:
     """How many quotation marks a text has, and what of it is in no string; nothing where the strings are too many."""
+    if text.count(b'"') <= _FEW_QUOTES:
+        return _skip_strings(text)
+    if text.count(b"\\") > MAX_ESCAPES:
+        raise NotJSON(f"over {_FEW_QUOTES} quotation marks and {MAX_ESCAPES} backslashes")
+    if b"\\" in text:  # replaced by as many bytes: that is done in place
+        text = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
     most = 2 * MAX_STRINGS
     pieces = text.split(b'"', most + 1)
-    # A search for a backslash before a quotation mark takes longer than to look at the ends of a few strings.
-    if b"\\" in text and (len(pieces) > _FEW_STRINGS or any(each.endswith(b"\\") for each in pieces)):
-        pieces = text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"', most + 1)
     quotes = len(pieces) - 1
     return quotes, b"" if quotes > most else b"".join(pieces[::2])
 
 
+def _skip_strings(text: bytes) -> tuple[int, bytes]:
+    """The same by a search from mark to mark, which is faster where they are few, however long the strings are."""
+    quotes, at, outside = 0, 0, []
+    while (begin := text.find(b'"', at)) >= 0:
+        outside.append(text[at:begin])
+        quotes, at = quotes + 1, begin + 1
+        while (end := text.find(b'"', at)) >= 0 and _is_escaped(text, at, end):
+            at = end + 1
+        if end < 0:  # the string does not end
+            return quotes, b"".join(outside)
+        quotes, at = quotes + 1, end + 1
+    outside.append(text[at:])
+    return quotes, b"".join(outside)
+
+
+def _is_escaped(text: bytes, begin: int, quote: int) -> bool:
+    """Whether an odd number of backslashes stands before a quotation mark, none of them before `begin`."""
+    if text[quote - 1 : quote] != b"\\":
+        return False
+    while text[max(begin, quote - len(_BACKSLASHES)) : quote] == _BACKSLASHES:
+        quote -= len(_BACKSLASHES)
+    before = text[max(begin, quote - len(_BACKSLASHES)) : quote]
+    return (len(before) - len(before.rstrip(b"\\"))) % 2 == 1
+
+
+def _count(text: bytes, byte: bytes) -> int:
+    """How often a byte occurs. To find none is several times faster than to count none."""
+    return text.count(byte) if byte in text else 0
+
+
 def _excess(text: bytes, containers: int, quotes: int) -> str | None:
     """What there is too much of, as far as counting bytes says."""
-    if containers + text.count(b":") > MAX_PARTS:
+    if containers + _count(text, b":") > MAX_PARTS:
         return f"over {MAX_PARTS} arrays, objects and members of objects"
     if quotes > 2 * MAX_STRINGS:
         return f"over {MAX_STRINGS} strings"
+    if len(text) > MAX_OUTSIDE:
+        return f"over {MAX_OUTSIDE} bytes outside strings"
     if text.count(b",") > MAX_ELEMENTS:
         return f"over {MAX_ELEMENTS} elements"
     if _long_digits(text, _WINDOW) > MAX_LONG_DIGITS:

@@ -161,10 +161,10 @@ class Incoming:
     def _read(self) -> tuple[dict[str, Any], dict[str, bytes]]:
         """The message taken apart, if its parts are not too many for that."""
         try:
-            self._units += jsontext.count_containers(self.message) // CONTAINERS_PER_UNIT
-            self._units += jsontext.count_slow_numbers(self.message)
+            containers, slow_units = jsontext.count_parts(self.message)
         except jsontext.NotJSON as error:
             raise InvalidEnvelope(f"too much to be taken apart: {error}") from None
+        self._units += containers // CONTAINERS_PER_UNIT + slow_units
         return read_object(self.message, most_fields=MOST_FIELDS)
 
     def _check_size(self, kind: str) -> None:
