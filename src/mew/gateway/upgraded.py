@@ -34,7 +34,7 @@ _log = _SocketLog(logging.getLogger("mew.sockets"))
 class Upgraded(WSProtocol):  # type: ignore[misc]
     """The protocol of a connection that has been upgraded."""
 
-    __slots__ = ("_connection", "_deaf", "_unadmitted_bytes")
+    __slots__ = ("_connection", "_counts", "_deaf", "_unadmitted_bytes")
 
     def __init__(self, gateway: Gateway, connection: OpenConnection, said: JoinRequest) -> None:
         """With the gateway's limits and times; the head has said this of who is coming."""
@@ -46,6 +46,8 @@ class Upgraded(WSProtocol):  # type: ignore[misc]
 
         self._deaf = False
         self._connection = connection
+        self._counts = True
+        """Whether what comes is counted: until the join."""
         self._unadmitted_bytes = gateway.config.unadmitted.join_bytes + UNADMITTED_MARGIN
         """What may still be received before a valid token came. picows' own limit cannot change after that."""
         limit = gateway.message_bytes + FRAME_MARGIN
@@ -60,15 +62,20 @@ class Upgraded(WSProtocol):  # type: ignore[misc]
         if self._deaf:
             return
         super().buffer_updated(size)
-        if self.listener is not None:
-            self.listener.has_read()
+        listener = self.listener
+        if listener is not None:
+            listener.has_read()
             if self.transport.is_close_frame_sent:
-                self._deaf = self.listener.fail()
-            if not self._connection.admitted and not self.listener.is_lined_up:
-                self._count_unadmitted(size)
+                self._deaf = listener.fail()
+            if self._counts:
+                self._count_unadmitted(listener, size)
 
-    def _count_unadmitted(self, size: int) -> None:
+    def _count_unadmitted(self, listener: Socket, size: int) -> None:
         """Unfinished messages are kept only up to the limit; what comes after it is dropped."""
+        if self._connection.admitted:
+            self._counts = False
+        if not self._counts or listener.is_lined_up:
+            return
         self._unadmitted_bytes -= size
         if self._unadmitted_bytes < 0:
             self.refuse_bytes()

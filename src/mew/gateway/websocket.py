@@ -146,11 +146,23 @@ class Socket(WSListener):
             self._hub.leave(self.connection)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        """A frame came in; if it goes on with a run, that is all."""
-        if self._add_frame is not None:
+        """A frame came in. One that goes on with a run, or may begin one, takes the short way."""
+        hub = self._hub
+        if hub is not None and frame.payload_size <= self._run_bytes:
             message = frame.get_payload_as_bytes()
-            if self._is_of_run(message, frame):
+            if self._add_frame is not None and self._is_of_run(message, frame):
                 self._add_frame(message)
+                return
+            kind = frame.msg_type
+            if (
+                message[:1] == b"#"
+                and (kind is _BINARY or (kind is _TEXT and message.isascii()))
+                and self._held is None
+                and self._fragments is None
+                and frame.fin
+                and not (self._closing or frame.rsv1 or frame.rsv2 or frame.rsv3)
+            ):
+                hub.receive(self.connection, self._participant, message, text=kind is _TEXT, writer=self)
                 return
         if self._held is not None:
             self._held.append(HeldFrame.of(frame))
@@ -241,7 +253,9 @@ class Socket(WSListener):
         if self._hub is None and (self._refused or len(message) > self._most_bytes):
             self.refuse_join_bytes()
             return
-        if self._hub is not None and self._must_wait(self._hub, message, text=text):
+        hub, is_raw = self._hub, is_frame(message)
+        # Raw frames take little: they neither wait for a turn nor are measured.
+        if hub is not None and not is_raw and self._must_wait(hub, message, text=text):
             return
         # One that is too large may have been cut off within a character; the core says what is wrong with it.
         if text and not message.isascii() and len(message) <= self._gateway.message_bytes:
@@ -250,18 +264,13 @@ class Socket(WSListener):
             except UnicodeDecodeError:
                 self.close(INVALID_TEXT, "a text message is not UTF-8")
                 return
-        if self._hub is not None:
-            self._receive(self._hub, message, text=text)
-            return
-        self._line_up(message)
-
-    def _receive(self, hub: "Hub", message: bytes, *, text: bool) -> None:
-        """Have it handled; what that takes is its sender's, but frames, which take little, are not measured."""
-        if is_frame(message):
+        if hub is None:
+            self._line_up(message)
+        elif is_raw:
             hub.receive(self.connection, self._participant, message, text=text, writer=self)
-            return
-        with hub.turns.spending(self._payer(hub)):
-            hub.receive(self.connection, self._participant, message, text=text)
+        else:
+            with hub.turns.spending(self._payer(hub)):
+                hub.receive(self.connection, self._participant, message, text=text)
 
     def _payer(self, hub: "Hub") -> str:
         session = hub.space.sessions.get(self.connection)
@@ -271,7 +280,7 @@ class Socket(WSListener):
 
     def _must_wait(self, hub: "Hub", message: bytes, *, text: bool) -> bool:
         """Whether the sender has had its share of this turn; then the message waits, and what follows waits behind."""
-        if is_frame(message) or not hub.turns.is_over(self._payer(hub)):
+        if not hub.turns.is_over(self._payer(hub)):
             return False
         self._add_frame = None
         self._held = deque((HeldFrame(_TEXT if text else _BINARY, message),))
@@ -408,8 +417,9 @@ class Socket(WSListener):
     def has_read(self) -> None:
         """All of what came at once has been handled."""
         self.heard = True
-        if self._held is None and self._hub is not None and self._hub.fanout.holding:
-            self._hub.fanout.hold(self)
+        hub = self._hub
+        if hub is not None and hub.fanout.holding and self._held is None:
+            hub.fanout.hold(self)
 
     def pause_reading(self) -> None:
         """Leave what comes in to the kernel."""
