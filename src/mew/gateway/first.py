@@ -23,10 +23,9 @@ from uvicorn.server import ServerState
 from mew.gateway.connections import OpenConnection
 from mew.gateway.gateway import Gateway
 from mew.gateway.http import refused
-from mew.gateway.http_exchange import HSTS, KEY, AnswerHeaders, Exchange, GentleClose, exchange_of
+from mew.gateway.http_exchange import HSTS, KEY, AnswerHeaders, Exchange, GentleClose, credentials, exchange_of
 from mew.gateway.origins import Origins
 from mew.gateway.upgraded import UNADMITTED_MARGIN, Upgraded
-from mew.gateway.websocket import credentials
 from mew.protocol import JoinRequest, Refusal, jsontext
 from mew.protocol.errors import InvalidRequest
 

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from mew import __version__
 from mew.gateway.gateway import Gateway
 from mew.gateway.http_bill import paid
-from mew.gateway.http_exchange import admit, exchange_of, peer_of
+from mew.gateway.http_exchange import admit, credentials, exchange_of, peer_of
 from mew.gateway.http_journal import JOURNAL, JournalDoor
 from mew.gateway.http_proposals import PROPOSAL, ProposalContent
 from mew.gateway.hub import Hub
@@ -25,7 +25,6 @@ from mew.gateway.journal_metrics import journal_health
 from mew.gateway.metrics import CONTENT_TYPE, exposition
 from mew.gateway.openapi import document
 from mew.gateway.origins import allowed_origins
-from mew.gateway.websocket import credentials
 from mew.inspector import Page
 from mew.protocol import JoinRequest, Poll, Post, Refusal, jsontext
 from mew.protocol.actions import MOST_UNITS

@@ -7,6 +7,7 @@ import asyncio
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+from urllib.parse import parse_qs
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from mew.gateway.connections import OpenConnection
+from mew.protocol import JoinRequest
 
 KEY: Final = "exchange"
 UNAUTHORIZED: Final = 401
@@ -140,3 +142,13 @@ class AnswerHeaders:
         if exchange is not None and exchange.body_pending:
             headers["Connection"] = "close"  # what is left of the body is not read
         message["headers"] = headers.raw
+
+
+def credentials(path: str, authorization: str | None) -> JoinRequest:
+    """What header and query say of who is coming (protocol §2)."""
+    scheme, _, token = (authorization or "").partition(" ")
+    # Not urlsplit, which refuses some paths: here any path will do.
+    spaces = parse_qs(path.partition("?")[2]).get("space")
+    return JoinRequest(
+        space=spaces[0] if spaces else None, token=token.strip() or None if scheme.lower() == "bearer" else None
+    )

@@ -17,11 +17,10 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from mew.gateway.gateway import Gateway
-from mew.gateway.http_exchange import Exchange, admit, exchange_of
+from mew.gateway.http_exchange import Exchange, admit, credentials, exchange_of
 from mew.gateway.journals import Kept
 from mew.gateway.onlookers import Onlooker, Targets
 from mew.gateway.operator_log import log
-from mew.gateway.websocket import credentials
 from mew.journal.blocks import Damaged
 from mew.journal.reading import Missing
 from mew.journal.steps import Steps

@@ -10,8 +10,7 @@ from starlette.responses import Response
 
 from mew.gateway.gateway import Gateway
 from mew.gateway.http_bill import paid
-from mew.gateway.http_exchange import admit
-from mew.gateway.websocket import credentials
+from mew.gateway.http_exchange import admit, credentials
 from mew.protocol import JoinRequest, Space
 from mew.protocol.errors import InvalidRequest, NotFound
 from mew.protocol.proposals import ClosedProposal, at_position

@@ -8,7 +8,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qs
 
 import msgspec
 from picows import WSFrame, WSListener, WSMsgType, WSTransport
@@ -43,16 +42,6 @@ _TEXT: Final = WSMsgType.TEXT
 _BINARY: Final = WSMsgType.BINARY
 _MESSAGES: Final = (WSMsgType.TEXT, WSMsgType.BINARY)
 """A tuple: a set would have to hash an enumeration's member, in Python."""
-
-
-def credentials(path: str, authorization: str | None) -> JoinRequest:
-    """What header and query say of who is coming (protocol §2)."""
-    scheme, _, token = (authorization or "").partition(" ")
-    # Not urlsplit, which refuses some paths: here any path will do.
-    spaces = parse_qs(path.partition("?")[2]).get("space")
-    return JoinRequest(
-        space=spaces[0] if spaces else None, token=token.strip() or None if scheme.lower() == "bearer" else None
-    )
 
 
 class Socket(WSListener):
