@@ -427,7 +427,8 @@ def live_reader_that_reads_nothing(gateway: Running) -> Raw:
 def test_a_closed_reader_of_the_journal_leaves_nothing_for_the_collector(
     tmp_path: Path, opener: Callable[[Running], Raw]
 ) -> None:
-    with running(tmp_path, journal=JournalSettings()) as gateway:
+    unbounded = Limits(work_per_second=10**9, work_burst=10**9, bytes_per_second=2**30, byte_burst=2**30)
+    with running(tmp_path, {"limits": unbounded}, journal=JournalSettings()) as gateway:
         joined(gateway).close()
         leave_nothing(gateway, opener)
 

@@ -14,13 +14,11 @@ NANOSECONDS: Final = 1_000
 class SteadyClock:
     """The wall clock, or the last time given plus what has really passed since, whichever is later."""
 
-    def __init__(
-        self, wall: Callable[[], int] = time.time_ns, monotonic: Callable[[], int] = time.monotonic_ns
-    ) -> None:
+    def __init__(self, wall: Callable[[], int] | None = None, monotonic: Callable[[], int] | None = None) -> None:
         """`wall` gives nanoseconds since 1970, `monotonic` nanoseconds since any moment."""
-        self._wall = wall
-        self._monotonic = monotonic
-        self._ahead = wall() - monotonic()
+        self._wall = wall or time.time_ns
+        self._monotonic = monotonic or time.monotonic_ns
+        self._ahead = self._wall() - self._monotonic()
         """How far this clock is ahead of the monotonic one, in nanoseconds."""
 
     def __call__(self) -> int:
