@@ -1,7 +1,7 @@
 """A journal that a test can look at: what a hub gives to be recorded, as records."""
 
-from mew.gateway.recording import NoJournal
-from mew.journal.blocks import Frames, decode, encode
+from mew.gateway.hub import NoJournal
+from mew.journal.block_format import Frames, decode, encode
 from mew.protocol import Record
 
 

@@ -14,12 +14,12 @@ from typing import Final
 
 import msgspec
 
-from mew.journal.blocks import Entry, Frames
-from mew.journal.folder import HOUR, Folder
+from mew.journal.block_format import Entry, Frames
 from mew.journal.generator import generate
-from mew.journal.log import LogWriter
+from mew.journal.layout import HOUR, Folder
 from mew.journal.recovery import recover
 from mew.journal.sealing import seal
+from mew.journal.wal import LogWriter
 from mew.journal.writer import Behind
 from mew.protocol import SpaceState
 from mew.protocol.frames import header
@@ -33,7 +33,7 @@ FRAME_BYTES: Final = 1000
 _SCRIPT: Final = """\
 import time, sys
 from pathlib import Path
-from mew.journal.folder import Folder
+from mew.journal.layout import Folder
 from mew.journal.recovery import recover
 folder = Folder(Path(sys.argv[1]), sys.argv[2])
 started = time.perf_counter()

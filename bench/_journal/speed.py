@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from mew.journal.blocks import Entry, Frames
-from mew.journal.folder import Folder
-from mew.journal.log import LogWriter
+from mew.journal.block_format import Entry, Frames
+from mew.journal.layout import Folder
 from mew.journal.sealing import seal
 from mew.journal.segments import verify
+from mew.journal.wal import LogWriter
 from mew.protocol.records import Record
 
 ROUNDS = 7

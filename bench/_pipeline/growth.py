@@ -17,7 +17,7 @@ from typing import Final
 
 from bench._pipeline.kernel import SPACE
 from bench._pipeline.whole import write_journal
-from mew.journal.folder import Folder
+from mew.journal.layout import Folder
 from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake
 from mew.pipeline.session import close_session, open_session

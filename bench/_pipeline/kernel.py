@@ -18,9 +18,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from mew.journal.folder import Folder
+from mew.journal.arrow import SCHEMA
+from mew.journal.layout import Folder
 from mew.journal.segments import write_segment
-from mew.journal.tables import SCHEMA
 from mew.pipeline.kernel.catalogue import Access, Catalogue, StreamFormats
 from mew.pipeline.kernel.decoding import Options
 from mew.pipeline.kernel.formats import format_of

@@ -23,7 +23,7 @@ import msgspec
 
 import mew
 from mew.client import Space
-from mew.journal.folder import SECOND, Folder, Segment
+from mew.journal.layout import SECOND, Folder, Segment
 from mew.journal.segments import read_control, read_footer, read_frames
 from mew.pipeline.lake import Lake, Progress
 from mew.pipeline.publishing import ACTIVITY, Activity

@@ -18,10 +18,10 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from bench._pipeline.kernel import FORMAT, NOON, SCHEMA_OF_FRAMES, SEGMENT, SPACE, STREAMS, frame_rows, payloads
-from mew.journal.blocks import encode
-from mew.journal.folder import Folder
+from mew.journal.arrow import to_arrow
+from mew.journal.block_format import encode
+from mew.journal.layout import Folder
 from mew.journal.segments import write_segment
-from mew.journal.tables import to_arrow
 from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake, Progress
 from mew.pipeline.session import close_session, open_session

@@ -50,7 +50,7 @@ from mew.protocol import (
 )
 from mew.protocol.envelope import Stamp
 from mew.protocol.frames import build, split
-from mew.protocol.times import SECOND
+from mew.protocol.timestamps import SECOND
 from mew.view import SpaceView, apply, apply_frame, welcomed
 
 NOON = 1_763_208_000_000_000

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mew.agents import find
 from mew.client import Space
-from mew.client.sending import Draft
+from mew.client.sender import Draft
 from mew.protocol.envelope import Envelope
 from tests.client.stage import ended, joining
 from tests.gateway.raw import Running, running

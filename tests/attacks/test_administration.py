@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.gateway.admin import AdminDoor, reload_tokens
-from mew.gateway.auth import TokenFolder, TokenStore
-from mew.gateway.config import load
+from mew.config.loader import load
+from mew.config.tokens import TokenFolder, TokenStore
 from mew.gateway.gateway import Gateway
 from mew.gateway.server import Server
-from mew.gateway.supervisor.household import Household
-from mew.journal.reading import Journal
+from mew.journal.reader import Journal
 from mew.journal.verify import verify
 from mew.protocol import Record
+from mew.supervisor.control_socket import AdminDoor, reload_tokens
+from mew.supervisor.supervisor import Household
 from tests.gateway.raw import TEXT, Raw, Running, frame, head, started, upgrade
 
 SPACE = """\

@@ -14,14 +14,7 @@ from textual.widgets import Button
 
 from mew.cli.terminal.approval import Approval
 from mew.client import Proposed, Space
-from mew.client.errors import (
-    AlreadyExists,
-    MewError,
-    ProposalClosed,
-    ProposalExpired,
-    Refused,
-    Withdrawn,
-)
+from mew.client.errors import AlreadyExists, MewError, ProposalClosed, ProposalExpired, Refused, Withdrawn
 from tests.cli.terminal.seated import Seated, seated
 from tests.client.stage import joining, played, until
 from tests.gateway.raw import Running, running

@@ -14,9 +14,9 @@ import pytest
 
 import mew
 from mew.client.errors import ProposalClosed, ProposalExpired, ProposalMismatch
-from mew.gateway.config import GatewayConfig, SpaceConfig
+from mew.config.loader import GatewayConfig, SpaceConfig
 from mew.journal.settings import JournalSettings
-from mew.protocol.capability import read_capability
+from mew.protocol.capabilities import read_capability
 from mew.protocol.settings import ApprovalRule
 from mew.testing import Client, MemorySpace, MemoryTokens, settings
 from tests.client.stage import joining, played

@@ -17,7 +17,7 @@ from tests.journal.waiting import until
 EVERYBODY = {name: {"capabilities": [{"kind": "*"}]} for name in ("alice", "bob")}
 FROM_THE_NTH_ON = """
 import errno, os, sys
-import mew.cli, mew.cli.gateway
+import mew.cli, mew.cli.space.gateway
 count = 0
 
 def hook(name, args):

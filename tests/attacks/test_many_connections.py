@@ -13,11 +13,9 @@ from typing import Final
 
 import pytest
 
+from mew.config.loader import Timeouts, UnadmittedLimits
 from mew.gateway import connections
-from mew.gateway.config import Timeouts, UnadmittedLimits
-from mew.gateway.connections import Connections, OpenConnection, counted_as
-from mew.gateway.listening import descriptors_left
-from mew.gateway.proxies import TrustedProxies
+from mew.gateway.connections import Connections, OpenConnection, TrustedProxies, counted_as, descriptors_left
 from tests.gateway.raw import TEXT, Raw, Running, frame, head, joined, running, tls_of, upgrade
 
 GET: Final = head("/openapi.json", {"Host": "localhost"})

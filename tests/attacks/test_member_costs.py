@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from bench._gateway.attempts import ATTEMPTS
-from mew.gateway import turns
+from mew.gateway import scheduling
 from mew.protocol.proposals import ClosedProposal, at_position, remember
 from mew.protocol.settings import Limits
 from mew.testing import MemorySpace
@@ -127,7 +127,7 @@ def test_reading_proposals_and_the_mailbox_is_paid_for(tmp_path: Path) -> None:
 
 def test_others_are_heard_between_the_messages_of_one_packet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a second's budget allows came in one packet, and was carried out in a row."""
-    monkeypatch.setattr(turns, "SHARE_SECONDS", 1e-9)
+    monkeypatch.setattr(scheduling, "SHARE_SECONDS", 1e-9)
     with running(tmp_path) as gateway:
         mallory, bob = joined(gateway), joined(gateway, "bob")
         mallory.send(*(unmasked(b'{"kind":"chat","payload":{"text":"%d"}}' % number) for number in range(3_000)))

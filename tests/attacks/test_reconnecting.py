@@ -10,8 +10,9 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from mew.gateway import fanout, pace, sending, turnstile
-from mew.gateway.config import UnadmittedLimits
+from mew.config.loader import UnadmittedLimits
+from mew.gateway import scheduling
+from mew.gateway.fanout import delivery, fanout
 from mew.gateway.gateway import Gateway
 from mew.journal.settings import JournalSettings
 from tests.gateway.raw import ANYTHING, TEXT, Raw, Running, frame, joined, running, upgrade
@@ -26,11 +27,11 @@ LAST: Final = "that is all"
 def gateway(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     """As it is, with the least that a turn of the loop may do, and with as much gathered as may be."""
     if request.param == "one by one":
-        monkeypatch.setattr(turnstile, "TURN_SECONDS", 1e-9)
-        monkeypatch.setattr(sending, "SLICE_SECONDS", 0.0)
+        monkeypatch.setattr(scheduling, "TURN_SECONDS", 1e-9)
+        monkeypatch.setattr(delivery, "SLICE_SECONDS", 0.0)
     elif request.param == "held off":
-        monkeypatch.setattr(pace, "BUSY", 0.0)
-        monkeypatch.setattr(pace, "FLUSHES", 10**6)
+        monkeypatch.setattr(fanout, "BUSY", 0.0)
+        monkeypatch.setattr(fanout, "FLUSHES", 10**6)
         monkeypatch.setattr(fanout, "FEW", 1)
     unadmitted = UnadmittedLimits(unadmitted_per_address=1_000)
     with running(tmp_path, SPACE, journal=JournalSettings(), unadmitted=unadmitted) as started:
@@ -115,7 +116,7 @@ def test_a_crowd_of_first_messages_is_let_in_a_few_at_a_turn(gateway: Running) -
 
         counts = gateway.do(let_in())
         # As many as may pass in a turn, once as they are read and once from the line.
-        assert max(now - before for before, now in pairwise(counts)) <= 2 * turnstile.A_TURN
+        assert max(now - before for before, now in pairwise(counts)) <= 2 * scheduling.A_TURN
 
 
 def test_large_messages_behind_joins_in_a_crowd_come_whole(gateway: Running) -> None:

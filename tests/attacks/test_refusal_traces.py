@@ -10,13 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.gateway.config import Timeouts
-from mew.gateway.connections import Connections
-from mew.gateway.operator_log import FAULT_SECONDS, Weigher
-from mew.gateway.refusal_log import SOURCES, RefusalLog
+from mew._internal.logging import FAULT_SECONDS, Weigher
+from mew.config.loader import Timeouts
+from mew.gateway.connections import SOURCES, Connections, RefusalLog
 from mew.journal.settings import JournalSettings
-from mew.protocol.administration import REPEATED_SECONDS
-from mew.protocol.times import SECOND
+from mew.protocol.handlers.administration import REPEATED_SECONDS
+from mew.protocol.timestamps import SECOND
 from tests.attacks.test_administration import administered
 from tests.gateway.raw import TEXT, Raw, Running, frame, head, running, upgrade
 

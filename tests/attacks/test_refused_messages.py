@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from mew.journal.reading import Journal
+from mew.journal.reader import Journal
 from mew.journal.settings import JournalSettings
 from mew.journal.verify import verify
 from mew.protocol import Identity, Record

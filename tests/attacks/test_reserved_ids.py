@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mew.cli.doctor_checks import look
-from mew.gateway.config import ConfigError, load
+from mew.cli.doctor import look
+from mew.config.loader import ConfigError, load
 from tests.gateway.raw import TEXT, Raw, frame, running, upgrade
 
 SPACE = """\

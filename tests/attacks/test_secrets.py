@@ -19,21 +19,19 @@ from typing import Any
 import pytest
 
 import mew
-from mew.bridge.child import Child
-from mew.bridge.errors import CannotStart
-from mew.bridge.settings import StdioServer
-from mew.cli.door import Door
+from mew._internal.logging import address
+from mew._internal.processes import birth
+from mew._internal.unix_sockets import SHORT, LocalTransport, UntrustedSocket, address_of, connect, gateway_socket
+from mew.bridge.settings import CannotStart, StdioServer
+from mew.bridge.stdio import Child
+from mew.cli.common.http_client import Door
 from mew.client import ConnectionLost
-from mew.gateway.admin import AdminDoor
-from mew.gateway.admin_socket import socket_file
-from mew.gateway.auth import TokenStore, new_token
-from mew.gateway.config import load
+from mew.config.loader import load
+from mew.config.served_folders import exposed, served_folders
+from mew.config.tokens import TokenStore, new_token
 from mew.gateway.exposure import is_weak, warnings_of
-from mew.gateway.operator_log import address
-from mew.gateway.supervisor.births import birth
-from mew.gateway.supervisor.pids import Pids, read_pids, write_pids
-from mew.served_folders import exposed, served_folders
-from mew.unix_sockets import SHORT, LocalTransport, UntrustedSocket, address_of, connect, gateway_socket
+from mew.supervisor.control_socket import AdminDoor, socket_file
+from mew.supervisor.state_file import Pids, read_pids, write_pids
 from tests.bridge.stage import HERE
 from tests.cli.verbs import Lab, command, environment, piped, run
 from tests.gateway.raw import Raw, head, running, tls_of, upgrade

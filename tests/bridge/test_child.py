@@ -9,8 +9,8 @@ import pytest
 
 from mew.bridge import BridgeSettings, StdioServer
 from mew.bridge.bridge import inherited
-from mew.bridge.child import Child, read_lines
-from mew.bridge.errors import ServerLost
+from mew.bridge.settings import ServerLost
+from mew.bridge.stdio import Child, read_lines
 from tests.bridge.stage import bridged, lives, odd
 from tests.client.stage import played, until
 from tests.gateway.raw import Running

@@ -9,8 +9,8 @@ from typing import Final
 import pytest
 from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
-from mew.gateway.config import Queues
-from mew.journal.keeper import Keeper
+from mew.config.loader import Queues
+from mew.journal.maintenance import Keeper
 from mew.protocol.settings import Limits
 from tests.browser.stage import (
     INSTALL_SECONDS,

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from mew._internal.processes import birth, marked
 from mew.cli import main
-from mew.gateway.supervisor.births import birth, marked
 
 PATIENCE = 30
 WAITING = "import signal; print('here', flush=True); signal.pause()"

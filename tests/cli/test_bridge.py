@@ -10,8 +10,8 @@ import pytest
 import mew
 from mew.bridge import BridgeTimeouts, StdioServer
 from mew.cli import main
-from mew.cli.bridge import Server, Trying, bridge_at, patience_with, stdio_server
-from mew.cli.joining import Seat
+from mew.cli.common.target import Seat
+from mew.cli.participate.bridge import Server, Trying, bridge_at, patience_with, stdio_server
 from tests.bridge.stage import odd
 from tests.cli.joined import alone, at_work, lab, token_of, url_of
 from tests.client.stage import played

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from mew.cli.client_lines import BadLine, Read, read, written
+from mew.cli.participate.client import BadLine, Read, read, written
 from mew.client import Frame
 from mew.protocol.envelope import parse
 

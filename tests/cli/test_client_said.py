@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import mew
-from mew.cli.client_said import Said
+from mew.cli.participate.client_io import Said
 from tests.cli.joined import at_work, lab, ran, token_of, url_of
 from tests.client.proxy import proxied
 from tests.client.stage import begun, ended, played, until

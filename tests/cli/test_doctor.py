@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mew.cli import doctor_checks
-from mew.cli.doctor_checks import Check, look
+from mew.cli import doctor
+from mew.cli.doctor import Check, look
 from tests.cli.verbs import Lab, configure, run
 
 FAST_SECONDS = 3
@@ -20,8 +20,8 @@ PATIENCE = 4
 @pytest.fixture
 def lone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without what has to start something to know: that is another test's business."""
-    monkeypatch.setattr(doctor_checks, "_pipeline", lambda: iter(()))
-    monkeypatch.setattr(doctor_checks, "_node", lambda: Check("node", "ok", "v20"))
+    monkeypatch.setattr(doctor, "_pipeline", lambda: iter(()))
+    monkeypatch.setattr(doctor, "_node", lambda: Check("node", "ok", "v20"))
 
 
 def found(directory: Path) -> dict[str, Check]:
@@ -97,12 +97,12 @@ def test_a_port_that_is_taken_is_noted(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("lone")
 def test_a_machine_that_is_not_fit_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_checks, "RELEASED", time.time() + 1000)
-    monkeypatch.setattr(doctor_checks, "TOO_LITTLE", 2**70)
-    monkeypatch.setattr(doctor_checks, "OLDEST", (99, 0))
-    monkeypatch.setattr(doctor_checks, "FEW_FILES", 2**62)
-    monkeypatch.setitem(doctor_checks.EXTRAS, "server", ("no_such_module",))
-    monkeypatch.setitem(doctor_checks.EXTRAS, "kafka", ("no_such_module.below",))
+    monkeypatch.setattr(doctor, "RELEASED", time.time() + 1000)
+    monkeypatch.setattr(doctor, "TOO_LITTLE", 2**70)
+    monkeypatch.setattr(doctor, "OLDEST", (99, 0))
+    monkeypatch.setattr(doctor, "FEW_FILES", 2**62)
+    monkeypatch.setitem(doctor.EXTRAS, "server", ("no_such_module",))
+    monkeypatch.setitem(doctor.EXTRAS, "kafka", ("no_such_module.below",))
     checks = found(tmp_path)
     wrong = {name for name, each in checks.items() if each.state == "wrong"}
     assert wrong == {"python", "server", "clock", "disk"}
@@ -115,24 +115,24 @@ def test_a_machine_that_is_not_fit_is_told(tmp_path: Path, monkeypatch: pytest.M
 def test_a_little_disk_is_noted_and_a_missing_folder_is_looked_for_above(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor_checks, "LITTLE", 2**70)
+    monkeypatch.setattr(doctor, "LITTLE", 2**70)
     check = found(tmp_path / "not" / "there")["disk"]
     assert (check.state, str(tmp_path) in check.line) == ("note", True)
 
 
 def test_node_is_noted_where_it_is_missing_or_something_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "not found" in doctor_checks._node().line
+    assert "not found" in doctor._node().line
     fake = tmp_path / "node"
     fake.write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
     fake.chmod(0o755)
-    assert "is it Node.js?" in doctor_checks._node().line
+    assert "is it Node.js?" in doctor._node().line
     fake.write_text("#!/bin/sh\necho v99\n", encoding="utf-8")
-    assert doctor_checks._node() == Check("node", "ok", f"v99 ({fake})")
+    assert doctor._node() == Check("node", "ok", f"v99 ({fake})")
 
 
 def test_a_gateway_that_does_not_answer_is_wrong() -> None:
-    check = doctor_checks._health("http://127.0.0.1:1", "http://127.0.0.1:1")
+    check = doctor._health("http://127.0.0.1:1", "http://127.0.0.1:1")
     assert (check.state, "does not answer" in check.line) == ("wrong", True)
 
 
@@ -140,9 +140,9 @@ def test_why_spark_does_not_start_is_one_line() -> None:
     def breaks() -> Any:
         raise RuntimeError("no Java\nat org.apache…")
 
-    assert doctor_checks._problem(breaks) == "no Java"
-    assert doctor_checks._problem(lambda: 3) == "it cannot count"
-    assert doctor_checks._problem(lambda: 2) is None
+    assert doctor._problem(breaks) == "no Java"
+    assert doctor._problem(lambda: 3) == "it cannot count"
+    assert doctor._problem(lambda: 2) is None
 
 
 @pytest.mark.usefixtures("lone")

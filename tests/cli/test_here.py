@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from mew.cli.exits import Unreachable
-from mew.cli.here import Nobody, here, observer_token, token_of, who
+from mew._internal.processes import birth
+from mew.cli.common.errors import Unreachable
+from mew.cli.common.target import Nobody, here, observer_token, token_of, who
 from mew.errors import MewError
-from mew.gateway.admin import NoAnswer
-from mew.gateway.supervisor.births import birth
-from mew.gateway.supervisor.pids import Pids, write_pids
+from mew.supervisor.control_socket import NoAnswer
+from mew.supervisor.state_file import Pids, write_pids
 
 
 def space(directory: Path, participants: dict[str, Any] | None = None, **settings: Any) -> Path:
@@ -133,7 +133,7 @@ def test_a_gateway_that_runs_has_to_learn_of_a_new_observer(tmp_path: Path) -> N
 def test_at_a_terminal_one_is_asked_until_the_answer_is_somebody(tmp_path: Path) -> None:
     space(tmp_path, {"alice": {}, "bob": {}})
     ours, theirs = pty.openpty()
-    script = "from mew.cli.here import here, who; print(who(here(), None))"
+    script = "from mew.cli.common.target import here, who; print(who(here(), None))"
     command = [sys.executable, "-c", script]
     process = subprocess.Popen(command, cwd=tmp_path, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs)
     os.close(theirs)

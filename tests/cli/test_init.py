@@ -14,7 +14,7 @@ import pytest
 
 import mew.templates
 from mew.cli import main
-from mew.gateway.config import GatewayConfig, load
+from mew.config.loader import GatewayConfig, load
 from tests.gateway.raw import running_from
 from tests.needs import requires
 

@@ -19,7 +19,7 @@ import duckdb
 import pytest
 from mcap.reader import make_reader
 
-from mew.journal.blocks import Frames
+from mew.journal.block_format import Frames
 from mew.protocol.records import Record
 from tests.cli import verbs
 from tests.cli.test_gateway import SPACE, ask, environment, running, stop, token_of

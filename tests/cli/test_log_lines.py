@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mew.cli.log_lines import LogLines, readable
+from mew.cli.space.render import LogLines, readable
 
 
 def test_new_lines_come_with_the_name_of_whose_they_are_and_only_when_complete(tmp_path: Path) -> None:

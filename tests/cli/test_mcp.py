@@ -10,7 +10,7 @@ import pytest
 import mew
 from mew.agents import find
 from mew.cli import main
-from mew.cli.here import LOOKING
+from mew.cli.common.target import LOOKING
 from tests.cli.joined import alone, lab, token_of, url_of
 from tests.client.stage import begun, ended, played
 from tests.gateway.raw import Running

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mew.journal.folder import Folder
 from mew.journal.generator import Truth, generate
+from mew.journal.layout import Folder
 from tests.cli import verbs
 from tests.pipeline.jobs.lakes import contents, run_all
 
@@ -184,7 +184,7 @@ def test_what_cannot_be_watched_is_refused_in_one_line(
 
 BUSY = """
 from threading import Event
-from mew.cli.pipeline_watch import Signals
+from mew.cli.pipeline.watch import Signals
 signals = Signals()
 print("busy", flush=True)
 signals.wait(60)

@@ -55,5 +55,7 @@ def test_what_cannot_be_reported_is_said_in_one_line(folder: Path, arguments: tu
 
 
 def test_other_commands_do_not_load_it() -> None:
-    program = "import sys, mew.cli.pipeline; assert not [n for n in sys.modules if 'report' in n and 'mew' in n]"
+    program = (
+        "import sys, mew.cli.pipeline.commands; assert not [n for n in sys.modules if 'report' in n and 'mew' in n]"
+    )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=50)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mew.cli.pipeline_settings import settings_here
+from mew.cli.pipeline.source import settings_here
 from mew.pipeline.settings import BadSetting, PipelineSettings
 
 

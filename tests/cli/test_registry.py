@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mew.cli.registry import enlist, running_spaces, strike
-from mew.gateway.supervisor.pids import Pids
+from mew.cli.space.processes import enlist, running_spaces, strike
+from mew.supervisor.state_file import Pids
 
 
 @pytest.fixture

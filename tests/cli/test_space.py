@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mew.gateway.supervisor.births import birth
+from mew._internal.processes import birth
 from tests.cli.spaces import LEAVING_ONE_BEHIND, PATIENCE, WAITING, Home, gone, python, until, worked
 
 

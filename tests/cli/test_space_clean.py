@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mew.cli import main, running
-from mew.gateway.supervisor.births import MARK, birth, mark_of
+from mew._internal.processes import MARK, birth, mark_of
+from mew.cli import main
+from mew.cli.space import processes
 from tests.cli.spaces import WAITING
 
 
@@ -151,16 +152,16 @@ def test_a_space_that_was_started_while_somebody_thought_it_over_is_not_touched(
 def test_while_somebody_starts_or_stops_the_space_nothing_is_removed(
     lab: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(running, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(processes, "LOCK_SECONDS", 0.0)
     before = left(lab)
-    with running.held(lab):
+    with processes.held(lab):
         assert clean(lab, "--all", "--force") == 1
     assert "somebody else has been starting or stopping this space" in capsys.readouterr().err
     assert left(lab) == before
 
 
 def test_the_lock_stays_because_somebody_may_hold_it(lab: Path) -> None:
-    with running.held(lab):
+    with processes.held(lab):
         pass
     lock = lab / ".mew" / "space.lock"
     before = lock.stat().st_ino

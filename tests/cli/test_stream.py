@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from mew.cli import stream_feed
-from mew.cli.door import RefusedAs
-from mew.cli.exits import Unreachable
-from mew.cli.given import BadValue
-from mew.cli.stream import Cut
-from mew.cli.stream_feed import Feed, packed, pieces, unpacked
+from mew.cli.common.errors import Unreachable
+from mew.cli.common.http_client import RefusedAs
+from mew.cli.common.io import BadValue
+from mew.cli.participate import stream_feed
+from mew.cli.participate.stream import Cut
+from mew.cli.participate.stream_feed import Feed, packed, pieces, unpacked
 from mew.client import connect
 from tests.cli.verbs import SECONDS, Lab, command, environment, piped
 
@@ -76,7 +76,7 @@ def _pour(writer: int, given: bytes) -> None:
 
 
 def door_of(lab: Lab) -> tuple[Any, str]:
-    from mew.cli.reach import Reach, speak
+    from mew.cli.common.target import Reach, speak
 
     return speak(Reach(space_dir=lab.directory), "alice")
 

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.cli import happening
-from mew.cli.happening import Filters, Past, Seen, frame_json
-from mew.cli.tail_text import Paint, counted, line
+from mew.cli.observe import feed
+from mew.cli.observe.feed import Filters, Past, Seen, frame_json
+from mew.cli.observe.tail_render import Paint, counted, line
 from mew.protocol.patterns import KindPattern
 from tests.cli.verbs import SECONDS, Lab, command, configure, environment, lab_in, run
 
@@ -87,8 +87,8 @@ def test_it_can_begin_at_a_time(lab: Lab) -> None:
 
 @pytest.mark.parametrize("window", [1, 3])
 def test_few_lines_are_found_however_far_back_they_are(lab: Lab, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(happening, "WINDOW", window)
-    monkeypatch.setattr(happening, "PAGE", 2)
+    monkeypatch.setattr(feed, "WINDOW", window)
+    monkeypatch.setattr(feed, "PAGE", 2)
     assert [each[18:] for each in shown(lab, "-n", "2", "--kind", "chat", "--from", "alice")] == ["one", "three"]
     assert shown(lab, "-n", "0") == []
 
@@ -325,8 +325,8 @@ def test_from_a_time_on_nothing_is_left_out_and_nothing_comes_before_it(control:
 @pytest.mark.parametrize("window", [1, 2, 5, 512])
 @pytest.mark.parametrize("page", [1, 4, 5000])
 def test_the_last_few_are_found_each_once_and_in_order(window: int, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(happening, "WINDOW", window)
-    monkeypatch.setattr(happening, "PAGE", page)
+    monkeypatch.setattr(feed, "WINDOW", window)
+    monkeypatch.setattr(feed, "PAGE", page)
     every = [position for position in range(7, 47) if position % 3]
     for number in (0, 1, 4, 100):
         found = past_of(Pages()).latest(number, lambda seen: not seen.is_data, data=False)

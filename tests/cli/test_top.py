@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from mew.cli.rates import Counting, ParticipantRates, Rates, StreamRates
-from mew.cli.top_text import plain, tables
+from mew.cli.observe.rates import Counting, ParticipantRates, Rates, StreamRates
+from mew.cli.observe.top import plain, tables
 from mew.client.frames import Frame
 from mew.protocol import parse
 from mew.view import ParticipantView, SpaceView, StreamView

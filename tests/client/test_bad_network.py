@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import mew
-from mew.client import ConnectionLost, Gap, Space, StreamGap, connecting, errors
-from mew.journal.reading import Journal
+from mew.client import ConnectionLost, Gap, Space, StreamGap, errors, handshake
+from mew.journal.reader import Journal
 from mew.view import SpaceView
 from tests.client.gateways import gateway_process
 from tests.client.proxy import Proxy, proxied
@@ -25,7 +25,7 @@ ROUNDS = 12
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Come back sooner than one would."""
-    monkeypatch.setattr(connecting, "LONGEST", 0.05)
+    monkeypatch.setattr(handshake, "LONGEST", 0.05)
     yield
 
 

@@ -30,7 +30,7 @@ from mew.client import (
     serve,
 )
 from mew.client.errors import Paused
-from mew.client.sending import Draft
+from mew.client.sender import Draft
 from mew.protocol import Envelope
 from tests.client.stage import begun, ended, joining, played, until, url_of
 from tests.gateway.raw import Running

@@ -12,9 +12,9 @@ import uvloop
 
 import mew
 from mew.client import ConnectionLost, NotAdmitted, Space
-from mew.client.connecting import LONGEST, SHORTEST, Backoff, _Entrance
 from mew.client.connection import Address, Connection
 from mew.client.errors import SpaceNotFound, Unauthorized
+from mew.client.handshake import LONGEST, SHORTEST, Backoff, _Entrance
 from mew.protocol import Envelope
 from tests.client.fake import CHAT, WELCOME, faking, goodbye, whole
 from tests.client.stage import joining, played, until, url_of

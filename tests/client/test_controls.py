@@ -311,7 +311,7 @@ async def test_a_shutdown_ends_the_run_and_what_it_was_doing(gateway: Running) -
 async def test_a_shutdown_waits_for_its_hook_but_not_for_ever(
     gateway: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mew.client.controls.GRACE", 0.05)
+    monkeypatch.setattr("mew.client.control.GRACE", 0.05)
     participant = Participant()
 
     @participant.on_shutdown

@@ -20,7 +20,7 @@ import pytest
 
 import mew
 from mew.client import Connecting
-from mew.gateway.config import load
+from mew.config.loader import load
 from tests.client.stage import played, url_of
 from tests.gateway.raw import Running, running_from
 

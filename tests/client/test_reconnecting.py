@@ -21,9 +21,9 @@ from mew.client import (
     StreamDiscovered,
     StreamEnded,
     StreamGap,
-    connecting,
+    handshake,
 )
-from mew.client.connecting import FINAL
+from mew.client.handshake import FINAL
 from mew.protocol.envelope import Envelope
 from tests.client.fake import WELCOME, faking, goodbye, whole
 from tests.client.proxy import Proxy, proxied
@@ -269,7 +269,7 @@ async def test_who_does_not_want_to_come_back_does_not(gateway: Running) -> None
 
 @played
 async def test_tries_go_on_until_there_is_somebody(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connecting, "LONGEST", 0.02)
+    monkeypatch.setattr(handshake, "LONGEST", 0.02)
     async with behind_proxy(gateway, "alice", timeout=0.5) as (proxy, alice):
         await away(proxy, alice)
         await until(lambda: proxy.connections >= 4)

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from mew.client.rights import may_send
+from mew.client.permissions import may_send
 from mew.protocol import KINDS
-from mew.protocol.capability import read_capability
+from mew.protocol.capabilities import read_capability
 from mew.protocol.explain import explain
 from mew.protocol.settings import ApprovalRule
 from mew.testing import MemorySpace

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.client import ConnectionLost, Refused, RequestTimeout, Space, answers, errors
+from mew.client import ConnectionLost, Refused, RequestTimeout, Space, errors, pending
 from mew.protocol import ERROR_CODES, Envelope, Limits
 from tests.client.stage import joining, played
 from tests.gateway.raw import Running, running
@@ -128,7 +128,7 @@ async def test_to_kick_somebody_who_is_not_there_is_confirmed_as_well(gateway: R
 async def test_who_is_too_quick_is_told_of_each_envelope_even_where_the_gateway_is_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "PATIENCE", 0.2)
+    monkeypatch.setattr(pending, "PATIENCE", 0.2)
     limits = Limits(envelopes_per_second=20, envelope_burst=20)
     with running(tmp_path, {"limits": limits}) as gateway:
         async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
@@ -187,7 +187,7 @@ async def test_a_request_may_say_which_answer_it_means(gateway: Running, narrow:
 async def test_a_request_that_was_taken_may_wait_long_for_the_answer_it_means(
     gateway: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "PATIENCE", 0.05)
+    monkeypatch.setattr(pending, "PATIENCE", 0.05)
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         welcomes = alice.envelopes("system/welcome")
         asking = asyncio.create_task(alice.request("space/invite", {"participant_id": "dora"}, answer="chat"))

@@ -10,7 +10,7 @@ import pytest
 
 from mew.client import Format, MessageRefused, Stream, errors
 from mew.client.errors import DoesNotFit
-from mew.client.formats import descriptor, format_id
+from mew.client.frames import descriptor, format_id
 from mew.gateway.websocket import Socket
 from tests.client.stage import joining, played, until
 from tests.gateway.raw import Running, running

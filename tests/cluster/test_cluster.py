@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from mew.journal.generator import generate
-from mew.pipeline import session as sessions
+from mew.pipeline import session
 from mew.pipeline.lake import Lake
 from mew.pipeline.session import CannotStart, log_files, open_session
 from mew.pipeline.settings import PipelineSettings
@@ -116,7 +116,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_run_takes_nothing_with_it(
 def test_a_cluster_without_room_for_us_is_not_waited_for_in_silence(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "WORKERS_SECONDS", 1)
+    monkeypatch.setattr(session, "WORKERS_SECONDS", 1)
     asked = PipelineSettings(master=cluster.url, driver_memory="512m", worker_memory="2g")
     with pytest.raises(CannotStart, match=r"has no worker for us after 1 s: one needs a free core and 2g, which is"):
         open_session(asked, lake=tmp_path)

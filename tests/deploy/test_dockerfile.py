@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from mew.gateway.journals import SEALING_SECONDS
+from mew.gateway.journaling import SEALING_SECONDS
 from tests.deploy.dockerfile import lets_through, read
 from tests.gateway.raw import running, tls_of
 from tests.needs import requires

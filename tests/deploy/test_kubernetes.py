@@ -12,10 +12,10 @@ import pytest
 from ruamel.yaml import YAML
 
 from mew import __version__
-from mew.gateway.auth import TokenStore
-from mew.gateway.config import GatewayConfig, load
-from mew.gateway.journals import SEALING_SECONDS
-from mew.protocol.sessions import Identity
+from mew.config.loader import GatewayConfig, load
+from mew.config.tokens import TokenStore
+from mew.gateway.journaling import SEALING_SECONDS
+from mew.protocol.authentication import Identity
 from tests.deploy.dockerfile import read
 from tests.gateway.raw import running_from
 

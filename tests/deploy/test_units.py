@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mew.cli import USAGE_ERROR
-from mew.gateway.journals import SEALING_SECONDS
+from mew.gateway.journaling import SEALING_SECONDS
 from mew.protocol.settings import Limits
 from tests.needs import requires
 

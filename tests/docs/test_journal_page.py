@@ -8,14 +8,15 @@ import msgspec
 import pytest
 
 from mew.cli import app
-from mew.gateway.openapi_examples import PAGE as PAGE_EXAMPLE
-from mew.journal import blocks, drafts, segments, writer
-from mew.journal.blocks import EVENTS, HEAD_BYTES, RUN
+from mew.gateway.http.openapi_examples import PAGE as PAGE_EXAMPLE
+from mew.journal import block_format, segments, writer
+from mew.journal import segments as drafts
+from mew.journal.arrow import SCHEMA, SCHEMA_VERSION
+from mew.journal.block_format import EVENTS, HEAD_BYTES, RUN
 from mew.journal.compaction import FILE_BYTES
 from mew.journal.kafka.messages import Label
 from mew.journal.segments import Footer
 from mew.journal.settings import JournalSettings
-from mew.journal.tables import SCHEMA, SCHEMA_VERSION
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "journal.md").read_text(encoding="utf-8")
@@ -56,7 +57,7 @@ def test_every_field_of_the_footer_stands_there() -> None:
 @pytest.mark.parametrize(
     ("title", "layout"),
     [
-        ("### Head of a block", (blocks._MARK.format + blocks._COUNTED.format).replace("<", "")),
+        ("### Head of a block", (block_format._MARK.format + block_format._COUNTED.format).replace("<", "")),
         ("### Run", RUN.format.removeprefix("<")),
     ],
 )

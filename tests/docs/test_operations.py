@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from mew.gateway.config import GatewayConfig, SpaceConfig
+from mew.config.loader import GatewayConfig, SpaceConfig
 from mew.gateway.gateway import Gateway
 from mew.gateway.metrics import exposition
 from mew.testing import MemoryTokens, settings

@@ -10,8 +10,8 @@ from ruamel.yaml import YAML
 
 from mew.cli import app
 from mew.client import errors
-from mew.gateway import approvals_config, config, journal_config
-from mew.gateway.config import TLS, BridgeConfig, LoggingConfig, McpServer, Timeouts, load
+from mew.config import loader
+from mew.config.loader import TLS, BridgeConfig, LoggingConfig, McpServer, Timeouts, load
 from mew.pipeline import open_lake
 from mew.pipeline.lake.progress_table import PROGRESS
 from mew.pipeline.schemas import TABLES, Table
@@ -59,27 +59,27 @@ def test_what_markdown_would_take_for_more_than_text_is_escaped() -> None:
 
 
 KNOWN: Final = {
-    "space": config._SPACE,
-    "participants.ID": config._PARTICIPANT,
+    "space": loader._SPACE,
+    "participants.ID": loader._PARTICIPANT,
     "participants.ID.mcp_server": McpServer.__struct_fields__,
     "participants.ID.bridge_config": BridgeConfig.__struct_fields__,
     "defaults": {"capabilities", "routing"},
-    "approvals": approvals_config.KEYS,
-    "gateway": config._GATEWAY,
+    "approvals": loader.APPROVAL_KEYS,
+    "gateway": loader._GATEWAY,
     "gateway.tls": TLS.__struct_fields__,
     "gateway.timeouts": Timeouts.__struct_fields__,
-    "gateway.limits": config._LIMITS,
+    "gateway.limits": loader._LIMITS,
     "gateway_logging": {"enabled", *LoggingConfig.__struct_fields__},
     "streams": StreamSettings.__struct_fields__,
-    "journal": journal_config.KEYS,
-    "journal.kafka": journal_config._KAFKA,
+    "journal": loader.JOURNAL_KEYS,
+    "journal.kafka": loader._KAFKA,
     "pipeline": PipelineSettings.__struct_fields__,
 }
 """The keys that are read."""
 
 
 def test_every_key_that_is_read_stands_there_and_no_other() -> None:
-    assert {part.path.partition(".")[0] for part in configuration.PARTS} == config._SECTIONS
+    assert {part.path.partition(".")[0] for part in configuration.PARTS} == loader._SECTIONS
     listed = {part.path: sorted(key.name for key in part.listed()) for part in configuration.PARTS}
     assert listed == {path: sorted(keys) for path, keys in KNOWN.items()}
 

@@ -10,7 +10,7 @@ import msgspec
 import mew.client
 from mew.bridge.__main__ import parser
 from mew.client import Controls, Event, Space, errors
-from mew.client.connecting import Options, Settings
+from mew.client.handshake import Options, Settings
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")

@@ -7,9 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mew.gateway import first
-from mew.gateway.config_values import Queues, Timeouts, UnadmittedLimits
-from mew.protocol import formats, jsontext, patterns, proposals, proposing, refused, schema_patterns, work
+from mew.config.models import Queues, Timeouts, UnadmittedLimits
+from mew.gateway import http_protocol
+from mew.protocol import dispatch, formats, patterns, proposals, raw_json, schema_cost, work
+from mew.protocol.handlers import proposals as proposing
 from mew.protocol.settings import Limits
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
@@ -20,15 +21,15 @@ DEFAULTS = {
     **{f"{key.removesuffix('_bytes')}_queue_bytes": value for key, value in msgspec.structs.asdict(Queues()).items()},
 }
 FIXED = {
-    "nesting of JSON": (jsontext.MAX_NESTING,),
+    "nesting of JSON": (raw_json.MAX_NESTING,),
     "arrays, objects and members in one message; strings; commas": (
-        jsontext.MAX_PARTS,
-        jsontext.MAX_STRINGS,
-        jsontext.MAX_ELEMENTS,
+        raw_json.MAX_PARTS,
+        raw_json.MAX_STRINGS,
+        raw_json.MAX_ELEMENTS,
     ),
     "characters on which patterns are tried for one message": (work.MOST_SCANNED, patterns.MAX_SCANNED_TEXT),
-    "JSON Schema of a format": (formats.SCHEMA_BYTES, schema_patterns.COMPILED_BYTES),
-    "patterns in the formats of its streams": (schema_patterns.PER_SCHEMA,),
+    "JSON Schema of a format": (formats.SCHEMA_BYTES, schema_cost.COMPILED_BYTES),
+    "patterns in the formats of its streams": (schema_cost.PER_SCHEMA,),
     "a proposal": (
         proposals.PROPOSAL_BYTES,
         proposing.SHORTEST_SECONDS,
@@ -39,9 +40,9 @@ FIXED = {
     "open proposals": (proposals.OPEN_PER_SPACE, proposals.BYTES_PER_SPACE),
     "closed proposals that are remembered": (proposals.REMEMBERED_PER_PROPOSER, proposals.REMEMBERED_PER_SPACE),
     "details in the records of refused messages": (
-        refused.HEAD_BYTES,
-        refused.DETAILED_AT_ONCE,
-        refused.DETAILED_PER_SECOND,
+        dispatch.HEAD_BYTES,
+        dispatch.DETAILED_AT_ONCE,
+        dispatch.DETAILED_PER_SECOND,
     ),
 }
 
@@ -90,8 +91,8 @@ def test_what_cannot_be_configured_has_the_value_of_the_code(what: str) -> None:
 
 def test_a_peer_that_does_not_read_has_less_time_while_others_wait() -> None:
     (told,) = (cells[2] for cells in rows() if cells[0] == "a peer that does not read an HTTP response")
-    hurried = Timeouts().write_seconds * first.HURRIED_LOOKS / first.UNSENT_LOOKS
-    assert f"{first.UNSENT_PROGRESS // 1024} KiB in {Timeouts().write_seconds:g} s" in told
+    hurried = Timeouts().write_seconds * http_protocol.HURRIED_LOOKS / http_protocol.UNSENT_LOOKS
+    assert f"{http_protocol.UNSENT_PROGRESS // 1024} KiB in {Timeouts().write_seconds:g} s" in told
     assert f"in {hurried:g} s while others wait" in told
 
 

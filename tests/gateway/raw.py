@@ -19,8 +19,8 @@ import msgspec
 import trustme
 import uvloop
 
-from mew.gateway.auth import TokenStore
-from mew.gateway.config import TLS, GatewayConfig, SpaceConfig, load
+from mew.config.loader import TLS, GatewayConfig, SpaceConfig, load
+from mew.config.tokens import TokenStore
 from mew.gateway.gateway import Gateway
 from mew.gateway.server import Server
 from mew.journal.settings import JournalSettings

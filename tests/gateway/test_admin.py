@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from mew._internal.unix_sockets import SHORT
+from mew.config.tokens import TokenFolder, TokenStore
 from mew.errors import MewError
-from mew.gateway.admin import LONGEST, AdminDoor, NoAnswer, ask, reload_tokens
-from mew.gateway.admin_socket import reach, socket_file
-from mew.gateway.auth import TokenFolder, TokenStore
-from mew.unix_sockets import SHORT
+from mew.supervisor.control_socket import LONGEST, AdminDoor, NoAnswer, ask, reach, reload_tokens, socket_file
 from tests.gateway.raw import Raw, Running, running_from, upgrade
 
 SPACE = """\

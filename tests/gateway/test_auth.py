@@ -9,9 +9,9 @@ from threading import Barrier
 
 import pytest
 
-from mew.gateway import auth
-from mew.gateway.auth import MAX_TOKEN_BYTES, TokenFolder, TokenStore, environment_variable
-from mew.gateway.config import ConfigError, SpaceConfig, load
+from mew.config import tokens as auth
+from mew.config.loader import ConfigError, SpaceConfig, load
+from mew.config.tokens import MAX_TOKEN_BYTES, TokenFolder, TokenStore, environment_variable
 from mew.protocol import Identity, Tokens
 from mew.protocol.errors import InternalError
 
@@ -75,7 +75,7 @@ def test_the_folder_and_its_files_are_the_owners_alone_and_out_of_git(tmp_path: 
 
 def test_a_generated_token_can_be_given_on_a_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     given = iter(["-looks-like-an-option", "--so-does-this", "good-one"])
-    monkeypatch.setattr("mew.gateway.auth.secrets.token_urlsafe", lambda _: next(given))
+    monkeypatch.setattr("mew.config.tokens.secrets.token_urlsafe", lambda _: next(given))
     assert auth.new_token() == "good-one"
 
 

@@ -2,7 +2,7 @@
 
 import time
 
-from mew.gateway.clock import SteadyClock
+from mew.gateway.gateway import SteadyClock
 
 HOUR = 3_600_000_000
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
-from mew.gateway.config import (
+from mew.config.loader import (
     TLS,
     BridgeConfig,
     ConfigError,
@@ -21,10 +21,10 @@ from mew.gateway.config import (
     find_config,
     load,
 )
-from mew.gateway.yaml_file import MAX_DEPTH, read_yaml
+from mew.config.yaml_source import MAX_DEPTH, read_yaml
 from mew.journal.settings import JournalSettings
 from mew.protocol import Limits, MewError, StreamSettings
-from mew.protocol.capability import CHAT_ONLY
+from mew.protocol.capabilities import CHAT_ONLY
 from tests.chance import examples
 
 SECRET = "s3cret-of-alice"

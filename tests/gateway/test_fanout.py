@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 import uvloop
 
-from mew.gateway import pace, sending
-from mew.gateway.counts import Counts
-from mew.gateway.fanout import Fanout
-from mew.gateway.items import Item, envelope_item
-from mew.gateway.outlets import Loss, SocketOutlet
+from mew.gateway.fanout import delivery, fanout
+from mew.gateway.fanout.encoding import Item, envelope_item
+from mew.gateway.fanout.fanout import Fanout
+from mew.gateway.fanout.sinks import Counts, Loss, SocketOutlet
 from mew.protocol import EVERYONE, AllBut, Audience, Only, To
 
 
@@ -216,7 +215,7 @@ def gone(stage: Stage, name: str) -> SocketOutlet:
 def test_who_is_gone_has_lost_the_frames_and_nothing_else(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, sent: bool
 ) -> None:
-    monkeypatch.setattr(sending, "SLICE", 1)
+    monkeypatch.setattr(delivery, "SLICE", 1)
     stage = Stage("alice", "bob")
     stage.fanout.put(EVERYONE, Item(b"", (b"#s#0",), stream_id="s", first=1))
     outlet = gone(stage, "carol")
@@ -261,7 +260,7 @@ def test_nothing_has_to_be_recorded_before_one_that_is_gone_is_dropped(loop: asy
 def test_whatever_the_audiences_are_everybody_gets_what_is_meant_for_them_in_order(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr(sending, "SLICE", size)
+    monkeypatch.setattr(delivery, "SLICE", size)
     for seed in range(150):
         chance = random.Random(seed)
         stage = Stage()
@@ -307,7 +306,7 @@ def test_whatever_the_audiences_are_everybody_gets_what_is_meant_for_them_in_ord
 def test_a_large_audience_is_served_in_slices_and_nothing_overtakes(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, audience: Audience
 ) -> None:
-    monkeypatch.setattr(sending, "SLICE", 2)
+    monkeypatch.setattr(delivery, "SLICE", 2)
     stage = Stage(*(f"p{number}" for number in range(35)))
     stage.put("one", audience)
     seen: list[int] = []
@@ -328,7 +327,7 @@ def test_a_large_audience_is_served_in_slices_and_nothing_overtakes(
 def test_a_few_are_served_ahead_of_a_crowd_and_get_theirs_in_order(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "SLICE", 1)
+    monkeypatch.setattr(delivery, "SLICE", 1)
     stage = Stage(*(f"p{number}" for number in range(40)))
     stage.put("for the crowd")
     turn(loop)
@@ -349,7 +348,7 @@ def test_a_few_are_served_ahead_of_a_crowd_and_get_theirs_in_order(
 def test_within_a_turn_those_come_first_for_whom_something_is_meant(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "SLICE", 1)
+    monkeypatch.setattr(delivery, "SLICE", 1)
     stage = Stage(*(f"p{number}" for number in range(40)))
     stage.put("for the crowd")
     stage.put("for one", Only(("p0",)))
@@ -362,7 +361,7 @@ def test_within_a_turn_those_come_first_for_whom_something_is_meant(
 def test_a_flush_that_is_asked_for_ends_the_slices_at_once(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "SLICE", 1)
+    monkeypatch.setattr(delivery, "SLICE", 1)
     stage = Stage("alice", "bob", "carol")
     stage.put("one")
 
@@ -380,7 +379,7 @@ def test_a_flush_that_is_asked_for_ends_the_slices_at_once(
 def test_who_leaves_between_two_slices_has_its_share(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "SLICE", 1)
+    monkeypatch.setattr(delivery, "SLICE", 1)
     stage = Stage("alice", "bob", "carol")
     stage.put("one")
 
@@ -435,9 +434,9 @@ class Busy(Stage):
 
 def hold_off_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fan-out's timers are real ones: what is to be seen before they end needs time to be looked at."""
-    monkeypatch.setattr(pace, "HOLD_SECONDS", 0.5)
-    monkeypatch.setattr(pace, "PATIENT_SECONDS", 0.5)
-    monkeypatch.setattr(pace, "FLUSHES", 500)
+    monkeypatch.setattr(fanout, "HOLD_SECONDS", 0.5)
+    monkeypatch.setattr(fanout, "PATIENT_SECONDS", 0.5)
+    monkeypatch.setattr(fanout, "FLUSHES", 500)
 
 
 def test_under_load_writers_wait_for_the_next_flush_and_are_read_once_more_before_it(
@@ -517,7 +516,7 @@ def test_what_nobody_waits_for_does_not_follow_the_flush_before_it_immediately(
 ) -> None:
     """Else a storm, whose flushes take long, would be told of one by one: a write a reader each time."""
     hold_off_for_long(monkeypatch)
-    monkeypatch.setattr(sending, "SLICE", 1)
+    monkeypatch.setattr(delivery, "SLICE", 1)
     stage = Busy(loop)
     stage.join("bob")
     alice = stage.listeners["alice"].heard

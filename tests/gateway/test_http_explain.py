@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mew.gateway.config import LoggingConfig
-from mew.gateway.openapi_examples import ACTIONS
+from mew.config.loader import LoggingConfig
+from mew.gateway.http.openapi_examples import ACTIONS
 from mew.protocol import Limits
 from tests.gateway.asking import Clients, ask, connecting, tokens_of
 from tests.gateway.raw import ANYTHING, Answer, Running, running

@@ -16,14 +16,14 @@ import schemathesis
 from schemathesis import Case
 from schemathesis.specs.openapi.checks import ignored_auth
 
-from mew.gateway import http_journal
-from mew.gateway.openapi import document
-from mew.gateway.openapi_examples import EVENT, PAGE
-from mew.journal.reading import Journal
+from mew.gateway.http import journal as http_journal
+from mew.gateway.http.openapi import document
+from mew.gateway.http.openapi_examples import EVENT, PAGE
+from mew.journal.arrow import SCHEMA
+from mew.journal.reader import Journal
 from mew.journal.settings import JournalSettings
-from mew.journal.tables import SCHEMA
 from mew.protocol import Checkpoint
-from mew.protocol.times import rfc3339
+from mew.protocol.timestamps import rfc3339
 from tests.gateway.asking import Clients, ask, connecting, tokens_of
 from tests.gateway.following import LIVE, Following
 from tests.gateway.raw import ANYTHING, BINARY, CLOSE, PATIENCE, TEXT, Answer, Raw, Running, frame, running, upgrade

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mew.gateway.config import GatewayConfig
-from mew.gateway.origins import Origins
+from mew.config.loader import GatewayConfig
+from mew.gateway.exposure import Origins
 from tests.gateway.asking import Clients, ask, connecting
 from tests.gateway.raw import PING, Frame, Raw, Running, frame, head, running, upgrade
 

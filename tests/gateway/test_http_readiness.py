@@ -11,9 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.gateway.gateway import Gateway
-from mew.gateway.http import HttpDoor
-from mew.gateway.readiness import Readiness
+from mew.gateway.gateway import Gateway, Readiness
+from mew.gateway.http.app import HttpDoor
 from mew.protocol.errors import JournalUnavailable
 from tests.gateway.asking import Clients, ask, connecting
 from tests.gateway.raw import BINARY, Raw, Running, closing, frame, running, upgrade

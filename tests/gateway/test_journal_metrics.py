@@ -8,8 +8,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from mew.gateway.gateway import Gateway
-from mew.gateway.journal_metrics import Room
-from mew.journal.folder import Folder, disk_used
+from mew.gateway.metrics import Room
+from mew.journal.layout import Folder, disk_used
 from mew.journal.settings import JournalSettings
 from tests.gateway.asking import Clients, ask, connecting
 from tests.gateway.raw import BINARY, Running, frame, running

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.gateway import logs
-from mew.gateway.logs import LINE_BYTES, EnvelopeHistory, LineLog
+from mew.gateway import history_log
+from mew.gateway.history_log import LINE_BYTES, EnvelopeHistory, LineLog
 from mew.protocol import Record
 from tests.gateway.raw import TEXT, closing, frame, joined, running
 from tests.interaction.doors.websocket import WebsocketSpace
@@ -158,8 +158,8 @@ def test_a_crowd_that_comes_at_once_gets_a_bounded_part_of_the_history(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of two thousand joins would be a line for each of two thousand."""
-    monkeypatch.setattr(logs, "CROWD_BYTES", 3 * 4 * (LINE_BYTES + 2))
-    monkeypatch.setattr(logs, "CROWD_BYTES_PER_SECOND", 4 * (LINE_BYTES + 2))
+    monkeypatch.setattr(history_log, "CROWD_BYTES", 3 * 4 * (LINE_BYTES + 2))
+    monkeypatch.setattr(history_log, "CROWD_BYTES_PER_SECOND", 4 * (LINE_BYTES + 2))
     log = LineLog(tmp_path / "a.jsonl")
     history, recipients = EnvelopeHistory(log, "lab"), [(f"p{number}", "websocket") for number in range(4)]
     for position in range(10):

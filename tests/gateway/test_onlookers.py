@@ -5,15 +5,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mew.gateway import onlookers
-from mew.gateway.onlookers import Onlooker, Targets
-from mew.journal.blocks import encode
-from mew.journal.folder import SECOND, Folder
-from mew.journal.log import LogWriter
-from mew.journal.reading import Journal
+from mew.gateway import journal_access
+from mew.gateway.journal_access import Onlooker, Targets
+from mew.journal.block_format import encode
+from mew.journal.layout import SECOND, Folder
+from mew.journal.reader import Journal
 from mew.journal.sealing import seal
+from mew.journal.wal import LogWriter
 from mew.protocol import GATEWAY, Identity, Record, Space, Start, records
-from mew.protocol.snapshots import snapshot
+from mew.protocol.state import snapshot
 from mew.testing import MemoryTokens, settings
 
 NOON = 1_763_208_000 * SECOND
@@ -87,7 +87,7 @@ def test_a_stream_whose_beginning_is_lost_is_for_nobody(tmp_path: Path) -> None:
 
 
 def test_what_is_known_of_streams_is_bounded_and_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onlookers, "MOST_STREAMS", 3)
+    monkeypatch.setattr(journal_access, "MOST_STREAMS", 3)
     streams = [opened(n, f"s{n}", "bob") for n in range(10)]
     read = journal(tmp_path, streams)
     targets = Targets()

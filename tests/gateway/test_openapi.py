@@ -21,10 +21,10 @@ from schemathesis.specs.openapi.checks import (
 )
 from starlette.routing import Route
 
-from mew.gateway.config import Timeouts
-from mew.gateway.http import HttpDoor
-from mew.gateway.openapi import codes_by_status, document
-from mew.gateway.openapi_examples import EXPLAINED, MESSAGES, Example
+from mew.config.loader import Timeouts
+from mew.gateway.http.app import HttpDoor
+from mew.gateway.http.openapi import codes_by_status, document
+from mew.gateway.http.openapi_examples import EXPLAINED, MESSAGES, Example
 from mew.protocol import ERROR_CODES
 from tests.chance import examples
 from tests.gateway.asking import Clients, ask, connecting

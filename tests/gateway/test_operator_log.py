@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mew.gateway.operator_log import SOCKETS, WAITING_LINES, log, set_up
+from mew._internal.logging import SOCKETS, WAITING_LINES, log, set_up
 
 Written = Callable[[], list[dict[str, Any]]]
 

@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.gateway import outlets
-from mew.gateway.items import ITEM_BYTES, Item, envelope_item, frame_items, readable
-from mew.gateway.outlets import LogOutlet, Loss, Mailbox, SocketOutlet
-from mew.gateway.wire import encode
+from mew.gateway.fanout import sinks
+from mew.gateway.fanout.encoding import ITEM_BYTES, Item, encode, envelope_item, frame_items, readable
+from mew.gateway.fanout.sinks import LogOutlet, Loss, Mailbox, SocketOutlet
 
 PLENTY = 1 << 30
 
@@ -83,7 +82,7 @@ def run(first: int, count: int, stream_id: str = "s", size: int = 10) -> Item:
 
 def cost(count: int) -> int:
     """What this many frames take while they wait."""
-    return count * (len(frame(0).wire) + outlets.WAITING_BYTES)
+    return count * (len(frame(0).wire) + sinks.WAITING_BYTES)
 
 
 # Straight through
@@ -127,7 +126,7 @@ def test_what_comes_after_the_queue_has_drained_goes_straight_through() -> None:
 
 
 def test_the_queue_drains_only_until_the_kernel_is_full_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlets, "BATCH_BYTES", 1)
+    monkeypatch.setattr(sinks, "BATCH_BYTES", 1)
     stage = Stage()
     items = [frame(1), envelope("a"), frame(2), envelope("b")]
     stage.outlet.pause()
@@ -149,7 +148,7 @@ def test_a_queue_drains_in_writes_of_moderate_size() -> None:
     stage.outlet.resume([])
     assert stage.wire.bytes == joined(items)
     assert len(stage.wire.sent) < 20
-    assert max(map(len, stage.wire.sent)) < outlets.BATCH_BYTES + 2000
+    assert max(map(len, stage.wire.sent)) < sinks.BATCH_BYTES + 2000
 
 
 # Losses
@@ -182,7 +181,7 @@ def test_losses_are_counted_by_stream() -> None:
 
 
 def test_frames_in_a_row_wait_and_are_lost_together_and_each_is_counted() -> None:
-    stage = Stage(data_bytes=2 * (len(run(1, 10).wire) + outlets.WAITING_BYTES))
+    stage = Stage(data_bytes=2 * (len(run(1, 10).wire) + sinks.WAITING_BYTES))
     stage.outlet.pause()
     stage.put(run(1, 10), run(11, 10), envelope("a"), run(21, 10))
     assert stage.outlet.losses == {"s": Loss(1, 10, 10)}
@@ -375,7 +374,7 @@ def test_a_mailbox_numbers_what_it_holds_and_tells_what_is_gone() -> None:
 
 
 def test_a_mailbox_holds_so_many_messages_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlets, "MAILBOX_MESSAGES", 2)
+    monkeypatch.setattr(sinks, "MAILBOX_MESSAGES", 2)
     box = Mailbox(most_bytes=PLENTY, first=5)
     box.put([envelope(text) for text in "abc"])
     assert box.since(5) == ([b"b", b"c"], 8, 1)

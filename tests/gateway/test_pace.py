@@ -2,7 +2,7 @@
 
 import pytest
 
-from mew.gateway.pace import HOLD_SECONDS, PATIENT_SECONDS, WINDOW_SECONDS, Pace
+from mew.gateway.fanout.fanout import HOLD_SECONDS, PATIENT_SECONDS, WINDOW_SECONDS, Pace
 
 
 def busy(flush_seconds: float, *, a_second: float = 10_000) -> tuple[Pace, float]:

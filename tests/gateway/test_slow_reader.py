@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.gateway.config import Queues, Timeouts
+from mew.config.loader import Queues, Timeouts
+from mew.gateway.fanout.sinks import SocketOutlet
 from mew.gateway.gateway import Gateway
-from mew.gateway.outlets import SocketOutlet
 from mew.gateway.server import KERNEL_BUFFER
 from tests.gateway.raw import CLOSE, PING, PONG, TEXT, Raw, Running, closing, frame, joined, running, tls_of
 from tests.recorded import Collected

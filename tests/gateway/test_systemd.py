@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mew.gateway.systemd import tell
+from mew.cli.space.gateway import tell
 
 SPACE = "space: {id: lab}\ngateway: {port: 0}\nparticipants: {alice: {}}\n"
 PATIENCE = 20

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mew.gateway import turns
-from mew.gateway.turns import ROUNDS, SHARE_SECONDS, Turns
+from mew.gateway import scheduling
+from mew.gateway.scheduling import ROUNDS, SHARE_SECONDS, Turns
 from tests.gateway.raw import BINARY, TEXT, Raw, frame, joined, running, upgrade
 
 
@@ -91,7 +91,7 @@ def test_requests_of_one_come_back_one_a_turn_and_those_of_others_immediately() 
 @pytest.fixture
 def one_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A share is over with the first message."""
-    monkeypatch.setattr(turns, "SHARE_SECONDS", 1e-9)
+    monkeypatch.setattr(scheduling, "SHARE_SECONDS", 1e-9)
 
 
 @pytest.mark.usefixtures("one_a_turn")

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from mew.gateway.turnstile import A_TURN, TURN_SECONDS, Turnstile
+from mew.gateway.scheduling import A_TURN, TURN_SECONDS, Turnstile
 
 
 def test_who_comes_alone_passes_at_once() -> None:

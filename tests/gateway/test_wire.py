@@ -2,7 +2,7 @@
 
 import pytest
 
-from mew.gateway.wire import encode, pong
+from mew.gateway.fanout.encoding import encode, pong
 
 
 @pytest.mark.parametrize(

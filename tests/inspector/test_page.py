@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import pytest
 
-from mew.inspector.page import HEADERS, page_files
+from mew.inspector import HEADERS, page_files
 from tests.gateway.asking import Clients, ask, connecting
 from tests.gateway.raw import Answer, Running, running
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from mew.protocol import Administer, Checkpoint, Join, Limits, Poll, Post, Record, RefuseConnection, Start, snapshot
-from mew.protocol.administration import ADDRESSES, REPEATED_SECONDS, token_changes
-from mew.protocol.refused import DETAILED_AT_ONCE, FIELD_BYTES, HEAD_BYTES
+from mew.protocol.dispatch import DETAILED_AT_ONCE, FIELD_BYTES, HEAD_BYTES
+from mew.protocol.handlers.administration import ADDRESSES, REPEATED_SECONDS, token_changes
 from mew.testing import MemorySpace, settings
 from tests.interaction.doors import Door
 

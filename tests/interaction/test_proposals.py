@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.protocol.canonical import digests
-from mew.protocol.capability import read_capability
+from mew.protocol.canonical_json import digests
+from mew.protocol.capabilities import read_capability
 from mew.protocol.settings import ApprovalRule
 from tests.interaction.doors import Door
 

@@ -7,20 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.protocol import (
-    KINDS,
-    Attach,
-    Command,
-    Join,
-    Leave,
-    Limits,
-    Lose,
-    Poll,
-    Post,
-    Receive,
-    Tick,
-    snapshot,
-)
+from mew.protocol import KINDS, Attach, Command, Join, Leave, Limits, Lose, Poll, Post, Receive, Tick, snapshot
 from mew.testing import MemorySpace
 from tests.chance import examples
 from tests.interaction.doors import Door

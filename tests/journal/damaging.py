@@ -6,11 +6,11 @@ Must not know how damage is found: only what must come of it.
 import random
 from pathlib import Path
 
-from mew.journal.blocks import Damaged
-from mew.journal.folder import Segment
-from mew.journal.log import read_blocks
-from mew.journal.reading import Journal
+from mew.journal.block_format import Damaged
+from mew.journal.layout import Segment
+from mew.journal.reader import Journal
 from mew.journal.verify import Report, verify
+from mew.journal.wal import read_blocks
 from mew.protocol.records import Record
 from tests.journal.kept import Kept
 

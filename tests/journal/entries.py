@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mew.journal.blocks import EVENTS, Entry, Frames
+from mew.journal.block_format import EVENTS, Entry, Frames
 from mew.protocol.records import Record
 
 texts = st.none() | st.text(max_size=20)

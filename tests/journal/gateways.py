@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
-from mew.journal.folder import Folder
+from mew.journal.layout import Folder
 from tests.gateway.raw import Answer, Raw, upgrade
 from tests.journal.waiting import until
 

@@ -6,10 +6,10 @@ Must not read the journal: what a reader finds is compared with `records`.
 import json
 from pathlib import Path
 
-from mew.journal.blocks import Entry, Frames, decode, encode
-from mew.journal.folder import HOUR, SECOND, Folder
-from mew.journal.log import LogWriter
+from mew.journal.block_format import Entry, Frames, decode, encode
+from mew.journal.layout import HOUR, SECOND, Folder
 from mew.journal.sealing import seal
+from mew.journal.wal import LogWriter
 from mew.protocol.records import Record
 
 NOON = 1_763_208_000 * SECOND

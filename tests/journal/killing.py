@@ -13,8 +13,8 @@ from typing import Final
 import duckdb
 import msgspec
 
-from mew.journal.folder import Folder
-from mew.journal.reading import Journal
+from mew.journal.layout import Folder
+from mew.journal.reader import Journal
 from mew.protocol import SpaceState, fold
 from mew.protocol.records import FRAME, Record
 from tests.gateway.raw import CLOSE

@@ -7,8 +7,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from mew.journal.blocks import Entry, Frames
-from mew.journal.folder import Folder
+from mew.journal.block_format import Entry, Frames
+from mew.journal.layout import Folder
 from mew.journal.recovery import Recovered, recover
 from mew.journal.sealing import seal
 from mew.journal.settings import JournalSettings

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from mew.journal.blocks import EVENTS, Damaged, Entry, Frames, check, decode, encode, pieces, read_head
+from mew.journal.block_format import EVENTS, Damaged, Entry, Frames, check, decode, encode, pieces, read_head
 from mew.protocol import records
 from mew.protocol.records import Record
 from tests.chance import examples

@@ -16,13 +16,23 @@ import pyarrow.parquet as pq
 import pytest
 
 from mew.journal import compaction
-from mew.journal.blocks import Damaged, Entry, Frames, encode
-from mew.journal.compaction import ROOM_BYTES, Postponed, alone, closed_hours, compact, empty_trash, is_scattered
-from mew.journal.exchange import CannotExchange, exchange, require_exchange
-from mew.journal.folder import HOUR, SECOND, Folder, Segment
-from mew.journal.log import LogWriter
+from mew.journal.arrow import from_arrow, to_arrow
+from mew.journal.block_format import Damaged, Entry, Frames, encode
+from mew.journal.compaction import (
+    ROOM_BYTES,
+    CannotExchange,
+    Postponed,
+    alone,
+    closed_hours,
+    compact,
+    empty_trash,
+    exchange,
+    is_scattered,
+    require_exchange,
+)
+from mew.journal.layout import HOUR, SECOND, Folder, Segment
 from mew.journal.segments import read_footer, read_segment, verify, write_segment
-from mew.journal.tables import from_arrow, to_arrow
+from mew.journal.wal import LogWriter
 from mew.protocol.records import Record
 from tests.journal.crashing import crashes
 from tests.needs import requires

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from mew.journal.reading import Journal
+from mew.journal.reader import Journal
 from mew.protocol.records import Record
 from tests.gateway.raw import CLOSE, TEXT, Raw, frame
 from tests.journal.gateways import SPACE, GatewayProcess, gateway, launch

@@ -18,11 +18,11 @@ import pyarrow.dataset as ds
 import pytest
 from pyarrow import feather
 
-from mew.journal.blocks import Entry, Frames
-from mew.journal.folder import Folder
-from mew.journal.log import LogWriter, read_blocks
+from mew.journal.arrow import SCHEMA
+from mew.journal.block_format import Entry, Frames
+from mew.journal.layout import Folder
 from mew.journal.sealing import seal
-from mew.journal.tables import SCHEMA
+from mew.journal.wal import LogWriter, read_blocks
 from mew.pipeline import java
 from mew.protocol.records import Record
 

@@ -12,13 +12,13 @@ import pytest
 from mcap.reader import make_reader
 from mcap.records import Channel, Message, Schema
 
-from mew.journal import mcap_export
+from mew.journal import export_mcap
 from mew.journal.export import CannotExport, Wanted, to_json, whole_file, write_jsonl
-from mew.journal.mcap_export import write_mcap
-from mew.journal.reading import Journal
+from mew.journal.export_mcap import write_mcap
+from mew.journal.reader import Journal
 from mew.protocol.records import Record
-from mew.protocol.snapshots import snapshot
-from mew.protocol.times import rfc3339
+from mew.protocol.state import snapshot
+from mew.protocol.timestamps import rfc3339
 from mew.testing import NOON, MemorySpace
 from tests.journal.kept import Kept, varied
 
@@ -341,7 +341,7 @@ def test_what_a_stream_says_of_its_frames_is_put_in_mcaps_words(
 def test_more_channels_than_a_file_can_have_are_refused(
     tmp_path: Path, lab: MemorySpace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcap_export, "MOST_CHANNELS", 3)
+    monkeypatch.setattr(export_mcap, "MOST_CHANNELS", 3)
     play(lab)
     with pytest.raises(CannotExport, match="at most 3 channels"):
         exported(kept_of(tmp_path, lab))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.journal.folder import HOUR, SECOND, Folder, Segment, covering, log_first, segments_in, spaces
+from mew.journal.layout import HOUR, SECOND, Folder, Segment, covering, log_first, segments_in, spaces
 
 TEN = int(datetime(2026, 3, 1, 10, tzinfo=UTC).timestamp()) * SECOND
 NOWHERE = Path("nowhere")

@@ -12,7 +12,6 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from mew.journal.folder import HOUR, Folder, spaces
 from mew.journal.generator import SpaceTruth, StreamTruth, Truth, generate, read_truth
 from mew.journal.generator.__main__ import main
 from mew.journal.generator.cast import BURST, Secrets
@@ -21,9 +20,10 @@ from mew.journal.generator.play import Play, Unforeseen
 from mew.journal.generator.telling import tell_together
 from mew.journal.generator.truth import Owner, ReaderGap, Skipped, Writers
 from mew.journal.generator.writing import Files
-from mew.journal.log import read_blocks
-from mew.journal.reading import Journal
+from mew.journal.layout import HOUR, Folder, spaces
+from mew.journal.reader import Journal
 from mew.journal.recovery import recover
+from mew.journal.wal import read_blocks
 from mew.protocol import GATEWAY, Record, SpaceState, Tick, fold, snapshot
 
 RECORDS: Final = 50_000

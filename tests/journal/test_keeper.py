@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.journal import keeper as keeping
-from mew.journal.folder import Folder
-from mew.journal.keeper import Answer, Keeper
+from mew.journal import maintenance
+from mew.journal.layout import Folder
+from mew.journal.maintenance import Answer, Keeper
 from tests.journal.kept import Kept
 from tests.journal.waiting import until
 
@@ -66,7 +66,7 @@ class Sealer:
 
 @pytest.fixture
 def sealer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    monkeypatch.setattr(keeping, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(maintenance, "PAUSE_SECONDS", 0.01)
 
     @contextmanager
     def made(behaviour: str = "pass") -> Iterator[Sealer]:
@@ -137,7 +137,7 @@ def test_an_answer_that_is_none_is_reported_and_the_next_request_is_tried(
 
 
 def test_a_sealer_that_cannot_be_started_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(maintenance, "PAUSE_SECONDS", 0.01)
     answers: list[Answer] = []
     keeper = Keeper(answers.append, (str(tmp_path / "nothing"),))
     folder = Folder(tmp_path, "lab")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mew.journal.blocks import Entry, Frames
-from mew.journal.log import LogDamaged, LogWriter, read_blocks
+from mew.journal.block_format import Entry, Frames
+from mew.journal.wal import LogDamaged, LogWriter, read_blocks
 from mew.protocol.records import Record
 
 

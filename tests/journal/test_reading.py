@@ -10,15 +10,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from mew.journal.blocks import Damaged, encode
+from mew.journal.arrow import SCHEMA, from_arrow
+from mew.journal.block_format import Damaged, encode
 from mew.journal.compaction import compact
-from mew.journal.folder import Folder
-from mew.journal.log import LogDamaged, LogWriter
-from mew.journal.reading import MADE, Journal, Missing
+from mew.journal.layout import Folder
+from mew.journal.reader import MADE, Journal, Missing
 from mew.journal.sealing import seal
 from mew.journal.segments import SegmentDamaged
 from mew.journal.settings import JournalSettings
-from mew.journal.tables import SCHEMA, from_arrow
+from mew.journal.wal import LogDamaged, LogWriter
 from mew.journal.writer import Writer
 from mew.protocol.records import Record
 from tests.journal.kept import NOON, Kept, entries, varied
@@ -88,8 +88,8 @@ def test_batches_up_to_a_last_record_hold_all_before_it(tmp_path: Path, control:
 
 
 def test_a_segment_of_several_row_groups_is_one_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mew.journal.drafts.GROUP_ROWS", 7)
-    monkeypatch.setattr("mew.journal.sealed.BATCH_ROWS", 3)
+    monkeypatch.setattr("mew.journal.segments.GROUP_ROWS", 7)
+    monkeypatch.setattr("mew.journal.segment_reader.BATCH_ROWS", 3)
     kept = Kept(tmp_path).append(10)
     kept.seal()
     for start in kept.starts():
@@ -141,7 +141,7 @@ def test_whoever_reads_only_logs_does_not_load_pyarrow(tmp_path: Path) -> None:
     script = f"""
 import sys
 from pathlib import Path
-from mew.journal.reading import Journal
+from mew.journal.reader import Journal
 journal = Journal(Path({str(kept.folder.root)!r}), "lab")
 assert len(list(journal.records())) == 18 and journal.first == 0 and journal.last == 17
 print(*{{"pyarrow", "numpy"}} & set(sys.modules))

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.journal import checkpoints, sealing
-from mew.journal.blocks import Damaged
-from mew.journal.folder import Folder, log_first
-from mew.journal.log import LogWriter, read_blocks
-from mew.journal.reading import Journal
+from mew.journal import sealing, wal
+from mew.journal.block_format import Damaged
+from mew.journal.layout import Folder, log_first
+from mew.journal.reader import Journal
 from mew.journal.recovery import JournalDamaged, mend, recover, synced_bytes
 from mew.journal.sealing import seal
 from mew.journal.segments import read_footer
+from mew.journal.wal import LogWriter, read_blocks
 from mew.journal.writer import Behind
 from mew.protocol import OtherFold, Record, SpaceState, snapshot
 from mew.testing import Client
@@ -210,7 +210,7 @@ def test_a_checkpoint_of_another_fold_is_not_believed_and_all_is_folded_anew(lab
         lab, lambda records: [of_another_fold(each) if each.event == "checkpoint" else each for each in records]
     )
     copy = next(each for each in Journal(folder.root, "lab").records() if each.event == "checkpoint")
-    checkpoints.save(folder, copy)
+    wal.save(folder, copy)
     if sealed:
         for log in folder.logs():
             seal(folder, log)

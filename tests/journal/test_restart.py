@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.journal.reading import Journal
+from mew.journal.reader import Journal
 from mew.protocol.records import Record
 from tests.gateway.raw import CLOSE, TEXT, Raw, frame
 from tests.journal.gateways import SPACE, GatewayProcess, gateway

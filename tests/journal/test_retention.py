@@ -10,13 +10,13 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from mew.journal.blocks import Entry, Frames, encode
+from mew.journal.arrow import to_arrow
+from mew.journal.block_format import Entry, Frames, encode
 from mew.journal.compaction import Postponed, alone, compact
-from mew.journal.folder import HOUR, SECOND, Folder, disk_used
-from mew.journal.log import LogWriter
+from mew.journal.layout import HOUR, SECOND, Folder, disk_used
 from mew.journal.retention import BadReader, forget, readers, register, retain
 from mew.journal.segments import verify, write_segment
-from mew.journal.tables import to_arrow
+from mew.journal.wal import LogWriter
 from mew.protocol.records import CHECKPOINT, Record
 from tests.journal.crashing import crashes
 

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.journal.blocks import Frames
-from mew.journal.folder import Folder
-from mew.journal.log import LogWriter
+from mew.journal.block_format import Frames
+from mew.journal.layout import Folder
 from mew.journal.segments import read_segment, verify
+from mew.journal.wal import LogWriter
 from mew.protocol.records import Record
 
 HOUR = 3600 * 10**6
@@ -25,7 +25,7 @@ class Sealer:
     """A running sealer."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "mew.journal.sealer"]
+        command = [sys.executable, "-m", "mew.journal.maintenance_worker"]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self.process.stdin is not None
         assert self.process.stdout is not None

@@ -11,13 +11,13 @@ from typing import Any
 import duckdb
 import pytest
 
-from mew.journal import log as logs
-from mew.journal.blocks import HEAD_BYTES, Damaged, Entry, Frames, encode
-from mew.journal.folder import Folder, Segment
-from mew.journal.log import LogDamaged, LogWriter
+from mew.journal import wal
+from mew.journal.arrow import from_arrow, to_arrow
+from mew.journal.block_format import HEAD_BYTES, Damaged, Entry, Frames, encode
+from mew.journal.layout import Folder, Segment
 from mew.journal.sealing import seal
 from mew.journal.segments import read_segment, verify, write_segment
-from mew.journal.tables import from_arrow, to_arrow
+from mew.journal.wal import LogDamaged, LogWriter
 from mew.protocol.records import Record
 from tests.journal.crashing import crashes
 
@@ -43,7 +43,7 @@ def logged(folder: Folder, first: int = 0, blocks: int = 3) -> Path:
 
 
 def records(log: Path) -> list[Record]:
-    return [record for block in logs.read_blocks(log) for record in block.records()]
+    return [record for block in wal.read_blocks(log) for record in block.records()]
 
 
 def glob(folder: Folder) -> list[int]:
@@ -213,7 +213,7 @@ def damaged(path: Path, bit: int) -> None:
 
 def places(log: Path) -> Iterator[tuple[int, int]]:
     """Where each block begins, and where it ends."""
-    return ((block.offset, block.offset + len(block.data)) for block in logs.read_blocks(log))
+    return ((block.offset, block.offset + len(block.data)) for block in wal.read_blocks(log))
 
 
 def test_a_log_with_a_flipped_bit_anywhere_is_neither_sealed_nor_deleted(folder: Folder) -> None:

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mew.journal.blocks import Entry, Frames, decode, encode
-from mew.journal.folder import Folder, Segment
+from mew.journal.arrow import SCHEMA, from_arrow, to_arrow
+from mew.journal.block_format import Entry, Frames, decode, encode
+from mew.journal.layout import Folder, Segment
 from mew.journal.segments import (
     SegmentDamaged,
     read_control,
@@ -20,7 +21,6 @@ from mew.journal.segments import (
     verify,
     write_segment,
 )
-from mew.journal.tables import SCHEMA, from_arrow, to_arrow
 from mew.protocol.records import Record
 
 HOUR = 3600 * 10**6

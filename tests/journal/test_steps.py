@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from mew.journal import steps
-from mew.journal.blocks import Damaged
+from mew.journal import reader as steps
+from mew.journal.block_format import Damaged
 from mew.journal.compaction import compact
-from mew.journal.reading import Missing
-from mew.journal.steps import Steps
+from mew.journal.reader import Missing, Steps
 from mew.protocol.records import Record
 from tests.journal.kept import IN_A_BLOCK, Kept, varied
 

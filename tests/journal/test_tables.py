@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.journal.blocks import Frames, decode, encode, read_head
-from mew.journal.tables import SCHEMA, from_arrow, to_arrow, to_batches
+from mew.journal.arrow import SCHEMA, from_arrow, to_arrow, to_batches
+from mew.journal.block_format import Frames, decode, encode, read_head
 from mew.protocol.records import Record
 from tests.chance import examples
 from tests.journal.entries import entry_lists, firsts, placed, unplaced

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from mew.journal.blocks import Frames, encode
+from mew.journal.arrow import to_arrow
+from mew.journal.block_format import Frames, encode
 from mew.journal.compaction import compact
-from mew.journal.folder import Folder
-from mew.journal.log import LogWriter, read_blocks
-from mew.journal.reading import Journal
+from mew.journal.layout import Folder
+from mew.journal.reader import Journal
 from mew.journal.segments import write_segment
 from mew.journal.settings import JournalSettings
-from mew.journal.tables import to_arrow
 from mew.journal.verify import Problem, verify
+from mew.journal.wal import LogWriter, read_blocks
 from mew.journal.writer import Writer
 from mew.protocol.records import Record
 from tests.journal.damaging import Flips, read_until_damage, verified

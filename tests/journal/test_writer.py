@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from mew.journal import checkpoints
+from mew.journal import wal
 from mew.journal import writer as writing_it
-from mew.journal.blocks import Entry, Frames
-from mew.journal.folder import HOUR, Folder, log_first
-from mew.journal.log import LogWriter, read_blocks
+from mew.journal.block_format import Entry, Frames
+from mew.journal.layout import HOUR, Folder, log_first
 from mew.journal.recovery import synced_bytes
 from mew.journal.settings import JournalSettings
+from mew.journal.wal import LogWriter, read_blocks
 from mew.journal.writer import BLOCK_BYTES, PIECE, Behind, Writer, blocks_of
 from mew.protocol.records import Record
 from tests.journal.waiting import PATIENCE, until
@@ -300,7 +300,7 @@ def test_a_checkpoint_is_kept_beside_the_log_once_the_log_is_on_the_disk(tmp_pat
     with writing(tmp_path, JournalSettings(sync="os", interval_ms=1, segment_seconds=3600)) as kept:
         record = control(1, event="checkpoint", payload=b'{"state": 1}')
         kept.turn(control(0), record)
-        assert until(lambda: checkpoints.load(kept.folder)) == record
+        assert until(lambda: wal.load(kept.folder)) == record
         assert kept.writer.figures.syncs == 1
 
 
@@ -311,7 +311,7 @@ def test_there_is_no_room_for_the_copy_of_a_checkpoint_and_nobody_minds(tmp_path
         until(lambda: kept.writer.synced == 0)
         assert kept.turn(control(1))
     assert kept.told == []
-    assert checkpoints.load(kept.folder) is None
+    assert wal.load(kept.folder) is None
     assert kept.positions() == [0, 1]
 
 
@@ -628,34 +628,34 @@ def test_a_file_whose_closing_is_complained_of_ends_as_any_other(
 def test_the_copy_of_a_checkpoint_is_the_checkpoint(tmp_path: Path) -> None:
     folder = Folder(tmp_path, "lab")
     folder.log.mkdir(parents=True)
-    assert checkpoints.load(folder) is None
+    assert wal.load(folder) is None
     for position in (3, 9):
         record = control(position, event="checkpoint", payload=b'{"a": 1}')
-        checkpoints.save(folder, record)
-        assert checkpoints.load(folder) == record
+        wal.save(folder, record)
+        assert wal.load(folder) == record
     assert [path.name for path in folder.log.iterdir()] == ["checkpoint"]
 
 
 def test_a_torn_or_damaged_copy_of_a_checkpoint_is_none(tmp_path: Path) -> None:
     folder = Folder(tmp_path, "lab")
     folder.log.mkdir(parents=True)
-    checkpoints.save(folder, control(3, event="checkpoint"))
+    wal.save(folder, control(3, event="checkpoint"))
     whole = folder.checkpoint.read_bytes()
     for end in range(len(whole)):
         folder.checkpoint.write_bytes(whole[:end])
-        assert checkpoints.load(folder) is None
+        assert wal.load(folder) is None
     for place in range(len(whole)):
         folder.checkpoint.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        assert checkpoints.load(folder) is None
+        assert wal.load(folder) is None
     folder.checkpoint.write_bytes(whole)
-    assert checkpoints.load(folder) is not None
+    assert wal.load(folder) is not None
 
 
 def test_what_is_no_checkpoint_is_no_copy_of_one(tmp_path: Path) -> None:
     folder = Folder(tmp_path, "lab")
     folder.log.mkdir(parents=True)
-    checkpoints.save(folder, control(3))
-    assert checkpoints.load(folder) is None
+    wal.save(folder, control(3))
+    assert wal.load(folder) is None
 
 
 def test_a_crash_while_a_checkpoint_is_copied_leaves_the_one_before(
@@ -664,8 +664,8 @@ def test_a_crash_while_a_checkpoint_is_copied_leaves_the_one_before(
     folder = Folder(tmp_path, "lab")
     folder.log.mkdir(parents=True)
     before = control(3, event="checkpoint")
-    checkpoints.save(folder, before)
+    wal.save(folder, before)
     Disk(monkeypatch, "fsync", errno.EIO)
     with pytest.raises(OSError, match="Input/output"):
-        checkpoints.save(folder, control(9, event="checkpoint"))
-    assert checkpoints.load(folder) == before
+        wal.save(folder, control(9, event="checkpoint"))
+    assert wal.load(folder) == before

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from mew.journal.folder import Folder
 from mew.journal.kafka.address import read_address
 from mew.journal.kafka.messages import Label, read_label
-from mew.journal.kafka.shipping import Figures, Shipping, Told
+from mew.journal.kafka.shipper import Figures, Shipping, Told
+from mew.journal.layout import Folder
 from tests.journal.waiting import until
 
 SECONDS: Final = 60.0

@@ -15,11 +15,11 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from mew.journal.folder import Folder
 from mew.journal.generator import Truth, generate
 from mew.journal.kafka.address import read_address
 from mew.journal.kafka.messages import Label
-from mew.journal.reading import Journal
+from mew.journal.layout import Folder
+from mew.journal.reader import Journal
 from mew.journal.verify import verify
 from mew.pipeline.jobs.watching import Finished, Trouble, Watch
 from mew.pipeline.lake import Lake
@@ -156,7 +156,7 @@ class _grown:  # noqa: N801 - read as a sentence: with it grown
 
 def _wait_for_some(kept: Kept, topic: str) -> None:
     """Until the shipper has brought something more."""
-    from mew.journal.kafka.shipping import reader_name
+    from mew.journal.kafka.shipper import reader_name
     from mew.journal.retention import readers
     from tests.journal.waiting import until
 
@@ -199,7 +199,7 @@ def test_a_hole_stops_the_space_with_an_alarm_until_the_records_come(
 
 
 def _register(folder: Folder, topic: str, position: int) -> None:
-    from mew.journal.kafka.shipping import reader_name
+    from mew.journal.kafka.shipper import reader_name
     from mew.journal.retention import register
 
     register(folder, reader_name(read_address(topic)), position)

@@ -13,12 +13,12 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from mew.journal.blocks import Frames, decode
-from mew.journal.folder import HOUR, Folder
+from mew.journal.block_format import Frames, decode
 from mew.journal.generator import generate
 from mew.journal.kafka.address import read_address
-from mew.journal.kafka.shipping import Figures, reader_name
-from mew.journal.reading import Journal
+from mew.journal.kafka.shipper import Figures, reader_name
+from mew.journal.layout import HOUR, Folder
+from mew.journal.reader import Journal
 from mew.journal.retention import readers, retain
 from mew.protocol.records import Record
 from tests.journal.kept import NOON, Kept

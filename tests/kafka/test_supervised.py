@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mew.journal.blocks import decode
-from mew.journal.reading import Journal
+from mew.journal.block_format import decode
+from mew.journal.reader import Journal
 from tests.journal.gateways import GatewayProcess, gateway, until_gone
 from tests.journal.waiting import until
 from tests.kafka.broker import Broker
@@ -105,7 +105,7 @@ def test_a_gateway_whose_broker_is_away_works_as_ever_and_everything_arrives_lat
     ],
 )
 def test_what_cannot_be_meant_is_named_by_its_place(tmp_path: Path, journal: dict[str, Any], said: str) -> None:
-    from mew.gateway.config import ConfigError, load
+    from mew.config.loader import ConfigError, load
 
     with gateway(tmp_path, journal=journal):
         with pytest.raises(ConfigError, match=said) as refused:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mew.journal.folder import SECOND
 from mew.journal.generator import generate
+from mew.journal.layout import SECOND
 from mew.pipeline.jobs.lagging import Lag, lags
 from mew.pipeline.jobs.watching import Compacted, Finished, Watch
 from mew.pipeline.lake import Lake

@@ -11,9 +11,9 @@ import pytest
 
 import mew
 from mew.client import Frame, Space, Subscription
-from mew.journal.folder import SECOND, Folder, Segment
 from mew.journal.generator import generate
-from mew.journal.reading import Journal
+from mew.journal.layout import SECOND, Folder, Segment
+from mew.journal.reader import Journal
 from mew.journal.segments import read_control, read_frames
 from mew.pipeline.jobs.made import Made
 from mew.pipeline.jobs.running import Batches

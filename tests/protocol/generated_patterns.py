@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mew.protocol.capability import Capability, read_capability
+from mew.protocol.capabilities import Capability, read_capability
 
 KEYS = "xy"
 

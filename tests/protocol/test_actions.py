@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from mew.protocol import snapshot
-from mew.protocol.actions import BY_CAPABILITY, BY_OWNERSHIP, STREAM_UNITS
 from mew.protocol.errors import ParticipantNotFound, QuotaExceeded
+from mew.protocol.explain import BY_CAPABILITY, BY_OWNERSHIP, STREAM_UNITS
 from mew.testing import MemorySpace
 
 CONTENT = {"chat": {"text": "hi"}, "mcp/request": {"method": "tools/list"}}

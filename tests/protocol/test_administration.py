@@ -1,7 +1,7 @@
 """Refused connections are recorded once per source and reason, and counted after that."""
 
-from mew.protocol.administration import OTHERS, REPEATED_SECONDS, RefusedConnections
-from mew.protocol.times import SECOND
+from mew.protocol.handlers.administration import OTHERS, REPEATED_SECONDS, RefusedConnections
+from mew.protocol.timestamps import SECOND
 
 DUE = REPEATED_SECONDS * SECOND
 

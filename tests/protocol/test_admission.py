@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol import Close, Deliver, Identity, Join, JoinRequest, Lobby, Space, Start, To, parse, turn_away
-from mew.protocol.admission import is_join, read_join
+from mew.protocol.authentication import is_join, read_join
 from mew.protocol.envelope import Stamp
 from mew.protocol.errors import InvalidEnvelope, Kicked, MissingToken, Refusal, SpaceNotFound, Unauthenticated
 from mew.testing import NOON, MemoryTokens

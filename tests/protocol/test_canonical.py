@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mew.protocol.canonical import MOST_VALUES, Digests, canonical, digests
+from mew.protocol.canonical_json import MOST_VALUES, Digests, canonical, digests
 from mew.protocol.errors import InvalidEnvelope, QuotaExceeded
 from tests.chance import examples
 from tests.needs import requires

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.protocol.capability import MAX_DEPTH, MAX_TEXT, Capability, CapabilitySet, read_capabilities, read_capability
+from mew.protocol.capabilities import MAX_DEPTH, MAX_TEXT, Capability, CapabilitySet, read_capabilities, read_capability
 from mew.protocol.errors import InvalidEnvelope
 from mew.testing import MemorySpace
 from tests.chance import examples

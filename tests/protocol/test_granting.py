@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.protocol.capability import Capability, read_capability
+from mew.protocol.capabilities import Capability, read_capability
 from mew.testing import MemorySpace
 from tests.chance import examples
 from tests.protocol.generated_patterns import Sent, capabilities, narrowed_capability, sent_to_fit

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.protocol import jsontext
-from mew.protocol.jsontext import NotJSON
+from mew.protocol import raw_json
+from mew.protocol.raw_json import NotJSON
 from tests.chance import examples
 
 strings = st.text(st.characters(codec="utf-8"), max_size=6)
@@ -47,13 +47,13 @@ def spelt(draw: st.DrawFn, value: Any) -> str:
 @examples(60)
 @given(texts())
 def test_decoding_agrees_with_the_standard_library(text: bytes) -> None:
-    assert jsontext.decode(text) == json.loads(text)
+    assert raw_json.decode(text) == json.loads(text)
 
 
 @examples(60)
 @given(texts(st.dictionaries(strings, values, max_size=5)))
 def test_split_fields_have_the_order_and_the_text_they_came_in(text: bytes) -> None:
-    fields = jsontext.split(text)
+    fields = raw_json.split(text)
     assert list(fields) == list(json.loads(text))
     assert {key: json.loads(each) for key, each in fields.items()} == json.loads(text)
     for each in fields.values():
@@ -65,30 +65,30 @@ def test_split_fields_have_the_order_and_the_text_they_came_in(text: bytes) -> N
 @given(st.dictionaries(strings, texts(), max_size=5))
 def test_joined_fields_come_apart_the_same(fields: dict[str, bytes]) -> None:
     stripped = {key: text.strip() for key, text in fields.items()}
-    joined = jsontext.join(stripped)
-    assert jsontext.split(joined) == stripped
-    assert list(jsontext.split(joined)) == list(stripped)
-    assert jsontext.join(jsontext.split(joined)) == joined
+    joined = raw_json.join(stripped)
+    assert raw_json.split(joined) == stripped
+    assert list(raw_json.split(joined)) == list(stripped)
+    assert raw_json.join(raw_json.split(joined)) == joined
 
 
 def test_joining_is_compact_and_does_not_escape() -> None:
     fields = {"kind": b'"chat"', "é": b"1.0", 'a"b\n': b"{ }", "": b"null"}
-    assert jsontext.join(fields) == '{"kind":"chat","é":1.0,"a\\"b\\n":{ },"":null}'.encode()
-    assert jsontext.join({}) == b"{}"
+    assert raw_json.join(fields) == '{"kind":"chat","é":1.0,"a\\"b\\n":{ },"":null}'.encode()
+    assert raw_json.join({}) == b"{}"
 
 
 def test_an_array_of_texts_is_compact() -> None:
-    assert jsontext.array([]) == b"[]"
-    assert jsontext.array(iter([b"1.0", b'{"a": 1}'])) == b'[1.0,{"a": 1}]'
+    assert raw_json.array([]) == b"[]"
+    assert raw_json.array(iter([b"1.0", b'{"a": 1}'])) == b'[1.0,{"a": 1}]'
 
 
 def test_encoding_is_compact_and_does_not_escape() -> None:
-    assert jsontext.encode({"a": ["é", 1, None]}) == '{"a":["é",1,null]}'.encode()
+    assert raw_json.encode({"a": ["é", 1, None]}) == '{"a":["é",1,null]}'.encode()
 
 
 def test_what_lies_below_the_first_level_stays_the_bytes_that_came() -> None:
     text = b'{"a" : { "b" : 1.0, "b" : 12345678901234567890 , "\\u0062":"\\/" } , "c":[ ]}'
-    assert jsontext.split(text) == {
+    assert raw_json.split(text) == {
         "a": b'{ "b" : 1.0, "b" : 12345678901234567890 , "\\u0062":"\\/" }',
         "c": b"[ ]",
     }
@@ -96,25 +96,25 @@ def test_what_lies_below_the_first_level_stays_the_bytes_that_came() -> None:
 
 @pytest.mark.parametrize("text", [b'{"a":1,"b":2,"a":3}', b'{"a":1,"b":2,"\\u0061":3}', b'{"a":{},"b":2,"a": 3 }'])
 def test_the_last_of_two_equal_keys_wins_and_stands_where_the_first_stood(text: bytes) -> None:
-    assert list(jsontext.split(text).items()) == [("a", b"3"), ("b", b"2")]
-    assert jsontext.decode(text) == {"a": 3, "b": 2}
+    assert list(raw_json.split(text).items()) == [("a", b"3"), ("b", b"2")]
+    assert raw_json.decode(text) == {"a": 3, "b": 2}
 
 
 def test_a_text_may_have_128_levels() -> None:
-    assert jsontext.decode(b"[" * 128 + b"]" * 128) is not None
-    assert jsontext.decode(b'{"a":' * 128 + b"1" + b"}" * 128) is not None
+    assert raw_json.decode(b"[" * 128 + b"]" * 128) is not None
+    assert raw_json.decode(b'{"a":' * 128 + b"1" + b"}" * 128) is not None
 
 
 @pytest.mark.parametrize("levels", [129, 500, 100_000])
 def test_a_text_may_not_have_more(levels: int) -> None:
     for text in (b"[" * levels + b"]" * levels, b'{"a":' * levels + b"1" + b"}" * levels):
         with pytest.raises(NotJSON, match="nested"):
-            jsontext.decode(text)
+            raw_json.decode(text)
 
 
 def test_brackets_inside_strings_and_siblings_are_no_levels() -> None:
-    assert jsontext.decode(b'"' + b"[{" * 200 + b'"') == "[{" * 200
-    assert len(jsontext.decode(b"[" + b",".join([b"[{}]"] * 200) + b"]")) == 200
+    assert raw_json.decode(b'"' + b"[{" * 200 + b'"') == "[{" * 200
+    assert len(raw_json.decode(b"[" + b",".join([b"[{}]"] * 200) + b"]")) == 200
 
 
 @pytest.mark.parametrize(
@@ -151,25 +151,25 @@ def test_brackets_inside_strings_and_siblings_are_no_levels() -> None:
 )
 def test_what_is_no_json_that_we_relay_says_so(text: bytes) -> None:
     with pytest.raises(NotJSON):
-        jsontext.decode(text)
+        raw_json.decode(text)
 
 
 def test_it_is_said_where_a_text_is_no_json() -> None:
     with pytest.raises(NotJSON, match=r"byte 5\b"):
-        jsontext.decode(b'{"a" 1}')
+        raw_json.decode(b'{"a" 1}')
 
 
 @examples(100)
 @given(st.binary(max_size=30))
 def test_any_bytes_are_decoded_or_refused(text: bytes) -> None:
     try:
-        value = jsontext.decode(text)
+        value = raw_json.decode(text)
     except NotJSON:
         return
     assert value == json.loads(text)
 
 
-PARTS = jsontext.MAX_PARTS
+PARTS = raw_json.MAX_PARTS
 
 
 @pytest.mark.parametrize(
@@ -180,9 +180,9 @@ PARTS = jsontext.MAX_PARTS
         (b"[" + b"[]," * (PARTS - 2) + b"[]]", PARTS),
         (b'["' + b"[{:," * PARTS + b'"]', 1),
         (b'["\\\\","' + b'\\"[' * PARTS + b'",[]]', 2),
-        (b"[" + b'"",' * jsontext.MAX_STRINGS + b"1]", 1),
-        (b"[" + b"1," * jsontext.MAX_ELEMENTS + b"1]", 1),
-        (b'["' + b"7" * 2 * jsontext.MAX_LONG_DIGITS + b'"]', 1),
+        (b"[" + b'"",' * raw_json.MAX_STRINGS + b"1]", 1),
+        (b"[" + b"1," * raw_json.MAX_ELEMENTS + b"1]", 1),
+        (b'["' + b"7" * 2 * raw_json.MAX_LONG_DIGITS + b'"]', 1),
         (b"[" + (b"7" * 255 + b",") * 20_000 + b"1]", 1),
     ],
     ids=[
@@ -198,7 +198,7 @@ PARTS = jsontext.MAX_PARTS
     ],
 )
 def test_containers_are_counted_before_anything_is_decoded(text: bytes, count: int) -> None:
-    assert jsontext.count_parts(text)[0] == count
+    assert raw_json.count_parts(text)[0] == count
 
 
 @pytest.mark.parametrize(
@@ -207,15 +207,15 @@ def test_containers_are_counted_before_anything_is_decoded(text: bytes, count: i
         (b"[" + b"[]," * (PARTS - 1) + b"[]]", "over 200000 arrays, objects and members of objects"),
         (b"[" + b'{"a":1},' * (PARTS // 2) + b"1]", "over 200000 arrays, objects and members of objects"),
         (b"{" + b",".join(b'"%d":1' % n for n in range(PARTS)) + b"}", "over 200000 arrays, objects and members"),
-        (b"[" + b'"",' * jsontext.MAX_STRINGS + b'""]', "over 500000 strings"),
-        (b"[" + b"1," * (jsontext.MAX_ELEMENTS + 1) + b"1]", "over 1000000 elements"),
+        (b"[" + b'"",' * raw_json.MAX_STRINGS + b'""]', "over 500000 strings"),
+        (b"[" + b"1," * (raw_json.MAX_ELEMENTS + 1) + b"1]", "over 1000000 elements"),
         (b"[" + (b"7" * 3_999 + b",") * 300 + b"1]", "over 1048576 digits of very long numbers"),
         (b"[" + (b"7" * 255 + b",") * 2**15 + b"1]", "over 8388608 bytes outside strings"),
     ],
 )
 def test_too_many_parts_are_refused_before_anything_is_decoded(text: bytes, problem: str) -> None:
-    with pytest.raises(jsontext.NotJSON, match=problem):
-        jsontext.count_parts(text)
+    with pytest.raises(raw_json.NotJSON, match=problem):
+        raw_json.count_parts(text)
 
 
 def filled(text: bytes) -> bytes:
@@ -241,32 +241,32 @@ def containers_in(value: Any) -> int:
 @given(value=nested_texts)
 def test_strings_are_left_out_whatever_they_hold(mark_count: int, value: Any) -> None:
     text = b",".join([json.dumps(value).encode(), *[b'""'] * mark_count])
-    assert jsontext.count_parts(filled(text))[0] == 1 + containers_in(value)
+    assert raw_json.count_parts(filled(text))[0] == 1 + containers_in(value)
 
 
 @pytest.mark.parametrize("backslashes", [2, 4_094, 4_096, 4_098, 20_000])
 def test_a_string_may_end_with_any_even_number_of_backslashes(backslashes: int) -> None:
     escapes = b"\\" * backslashes
-    assert jsontext.count_parts(filled(b'"[' + escapes + b'",["["]'))[0] == 2
-    assert jsontext.count_parts(filled(b'"[' + escapes + b'\\",[" ,["["]'))[0] == 2
-    assert jsontext.count_parts(filled(b'"' + escapes + b'","' + escapes + b'\\"[",[]'))[0] == 2
+    assert raw_json.count_parts(filled(b'"[' + escapes + b'",["["]'))[0] == 2
+    assert raw_json.count_parts(filled(b'"[' + escapes + b'\\",[" ,["["]'))[0] == 2
+    assert raw_json.count_parts(filled(b'"' + escapes + b'","' + escapes + b'\\"[",[]'))[0] == 2
 
 
 def test_text_after_a_string_that_does_not_end_is_not_counted() -> None:
-    assert jsontext.count_parts(filled(b"[]"))[0] == 2
-    assert jsontext.count_parts(filled(b'[],"[[[')[:-1])[0] == 2
+    assert raw_json.count_parts(filled(b"[]"))[0] == 2
+    assert raw_json.count_parts(filled(b'[],"[[[')[:-1])[0] == 2
 
 
 def test_many_escapes_beside_many_strings_are_refused() -> None:
     strings = b'"",' * 10_000
-    escapes = b"\\n" * (jsontext.MAX_ESCAPES + 1)
-    assert jsontext.count_parts(filled(b'"' + escapes + b'"'))[0] == 1
-    assert jsontext.count_parts(filled(strings + b'"' + escapes[2:] + b'"'))[0] == 1
-    with pytest.raises(jsontext.NotJSON, match="over 10000 quotation marks and 4000000 backslashes"):
-        jsontext.count_parts(filled(strings + b'"' + escapes + b'"'))
+    escapes = b"\\n" * (raw_json.MAX_ESCAPES + 1)
+    assert raw_json.count_parts(filled(b'"' + escapes + b'"'))[0] == 1
+    assert raw_json.count_parts(filled(strings + b'"' + escapes[2:] + b'"'))[0] == 1
+    with pytest.raises(raw_json.NotJSON, match="over 10000 quotation marks and 4000000 backslashes"):
+        raw_json.count_parts(filled(strings + b'"' + escapes + b'"'))
 
 
-SLOW = jsontext.MAX_SLOW_UNITS
+SLOW = raw_json.MAX_SLOW_UNITS
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ SLOW = jsontext.MAX_SLOW_UNITS
     ],
 )
 def test_numbers_that_may_be_slow_to_read_are_counted(number: bytes, count: int, units: int) -> None:
-    assert jsontext.count_slow_numbers(b"[" + b",".join([number] * count) + b"]") == units
+    assert raw_json.count_slow_numbers(b"[" + b",".join([number] * count) + b"]") == units
 
 
 @pytest.mark.parametrize(
@@ -310,5 +310,5 @@ def test_numbers_that_may_be_slow_to_read_are_counted(number: bytes, count: int,
 )
 def test_too_many_numbers_that_may_be_slow_are_refused_before_they_are_read(number: bytes, count: int) -> None:
     """The decoder takes up to 13 microseconds for `9e303`, which has five bytes."""
-    with pytest.raises(jsontext.NotJSON, match=r"points and .* exponents|very long numbers"):
-        jsontext.count_slow_numbers(b"[" + b",".join([number] * count) + b"]")
+    with pytest.raises(raw_json.NotJSON, match=r"points and .* exponents|very long numbers"):
+        raw_json.count_slow_numbers(b"[" + b",".join([number] * count) + b"]")

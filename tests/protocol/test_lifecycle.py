@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol import Limits, Record, snapshot
-from mew.protocol.names import is_desired_id
+from mew.protocol.ids import is_desired_id
 from mew.testing import Client, MemorySpace
 from tests.chance import examples
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.protocol.limits import KEYS_PER_PARTICIPANT, Bucket, ErrorThrottle
-from mew.protocol.times import SECOND
+from mew.protocol.rate_limit import KEYS_PER_PARTICIPANT, Bucket, ErrorThrottle
+from mew.protocol.timestamps import SECOND
 from tests.chance import examples
 
 QUARTER = SECOND // 4

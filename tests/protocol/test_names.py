@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.protocol.names import (
+from mew.protocol.ids import (
     IdsIgnoringCase,
     is_desired_id,
     is_participant_id,

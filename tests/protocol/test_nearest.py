@@ -6,10 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mew.protocol.authority import asked_as
-from mew.protocol.capability import Capability, CapabilitySet, read_capability
+from mew.protocol.authorization import QUOTED_LENGTH, Nearest, asked_as, nearest_miss
+from mew.protocol.capabilities import Capability, CapabilitySet, read_capability
 from mew.protocol.envelope import Envelope
-from mew.protocol.nearest import QUOTED_LENGTH, Nearest, nearest_miss
 from mew.protocol.work import Work
 from tests.chance import examples
 from tests.protocol.generated_patterns import Sent, allows, capabilities, capability_of, sent_to_fit

@@ -5,8 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.protocol import GATEWAY, Record, SpaceState, fold
-from mew.protocol import proposals as rules
+from mew.protocol import GATEWAY, Record, SpaceState, fold, proposals
 from mew.protocol.proposals import at_position, find
 from mew.testing import NOON, MemorySpace
 
@@ -93,15 +92,15 @@ def test_an_end_of_an_unknown_proposal_is_passed_over() -> None:
     [("request", "fulfilled"), ("response", "fulfilled"), ("reject", "rejected"), ("withdraw", "withdrawn")],
 )
 def test_a_stamp_says_that_an_envelope_ended_a_proposal(kind: str, outcome: str) -> None:
-    assert rules.outcome_of(said(f"mcp/{kind}", 8, correlation_id=["e-7"], proposal=STAMP)) == outcome
-    assert rules.outcome_of(said(f"mcp/{kind}", 8, payload={"proposal": STAMP})) is None
+    assert proposals.outcome_of(said(f"mcp/{kind}", 8, correlation_id=["e-7"], proposal=STAMP)) == outcome
+    assert proposals.outcome_of(said(f"mcp/{kind}", 8, payload={"proposal": STAMP})) is None
 
 
 def test_the_gateways_word_says_how_it_ended_and_a_vote_ends_nothing() -> None:
     ended = msgspec.structs.replace(said("mcp/proposal-closed", 9, GATEWAY), reason="left")
-    assert rules.outcome_of(ended) == "left"
-    assert rules.outcome_of(said("mcp/approve", 8, correlation_id=["e-7"], proposal=STAMP)) is None
-    assert rules.outcome_of(said("chat", 8, proposal=STAMP)) is None
+    assert proposals.outcome_of(ended) == "left"
+    assert proposals.outcome_of(said("mcp/approve", 8, correlation_id=["e-7"], proposal=STAMP)) is None
+    assert proposals.outcome_of(said("chat", 8, proposal=STAMP)) is None
 
 
 def test_proposals_are_found_by_position_while_they_are_open_or_remembered() -> None:
@@ -118,7 +117,7 @@ def test_proposals_are_found_by_position_while_they_are_open_or_remembered() -> 
 
 
 def test_a_space_remembers_so_many_closed_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "REMEMBERED_PER_SPACE", 3)
+    monkeypatch.setattr(proposals, "REMEMBERED_PER_SPACE", 3)
     lab = MemorySpace(participants=dict.fromkeys(("alice", "bob"), ALL))
     for number, client in enumerate([lab.join("alice"), lab.join("bob")] * 3):
         client.send(id=f"p-{number}", kind="mcp/proposal", payload={"method": "m"})

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.protocol import jsontext
+from mew.protocol import raw_json
 from mew.protocol.envelope import Envelope, parse
 from mew.protocol.errors import InvalidEnvelope
-from mew.protocol.references import check_namespace, checked_reference, completed, reference
 from mew.protocol.state import SpaceState
+from mew.protocol.stream_references import check_namespace, checked_reference, completed, reference
 
 LAB = SpaceState(space_id="lab")
 WHOLE = {"stream_id": "s", "namespace": "lab/s"}
@@ -78,5 +78,5 @@ def test_whatever_else_a_payload_has_it_is_kept(
     payload["stream"] = nested
     sent = completed(LAB, envelope(**payload), "s")
     assert sent.payload == {**payload, "stream": {**(nested or {}), **WHOLE}}
-    assert jsontext.decode(sent.fields["payload"]) == sent.payload
+    assert raw_json.decode(sent.fields["payload"]) == sent.payload
     assert completed(LAB, sent, "s") == sent

@@ -6,8 +6,7 @@ import pytest
 
 from mew.protocol.errors import InvalidFormat
 from mew.protocol.formats import PATTERN_UNITS, Formats, count_patterns, read_formats
-from mew.protocol.schema_cost import MOST_STEPS, measure
-from mew.protocol.schema_patterns import COMPILE_UNITS, PER_SCHEMA, compile_units, patterns_in, weight
+from mew.protocol.schema_cost import COMPILE_UNITS, MOST_STEPS, PER_SCHEMA, compile_units, measure, patterns_in, weight
 
 ORDINARY = [
     r"^[a-z]+$",

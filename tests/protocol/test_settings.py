@@ -1,6 +1,6 @@
 """What the configuration of a space leaves in its journal."""
 
-from mew.protocol import jsontext
+from mew.protocol import raw_json
 from mew.protocol.settings import Limits, Settings
 from mew.testing import settings
 
@@ -13,7 +13,7 @@ def test_the_effective_configuration_is_plain_json_with_capabilities_as_written(
         strict_from=True,
         limits=Limits(streams=3),
     )
-    written = jsontext.decode(jsontext.encode(made.effective()))
+    written = raw_json.decode(raw_json.encode(made.effective()))
     assert written["participants"] == {"alice": [{"kind": "chat", "note": "hers"}], "bob": None}
     assert written["defaults"] == [{"kind": "x/*"}]
     assert written["output_logs"] == ["a", "z"]

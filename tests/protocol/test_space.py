@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol import Leave, Limits, Receive, Refusal, Route, Space, Tick, snapshot
-from mew.protocol.budgets import KEPT_SECONDS
 from mew.protocol.errors import Paused
 from mew.protocol.frames import build, header
+from mew.protocol.handlers.data import check_frame
+from mew.protocol.rate_limit import KEPT_SECONDS
 from mew.protocol.welcome import roster
-from mew.protocol.writing import check_frame
 from mew.testing import NOON, Client, MemorySpace
 from tests.chance import examples
 from tests.histories import CONFIGURATION, NAMES, History, Step, histories

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mew.protocol import SpaceState, read_capabilities
-from mew.protocol.capability import Capability
+from mew.protocol.capabilities import Capability
 from mew.protocol.state import Grant, Presence
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.protocol import jsontext
+from mew.protocol import raw_json
 from mew.protocol.streams import LIVE, OVERLAID, READY, Stream, entry, new_stream, read_entry, read_ready, ready_payload
 from tests.chance import examples
 
@@ -22,12 +22,12 @@ by_chance = examples(40)
 
 
 def stream_of(fields: dict[str, Any], *, ready: bool = False) -> Stream:
-    texts = {name: jsontext.encode(value) for name, value in fields.items()}
+    texts = {name: raw_json.encode(value) for name, value in fields.items()}
     return new_stream("lab", "s", "alice", READY if ready else LIVE, NOON, texts)
 
 
 def shown(stream: Stream) -> dict[str, Any]:
-    value: dict[str, Any] = jsontext.decode(entry(stream, owner_connected=True, frames=3))
+    value: dict[str, Any] = raw_json.decode(entry(stream, owner_connected=True, frames=3))
     return value
 
 
@@ -63,15 +63,15 @@ def test_direction_and_encoding_are_the_requests_or_the_usual_ones(fields: dict[
 @given(fields=FIELDS)
 def test_a_stream_is_known_from_its_stream_open(fields: dict[str, Any]) -> None:
     stream = stream_of(fields)
-    assert read_entry("lab", jsontext.split(entry(stream, owner_connected=True, frames=0))) == stream
+    assert read_entry("lab", raw_json.split(entry(stream, owner_connected=True, frames=0))) == stream
 
 
 @by_chance
 @given(fields=FIELDS)
 def test_a_stream_is_known_from_its_stream_ready(fields: dict[str, Any]) -> None:
     stream = stream_of(fields, ready=True)
-    texts = {name: jsontext.encode(value) for name, value in fields.items()}
-    assert read_ready("lab", jsontext.split(ready_payload(stream, texts)), NOON) == stream
+    texts = {name: raw_json.encode(value) for name, value in fields.items()}
+    assert read_ready("lab", raw_json.split(ready_payload(stream, texts)), NOON) == stream
 
 
 def test_values_are_read_off_the_text() -> None:

@@ -4,10 +4,11 @@ from typing import Any
 
 import msgspec
 
-from mew.protocol import Limits, timeouts
-from mew.protocol.budgets import Budgets
+from mew.protocol import Limits
 from mew.protocol.commands import Receive, Tick
 from mew.protocol.effects import Deliver
+from mew.protocol.handlers import timeouts
+from mew.protocol.rate_limit import Budgets
 from mew.testing import Client, MemorySpace
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.protocol.times import SECOND, instant, is_rfc3339, rfc3339
+from mew.protocol.timestamps import SECOND, instant, is_rfc3339, rfc3339
 from tests.chance import examples
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 
 from mew.protocol import Answer, Deliver, Effect, Everyone, Only, Record
 from mew.protocol.errors import Unauthorized
-from mew.protocol.turn import Saying, Turn
+from mew.protocol.transition import Saying, Turn
 from mew.testing import MemorySpace
 
 NOON = "2025-11-15T12:00:00.000000Z"

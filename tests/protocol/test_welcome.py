@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 
 from mew.protocol import SpaceState, fold, observer_welcome_at, welcome_at
-from mew.protocol.jsontext import split
+from mew.protocol.raw_json import split
 from mew.protocol.welcome import Roster, roster
 from mew.testing import MemorySpace
 from tests.chance import examples

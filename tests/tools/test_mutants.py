@@ -6,16 +6,16 @@ from tools.mutants import ARGUED, KILLED, NEW, SURVIVORS, WORDING, Mutant, is_wo
 
 LIST = """
 [[survivor]]
-function = "mew.protocol.times.rfc3339"
+function = "mew.protocol.timestamps.rfc3339"
 changes = ['''
 - a = 1
 + a = 2
 ''']
 why = "it makes no difference"
 """
-ARGUED_FOR = Mutant("mew.protocol.times.rfc3339", "- a = 1\n+ a = 2")
-UNKNOWN = Mutant("mew.protocol.times.rfc3339", "- a = 1\n+ a = None")
-REWORDED = Mutant("mew.protocol.times.rfc3339", '- raise Refusal("not now")\n+ raise Refusal("NOT NOW")')
+ARGUED_FOR = Mutant("mew.protocol.timestamps.rfc3339", "- a = 1\n+ a = 2")
+UNKNOWN = Mutant("mew.protocol.timestamps.rfc3339", "- a = 1\n+ a = None")
+REWORDED = Mutant("mew.protocol.timestamps.rfc3339", '- raise Refusal("not now")\n+ raise Refusal("NOT NOW")')
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_a_survivor_is_news_unless_it_is_argued_for_or_worded_otherwise() -> Non
     ("results", "passed", "said"),
     [
         ([(KILLED, None), (ARGUED, ARGUED_FOR)], True, "1 killed, 0 caught by types, 1 argued, 0 wording, 0 NEW"),
-        ([(ARGUED, ARGUED_FOR), (NEW, UNKNOWN)], False, "NEW: mew.protocol.times.rfc3339\n- a = 1\n+ a = None"),
-        ([(KILLED, None)], True, "warning: argued for, but does not survive: mew.protocol.times.rfc3339"),
+        ([(ARGUED, ARGUED_FOR), (NEW, UNKNOWN)], False, "NEW: mew.protocol.timestamps.rfc3339\n- a = 1\n+ a = None"),
+        ([(KILLED, None)], True, "warning: argued for, but does not survive: mew.protocol.timestamps.rfc3339"),
         ([(ARGUED, ARGUED_FOR), ("not checked", None)], False, "not tried: 1 (not checked)"),
         ([], False, "0 killed"),
     ],

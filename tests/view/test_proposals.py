@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mew.protocol.capability import read_capability
+from mew.protocol.capabilities import read_capability
 from mew.protocol.settings import ApprovalRule
 from mew.testing import Client, MemorySpace
 from mew.view import ProposalView

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 from cyclopts import App, Argument
 
 from mew.cli import FAILED, INTERRUPTED, USAGE_ERROR, app
-from mew.cli.exits import Failed, Refused, Unreachable
+from mew.cli.common.errors import Failed, Refused, Unreachable
 from tools.reference.writing import MADE, code, indented, sentence, table
 
 INTRO: Final = """\

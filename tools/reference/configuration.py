@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from mew.gateway.config_values import (
+from mew.config.models import (
     TLS,
     BridgeConfig,
     GatewayConfig,
@@ -30,7 +30,7 @@ from mew.gateway.config_values import (
 from mew.journal.kafka.address import FORM
 from mew.journal.settings import JournalSettings
 from mew.pipeline.settings import PipelineSettings
-from mew.protocol.capability import Capability
+from mew.protocol.capabilities import Capability
 from mew.protocol.settings import ApprovalRule, Limits, Settings, StreamSettings
 from tools.reference.writing import MADE, code, sentence, table
 

@@ -1,4 +1,4 @@
-"""Files and folders that are written whole: the `.mew` of a space, files replaced in one step, and the error if not."""
+"""Crash-safe files and folders: replaced in one step, private to their owner, with an error that names the path."""
 
 import contextlib
 import secrets

@@ -1,7 +1,6 @@
-"""The gateway's own log, for whoever runs it: readable on a terminal, a line of JSON each elsewhere.
+"""The gateway's operational log: readable on a terminal, one line of JSON each elsewhere.
 
-Must never show a token or a payload: what is logged are codes, names and sentences of ours. Must not make the gateway
-wait for whoever reads it: a thread writes, and lines that cannot be written in time are counted instead.
+No line shows a token or a payload. A thread writes; lines that cannot be written in time are counted instead.
 """
 
 import logging
@@ -19,6 +18,7 @@ from structlog.stdlib import BoundLogger, ProcessorFormatter
 
 if TYPE_CHECKING:
     from structlog.typing import Processor
+
 
 WAITING_LINES: Final = 10_000
 CLOSE_SECONDS: Final = 2.0
@@ -45,7 +45,7 @@ log: BoundLogger = structlog.wrap_logger(
 def address(peer: Any) -> str:
     """Where a connection comes from, by what its socket says."""
     if isinstance(peer, str) and peer:
-        return peer  # a Unix socket's, see `local`
+        return peer  # a Unix socket's, see `unix_listener`
     return "{}:{}".format(*peer[:2]) if peer else "unknown"
 
 

@@ -1,7 +1,4 @@
-"""Which process a number stands for: a pid is used again, a pid with its moment of birth is not.
-
-Must not wait, and must not signal anything by its number alone.
-"""
+"""The identity of a process: its id and its start time, because ids are used again."""
 
 import contextlib
 import os

@@ -1,7 +1,4 @@
-"""The Unix sockets in a space's `.mew`, which only the owner of the space can use: how both sides get there.
-
-Gateway, client and command use it; it imports nothing of them, and knows nothing of what is spoken on a socket.
-"""
+"""The Unix sockets in a space's `.mew`: creating them for their owner alone, and connecting to them."""
 
 import contextlib
 import os

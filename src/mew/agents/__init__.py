@@ -5,6 +5,6 @@
 Each is a participant on the SDK like anybody's own, and has no rights but those that its space gives it.
 """
 
-from mew.agents.running import AGENTS, Agent, AgentSettings, BadAgent, find, run
+from mew.agents.runner import AGENTS, Agent, AgentSettings, BadAgent, find, run
 
 __all__ = ["AGENTS", "Agent", "AgentSettings", "BadAgent", "find", "run"]

@@ -11,7 +11,7 @@ import msgspec
 from mew.agents import arithmetic
 from mew.agents.arithmetic import BadExpression, Number
 from mew.client import Participant, Space, mcp
-from mew.client.serving import Service
+from mew.client.mcp.server import Service
 
 Given: TypeAlias = int | float
 """A number as JSON has it."""

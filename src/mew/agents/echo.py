@@ -5,9 +5,9 @@ It answers chat and nothing else.
 
 from typing import Final
 
-from mew.agents.saying import missed, say
+from mew.agents.replies import missed, say
 from mew.client import Participant, Space, Subscription
-from mew.client.serving import Service
+from mew.client.mcp.server import Service
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
 

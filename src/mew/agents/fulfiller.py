@@ -9,13 +9,13 @@ from typing import Final
 
 import msgspec
 
-from mew.agents.saying import log, missed, say
+from mew.agents.replies import log, missed, say
 from mew.client import Answer, Participant, Proposals, Proposed, Space, mcp
-from mew.client.calling import ask, tool_result
-from mew.client.crew import Crew
 from mew.client.errors import McpFailure, MewError, ParticipantNotFound
-from mew.client.sending import Draft
-from mew.client.serving import Service, context_of
+from mew.client.mcp.calls import ask, tool_result
+from mew.client.mcp.server import Service, context_of
+from mew.client.sender import Draft
+from mew.client.tasks import Crew
 from mew.protocol import kinds
 
 AT_ONCE: Final = 16

@@ -9,7 +9,7 @@ from typing import Final
 
 from mew.client import ConnectionLost, Refused, Space
 from mew.client.errors import RateLimited
-from mew.client.sending import Draft
+from mew.client.sender import Draft
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
 

@@ -16,9 +16,9 @@ import mew
 from mew.agents.calculator import calculator
 from mew.agents.echo import echo
 from mew.agents.fulfiller import fulfiller
-from mew.agents.saying import log
+from mew.agents.replies import log
 from mew.client import Space
-from mew.client.ending import told_to_end
+from mew.client.tasks import told_to_end
 from mew.errors import MewError
 
 Agent = Callable[[Space], Coroutine[Any, Any, None]]

@@ -7,8 +7,16 @@ is the space's affair, and who may call its tools is as well.
 """
 
 from mew.bridge.bridge import Bridge, run
-from mew.bridge.errors import BadSettings, CannotStart, ServerLost, TooManyRestarts
-from mew.bridge.settings import BridgeSettings, BridgeTimeouts, HttpServer, StdioServer
+from mew.bridge.settings import (
+    BadSettings,
+    BridgeSettings,
+    BridgeTimeouts,
+    CannotStart,
+    HttpServer,
+    ServerLost,
+    StdioServer,
+    TooManyRestarts,
+)
 
 __all__ = [
     "BadSettings",

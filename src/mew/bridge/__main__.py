@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mew.bridge.bridge import run
-from mew.bridge.errors import BadSettings
-from mew.bridge.settings import BridgeSettings, BridgeTimeouts, HttpServer, StdioServer
+from mew.bridge.settings import BadSettings, BridgeSettings, BridgeTimeouts, HttpServer, StdioServer
 from mew.errors import MewError
 
 FAILED = 1

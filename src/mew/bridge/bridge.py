@@ -13,12 +13,11 @@ from typing import Any, Final
 
 import mew
 from mew._internal.backoff import RestartBudget
-from mew.bridge.conversation import LISTS, LOST, Conversation, open_conversation
-from mew.bridge.errors import CannotStart, TooManyRestarts
-from mew.bridge.settings import BridgeSettings
+from mew.bridge.mcp_session import LISTS, LOST, Conversation, open_conversation
+from mew.bridge.settings import BridgeSettings, CannotStart, TooManyRestarts
 from mew.client import ConnectionLost, Refused, Space
 from mew.client.errors import McpFailure
-from mew.client.serving import notify, serve
+from mew.client.mcp.server import notify, serve
 from mew.errors import MewError
 
 END_SECONDS: Final = 3.5

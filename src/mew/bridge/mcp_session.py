@@ -20,9 +20,8 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
 from mew import __version__
-from mew.bridge.child import Child
-from mew.bridge.errors import ServerLost
-from mew.bridge.settings import HttpServer, StdioServer
+from mew.bridge.settings import HttpServer, ServerLost, StdioServer
+from mew.bridge.stdio import Child
 from mew.client.errors import McpFailure
 
 LOST: Final = mcp.CONNECTION_CLOSED

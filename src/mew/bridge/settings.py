@@ -1,7 +1,4 @@
-"""What a bridge is to do: which MCP server, which space, and how patient to be.
-
-Frozen values, checked when they are made. They read no file and no environment, and show no secret when printed.
-"""
+"""The settings of the MCP bridge, read from options and environment, and the errors of wrong ones."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +6,24 @@ from typing import Final
 
 import msgspec
 
-from mew.bridge.errors import BadSettings
+from mew.errors import MewError
+
+
+class BadSettings(MewError):
+    """Settings with which no bridge can work."""
+
+
+class CannotStart(MewError):
+    """The program of the MCP server cannot be run; to try again were of no use."""
+
+
+class ServerLost(MewError):
+    """The MCP server ended, fell silent, or was never there."""
+
+
+class TooManyRestarts(MewError):
+    """The MCP server was lost more often than its limit allows."""
+
 
 SECRET: Final = "…"
 

@@ -18,9 +18,8 @@ from typing import Final, Self
 from mcp.shared.message import SessionMessage
 from mcp.types.jsonrpc import jsonrpc_message_adapter
 
-from mew.bridge.errors import CannotStart, ServerLost
-from mew.bridge.settings import StdioServer
-from mew.served_folders import exposed
+from mew.bridge.settings import CannotStart, ServerLost, StdioServer
+from mew.config.served_folders import exposed
 
 CHUNK: Final = 2**16
 LONGEST_LINE: Final = 64 * 2**20

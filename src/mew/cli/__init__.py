@@ -58,25 +58,25 @@ app = App(
     suppress_keyboard_interrupt=False,
     result_action="return_int_as_exit_code_else_zero",
 )
-app.command("mew.cli.gateway:app", name="gateway", help="Run a gateway, which serves spaces on one port.")
+app.command("mew.cli.space.gateway:app", name="gateway", help="Run a gateway, which serves spaces on one port.")
 app.command(
-    "mew.cli.init:init",
+    "mew.cli.space.init:init",
     name="init",
     help="Make a space in this directory, of a template.",
     help_epilogue=_examples("init", "init agents --name lab", "init --list-templates"),
 )
-app.command("mew.cli.agent:app", name="agent", help="Run a small agent: echo, calculator or fulfiller.")
-app.command("mew.cli.bridge:app", name="bridge", help="Let an MCP server take part in a space.")
-app.command("mew.cli.client:app", name="client", help="Take part in a space line by line, for scripts.")
-app.command("mew.cli.mcp:app", name="mcp", help="List the MCP tools that a space offers.")
-app.command("mew.cli.space:app", name="space", help="Start, stop and look at the space of a directory.")
-app.command("mew.cli.space:up", name="up", help="Start a space: `mew space up`.", help_epilogue="")
-app.command("mew.cli.space:down", name="down", help="Stop a space: `mew space down`.", help_epilogue="")
-app.command("mew.cli.token:app", name="token", help="Make, list, rotate and revoke tokens.")
-app.command("mew.cli.journal:app", name="journal", help="Look into the journal of a space.")
-app.command("mew.cli.pipeline:app", name="pipeline", help="Make tables of what happened, and ask them.")
+app.command("mew.cli.participate.agent:app", name="agent", help="Run a small agent: echo, calculator or fulfiller.")
+app.command("mew.cli.participate.bridge:app", name="bridge", help="Let an MCP server take part in a space.")
+app.command("mew.cli.participate.client:app", name="client", help="Take part in a space line by line, for scripts.")
+app.command("mew.cli.observe.mcp:app", name="mcp", help="List the MCP tools that a space offers.")
+app.command("mew.cli.space.commands:app", name="space", help="Start, stop and look at the space of a directory.")
+app.command("mew.cli.space.commands:up", name="up", help="Start a space: `mew space up`.", help_epilogue="")
+app.command("mew.cli.space.commands:down", name="down", help="Stop a space: `mew space down`.", help_epilogue="")
+app.command("mew.cli.space.token:app", name="token", help="Make, list, rotate and revoke tokens.")
+app.command("mew.cli.journal.commands:app", name="journal", help="Look into the journal of a space.")
+app.command("mew.cli.pipeline.commands:app", name="pipeline", help="Make tables of what happened, and ask them.")
 app.command(
-    "mew.cli.send:send",
+    "mew.cli.participate.send:send",
     name="send",
     help="Say something in a space, or send any envelope.",
     help_epilogue=_examples(
@@ -86,22 +86,22 @@ app.command(
     ),
 )
 app.command(
-    "mew.cli.tail:tail",
+    "mew.cli.observe.tail:tail",
     name="tail",
     help="Follow what is said in a space.",
     help_epilogue=_examples(
         "tail", "tail --kind 'mcp/*' --from alice --since 10m", "tail --no-follow --json | jq .kind"
     ),
 )
-app.command("mew.cli.stream:app", name="stream", help="Open, feed, share and read streams.")
+app.command("mew.cli.participate.stream:app", name="stream", help="Open, feed, share and read streams.")
 app.command(
-    "mew.cli.explain:explain",
+    "mew.cli.observe.explain:explain",
     name="explain",
     help="Say what a participant may send, and why not.",
     help_epilogue=_examples("explain bob", "explain bob mcp/request", "explain bob @envelope.json --check"),
 )
 app.command(
-    "mew.cli.top:top",
+    "mew.cli.observe.top:top",
     name="top",
     help="Watch who sends how much, and which streams flow.",
     help_epilogue=_examples("top", "top --once --json"),
@@ -113,7 +113,7 @@ app.command(
     help_epilogue=_examples("doctor", "doctor --deep", "doctor --json"),
 )
 app.command(
-    "mew.cli.completion:install",
+    "mew.cli.default_command:install",
     name="--install-completion",
     help="Let your shell complete mew's words.",
     help_epilogue="",
@@ -123,7 +123,7 @@ app.command(
 @app.default
 def alone() -> int:
     """Take part in the space of this directory, starting it where it does not run."""
-    from mew.cli.alone import alone as begin
+    from mew.cli.default_command import alone as begin
 
     return begin(app)
 

@@ -1,14 +1,44 @@
-"""`mew --install-completion`: let a shell complete the command's words.
+"""What `mew` does without a command, and the completion of the shell."""
 
-Must not write anything but the script, and the line by which the shell finds it.
-"""
-
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
-from mew.cli.exits import Failed
+from mew.cli.common.errors import Failed
+from mew.supervisor.state_file import pids_file
+
+OFFER = "There is no space in this directory. `mew init` makes one; `mew init --list-templates` shows what kinds."
+
+
+def alone(app: App) -> int:
+    """No space here: offer to make one. A space: start it if need be, and take part."""
+    directory = Path.cwd()
+    places = (directory / ".mew" / "space.yaml", directory / "space.yaml", pids_file(directory))
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if any(place.is_file() for place in places):
+        if terminal:
+            return int(app(["up", "-i"]))
+        app.help_print([])
+        print("This directory has a space: `mew up` starts it, `mew space status` says how it is.", file=sys.stderr)
+        return 0
+    if terminal and _agreed(f"{OFFER}\nMake one now? [Y/n] "):
+        return int(app(["init"]))
+    if not terminal:
+        app.help_print([])
+        print(OFFER, file=sys.stderr)
+    return 0
+
+
+def _agreed(question: str) -> bool:
+    """Whether they want it; who closes the input does not."""
+    try:
+        return input(question).strip().lower() in {"", "y", "yes"}
+    except EOFError:
+        print()
+        return False
+
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 

@@ -1,17 +1,32 @@
-"""`mew doctor`: look at what mew needs of this machine and of this directory, and say what to do.
+"""`mew doctor`: checks a space, its gateway and the machine, and says how to mend what is wrong."""
 
-Must not mend anything, nor start anything that stays.
-"""
-
-from collections.abc import Iterable
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
+import msgspec
 from cyclopts import Parameter
 
+from mew import __version__
 from mew.cli import FAILED
-from mew.cli.given import as_json, in_colours
-from mew.cli.journal_text import printable
+from mew.cli.common.io import as_json, in_colours
+from mew.cli.common.render import printable, size
+from mew.errors import MewError
+
+if TYPE_CHECKING:
+    from mew.config.loader import GatewayConfig
+
 
 _COLOURS: Final = {"ok": "\x1b[32m", "note": "\x1b[33m", "wrong": "\x1b[31m"}
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
@@ -36,8 +51,7 @@ def doctor(
     json
         One object of JSON: whether all is well, and the checks.
     """
-    from mew.cli.doctor_checks import look
-    from mew.cli.progress import bar
+    from mew.cli.common.io import bar
 
     with bar("looking"):
         found = look((Path.cwd() if space_dir is None else space_dir).absolute(), deep=deep)
@@ -56,3 +70,313 @@ def _lines(found: Iterable[tuple[str, str, str]]) -> list[str]:
         f"{name:<14} {printable(line)}"
         for state, name, line in found
     ]
+
+
+State: TypeAlias = Literal["ok", "note", "wrong"]
+OLDEST: Final = (3, 11)
+LITTLE: Final = 2**30
+TOO_LITTLE: Final = 100 * 2**20
+"""Bytes of disk."""
+FEW_FILES: Final = 1_024
+RELEASED: Final = 1_760_000_000
+"""A time before which this program did not exist: a clock that says less is wrong."""
+SECONDS: Final = 2.0
+EXTRAS: Final = {
+    "server": ("uvloop", "starlette", "uvicorn", "httptools", "pyarrow", "ruamel.yaml", "structlog"),
+    "bridge": ("mcp",),
+    "pipeline": ("pyspark", "deltalake", "duckdb"),
+    "terminal": ("textual",),
+    "mcap": ("mcap",),
+    "kafka": ("confluent_kafka",),
+}
+"""What each extra brings that can be looked for."""
+_FOR: Final = {
+    "bridge": "mew bridge",
+    "pipeline": "mew pipeline",
+    "terminal": "mew space connect",
+    "mcap": "mew journal export --to mcap",
+    "kafka": "mew journal ship",
+}
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing that was looked at."""
+
+    name: str
+    state: State
+    line: str
+    """What was found, or what is missing and what to do."""
+
+
+def look(directory: Path, *, deep: bool = False) -> list[Check]:
+    """Everything, in the order in which people read it."""
+    with ThreadPoolExecutor(2, thread_name_prefix="doctor") as pool:
+        # Java takes its time to say its name.
+        of_pipeline = pool.submit(lambda: list(_pipeline()))
+        of_node = pool.submit(_node)
+        found = [_python(), *_extras(), _clock(), _files(), _disk(directory)]
+        found += _space(directory)
+        found += [of_node.result(), *of_pipeline.result()]
+    return [*found, _spark()] if deep else found
+
+
+# The machine
+
+
+def _python() -> Check:
+    running = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < OLDEST:
+        return Check("python", "wrong", f"{running}: mew needs {'.'.join(map(str, OLDEST))} or newer")
+    return Check("python", "ok", f"{running}, mew {__version__}")
+
+
+def _has(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _extras() -> Iterator[Check]:
+    missing = {name: [each for each in modules if not _has(each)] for name, modules in EXTRAS.items()}
+    if missing["server"]:
+        what = ", ".join(missing["server"])
+        yield Check("server", "wrong", f"{what} not installed, so no gateway here: install mew-protocol[server]")
+    left_out = [name for name, each in missing.items() if each and name != "server"]
+    there = ", ".join(name for name in EXTRAS if not missing[name])
+    if left_out:
+        hints = "; ".join(f"{_FOR[name]} needs mew-protocol[{name}]" for name in left_out)
+        yield Check("extras", "note", f"installed: {there or 'none'}; {hints}")
+    else:
+        yield Check("extras", "ok", there)
+
+
+def _clock() -> Check:
+    now = time.time()
+    if now < RELEASED:
+        told = time.strftime("%Y-%m-%d", time.gmtime(now))
+        return Check("clock", "wrong", f"it says {told}, which is past: set the clock, or the journal's order is lost")
+    with tempfile.TemporaryFile() as file:
+        drift = os.fstat(file.fileno()).st_mtime - now
+    if abs(drift) > SECONDS:
+        return Check("clock", "note", f"the disk's clock is {drift:+.0f} s off this machine's: is it a network's?")
+    return Check("clock", "ok", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)))
+
+
+def _files() -> Check:
+    try:
+        import resource
+    except ImportError:
+        return Check("open files", "note", "how many are allowed is not known here")
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY:
+        return Check("open files", "ok", "any number")
+    if allowed < FEW_FILES:
+        advice = f"`ulimit -n {most}`" if most > allowed else "ask whoever runs this machine"
+        return Check("open files", "note", f"{allowed}, so few connections: {advice}")
+    return Check("open files", "ok", f"{allowed:,}")
+
+
+def _disk(directory: Path) -> Check:
+    place = next(each for each in (directory, *directory.parents) if each.is_dir())
+    try:
+        free = shutil.disk_usage(place).free
+    except OSError as error:
+        return Check("disk", "wrong", f"{place}: {error.strerror}")
+    if not os.access(place, os.W_OK):
+        return Check("disk", "wrong", f"{place} cannot be written to: tokens, logs and journal go there")
+    if free < TOO_LITTLE:
+        return Check("disk", "wrong", f"{size(free)} free at {place}: a gateway stops to record; make room")
+    state: State = "note" if free < LITTLE else "ok"
+    return Check("disk", state, f"{size(free)} free at {place}")
+
+
+def _node() -> Check:
+    found = shutil.which("node")
+    if found is None:
+        return Check("node", "note", "not found: templates with agents in JavaScript need Node.js 18 or newer")
+    try:
+        ran = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return Check("node", "note", f"{found} does not say its version: is it Node.js?")
+    return Check("node", "ok", f"{ran.stdout.strip()} ({found})")
+
+
+# The space of the directory
+
+
+def _space(directory: Path) -> Iterator[Check]:
+    try:
+        from mew.config.loader import ConfigError, find_config, load
+    except ImportError:
+        return
+    if not any((directory / each).is_file() for each in (".mew/space.yaml", "space.yaml")):
+        yield Check("configuration", "note", f"no space in {directory}: `mew init` makes one")
+        return
+    try:
+        file = find_config(directory)
+        config = load([file], environ=os.environ)
+    except ConfigError as error:
+        yield Check("configuration", "wrong", str(error))
+        return
+    space = config.spaces[0]
+    told = f"{file}: space {space.settings.space_id!r}, {len(space.participants)} participants"
+    yield Check("configuration", "ok", told)
+    yield from (Check("configuration", "note", warning) for warning in config.warnings)
+    yield from _alike(config)
+    yield from _commands(config)
+    yield from _tokens(directory)
+    yield from _exposure(_as_running(directory, config))
+    yield from _gateway(directory, config)
+
+
+def _alike(config: "GatewayConfig") -> Iterator[Check]:
+    """Ids that people confuse: who approves something reads the name of whoever asks for it."""
+    from mew.protocol.ids import looks
+
+    ids: dict[str, list[str]] = {}
+    for name in config.spaces[0].participants:
+        ids.setdefault(looks(name), []).append(name)
+    for same in ids.values():
+        if len(same) > 1:
+            names = " and ".join(repr(each) for each in same)
+            yield Check("participants", "note", f"{names} look alike: people confuse them, so rename one")
+
+
+def _commands(config: "GatewayConfig") -> Iterator[Check]:
+    """What is to be started by itself can be."""
+    from mew.supervisor.launch import exposes
+
+    space = config.spaces[0]
+    for name, participant in space.participants.items():
+        command = participant.command or (participant.mcp_server and participant.mcp_server.command)
+        if not command or "${" in command:
+            continue
+        if participant.mcp_server is not None and (problem := exposes(space, participant)) is not None:
+            yield Check("participants", "wrong", f"{name}: {problem}")
+        if shutil.which(command) is None and not (space.directory / command).exists():
+            yield Check("participants", "note", f"{name}: there is no command {command!r} here")
+
+
+def _tokens(directory: Path) -> Iterator[Check]:
+    from mew.config.tokens import TokenFolder
+
+    warnings: list[str] = []
+    try:
+        held = TokenFolder(directory).read(warnings)
+    except MewError as error:
+        yield Check("tokens", "wrong", str(error))
+        return
+    yield from (Check("tokens", "note", warning) for warning in warnings)
+    if not warnings:
+        yield Check("tokens", "ok", f"{len(held)} in .mew/tokens, none of them open to others")
+
+
+def _as_running(directory: Path, config: "GatewayConfig") -> "GatewayConfig":
+    """With the address and the names of the gateway that runs: they may come from its command line."""
+    from mew.supervisor.state_file import read_pids
+
+    with suppress(MewError):  # `_gateway` reports a file that cannot be read
+        pids = read_pids(directory)
+        if pids is not None and pids.host and pids.running:
+            return msgspec.structs.replace(config, host=pids.host, allowed_hosts=pids.allowed_hosts)
+    return config
+
+
+def _exposure(config: "GatewayConfig") -> Iterator[Check]:
+    """What other machines, and other users of this one, could do."""
+    from mew.config.tokens import TokenStore
+    from mew.gateway.exposure import require_safe, warnings_of
+
+    try:
+        require_safe(config)
+        found = list(warnings_of(config, TokenStore(config.spaces, environ=os.environ, generate=False)))
+    except MewError as error:
+        yield Check("exposure", "wrong", str(error))
+        return
+    yield from (Check("exposure", "note", warning) for warning in found)
+
+
+def _gateway(directory: Path, config: "GatewayConfig") -> Iterator[Check]:
+    from mew.cli.common.target import here
+
+    try:
+        place = here(directory)
+    except MewError as error:
+        yield Check("gateway", "wrong", str(error))
+        return
+    if place.running:
+        yield _health(place.local, place.http_url)
+    else:
+        yield _port(config.host, config.port)
+
+
+def _health(address: str, url: str) -> Check:
+    from mew.cli.common.http_client import Door
+
+    try:
+        with Door(address, None) as door:
+            health = door.ask("GET", "/health")
+    except MewError as error:
+        return Check("gateway", "wrong", f"it runs and does not answer: {error}")
+    state: State = "ok" if health["status"] == "ok" else "wrong"
+    journals = ", ".join(f"{name}: {each}" for name, each in health.get("journal", {}).items())
+    told = f"{health['status']} at {url}, {health['clients']} connected, up {health['uptime']:.0f} s"
+    return Check("gateway", state, f"{told}; journal {journals}" if journals and state != "ok" else told)
+
+
+def _port(host: str, port: int) -> Check:
+    if port == 0:
+        return Check("port", "ok", "any that is free")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            return Check("port", "note", f"{port}: {error.strerror}; `mew space up` takes the next that is free")
+    return Check("port", "ok", f"{port} is free")
+
+
+# The pipeline
+
+
+def _pipeline() -> Iterator[Check]:
+    try:
+        version("pyspark")
+        from mew.pipeline.checks import checks
+    except (ImportError, PackageNotFoundError):
+        return  # the extras have said so
+    for each in checks():
+        yield Check(each.name, "ok" if each.ok else "note", each.line if each.ok else f"for mew pipeline: {each.line}")
+
+
+def _spark() -> Check:
+    """A session that is opened, used and closed."""
+    began = time.monotonic()
+    try:
+        from mew.pipeline.session import close_session, open_session
+        from mew.pipeline.settings import PipelineSettings
+    except ImportError as error:
+        return Check("spark", "note", f"{error.name} is not installed: install mew-protocol[pipeline]")
+
+    def count(folder: str) -> int:
+        session = open_session(PipelineSettings(driver_memory="1g"), lake=Path(folder))
+        try:
+            return int(session.range(2).count())
+        finally:
+            close_session(session)
+
+    with tempfile.TemporaryDirectory(prefix="mew-doctor-") as folder:
+        problem = _problem(lambda: count(folder))
+    if problem is not None:
+        return Check("spark", "wrong", f"does not start: {problem}")
+    return Check("spark", "ok", f"started, counted to two and stopped in {time.monotonic() - began:.1f} s")
+
+
+def _problem(work: Callable[[], int]) -> str | None:
+    """In one line, why work failed; Spark's own errors are of many kinds, and this is where they end."""
+    try:
+        return None if work() == 2 else "it cannot count"
+    except Exception as error:
+        return str(error).strip().partition("\n")[0] or type(error).__name__

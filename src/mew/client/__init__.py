@@ -14,12 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Unpack
 
+from mew._internal.unix_sockets import FOLDER, VARIABLE, address_of, gateway_socket
 from mew.client import errors, mcp
-from mew.client.approving import Proposals, Proposed
-from mew.client.calling import Answer, ToolResult
-from mew.client.connecting import Options, Settings, Target
+from mew.client.approvals import Proposals, Proposed
 from mew.client.connection import Address, Connection
-from mew.client.controls import Controls, Order
+from mew.client.control import Controls, Order, Status
 from mew.client.errors import (
     ConnectionLost,
     McpFailure,
@@ -45,18 +44,16 @@ from mew.client.events import (
     StreamEnded,
     StreamStarted,
 )
-from mew.client.formats import Format
-from mew.client.frames import Frame
-from mew.client.gaps import Gap, StreamGap
-from mew.client.participant import Participant
-from mew.client.proposing import Proposal
+from mew.client.frames import Format, Frame, Gap, StreamGap
+from mew.client.handshake import Options, Settings, Target
+from mew.client.mcp.calls import Answer, ToolResult
+from mew.client.mcp.participant import Participant
+from mew.client.mcp.server import McpServer, current_request, notify, serve
+from mew.client.proposals import Proposal
 from mew.client.reasoning import Reasoning
-from mew.client.serving import McpServer, current_request, notify, serve
 from mew.client.space import Space
-from mew.client.steering import Status
 from mew.client.streams import Stream
 from mew.client.subscriptions import Subscription
-from mew.unix_sockets import FOLDER, VARIABLE, address_of, gateway_socket
 
 __all__ = [
     "Answer",

@@ -1,36 +1,132 @@
-"""Proposals of others: those that are open, and what we decide about them.
+"""Proposals of other participants: which are open, what each asks for, and how to accept or reject one.
 
-Which ones are open is the state of the space, as the view has it (protocol §3, Proposals): the welcome lists them, and
-what comes afterwards opens and ends them. What ends one carries the gateway's stamp, or is the gateway's own word;
-nothing else counts. What was proposed before we came is read from the gateway when it is the next to be handed out.
+The view knows which proposals are open, from the welcome and from later envelopes (protocol §3, Proposals). Only
+envelopes with the gateway's stamp close one. The welcome lists proposals without payloads; the payload of one that
+was opened before the join is read from the gateway over HTTP when the caller comes to it.
 """
 
 import asyncio
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import quote
 from weakref import WeakValueDictionary
 
+import msgspec
+
+from mew._internal.unix_sockets import UntrustedSocket, connect
 from mew.client import mcp
-from mew.client.calling import ANSWER_SECONDS, PROPOSAL, Answer, ask
-from mew.client.contents import read_proposal
+from mew.client.connection import LOCAL_SECONDS
 from mew.client.errors import (
     ConnectionLost,
+    MewError,
     NotFound,
     ProposalClosed,
     ProposalExpired,
     Refused,
     Withdrawn,
+    refused_as,
 )
-from mew.client.proposing import REJECT, WITHDRAW, stamp_of
-from mew.client.sending import Draft, Names
-from mew.client.serving import context_of
+from mew.client.handshake import Target
+from mew.client.mcp.calls import ANSWER_SECONDS, PROPOSAL, Answer, ask
+from mew.client.mcp.server import context_of
+from mew.client.proposals import REJECT, WITHDRAW, stamp_of
+from mew.client.sender import Draft, Names
 from mew.client.subscriptions import EnvelopeQueue, OnMissed, Room, Subscription, Wanted
-from mew.protocol import kinds
+from mew.protocol import kinds, raw_json
 from mew.protocol.envelope import ID_LENGTH, Envelope
 from mew.view import ProposalView, SpaceView
 
 if TYPE_CHECKING:
     from mew.client.space import Space
+
+
+SECONDS: Final = 10.0
+LARGEST: Final = 4 * 2**20
+"""Of an answer; a proposal has 1 MiB."""
+
+
+async def read_proposal(target: Target, space_id: str, proposal: ProposalView) -> Envelope:
+    """The `mcp/proposal` that this entry is about; `ProposalClosed` or `NotFound` where it is not open any more."""
+    path = f"{target.address.path.partition('?')[0].rstrip('/')}/spaces/{quote(space_id, safe='')}/proposals"
+    status, body = await _get(target, f"{path}/{proposal.position}")
+    if status != HTTPStatus.OK:
+        raise _refusal(status, body)
+    fields = raw_json.split(body)
+    if raw_json.decode(fields["digest"]) != proposal.digest:
+        raise ConnectionLost(f"the gateway has another proposal at position {proposal.position}")
+    return _envelope(proposal, fields["payload"])
+
+
+def _envelope(proposal: ProposalView, payload: bytes) -> Envelope:
+    """As it was relayed, as far as it matters who decides."""
+    entry = proposal.entry
+    stamp = {name: entry[name] for name in ("position", "digest", "expires_at")}
+    fields = {
+        "id": raw_json.encode(entry["id"]),
+        "kind": raw_json.encode(kinds.MCP_PROPOSAL),
+        "from": raw_json.encode(entry["from"]),
+        "to": raw_json.encode(entry["to"]),
+        "payload": payload,
+        kinds.PROPOSAL_FIELD: raw_json.encode(stamp),
+    }
+    return Envelope(
+        id=entry["id"],
+        ts="",
+        sender=entry["from"],
+        kind=kinds.MCP_PROPOSAL,
+        to=tuple(entry["to"]),
+        payload=raw_json.decode(payload),
+        fields=fields,
+    )
+
+
+async def _get(target: Target, path: str) -> tuple[int, bytes]:
+    try:
+        async with asyncio.timeout(SECONDS):
+            reader, writer = await _open(target)
+            try:
+                writer.write(_head(target, path))
+                return await _answer(reader)
+            finally:
+                writer.transport.abort()
+    except (OSError, ValueError, IndexError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        raise ConnectionLost(f"{target.address.name} does not tell what was proposed: {error}") from error
+
+
+async def _open(target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    address = target.address
+    if address.file is None:
+        return await asyncio.open_connection(address.host, address.port, ssl=address.tls)
+    try:
+        return await asyncio.open_unix_connection(sock=connect(address.file, LOCAL_SECONDS))
+    except UntrustedSocket as error:
+        raise ConnectionLost(str(error)) from error
+
+
+def _head(target: Target, path: str) -> bytes:
+    lines = [f"GET {path} HTTP/1.1", f"Host: {target.address.authority}", "Connection: close"]
+    if target.token is not None:
+        lines.append(f"Authorization: Bearer {target.token}")
+    return "\r\n".join([*lines, "", ""]).encode("ascii")
+
+
+async def _answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    status = int(head[0].split()[1])
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
+    length = int(headers["content-length"]) if "content-length" in headers else LARGEST + 1
+    if length > LARGEST:
+        raise ValueError("its answer is larger than any proposal, or does not say how large it is")
+    return status, await reader.readexactly(length)
+
+
+def _refusal(status: int, body: bytes) -> MewError:
+    try:
+        return refused_as(msgspec.json.decode(body, type=dict[str, Any]))
+    except msgspec.MsgspecError:
+        return ConnectionLost(f"the gateway answered {status}")
+
 
 GRANT_SECONDS: Final = 3_600.0
 """How long "approve and grant" lets the proposer do it by itself, unless told otherwise."""

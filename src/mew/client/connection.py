@@ -1,7 +1,7 @@
-"""One socket to a gateway, from its upgrade to its end.
+"""One WebSocket connection to a gateway, from its upgrade to its close.
 
-Knows WebSocket and nothing of envelopes: what comes in is handed on as it is, told apart by its first byte. It does not
-join and does not come back: that is the business of `connecting` and `link`.
+It knows WebSocket and no envelopes: received messages are passed on as bytes. `handshake` joins the space, `session`
+reconnects.
 """
 
 import asyncio
@@ -18,11 +18,12 @@ import msgspec
 from picows import WSError, WSFrame, WSListener, WSMsgType, WSTransport
 from picows.picows import WSAutoPingStrategy, WSProtocol  # type: ignore[attr-defined]
 
+from mew._internal.unix_sockets import LocalTransport, UntrustedSocket, connect, path_of
 from mew.client.errors import ConnectionLost
-from mew.unix_sockets import LocalTransport, UntrustedSocket, connect, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 NORMAL: Final = 1000
 PROTOCOL_ERROR: Final = 1002

@@ -1,27 +1,27 @@
-"""What comes in, and whom it concerns: the view, the answers, the subscriptions, in this order, within one step.
+"""Passes each received message on in one step: to the view, to pending requests, to subscriptions, in this order.
 
-Nothing here waits or sends. It outlives connections: between two of them nothing comes.
+It never waits and never sends. It outlives connections.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from mew.client.answers import Answers
 from mew.client.connection import Closed
 from mew.client.errors import MewError, refused
 from mew.client.events import Event, MessageRefused, Reconnected, StreamDiscovered, events_between, reason_in
-from mew.client.frames import Frame, raw_frame
-from mew.client.gaps import Gap, gap_between
-from mew.client.lanes import Interest, Lanes
+from mew.client.frames import Frame, Gap, gap_between, raw_frame
+from mew.client.pending import Answers
+from mew.client.stream_router import Interest, Lanes
 from mew.client.subscriptions import EnvelopeQueue, FrameQueue, ItemQueue, Queue, Subscription
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope, parse
-from mew.protocol.times import SECOND, instant
+from mew.protocol.timestamps import SECOND, instant
 from mew.view import ParticipantView, SpaceView, welcomed
 
 if TYPE_CHECKING:
     from mew.client.streams import Stream
+
 
 T = TypeVar("T")
 _NOTHING: Final = SpaceView(ParticipantView("", []), {}, {}, -1)

@@ -30,6 +30,7 @@ from mew.errors import MewError
 if TYPE_CHECKING:
     from mew.protocol.envelope import Envelope
 
+
 __all__ = [
     "AlreadyExists",
     "ApprovalRequired",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from mew.client.errors import Refused
-from mew.client.gaps import Gap, is_same
+from mew.client.frames import Gap, is_same
 from mew.view import ParticipantView, SpaceView
 
 if TYPE_CHECKING:

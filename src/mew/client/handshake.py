@@ -1,6 +1,6 @@
-"""The way in: a socket, a join, a welcome; and how long to wait before the next try.
+"""Connecting to a space: socket, join, welcome, and how long to wait before the next attempt.
 
-It knows what a join looks like and which close codes are final (protocol §2), and keeps nothing once we are in.
+It knows the join message and which close codes are final (protocol §2).
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import msgspec
 
 from mew.client.connection import Address, Closed, Connection, open_connection
 from mew.client.errors import ConnectionLost, MewError, NotAdmitted, Refused, refused
-from mew.client.gaps import Gap
+from mew.client.frames import Gap
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope, parse
 

@@ -1,9 +1,9 @@
-"""Messages on their way: each waits for its echo, or for the answer to it, and is sent once.
+"""Requests in flight: each was sent once, and waits for its echo or its answer.
 
-The gateway answers every message, in order: an accepted one comes back, or is answered where it is not relayed; a
-refused one is a `system/error`. The one exception are messages over the rate: of those it tells only some. So whoever
-waits too long has a fence built, a join of somebody who has joined: when its welcome comes, everything before it that
-has not been answered never will be. Nothing here waits or sends by itself.
+The gateway answers every message, in order: an accepted one comes back or is answered, a refused one gets a
+`system/error`. Messages over the rate are the exception: only some of them are answered. So a request that waits too
+long makes the client send a fence, a second join. When its welcome arrives, every earlier request without an answer has
+been dropped.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from mew.client.errors import ConnectionLost, MessageTooLarge, MewError, RateLim
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope, Stamp, read_object, receive
 from mew.protocol.errors import Refusal
-from mew.protocol.times import SECOND
+from mew.protocol.timestamps import SECOND
 
 PATIENCE: Final = 5.0
 """Seconds without an answer after which a fence is built."""

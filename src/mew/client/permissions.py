@@ -1,8 +1,8 @@
-"""What we may send, decided by the gateway's own code on what we know of ourselves and of the streams.
+"""What this participant may send, decided by the code of the core on what the client knows.
 
-Pure. It repeats no rule: capabilities are matched by `mew.protocol`, ownership and open proposals are in the view.
-Not in the view are that we are paused, and the space's rules about votes: there the gateway may refuse what is allowed
-here. Nor are proposals, where we may send no `mcp/request`: there it may take a withdrawal that is not allowed here.
+Pure, and repeats no rule. The client does not know that it is paused, and it does not know the rules about votes: there
+the gateway may refuse what is allowed here. Without `mcp/request` the client does not see proposals: there the gateway
+may accept a withdrawal that is not allowed here.
 """
 
 from collections.abc import Mapping
@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from mew.client.gaps import is_observer
+from mew.client.frames import is_observer
 from mew.protocol import kinds
-from mew.protocol.authority import decide, managing
-from mew.protocol.capability import CapabilitySet, read_capabilities
+from mew.protocol.authorization import decide, managing
+from mew.protocol.capabilities import CapabilitySet, read_capabilities
+from mew.protocol.dispatch import DECIDED_BY_OWNERSHIP
 from mew.protocol.envelope import Envelope, Stamp, check_content, read_object, receive
 from mew.protocol.errors import Refusal
-from mew.protocol.proposing import claimed
-from mew.protocol.receiving import DECIDED_BY_OWNERSHIP
-from mew.protocol.references import reference
+from mew.protocol.handlers.proposals import claimed
+from mew.protocol.stream_references import reference
 from mew.protocol.work import Work
 from mew.view import ProposalView, SpaceView, StreamView
 
 if TYPE_CHECKING:
     from mew.protocol.space import Space
+
 
 _MIRROR: Final = "stream/write:"
 """Begins what a welcome lists of the streams one may write to; the writers' list decides (protocol §4)."""

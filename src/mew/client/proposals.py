@@ -10,15 +10,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from mew.client.calling import PROPOSAL, UNAWAITED, Answer, answer_in
 from mew.client.errors import ConnectionLost, MewError, ProposalExpired, Rejected, RequestTimeout, Withdrawn
-from mew.client.sending import Draft, Names
+from mew.client.mcp.calls import PROPOSAL, UNAWAITED, Answer, answer_in
+from mew.client.sender import Draft, Names
 from mew.client.subscriptions import EnvelopeQueue, Room, Subscription, Wanted
-from mew.protocol import jsontext, kinds
+from mew.protocol import kinds, raw_json
 from mew.protocol.envelope import Envelope
 
 if TYPE_CHECKING:
     from mew.client.space import Space
+
 
 REJECT: Final = "mcp/reject"
 WITHDRAW: Final = "mcp/withdraw"
@@ -188,7 +189,7 @@ async def _take_back(space: "Space", proposal_id: str, to: Names, reason: str) -
 
 def stamp_of(envelope: Envelope) -> dict[str, Any] | None:
     """What the gateway says in `proposal`: `{position, digest}`, and `expires_at` of a proposal; None without it."""
-    stamp = jsontext.decode(envelope.fields.get(kinds.PROPOSAL_FIELD, b"null"))
+    stamp = raw_json.decode(envelope.fields.get(kinds.PROPOSAL_FIELD, b"null"))
     return stamp if isinstance(stamp, dict) and {"position", "digest"} <= stamp.keys() else None
 
 

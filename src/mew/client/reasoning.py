@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from mew.client.errors import MewError
-from mew.client.sending import Draft, Names
+from mew.client.sender import Draft, Names
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
 
 if TYPE_CHECKING:
     from mew.client.space import Space
+
 
 START: Final = "reasoning/start"
 THOUGHT: Final = "reasoning/thought"

@@ -1,6 +1,6 @@
-"""What goes out: an envelope is made, sent once, and waited for.
+"""Sends envelopes: composes each one, sends it once, and waits for the answer.
 
-Every way of sending an envelope goes through `Sender.post`. Decides nothing about what may be sent: the gateway does.
+Every envelope goes through `Sender.post`. The gateway decides what may be sent.
 """
 
 import secrets
@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 
-from mew.client.answers import Accepts, Answers, Pending
+from mew.client.dispatcher import Inbox
 from mew.client.errors import InvalidEnvelope
-from mew.client.inbox import Inbox
-from mew.client.link import Link
-from mew.protocol import jsontext, kinds
+from mew.client.pending import Accepts, Answers, Pending
+from mew.client.session import Link
+from mew.protocol import kinds, raw_json
 from mew.protocol.envelope import Envelope, parse
 from mew.protocol.errors import Refusal
-from mew.protocol.references import reference
+from mew.protocol.stream_references import reference
 
 Names = str | Sequence[str]
 
@@ -55,9 +55,9 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 def _checked(message: bytes) -> bytes:
     """The message, if it is not too deep to be looked at: to that the gateway could not say whom it answers."""
     try:
-        if message.count(b"{") + message.count(b"[") > jsontext.MAX_NESTING:
-            jsontext.decode(message)
-    except jsontext.NotJSON as error:
+        if message.count(b"{") + message.count(b"[") > raw_json.MAX_NESTING:
+            raw_json.decode(message)
+    except raw_json.NotJSON as error:
         raise InvalidEnvelope(f"not an envelope: {error}") from None
     return message
 

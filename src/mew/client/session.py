@@ -1,18 +1,17 @@
-"""The connection there is at this moment, and another when it breaks, as long as that makes sense.
+"""The current connection of a client, and the next one when it breaks.
 
-It sends nothing twice: what was on its way when a connection broke is reported, not repeated. It decides when to come
-back, and knows nothing of what is said.
+It decides when to reconnect. It sends nothing twice: what was in flight when a connection broke is reported.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from mew.client.connecting import FINAL, Backoff, Settings, Target, admit, verdict
 from mew.client.connection import NORMAL, Closed, Connection
+from mew.client.dispatcher import Inbox
 from mew.client.errors import ConnectionLost, MewError, NotAdmitted
 from mew.client.events import Disconnected
-from mew.client.inbox import Inbox
+from mew.client.handshake import FINAL, Backoff, Settings, Target, admit, verdict
 from mew.protocol.envelope import Envelope
 
 T = TypeVar("T")

@@ -8,30 +8,22 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar, overload
 
-from mew.client import approving, calling, proposing, reasoning, steering
-from mew.client.answers import Accepts, Answers
-from mew.client.connecting import Settings, Target
+from mew.client import approvals, control, reasoning
+from mew.client import proposals as own_proposals
 from mew.client.connection import Connection
+from mew.client.dispatcher import Inbox, Message, Watcher
 from mew.client.errors import RequestTimeout
 from mew.client.events import Event
-from mew.client.formats import decoder, descriptors, format_id
-from mew.client.frames import Frame
-from mew.client.inbox import Inbox, Message, Watcher
-from mew.client.lanes import Interest, Lanes
-from mew.client.link import Link
-from mew.client.rights import may_send
-from mew.client.sending import Draft, Names, Sender
+from mew.client.frames import Frame, decoder, descriptors, format_id
+from mew.client.handshake import Settings, Target
+from mew.client.mcp import calls
+from mew.client.pending import Accepts, Answers
+from mew.client.permissions import may_send
+from mew.client.sender import Draft, Names, Sender
+from mew.client.session import Link
+from mew.client.stream_router import Interest, Lanes
 from mew.client.streams import Stream
-from mew.client.subscriptions import (
-    EnvelopeQueue,
-    FrameQueue,
-    ItemQueue,
-    OnGap,
-    OnMissed,
-    Room,
-    Subscription,
-    Wanted,
-)
+from mew.client.subscriptions import EnvelopeQueue, FrameQueue, ItemQueue, OnGap, OnMissed, Room, Subscription, Wanted
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
 from mew.protocol.patterns import KindPattern
@@ -281,16 +273,16 @@ class Space:
 
     # Asking others by MCP
 
-    call = calling.call
-    call_tool = calling.call_tool
-    list_tools = calling.list_tools
-    list_resources = calling.list_resources
-    list_resource_templates = calling.list_resource_templates
-    read_resource = calling.read_resource
-    list_prompts = calling.list_prompts
-    get_prompt = calling.get_prompt
-    propose = proposing.propose
-    proposals = approving.proposals
+    call = calls.call
+    call_tool = calls.call_tool
+    list_tools = calls.list_tools
+    list_resources = calls.list_resources
+    list_resource_templates = calls.list_resource_templates
+    read_resource = calls.read_resource
+    list_prompts = calls.list_prompts
+    get_prompt = calls.get_prompt
+    propose = own_proposals.propose
+    proposals = approvals.proposals
 
     # Thinking aloud
 
@@ -298,14 +290,14 @@ class Space:
 
     # Steering others
 
-    pause = steering.pause
-    resume = steering.resume
-    status = steering.status
-    forget = steering.forget
-    compact = steering.compact
-    clear = steering.clear
-    restart = steering.restart
-    shutdown = steering.shutdown
+    pause = control.pause
+    resume = control.resume
+    status = control.status
+    forget = control.forget
+    compact = control.compact
+    clear = control.clear
+    restart = control.restart
+    shutdown = control.shutdown
 
     # Leaving
 

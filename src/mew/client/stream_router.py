@@ -1,7 +1,7 @@
-"""What this client knows of the space at this moment: the view, and the way of each stream's frames to their readers.
+"""What a client knows of the space now, and which readers get the frames of each stream.
 
-Frames are counted beside the view and put into it when somebody looks: at a hundred thousand a second no view could be
-made anew for each. Nothing here waits or sends.
+Frames are counted beside the view and merged into it when the view is read: a view cannot be rebuilt a hundred thousand
+times a second. It never waits and never sends.
 """
 
 from collections.abc import Callable
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from mew.client.formats import declared_decoder
-from mew.client.gaps import Cause, is_observer, is_same, receives
+from mew.client.frames import Cause, declared_decoder, is_observer, is_same, receives
 from mew.client.subscriptions import FrameQueue
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
@@ -19,6 +18,7 @@ from mew.view import SpaceView, StreamView, apply
 
 if TYPE_CHECKING:
     from mew.client.frames import Decode
+
 
 _COUNTED: Final = frozenset({kinds.STREAM_DATA, kinds.STREAM_GAP})
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from mew.client.errors import SequenceOutOfOrder, StreamNotFound, StreamNotLive, UnauthorizedStreamWrite, UnknownFormat
-from mew.client.formats import format_id
-from mew.client.frames import Frame
-from mew.client.sending import Draft
+from mew.client.frames import Frame, format_id
+from mew.client.sender import Draft
 from mew.client.subscriptions import OnGap, Subscription
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
@@ -19,8 +18,9 @@ from mew.view import StreamView
 
 if TYPE_CHECKING:
     from mew.client.connection import Connection
-    from mew.client.lanes import Lane
     from mew.client.space import Space
+    from mew.client.stream_router import Lane
+
 
 D = TypeVar("D")
 

@@ -13,8 +13,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import msgspec
 
 from mew.client.errors import Missed
-from mew.client.frames import Decode, Frame, data_frame, raw_frame
-from mew.client.gaps import Cause, StreamGap
+from mew.client.frames import Cause, Decode, Frame, StreamGap, data_frame, raw_frame
 from mew.protocol.envelope import Envelope
 from mew.protocol.patterns import KindPattern
 

@@ -1,11 +1,10 @@
-"""Tasks with an owner: started by it, named, and gone when it is gone.
-
-Knows nothing of what they do. Whoever is cancelled while it waits here takes its tasks with it.
-"""
+"""The background tasks of a connection: starting them, ending them together, and reporting the first failure."""
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+import signal
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 _log = logging.getLogger("mew.client")
@@ -51,3 +50,19 @@ async def race(name: str, *works: Coroutine[Any, Any, Any]) -> None:
     for outcome in outcomes:
         if isinstance(outcome, Exception):
             raise outcome
+
+
+@contextmanager
+def told_to_end() -> Iterator[asyncio.Event]:
+    """An event that is set when the process is told to end; where a loop can be told."""
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    caught = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError, RuntimeError, ValueError):  # another system, or not the main thread
+            loop.add_signal_handler(number, told.set)
+            caught.append(number)
+    try:
+        yield told
+    finally:
+        for number in caught:
+            loop.remove_signal_handler(number)

@@ -1,8 +1,10 @@
-"""What a gateway is told in space.yaml and the environment, read once, as one frozen value (protocol §8).
+"""Reads space.yaml and the environment into one frozen `GatewayConfig` (protocol §8, docs/operations.md).
 
-Must not start, open or write anything, and must never show a token: neither in an error nor in a repr.
+An unknown key gives a warning; in `approvals` it is an error, because a misread rule protects nothing. Nothing is
+started or written here, and no error or `repr` shows a token.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
 from pathlib import Path
@@ -10,8 +12,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from mew.gateway.approvals_config import read_approvals
-from mew.gateway.config_values import (
+from mew.config.models import (
     TLS,
     BridgeConfig,
     GatewayConfig,
@@ -24,12 +25,122 @@ from mew.gateway.config_values import (
     Timeouts,
     UnadmittedLimits,
 )
-from mew.gateway.journal_config import read_journal
-from mew.gateway.yaml_file import ConfigError, Place, Section, read_yaml
-from mew.protocol.capability import CHAT_ONLY, Capability, read_capability
+from mew.config.yaml_source import ConfigError, Place, Section, read_yaml
+from mew.journal.kafka.address import FORM, Address, BadAddress, read_address
+from mew.journal.settings import ErrorPolicy, JournalSettings, SyncMode
+from mew.protocol import kinds
+from mew.protocol.capabilities import CHAT_ONLY, Capability, read_capability
 from mew.protocol.errors import InvalidEnvelope
-from mew.protocol.names import is_participant_id, is_reserved_id, is_space_id
+from mew.protocol.ids import is_participant_id, is_reserved_id, is_space_id
 from mew.protocol.settings import ApprovalRule, Limits, OwnerPolicy, Settings, StreamSettings
+
+APPROVAL_KEYS: Final = frozenset(ApprovalRule.__struct_fields__)
+_MATCH: Final = frozenset({"payload", "to"})
+
+
+def read_approvals(top: Section) -> tuple[ApprovalRule, ...]:
+    """The rules, in the order of the file."""
+    place = top.get("approvals")
+    return () if place is None else tuple(_read_rule(each) for each in place.items("a list of rules"))
+
+
+def _read_rule(place: Place) -> ApprovalRule:
+    given = place.section()
+    _refuse_others(given, APPROVAL_KEYS)
+    deciders = given.required("deciders")
+    names = tuple(dict.fromkeys(given.texts("deciders", "a list of participants")))
+    if not names:
+        raise deciders.error("expected at least one participant")
+    quorum = given.whole("quorum", 1, least=1, most=len(names))
+    not_proposer = given.flag("not_proposer", default=True)
+    return ApprovalRule(
+        match=_read_match(given.required("match")), deciders=names, quorum=quorum, not_proposer=not_proposer
+    )
+
+
+def _read_match(place: Place) -> Capability:
+    """Patterns for payload and recipients, as a capability has them; the kind is always `mcp/request`."""
+    _refuse_others(place.section(), _MATCH)
+    try:
+        return read_capability({"kind": kinds.MCP_REQUEST, **place.node.plain()}, "match")
+    except InvalidEnvelope as refusal:
+        raise place.error(refusal.message) from None
+
+
+def _refuse_others(section: Section, known: frozenset[str]) -> None:
+    for key, place in section.entries():
+        if key not in known:
+            raise place.error(f"unknown key; expected {', '.join(sorted(known))}")
+
+
+JOURNAL_KEYS: Final = frozenset(
+    {"enabled", "sync", "segment_bytes", "segment_seconds", "retention", "on_error", "kafka"}
+)
+_KAFKA: Final = frozenset({"to", "topic"})
+LEAST_SEGMENT_BYTES: Final = 64 * 2**10
+MOST_INTERVAL_MS: Final = 60_000
+_SYNC: Final = re.compile(r"(always|os)|interval:([0-9]{1,5})")
+_RETENTION: Final = re.compile(r"([0-9]{1,6})(s|m|h|d)")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def read_journal(top: Section) -> JournalSettings:
+    """How the space's journal is kept."""
+    given, usual = top.section("journal", JOURNAL_KEYS), JournalSettings()
+    mode, interval_ms = _read_sync(given, usual)
+    seconds = given.number("segment_seconds")
+    return JournalSettings(
+        enabled=given.flag("enabled", default=usual.enabled),
+        sync=mode,
+        interval_ms=interval_ms,
+        segment_bytes=given.whole("segment_bytes", usual.segment_bytes, least=LEAST_SEGMENT_BYTES),
+        segment_seconds=usual.segment_seconds if seconds is None else seconds,
+        retention_seconds=_read_retention(given),
+        on_error=cast("ErrorPolicy", given.choice("on_error", ("stop", "continue")) or usual.on_error),
+        kafka=_read_kafka(given),
+    )
+
+
+def _read_sync(given: Section, usual: JournalSettings) -> tuple[SyncMode, int]:
+    place = given.get("sync")
+    if place is None:
+        return usual.sync, usual.interval_ms
+    what = f"always, os, or interval:<milliseconds, 1 to {MOST_INTERVAL_MS}>"
+    found = _SYNC.fullmatch(place.text(what))
+    if found is None:
+        raise place.error(f"expected {what}, got {place.node.value!r}")
+    if found[1] is not None:
+        return cast("SyncMode", found[1]), usual.interval_ms
+    if not 1 <= int(found[2]) <= MOST_INTERVAL_MS:
+        raise place.error(f"expected {what}, got {place.node.value!r}")
+    return "interval", int(found[2])
+
+
+def _read_retention(given: Section) -> float | None:
+    place = given.get("retention")
+    if place is None:
+        return None
+    what = "all, or a time such as 30d, 12h, 90m"
+    if place.text(what) == "all":
+        return None
+    found = _RETENTION.fullmatch(place.text())
+    if found is None or not int(found[1]):
+        raise place.error(f"expected {what}, got {place.node.value!r}")
+    return float(int(found[1]) * _SECONDS[found[2]])
+
+
+def _read_kafka(given: Section) -> Address | None:
+    if given.get("kafka") is None:
+        return None
+    section = given.section("kafka", _KAFKA)
+    place, topic = section.required("to"), section.text("topic", "the name of a topic")
+    if not given.flag("enabled", default=True):
+        raise place.error("nothing can be sent of a journal that is not kept: see journal.enabled")
+    try:
+        return read_address(place.text(FORM), topic)
+    except BadAddress as problem:
+        raise place.error(str(problem)) from None
+
 
 __all__ = [
     "TLS",

@@ -1,6 +1,6 @@
-"""What a gateway is told in space.yaml, as frozen values; docs/reference has what each field is said to mean here.
+"""The configuration of a gateway as frozen structs. The docstring of each field is the text of docs/reference.
 
-Must not read a file, and must never show a token in a repr. `config` reads; there a field may go by another name.
+Nothing here reads a file, and no `repr` shows a token. `loader` reads space.yaml; its keys may differ from these names.
 """
 
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from mew.journal.settings import JournalSettings
-from mew.protocol.capability import Capability
+from mew.protocol.capabilities import Capability
 from mew.protocol.settings import Settings
 
 RestartPolicy: TypeAlias = Literal["never", "on-failure", "always"]

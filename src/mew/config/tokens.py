@@ -1,6 +1,6 @@
-"""Who holds which token: from the environment, space.yaml and `.mew/tokens`, all valid together (protocol §2).
+"""Which participant each token belongs to: tokens from the environment, space.yaml and `.mew/tokens` (protocol §2).
 
-Must never show a token's text: not in an error, a warning, a repr or a log. Sources are named instead.
+All of them are valid together. No error, warning, `repr` or log shows a token; each names the source of one instead.
 """
 
 import contextlib
@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from mew.gateway.config import ConfigError, SpaceConfig
-from mew.protocol.administration import token_changes
+from mew.config.loader import ConfigError, SpaceConfig
+from mew.protocol.authentication import Identity
 from mew.protocol.errors import InternalError
-from mew.protocol.names import is_participant_id, is_reserved_id
-from mew.protocol.sessions import Identity
+from mew.protocol.handlers.administration import token_changes
+from mew.protocol.ids import is_participant_id, is_reserved_id
 
 MAX_TOKEN_BYTES: Final = 4096
 """A longer file is not a token's."""
@@ -104,7 +104,7 @@ class TokenFolder:
 
     @property
     def known(self) -> Path:
-        """Where it is kept what a gateway last knew (`known`)."""
+        """What a gateway last knew (`gateway.configuration_changes`)."""
         return self.path / ".known"
 
     def remembered(self) -> str | None:
@@ -132,7 +132,7 @@ class TokenFolder:
 
 
 class TokenStore:
-    """The tokens of every space of a gateway; `mew.protocol.sessions.Tokens` for the core."""
+    """The tokens of every space of a gateway; `mew.protocol.authentication.Tokens` for the core."""
 
     def __init__(self, spaces: Iterable[SpaceConfig], *, environ: Mapping[str, str], generate: bool = True) -> None:
         """Read every source; a configured participant that has no token is given one, unless we only look."""
@@ -146,7 +146,7 @@ class TokenStore:
         self.lost: frozenset[bytes] = frozenset()
         """The fingerprints of tokens that the last reading took from their holders."""
         self.changes: dict[Identity, str] = {}
-        """What became of whose tokens at the last reading, as `mew.protocol.administration` names it."""
+        """What became of whose tokens at the last reading, as `mew.protocol.handlers.administration` names it."""
         self.warnings: tuple[str, ...] = ()
         """What was odd at the last reading, without any token's text."""
         self.reload()

@@ -1,21 +1,75 @@
-"""What a gateway knew of tokens and configuration when it last looked: what has changed while it did not run.
+"""Compares tokens, configuration and programs with those of the gateway's last look, and records each change.
 
-Each space has a file, `.mew/tokens/.known`, mode 0600. It holds digests of tokens, and never a token. What
-the programs of participants are is from `programs`.
+Each space has a file, `.mew/tokens/.known`, mode 0600. It holds digests of tokens, and never a token. Of a program it
+holds no value of `env`, and only a digest of arguments that may hold a secret.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Final
 
 import msgspec
 
+from mew._internal.logging import log
+from mew.config.loader import GatewayConfig
+from mew.config.models import McpServer, ParticipantConfig, SpaceConfig
+from mew.config.tokens import TokenFolder, TokenStore
 from mew.errors import MewError
-from mew.gateway.auth import TokenFolder, TokenStore
-from mew.gateway.config import GatewayConfig, SpaceConfig
-from mew.gateway.operator_log import log
-from mew.gateway.programs import programs
 from mew.protocol import Administer
-from mew.protocol.administration import CONFIGURATION_CHANGED, differences, token_changes
+from mew.protocol.handlers.administration import CONFIGURATION_CHANGED, differences, token_changes
+
+_FILLED_IN: Final = re.compile(r"\$\{")
+_SECRET: Final = re.compile(r"token|secret|passw|key|auth|bearer|credential|://[^/\s]*@", re.IGNORECASE)
+"""Names of options and variables with secrets, and an address with a password."""
+_RANDOM: Final = re.compile(r"(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{22,}")
+"""So many characters of base64 may be a token; see `exposure.SHORTEST_TOKEN`."""
+
+
+def programs(space: SpaceConfig, tokens: TokenStore) -> dict[str, Any]:
+    """By participant, as space.yaml names it; participants without a program are left out."""
+    return {
+        name: _program(each, tokens)
+        for name, each in space.participants.items()
+        if each.command is not None or each.mcp_server is not None
+    }
+
+
+def _program(participant: ParticipantConfig, tokens: TokenStore) -> dict[str, Any]:
+    told: dict[str, Any] = {"type": participant.type, "auto_start": participant.auto_start}
+    if participant.command is not None:
+        told |= _command(participant.command, participant.args, participant.env, tokens)
+    server = participant.mcp_server
+    if server is not None:
+        told["mcp_server"] = _server(server, tokens)
+    return told
+
+
+def _server(server: McpServer, tokens: TokenStore) -> dict[str, Any]:
+    told = _command(server.command, server.args, server.env, tokens)
+    return told if server.cwd is None else {**told, "cwd": server.cwd}
+
+
+def _command(command: str, args: Sequence[str], env: Mapping[str, str], tokens: TokenStore) -> dict[str, Any]:
+    # The values of `env` may be repeated in the arguments, so one variable is reason enough.
+    secret = bool(env) or any(_may_hold_secret(each, tokens) for each in (command, *args))
+    told: dict[str, Any] = {"command": command}
+    if _may_hold_secret(command, tokens):
+        told["command"] = _digest(command)
+    if args:
+        told["args"] = _digest(args) if secret else list(args)
+    if env:
+        told["env"] = sorted(env)
+    return told
+
+
+def _may_hold_secret(text: str, tokens: TokenStore) -> bool:
+    alike = any(each.search(text) for each in (_FILLED_IN, _SECRET, _RANDOM))
+    return alike or any(tokens.sources_of(text.__contains__))
+
+
+def _digest(value: str | Sequence[str]) -> str:
+    return f"sha256:{sha256(msgspec.json.encode(value)).hexdigest()}"
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,13 +1,25 @@
-"""Every open connection, and which of them are not admitted yet: how many there may be, in all and from one address.
+"""Open connections: accepting them, their limits, their real addresses, and the log lines of refusals.
 
-Pure bookkeeping: `listening` accepts, `first` and `websocket` say when a connection is admitted or closed.
+When there is no room, new connections wait in the kernel's backlog and are not refused. `X-Forwarded-For` counts only
+from `gateway.trusted_proxies`, because anyone can write it.
 """
 
+import asyncio
+import os
+import resource
+import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import lru_cache
-from ipaddress import IPv6Address, IPv6Network
-from typing import Final
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mew._internal.logging import address, log
+from mew.protocol.handlers.administration import RefusedConnections
+
+if TYPE_CHECKING:
+    from mew.gateway.gateway import Gateway
 
 LEAST_ROOM: Final = 16
 """Connections that are accepted even where hardly any file descriptor is left."""
@@ -212,3 +224,220 @@ def counted_as(address: str) -> str:
     except ValueError:
         return address
     return str(IPv6Network((int(known), _V6_PREFIX), strict=False))
+
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+
+class TrustedProxies:
+    """The addresses and networks whose `X-Forwarded-For` is believed."""
+
+    def __init__(self, networks: Sequence[str]) -> None:
+        """As written in the configuration, which has checked them."""
+        self._networks = tuple(ip_network(each, strict=False) for each in networks)
+        self._known = lru_cache(maxsize=1024)(self._look_up)
+
+    def trusts(self, address: str) -> bool:
+        """Whether this is the address of a trusted proxy."""
+        return bool(self._networks) and self._known(address)
+
+    def client(self, peer: str, headers: Iterable[tuple[bytes, bytes]]) -> str:
+        """The address of the client: the last one named that is no trusted proxy itself; else the peer's own."""
+        if not self.trusts(peer):
+            return peer
+        given = b",".join(value for name, value in headers if name == b"x-forwarded-for").decode("latin-1")
+        client = peer
+        for written in reversed(given.split(",")):
+            address = _address(written.strip())
+            if address is None:
+                break
+            client = str(address)
+            if not self.trusts(client):
+                break
+        return client
+
+    def _look_up(self, address: str) -> bool:
+        known = _address(address)
+        return known is not None and any(known in network for network in self._networks)
+
+
+def _address(written: str) -> Address | None:
+    """`203.0.113.7`, `203.0.113.7:4711`, `[2001:db8::1]:4711` and `::ffff:203.0.113.7` are written too."""
+    if written.startswith("["):
+        written = written[1:].partition("]")[0]
+    elif written.count(":") == 1:
+        written = written.partition(":")[0]
+    try:
+        address = ip_address(written)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+RESERVED_DESCRIPTORS: Final = 64
+"""For the journal, the logs, the processes that are started: they must not fail because of connections."""
+A_TURN: Final = 10
+"""So many are accepted in one turn of the loop."""
+RETRY_SECONDS: Final = 1.0
+_OPEN: Final = Path("/proc/self/fd")
+
+Connect = Callable[[socket.socket, OpenConnection], Coroutine[Any, Any, None]]
+
+
+def descriptors_left() -> int:
+    """How many file descriptors connections may have, by `ulimit -n`, what is open now, and what is reserved."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        limit = os.sysconf("SC_OPEN_MAX")
+    used = len(list(_OPEN.iterdir())) if _OPEN.is_dir() else RESERVED_DESCRIPTORS
+    return limit - used - RESERVED_DESCRIPTORS
+
+
+class Listener:
+    """Accepts on one listening socket, which stays open while accepting is paused."""
+
+    def __init__(self, listening: socket.socket, gateway: "Gateway", connect: Connect) -> None:
+        """Not accepting yet; `connect` makes a connection of what was accepted."""
+        listening.setblocking(False)
+        self._listening = listening
+        self._gateway = gateway
+        self._connections = gateway.connections
+        self._connect = connect
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: set[asyncio.Task[None]] = set()
+        """Those whose connection has to wait for others from its address."""
+        self._accepting = False
+        self._retry: asyncio.TimerHandle | None = None
+        self.serving = True
+
+    def resume(self) -> None:
+        """Accept, if there is room."""
+        if self.serving and not self._accepting and self._retry is None and not self._connections.full:
+            self._accepting = True
+            self._loop.add_reader(self._listening.fileno(), self._accept)
+
+    def close(self) -> None:
+        """Accept no more, and listen no more."""
+        if self.serving:
+            self._pause()
+            self.serving = False
+            if self._retry is not None:
+                self._retry.cancel()
+            self._listening.close()
+            for task in self._waiting:
+                task.cancel()
+
+    def _pause(self) -> None:
+        if self._accepting:
+            self._accepting = False
+            self._loop.remove_reader(self._listening.fileno())
+
+    def _accept(self) -> None:
+        for _ in range(A_TURN):
+            if self._connections.full:
+                self._connections.others_wait = True
+                self._pause()
+                return
+            try:
+                accepted, peer = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._wait(error)
+                return
+            accepted.setblocking(False)
+            connection = self._connections.open(address(peer) if peer else "")
+            self._begin(accepted, connection)
+
+    def _begin(self, accepted: socket.socket, connection: OpenConnection) -> None:
+        turn = self._loop.create_future()
+        host = connection.peer.rpartition(":")[0]
+        waits = self._gateway.must_wait(connection, host, lambda: _end(turn), turn.cancel)
+        work = self._wait_and_make(accepted, connection, turn) if waits else self._make(accepted, connection)
+        task = self._loop.create_task(work, name="connection accepted")
+        tasks = self._waiting if waits else self._tasks
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def _wait_and_make(
+        self, accepted: socket.socket, connection: OpenConnection, turn: "asyncio.Future[None]"
+    ) -> None:
+        """Nothing is read meanwhile, and it waits no longer than for a request."""
+        try:
+            await asyncio.wait_for(turn, self._gateway.config.timeouts.handshake_seconds)
+        except (TimeoutError, asyncio.CancelledError):
+            accepted.close()
+            connection.closed()
+            return
+        await self._make(accepted, connection)
+
+    async def _make(self, accepted: socket.socket, connection: OpenConnection) -> None:
+        try:
+            await self._connect(accepted, connection)
+        except OSError as error:  # a handshake of TLS that failed, or a peer that has gone already
+            connection.closed()
+            log.debug("connection not made", reason=str(error), peer=connection.peer)
+        except BaseException:
+            connection.closed()
+            raise
+
+    def _wait(self, error: OSError) -> None:
+        """The system has no descriptor or memory left, in spite of the reserve: others may have taken them."""
+        log.warning("cannot accept connections", problem=error.strerror, retry_seconds=RETRY_SECONDS)
+        self._pause()
+        self._retry = self._loop.call_later(RETRY_SECONDS, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self.resume()
+
+
+def _end(turn: "asyncio.Future[None]") -> None:
+    if not turn.done():
+        turn.set_result(None)
+
+
+LOOK_SECONDS: Final = 1.0
+SOURCES: Final = 64
+"""Pairs of a source and a reason that are kept apart; the journal keeps more of them."""
+
+
+class RefusalLog:
+    """One line for the first refusal of a source with a reason, then one with a count every ten seconds."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        """`clock` tells microseconds."""
+        self._clock = clock
+        self._counted = RefusedConnections(SOURCES)
+        self._looking: asyncio.TimerHandle | None = None
+
+    def write(self, event: str, connection: OpenConnection | None, *, error: str | None = None, **details: Any) -> None:
+        """Log this, or count it; at the level `debug` each has a line."""
+        peer, source = ("", "") if connection is None else (connection.peer, connection.source)
+        details |= {"peer": peer} if error is None else {"error": error, "peer": peer}
+        what = event if error is None else f"{event}: {error}"
+        if self._counted.admit(source, what, self._clock()):
+            log.info(event, **details)
+        else:
+            log.debug(event, **details)
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """Log what is due; a gateway that refuses nothing has no timer."""
+        self.write_counted()
+        again = bool(self._counted)
+        self._looking = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look) if again else None
+
+    def write_counted(self, *, early: bool = False) -> None:
+        """Log the counts that are due; `early`: all of them."""
+        for source, what, count in self._counted.due(self._clock(), early=early):
+            log.info("repeated", what=what, peer=source, count=count)
+
+    def close(self) -> None:
+        """Log what is counted, because the gateway ends here."""
+        if self._looking is not None:
+            self._looking.cancel()
+        self.write_counted(early=True)

@@ -1,19 +1,22 @@
-"""What must be right, and what should be, before other machines can reach a gateway.
+"""Who can reach a gateway: checks of its address, keys and folders, and of the `Origin` and `Host` of each request.
 
-Reads modes of files and changes nothing. No sentence quotes a token.
+Browsers send `Origin` for every page; other programs send none and are let in. The check of `Host` keeps out pages
+whose own name resolves to this machine (DNS rebinding). No message quotes a token.
 """
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mew.gateway.config import ConfigError, GatewayConfig
-from mew.gateway.folders import SPACE_FOLDER
+from mew._internal.files import SPACE_FOLDER
+from mew.config.loader import ConfigError, GatewayConfig
+from mew.protocol.errors import Unauthorized
 
 if TYPE_CHECKING:
-    from mew.gateway.auth import TokenStore
+    from mew.config.tokens import TokenStore
+
 
 ANY: Final = "*"
 """Of `allowed_origins` and `allowed_hosts`: every one."""
@@ -120,3 +123,58 @@ def _mode(path: Path) -> int:
         return stat.S_IMODE(path.stat().st_mode)
     except OSError:
         return 0
+
+
+def allowed_origins(config: GatewayConfig) -> frozenset[str]:
+    """`gateway.allowed_origins` as browsers write them."""
+    return frozenset(map(as_browsers_write, config.allowed_origins))
+
+
+class Origins:
+    """Which requests one gateway takes."""
+
+    def __init__(self, config: GatewayConfig) -> None:
+        """By `gateway.allowed_origins` and `gateway.allowed_hosts`; names of this very machine always pass."""
+        self._origins = allowed_origins(config)
+        self._hosts = {each.lower() for each in config.allowed_hosts}
+        if any(space.settings.allow_anonymous for space in config.spaces):
+            # A page could join without a token, so its name alone decides: no wildcard (`exposure.require_safe`).
+            self._hosts.discard(ANY)
+            self._origins -= EVERY_PAGE
+
+    def refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> Unauthorized | None:
+        """Why a request with these headers, names in lower case, is not taken; None if it is."""
+        given = [(name, value.decode("latin-1").strip().lower()) for name, value in headers if name in _READ]
+        hosts = [value for name, value in given if name == b"host"]
+        for host in hosts:
+            if not self._takes_host(host):
+                return Unauthorized(f"nothing is served here as {host!r}: see `gateway.allowed_hosts`")
+        for name, origin in given:
+            if name == b"origin" and not self._takes_origin(origin, hosts):
+                return Unauthorized(f"pages of {origin!r} are not served here: see `gateway.allowed_origins`")
+        return None
+
+    def _takes_host(self, host: str) -> bool:
+        if ANY in self._hosts or host in self._hosts:
+            return True
+        name = _without_port(host)
+        if name in self._hosts:
+            return True
+        # No other website can have a loopback name: health checks and commands on this machine use them.
+        return is_loopback(name.strip("[]"))
+
+    def _takes_origin(self, origin: str, hosts: list[str]) -> bool:
+        """A page of this very gateway, or one that is allowed; `null` is nobody's."""
+        if ANY in self._origins or origin in self._origins:
+            return True
+        authority = origin.partition("://")[2]
+        return bool(authority) and authority in hosts
+
+
+_READ: Final = frozenset((b"host", b"origin"))
+
+
+def _without_port(host: str) -> str:
+    """`example.org` of `example.org:8080`, `[::1]` of `[::1]:8080`."""
+    name, _, port = host.rpartition(":")
+    return name if name and port.isdecimal() else host

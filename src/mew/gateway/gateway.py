@@ -1,31 +1,83 @@
-"""The gateway as a whole: its spaces, their hubs, and the sockets of all of them.
-
-Holds things together. Listening is `server`'s business, deciding is the core's.
-"""
+"""One gateway: its spaces, its counters, its clock, the limits that spaces share, and its readiness (`GET /ready`)."""
 
 import asyncio
 import secrets
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from mew.gateway.clock import SteadyClock
-from mew.gateway.config import GatewayConfig, SpaceConfig, Timeouts
-from mew.gateway.connections import Connections, OpenConnection
+from mew.config.loader import GatewayConfig, SpaceConfig, Timeouts
+from mew.gateway.connections import Connections, OpenConnection, RefusalLog, TrustedProxies
+from mew.gateway.fanout.sinks import LogOutlet
+from mew.gateway.history_log import CapabilityDecisions, EnvelopeHistory, LineLog
 from mew.gateway.hub import Hub
-from mew.gateway.journals import Journals
-from mew.gateway.logs import CapabilityDecisions, EnvelopeHistory, LineLog
-from mew.gateway.outlets import LogOutlet
-from mew.gateway.proxies import TrustedProxies
-from mew.gateway.readiness import Readiness
-from mew.gateway.refusal_log import RefusalLog
-from mew.gateway.turnstile import Turnstile
+from mew.gateway.journaling import Journals
+from mew.gateway.scheduling import Turnstile
 from mew.protocol import JoinRequest, Lobby, Refusal, RefuseConnection, Space, Start, Tokens
 from mew.protocol.commands import Transport
-from mew.protocol.errors import Unauthenticated
+from mew.protocol.errors import JournalUnavailable, Unauthenticated
 
 if TYPE_CHECKING:
     from mew.gateway.websocket import Socket
+
+
+NANOSECONDS: Final = 1_000
+"""In one microsecond."""
+
+
+class SteadyClock:
+    """The wall clock, or the last time given plus what has really passed since, whichever is later."""
+
+    def __init__(self, wall: Callable[[], int] | None = None, monotonic: Callable[[], int] | None = None) -> None:
+        """`wall` gives nanoseconds since 1970, `monotonic` nanoseconds since any moment."""
+        self._wall = wall or time.time_ns
+        self._monotonic = monotonic or time.monotonic_ns
+        self._ahead = self._wall() - self._monotonic()
+        """How far this clock is ahead of the monotonic one, in nanoseconds."""
+
+    def __call__(self) -> int:
+        """Microseconds since 1970."""
+        wall, monotonic = self._wall(), self._monotonic()
+        now = monotonic + self._ahead
+        if wall > now:
+            self._ahead, now = wall - monotonic, wall
+        return now // NANOSECONDS
+
+    def not_before(self, moment: int) -> None:
+        """A journal already has records of this time, in microseconds: go on from there."""
+        self._ahead = max(self._ahead, moment * NANOSECONDS - self._monotonic())
+
+
+Phase: TypeAlias = Literal["starting", "ready", "stopping"]
+Check: TypeAlias = Callable[[], str | None]
+"""What is wrong, in a few words; None: nothing."""
+
+
+class Readiness:
+    """The phase of one gateway, and the checks that it has to pass while it serves."""
+
+    def __init__(self) -> None:
+        """Starting; nothing is needed yet."""
+        self.phase: Phase = "starting"
+        self._checks: dict[str, Check] = {}
+
+    def need(self, name: str, check: Check) -> None:
+        """From now on not ready while this check finds something wrong: the place for a journal's, and the like."""
+        self._checks[name] = check
+
+    def report(self) -> tuple[bool, dict[str, Any]]:
+        """Whether work is taken, and what to answer whoever asks."""
+        if self.phase != "ready":
+            return False, {"status": self.phase}
+        wrong = {name: check() for name, check in self._checks.items()}
+        ready = not any(wrong.values())
+        checks = {name: fault or "ok" for name, fault in wrong.items()}
+        return ready, {"status": "ready" if ready else "not_ready", "checks": checks}
+
+    def require(self) -> None:
+        """Refuse work before the start has finished and after the stop has begun: none of it would be recorded."""
+        if self.phase != "ready":
+            raise JournalUnavailable(f"the gateway is {self.phase}")
 
 
 LOOKS: Final = 12

@@ -1,7 +1,7 @@
-"""The logs that people and scripts read: envelope history and capability decisions, a line of JSON each (protocol §7).
+"""The logs of envelopes and of capability decisions, one line of JSON each (protocol §7).
 
-Lines are made and written by a thread of their own; the loop only hands over what they are made of. A log that falls
-too far behind says how many lines it left out. No token is written: joins and invitations come here without theirs.
+A thread formats and writes the lines. A log that falls behind reports how many lines it left out. Joins and invitations
+are logged without their tokens.
 """
 
 import threading
@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from mew.gateway.folders import ensure_folder
-from mew.gateway.operator_log import log
-from mew.protocol import Checked, Record, jsontext, kinds, records
-from mew.protocol.limits import Bucket
-from mew.protocol.times import rfc3339
+from mew._internal.files import ensure_folder
+from mew._internal.logging import log
+from mew.protocol import Checked, Record, kinds, raw_json, records
+from mew.protocol.rate_limit import Bucket
+from mew.protocol.timestamps import rfc3339
 
 QUEUED_BYTES: Final = 64 * 2**20
 ROTATED_BYTES: Final = 64 * 2**20
@@ -105,7 +105,7 @@ class LineLog:
                 if made_of_it:
                     lines.append(made_of_it)
             if not self._queue and left_out > self._told_left_out:
-                lines.append(jsontext.encode({"event": "dropped", "count": left_out - self._told_left_out}))
+                lines.append(raw_json.encode({"event": "dropped", "count": left_out - self._told_left_out}))
                 self._told_left_out = left_out
             if lines:
                 self._append(b"\n".join([*lines, b""]))
@@ -139,7 +139,7 @@ class EnvelopeHistory:
     def __init__(self, log: LineLog, space_id: str) -> None:
         """Write to this log."""
         self._log = log
-        self._space_id = jsontext.encode(space_id)
+        self._space_id = raw_json.encode(space_id)
         self._crowd: Bucket | None = None
         self._ends: dict[tuple[str, str], bytes] = {}
         """How the lines of a recipient end: the same for one envelope after another."""
@@ -152,7 +152,7 @@ class EnvelopeHistory:
         first = _beginning("received", record) + self._end(record.participant, "inbound", transport)
         if record.event != records.REJECTED:
             return first
-        metadata = jsontext.encode({"reason": record.reason})
+        metadata = raw_json.encode({"reason": record.reason})
         end = self._end(record.participant, "inbound", transport, metadata)
         return first + b"\n" + _beginning("rejected", record) + end
 
@@ -188,7 +188,7 @@ class EnvelopeHistory:
 
     def _end(self, participant: str, direction: str, transport: str, metadata: bytes = b"{}") -> bytes:
         return b'%b,"space_id":%b,"direction":"%b","transport":"%b","metadata":%b}' % (
-            jsontext.encode(participant),
+            raw_json.encode(participant),
             self._space_id,
             direction.encode(),
             transport.encode(),
@@ -205,7 +205,7 @@ def _beginning(event: str, record: Record) -> bytes:
     return b'{"timestamp":"%b","event":"%b","id":%b,"envelope":%b,"participant":' % (
         rfc3339(record.time).encode(),
         event.encode(),
-        jsontext.encode(record.envelope_id),
+        raw_json.encode(record.envelope_id),
         record.payload,
     )
 
@@ -216,14 +216,14 @@ class CapabilityDecisions:
     def __init__(self, log: LineLog, space_id: str) -> None:
         """Write to this log."""
         self._log = log
-        self._space_id = jsontext.encode(space_id)
+        self._space_id = raw_json.encode(space_id)
 
     def decided(self, checked: Checked, now: int, held: bytes) -> None:
         """A decision; `held` is what the sender may send, as JSON."""
         self._log.put(self._line, checked, now, held, size=len(held) + LINE_BYTES)
 
     def _line(self, checked: Checked, now: int, held: bytes) -> bytes:
-        decision, encode = checked.decision, jsontext.encode
+        decision, encode = checked.decision, raw_json.encode
         asked = b'{"timestamp":"%b","event":"capability_check","envelope_id":%b,"participant":%b,"space_id":%b' % (
             rfc3339(now).encode(),
             encode(checked.envelope_id),

@@ -1,8 +1,8 @@
-"""What a new connection speaks: HTTP, until it asks to be upgraded.
+"""The protocol of a new connection: HTTP, until the peer asks for an upgrade. An adapter for uvicorn.
 
-uvicorn answers requests; heads that are too large, too slow or wrong are refused here, and so is what comes from a page
-or by a name that is not served. A request to upgrade is handed over to picows with every byte behind its head. A closed
-connection leaves no reference cycle: its memory must not wait for the garbage collector.
+Heads that are too large, too slow or malformed are refused here, and requests of pages and host names that are not
+allowed. A request to upgrade goes to picows with every byte after its head. A closed connection leaves no reference
+cycle, so its memory is freed without the garbage collector.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from mew.gateway.connections import OpenConnection
+from mew.gateway.exposure import Origins
 from mew.gateway.gateway import Gateway
-from mew.gateway.http import refused
-from mew.gateway.http_exchange import HSTS, KEY, AnswerHeaders, Exchange, GentleClose, credentials, exchange_of
-from mew.gateway.origins import Origins
-from mew.gateway.upgraded import UNADMITTED_MARGIN, Upgraded
-from mew.protocol import JoinRequest, Refusal, jsontext
+from mew.gateway.http.app import refused
+from mew.gateway.http.exchange import HSTS, KEY, AnswerHeaders, Exchange, GentleClose, credentials, exchange_of
+from mew.gateway.websocket_protocol import UNADMITTED_MARGIN, Upgraded
+from mew.protocol import JoinRequest, Refusal, raw_json
 from mew.protocol.errors import InvalidRequest
 
 HEADERS: Final = 100
@@ -321,7 +321,7 @@ class First(HttpToolsProtocol):
 
     def _refuse(self, status: int, refusal: Refusal) -> None:
         """Answer, and close once the peer has, or soon: closed over unread bytes, it might never see the answer."""
-        body = jsontext.encode(refusal.payload())
+        body = raw_json.encode(refusal.payload())
         head = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", "content-type: application/json"]
         head += [f"content-length: {len(body)}", "connection: close"]
         head += ["cache-control: no-store", "x-content-type-options: nosniff"]

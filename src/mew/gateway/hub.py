@@ -1,19 +1,21 @@
 """The hub of one space: runs commands through the core and carries out their effects, in order.
 
-Decides nothing. Frames that come in a row are handled together: authorised once, numbered and recorded as one run.
+It decides nothing. Frames in a row form a run: they are authorized once, numbered and recorded together. While nothing
+can be recorded, it refuses messages.
 """
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
-from mew.gateway.counts import Counts
-from mew.gateway.fanout import Fanout
-from mew.gateway.items import Item, envelope_item, frame_items
-from mew.gateway.outlets import LogOutlet, Mailbox, Outlet, SocketOutlet
-from mew.gateway.recording import NoJournal, Recorder, refusal_to
-from mew.gateway.turns import Turns
-from mew.journal.blocks import Frames
+import msgspec
+
+from mew.gateway.fanout.encoding import Item, envelope_item, frame_items
+from mew.gateway.fanout.fanout import Fanout
+from mew.gateway.fanout.sinks import Counts, LogOutlet, Mailbox, Outlet, SocketOutlet
+from mew.gateway.scheduling import Turns
+from mew.journal.block_format import Frames
 from mew.protocol import (
     EVERYONE,
     GATEWAY,
@@ -37,14 +39,84 @@ from mew.protocol import (
     Route,
     Space,
     Tick,
+    raw_json,
     records,
 )
+from mew.protocol.envelope import Stamp, compose
 from mew.protocol.errors import JournalUnavailable
 from mew.protocol.frames import header, is_frame
+from mew.protocol.kinds import ERROR
 from mew.protocol.proposals import outcome_of
 
 if TYPE_CHECKING:
-    from mew.gateway.logs import CapabilityDecisions
+    from mew.gateway.history_log import CapabilityDecisions
+
+
+class Recorder(Protocol):
+    """Takes what happened, in order, and says when others may see it."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing can be recorded just now."""
+        ...
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether it is time to put the state on record."""
+        ...
+
+    def add(self, record: Record) -> None:
+        """Have a record kept."""
+        ...
+
+    def add_frames(self, frames: Frames) -> None:
+        """Have frames kept that came in a row."""
+        ...
+
+    def commit(self) -> bool:
+        """Whether the effects of what was added may leave."""
+        ...
+
+
+class NoJournal:
+    """Keeps nothing."""
+
+    problem: str | None = None
+    wants_checkpoint = False
+
+    def add(self, record: Record) -> None:
+        """It is not kept."""
+
+    def add_frames(self, frames: Frames) -> None:
+        """They are not kept."""
+
+    def commit(self) -> bool:
+        """There is nothing to wait for."""
+        return True
+
+
+class _Named(msgspec.Struct):
+    """What of an envelope an answer to it names."""
+
+    id: str
+
+
+def refusal_to(space: Space, participant: str, message: bytes, problem: str, now: int) -> bytes | None:
+    """What to tell the sender of a message that cannot be recorded; of frames, not too often (protocol §4, §6)."""
+    cause: tuple[str, ...] = ()
+    parts = {}
+    if is_frame(message):
+        suppressed = space.throttle(participant).admit("", JournalUnavailable.code, now)
+        if suppressed is None:
+            return None
+        parts = {"suppressed": suppressed} if suppressed else {}
+    else:
+        with suppress(msgspec.MsgspecError):
+            cause = (msgspec.json.decode(message, type=_Named).id,)
+    payload = raw_json.encode(JournalUnavailable(problem, **parts).payload())
+    stamp = Stamp(GATEWAY, space.new_id(), now)
+    return compose(ERROR, payload, stamp, to=(participant,), correlation_id=cause)
+
 
 TICK_SECONDS: Final = 0.1
 _PATIENT: Final = frozenset({"system/presence", "system/welcome"})

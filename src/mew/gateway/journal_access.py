@@ -1,15 +1,14 @@
-"""What of a space's journal somebody may see: what the protocol would have shown them, had they been there.
+"""Which records of a journal a participant or observer may read: those that the protocol would have sent to it.
 
-Decides about one record at a time and changes none. Where it cannot be known for whom something was, nobody sees it
-(docs/journal.md, Over HTTP).
+Each record is decided by itself. A record whose recipients are unknown is shown to no one (docs/journal.md, Over HTTP).
 """
 
 from typing import Final, TypeAlias
 
 import msgspec
 
-from mew.journal.folder import Segment, segments_in
-from mew.journal.reading import Journal, is_frame
+from mew.journal.layout import Segment, segments_in
+from mew.journal.reader import Journal, is_frame
 from mew.protocol import GATEWAY, Identity, Record, records
 from mew.protocol.kinds import INVITE_ACK, STREAM_OPEN, STREAM_READY
 

@@ -1,6 +1,6 @@
-"""The journals of a gateway's spaces: taken and recovered at the start, kept in order, given back at the end.
+"""Opens the journal of each space when the gateway starts, recovers its state, and closes it at the end.
 
-Writes nothing itself. One process at a time has a space's journal; a lock sees to that.
+One process at a time may write the journal of a space; a lock ensures this.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ from typing import Final
 
 import msgspec
 
+from mew._internal.logging import log
+from mew.config.loader import SpaceConfig
 from mew.errors import MewError
-from mew.gateway.config import SpaceConfig
 from mew.gateway.hub import Hub
-from mew.gateway.journal_metrics import Room
-from mew.gateway.operator_log import log
-from mew.journal.folder import Folder
-from mew.journal.keeper import Answer, Keeper
+from mew.gateway.metrics import Room
+from mew.journal.layout import Folder
+from mew.journal.maintenance import Answer, Keeper
 from mew.journal.recovery import recover
 from mew.journal.settings import JournalSettings
 from mew.journal.writer import Behind, Writer

@@ -1,7 +1,7 @@
-"""Shares the loop's time: who has used up its share of a turn waits for the next, and others are served meanwhile.
+"""Shares the event loop's time among participants and among joins, and keeps WebSocket frames for a later turn.
 
-What a participant may ask for in a second can come in one packet. Budgets say how much that may be, and this says how
-much of it is done in a row. Knows nothing of messages; frames do not come here.
+A participant can send in one packet what its budget allows for a second. Only a part of it is handled in a row. Raw
+frames of streams do not pass through here.
 """
 
 import asyncio
@@ -9,7 +9,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import perf_counter
 from typing import Final
+
+from picows import WSFrame, WSMsgType
 
 SHARE_SECONDS: Final = 0.01
 """What one may take of a turn; a single message may take more."""
@@ -100,3 +103,78 @@ class Turns:
                 steps.append(step)
         if not steps:
             del self._waiting[who]
+
+
+A_TURN: Final = 10
+"""So many may pass in one turn of the loop, as far as the time for it suffices."""
+TURN_SECONDS: Final = 0.0005
+"""The share of a turn of the loop that a crowd has. At least one passes, however long it takes."""
+
+
+class Turnstile:
+    """Does at once what comes alone, and in small groups what comes in crowds."""
+
+    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+        """Nobody waits; `clock` tells seconds."""
+        self._clock = clock
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._passed = 0
+        """In this turn of the loop."""
+        self._seconds = 0.0
+        """What they have taken."""
+
+    def put(self, work: Callable[[], None]) -> None:
+        """Do this now, or when its turn comes."""
+        if self._passed == 0:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        if self._waiting or self._is_over():
+            self._passed += 1
+            self._waiting.append(work)
+        else:
+            self._pass(work)
+
+    def _is_over(self) -> bool:
+        return self._passed >= A_TURN or self._seconds >= TURN_SECONDS
+
+    def _pass(self, work: Callable[[], None]) -> None:
+        self._passed += 1
+        started = self._clock()
+        try:
+            work()
+        finally:
+            self._seconds += self._clock() - started
+
+    def _next_turn(self) -> None:
+        self._passed, self._seconds = 0, 0.0
+        if not self._waiting:
+            return
+        asyncio.get_running_loop().call_soon(self._next_turn)
+        while self._waiting and not self._is_over():
+            self._pass(self._waiting.popleft())
+
+
+class HeldFrame:
+    """What of a frame is needed to handle it, under picows' names."""
+
+    __slots__ = ("_payload", "fin", "msg_type", "rsv1", "rsv2", "rsv3")
+
+    def __init__(self, msg_type: WSMsgType, payload: bytes, *, fin: bool = True, rsv: tuple[bool, ...] = ()) -> None:
+        """A message, unless something else is said."""
+        self._payload = payload
+        self.msg_type = msg_type
+        self.fin = fin
+        self.rsv1, self.rsv2, self.rsv3 = rsv or (False, False, False)
+
+    @classmethod
+    def of(cls, frame: WSFrame) -> "HeldFrame":
+        """A copy of a frame."""
+        rsv = (bool(frame.rsv1), bool(frame.rsv2), bool(frame.rsv3))
+        return cls(frame.msg_type, frame.get_payload_as_bytes(), fin=bool(frame.fin), rsv=rsv)
+
+    def get_payload_as_bytes(self) -> bytes:
+        """What it holds."""
+        return self._payload
+
+    def get_payload_as_memoryview(self) -> memoryview:
+        """The same, not copied."""
+        return memoryview(self._payload)

@@ -1,6 +1,6 @@
-"""One port for everything: takes it, lets connections in, and says goodbye to all of them.
+"""Listens on the gateway's port and on the Unix sockets of its spaces, and closes every connection at the end.
 
-What is spoken on a connection is the business of `first` and `upgraded`. Knows nothing of spaces.
+`http_protocol` and `websocket_protocol` handle what is sent on a connection.
 """
 
 import asyncio
@@ -18,16 +18,15 @@ import uvicorn
 from picows.picows import WSProtocol  # type: ignore[attr-defined]
 from uvicorn.server import ServerState
 
+from mew._internal.logging import log
 from mew.errors import MewError
-from mew.gateway.connections import OpenConnection
-from mew.gateway.first import UNSENT_LOOKS, First
+from mew.gateway.connections import Listener, OpenConnection, descriptors_left
+from mew.gateway.exposure import Origins
 from mew.gateway.gateway import Gateway
-from mew.gateway.http import HttpDoor
-from mew.gateway.http_exchange import AnswerHeaders
-from mew.gateway.listening import Listener, descriptors_left
-from mew.gateway.local import LocalSockets
-from mew.gateway.operator_log import log
-from mew.gateway.origins import Origins
+from mew.gateway.http.app import HttpDoor
+from mew.gateway.http.exchange import AnswerHeaders
+from mew.gateway.http_protocol import UNSENT_LOOKS, First
+from mew.gateway.unix_listener import LocalSockets
 
 KERNEL_BUFFER: Final = 128 * 1024
 """In each direction. The kernel would else swallow megabytes that a slow reader never asks for, and hand over as many

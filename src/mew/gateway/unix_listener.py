@@ -1,6 +1,6 @@
-"""The gateway's second way in: `.mew/gateway.sock` of each space, HTTP and WebSocket for the owner of the directory.
+"""The gateway's second listener: `.mew/gateway.sock` of each space, HTTP and WebSocket for the owner of the directory.
 
-No browser can reach it, so `Origin` and `Host` are not checked; the user at the other end is. Tokens are checked too.
+No browser can reach it, so `Origin` and `Host` are not checked. The user id of the peer is checked, and tokens are.
 """
 
 import asyncio
@@ -12,14 +12,14 @@ from typing import Any
 import uvicorn
 from uvicorn.server import ServerState
 
+from mew._internal.files import ensure_space_folder
+from mew._internal.logging import log
+from mew._internal.unix_sockets import LocalTransport, gateway_socket, is_of_owner, listen
 from mew.errors import MewError
-from mew.gateway.first import First
-from mew.gateway.folders import ensure_space_folder
+from mew.gateway.exposure import Origins
 from mew.gateway.gateway import Gateway
-from mew.gateway.operator_log import log
-from mew.gateway.origins import Origins
+from mew.gateway.http_protocol import First
 from mew.protocol.errors import Unauthorized
-from mew.unix_sockets import LocalTransport, gateway_socket, is_of_owner, listen
 
 LOCAL_PEER = "local"
 """What logs say instead of an address."""

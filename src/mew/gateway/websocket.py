@@ -1,7 +1,7 @@
-"""The WebSocket door: one socket, from its upgrade to its close.
+"""One WebSocket connection of a participant, from its upgrade to its close.
 
-Turns messages into commands and outlets into frames. picows does masking, opcodes, lengths and control frames;
-fragments, reserved bits, UTF-8, pongs and the close handshake are done here (RFC 6455). No byte follows a close frame.
+It turns messages into commands, and deliveries into frames. picows handles masking, opcodes, lengths and control
+frames. Fragments, reserved bits, UTF-8, pongs and the closing handshake are handled here (RFC 6455).
 """
 
 import asyncio
@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from picows import WSFrame, WSListener, WSMsgType, WSTransport
 
-from mew.gateway.auth import fingerprint
-from mew.gateway.held import HeldFrame
-from mew.gateway.items import envelope_item
-from mew.gateway.outlets import SocketOutlet
-from mew.gateway.wire import PING, pong
+from mew.config.tokens import fingerprint
+from mew.gateway.fanout.encoding import PING, envelope_item, pong
+from mew.gateway.fanout.sinks import SocketOutlet
+from mew.gateway.scheduling import HeldFrame
 from mew.protocol import GATEWAY, Close, Deliver, JoinRequest, Refusal, turn_away
 from mew.protocol.envelope import Stamp
 from mew.protocol.errors import MessageTooLarge
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from mew.gateway.connections import OpenConnection
     from mew.gateway.gateway import Gateway
     from mew.gateway.hub import Hub
+
 
 REASON_BYTES: Final = 123
 CODE_BYTES: Final = 2

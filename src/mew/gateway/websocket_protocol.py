@@ -1,7 +1,4 @@
-"""What a connection speaks once it has been upgraded: picows' WebSocket, fed by whoever read the head.
-
-Knows nothing of messages: they are the listener's business.
-"""
+"""The WebSocket protocol of an upgraded connection: an adapter for picows."""
 
 import logging
 from typing import Final

@@ -1,9 +1,133 @@
-"""The page that people look at a space with, as files of this package.
+"""Serves the built inspector: exact paths, cache headers and the content security policy.
 
-Serves what `inspector/` of the repository was built into, and knows nothing of spaces: the page asks the gateway's own
-doors. No file is read after the start, and nothing outside the folder is ever served.
+All files are read at the start; a path from a request never reaches the file system.
 """
 
-from mew.inspector.page import Page
+import gzip
+from hashlib import sha256
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Final
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Match
+from starlette.types import Receive, Scope, Send
+
+STATIC: Final = "static"
+INDEX: Final = "index.html"
+FOREVER: Final = "public, max-age=31536000, immutable"
+"""For files whose names change with their contents."""
+ASK_FIRST: Final = "no-cache"
+POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+)
+"""Nothing from elsewhere, nothing inline, no HTML made from text, in nobody's frame."""
+HEADERS: Final = {
+    "content-security-policy": POLICY,
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+_TYPES: Final = {
+    "css": "text/css; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "md": "text/plain; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+_ALLOWED: Final = ("GET", "HEAD")
+
+
+class File(msgspec.Struct, frozen=True):
+    """One file, ready to be sent."""
+
+    content: bytes
+    packed: bytes
+    """The same, compressed."""
+    tag: str
+    media_type: str
+    caching: str
+
+    @classmethod
+    def of(cls, content: bytes, path: str) -> "File":
+        """A file of the page by its path in there."""
+        tag = f'"{sha256(content).hexdigest()[:32]}"'
+        media_type = _TYPES[path.rpartition(".")[2]]
+        caching = FOREVER if path.startswith("assets/") else ASK_FIRST
+        # The time of day has no place in it: the same file is the same bytes at every gateway.
+        return cls(content, gzip.compress(content, mtime=0), tag, media_type, caching)
+
+
+def page_files() -> dict[str, File]:
+    """Every file of the page by the path that it is asked for with."""
+    folder = files("mew.inspector") / STATIC
+    found = {f"/{path}": File.of(content, path) for path, content in _read(folder, "")}
+    found["/"] = found.pop(f"/{INDEX}")
+    return found
+
+
+def _read(folder: Traversable, path: str) -> list[tuple[str, bytes]]:
+    found: list[tuple[str, bytes]] = []
+    for each in sorted(folder.iterdir(), key=lambda each: each.name):
+        name = f"{path}{each.name}"
+        found += _read(each, f"{name}/") if each.is_dir() else [(name, each.read_bytes())]
+    return found
+
+
+class Page(BaseRoute):
+    """A route for each file of the page, and for nothing else."""
+
+    def __init__(self) -> None:
+        """Read them all."""
+        self.files = page_files()
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Whether a request is for a file of the page, by its exact path."""
+        mine = scope["type"] == "http" and scope["path"] in self.files
+        return (Match.FULL if mine else Match.NONE), {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the file, or say that whoever asks has it already."""
+        if scope["method"] not in _ALLOWED:
+            raise HTTPException(405, headers={"Allow": ", ".join(_ALLOWED)})
+        answer = answered(self.files[scope["path"]], Request(scope))
+        await answer(scope, receive, send)
+
+
+def answered(file: File, request: Request) -> Response:
+    """The answer to a request for a file."""
+    headers = {**HEADERS, "cache-control": file.caching, "etag": file.tag, "vary": "Accept-Encoding"}
+    if _has(request.headers.get("if-none-match", ""), file.tag):
+        return Response(status_code=304, headers=headers)
+    packed = "gzip" in request.headers.get("accept-encoding", "")
+    if packed:
+        headers["content-encoding"] = "gzip"
+    content = file.packed if packed else file.content
+    headers["content-length"] = str(len(content))
+    body = b"" if request.method == "HEAD" else content
+    return Response(body, headers=headers, media_type=file.media_type)
+
+
+def _has(given: str, tag: str) -> bool:
+    """Whether one of the tags in a header is this one; a proxy may have made it weak."""
+    return any(each.strip().removeprefix("W/") in {tag, "*"} for each in given.split(","))
+
 
 __all__ = ["Page"]

@@ -1,7 +1,6 @@
-"""Records as Arrow columns: the schema of a segment, and a block of the log as a batch of it.
+"""Records as Arrow columns: the schema of a segment, and blocks of the log converted to batches of it.
 
-Pure: bytes in, columns out. No loop over records or runs on the way to Arrow; files and their order are not its
-business (docs/journal.md has the schema column by column).
+Pure: bytes in, columns out, without a Python loop over records (docs/journal.md has the schema).
 """
 
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from mew.journal.blocks import ABSENT, EVENTS, HEAD_BYTES, RUN, Damaged, Head, read_head
+from mew.journal.block_format import ABSENT, EVENTS, HEAD_BYTES, RUN, Damaged, Head, read_head
 from mew.protocol.records import Record
 
 SCHEMA_VERSION: Final = 1
@@ -46,7 +45,7 @@ _RUN: Final = np.dtype(
         ("", "u1"),
     ]
 )
-"""`blocks.RUN` for NumPy."""
+"""`block_format.RUN` for NumPy."""
 _LENGTH: Final = np.dtype("<u4")
 _EVENTS: Final = pa.array(EVENTS, pa.string())
 

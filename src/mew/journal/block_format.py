@@ -1,9 +1,8 @@
 """Blocks of the write-ahead log: records that were written together, under one checksum.
 
-Pure: bytes in, bytes out. Records that one writer sent in a row share a run, so that a frame costs its bytes and its
-length. A block can be read by itself: no other has a string that it needs.
-
-A block is a head, then the strings, the runs, the lengths and the messages, each together (docs/journal.md).
+A block is a head, then the strings, the runs, the lengths and the messages, each together (docs/journal.md). Frames
+that one writer sent in a row share a run, so a frame costs its bytes and its length. Every block can be read by itself.
+Pure.
 """
 
 import struct

@@ -1,15 +1,17 @@
-"""Compaction: the many small segments of an hour that is over become a few large ones.
+"""Merges the small segments of a past hour into a few large ones.
 
-Loses no record and shows none twice, to our readers or to anybody's glob: the new files are made in the trash, where
-nobody looks, and their folder changes places with the hour's in one step. The old one stays in the trash for those
-that still read it. Decides nothing about when (architecture, Journal).
+The new files are written in the trash folder, which no reader looks at. Then their folder and the hour's folder
+exchange names in one system call. The old folder stays in the trash for readers that still have it open.
 """
 
+import ctypes
+import errno
 import fcntl
 import os
+import platform
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -19,11 +21,85 @@ import msgspec
 import pyarrow as pa
 
 from mew.errors import MewError
-from mew.journal.blocks import Damaged
-from mew.journal.exchange import exchange, require_exchange
-from mew.journal.folder import DIGITS, Folder, Segment, segments_in
-from mew.journal.log import read_blocks, sync_folder
+from mew.journal.block_format import Damaged
+from mew.journal.layout import DIGITS, Folder, Segment, segments_in
 from mew.journal.segments import SegmentDamaged, make_folder, merged, read_control, read_footer, verify, write_segment
+from mew.journal.wal import read_blocks, sync_folder
+
+_FROM_HERE: Final = -100
+"""AT_FDCWD: a relative path begins at the working folder."""
+_EXCHANGE: Final = 2
+"""RENAME_EXCHANGE."""
+_SYSTEM_CALL: Final = {"x86_64": 316, "aarch64": 276, "riscv64": 276}
+"""The number of renameat2 by machine, for a C library that does not name it."""
+_UNABLE: Final = (errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.EOPNOTSUPP)
+_PROBE: Final = ".exchange"
+
+
+class CannotExchange(MewError):
+    """The kernel or the file system has no exchange of two names."""
+
+    def __init__(self, one: Path, other: Path, problem: str) -> None:
+        """Of these two, and why not."""
+        super().__init__(
+            f"cannot exchange {one} and {other}: {problem}; compaction needs it, and nothing was changed"
+            " (both must lie on one file system, and it must know renameat2's RENAME_EXCHANGE)"
+        )
+        self.one = one
+        self.other = other
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Each gets the other's name, in one step; then wait until both names are on the disk."""
+    _exchange_names(one, other)
+    for parent in {one.parent, other.parent}:
+        sync_folder(parent)
+
+
+def require_exchange(one: Path, other: Path) -> None:
+    """`CannotExchange` unless what lies in these two folders can be exchanged; tried with two empty folders."""
+    probes = (one / _PROBE, other / _PROBE)
+    try:
+        for probe in probes:
+            probe.mkdir(exist_ok=True)
+        _exchange_names(*probes)
+    finally:
+        for probe in probes:
+            if probe.is_dir():
+                probe.rmdir()
+
+
+def _exchange_names(one: Path, other: Path) -> None:
+    ctypes.set_errno(0)
+    try:
+        result = _renameat2()(_FROM_HERE, os.fsencode(one), _FROM_HERE, os.fsencode(other), _EXCHANGE)
+    except NotImplementedError as reason:
+        raise CannotExchange(one, other, str(reason)) from None
+    if result == 0:
+        return
+    number = ctypes.get_errno()
+    if number in _UNABLE:
+        raise CannotExchange(one, other, os.strerror(number))
+    raise OSError(number, os.strerror(number), str(one), None, str(other))
+
+
+def _renameat2() -> Callable[[int, bytes, int, bytes, int], int]:
+    library = ctypes.CDLL(None, use_errno=True)
+    named = getattr(library, "renameat2", None)
+    if named is not None:
+        named.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+        return lambda *arguments: int(named(*arguments))
+    number = _SYSTEM_CALL.get(platform.machine()) if platform.system() == "Linux" else None
+    if number is None:
+        raise NotImplementedError(f"{platform.system()} on {platform.machine()} has no renameat2 that we know")
+    library.syscall.restype = ctypes.c_long
+    return lambda at, path, to, target, flags: int(
+        library.syscall(
+            ctypes.c_long(number), ctypes.c_int(at), ctypes.c_char_p(path), ctypes.c_int(to), ctypes.c_char_p(target),
+            ctypes.c_uint(flags),
+        )
+    )  # fmt: skip
+
 
 FILE_BYTES: Final = 256_000_000
 """Of a new segment at most, by what its rows took before."""

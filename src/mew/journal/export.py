@@ -13,10 +13,10 @@ from typing import IO, Final
 import msgspec
 
 from mew.errors import MewError
-from mew.journal.reading import Journal, is_frame
-from mew.protocol import jsontext
+from mew.journal.reader import Journal, is_frame
+from mew.protocol import raw_json
 from mew.protocol.records import ENVELOPE, FRAME, FRAME_REJECTED, Record
-from mew.protocol.times import rfc3339
+from mew.protocol.timestamps import rfc3339
 
 _NO_BREAKS: Final = bytes.maketrans(b"\r\n", b"  ")
 """Between the tokens of an envelope there may be line breaks; within one there are none."""
@@ -140,14 +140,14 @@ def to_json(record: Record) -> bytes:
         line.payload = msgspec.Raw(record.payload.translate(_NO_BREAKS))
     else:
         line.payload_base64 = record.payload
-    return jsontext.encode(line)
+    return raw_json.encode(line)
 
 
 def is_json(payload: bytes) -> bool:
     """Whether bytes are a JSON text."""
     try:
-        jsontext.decode(payload, jsontext.MAX_NESTING_SENT)
-    except jsontext.NotJSON:
+        raw_json.decode(payload, raw_json.MAX_NESTING_SENT)
+    except raw_json.NotJSON:
         return False
     return True
 

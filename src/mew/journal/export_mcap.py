@@ -23,10 +23,10 @@ from mcap.writer import Writer
 from mew import __version__
 from mew.errors import MewError
 from mew.journal.export import CannotExport, Wanted, is_json, to_json
-from mew.journal.reading import Journal, is_frame
-from mew.protocol import jsontext, kinds
+from mew.journal.reader import Journal, is_frame
+from mew.protocol import kinds, raw_json
 from mew.protocol.records import CHECKPOINT, CONSUMED, ENVELOPE, FRAME, WELCOMED, Record
-from mew.protocol.snapshots import restore
+from mew.protocol.state import restore
 
 JSON: Final = "json"
 BYTES: Final = "application/octet-stream"
@@ -88,7 +88,7 @@ class _Streams:
                 for stream in restore(record.payload).streams.values():
                     self._opened(stream.stream_id, {name: stream.value(name) for name in stream.fields})
         elif record.kind in _OPENINGS and record.event == ENVELOPE and record.participant == kinds.GATEWAY:
-            self._opened(str(record.stream_id), jsontext.decode(record.payload, jsontext.MAX_NESTING_SENT)["payload"])
+            self._opened(str(record.stream_id), raw_json.decode(record.payload, raw_json.MAX_NESTING_SENT)["payload"])
 
     def _opened(self, stream_id: str, said: dict[str, Any]) -> None:
         usual = _encoding(said.get("content_type") or said.get("format"))
@@ -105,7 +105,7 @@ class _Streams:
 def _described(descriptor: dict[str, Any], usual: str) -> tuple[str, bytes]:
     """The encoding and the schema of a format descriptor."""
     if isinstance(descriptor.get("schema"), dict):
-        return JSON, jsontext.encode(descriptor["schema"])
+        return JSON, raw_json.encode(descriptor["schema"])
     return _encoding(descriptor.get("mime_type"), usual), b""
 
 
@@ -146,9 +146,9 @@ class _Export:
             if format_.encoding == JSON and not is_json(data):
                 format_ = _Format()
         else:
-            payload = jsontext.split(jsontext.split(record.payload)["payload"])
+            payload = raw_json.split(raw_json.split(record.payload)["payload"])
             data = payload.get("content", b"null")
-            format_ = self._streams.format_of(stream_id, jsontext.decode(payload.get("format_id", b"null")))
+            format_ = self._streams.format_of(stream_id, raw_json.decode(payload.get("format_id", b"null")))
             if format_.encoding != JSON:
                 format_ = _Format(format_.id, JSON)
         about = {"stream_id": stream_id, "writer": record.participant, "format_id": format_.id}

@@ -1,11 +1,11 @@
-"""Where the journal of a space is: the names of its files and folders, and which of them count.
+"""The layout of a journal on disk: names of files and folders, and which of them belong to it.
 
-Looks, and changes nothing. What is no segment's, or not whole, is not seen (docs/journal.md).
+It reads names and changes nothing. Files that are no whole segment are left out (docs/journal.md).
 
-    <root>/space=<id>/date=<day>/hour=<hh>/<first>-<last>.frames.parquet    what was sealed: frames and stream data,
-                                          <first>-<last>.control.parquet    and the rest, which is the commit mark
-    <root>/.log/<id>/<first>.log                                            what was not yet; the last is written to
-    <root>/../.<root's name>.trash/                                         what compaction took away
+    <root>/space=<id>/date=<day>/hour=<hh>/<first>-<last>.frames.parquet    sealed: frames and stream data,
+                                          <first>-<last>.control.parquet    and the other records; the commit mark
+    <root>/.log/<id>/<first>.log                                            not sealed yet; the last one is written to
+    <root>/../.<root's name>.trash/                                         replaced by compaction
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Has the sealer seal, compact and retain: one request after the other, in a process of its own.
+"""Starts the maintenance worker of a journal, and sends it one request after another: seal, compact, delete.
 
-The process is started when there is something to do, and again when it ends unasked. What it could not do stays as it
-is and is done at the next start: a log is deleted by nobody else.
+The worker starts with the first request, and again when it ended unexpectedly. A request that failed changes nothing
+and is repeated at the next start.
 """
 
 import queue
@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.journal.folder import Folder
+from mew.journal.layout import Folder
 
-SEALER: Final = (sys.executable, "-m", "mew.journal.sealer")
+SEALER: Final = (sys.executable, "-m", "mew.journal.maintenance_worker")
 TRIES: Final = 3
 PAUSE_SECONDS: Final = 0.5
 """Before a process that died is started again; each time as long again."""

@@ -1,7 +1,7 @@
-"""The sealer: a process that seals, compacts and retains, one request after the other, beside a gateway.
+"""The journal's maintenance worker: a process that seals, compacts and deletes segments, one request after another.
 
-`python -m mew.journal.sealer` reads requests as JSON lines and answers each with one line. It ends when nothing more
-can come and all that was asked is done; it decides nothing about what or when. What it could not do is as it was.
+`python -m mew.journal.maintenance_worker` reads requests as lines of JSON and writes one line per request. It ends at
+the end of its input, when everything requested is done. A failed request changes nothing.
 
     {"seal": {"root": "…/journal", "space": "lab", "log": "…/00000000000000000000.log"}}
     {"sealed": {"log": "…", "first": 0, "last": 999, "records": 1000, "bytes": 12345, "seconds": 0.01}}
@@ -24,7 +24,7 @@ import msgspec
 import pyarrow as pa
 
 from mew.errors import MewError
-from mew.journal.folder import HOUR, Folder, Segment, log_first
+from mew.journal.layout import HOUR, Folder, Segment, log_first
 from mew.journal.sealing import seal
 
 NICENESS: Final = 10

@@ -1,28 +1,29 @@
-"""The journal of a space as one order of records, wherever they are: sealed segments, then the log.
+"""Reads a journal in order of position, from sealed segments and then from the write-ahead log.
 
-Changes nothing, and survives what others change meanwhile: a log that is sealed, an hour that is compacted. pyarrow is
-loaded once a segment is read: whoever needs only the log does without.
+A reader survives what the maintenance worker does meanwhile: sealing, compaction, retention. pyarrow is imported with
+the first segment, so a reader of the log alone starts fast.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from enum import Enum
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mew.errors import MewError
-from mew.journal.blocks import Damaged, encode, read_head, skim
-from mew.journal.damage import damage_at, is_torn
-from mew.journal.folder import Folder, log_first, segments_in
-from mew.journal.following import Follower, Part, never, pause
-from mew.journal.log import Block, LogDamaged, read_blocks
+from mew.journal.block_format import Damaged, encode, read_head, skim
+from mew.journal.layout import Folder, log_first, segments_in
 from mew.journal.recovery import synced_bytes
+from mew.journal.tail import Follower, Part, never, pause
+from mew.journal.wal import Block, LogDamaged, damage_at, is_torn, read_blocks
 from mew.protocol.kinds import STREAM_DATA
 from mew.protocol.records import CHECKPOINT, ENVELOPE, FRAME, Record
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from mew.journal.sealed import Rows
+    from mew.journal.segment_reader import Rows
+
 
 BLOCK_RECORDS: Final = 4096
 BLOCK_BYTES: Final = 4 * 2**20
@@ -116,11 +117,11 @@ class Journal:
 
     def batches(self, start: int = 0, *, last: int | None = None, control: bool = False) -> "Iterator[pa.RecordBatch]":
         """Likewise as Arrow, with all columns; what stands together with the last record may come along."""
-        from mew.journal import sealed  # noqa: PLC0415 - pyarrow, where it is needed
+        from mew.journal import segment_reader  # noqa: PLC0415 - pyarrow, where it is needed
 
         for at, part in self._parts(start, control=control):
             if isinstance(part, Block):
-                yield from sealed.batches(part, at, control=control)
+                yield from segment_reader.batches(part, at, control=control)
             elif part.batch.num_rows:
                 yield part.batch
             if last is not None and _last(part) >= last:
@@ -194,9 +195,9 @@ class Journal:
     def _sealed(self, start: int, *, control: bool) -> "Iterator[Rows]":
         at = start
         for segment in self.folder.segments(start):
-            from mew.journal import sealed  # noqa: PLC0415 - pyarrow, where it is needed
+            from mew.journal import segment_reader  # noqa: PLC0415 - pyarrow, where it is needed
 
-            for rows in sealed.read(segment, at, control=control, checked=self._checked):
+            for rows in segment_reader.read(segment, at, control=control, checked=self._checked):
                 yield rows
                 at = rows.last + 1
 
@@ -298,3 +299,118 @@ def _blocks(records: Iterator[Record]) -> Iterator[Block]:
 def _block(records: list[Record]) -> Block:
     data = encode(records)
     return Block(MADE, read_head(data), data)
+
+
+PARTS: Final = 256
+"""Blocks or rows of a segment that one step looks at, where hardly any of their records are wanted."""
+
+
+class _Mark(Enum):
+    """What stands between records."""
+
+    PART = 1
+    """A part ends here."""
+    END = 2
+    """There is nothing more yet."""
+
+
+class Steps(Journal):
+    """One reader of one journal."""
+
+    def __init__(
+        self, root: Path, space: str, start: int, *, control: bool, checked: set[tuple[object, ...]] | None = None
+    ) -> None:
+        """Before the record of a position, or the first there is behind it.
+
+        `checked` are files whose checksums were found right; whoever reads the same ones often keeps it.
+        """
+        super().__init__(root, space)
+        self.at = start
+        """The position that comes next: what is before it has been given, or left out as frames."""
+        self._control = control
+        self._checked = set() if checked is None else checked
+        self._follower_now: Follower | None = None
+        self._begun: Generator[Record | _Mark] | None = None
+
+    def take(self, records: int, size: int) -> list[Record]:
+        """The next records that are written, at most so many, and no more once their payloads have so many bytes.
+
+        Fewer, or none, are the end of the journal only where `at` is behind it. Damage is raised in front of it.
+        """
+        taken: list[Record] = []
+        parts = 0
+        while len(taken) < records and size > 0 and parts < PARTS:
+            try:
+                found = self._one()
+            except (Damaged, Missing):
+                self.let_go()
+                if taken:
+                    break
+                raise
+            if isinstance(found, Record):
+                taken.append(found)
+                size -= len(found.payload)
+            elif found is _Mark.PART:
+                parts += 1
+            else:
+                break
+        return taken
+
+    def let_go(self) -> None:
+        """Keep nothing but the position, until the next step."""
+        if self._begun is not None:
+            self._begun.close()
+            self._begun = None
+        if self._follower_now is not None:
+            self._follower_now.close()
+            self._follower_now = None
+
+    def _one(self) -> Record | _Mark:
+        """What comes next; a file that is gone was sealed or compacted, and is found again elsewhere."""
+        gone = None
+        while True:
+            try:
+                return self._one_of_what_was_begun()
+            except FileNotFoundError as problem:
+                self.let_go()
+                if problem.filename == gone:
+                    raise Damaged(f"{gone}: it is missing") from None
+                gone = problem.filename
+
+    def _one_of_what_was_begun(self) -> Record | _Mark:
+        if self._begun is None:
+            self._begun = self._news()
+        found = next(self._begun, _Mark.END)
+        if found is _Mark.END:
+            self._begun = None
+        return found
+
+    def _news(self) -> Generator[Record | _Mark]:
+        """Every new record, and a mark behind each part."""
+        if self._follower_now is None:
+            self._follower_now = self._follower(self.at, control=self._control, synced_only=False)
+        for part in self._follower_now.news():
+            self._step_over_what_is_gone(part)
+            for record in _step_records(part, self.at, control=self._control):
+                self.at = record.position + 1
+                yield record
+            self.at = (part.head.last if isinstance(part, Block) else part.last) + 1
+            yield _Mark.PART
+
+    def _step_over_what_is_gone(self, part: Part) -> None:
+        """Retention may have cut meanwhile; any other hole is `Missing`."""
+        try:
+            self._next(self.at, part)
+        except Missing as missing:
+            floor = self.first
+            if floor is None or floor <= missing.last:
+                raise
+
+
+def _step_records(part: Part, at: int, *, control: bool) -> Iterator[Record]:
+    found: Iterator[Record]
+    if isinstance(part, Block) and control:
+        found = (each for each in skim(part.data) if isinstance(each, Record) and not is_frame(each))
+    else:
+        found = part.records()
+    return (record for record in found if record.position >= at)

@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 
 from mew.errors import MewError
-from mew.journal import checkpoints
-from mew.journal.blocks import FrameCount, skim
-from mew.journal.folder import Folder, Segment, log_first, segments_in
-from mew.journal.log import LogDamaged, read_blocks, sync_folder
+from mew.journal import wal
+from mew.journal.block_format import FrameCount, skim
+from mew.journal.layout import Folder, Segment, log_first, segments_in
+from mew.journal.wal import LogDamaged, read_blocks, sync_folder
 from mew.protocol import OtherFold, Record, SpaceState, fold
 from mew.protocol.fold import count_frames
 from mew.protocol.records import CHECKPOINT
@@ -85,7 +85,7 @@ def _begins_anew(state: SpaceState, entry: Record | FrameCount) -> bool:
 def _from_checkpoint(folder: Folder) -> SpaceState:
     """What to begin with; where the fold is another today, everything there is has to be folded again."""
     empty = SpaceState(space_id=folder.space)
-    record = checkpoints.load(folder)
+    record = wal.load(folder)
     if record is None or _is_cut_off(folder, record.position):
         record = _sealed_checkpoint(folder) or record
     try:
@@ -103,9 +103,9 @@ def _is_cut_off(folder: Folder, position: int) -> bool:
 def _sealed_checkpoint(folder: Folder) -> Record | None:
     if not folder.hours():
         return None
-    from mew.journal import sealed_tail  # noqa: PLC0415 - pyarrow, where it is needed
+    from mew.journal import segment_reader  # noqa: PLC0415 - pyarrow, where it is needed
 
-    return sealed_tail.last_checkpoint(folder)
+    return segment_reader.last_checkpoint(folder)
 
 
 def _behind(folder: Folder, start: int) -> Iterator[Record | FrameCount]:
@@ -118,9 +118,9 @@ def _behind(folder: Folder, start: int) -> Iterator[Record | FrameCount]:
     parts += folder.segments(start)
     for part in sorted(parts, key=lambda each: each.first if isinstance(each, Segment) else log_first(each)):
         if isinstance(part, Segment):
-            from mew.journal import sealed_tail  # noqa: PLC0415 - pyarrow, where it is needed
+            from mew.journal import segment_reader  # noqa: PLC0415 - pyarrow, where it is needed
 
-            yield from sealed_tail.tail(part, start)
+            yield from segment_reader.tail(part, start)
         else:
             yield from _log_tail(part, start)
 

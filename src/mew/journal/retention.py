@@ -19,11 +19,11 @@ import msgspec
 import pyarrow.compute as pc
 
 from mew.errors import MewError
-from mew.journal.blocks import Damaged
+from mew.journal.block_format import Damaged
 from mew.journal.compaction import alone
-from mew.journal.folder import DIGITS, SECOND, Folder, Segment, log_first
-from mew.journal.log import sync_folder
+from mew.journal.layout import DIGITS, SECOND, Folder, Segment, log_first
 from mew.journal.segments import make_folder, read_control, read_footer
+from mew.journal.wal import sync_folder
 from mew.protocol.records import CHECKPOINT
 
 _NAMED: Final = re.compile(rf"([0-9]{{{DIGITS}}})-([0-9]{{{DIGITS}}})\.(?:control|frames)\.parquet")

@@ -16,11 +16,11 @@ from typing import BinaryIO, Final, cast
 
 import pyarrow as pa
 
-from mew.journal.blocks import HEAD_BYTES, Damaged, Head, check, read_head
-from mew.journal.folder import DIGITS, FRAMES, Folder, Segment, log_first, segments_in
-from mew.journal.log import Block, LogDamaged, read_blocks, sync_folder
+from mew.journal.arrow import to_batches
+from mew.journal.block_format import HEAD_BYTES, Damaged, Head, check, read_head
+from mew.journal.layout import DIGITS, FRAMES, Folder, Segment, log_first, segments_in
 from mew.journal.segments import verify, write_segment
-from mew.journal.tables import to_batches
+from mew.journal.wal import Block, LogDamaged, read_blocks, sync_folder
 
 _PIECE_RECORDS: Final = 16_384
 _PIECE_BYTES: Final = 8 << 20

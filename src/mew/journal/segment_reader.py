@@ -1,9 +1,10 @@
-"""Sealed segments as rows in one order, read a row group at a time, after their checksums were found right.
+"""Reads sealed segments: rows in order, one row group at a time, and the records that recovery needs.
 
-Apart from `reading`, because it needs pyarrow. Knows one segment at a time; which of them count is not its business.
+A module of its own because it imports pyarrow. It checks the checksums of a segment before it returns rows.
 """
 
 import errno
+import heapq
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mew.journal import checksums
-from mew.journal.drafts import are_frames
-from mew.journal.folder import Segment
-from mew.journal.log import Block
-from mew.journal.segments import SegmentDamaged, read_footer
-from mew.journal.tables import SCHEMA, from_arrow, to_batches
-from mew.protocol.records import CHECKPOINT, Record
+from mew.journal import segments
+from mew.journal.arrow import SCHEMA, from_arrow, to_batches
+from mew.journal.block_format import FrameCount
+from mew.journal.layout import Folder, Segment
+from mew.journal.segments import SegmentDamaged, are_frames, is_whole, read_control, read_footer, read_frames
+from mew.journal.wal import Block
+from mew.protocol.records import CHECKPOINT, FRAME, Record
 
 BATCH_ROWS: Final = 8192
 _POSITION: Final = SCHEMA.get_field_index("position")
@@ -84,7 +85,7 @@ def _check(segment: Segment, *, control: bool, checked: set[tuple[object, ...]])
     """`SegmentDamaged` unless the files that will be read are, byte for byte, what was written."""
     key = _identity(segment.control)
     if key not in checked:
-        if not checksums.is_whole(segment.control):
+        if not segments.is_whole(segment.control):
             raise SegmentDamaged(segment.control, "its checksum is wrong")
         footer = read_footer(segment)
         if (footer.first, footer.last) != (segment.first, segment.last):
@@ -94,7 +95,7 @@ def _check(segment: Segment, *, control: bool, checked: set[tuple[object, ...]])
         return
     footer = read_footer(segment)
     if footer.frames and (key := _identity(segment.frames)) not in checked:
-        if checksums.of_file(segment.frames) != footer.frames_checksum:
+        if segments.of_file(segment.frames) != footer.frames_checksum:
             raise SegmentDamaged(segment.frames, "its checksum is wrong")
         checked.add(key)
 
@@ -147,3 +148,65 @@ def _merged(one: Iterator[pa.Table], other: Iterator[pa.Table]) -> Iterator[pa.T
 
 def _positions(table: pa.Table) -> Any:
     return table.column(_POSITION).to_numpy()
+
+
+_COUNTED = [name for name in SCHEMA.names if name not in ("payload", "capability")]
+"""What the fold reads of frames and stream data: none of their bytes."""
+
+
+def last_checkpoint(folder: Folder) -> Record | None:
+    """The last checkpoint that is sealed."""
+    for segment in reversed(folder.segments()):
+        position = read_footer(segment).checkpoint
+        if position is not None:
+            control = _control(segment)
+            return next(from_arrow(control.filter(pc.equal(control.column("position"), position))))
+    return None
+
+
+def tail(segment: Segment, start: int) -> Iterator[Record | FrameCount]:
+    """All of a segment from a position on, in order."""
+    return heapq.merge(
+        from_arrow(_since(_control(segment), start)),
+        _frames(_since(read_frames(segment, _COUNTED), start)),
+        key=lambda entry: entry.position,
+    )
+
+
+def _control(segment: Segment) -> pa.Table:
+    """What a space is made of again is not taken from a file that has changed."""
+    if not is_whole(segment.control):
+        raise SegmentDamaged(segment.control, "its checksum is wrong")
+    return read_control(segment)
+
+
+def _since(table: pa.Table, start: int) -> pa.Table:
+    return table.filter(pc.greater_equal(table.column("position"), start))
+
+
+def _frames(table: pa.Table) -> Iterator[Record | FrameCount]:
+    """Frames in a row as one count; stream data each by itself, because it has a sequence."""
+    if not table.num_rows:
+        return
+    table = table.combine_chunks()
+    positions = table.column("position").to_numpy()
+    raw = pc.equal(table.column("event"), FRAME).to_numpy()
+    streams = table.column("stream_id").combine_chunks().dictionary_encode()
+    names, numbers = streams.dictionary.to_pylist(), streams.indices.to_numpy()
+    same = raw[1:] & raw[:-1] & (numbers[1:] == numbers[:-1]) & (np.diff(positions) == 1)
+    starts = np.concatenate(([0], np.flatnonzero(~same) + 1, [len(raw)]))
+    times = table.column("time").cast(pa.int64()).to_numpy()
+    for first, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+        if raw[first]:
+            yield FrameCount(int(positions[end - 1]), int(times[end - 1]), names[numbers[first]], end - first)
+        else:
+            yield from from_arrow(_with_bytes(table.slice(first, end - first)))
+
+
+def _with_bytes(table: pa.Table) -> pa.Table:
+    """The columns that were left out, empty."""
+    empty = {name: pa.nulls(table.num_rows, SCHEMA.field(name).type) for name in ("capability",)}
+    empty["payload"] = pa.array([b""] * table.num_rows, pa.binary())
+    for name, values in empty.items():
+        table = table.append_column(SCHEMA.field(name), values)
+    return table.select(SCHEMA.names)

@@ -1,7 +1,4 @@
-"""What a journal holds, told quickly: from footers, a few columns, and the log.
-
-Believes what it reads, unlike `verify`, and looks at no payload but that of a start.
-"""
+"""What a journal holds, from footers, a few columns and the log: fast, and without verification."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -12,15 +9,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mew.journal.blocks import Damaged, FrameCount, skim
-from mew.journal.damage import Damage, scan
-from mew.journal.folder import Folder, Segment
-from mew.journal.log import Block
-from mew.journal.reading import is_frame
+from mew.journal.block_format import Damaged, FrameCount, skim
+from mew.journal.layout import Folder, Segment
+from mew.journal.reader import is_frame
 from mew.journal.segments import read_control, read_footer, read_frames
-from mew.protocol import jsontext
+from mew.journal.wal import Block, Damage, scan
+from mew.protocol import raw_json
 from mew.protocol.records import CHECKPOINT, FRAME, START
-from mew.protocol.times import rfc3339
+from mew.protocol.timestamps import rfc3339
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Is told how many files have been read, and how many there are."""
@@ -135,7 +131,7 @@ def _add_block(info: Info, block: Block) -> None:
         elif entry.event == CHECKPOINT:
             info.last_checkpoint = entry.position
         elif entry.event == START:
-            info.epochs.append(str(jsontext.decode(entry.payload)["epoch"]))
+            info.epochs.append(str(raw_json.decode(entry.payload)["epoch"]))
     info.until = rfc3339(block.head.time)
 
 

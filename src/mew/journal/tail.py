@@ -1,7 +1,7 @@
-"""The end of the log, read while it grows: block after block, and never one that is not whole.
+"""Follows the end of the write-ahead log while it grows, one whole block after another.
 
-Writes nothing and does not wait; whoever follows says when to look again. What the writer may still be writing is not
-taken for damage, what was synced or lies in a file that has ended is. A look without news costs a few stats.
+It writes nothing and does not wait: the caller says when to look again. An incomplete block at the end may still be in
+the making. Damage in synced or finished parts is reported.
 """
 
 import os
@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from mew.journal.blocks import HEAD_BYTES, Damaged, check, read_head
-from mew.journal.folder import Folder, log_first
-from mew.journal.log import Block, LogDamaged
+from mew.journal.block_format import HEAD_BYTES, Damaged, check, read_head
+from mew.journal.layout import Folder, log_first
 from mew.journal.recovery import synced_bytes
+from mew.journal.wal import Block, LogDamaged
 
 if TYPE_CHECKING:
-    from mew.journal.sealed import Rows
+    from mew.journal.segment_reader import Rows
+
 
 Part: TypeAlias = "Block | Rows"
 """Some records in a row: a block of the log, or rows of a segment."""

@@ -1,21 +1,24 @@
-"""One file of the write-ahead log: blocks one behind the other, appended to, and read back as far as they are whole.
+"""The write-ahead log: appending blocks, reading them back, checkpoints beside it, and damage at its end.
 
-Decides nothing about when: whoever writes says when to sync.
+The writer decides when to sync. A checkpoint file is a copy of a record in the journal: without it, recovery reads the
+record there. Bytes without a valid checksum are never returned.
 """
 
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from mew.journal.blocks import HEAD_BYTES, Damaged, Entry, Head, check, decode, pieces, read_head
-from mew.protocol.records import Record
+from mew.journal.block_format import HEAD_BYTES, MAGIC, Damaged, Entry, Head, check, decode, encode, pieces, read_head
+from mew.journal.layout import Folder, log_first
+from mew.protocol.records import CHECKPOINT, Record
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
-_MODE: Final = 0o600
+_LOG_MODE: Final = 0o600
 
 
 class LogDamaged(Damaged):
@@ -51,7 +54,7 @@ class LogWriter:
         self._folder: int | None = _opened_folder(path.parent)
         """Until the file's name is on the disk."""
         try:
-            self._file: int | None = os.open(path, _NEW, _MODE)
+            self._file: int | None = os.open(path, _NEW, _LOG_MODE)
         except OSError:
             self._forget_folder()
             raise
@@ -153,3 +156,105 @@ def sync_folder(folder: Path) -> None:
 
 def _opened_folder(folder: Path) -> int:
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+
+_MODE: Final = 0o600
+
+
+def save(folder: Folder, record: Record) -> None:
+    """Put this checkpoint in the place of the one before; after a crash there is one or the other."""
+    new = folder.checkpoint.with_suffix(".tmp")
+    file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE)
+    try:
+        left = memoryview(encode([record]))
+        while left:
+            left = left[os.write(file, left) :]
+        os.fsync(file)
+    finally:
+        os.close(file)
+    new.replace(folder.checkpoint)
+    sync_folder(folder.log)
+
+
+def load(folder: Folder) -> Record | None:
+    """The last checkpoint; None where there is none that can be read."""
+    try:
+        records = list(decode(folder.checkpoint.read_bytes()))
+    except (FileNotFoundError, Damaged):
+        return None
+    return records[0] if [record.event for record in records] == [CHECKPOINT] else None
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """Bytes of a file that are no whole block."""
+
+    path: Path
+    offset: int
+    """Where the last whole block before them ends."""
+    problem: str
+    resumed: int | None
+    """Where the next whole block begins; None where no other does."""
+
+
+def scan(path: Path) -> Iterator[Block | Damage]:
+    """Every whole block of a file, in order, and between them what is not; while it is written to, as far as it was."""
+    offset: int | None = 0
+    last = log_first(path) - 1
+    while offset is not None:
+        try:
+            for block in read_blocks(path, offset):
+                last = block.head.last
+                yield block
+            return
+        except LogDamaged as found:
+            damage = damage_at(path, found.offset, last)
+            if damage is not None:
+                yield damage
+            offset = found.offset if damage is None else damage.resumed
+
+
+def damage_at(path: Path, offset: int, last: int) -> Damage | None:
+    """What is wrong at a place where no block could be read, behind the record of a position.
+
+    None where one has been written there by now.
+    """
+    # One look for the place and for what is behind it: a writer may be at work, and it writes from front to back.
+    data = path.read_bytes()
+    try:
+        _check(data, offset)
+    except Damaged as problem:
+        behind = (candidate for candidate in _candidates(data, offset) if _is_whole(data, candidate, last + 2))
+        return Damage(path, offset, str(problem), next(behind, None))
+    return None
+
+
+def is_torn(damage: Damage, synced: int) -> bool:
+    """Whether a crash can have left this at the end of the last file, or somebody is writing it.
+
+    Nothing whole follows it, and nobody was told that it was on the disk: so many bytes were, before it was looked at.
+    """
+    return damage.resumed is None and damage.offset >= synced
+
+
+def _check(data: bytes, offset: int) -> Head:
+    head = read_head(data[offset : offset + HEAD_BYTES])
+    check(head, data[offset : offset + HEAD_BYTES + head.body_bytes])
+    return head
+
+
+def _candidates(data: bytes, offset: int) -> Iterator[int]:
+    """First where the damaged block says that it ends, then wherever a block could begin."""
+    with suppress(Damaged):
+        yield offset + HEAD_BYTES + read_head(data[offset : offset + HEAD_BYTES]).body_bytes
+    found = data.find(MAGIC, offset + 1)
+    while found >= 0:
+        yield found
+        found = data.find(MAGIC, found + 1)
+
+
+def _is_whole(data: bytes, offset: int, least: int) -> bool:
+    """Whether a block stands here, of records from a position on: a frame may hold the copy of an earlier one."""
+    try:
+        return _check(data, offset).first >= least
+    except Damaged:
+        return False

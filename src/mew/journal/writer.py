@@ -14,11 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from mew.journal.blocks import Entry, Frames
-from mew.journal.checkpoints import save
-from mew.journal.folder import HOUR, Folder, log_first
-from mew.journal.log import LogWriter, identity_of
+from mew.journal.block_format import Entry, Frames
+from mew.journal.layout import HOUR, Folder, log_first
 from mew.journal.settings import JournalSettings
+from mew.journal.wal import LogWriter, identity_of, save
 from mew.protocol.records import CHECKPOINT, Record
 
 RETRY_SECONDS: Final = 0.2

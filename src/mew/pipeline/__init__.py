@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from mew.pipeline.opening import OpenLake
 
+
 __all__ = ["open_lake"]
 
 

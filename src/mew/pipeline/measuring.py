@@ -19,6 +19,7 @@ from mew.pipeline.jobs.watching import Compacted, Finished, Told, Watch
 if TYPE_CHECKING:
     from mew.pipeline.lake.values import Progress
 
+
 HERE: Final = "127.0.0.1"
 PATH: Final = "/metrics"
 TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

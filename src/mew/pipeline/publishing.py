@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from mew.client import ConnectionLost, Format, Refused, Space, Stream, connect
 from mew.client.errors import JournalUnavailable, Paused, RateLimited
 from mew.errors import MewError
-from mew.journal.folder import SECOND
+from mew.journal.layout import SECOND
 from mew.pipeline.jobs.made import Made
 from mew.pipeline.schemas import AUDIT, OPEN, STREAM_ACTIVITY
 

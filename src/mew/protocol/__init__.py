@@ -5,9 +5,8 @@ No sockets, no clock, no randomness, no files: time, ids and tokens are argument
 """
 
 from mew.errors import MewError
-from mew.protocol.actions import Actions
-from mew.protocol.admission import JoinRequest, Lobby, turn_away
-from mew.protocol.capability import Capability, CapabilitySet, Decision, read_capabilities, read_capability
+from mew.protocol.authentication import Identity, JoinRequest, Lobby, Session, Tokens, turn_away
+from mew.protocol.capabilities import Capability, CapabilitySet, Decision, read_capabilities, read_capability
 from mew.protocol.commands import (
     Administer,
     Attach,
@@ -40,16 +39,14 @@ from mew.protocol.effects import (
 )
 from mew.protocol.envelope import Envelope, parse
 from mew.protocol.errors import ERROR_CODES, Refusal
-from mew.protocol.explain import Explanation
+from mew.protocol.explain import Actions, Explanation
 from mew.protocol.fold import fold
 from mew.protocol.frames import Route
 from mew.protocol.kinds import GATEWAY, KINDS, PROTOCOL
 from mew.protocol.records import Record
-from mew.protocol.sessions import Identity, Session, Tokens
 from mew.protocol.settings import Limits, Settings, StreamSettings
-from mew.protocol.snapshots import FOLD_VERSION, OtherFold, restore, snapshot
 from mew.protocol.space import Space
-from mew.protocol.state import SpaceState
+from mew.protocol.state import FOLD_VERSION, OtherFold, SpaceState, restore, snapshot
 from mew.protocol.streams import Stream
 from mew.protocol.welcome import observer_welcome_at, welcome_at
 

@@ -1,25 +1,69 @@
-"""At the threshold: what a join message says, and who may come in as whom (protocol §2).
+"""The join message, the identity behind a token, and the sessions of a space.
 
-Pure. It establishes identity and finds the space; letting somebody in is the space's own doing.
+Pure (protocol §2). Tokens are secrets, so the core reaches them through the interface `Tokens` alone.
 """
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from mew.protocol import jsontext, kinds
-from mew.protocol.commands import Join
+from mew.protocol import kinds, raw_json
+from mew.protocol.commands import Join, Transport
 from mew.protocol.effects import Close, Deliver, Effect, To
 from mew.protocol.envelope import Stamp, compose, given_id
 from mew.protocol.errors import InvalidEnvelope, Kicked, MissingToken, Refusal, SpaceNotFound, Unauthenticated
 from mew.protocol.frames import is_frame
-from mew.protocol.names import is_participant_id, is_reserved_id
-from mew.protocol.sessions import Identity, Tokens, observer_payer
+from mew.protocol.ids import is_participant_id, is_reserved_id
 
 if TYPE_CHECKING:
     from mew.protocol.space import Space
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """What a token says about its holder."""
+
+    space_id: str
+    participant: str
+    observer: bool = False
+
+
+class Tokens(Protocol):
+    """Who holds which token; kept outside, because tokens are secrets and a space's state is not."""
+
+    def identify(self, token: str) -> Identity | None:
+        """Whose token this is."""
+        ...
+
+    def issue(self, space_id: str, participant: str) -> str:
+        """The participant's token, made where it has none."""
+        ...
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """A connection and who is behind it."""
+
+    connection: str
+    participant: str
+    transport: Transport
+    observer: bool = False
+    anonymous: bool = False
+
+    @property
+    def allowance(self) -> str:
+        """Whose rate a message counts against; an observer may be named like a participant, so its is nobody's name."""
+        return f"#{self.connection}" if self.observer else self.participant
+
+    @property
+    def payer(self) -> str:
+        """Whose work and bytes a message counts against; all connections of an observer share."""
+        return observer_payer(self.participant) if self.observer else self.participant
+
+
+def observer_payer(name: str) -> str:
+    """Who pays for an observer: nobody's name, because an observer may be named like a participant."""
+    return f"#{name}"
 
 
 JOIN_SLOW_UNITS: Final = 500
@@ -79,10 +123,10 @@ class Lobby:
         """What a connection's first message asks for; anything but a join is refused (protocol §2)."""
         if not is_frame(message):
             values = None
-            with suppress(jsontext.NotJSON):
+            with suppress(raw_json.NotJSON):
                 # Nobody pays for it yet.
-                if jsontext.count_slow_numbers(message) <= JOIN_SLOW_UNITS:
-                    values = jsontext.decode(message)
+                if raw_json.count_slow_numbers(message) <= JOIN_SLOW_UNITS:
+                    values = raw_json.decode(message)
             if isinstance(values, dict) and is_join(values):
                 return read_join(values)
         raise Unauthenticated("join first: the first message must be a `system/join` with a token")
@@ -166,7 +210,7 @@ def _may_bear(name: str) -> bool:
 def turn_away(connection: str, refusal: Refusal, stamp: Stamp, cause: tuple[str, ...] = ()) -> list[Effect]:
     """Tell a connection that never came in why, and close it; `cause` is the id of its join message."""
     new_id = stamp.new_id
-    message = compose(kinds.ERROR, jsontext.encode(refusal.payload()), stamp, correlation_id=cause)
+    message = compose(kinds.ERROR, raw_json.encode(refusal.payload()), stamp, correlation_id=cause)
     return [
         Deliver(To(connection), kinds.ERROR, new_id, message),
         Close(connection, refusal.close_code or 4401, refusal.code),

@@ -1,21 +1,84 @@
-"""What came nearest to allowing an envelope, and where it fails, in words.
+"""Whether a participant may send an envelope, by which capability, and which capability came nearest.
 
-Pure, and for people only: the matcher of `capability` has decided before, and is asked again for every part.
+Pure (protocol §3; §4, Who may). Rights that follow from the ownership of a stream are in the handlers of streams.
 """
 
 from contextlib import suppress
 from itertools import takewhile
 from operator import eq
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from mew.protocol import jsontext
-from mew.protocol.authority import asked_as
-from mew.protocol.capability import Capability, CapabilitySet, Miss
+from mew.protocol import kinds, raw_json
+from mew.protocol.capabilities import Capability, CapabilitySet, Decision, Miss
+from mew.protocol.effects import Checked
 from mew.protocol.envelope import Envelope
+from mew.protocol.errors import CapabilityViolation
 from mew.protocol.patterns import MISSING, TextTooLong, compile_value
-from mew.protocol.work import ScannedTooMuch, Work
+from mew.protocol.transition import Turn
+from mew.protocol.work import MOST_SCANNED, ScannedTooMuch, Work
+
+if TYPE_CHECKING:
+    from mew.protocol.space import Space
+
+
+_TOO_MUCH: Final = (
+    f"its capabilities would be tried on over {MOST_SCANNED} characters; send less at a time, or hold fewer patterns"
+)
+_ASKED_AS: Final = {
+    kinds.STREAM_REQUEST: (kinds.STREAM_REQUEST, kinds.STREAM_MANAGE),
+    kinds.STREAM_ANNOUNCE: (kinds.STREAM_MANAGE,),
+    kinds.STREAM_CLOSE: (kinds.STREAM_CLOSE, kinds.STREAM_REQUEST, kinds.STREAM_MANAGE),
+}
+"""The kinds, any of which a capability must match for the envelope to pass (protocol §4, Who may)."""
+
+
+def asked_as(kind: str) -> tuple[str, ...]:
+    """The kinds as which an envelope of this kind may pass, the likeliest first."""
+    return _ASKED_AS.get(kind, (kind,))
+
+
+def decide(space: "Space", envelope: Envelope, work: Work) -> Decision:
+    """What the sender's capabilities say of an envelope."""
+    held = space.capabilities(envelope.sender)
+    try:
+        for kind in asked_as(envelope.kind):
+            decision = held.decide(kind, envelope.payload, envelope.to, work)
+            if decision.allowed:
+                break
+    except ScannedTooMuch:
+        return Decision(False, _TOO_MUCH)
+    return decision
+
+
+def require_capability(turn: Turn, envelope: Envelope) -> None:
+    """Refuse what no capability allows, with the nearest miss."""
+    decision = decide(turn.space, envelope, turn.work)
+    turn.effects.append(Checked(envelope.id, envelope.sender, envelope.kind, decision))
+    if not decision.allowed:
+        raise _violation(turn, envelope, decision)
+    turn.matched = decision.matched
+
+
+def _violation(turn: Turn, envelope: Envelope, decision: Decision) -> CapabilityViolation:
+    held = turn.space.capabilities(envelope.sender)
+    return CapabilityViolation(
+        f"{envelope.sender!r} may not send {envelope.kind!r}: {decision.reason}",
+        attempted_kind=envelope.kind,
+        your_capabilities=[capability.pattern for _, capability in held.sourced],
+    )
+
+
+def managing(space: "Space", envelope: Envelope, work: Work) -> tuple[str, Capability] | None:
+    """The literal `stream/manage` or `*` of the sender's that matches, and its source; `stream/*` does not count."""
+    held = space.capabilities(envelope.sender).managing
+    with suppress(ScannedTooMuch):
+        for source, capability in held:
+            if capability.miss(kinds.STREAM_MANAGE, envelope.payload, envelope.to, work) is None:
+                return source, capability
+    return None
+
 
 QUOTED_LENGTH: Final = 80
 """What is quoted came from outside, and need not be read to its end."""
@@ -126,7 +189,7 @@ def _quoted(value: Any) -> str:
     """A value or a pattern, shortened."""
     if isinstance(value, dict):
         return "an object"
-    text = value if isinstance(value, str) else jsontext.encode(value).decode()
+    text = value if isinstance(value, str) else raw_json.encode(value).decode()
     cut = text[:QUOTED_LENGTH]
     shown = repr(cut) if isinstance(value, str) else cut
     return shown if cut == text else f"{shown}…"

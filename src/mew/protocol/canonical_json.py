@@ -32,7 +32,7 @@ class Digests(msgspec.Struct, frozen=True):
 
 
 def digests(payload: bytes, to: Iterable[str]) -> Digests:
-    """The digests of an `mcp/request` or `mcp/proposal`; `payload` is text that `jsontext.decode` has accepted.
+    """The digests of an `mcp/request` or `mcp/proposal`; `payload` is text that `raw_json.decode` has accepted.
 
     `InvalidEnvelope` where two readers could disagree about it: a name that occurs twice, a number beyond a double.
     `QuotaExceeded` where it holds more than `MOST_VALUES`.
@@ -50,7 +50,7 @@ def require_unique_names(payload: bytes) -> None:
 
 
 def canonical(value: Any) -> str:
-    """A value as RFC 8785 writes it; its numbers are doubles. Recursion is bounded by `jsontext.MAX_NESTING`."""
+    """A value as RFC 8785 writes it; its numbers are doubles. Recursion is bounded by `raw_json.MAX_NESTING`."""
     kind = type(value)
     if kind is str:
         return encode_basestring(value)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.protocol import jsontext, kinds
+from mew.protocol import kinds, raw_json
 from mew.protocol.errors import InvalidEnvelope
 from mew.protocol.patterns import MAX_SCANNED_TEXT, KindPattern, TextTooLong, ValueTest, compile_value, covers_value
 from mew.protocol.work import KINDS_PER_UNIT, TRIED_UNITS, UNBOUNDED, Work
@@ -139,7 +139,7 @@ def read_capability(value: Any, where: str) -> Capability:
         raise InvalidEnvelope(f"`{where}.to` must be a string or an array of strings")
     if _depth(value) > MAX_DEPTH:
         raise InvalidEnvelope(f"`{where}` is nested deeper than {MAX_DEPTH} levels")
-    text, size = jsontext.encode(value), _size(value)
+    text, size = raw_json.encode(value), _size(value)
     if size > MAX_SIZE or len(text) > MAX_TEXT:
         raise InvalidEnvelope(f"`{where}` has over {MAX_SIZE} values or {MAX_TEXT} bytes")
     return Capability(
@@ -193,7 +193,7 @@ class CapabilitySet:
     def __init__(self, sourced: Iterable[tuple[str, Capability]] = ()) -> None:
         """Index by exact kind; patterns are tried after them."""
         self.sourced = tuple(_with_every_depth(sourced))
-        self.text = jsontext.array(capability.text for _, capability in self.sourced)
+        self.text = raw_json.array(capability.text for _, capability in self.sourced)
         self._texts = frozenset(capability.text for _, capability in self.sourced)
         self.managing = tuple(each for each in self.sourced if each[1].manages_streams)
         """Those by which another's stream may be ended."""
@@ -257,7 +257,7 @@ def _with_every_depth(sourced: Iterable[tuple[str, Capability]]) -> Iterator[tup
         together = [capability]
         if capability.pattern["kind"] == "*":
             twin = {**capability.pattern, "kind": "**"}  # the longest pattern has one too: it is not measured again
-            together.append(msgspec.structs.replace(capability, pattern=twin, text=jsontext.encode(twin)))
+            together.append(msgspec.structs.replace(capability, pattern=twin, text=raw_json.encode(twin)))
         for each in together:
             if each.text not in listed:
                 listed.add(each.text)

@@ -1,26 +1,16 @@
-"""A message comes in: the order of the checks, the same at every door (protocol §1).
+"""The checks of an incoming message, in their order, and the handler of each kind (protocol §1).
 
-Pure. The first check that fails answers; what passes them all goes to its kind's handler.
+Pure. The first check that fails gives the answer. A refused envelope is recorded with its header and the digest of its
+payload, so that refusals cost the journal little.
 """
 
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Any, Final
 
-from mew.protocol import (
-    granting,
-    joining,
-    jsontext,
-    kinds,
-    lifecycle,
-    membership,
-    ownership,
-    proposing,
-    records,
-    timeouts,
-    writing,
-)
-from mew.protocol.admission import is_join
-from mew.protocol.authority import require_capability
+from mew.protocol import kinds, raw_json, records
+from mew.protocol.authentication import Session, is_join
+from mew.protocol.authorization import require_capability
 from mew.protocol.commands import Poll, Post, Receive
 from mew.protocol.effects import Answer, Close, Only, To
 from mew.protocol.envelope import Envelope, Stamp, check_content, check_lists, given_id, read_object
@@ -37,11 +27,60 @@ from mew.protocol.errors import (
     ReservedKind,
 )
 from mew.protocol.frames import is_frame
-from mew.protocol.refused import shortened
-from mew.protocol.sessions import Session
-from mew.protocol.times import rfc3339
-from mew.protocol.turn import Turn
+from mew.protocol.handlers import data, membership, ownership, presence, proposals, streams, timeouts
+from mew.protocol.rate_limit import Bucket
+from mew.protocol.timestamps import rfc3339
+from mew.protocol.transition import Turn
 from mew.protocol.work import BYTES_PER_UNIT, CONTAINERS_PER_UNIT, JOIN_UNITS, MESSAGE_UNITS
+
+HEAD_BYTES: Final = 1024
+"""Of a payload's text, which are kept."""
+FIELD_BYTES: Final = 1024
+"""A header field with more text is left out."""
+DETAILED_PER_SECOND: Final = 4
+"""Refused envelopes of one sender, whose header and head are kept; of the others only code and size."""
+DETAILED_AT_ONCE: Final = 64
+_HEADER: Final = frozenset({"protocol", "id", "ts", "from", "to", "kind", "correlation_id", "context"})
+
+
+def shortened(envelope: Envelope) -> bytes:
+    """The envelope as its refusal is recorded: its header fields, and of the payload its size, digest and head."""
+    kept = {name: text for name, text in envelope.fields.items() if name in _HEADER and len(text) <= FIELD_BYTES}
+    payload = envelope.fields.get("payload")
+    if payload is not None:
+        digest = {
+            "bytes": len(payload),
+            "sha256": sha256(payload).hexdigest(),
+            "head": payload[:HEAD_BYTES].decode("utf-8", "ignore"),
+        }
+        kept["payload"] = raw_json.encode(digest)
+    return raw_json.join(kept)
+
+
+class RefusalDetails:
+    """Which refused envelopes are recorded in detail: those of a sender that is refused now and then.
+
+    It outlives connections, so that a reconnect gives no new burst; a sender is forgotten when it may burst again.
+    """
+
+    def __init__(self) -> None:
+        """Nobody was refused lately."""
+        self._buckets: dict[str, Bucket] = {}
+
+    def admit(self, sender: str, now: int) -> bool:
+        """Whether one more of this sender's is recorded in detail."""
+        bucket = self._buckets.get(sender)
+        if bucket is None:
+            bucket = self._buckets[sender] = Bucket(DETAILED_PER_SECOND, DETAILED_AT_ONCE, now)
+        return bucket.spend(now)
+
+    def forget(self, now: int) -> None:
+        """Forget those who were not refused for a while."""
+        for sender, bucket in list(self._buckets.items()):
+            bucket.fill(now)
+            if bucket.is_full:
+                del self._buckets[sender]
+
 
 MOST_FIELDS: Final = 1_024
 """Fields of one message at its top level."""
@@ -56,7 +95,7 @@ def receive(turn: Turn, command: Receive) -> None:
     turn.space.pass_time(turn.now)
     timeouts.settle(turn)
     if is_frame(command.message):
-        writing.frame(turn, session, command)
+        data.frame(turn, session, command)
         return
     incoming = Incoming(turn, session.participant, command.message)
     try:
@@ -72,7 +111,7 @@ def post(turn: Turn, command: Post) -> None:
     incoming = Incoming(turn, command.participant, command.message)
     session: Session | None = None
     try:
-        session = joining.appear(turn, command.participant, command.peer)
+        session = presence.appear(turn, command.participant, command.peer)
         turn.space.pass_time(turn.now)
         timeouts.settle(turn)
         incoming.refuse_frame()
@@ -98,7 +137,7 @@ def poll(turn: Turn, command: Poll) -> None:
     space = turn.space
     try:
         space.budgets.require(command.participant, space.settings.limits, turn.now)
-        joining.appear(turn, command.participant, command.peer)
+        presence.appear(turn, command.participant, command.peer)
         space.charge(command.participant, turn.now, work=MESSAGE_UNITS, size=0)
     except Refusal as refusal:
         turn.effects.append(Answer(refusal.payload(), refusal.bare()))
@@ -150,7 +189,7 @@ class Incoming:
         if is_join(self.values):
             self._units += JOIN_UNITS
             self._check_size(kinds.JOIN)
-            joining.rejoin(turn, session, self.values, self.at_fault)
+            presence.rejoin(turn, session, self.values, self.at_fault)
             return
         check_lists(self.values)
         envelope = stamp_envelope(self.values, fields, Stamp(self.sender, space.new_id(), turn.now))
@@ -161,8 +200,8 @@ class Incoming:
     def _read(self) -> tuple[dict[str, Any], dict[str, bytes]]:
         """The message taken apart, if its parts are not too many for that."""
         try:
-            containers, slow_units = jsontext.count_parts(self.message)
-        except jsontext.NotJSON as error:
+            containers, slow_units = raw_json.count_parts(self.message)
+        except raw_json.NotJSON as error:
             raise InvalidEnvelope(f"too much to be taken apart: {error}") from None
         self._units += containers // CONTAINERS_PER_UNIT + slow_units
         return read_object(self.message, most_fields=MOST_FIELDS)
@@ -195,7 +234,7 @@ class Incoming:
             raise ReservedKind(f"{kind!r} is sent by the gateway alone", attempted_kind=kind)
         if session.observer and kind != kinds.HEARTBEAT:
             raise CapabilityViolation("an observer only looks", attempted_kind=kind, your_capabilities=[])
-        if kind == kinds.MCP_WITHDRAW and proposing.is_own_withdrawal(space, envelope, self.turn.now):
+        if kind == kinds.MCP_WITHDRAW and proposals.is_own_withdrawal(space, envelope, self.turn.now):
             return
         if kind not in kinds.ALLOWED_WHILE_PAUSED and space.is_muted(self.sender):
             raise Paused(f"{self.sender!r} is paused", attempted_kind=kind)
@@ -227,12 +266,12 @@ def _tell(turn: Turn, session: Session, incoming: Incoming, refusal: Refusal) ->
     turn.send_error(To(session.connection), session.participant, refusal, incoming.at_fault)
     if refusal.close_code is not None:
         turn.effects.append(Close(session.connection, refusal.close_code, refusal.code))
-        joining.depart(turn, session, reason=refusal.code)
+        presence.depart(turn, session, reason=refusal.code)
 
 
 def _relay(turn: Turn, envelope: Envelope) -> None:
     if envelope.kind.startswith("stream/"):
-        lifecycle.relay_about_stream(turn, envelope)
+        streams.relay_about_stream(turn, envelope)
     else:
         turn.relay(envelope)
 
@@ -255,24 +294,24 @@ NO_CAPABILITY: Final = DECIDED_BY_OWNERSHIP | {kinds.MCP_APPROVE}
 
 _HANDLERS: Final[dict[str, Callable[[Turn, Envelope], None]]] = {
     kinds.HEARTBEAT: _heartbeat,
-    kinds.CAPABILITY_GRANT: granting.grant,
-    kinds.CAPABILITY_REVOKE: granting.revoke,
+    kinds.CAPABILITY_GRANT: membership.grant,
+    kinds.CAPABILITY_REVOKE: membership.revoke,
     kinds.INVITE: membership.invite,
     kinds.KICK: membership.kick,
     kinds.PAUSE: membership.pause,
-    kinds.MCP_PROPOSAL: proposing.propose,
-    kinds.MCP_REQUEST: proposing.request,
-    kinds.MCP_RESPONSE: proposing.respond,
-    kinds.MCP_REJECT: proposing.reject,
-    kinds.MCP_WITHDRAW: proposing.withdraw,
-    kinds.MCP_APPROVE: proposing.approve,
-    kinds.STREAM_REQUEST: lifecycle.request,
-    kinds.STREAM_ANNOUNCE: lifecycle.announce,
-    kinds.STREAM_START: lifecycle.start,
-    kinds.STREAM_CLOSE: lifecycle.close,
-    kinds.STREAM_COMPLETE: lifecycle.complete,
-    kinds.STREAM_ERROR: lifecycle.fail,
-    kinds.STREAM_DATA: writing.data,
+    kinds.MCP_PROPOSAL: proposals.propose,
+    kinds.MCP_REQUEST: proposals.request,
+    kinds.MCP_RESPONSE: proposals.respond,
+    kinds.MCP_REJECT: proposals.reject,
+    kinds.MCP_WITHDRAW: proposals.withdraw,
+    kinds.MCP_APPROVE: proposals.approve,
+    kinds.STREAM_REQUEST: streams.request,
+    kinds.STREAM_ANNOUNCE: streams.announce,
+    kinds.STREAM_START: streams.start,
+    kinds.STREAM_CLOSE: streams.close,
+    kinds.STREAM_COMPLETE: streams.complete,
+    kinds.STREAM_ERROR: streams.fail,
+    kinds.STREAM_DATA: data.data,
     kinds.GRANT_WRITE: ownership.grant_write,
     kinds.REVOKE_WRITE: ownership.revoke_write,
     kinds.TRANSFER_OWNERSHIP: ownership.transfer_ownership,

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from mew.protocol.capability import Decision
+from mew.protocol.capabilities import Decision
 from mew.protocol.commands import Transport
 from mew.protocol.errors import Refusal
 from mew.protocol.records import Record

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.protocol import jsontext, kinds
+from mew.protocol import kinds, raw_json
 from mew.protocol.errors import InvalidEnvelope
-from mew.protocol.times import is_rfc3339, rfc3339
+from mew.protocol.timestamps import is_rfc3339, rfc3339
 
 ID_LENGTH: Final = 256
 MOST_NAMED: Final = {"to": 10_000, "correlation_id": 1_024}
@@ -19,7 +19,7 @@ PAYLOAD_FIELDS: Final = 1_024
 """Of a payload that the gateway takes apart and puts together again."""
 _NULL: Final = b"null"
 _STAMPED: Final = frozenset({"protocol", "id", "ts", "from"})
-_PROTOCOL: Final = jsontext.encode(kinds.PROTOCOL)
+_PROTOCOL: Final = raw_json.encode(kinds.PROTOCOL)
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,39 +36,39 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 
     def encode(self) -> bytes:
         """The envelope as it is sent out: compact JSON."""
-        return jsontext.join(self.fields)
+        return raw_json.join(self.fields)
 
     def with_payload(self, fields: dict[str, bytes]) -> "Envelope":
         """The same envelope carrying these payload fields."""
-        text = jsontext.join(fields)
-        return msgspec.structs.replace(self, payload=jsontext.decode(text), fields={**self.fields, "payload": text})
+        text = raw_json.join(fields)
+        return msgspec.structs.replace(self, payload=raw_json.decode(text), fields={**self.fields, "payload": text})
 
     def with_context(self, context: str) -> "Envelope":
         """The same envelope in this context, unless its sender gave one."""
         if self.fields.get("context", _NULL) != _NULL:
             return self
-        return msgspec.structs.replace(self, fields={**self.fields, "context": jsontext.encode(context)})
+        return msgspec.structs.replace(self, fields={**self.fields, "context": raw_json.encode(context)})
 
     def payload_fields(self) -> dict[str, bytes]:
         """The text of each payload field, of which there are not too many, else `InvalidEnvelope`."""
         if len(self.payload) > PAYLOAD_FIELDS:
             raise InvalidEnvelope(f"the payload of {self.kind!r} may have {PAYLOAD_FIELDS} fields")
-        return jsontext.split(self.fields["payload"]) if "payload" in self.fields else {}
+        return raw_json.split(self.fields["payload"]) if "payload" in self.fields else {}
 
 
 def read_object(
-    message: bytes, max_nesting: int = jsontext.MAX_NESTING, most_fields: int | None = None
+    message: bytes, max_nesting: int = raw_json.MAX_NESTING, most_fields: int | None = None
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
     """A message as the values and the texts of a JSON object's fields, else `InvalidEnvelope`."""
     try:
-        values = jsontext.decode(message, max_nesting)
-    except jsontext.NotJSON as error:
+        values = raw_json.decode(message, max_nesting)
+    except raw_json.NotJSON as error:
         raise InvalidEnvelope(f"not JSON: {error}") from None
     if not isinstance(values, dict):
         raise InvalidEnvelope("a message is a JSON object, or a frame that begins with '#'")
     if most_fields is not None and len(values) > most_fields:
         raise InvalidEnvelope(f"a message may have {most_fields} fields; this one has {len(values)}")
-    return values, jsontext.split(message)
+    return values, raw_json.split(message)
 
 
 class Stamp(msgspec.Struct, frozen=True):
@@ -139,17 +139,17 @@ def _stamped(
     if isinstance(values.get("correlation_id"), str):
         fields["correlation_id"] = b"[" + fields["correlation_id"] + b"]"
     if _STAMPED.isdisjoint(fields):
-        made = {"protocol": _PROTOCOL, "id": jsontext.encode(envelope_id), "ts": jsontext.encode(ts)}
-        return {**made, "from": jsontext.encode(sender), **fields}
+        made = {"protocol": _PROTOCOL, "id": raw_json.encode(envelope_id), "ts": raw_json.encode(ts)}
+        return {**made, "from": raw_json.encode(sender), **fields}
     stamps: dict[str, bytes] = {}
     if values.get("protocol") is None:
         stamps["protocol"] = _PROTOCOL
     if values.get("id") != envelope_id:
-        stamps["id"] = jsontext.encode(envelope_id)
+        stamps["id"] = raw_json.encode(envelope_id)
     if values.get("ts") != ts:
-        stamps["ts"] = jsontext.encode(ts)
+        stamps["ts"] = raw_json.encode(ts)
     if values.get("from") != sender:
-        stamps["from"] = jsontext.encode(sender)
+        stamps["from"] = raw_json.encode(sender)
     if not stamps:
         return fields
     missing = {key: text for key, text in stamps.items() if key not in fields}
@@ -182,21 +182,21 @@ def compose(kind: str, payload: bytes, stamp: Stamp, **optional: Any) -> bytes:
     """The text of an envelope of the gateway's own; `optional` are `to`, `correlation_id` and `context`."""
     fields = {
         "protocol": _PROTOCOL,
-        "id": jsontext.encode(stamp.new_id),
-        "ts": jsontext.encode(rfc3339(stamp.now)),
-        "from": jsontext.encode(stamp.sender),
+        "id": raw_json.encode(stamp.new_id),
+        "ts": raw_json.encode(rfc3339(stamp.now)),
+        "from": raw_json.encode(stamp.sender),
     }
     if optional.get("to"):
-        fields["to"] = jsontext.encode(optional["to"])
-    fields["kind"] = jsontext.encode(kind)
+        fields["to"] = raw_json.encode(optional["to"])
+    fields["kind"] = raw_json.encode(kind)
     for name in ("correlation_id", "context"):
         if optional.get(name):
-            fields[name] = jsontext.encode(optional[name])
+            fields[name] = raw_json.encode(optional[name])
     fields["payload"] = payload
-    return jsontext.join(fields)
+    return raw_json.join(fields)
 
 
 def parse(message: bytes) -> Envelope:
     """An envelope that a gateway sent or recorded, for whoever observes it."""
-    values, fields = read_object(message, jsontext.MAX_NESTING_SENT)
+    values, fields = read_object(message, raw_json.MAX_NESTING_SENT)
     return receive(values, fields, Stamp(sender=str(values.get("from", "")), new_id="", now=0))

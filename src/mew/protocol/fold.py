@@ -9,13 +9,12 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.protocol import jsontext, kinds, proposals, records
-from mew.protocol.capability import Capability, read_capability
+from mew.protocol import kinds, proposals, raw_json, records
+from mew.protocol.capabilities import Capability, read_capability
 from mew.protocol.records import Record
-from mew.protocol.snapshots import OtherFold, restore
-from mew.protocol.state import Grant, Presence, SpaceState
+from mew.protocol.state import Grant, OtherFold, Presence, SpaceState, restore
 from mew.protocol.streams import LIVE, Stream, read_entry, read_ready
-from mew.protocol.times import SECOND, rfc3339
+from mew.protocol.timestamps import SECOND, rfc3339
 
 LONGEST_TIMEOUT: Final = 31_536_000
 """Seconds that a pause or a grant may last, where it has an end."""
@@ -61,13 +60,13 @@ def count_frames(state: SpaceState, stream_id: str, count: int) -> int:
 
 def _start(state: SpaceState, record: Record) -> None:
     """A new epoch: nobody is here, and whoever was has just left (architecture, Journal)."""
-    start = jsontext.decode(record.payload)
+    start = raw_json.decode(record.payload)
     state.epoch = start["epoch"]
     state.configured = {
         name: None if held is None else _capabilities(held) for name, held in start["participants"].items()
     }
     state.defaults = _capabilities(start["defaults"])
-    state.configuration = jsontext.encode({key: value for key, value in start.items() if key not in _IN_STATE})
+    state.configuration = raw_json.encode({key: value for key, value in start.items() if key not in _IN_STATE})
     for participant in list(state.present):
         _depart(state, participant, record.time)
     for voter in {voter for proposal in state.proposals.values() for voter in proposal.votes}:
@@ -80,7 +79,7 @@ _IN_STATE: Final = frozenset({"epoch", "participants", "defaults"})
 
 def _join(state: SpaceState, record: Record) -> None:
     if record.participant not in state.present:
-        joined = jsontext.decode(record.payload)
+        joined = raw_json.decode(record.payload)
         state.present[record.participant] = Presence(joined["transport"], joined.get("anonymous", False))
     state.left.pop(record.participant, None)
     if state.closing.get(record.participant, record.time + 1) <= record.time:
@@ -252,16 +251,16 @@ def _shut_down(state: SpaceState, record: Record) -> None:
 
 
 def _recipients(state: SpaceState, record: Record) -> list[str]:
-    to = jsontext.decode(record.payload).get("to") or []
+    to = raw_json.decode(record.payload).get("to") or []
     return [participant for participant in to if state.knows(participant)]
 
 
 def _payload(record: Record) -> Any:
-    return jsontext.decode(record.payload).get("payload", {})
+    return raw_json.decode(record.payload).get("payload", {})
 
 
 def _payload_fields(record: Record) -> dict[str, bytes]:
-    return jsontext.split(jsontext.split(record.payload)["payload"])
+    return raw_json.split(raw_json.split(record.payload)["payload"])
 
 
 def _capabilities(values: list[Any]) -> tuple[Capability, ...]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import jsonschema_rs
 import msgspec
 
-from mew.protocol import jsontext, schema_patterns
+from mew.protocol import raw_json, schema_cost
 from mew.protocol.errors import InvalidEnvelope, InvalidFormat, SchemaViolation, UnknownFormat
 from mew.protocol.schema_cost import (
     HASHED_WEIGHT,
@@ -39,9 +39,7 @@ That it does not fit is found out at once; to say where, the validator makes an 
 content and schema."""
 _SCHEMA_BYTES_PER_UNIT: Final = 16
 _NO_REGEX: Final = 'is not a "regex"'
-_REGEX: Final = (
-    f" no larger than {schema_patterns.COMPILED_BYTES} bytes compiled, without look-around and back-references"
-)
+_REGEX: Final = f" no larger than {schema_cost.COMPILED_BYTES} bytes compiled, without look-around and back-references"
 _ERROR_BYTES: Final = 512
 """What an error costs besides."""
 
@@ -141,7 +139,7 @@ def read_formats(value: Any, most: int, work: Work | None = None) -> Formats:
 
 def count_patterns(formats: Any) -> int:
     """How many patterns the schemas of format descriptors have; what is no descriptor has none."""
-    return len(schema_patterns.patterns_in(formats))
+    return len(schema_cost.patterns_in(formats))
 
 
 def _read_format(value: Any, where: str, compiler: "_Compiler") -> Format:
@@ -169,7 +167,7 @@ class _Compiler:
 
     def compile(self, format_id: str, schema: Any, where: str) -> Format:
         """The format with its validator, else `InvalidFormat`."""
-        size = len(jsontext.encode(schema))
+        size = len(raw_json.encode(schema))
         self._work.add(size // _SCHEMA_BYTES_PER_UNIT)
         if size > SCHEMA_BYTES:
             raise InvalidFormat(f"`{where}` is over {SCHEMA_BYTES} bytes")
@@ -179,7 +177,7 @@ class _Compiler:
             self._check_patterns(schema)
             # `offline` is what keeps it from fetching; the plain engine refuses patterns that could backtrack.
             options = jsonschema_rs.RegexOptions(
-                size_limit=schema_patterns.COMPILED_BYTES, dfa_size_limit=schema_patterns.CACHE_BYTES
+                size_limit=schema_cost.COMPILED_BYTES, dfa_size_limit=schema_cost.CACHE_BYTES
             )
             validator = jsonschema_rs.Draft202012Validator(schema, offline=True, pattern_options=options)
             cost = measure(schema, SUBSCHEMAS_PER_VALUE, MOST_STEPS - self._steps)
@@ -193,13 +191,13 @@ class _Compiler:
 
     def _check_patterns(self, schema: Any) -> None:
         """Refuse patterns by their number and by what it takes to compile them, before that is tried."""
-        patterns = schema_patterns.patterns_in(schema)
-        if len(patterns) > schema_patterns.PER_SCHEMA:
-            raise TooCostly(f"it has {len(patterns)} patterns; at most {schema_patterns.PER_SCHEMA} are allowed")
+        patterns = schema_cost.patterns_in(schema)
+        if len(patterns) > schema_cost.PER_SCHEMA:
+            raise TooCostly(f"it has {len(patterns)} patterns; at most {schema_cost.PER_SCHEMA} are allowed")
         for pattern in patterns:
-            units = schema_patterns.compile_units(pattern)
+            units = schema_cost.compile_units(pattern)
             self._units += units
-            if units > schema_patterns.COMPILE_UNITS or self._units > PATTERN_UNITS:
+            if units > schema_cost.COMPILE_UNITS or self._units > PATTERN_UNITS:
                 raise TooCostly(f"the pattern {pattern[:80]!r} takes too long to compile; use fewer or simpler classes")
             self._work.add(units)
 

@@ -1,7 +1,4 @@
-"""What may be called what: ids of spaces, participants and streams, and which ids are easily confused.
-
-Pure.
-"""
+"""The syntax of space, participant and stream ids, and which ids are reserved or easily confused. Pure."""
 
 import re
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
-"""The words of the protocol: kinds, who may send them, and what becomes of them.
+"""The kinds of envelopes: their names, who may send them, and which ones the gateway acts on.
 
-Constants only. What a kind does stands in the handler that the table of `receiving` names.
+Constants only. The table in `dispatch` names the handler of each kind.
 """
 
 GATEWAY = "system:gateway"

@@ -1,7 +1,7 @@
-"""Proposals as state of a space: those that are open, those that were closed recently, and what records change them.
+"""Proposals as state of a space: the open ones, the recently closed ones, and the records that change them.
 
-Pure. Only records that the gateway stamped count: a stamp names the position of its own record, or that of an open
-proposal with the same digest. Who may open or close one is decided in `proposing`.
+Pure. Only records with the gateway's stamp count. A stamp names the position of its own record, or of an open proposal
+with the same digest. `handlers.proposals` decides who may open or close one.
 """
 
 from collections.abc import Iterable
@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from mew.protocol import jsontext, kinds
+from mew.protocol import kinds, raw_json
 from mew.protocol.records import Record
-from mew.protocol.times import SECOND, instant, rfc3339
+from mew.protocol.timestamps import SECOND, instant, rfc3339
 from mew.protocol.work import ScannedTooMuch, Work
 
 if TYPE_CHECKING:
-    from mew.protocol.capability import CapabilitySet
+    from mew.protocol.capabilities import CapabilitySet
     from mew.protocol.state import SpaceState
+
 
 PROPOSAL_BYTES: Final = 2**20
 """Of one proposal: its payload and its recipients."""
@@ -76,7 +77,7 @@ class OpenProposal(msgspec.Struct, frozen=True, kw_only=True):
 
     def stamp(self) -> bytes:
         """`proposal` as envelopes about it carry it."""
-        return jsontext.encode({"position": self.position, "digest": self.digest})
+        return raw_json.encode({"position": self.position, "digest": self.digest})
 
     def entry(self) -> dict[str, Any]:
         """Its entry of `open_proposals`: everything but the payload."""
@@ -94,7 +95,7 @@ class OpenProposal(msgspec.Struct, frozen=True, kw_only=True):
 
     def content(self) -> bytes:
         """All of it, as HTTP answers."""
-        return jsontext.join({**jsontext.split(jsontext.encode(self.entry())), "payload": self.payload})
+        return raw_json.join({**raw_json.split(raw_json.encode(self.entry())), "payload": self.payload})
 
 
 class ClosedProposal(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +121,7 @@ class ProposalStamp(msgspec.Struct, frozen=True):
 
 def size_of(payload: bytes, to: tuple[str, ...]) -> int:
     """Bytes of a proposal that count towards the limits."""
-    return len(payload) + len(jsontext.encode(to))
+    return len(payload) + len(raw_json.encode(to))
 
 
 def find(state: "SpaceState", proposal_id: str, now: int) -> OpenProposal | ClosedProposal | None:
@@ -151,7 +152,7 @@ def opened(state: "SpaceState", record: Record) -> None:
     if stamp is None or stamp.position != record.position:
         return
     payload, expires = fields.get("payload", b"{}"), instant(str(stamp.expires_at))
-    method, presence = jsontext.decode(payload).get("method"), state.present.get(record.participant)
+    method, presence = raw_json.decode(payload).get("method"), state.present.get(record.participant)
     if expires is None or presence is None or not isinstance(method, str) or record.envelope_id in state.proposals:
         return
     forgotten = state.closed_proposals.pop(str(record.envelope_id), None)
@@ -162,7 +163,7 @@ def opened(state: "SpaceState", record: Record) -> None:
         proposal_id=str(record.envelope_id),
         proposer=record.participant,
         anonymous=presence.anonymous,
-        to=tuple(jsontext.decode(fields.get("to", b"null")) or ()),
+        to=tuple(raw_json.decode(fields.get("to", b"null")) or ()),
         method=method,
         digest=stamp.digest,
         opened=record.time,
@@ -196,7 +197,7 @@ def approved(state: "SpaceState", record: Record) -> None:
 
 def ended(state: "SpaceState", record: Record) -> None:
     """The gateway's `mcp/proposal-closed`: an end that no participant sent."""
-    payload = jsontext.decode(record.payload)["payload"]
+    payload = raw_json.decode(record.payload)["payload"]
     proposal = state.proposals.get(payload["proposal"])
     if proposal is not None:
         _close(state, proposal, payload["outcome"], record)
@@ -220,7 +221,7 @@ def forget_lost_votes(state: "SpaceState", participant: str) -> None:
 def may_be_sent(proposal: OpenProposal, held: "CapabilitySet", work: Work) -> bool:
     """Whether capabilities let the request be sent that was proposed."""
     try:
-        return held.decide(kinds.MCP_REQUEST, jsontext.decode(proposal.payload), proposal.to, work).allowed
+        return held.decide(kinds.MCP_REQUEST, raw_json.decode(proposal.payload), proposal.to, work).allowed
     except ScannedTooMuch:
         return False
 
@@ -299,7 +300,7 @@ def _stamped_proposal(state: "SpaceState", record: Record) -> OpenProposal | Non
     stamp = _stamp(fields)
     if stamp is None:
         return None
-    named = jsontext.decode(fields.get("correlation_id", b"[]")) or ()
+    named = raw_json.decode(fields.get("correlation_id", b"[]")) or ()
     found = (state.proposals.get(each) for each in named)
     same = (stamp.position, stamp.digest)
     return next((each for each in found if each is not None and (each.position, each.digest) == same), None)
@@ -307,7 +308,7 @@ def _stamped_proposal(state: "SpaceState", record: Record) -> OpenProposal | Non
 
 def _stamped_fields(record: Record) -> dict[str, bytes]:
     """The fields of an envelope that may have a stamp; most have none, and are not taken apart."""
-    return jsontext.split(record.payload) if b'"proposal"' in record.payload else {}
+    return raw_json.split(record.payload) if b'"proposal"' in record.payload else {}
 
 
 def _stamp(fields: dict[str, bytes]) -> ProposalStamp | None:

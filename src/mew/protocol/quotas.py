@@ -3,7 +3,7 @@
 Pure. Derived from the state so that a check costs much the same however much there is.
 """
 
-from mew.protocol.capability import Capability
+from mew.protocol.capabilities import Capability
 from mew.protocol.errors import QuotaExceeded
 from mew.protocol.settings import Limits
 from mew.protocol.state import SpaceState

@@ -1,6 +1,7 @@
-"""JSON as text that is taken apart one level and put together again without touching what lies below.
+"""JSON split and joined one level deep, with the nested text untouched.
 
-Pure. Values that nobody has to change stay the bytes that came: `1.0`, twenty digits, duplicate keys (protocol §1).
+Pure. Values that the gateway need not change stay the bytes that came: `1.0`, twenty digits, duplicate keys
+(protocol §1). A text is bounded before it is decoded: its parts, its numbers, its nesting.
 """
 
 from collections.abc import Iterable, Mapping

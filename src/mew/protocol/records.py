@@ -1,6 +1,6 @@
-"""A record of the journal: one thing that happened in a space, in the space's one order.
+"""A record of the journal: one thing that happened in a space, in the one order of the space.
 
-Pure values. `Space` makes them, the journal keeps them, `fold` reads them (architecture, Journal).
+Pure values. `Space` makes records, the journal stores them, `fold` applies them (architecture, Journal).
 """
 
 from typing import Final

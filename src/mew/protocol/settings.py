@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from mew.protocol.capability import CHAT_ONLY, Capability
+from mew.protocol.capabilities import CHAT_ONLY, Capability
 
 OwnerPolicy = Literal["close", "keep", "transfer"]
 

@@ -9,10 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.protocol import administration, joining, kinds, receiving, records, timeouts, writing
-from mew.protocol.actions import Actions, actions
-from mew.protocol.budgets import KEPT_SECONDS, MOST_PAYERS, Budgets
-from mew.protocol.capability import CapabilitySet
+from mew.protocol import dispatch, kinds, records
+from mew.protocol.authentication import Session, Tokens
+from mew.protocol.capabilities import CapabilitySet
 from mew.protocol.commands import (
     Administer,
     Attach,
@@ -28,23 +27,23 @@ from mew.protocol.commands import (
     Start,
     Tick,
 )
+from mew.protocol.dispatch import RefusalDetails
 from mew.protocol.effects import Effect
 from mew.protocol.errors import Refusal
-from mew.protocol.explain import Explanation, explain
+from mew.protocol.explain import Actions, Explanation, actions, explain
 from mew.protocol.fold import count_frames, fold
 from mew.protocol.formats import Formats, count_patterns, read_formats
 from mew.protocol.frames import Route, header
-from mew.protocol.limits import Bucket, ErrorThrottle
-from mew.protocol.names import IdsIgnoringCase
+from mew.protocol.handlers import administration, data, presence, timeouts
+from mew.protocol.ids import IdsIgnoringCase
 from mew.protocol.quotas import CapabilityUsage, StreamUsage
+from mew.protocol.rate_limit import KEPT_SECONDS, MOST_PAYERS, Bucket, Budgets, ErrorThrottle
 from mew.protocol.records import Record
-from mew.protocol.refused import RefusalDetails
-from mew.protocol.sessions import Session, Tokens
 from mew.protocol.settings import Settings
 from mew.protocol.state import SpaceState
 from mew.protocol.streams import LIVE
-from mew.protocol.times import SECOND
-from mew.protocol.turn import Turn
+from mew.protocol.timestamps import SECOND
+from mew.protocol.transition import Turn
 from mew.protocol.welcome import Roster, roster_entry
 
 
@@ -132,7 +131,7 @@ class Space:
             and len(message) <= self._short_cut_bytes
         ):
             return route
-        return writing.check_frame(self, participant, message)
+        return data.check_frame(self, participant, message)
 
     def accept_frames(self, route: Route, count: int, now: int) -> tuple[int, int, int]:
         """Number a run of routed frames, a record each: position, time and frame number of the first."""
@@ -356,15 +355,15 @@ _ABOUT_PAUSES: Final = frozenset({kinds.PAUSE, kinds.RESUME, kinds.SHUTDOWN, kin
 _WITH_AN_END: Final = frozenset({kinds.MCP_PROPOSAL, kinds.CAPABILITY_GRANT})
 _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     Start: timeouts.start,
-    Join: joining.join,
-    Attach: joining.attach,
-    Leave: joining.leave,
-    Receive: receiving.receive,
-    Post: receiving.post,
-    Poll: receiving.poll,
-    Lose: writing.lose,
+    Join: presence.join,
+    Attach: presence.attach,
+    Leave: presence.leave,
+    Receive: dispatch.receive,
+    Post: dispatch.post,
+    Poll: dispatch.poll,
+    Lose: data.lose,
     Tick: timeouts.tick,
-    Checkpoint: joining.checkpoint,
+    Checkpoint: presence.checkpoint,
     RefuseConnection: administration.refuse_connection,
     Administer: administration.administer,
 }

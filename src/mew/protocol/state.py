@@ -1,15 +1,17 @@
-"""The state of a space that its journal determines, and nothing else.
+"""The state of a space that its journal determines, and its canonical JSON in checkpoints.
 
-Pure data. Only `fold` changes it; sockets, rates and caches live in `Space` and are not part of it.
+Pure data. Only `fold` changes it. Equal states give equal bytes. Sockets, rates and caches belong to `Space`.
 """
 
 from collections.abc import Container, Iterator
 
 import msgspec
 
-from mew.protocol.capability import BASELINE, CHAT_ONLY, Capability, CapabilitySet
-from mew.protocol.proposals import ClosedProposal, OpenProposal
-from mew.protocol.streams import Stream
+from mew.errors import MewError
+from mew.protocol import raw_json
+from mew.protocol.capabilities import BASELINE, CHAT_ONLY, Capability, CapabilitySet, read_capability
+from mew.protocol.proposals import ClosedProposal, OpenProposal, remember
+from mew.protocol.streams import Status, Stream
 
 
 class Presence(msgspec.Struct, frozen=True):
@@ -105,3 +107,210 @@ class SpaceState(msgspec.Struct, kw_only=True):
         yield "baseline", BASELINE
         granted = self.grants.get(participant, ())
         yield from ((f"grant:{each.grant_id}", each.capability) for each in granted if each.grant_id not in ended)
+
+
+FOLD_VERSION = 2
+"""Raised whenever folding the same records gives another state."""
+READABLE = frozenset({1, 2})
+"""Versions whose snapshots say all that folding gives today, but for what is optional below: 1 knew no proposals."""
+
+
+class _Stream(msgspec.Struct):
+    stream_id: str
+    namespace: str
+    creator: str
+    owner: str
+    writers: tuple[str, ...]
+    status: Status
+    created: str
+    direction: msgspec.Raw
+    encoding: msgspec.Raw
+    fields: msgspec.Raw
+    frames: int
+    sequences: dict[str, int]
+
+
+class _Grant(msgspec.Struct):
+    grant_id: str
+    granter: str
+    capability: msgspec.Raw
+
+
+class _Proposal(msgspec.Struct):
+    position: int
+    proposal_id: str
+    proposer: str
+    anonymous: bool
+    to: tuple[str, ...]
+    method: str
+    digest: str
+    opened: int
+    expires: int
+    payload: msgspec.Raw
+    votes: tuple[str, ...]
+
+
+class _State(msgspec.Struct):
+    """Maps whose order means something are arrays here; the encoder sorts the keys of the others."""
+
+    fold_version: int
+    space_id: str
+    position: int
+    time: int
+    epoch: str
+    configured: dict[str, list[msgspec.Raw] | None]
+    defaults: list[msgspec.Raw]
+    invited: dict[str, list[msgspec.Raw] | None]
+    kicked: list[str]
+    grants: dict[str, list[_Grant]]
+    revoked: dict[str, list[msgspec.Raw]]
+    paused: dict[str, int | None]
+    closing: dict[str, int]
+    present: list[tuple[str, Presence]]
+    left: dict[str, int]
+    streams: list[_Stream]
+    stream_count: int
+    desired_ids: list[str]
+    grant_ends: dict[str, dict[str, int]] = {}
+    proposals: list[_Proposal] = []
+    closed_proposals: list[ClosedProposal] = []
+    configuration: msgspec.Raw = msgspec.Raw(b"null")
+    """From version 2."""
+
+
+_decoder = msgspec.json.Decoder(_State)
+_UNKNOWN = b"null"
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+def snapshot(state: SpaceState) -> bytes:
+    """The state as canonical JSON."""
+    return _encoder.encode(
+        _State(
+            fold_version=FOLD_VERSION,
+            space_id=state.space_id,
+            position=state.position,
+            time=state.time,
+            epoch=state.epoch,
+            configured={name: _texts(held) for name, held in state.configured.items()},
+            defaults=_texts(state.defaults) or [],
+            invited={name: _texts(held) for name, held in state.invited.items()},
+            kicked=sorted(state.kicked),
+            grants={name: [_save_grant(grant) for grant in held] for name, held in state.grants.items()},
+            revoked={name: [msgspec.Raw(text) for text in held] for name, held in state.revoked.items()},
+            paused=state.paused,
+            closing=state.closing,
+            present=list(state.present.items()),
+            left=state.left,
+            streams=[_save_stream(state, stream) for stream in state.streams.values()],
+            stream_count=state.stream_count,
+            desired_ids=sorted(state.desired_ids),
+            grant_ends=state.grant_ends,
+            proposals=[_save_proposal(each) for each in state.proposals.values()],
+            closed_proposals=list(state.closed_proposals.values()),
+            configuration=msgspec.Raw(state.configuration or _UNKNOWN),
+        )
+    )
+
+
+class OtherFold(MewError):
+    """A snapshot of a state as another version of the fold had it."""
+
+
+def restore(text: bytes) -> SpaceState:
+    """The state that a snapshot was made of; `OtherFold` where that would not be what folding gives today."""
+    saved = _decoder.decode(text)
+    if saved.fold_version not in READABLE:
+        raise OtherFold(
+            f"a snapshot of fold version {saved.fold_version}; this program folds as version {FOLD_VERSION}"
+        )
+    streams = [_load_stream(each) for each in saved.streams]
+    state = SpaceState(
+        space_id=saved.space_id,
+        position=saved.position,
+        time=saved.time,
+        epoch=saved.epoch,
+        configured={name: _capabilities(held) for name, held in saved.configured.items()},
+        defaults=_capabilities(saved.defaults) or (),
+        invited={name: _capabilities(held) for name, held in saved.invited.items()},
+        kicked=dict.fromkeys(saved.kicked),
+        grants={name: tuple(_load_grant(grant) for grant in held) for name, held in saved.grants.items()},
+        revoked={name: tuple(bytes(text) for text in held) for name, held in saved.revoked.items()},
+        paused=saved.paused,
+        closing=saved.closing,
+        present=dict(saved.present),
+        left=saved.left,
+        streams={stream.stream_id: stream for stream in streams},
+        frames={each.stream_id: each.frames for each in saved.streams},
+        sequences={each.stream_id: each.sequences for each in saved.streams if each.sequences},
+        stream_count=saved.stream_count,
+        desired_ids=dict.fromkeys(saved.desired_ids),
+        grant_ends=saved.grant_ends,
+        proposals={each.proposal_id: _load_proposal(each) for each in saved.proposals},
+        configuration=bytes(saved.configuration).removeprefix(_UNKNOWN),
+    )
+    for closed in saved.closed_proposals:
+        remember(state, closed)
+    return state
+
+
+def _texts(capabilities: tuple[Capability, ...] | None) -> list[msgspec.Raw] | None:
+    return None if capabilities is None else [msgspec.Raw(each.text) for each in capabilities]
+
+
+def _capabilities(texts: list[msgspec.Raw] | None) -> tuple[Capability, ...] | None:
+    return None if texts is None else tuple(_capability(text) for text in texts)
+
+
+def _capability(text: msgspec.Raw) -> Capability:
+    return read_capability(raw_json.decode(bytes(text)), "snapshot")
+
+
+def _save_grant(grant: Grant) -> _Grant:
+    return _Grant(grant.grant_id, grant.granter, msgspec.Raw(grant.capability.text))
+
+
+def _load_grant(saved: _Grant) -> Grant:
+    return Grant(saved.grant_id, saved.granter, _capability(saved.capability))
+
+
+def _save_proposal(proposal: OpenProposal) -> _Proposal:
+    saved = {**msgspec.structs.asdict(proposal), "payload": msgspec.Raw(proposal.payload)}
+    del saved["size"]
+    return _Proposal(**saved)
+
+
+def _load_proposal(saved: _Proposal) -> OpenProposal:
+    return OpenProposal(**{**msgspec.structs.asdict(saved), "payload": bytes(saved.payload)})
+
+
+def _save_stream(state: SpaceState, stream: Stream) -> _Stream:
+    return _Stream(
+        stream_id=stream.stream_id,
+        namespace=stream.namespace,
+        creator=stream.creator,
+        owner=stream.owner,
+        writers=stream.writers,
+        status=stream.status,
+        created=stream.created,
+        direction=msgspec.Raw(stream.direction),
+        encoding=msgspec.Raw(stream.encoding),
+        fields=msgspec.Raw(raw_json.join(stream.fields)),
+        frames=state.frames[stream.stream_id],
+        sequences=state.sequences.get(stream.stream_id, {}),
+    )
+
+
+def _load_stream(saved: _Stream) -> Stream:
+    return Stream(
+        stream_id=saved.stream_id,
+        namespace=saved.namespace,
+        creator=saved.creator,
+        owner=saved.owner,
+        writers=saved.writers,
+        status=saved.status,
+        created=saved.created,
+        direction=bytes(saved.direction),
+        encoding=bytes(saved.encoding),
+        fields=raw_json.split(bytes(saved.fields)),
+    )

@@ -1,14 +1,14 @@
-"""How an envelope names a stream, and how the gateway completes the name before it sends the envelope on.
+"""How an envelope names a stream, and how the gateway completes the name before it relays the envelope.
 
 Pure (protocol §4): `payload.stream_id` or `payload.stream.stream_id`, and the namespace as payload and context.
 """
 
 import msgspec
 
-from mew.protocol import jsontext
+from mew.protocol import raw_json
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import InvalidEnvelope
-from mew.protocol.names import namespace
+from mew.protocol.ids import namespace
 from mew.protocol.state import SpaceState
 
 
@@ -48,12 +48,12 @@ def completed(state: SpaceState, envelope: Envelope, stream_id: str) -> Envelope
     nested = envelope.payload.get("stream") or {}
     if nested.get("stream_id") != stream_id or nested.get("namespace") != name:
         fields = envelope.payload_fields()
-        given = jsontext.split(fields["stream"]) if nested else {}
-        whole = {"stream_id": jsontext.encode(stream_id), "namespace": jsontext.encode(name)}
-        fields["stream"] = jsontext.join({**given, **whole})
+        given = raw_json.split(fields["stream"]) if nested else {}
+        whole = {"stream_id": raw_json.encode(stream_id), "namespace": raw_json.encode(name)}
+        fields["stream"] = raw_json.join({**given, **whole})
         envelope = msgspec.structs.replace(
             envelope,
             payload={**envelope.payload, "stream": {**nested, "stream_id": stream_id, "namespace": name}},
-            fields={**envelope.fields, "payload": jsontext.join(fields)},
+            fields={**envelope.fields, "payload": raw_json.join(fields)},
         )
     return envelope.with_context(name)

@@ -1,14 +1,14 @@
-"""A stream as the registry holds it, and as everybody sees it.
+"""A stream: its entry in the registry, and its public form.
 
-Pure values; who may change one stands in `lifecycle` and `ownership`.
+Pure values. The handlers of streams and ownership decide who may change one.
 """
 
 from typing import Any, Final, Literal
 
 import msgspec
 
-from mew.protocol import jsontext
-from mew.protocol.names import namespace
+from mew.protocol import raw_json
+from mew.protocol.ids import namespace
 
 READY: Final = "ready"
 LIVE: Final = "live"
@@ -39,7 +39,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     def value(self, name: str) -> Any:
         """A request field's value, None where it was not given."""
         text = self.fields.get(name)
-        return None if text is None else jsontext.decode(text)
+        return None if text is None else raw_json.decode(text)
 
     @property
     def targets(self) -> tuple[str, ...] | None:
@@ -49,7 +49,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_stream(
-    space_id: str, stream_id: str, creator: str, status: Status, created: str, request: jsontext.Fields
+    space_id: str, stream_id: str, creator: str, status: Status, created: str, request: raw_json.Fields
 ) -> Stream:
     """The stream that a request or an announce asks for."""
     return Stream(
@@ -66,14 +66,14 @@ def new_stream(
     )
 
 
-def _given(request: jsontext.Fields, name: str, default: bytes) -> bytes:
+def _given(request: raw_json.Fields, name: str, default: bytes) -> bytes:
     text = request.get(name, b"null")
     return default if text == b"null" else text
 
 
 def entry(stream: Stream, *, owner_connected: bool, frames: int) -> bytes:
     """What a welcome and `stream/open` say of a stream: all that was asked, overlaid by the gateway."""
-    known = jsontext.encode(
+    known = raw_json.encode(
         {
             "stream_id": stream.stream_id,
             "namespace": stream.namespace,
@@ -84,12 +84,12 @@ def entry(stream: Stream, *, owner_connected: bool, frames: int) -> bytes:
             "frames": frames,
         }
     )
-    return jsontext.join(
+    return raw_json.join(
         {
-            "stream_id": jsontext.encode(stream.stream_id),
-            "owner": jsontext.encode(stream.owner),
-            "authorized_writers": jsontext.encode(stream.writers),
-            "created": jsontext.encode(stream.created),
+            "stream_id": raw_json.encode(stream.stream_id),
+            "owner": raw_json.encode(stream.owner),
+            "authorized_writers": raw_json.encode(stream.writers),
+            "created": raw_json.encode(stream.created),
             "direction": stream.direction,
             "encoding": stream.encoding,
             **stream.fields,
@@ -98,7 +98,7 @@ def entry(stream: Stream, *, owner_connected: bool, frames: int) -> bytes:
     )
 
 
-def ready_payload(stream: Stream, announce: jsontext.Fields) -> bytes:
+def ready_payload(stream: Stream, announce: raw_json.Fields) -> bytes:
     """What `stream/ready` says: all that was announced, and the canonical name (ADR-STR).
 
     Signed by the gateway, it repeats no field that an announce could pass off as the gateway's.
@@ -117,18 +117,18 @@ def ready_payload(stream: Stream, announce: jsontext.Fields) -> bytes:
         },
     }
     echoed = {name: text for name, text in announce.items() if name not in _UNFORGEABLE}
-    return jsontext.join({**echoed, "stream": jsontext.encode(canonical)})
+    return raw_json.join({**echoed, "stream": raw_json.encode(canonical)})
 
 
-def read_entry(space_id: str, payload: jsontext.Fields) -> Stream:
+def read_entry(space_id: str, payload: raw_json.Fields) -> Stream:
     """The stream behind a `stream/open`, whose payload is its entry."""
-    creator = str(jsontext.decode(payload["owner"]))
-    stream_id = str(jsontext.decode(payload["stream_id"]))
-    created = str(jsontext.decode(payload["created"]))
+    creator = str(raw_json.decode(payload["owner"]))
+    stream_id = str(raw_json.decode(payload["stream_id"]))
+    created = str(raw_json.decode(payload["created"]))
     return new_stream(space_id, stream_id, creator, LIVE, created, payload)
 
 
-def read_ready(space_id: str, payload: jsontext.Fields, created: str) -> Stream:
+def read_ready(space_id: str, payload: raw_json.Fields, created: str) -> Stream:
     """The stream behind a `stream/ready` of this time."""
-    canonical = jsontext.decode(payload["stream"])
+    canonical = raw_json.decode(payload["stream"])
     return new_stream(space_id, canonical["stream_id"], canonical["creator"], READY, created, payload)

@@ -1,7 +1,4 @@
-"""Instants as the wire writes them: RFC 3339 in UTC; inside, whole microseconds since 1970.
-
-Pure: no clock. Whoever calls says what time it is.
-"""
+"""Times on the wire, RFC 3339 in UTC; inside, whole microseconds since 1970. Pure: no clock."""
 
 import re
 from calendar import monthrange

@@ -1,13 +1,13 @@
-"""One command being carried out: what it has led to so far, in order.
+"""The records and effects that one command has produced so far, in order.
 
-Pure. Handlers check first and then record, relay and say; nothing is taken back.
+Pure. Handlers check first, then record, relay and send. Nothing is undone.
 """
 
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mew.protocol import jsontext, kinds, records
+from mew.protocol import kinds, raw_json, records
 from mew.protocol.effects import EVERYONE, Answer, Audience, Deliver, Effect
 from mew.protocol.envelope import Envelope, Stamp, compose
 from mew.protocol.errors import Refusal
@@ -110,7 +110,7 @@ class Turn:
         self, audience: Audience, participant: str, refusal: Refusal, at_fault: tuple[str, ...] = ()
     ) -> None:
         """Send `system/error` (protocol §6); the refusal has a record of its own."""
-        saying = Saying(kind=kinds.ERROR, payload=jsontext.encode(refusal.payload()), to=(participant,), cause=at_fault)
+        saying = Saying(kind=kinds.ERROR, payload=raw_json.encode(refusal.payload()), to=(participant,), cause=at_fault)
         stamp = Stamp(kinds.GATEWAY, self.space.new_id(), self.now)
         message = _compose(saying, saying.payload, stamp)
         self.said += len(message)
@@ -120,7 +120,7 @@ class Turn:
         """Tell everyone something of a stream; what is None is left out."""
         told = {name: value for name, value in payload.items() if value is not None}
         reference = {"stream_id": stream.stream_id, "namespace": stream.namespace}
-        text = jsontext.encode({"stream_id": stream.stream_id, **told, "stream": reference})
+        text = raw_json.encode({"stream_id": stream.stream_id, **told, "stream": reference})
         self.say(Saying(kind=kind, payload=text, cause=cause, stream=stream), reason=payload.get("reason"))
 
     def finish(self, envelope_id: str, ts: str) -> None:

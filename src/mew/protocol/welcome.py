@@ -5,15 +5,15 @@ Pure functions of the state, so that any welcome ever sent can be made again fro
 
 from collections.abc import Iterable
 
-from mew.protocol import jsontext, kinds
-from mew.protocol.capability import CapabilitySet
+from mew.protocol import kinds, raw_json
+from mew.protocol.capabilities import CapabilitySet
 from mew.protocol.state import SpaceState
 from mew.protocol.streams import Stream, entry
 
 
 def roster_entry(participant: str, capabilities: CapabilitySet) -> bytes:
     """`{id, capabilities}` of one participant."""
-    return jsontext.join({"id": jsontext.encode(participant), "capabilities": capabilities.text})
+    return raw_json.join({"id": raw_json.encode(participant), "capabilities": capabilities.text})
 
 
 def stream_entry(state: SpaceState, stream: Stream) -> bytes:
@@ -87,18 +87,18 @@ def observer_payload(state: SpaceState, observer: str, others: Roster) -> bytes:
 
 def open_proposals(state: SpaceState) -> bytes:
     """`open_proposals`: every open proposal without its payload, in order of opening."""
-    return jsontext.encode([each.entry() for each in state.proposals.values()])
+    return raw_json.encode([each.entry() for each in state.proposals.values()])
 
 
 def _payload(state: SpaceState, you: str, own: bytes, others: bytes, proposals: bytes | None = None) -> bytes:
     listed = {} if proposals is None else {"open_proposals": proposals}
-    return jsontext.join(
+    return raw_json.join(
         {
-            "you": jsontext.join({"id": jsontext.encode(you), "capabilities": own}),
+            "you": raw_json.join({"id": raw_json.encode(you), "capabilities": own}),
             "participants": b"".join((b"[", others, b"]")),
-            "active_streams": jsontext.array(stream_entry(state, each) for each in state.streams.values()),
+            "active_streams": raw_json.array(stream_entry(state, each) for each in state.streams.values()),
             **listed,
-            "position": jsontext.encode(state.position),
+            "position": raw_json.encode(state.position),
         }
     )
 
@@ -116,9 +116,9 @@ def observer_welcome_at(state: SpaceState, observer: str) -> bytes:
 def _own_capabilities(state: SpaceState, you: str, capabilities: CapabilitySet) -> bytes:
     """The effective capabilities, and a mirror of the writers' lists that name you (protocol §4)."""
     writable = [
-        jsontext.encode({"kind": f"stream/write:{stream.stream_id}"})
+        raw_json.encode({"kind": f"stream/write:{stream.stream_id}"})
         for stream in state.streams.values()
         if you in stream.writers
     ]
     held = [capability.text for _, capability in capabilities.sourced]
-    return jsontext.array([*held, *writable])
+    return raw_json.array([*held, *writable])

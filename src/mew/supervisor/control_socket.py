@@ -1,27 +1,47 @@
-"""The admin door: what a space's owner asks of the gateway that serves it, on a socket that only the owner can open.
+"""The control socket of a running gateway, `.mew/admin.sock`, which only the owner of the space can open.
 
-A line of JSON each way. It decides nothing about messages, and never shows a token: tokens are in files, and the door
-is told to read them again.
+Requests and answers are one line of JSON each. No answer holds a token: tokens are in files, and a request tells the
+gateway to read them again.
 """
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from mew._internal import unix_sockets
+from mew._internal.logging import log
+from mew._internal.unix_sockets import FOLDER, is_of_owner, peer_uid
 from mew.errors import MewError
-from mew.gateway import admin_socket
-from mew.gateway.known import remember
-from mew.gateway.operator_log import log
+from mew.gateway.configuration_changes import remember
 from mew.protocol import Administer, Identity
-from mew.unix_sockets import is_of_owner, peer_uid
 
 if TYPE_CHECKING:
-    from mew.gateway.auth import TokenStore
-    from mew.gateway.config import SpaceConfig
+    from mew.config.loader import SpaceConfig
+    from mew.config.tokens import TokenStore
     from mew.gateway.gateway import Gateway
+
+
+NAME: Final = "admin.sock"
+
+
+def socket_file(directory: Path) -> Path:
+    """Where the door of a space is."""
+    return directory / FOLDER / NAME
+
+
+def listen(directory: Path) -> socket.socket:
+    """Take the door's place; a socket that a dead gateway left there is removed."""
+    return unix_sockets.listen(socket_file(directory))
+
+
+def reach(directory: Path, seconds: float) -> socket.socket:
+    """A connection to the gateway that serves a space; `OSError` where none does."""
+    return unix_sockets.connect(socket_file(directory), seconds)
+
 
 SECONDS: Final = 5.0
 """For a question, and for its answer."""
@@ -56,7 +76,7 @@ class AdminDoor:
 
     async def open(self) -> None:
         """Let the owner in."""
-        listener = admin_socket.listen(self._space.directory)
+        listener = listen(self._space.directory)
         self._server = await asyncio.start_unix_server(self._attend, sock=listener, limit=LONGEST)
 
     async def close(self) -> None:
@@ -67,13 +87,13 @@ class AdminDoor:
         if self._server is not None:
             self._server.close()
             self._server = None
-            admin_socket.socket_file(self._space.directory).unlink(missing_ok=True)
+            socket_file(self._space.directory).unlink(missing_ok=True)
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             peer = writer.get_extra_info("socket")
             if not is_of_owner(peer):
-                log.warning("connection of another user refused", socket=admin_socket.NAME)
+                log.warning("connection of another user refused", socket=NAME)
                 return
             async with asyncio.timeout(SECONDS):
                 line = await reader.readline()
@@ -144,13 +164,13 @@ def record_token(gateway: "Gateway", identity: Identity, action: str, uid: int |
 def ask(directory: Path, question: dict[str, Any]) -> dict[str, Any]:
     """Ask the gateway that serves a space, and wait for its answer: `NoAnswer` where none comes."""
     try:
-        with admin_socket.reach(directory, SECONDS) as peer:
+        with reach(directory, SECONDS) as peer:
             peer.sendall(msgspec.json.encode(question) + b"\n")
             with peer.makefile("rb") as lines:
                 answer = msgspec.json.decode(lines.readline(), type=dict[str, Any])
     except (OSError, msgspec.MsgspecError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or "no answer"
-        raise NoAnswer(f"{admin_socket.socket_file(directory)}: the gateway does not answer: {reason}") from None
+        raise NoAnswer(f"{socket_file(directory)}: the gateway does not answer: {reason}") from None
     if not answer.get("ok"):
         raise MewError(str(answer.get("problem")))
     return answer

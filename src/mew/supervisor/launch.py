@@ -1,7 +1,6 @@
-"""What is run for a participant: its command, environment, folder and log, from its configuration.
+"""The command, environment, folder and log of a participant that the space starts, from its configuration.
 
-It starts nothing and reads no file. Tokens go into the environment, and into arguments only where the
-configuration's own `args` ask for `${TOKEN}`; neither is ever shown.
+It starts nothing. A token goes into the environment, and into arguments only where they contain `${TOKEN}`.
 """
 
 import os
@@ -13,11 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.gateway.auth import environment_variable
-from mew.gateway.config import McpServer, ParticipantConfig, RestartPolicy, SpaceConfig
-from mew.gateway.supervisor.births import MARK, mark_of
-from mew.served_folders import exposed
-from mew.unix_sockets import VARIABLE, address_of, gateway_socket
+from mew._internal.processes import MARK, mark_of
+from mew._internal.unix_sockets import VARIABLE, address_of, gateway_socket
+from mew.config.loader import McpServer, ParticipantConfig, RestartPolicy, SpaceConfig
+from mew.config.served_folders import exposed
+from mew.config.tokens import environment_variable
 
 BRIDGE: Final = "mcp-bridge"
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

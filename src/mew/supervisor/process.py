@@ -1,7 +1,4 @@
-"""The process of one participant: started in a group of its own, watched, started again, ended with all it started.
-
-Must not know what the participant does in the space.
-"""
+"""The process of one participant: its own process group, watched, restarted, and ended with all it started."""
 
 import asyncio
 import contextlib
@@ -15,10 +12,10 @@ from typing import Final
 import msgspec
 
 from mew._internal.backoff import RestartBudget
-from mew.gateway.config import ConfigError, RestartPolicy
-from mew.gateway.operator_log import log
-from mew.gateway.supervisor.births import birth, marked, runs, signal_group
-from mew.gateway.supervisor.launch import Launch
+from mew._internal.logging import log
+from mew._internal.processes import birth, marked, runs, signal_group
+from mew.config.loader import ConfigError, RestartPolicy
+from mew.supervisor.launch import Launch
 
 GLANCE_SECONDS: Final = 0.02
 

@@ -1,6 +1,6 @@
-"""`.mew/pids.json` of a space: which processes serve it, at which port, and when each was born.
+"""`.mew/pids.json` of a space: the processes that serve it, their start times, and the port.
 
-Must not start, signal or wait for anything. Readers take it as it is; the gateway that serves the space writes it.
+The gateway that serves the space writes it. Readers do not change it.
 """
 
 import contextlib
@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
+from mew._internal.files import SPACE_FOLDER, ensure_space_folder, replace_file
+from mew._internal.processes import birth, runs
 from mew.errors import MewError
-from mew.gateway.folders import SPACE_FOLDER, ensure_space_folder, replace_file
-from mew.gateway.supervisor.births import birth, runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mew.gateway.config import ParticipantConfig
+    from mew.config.loader import ParticipantConfig
+
 
 StartedBy: TypeAlias = Literal["space up", "gateway start"]
 FILE: Final = "pids.json"

@@ -1,11 +1,13 @@
-"""What surrounds a gateway that serves: the admin door, the processes and the list of them, for each of its spaces.
+"""Supervises the participants that a space starts: starts them in order, restarts them, and stops them.
 
-Put up once it listens, taken down before it stops. Knows nothing of messages.
+It starts when the gateway listens, and stops before the gateway does. A participant is a command here; its token is
+passed on unread.
 """
 
+import asyncio
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,17 +16,94 @@ from typing import Final, Self
 
 import msgspec
 
+from mew._internal.logging import log
+from mew.config.loader import ConfigError, SpaceConfig
+from mew.config.tokens import TokenStore
 from mew.errors import MewError
-from mew.gateway.admin import AdminDoor
-from mew.gateway.auth import TokenStore
-from mew.gateway.config import SpaceConfig
+from mew.gateway.configuration_changes import changes, known_before, known_now, remember
 from mew.gateway.gateway import Gateway
-from mew.gateway.known import changes, known_before, known_now, remember
-from mew.gateway.operator_log import log
-from mew.gateway.supervisor.launch import World
-from mew.gateway.supervisor.pids import Pids, StartedBy, forget_pids, people, read_pids, write_pids
-from mew.gateway.supervisor.supervisor import Supervisor
-from mew.protocol.administration import TOKEN_CREATED
+from mew.protocol.handlers.administration import TOKEN_CREATED
+from mew.supervisor.control_socket import AdminDoor
+from mew.supervisor.launch import Launch, World, exposes, launch, launches
+from mew.supervisor.process import Child, RestartLimits
+from mew.supervisor.state_file import Pids, StartedBy, forget_pids, people, read_pids, write_pids
+
+
+class Supervisor:
+    """One space's processes."""
+
+    def __init__(
+        self,
+        space: SpaceConfig,
+        world: World,
+        token_for: Callable[[str], str],
+        *,
+        limits: RestartLimits | None = None,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Nothing is started yet. `changed` is called whenever another process runs than before."""
+        self._space = space
+        self._world = world
+        self._token_for = token_for
+        self._limits = limits or RestartLimits()
+        self._changed = changed
+        self._children: dict[str, Child] = {}
+        self._hopeless: dict[str, str] = {}
+        self._stopping = False
+
+    @property
+    def agents(self) -> dict[str, int]:
+        """The processes that run, by participant."""
+        return {name: child.pid for name, child in self._children.items() if child.pid is not None}
+
+    @property
+    def given_up(self) -> dict[str, str]:
+        """Who should run and is not started any more, and why."""
+        return self._hopeless | {name: child.given_up for name, child in self._children.items() if child.given_up}
+
+    @property
+    def ended(self) -> dict[str, str]:
+        """Who has no process at the moment, and how the last one ended."""
+        return {name: child.ended for name, child in self._children.items() if child.ended and child.pid is None}
+
+    async def start(self) -> None:
+        """Start every participant with `auto_start`, in the order of the file; when this returns, all have begun."""
+        for name, participant in self._space.participants.items():
+            if not participant.auto_start:
+                continue
+            if (problem := launches(participant) or exposes(self._space, participant)) is not None:
+                self._hopeless[name] = problem
+                log.error("participant given up", participant=name, problem=problem)
+                self._changed()
+                continue
+            self._children[name] = child = Child(self._making(name), self._world.run, self._limits, self._changed)
+            await child.start()
+
+    def _making(self, name: str) -> Callable[[], Launch]:
+        return lambda: launch(self._space, name, self._token_for(name), self._world)
+
+    async def renew(self, name: str) -> None:
+        """Its token has changed: a participant of ours begins anew with the new one, or ends where it has none."""
+        child = self._children.get(name)
+        if child is None or self._stopping:
+            return
+        try:
+            if self._token_for(name) == child.token:
+                return
+        except ConfigError:
+            log.warning("participant stopped: its token was revoked", participant=name)
+            await child.stop()
+            child.given_up = "its token was revoked"
+            self._changed()
+            return
+        log.info("participant restarted: its token was rotated", participant=name)
+        await child.restart()
+
+    async def stop(self) -> None:
+        """End them all, at the same time: each is asked, and after a while made to."""
+        self._stopping = True
+        await asyncio.gather(*(child.stop() for child in reversed(self._children.values())))
+
 
 JOURNAL: Final = Path(".mew") / "journal"
 

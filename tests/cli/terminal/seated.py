@@ -8,7 +8,7 @@ from textual.widgets import Button, RichLog, Static
 
 import mew
 from mew.cli.terminal.app import Terminal
-from mew.cli.terminal.memory import Memory
+from mew.cli.terminal.prompt import Memory
 from tests.client.stage import until, url_of
 from tests.gateway.raw import Running
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import mew
-from mew.cli.terminal.orders import BadOrder, Desk, carry_out, completions
+from mew.cli.terminal.slash_commands import BadOrder, Desk, carry_out, completions
 from mew.client import Space
 from tests.client.stage import joining, played, until
 from tests.gateway.raw import Running

@@ -9,9 +9,8 @@ from textual.widgets import Static
 import mew
 from mew.cli.terminal.app import Terminal
 from mew.cli.terminal.approval import Approval
-from mew.cli.terminal.memory import LONGEST, Memory
-from mew.cli.terminal.orders import ORDERS
-from mew.cli.terminal.prompt import Prompt
+from mew.cli.terminal.prompt import LONGEST, Memory, Prompt
+from mew.cli.terminal.slash_commands import ORDERS
 from tests.cli.terminal.seated import seated
 from tests.client.stage import joining, played, until
 from tests.gateway.raw import ANYTHING, Running, running

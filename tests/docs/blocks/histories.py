@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from mew.journal.folder import Folder
-from mew.journal.log import LogWriter
+from mew.journal.layout import Folder
 from mew.journal.sealing import seal
+from mew.journal.wal import LogWriter
 from mew.protocol import Checkpoint, RefuseConnection
 from mew.testing import MemorySpace
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from mew.config.loader import _SECTIONS, load
 from mew.errors import MewError
-from mew.gateway.config import _SECTIONS, load
 from mew.protocol.envelope import parse
 from tests.docs.blocks import histories
 from tests.docs.blocks.reading import Block

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mew.gateway.supervisor import births
-from mew.gateway.supervisor.births import MARK, birth, marked, runs, signal_group
+from mew._internal import processes
+from mew._internal.processes import MARK, birth, marked, runs, signal_group
 from tests.journal.waiting import until
 
 
@@ -73,7 +73,7 @@ def test_what_is_no_process_has_no_birth(pid: int) -> None:
 
 
 def test_where_there_is_no_proc_ps_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(births, "_boot", lambda: None)
+    monkeypatch.setattr(processes, "_boot", lambda: None)
     with sleeping() as process:
         born = birth(process.pid)
         assert born is not None

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mew.gateway.config import SpaceConfig, load
-from mew.gateway.supervisor.births import MARK
-from mew.gateway.supervisor.launch import Launch, World, fill, launch, launches
+from mew._internal.processes import MARK
+from mew.config.loader import SpaceConfig, load
+from mew.supervisor.launch import Launch, World, fill, launch, launches
 
 TOKEN = "the-token"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mew.gateway.supervisor.births import birth
-from mew.gateway.supervisor.pids import BadPids, Pids, forget_pids, pids_file, read_pids, write_pids
+from mew._internal.processes import birth
+from mew.supervisor.state_file import BadPids, Pids, forget_pids, pids_file, read_pids, write_pids
 
 OURS = Pids(space_id="lab", space_name="A lab", space_dir="there", port=8080, gateway=os.getpid(), run="r1")
 
@@ -37,7 +37,7 @@ def test_a_number_that_stands_for_another_process_by_now_does_not_run(tmp_path: 
 def test_whoever_reads_while_it_is_written_sees_the_old_or_the_new(tmp_path: Path) -> None:
     write_pids(tmp_path, OURS)
     script = (
-        "import sys; from pathlib import Path; from mew.gateway.supervisor.pids import *\n"
+        "import sys; from pathlib import Path; from mew.supervisor.state_file import *\n"
         "for n in range(300): write_pids(Path(sys.argv[1]), Pids(space_id='lab', port=n, space_name='x' * n * 10))"
     )
     writer = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)])

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from mew.gateway.config import ConfigError, RestartPolicy, load
-from mew.gateway.supervisor.births import birth
-from mew.gateway.supervisor.child import RestartLimits, should_restart
-from mew.gateway.supervisor.launch import World
-from mew.gateway.supervisor.supervisor import Supervisor
+from mew._internal.processes import birth
+from mew.config.loader import ConfigError, RestartPolicy, load
+from mew.supervisor.launch import World
+from mew.supervisor.process import RestartLimits, should_restart
+from mew.supervisor.supervisor import Supervisor
 
 QUICK = RestartLimits(backoff=0.01, longest=0.05, restarts=3, window=60, grace=0.4)
 PATIENCE = 20

@@ -8,12 +8,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from mew.gateway.config import GatewayConfig, LoggingConfig, ParticipantConfig, SpaceConfig, Timeouts
+from mew.config.loader import GatewayConfig, LoggingConfig, ParticipantConfig, SpaceConfig, Timeouts
 from mew.gateway.gateway import Gateway
 from mew.gateway.hub import Hub
 from mew.journal.settings import JournalSettings
 from mew.protocol import Attach, Command, Lose, Record, Space, SpaceState, Tick
-from mew.protocol.times import SECOND
+from mew.protocol.timestamps import SECOND
 from mew.testing import NOON, Client, MemoryTokens, settings
 from tests.interaction.doors.reading import LogReader
 from tests.recorded import Collected

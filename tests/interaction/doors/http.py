@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from mew.protocol.times import SECOND
+from mew.protocol.timestamps import SECOND
 from mew.testing import Client, Message
 from tests.interaction.doors.asking import HttpAnswer, messages_of
 from tests.interaction.doors.reading import Reader

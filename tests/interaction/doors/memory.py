@@ -11,8 +11,8 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
-from mew.gateway.config import LoggingConfig
-from mew.gateway.outlets import SocketOutlet
+from mew.config.loader import LoggingConfig
+from mew.gateway.fanout.sinks import SocketOutlet
 from mew.protocol import GATEWAY, Answer, JoinRequest, Poll, Post, Refusal, turn_away
 from mew.protocol.envelope import Stamp
 from mew.testing import OWN_TOKEN, Frame, Message

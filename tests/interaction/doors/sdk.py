@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from mew.client import ConnectionLost, Frame, NotAdmitted, Refused, Space, connect
-from mew.protocol import Envelope, jsontext
+from mew.protocol import Envelope, raw_json
 from mew.protocol.errors import InvalidEnvelope
 from mew.protocol.frames import build, is_frame, split
-from mew.protocol.references import reference
+from mew.protocol.stream_references import reference
 from mew.testing import Client, Message
 from mew.view import SpaceView
 from tests.interaction.doors.websocket import SocketClient, WebsocketSpace, _Loop
@@ -33,8 +33,8 @@ UNSAID = {"space/kick", "system/heartbeat"}
 def sayable(message: bytes) -> dict[str, Any] | None:
     """The arguments with which `Space.send` says just this, but for the id; None where it cannot."""
     try:
-        fields = jsontext.decode(message)
-    except jsontext.NotJSON:
+        fields = raw_json.decode(message)
+    except raw_json.NotJSON:
         return None
     # 1.0, or a key that stands there twice, would not leave as it was said.
     if not isinstance(fields, dict) or msgspec.json.encode(fields) != message:

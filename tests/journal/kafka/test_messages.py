@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mew.journal.blocks import Damaged, Entry, Frames, decode, encode, read_head
+from mew.journal.block_format import Damaged, Entry, Frames, decode, encode, read_head
 from mew.journal.kafka.messages import Epochs, Label, NoLabel, epochs_in, label_of, pieces, read_label, sound_head
-from mew.journal.log import Block
+from mew.journal.wal import Block
 from mew.protocol.records import Record
 from tests.journal.entries import entry_lists
 

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from mew.journal.arrow import SCHEMA
 from mew.journal.generator import SpaceTruth, generate
-from mew.journal.reading import Journal, is_frame
-from mew.journal.tables import SCHEMA
+from mew.journal.reader import Journal, is_frame
 from mew.pipeline.control.folding import Folded, fold_control
 from mew.pipeline.schemas import TABLES
 from mew.protocol import Record

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mew.protocol import Checkpoint
-from mew.protocol.capability import read_capability
+from mew.protocol.capabilities import read_capability
 from mew.protocol.settings import ApprovalRule
 from mew.testing import MemorySpace
 from tests.pipeline.control.folded import fold_lab, fold_records, rows

@@ -10,7 +10,7 @@ from mew.pipeline.control import folding
 from mew.pipeline.control.memory import BadState
 from mew.pipeline.control.moment import NotWelcome, state_at
 from mew.protocol import Record, parse
-from mew.protocol.jsontext import split
+from mew.protocol.raw_json import split
 from mew.testing import MemorySpace
 from tests.histories import CONFIGURATION
 from tests.pipeline.control.folded import Told, control, fold_records, tell

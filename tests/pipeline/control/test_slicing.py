@@ -15,7 +15,7 @@ from mew.pipeline.control.folding import Folded, fold_control
 from mew.pipeline.control.memory import BadState
 from mew.pipeline.control.talks import LINGER, PATIENCE
 from mew.pipeline.schemas import TABLES
-from mew.protocol.snapshots import OtherFold
+from mew.protocol.state import OtherFold
 from mew.testing import MemorySpace
 from tests.chance import examples
 from tests.histories import CONFIGURATION, History, Step, histories
@@ -135,7 +135,7 @@ def test_a_state_of_another_space_or_version_or_of_nothing_is_refused(told: Told
 _DIGEST = """
 import hashlib, sys
 from pathlib import Path
-from mew.journal.reading import Journal
+from mew.journal.reader import Journal
 from mew.pipeline.control.folding import fold_control
 batches = Journal(Path(sys.argv[1]), "harbour").batches(control=True)
 folded = fold_control("harbour", None, batches, int(sys.argv[2]))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from mew.journal.compaction import closed_hours, compact
-from mew.journal.folder import Folder, spaces
+from mew.journal.layout import Folder, spaces
 from mew.pipeline.lake import Lake
 
 EVERY_SECONDS = 0.2

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from mew.journal.folder import Folder, Segment, spaces
+from mew.journal.layout import Folder, Segment, spaces
 
 
 class Growing:

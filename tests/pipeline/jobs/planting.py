@@ -8,10 +8,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mew.journal.drafts import Draft, are_frames
-from mew.journal.folder import HOUR, Folder
-from mew.journal.segments import _publish, make_folder
-from mew.journal.tables import SCHEMA
+from mew.journal.arrow import SCHEMA
+from mew.journal.layout import HOUR, Folder
+from mew.journal.segments import Draft, are_frames, make_folder
+from mew.journal.segments import _publish_segment as _publish
 from mew.protocol.records import Record
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mew.journal.generator import generate
-from mew.journal.reading import Journal, is_frame
+from mew.journal.reader import Journal, is_frame
 from mew.pipeline.control.said import SPOKEN
 from mew.protocol import kinds
 from mew.protocol.fold import fold

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from mew.journal.generator import generate
-from mew.journal.reading import Journal
+from mew.journal.reader import Journal
 from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake
 from mew.protocol.records import Record

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.journal.folder import HOUR
-from mew.journal.reading import is_frame
+from mew.journal.layout import HOUR
+from mew.journal.reader import is_frame
 from mew.protocol import Checkpoint
 from mew.protocol.records import Record
 from mew.testing import Client, MemorySpace

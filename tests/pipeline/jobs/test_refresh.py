@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from mew.journal.folder import Folder
 from mew.journal.generator import Truth, generate
+from mew.journal.layout import Folder
 from mew.journal.retention import readers, retain
 from mew.pipeline.jobs import running
 from mew.pipeline.jobs.holding import reader_name

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mew.journal.folder import Folder, Segment
 from mew.journal.generator import Truth, generate
+from mew.journal.layout import Folder, Segment
 from mew.journal.segments import SegmentDamaged
 from mew.pipeline.jobs.running import VERSIONS, Batches
 from mew.pipeline.jobs.soundness import OtherJournal

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mew.journal.folder import Folder
+from mew.journal.layout import Folder
 from mew.journal.retention import retain
 from mew.pipeline import open_lake
 from mew.pipeline.jobs import typed

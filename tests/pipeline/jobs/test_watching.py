@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 import mew
-from mew.journal.folder import Folder
 from mew.journal.generator import generate
-from mew.journal.reading import Journal
+from mew.journal.layout import Folder
+from mew.journal.reader import Journal
 from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake
 from tests.client.gateways import gateway_process

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
-from mew.cli.pipeline_watch import Signals, _complain, _publish, _say
+from mew.cli.pipeline.watch import Signals, _complain, _publish, _say
 from mew.pipeline.jobs.watching import Habits, Watch
 from mew.pipeline.lake import Lake
 from mew.pipeline.publishing import Publisher

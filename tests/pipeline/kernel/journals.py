@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from mew.journal.arrow import SCHEMA
 from mew.journal.generator import SpaceTruth
-from mew.journal.tables import SCHEMA
 from mew.pipeline.kernel.catalogue import Access, Catalogue, StreamFormats
 from mew.pipeline.kernel.decoding import Options
 from mew.pipeline.kernel.formats import format_of

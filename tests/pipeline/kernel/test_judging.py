@@ -15,7 +15,7 @@ from mew.pipeline.kernel.quick import quick
 from mew.pipeline.kernel.reading import read_json
 from mew.protocol.errors import SchemaViolation
 from mew.protocol.formats import check_fits, read_formats
-from mew.protocol.jsontext import NotJSON
+from mew.protocol.raw_json import NotJSON
 from tests.chance import examples
 from tests.pipeline.kernel.journals import descriptor
 

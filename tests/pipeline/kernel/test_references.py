@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.client.formats import descriptor
+from mew.client.frames import descriptor
 from mew.pipeline.kernel.columns import columns_of
 from mew.pipeline.kernel.references import MOST_STEPS, unfolded
 

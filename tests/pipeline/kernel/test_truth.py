@@ -5,9 +5,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from mew.journal.folder import Folder
+from mew.journal.arrow import SCHEMA
 from mew.journal.generator import SpaceTruth, generate
-from mew.journal.tables import SCHEMA
+from mew.journal.layout import Folder
 from mew.pipeline.kernel import units
 from mew.pipeline.kernel.catalogue import Catalogue
 from mew.pipeline.kernel.decoding import Options

@@ -7,13 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from mew.journal.blocks import Damaged
+from mew.journal.arrow import SCHEMA
+from mew.journal.block_format import Damaged
 from mew.journal.compaction import compact
-from mew.journal.folder import Folder
 from mew.journal.generator import generate
-from mew.journal.reading import Missing
+from mew.journal.layout import Folder
+from mew.journal.reader import Missing
 from mew.journal.segments import read_frames
-from mew.journal.tables import SCHEMA
 from mew.pipeline.kernel import units
 from mew.pipeline.kernel.units import Unit, cut, read
 

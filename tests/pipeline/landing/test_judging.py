@@ -5,7 +5,7 @@ from random import Random
 import msgspec
 import pytest
 
-from mew.journal.folder import HOUR
+from mew.journal.layout import HOUR
 from mew.pipeline.landing.judging import Judged, judge
 from mew.pipeline.landing.values import Landed, LandingPlan, Message, Offsets, Stopped
 

@@ -7,12 +7,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mew.journal.compaction import alone, compact
-from mew.journal.folder import HOUR, SECOND, Folder
 from mew.journal.kafka.address import read_address
-from mew.journal.reading import Journal
-from mew.journal.sealer import TRASH_HOURS
+from mew.journal.layout import HOUR, SECOND, Folder
+from mew.journal.maintenance_worker import TRASH_HOURS
+from mew.journal.reader import Journal
 from mew.pipeline.lake import Lake
-from mew.pipeline.landing import topic as topics
+from mew.pipeline.landing import topic
 from mew.pipeline.landing.landing import TIDY_SECONDS, Landing, own_journal
 from tests.journal.kept import Kept
 
@@ -43,7 +43,7 @@ class Looking:
         self._landing = Landing(Lake(lake), read_address(NOBODY), _no_spark, clock=lambda: self.time)
 
     def look(self) -> None:
-        with pytest.raises(topics.SourceAway):
+        with pytest.raises(topic.SourceAway):
             next(self._landing.arrivals())
 
 
@@ -53,7 +53,7 @@ def _no_spark() -> SparkSession:
 
 @pytest.fixture
 def looking(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> Looking:
-    monkeypatch.setattr(topics, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(topic, "ANSWER_SECONDS", 0.05)
     lake = kept.folder.root.parent
     assert own_journal(lake) == kept.folder.root
     return Looking(lake)

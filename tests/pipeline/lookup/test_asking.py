@@ -7,9 +7,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from mew.journal.folder import Folder
 from mew.journal.generator import generate
-from mew.journal.reading import Journal
+from mew.journal.layout import Folder
+from mew.journal.reader import Journal
 from mew.pipeline.lake import Lake, LakeError, Reader
 from mew.pipeline.lake.parts import write
 from mew.pipeline.lookup import BadQuery, query, views

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from mew.journal.generator import Truth, generate
-from mew.journal.reading import Journal
+from mew.journal.reader import Journal
 from mew.pipeline.control.folding import fold_control
 from mew.pipeline.kernel.decoding import Options
 from mew.pipeline.kernel.processing import process

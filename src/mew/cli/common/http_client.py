@@ -12,9 +12,9 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from mew.cli.exits import Failed, Refused, Unreachable
+from mew._internal.unix_sockets import connect, path_of
+from mew.cli.common.errors import Failed, Refused, Unreachable
 from mew.errors import MewError
-from mew.unix_sockets import connect, path_of
 
 SECONDS: Final = 10.0
 """For an answer."""

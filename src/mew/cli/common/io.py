@@ -1,13 +1,12 @@
-"""What is given on a command line besides words: JSON, as text, in a file, or on standard input; and output for people.
-
-Must not know what any of it means.
-"""
+"""Input and output that commands share: values given as options, files or stdin, and progress bars."""
 
 import os
 import select
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -85,3 +84,21 @@ def require_reader() -> None:
     poll.register(sys.stdout.fileno(), 0)
     if any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
         raise BrokenPipeError
+
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Is told how much is done, and how much there is."""
+
+
+@contextmanager
+def bar(what: str) -> Iterator[Progress]:
+    """A bar to tell; without a terminal it shows nothing."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+
+    with Bars(console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(what, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)

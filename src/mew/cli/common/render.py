@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from mew.protocol.jsontext import split
+from mew.protocol.raw_json import split
 from mew.protocol.records import CHECKPOINT, Record
-from mew.protocol.times import rfc3339
+from mew.protocol.timestamps import rfc3339
 
-if TYPE_CHECKING:  # both load pyarrow, and a line needs neither
-    from mew.journal.info import Info
+if TYPE_CHECKING:
+    from mew.journal.stats import Info
     from mew.journal.verify import Report
+
 
 _SHOWN_BYTES: Final = 200
 _SHOWN_NAMES: Final = 10

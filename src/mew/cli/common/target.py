@@ -1,22 +1,176 @@
-"""How a command reaches a space: which gateway, as whom, and with whose token.
+"""Which gateway, space and token a command uses: from options, the environment or the directory, in this order.
 
-What was said wins, then the environment that the supervisor gives to its children, then the files of the directory.
-The gateway of a directory is reached by its socket alone: anyone may listen on its port while it does not run.
-Must not take over anybody's socket: who only looks does so with an observer's token.
+The gateway of a directory is reached by its Unix socket alone: any program may listen on its port while it is down.
+Commands that only look use an observer's token, and so take over no participant's connection.
 """
 
+import asyncio
+import logging
 import os
+import sys
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from cyclopts import Parameter
 
-from mew.cli.door import SCHEMES, Door
-from mew.cli.here import Here, Nobody, here, observer_token, token_of, who
+from mew._internal.unix_sockets import VARIABLE, address_of, gateway_socket, path_of
+from mew.cli.common.errors import Refused, Unreachable
+from mew.cli.common.http_client import SCHEMES, Door
 from mew.errors import MewError
-from mew.unix_sockets import VARIABLE, address_of, path_of
+from mew.supervisor.state_file import Pids, people, read_pids
+
+if TYPE_CHECKING:
+    from mew.config.loader import GatewayConfig
+
+
+LOOKING = "mew-command"
+"""The observer as which our own commands look."""
+
+
+class Nobody(MewError):
+    """It is not clear as whom to speak, or that one has no token here."""
+
+
+class Here(msgspec.Struct, frozen=True, kw_only=True):
+    """A space directory, and the gateway that serves it, or would."""
+
+    directory: Path
+    config_file: Path
+    space_id: str
+    url: str
+    """`ws://` or `wss://`."""
+    http_url: str
+    port: int
+    running: bool
+
+    @property
+    def local(self) -> str:
+        """Where our own commands reach it: by a socket that nobody else can listen on, whatever its port is."""
+        return address_of(gateway_socket(self.directory))
+
+    def require_running(self) -> "Here":
+        """This, if a gateway serves it, else `Unreachable`."""
+        if not self.running:
+            raise Unreachable(f"space {self.space_id!r} does not run: start it with `mew space up`")
+        return self
+
+
+def here(space_dir: Path | None = None) -> Here:
+    """The space of a directory, by default the current one; `ConfigError` where there is none."""
+    directory = (Path.cwd() if space_dir is None else space_dir).absolute()
+    pids = read_pids(directory)
+    if pids is not None and pids.url and pids.running:
+        return _running(directory, pids)
+    file, config = configured(directory)
+    url = config.spaces[0].settings.connection_url or f"ws://localhost:{config.port}"
+    return Here(
+        directory=directory,
+        config_file=file,
+        space_id=config.spaces[0].settings.space_id,
+        url=url,
+        http_url=_http(url),
+        port=config.port,
+        running=False,
+    )
+
+
+def _running(directory: Path, pids: Pids) -> Here:
+    return Here(
+        directory=directory,
+        config_file=Path(pids.config_file),
+        space_id=pids.space_id,
+        url=pids.url,
+        http_url=_http(pids.url),
+        port=pids.port,
+        running=True,
+    )
+
+
+def _http(url: str) -> str:
+    return "http" + url.removeprefix("ws")
+
+
+def configured(directory: Path, file: Path | None = None) -> "tuple[Path, GatewayConfig]":
+    """The space.yaml of a directory, and what it says."""
+    from mew.config.loader import find_config, load
+
+    found = find_config(directory) if file is None else file
+    return found, load([found], environ=os.environ)
+
+
+def token_of(here: Here, participant: str) -> str:
+    """A participant's token: the environment's, else its file's, else space.yaml's; `Nobody` where it has none."""
+    from mew.config.tokens import TokenFolder, environment_variable
+
+    if token := os.environ.get(environment_variable(participant), "").strip():
+        return token
+    if (kept := TokenFolder(here.directory).kept(participant)) is not None:
+        return kept
+    _, config = configured(here.directory, here.config_file)
+    written = config.spaces[0].participants.get(participant)
+    if written is None:
+        names = ", ".join(config.spaces[0].participants) or "none"
+        raise Nobody(f"{participant!r} has no token in space {here.space_id!r}; its participants are: {names}")
+    if not written.tokens:
+        raise Nobody(f"{participant!r} has no token yet: `mew token create {participant}` makes one")
+    return written.tokens[0]
+
+
+def observer_token(here: Here, name: str = LOOKING) -> str:
+    """The token of an observer, made where there is none, and known to a gateway that runs."""
+    from mew.config.tokens import TokenFolder
+
+    folder = TokenFolder(here.directory)
+    if (kept := folder.kept(name, observer=True)) is not None:
+        return kept
+    token = folder.obtain(name, observer=True)
+    if here.running:
+        from mew.supervisor.control_socket import reload_tokens
+
+        try:
+            reload_tokens(here.directory)
+        except MewError:
+            folder.remove(name, observer=True)  # or the next to ask would take it for a valid one
+            raise
+    return token
+
+
+def who(here: Here, asked: str | None) -> str:
+    """As whom to speak: as asked, else `space.default_participant`, else the only person, else as they answer.
+
+    `Nobody` where that is not clear and nobody sits there to answer.
+    """
+    if asked is not None:
+        return asked
+    pids = read_pids(here.directory) if here.running else None
+    if pids is not None:
+        default, found = pids.default_participant, pids.people
+    else:
+        _, config = configured(here.directory, here.config_file)
+        default, found = config.spaces[0].default_participant, people(config.spaces[0].participants)
+    if default is not None:
+        return default
+    if len(found) == 1:
+        return found[0]
+    if found and sys.stdin.isatty() and sys.stderr.isatty():
+        return _answered(found)
+    choice = f"one of {', '.join(found)}" if found else "a participant of this space"
+    raise Nobody(f"as whom? Name {choice} with --participant, or set space.default_participant in space.yaml")
+
+
+def _answered(names: tuple[str, ...]) -> str:
+    """Whom somebody at the terminal chooses."""
+    while True:
+        print(f"As whom? ({', '.join(names)}) ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            raise Nobody("nobody was chosen")
+        if line.strip() in names:
+            return line.strip()
+
 
 GATEWAY: Final = "MEW_GATEWAY"
 SPACE: Final = "MEW_SPACE"
@@ -163,7 +317,7 @@ def _holder(door: Door) -> str:
 
 def _directory(reach: Reach) -> Here | None:
     """The space of the directory; None where a gateway was named and there is none here."""
-    from mew.gateway.yaml_file import ConfigError
+    from mew.config.yaml_source import ConfigError
 
     try:
         return here(reach.space_dir)
@@ -175,3 +329,117 @@ def _directory(reach: Reach) -> Here | None:
 
 def _space_of(reach: Reach, place: Here) -> str:
     return reach.space or place.space_id
+
+
+T = TypeVar("T")
+_ANONYMOUS: Final = "mew-command"
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+Token = Annotated[str | None, Parameter(alias="-t")]
+Participant = Annotated[str | None, Parameter(name=("--participant", "--participant-id"), alias="-p")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Where:
+    """Which space.
+
+    Parameters
+    ----------
+    gateway
+        The address of the gateway, such as ws://localhost:8080; else MEW_SOCKET or MEW_GATEWAY, else the socket of this
+        directory's space.
+    space
+        The space, by its id; else MEW_SPACE, else the gateway's first.
+    space_dir
+        The directory of the space, instead of this one.
+    """
+
+    gateway: Annotated[str | None, Parameter(alias="-g")] = None
+    space: Annotated[str | None, Parameter(alias="-s")] = None
+    space_dir: Annotated[Path | None, Parameter(alias="-d")] = None
+
+
+HERE: Final = Where()
+
+
+class Seat(msgspec.Struct, frozen=True, kw_only=True):
+    """A place in a space: where it is, and what says that it is ours."""
+
+    url: str
+    space: str | None = None
+    token: str | None = None
+    participant: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<Seat at {self.url}>"
+
+    def __rich_repr__(self) -> Any:
+        """Nothing: msgspec's own would show the token."""
+        return iter(())
+
+
+def seat(where: Where, token: str | None, participant: str | None, usual: tuple[str, ...] = ()) -> Seat:
+    """The place of whoever is named by token or by id; `usual` are the names to look for where nobody is."""
+    reach = Reach(where.space_dir, where.gateway, where.space)
+    own = (os.environ.get(PARTICIPANT) or None) if where.space_dir is None else None
+    if token is None and participant in (None, own):
+        token = reach.token()
+    found = _seat(reach, token, participant or own, usual)
+    Door(found.url, None)  # says so where that is no address
+    return found
+
+
+def _seat(reach: Reach, token: str | None, participant: str | None, usual: tuple[str, ...]) -> Seat:
+    address = reach.address
+    if address is not None and token is not None:
+        return Seat(url=address, space=reach.space_id, token=token, participant=participant)
+    from mew.config.yaml_source import ConfigError
+
+    try:
+        place = here(reach.space_dir)
+    except ConfigError:
+        if address is None:
+            raise
+        name = participant or (usual[0] if usual else _ANONYMOUS)
+        return Seat(url=address, space=reach.space_id, participant=name)
+    url = address or place.require_running().local
+    if token is None:
+        name = participant or _usual(reach, usual) or who(place, None)
+        token, participant = token_of(place, name), name
+    return Seat(url=url, space=reach.space_id or place.space_id, token=token, participant=participant)
+
+
+def _usual(reach: Reach, usual: tuple[str, ...]) -> str | None:
+    """The first of the usual names that the directory's space has; the first at all, to be told that it has not."""
+    if not usual:
+        return None
+
+    directory = (Path.cwd() if reach.space_dir is None else reach.space_dir).absolute()
+    known = configured(directory)[1].spaces[0].participants
+    return next((name for name in usual if name in known), usual[0])
+
+
+def taking_part(work: Coroutine[Any, Any, T]) -> T:
+    """Run what takes part in a space, its errors told with the command's exit codes."""
+    from mew.client.errors import ConnectionLost, NotAdmitted, NotAllowed
+    from mew.client.errors import Refused as RefusedByGateway
+
+    try:
+        return asyncio.run(work)
+    except ConnectionLost as error:
+        raise Unreachable(_told(error)) from None
+    except (NotAdmitted, NotAllowed, RefusedByGateway) as error:
+        raise Refused(_told(error)) from None
+
+
+def log_to_standard_error(level: LogLevel) -> None:
+    """Tell whoever runs it what happens; of each socket only who looks for a fault wants to know."""
+    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(level=level.upper(), stream=sys.stderr, format=form)
+    if level == "info":
+        logging.getLogger("mew.client").setLevel(logging.WARNING)
+
+
+def _told(error: MewError) -> str:
+    return " ".join(str(error).split())

@@ -16,12 +16,12 @@ import msgspec
 from cyclopts import App, Parameter
 
 from mew.cli import FAILED
-from mew.cli.journal_options import Filters, Place, folder_of
-from mew.cli.progress import Progress, bar
-from mew.journal.blocks import Damaged
+from mew.cli.common.io import Progress, bar
+from mew.cli.journal.options import Filters, Place, folder_of
+from mew.journal.block_format import Damaged
 from mew.journal.export import CannotExport, Wanted, last_of, to_json, whole_file, write_jsonl
-from mew.journal.folder import CONTROL, FRAMES, HOUR, SECOND, Folder
-from mew.journal.reading import Journal, Missing
+from mew.journal.layout import CONTROL, FRAMES, HOUR, SECOND, Folder
+from mew.journal.reader import Journal, Missing
 from mew.protocol.records import Record
 
 app = App(
@@ -71,8 +71,8 @@ def info(*, place: Place = _here, json: _Flag = False) -> int:
     json
         One object of JSON instead of lines to read.
     """
-    from mew.cli.journal_text import described
-    from mew.journal.info import look_into
+    from mew.cli.common.render import described
+    from mew.journal.stats import look_into
 
     with bar("reading") as progress:
         found = look_into(folder_of(place), progress)
@@ -92,7 +92,7 @@ def verify(*, place: Place = _here, json: _Flag = False) -> int:
     json
         One object of JSON instead of lines to read.
     """
-    from mew.cli.journal_text import verdict
+    from mew.cli.common.render import verdict
     from mew.journal.verify import verify as check
 
     folder = folder_of(place)
@@ -123,7 +123,7 @@ def tail(
     json
         Lines of JSON, as `export` writes them.
     """
-    from mew.cli.journal_text import readable
+    from mew.cli.common.render import readable
 
     colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     folder, wanted = folder_of(place), filters.wanted()
@@ -236,7 +236,7 @@ def _jsonl(_journal: Journal, wanted: Wanted, records: Iterable[Record], file: I
 
 
 def _mcap(journal: Journal, wanted: Wanted, records: Iterable[Record], file: IO[bytes]) -> int:
-    from mew.journal.mcap_export import write_mcap
+    from mew.journal.export_mcap import write_mcap
 
     return write_mcap(journal, wanted, records, file)
 
@@ -257,7 +257,7 @@ def _tracked(journal: Journal, wanted: Wanted, read: list[int], progress: Progre
 def compact(*, place: Place = _here) -> int:
     """Make few large files of the many small ones of every hour that is over, as the gateway does by itself."""
     from mew.journal.compaction import Postponed, closed_hours, compact, empty_trash
-    from mew.journal.folder import segments_in
+    from mew.journal.layout import segments_in
 
     folder, now = folder_of(place), int(time.time() * SECOND)
     hours = closed_hours(folder, now)
@@ -284,7 +284,7 @@ def _encoded(value: msgspec.Struct) -> str:
 
 
 app.command(
-    "mew.cli.journal_ship:ship",
+    "mew.cli.journal.ship:ship",
     name="ship",
     help="Send the journal to a topic of Kafka as it is written, until interrupted.",
     help_epilogue=_examples(

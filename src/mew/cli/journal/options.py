@@ -16,7 +16,7 @@ from cyclopts import Parameter
 
 from mew.errors import MewError
 from mew.journal.export import Wanted
-from mew.journal.folder import SECOND, Folder, spaces
+from mew.journal.layout import SECOND, Folder, spaces
 
 _AGO: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -102,8 +102,8 @@ def folder_of(place: Place) -> Folder:
     root, space = place.journal, place.space
     if root is None:
         # Only who asks for the space of this directory needs what reads its configuration.
-        from mew.gateway.config import find_config, load
-        from mew.gateway.journals import journal_root
+        from mew.config.loader import find_config, load
+        from mew.gateway.journaling import journal_root
 
         configured = load([find_config(Path.cwd())], environ=os.environ).spaces[0]
         root, space = journal_root(configured), space or configured.settings.space_id

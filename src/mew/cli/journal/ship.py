@@ -16,13 +16,14 @@ import msgspec
 from cyclopts import Parameter
 
 from mew.cli import FAILED
-from mew.cli.journal_options import NoJournal, Place, folder_of
-from mew.cli.progress import bar
+from mew.cli.common.io import bar
+from mew.cli.journal.options import NoJournal, Place, folder_of
 from mew.errors import MewError
-from mew.journal.folder import Folder, spaces
+from mew.journal.layout import Folder, spaces
 
 if TYPE_CHECKING:
-    from mew.journal.kafka.shipping import Shipping, Told
+    from mew.journal.kafka.shipper import Shipping, Told
+
 
 REFUSED: Final = 4
 _here = Place()
@@ -70,7 +71,7 @@ def ship(*, to: str, place: Place = _here, way: Way = _usual, json: _Flag = Fals
         Lines of JSON instead of lines to read.
     """
     from mew.journal.kafka.address import read_address
-    from mew.journal.kafka.shipping import Shipping, forget_shipper
+    from mew.journal.kafka.shipper import Shipping, forget_shipper
 
     address, folders = read_address(to), _folders(place)
     if way.forget:
@@ -112,7 +113,7 @@ class _Crew:
 
     def work(self) -> None:
         """Until all are done, or told to stop."""
-        from mew.cli.pipeline_watch import Signals
+        from mew.cli.pipeline.watch import Signals
 
         signals = Signals()
         threads = [
@@ -135,7 +136,7 @@ class _Crew:
             each.join()
 
     def _run(self, ship: "Shipping") -> None:
-        from mew.journal.kafka.sending import Fenced
+        from mew.journal.kafka.producer import Fenced
 
         try:
             ship.run()
@@ -157,7 +158,7 @@ class _Crew:
 
 
 def _tell(told: "Told", *, json: bool) -> None:
-    from mew.journal.kafka.shipping import Trouble
+    from mew.journal.kafka.shipper import Trouble
 
     if json:
         print(msgspec.json.encode({type(told).__name__.lower(): told}).decode(), flush=True)

@@ -11,11 +11,11 @@ from urllib.parse import quote
 import msgspec
 from cyclopts import Parameter
 
-from mew.cli.door import Door
-from mew.cli.exits import Refused, Unreachable
-from mew.cli.given import BadValue, as_json, bytes_of, in_colours
-from mew.cli.journal_text import printable
-from mew.cli.reach import DIRECTORY, Reach, look
+from mew.cli.common.errors import Refused, Unreachable
+from mew.cli.common.http_client import Door
+from mew.cli.common.io import BadValue, as_json, bytes_of, in_colours
+from mew.cli.common.render import printable
+from mew.cli.common.target import DIRECTORY, Reach, look
 
 REFUSED: Final = 4
 _VIOLATION: Final = "capability_violation"
@@ -111,7 +111,7 @@ class _Configuration:
     """A space as it would be when nothing has happened yet."""
 
     def __init__(self, reach: Reach) -> None:
-        from mew.cli.here import configured, here
+        from mew.cli.common.target import configured, here
         from mew.protocol import Space, Start
 
         place = here(reach.space_dir)
@@ -172,7 +172,7 @@ def _answer(knowing: _Knowing, participant: str, asked: str | bytes) -> dict[str
     streams = [each["stream_id"] for each in listed["streams"] if asked in each["kinds"]]
     if streams:
         return {"kind": asked, "allowed": True, "streams": streams, "reason": f"on {', '.join(streams)}"}
-    from mew.protocol.actions import BY_OWNERSHIP
+    from mew.protocol.explain import BY_OWNERSHIP
 
     if asked in BY_OWNERSHIP and listed["error"] is None:
         why = "there is no open stream over which it has that right now"

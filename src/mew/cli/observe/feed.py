@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.cli.door import Door, Ended, RefusedAs
-from mew.cli.exits import Unreachable
-from mew.cli.reach import Way
+from mew.cli.common.errors import Unreachable
+from mew.cli.common.http_client import Door, Ended, RefusedAs
+from mew.cli.common.target import Way
 from mew.errors import MewError
 from mew.protocol.patterns import KindPattern
 
@@ -256,7 +256,7 @@ def from_socket(way: Way) -> Following:
 async def _watch(way: Way, following: Following) -> None:
     from mew.client import connect
     from mew.client.frames import Frame
-    from mew.protocol.times import rfc3339
+    from mew.protocol.timestamps import rfc3339
 
     def missed(count: int) -> None:
         following.put(Told(f"{count} came faster than they were shown"))

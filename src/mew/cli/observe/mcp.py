@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from mew.cli.exits import Failed
-from mew.cli.given import BadValue, as_json
-from mew.cli.joining import taking_part
-from mew.cli.reach import DIRECTORY, Reach, look_by_socket, speak
+from mew.cli.common.errors import Failed
+from mew.cli.common.io import BadValue, as_json
+from mew.cli.common.target import DIRECTORY, Reach, look_by_socket, speak, taking_part
 
 if TYPE_CHECKING:
-    from mew.cli.door import Door
-    from mew.cli.reach import Way
+    from mew.cli.common.http_client import Door
+    from mew.cli.common.target import Way
     from mew.client.mcp import Tool
     from mew.protocol.envelope import Envelope
+
 
 app = App(name="mcp", help="Look at the MCP tools that a space offers.", help_epilogue="")
 
@@ -165,7 +165,7 @@ def _print(found: "dict[str, list[Tool]]") -> None:
 
 
 def _first_line(text: str | None) -> str:
-    from mew.cli.door import one_line
+    from mew.cli.common.http_client import one_line
 
     lines = (text or "").strip().splitlines()
     return one_line(lines[0]) if lines else ""

@@ -10,9 +10,8 @@ from typing import Any
 
 import msgspec
 
-from mew.client.frames import Frame
-from mew.client.gaps import receives
-from mew.client.inbox import Message
+from mew.client.dispatcher import Message
+from mew.client.frames import Frame, receives
 from mew.protocol import GATEWAY
 from mew.view import SpaceView
 

@@ -11,9 +11,10 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from mew.cli.door import Door
-from mew.cli.given import as_json, in_colours, require_reader
-from mew.cli.happening import (
+from mew.cli.common.http_client import Door
+from mew.cli.common.io import as_json, in_colours, require_reader
+from mew.cli.common.target import DIRECTORY, Reach, look, look_by_socket
+from mew.cli.observe.feed import (
     Filters,
     Following,
     Past,
@@ -24,11 +25,10 @@ from mew.cli.happening import (
     from_socket,
     has_no_journal,
 )
-from mew.cli.reach import DIRECTORY, Reach, look, look_by_socket
-from mew.cli.tail_text import Paint, counted, line
+from mew.cli.observe.tail_render import Paint, counted, line
 from mew.errors import MewError
 from mew.protocol.patterns import KindPattern
-from mew.protocol.times import rfc3339
+from mew.protocol.timestamps import rfc3339
 
 _EVERY: Final = 1.0
 """Seconds for which frames are counted together."""
@@ -134,7 +134,7 @@ def _past(door: Door, space: str | None, filters: Filters) -> Past | None:
 def _history(past: Past, begin: Begin, show: "_Shower") -> Iterable[Seen]:
     if begin.since is None:
         return past.latest(max(begin.number, 0), show.wants, data=show.each)
-    from mew.cli.journal_options import instant
+    from mew.cli.journal.options import instant
 
     return past.since(past.position_at(rfc3339(instant("--since", begin.since) or 0)))
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.cli.happening import Seen
-from mew.cli.journal_text import printable, size
+from mew.cli.common.render import printable, size
+from mew.cli.observe.feed import Seen
 
 SHOWN: Final = 160
 """Characters of what was said."""

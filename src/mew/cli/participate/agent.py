@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from mew.cli.joining import HERE, LogLevel, Where, log_to_standard_error, seat, taking_part
+from mew.cli.common.target import HERE, LogLevel, Where, log_to_standard_error, seat, taking_part
 
 app = App(name="agent", help="Run a small agent that takes part in a space.", help_epilogue="")
 

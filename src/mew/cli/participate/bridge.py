@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import App, Parameter
 
-from mew.cli.exits import Failed
-from mew.cli.given import BadValue
-from mew.cli.joining import (
+from mew.cli.common.errors import Failed
+from mew.cli.common.io import BadValue
+from mew.cli.common.target import (
     HERE,
     LogLevel,
     Participant,
@@ -25,6 +25,7 @@ from mew.cli.joining import (
 
 if TYPE_CHECKING:
     from mew.bridge import BridgeSettings, BridgeTimeouts, StdioServer
+
 
 app = App(name="bridge", help="Let an MCP server take part in a space.", help_epilogue="")
 

@@ -1,25 +1,27 @@
-"""`mew client connect`: a participant made of lines, for scripts: JSON or words in, JSON out.
-
-Must not decide what may be sent: what the gateway refuses comes back as a line.
-"""
+"""`mew client`: sends lines of JSON from stdin to a space and prints what the space sends."""
 
 import asyncio
+import base64
 import signal
-from collections.abc import Coroutine
+from collections.abc import Container, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from cyclopts import App, Parameter
 
-from mew.cli.exits import Failed
-from mew.cli.joining import HERE, Participant, Seat, Token, Where, seat, taking_part
+from mew.cli.common.errors import Failed
+from mew.cli.common.target import HERE, Participant, Seat, Token, Where, seat, taking_part
+from mew.client import Frame
+from mew.client.dispatcher import Message
+from mew.errors import MewError
+from mew.protocol import kinds
 
 if TYPE_CHECKING:
-    from mew.cli.client_pipes import Lines, Writer
-    from mew.cli.client_said import Said
+    from mew.cli.participate.client_io import Lines, Said, Writer
     from mew.client import Space, Subscription
-    from mew.client.inbox import Message
+
 
 app = App(name="client", help="Take part in a space line by line, for scripts.", help_epilogue="")
 
@@ -90,23 +92,23 @@ def connect(
 async def _connect(at: Seat, pipes: Pipes, stay: float | None) -> int:
     """Speak and listen until the input ends, or SIGTERM comes, or nobody reads any more; 1 where lines may be lost."""
     import mew
-    from mew.cli import client_pipes
-    from mew.cli.client_said import Said, note
+    from mew.cli.participate import client_io
+    from mew.cli.participate.client_io import Said, note
 
-    taken = client_pipes.STDIN if pipes.fifo_in is None else client_pipes.open_fifo(pipes.fifo_in)
-    given = client_pipes.STDOUT
+    taken = client_io.STDIN if pipes.fifo_in is None else client_io.open_fifo(pipes.fifo_in)
+    given = client_io.STDOUT
     if pipes.output_file is not None:
-        given = client_pipes.open_file(pipes.output_file)
+        given = client_io.open_file(pipes.output_file)
     elif pipes.fifo_out is not None:
-        given = client_pipes.open_fifo(pipes.fifo_out)
+        given = client_io.open_fifo(pipes.fifo_out)
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     async with mew.connect(at.url, space=at.space, token=at.token, participant=at.participant) as space:
         said = Said(space)
-        conversation = _Conversation(space, said, client_pipes.Writer(given))
+        conversation = _Conversation(space, said, client_io.Writer(given))
         note(f"{space.me} is in space {space.id}")
-        for_ever = stay is None and given != client_pipes.STDOUT
-        speaking = conversation.speak(client_pipes.Lines(taken), None if for_ever else stay or 0.0)
+        for_ever = stay is None and given != client_io.STDOUT
+        speaking = conversation.speak(client_io.Lines(taken), None if for_ever else stay or 0.0)
         await conversation.hold(speaking, stopped)
     return int(said.in_doubt)
 
@@ -146,7 +148,6 @@ class _Conversation:
                 raise outcome
 
     async def _hear(self) -> None:
-        from mew.cli.client_lines import written
 
         welcome = self._space.latest_welcome
         if welcome is not None:
@@ -157,8 +158,7 @@ class _Conversation:
 
     async def speak(self, lines: "Lines", stay: float | None) -> None:
         """Send each line; then wait until all has been taken, and as long as we are to stay."""
-        from mew.cli.client_lines import BadLine, read
-        from mew.cli.client_said import note
+        from mew.cli.participate.client_io import note
 
         number = 0
         async for line in lines:
@@ -178,6 +178,71 @@ class _Conversation:
 
 
 def _missed(count: int) -> None:
-    from mew.cli.client_said import note
+    from mew.cli.participate.client_io import note
 
     note(f"{count} messages came faster than they were read, and were lost")
+
+
+_FRAME: Final = b"#"
+
+
+class BadLine(MewError):
+    """A line that stands for nothing."""
+
+
+class Read(msgspec.Struct, frozen=True):
+    """What a line stands for: the message to be sent."""
+
+    message: bytes
+
+
+def read(line: bytes, streams: Container[str] = ()) -> Read | None:
+    """What a line stands for; None where it is empty, `BadLine` where it is an object and no envelope."""
+    line = line.strip()
+    if not line:
+        return None
+    if line.startswith(_FRAME):
+        stream_id, sign, _ = line[1:].partition(_FRAME)
+        if sign and stream_id.decode(errors="replace") in streams:
+            return Read(line)
+    value = _object(line)
+    if value is None:
+        return Read(msgspec.json.encode({"kind": kinds.CHAT, "payload": {"text": _text(line)}}))
+    if not isinstance(value.get("kind"), str):
+        raise BadLine("no envelope: an object needs a `kind`, such as " + '{"kind":"chat","payload":{"text":"hello"}}')
+    return Read(line)
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    """What is meant as a JSON object; anything else is words."""
+    if not line.startswith(b"{"):
+        return None
+    try:
+        found: dict[str, Any] = msgspec.json.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadLine(f"no envelope: {error}") from None
+    return found
+
+
+def _text(line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        raise BadLine("not UTF-8") from None
+
+
+def written(message: Message) -> bytes:
+    """A message that came, as a line."""
+    if not isinstance(message, Frame):
+        return message.encode() + b"\n"
+    frame = {"stream_id": message.stream_id, **_data(message)}
+    return msgspec.json.encode({"frame": frame}) + b"\n"
+
+
+def _data(frame: Frame[Any]) -> dict[str, str]:
+    if frame.text:
+        try:
+            return {"encoding": "text", "data": frame.data.decode()}
+        except UnicodeDecodeError:
+            pass
+    return {"encoding": "base64", "data": base64.b64encode(frame.data).decode()}

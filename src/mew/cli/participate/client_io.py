@@ -1,23 +1,139 @@
-"""What a participant made of lines has said: no quicker than a gateway takes it, and followed until it was taken.
+"""The pipes of `mew client`: reading lines, writing lines, and the answer to each line.
 
-Sends nothing twice: what was on its way when a connection broke is told of, not repeated. Must not know what a line
-means.
+Each pipe has a thread, which ends with the process. A line that was in flight when a connection broke is reported, and
+not sent again.
 """
 
 import asyncio
+import os
+import queue
+import stat
 import sys
+import threading
 import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from mew.client import ConnectionLost, Frame, Space
 from mew.client.connection import Connection
+from mew.client.dispatcher import Message
 from mew.client.errors import RateLimited
-from mew.client.inbox import Message
-from mew.client.sending import Draft
+from mew.client.sender import Draft
+from mew.errors import MewError
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
-from mew.protocol.limits import Bucket
+from mew.protocol.rate_limit import Bucket
 from mew.protocol.settings import Limits
+
+READ_BYTES: Final = 64 * 2**10
+LONGEST: Final = 32 * 2**20
+"""Bytes of a line; a gateway takes no more than 16 MiB of one message."""
+STDIN: Final = 0
+STDOUT: Final = 1
+
+
+class BadPipe(MewError):
+    """A file that cannot be read from or written to."""
+
+
+def open_fifo(path: Path) -> int:
+    """A FIFO, made where there is none; it does not end when whoever writes to it, or reads, goes and another comes."""
+    try:
+        if not path.exists():
+            os.mkfifo(path, 0o600)
+        if not stat.S_ISFIFO(path.stat().st_mode):
+            raise BadPipe(f"{path} is no FIFO: `mkfifo` makes one")
+        return os.open(path, os.O_RDWR)
+    except OSError as error:
+        raise BadPipe(f"{path}: {error.strerror}") from None
+
+
+def open_file(path: Path) -> int:
+    """A file to be added to, made where there is none, its folder too."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError as error:
+        raise BadPipe(f"{path}: {error.strerror}") from None
+
+
+class Lines:
+    """The lines of a descriptor. Not read further than one piece ahead of whoever reads here."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Reading begins now."""
+        self._descriptor = descriptor
+        self._loop = asyncio.get_running_loop()
+        self._pieces: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
+        threading.Thread(target=self._read, name="mew client: reads", daemon=True).start()
+
+    def _read(self) -> None:
+        piece = b"begin"
+        while piece:
+            try:
+                piece = os.read(self._descriptor, READ_BYTES)
+            except OSError:
+                piece = b""
+            try:
+                asyncio.run_coroutine_threadsafe(self._pieces.put(piece), self._loop).result()
+            except (RuntimeError, asyncio.CancelledError):  # the loop is no more
+                return
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Each line as soon as it has come; what stands behind the last break is a line too."""
+        held = bytearray()
+        while piece := await self._pieces.get():
+            held += piece
+            *lines, rest = held.split(b"\n")
+            held = bytearray(rest)
+            if len(held) > LONGEST:
+                raise BadPipe(f"a line of more than {LONGEST} bytes")
+            for line in lines:
+                yield bytes(line)
+        if held:
+            yield bytes(held)
+
+
+class Writer:
+    """Writes to a descriptor; whoever has something to write waits for it, and the loop does not."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Ready to write."""
+        self._descriptor = descriptor
+        self._loop = asyncio.get_running_loop()
+        self._work: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]] = queue.SimpleQueue()
+        threading.Thread(target=self._write, name="mew client: writes", daemon=True).start()
+
+    async def write(self, data: bytes) -> None:
+        """Write all of it; `OSError` where nobody reads any more."""
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._work.put((data, done))
+        await done
+
+    def _write(self) -> None:
+        while True:
+            data, done = self._work.get()
+            tell: Callable[[], None]
+            try:
+                while data:
+                    data = data[os.write(self._descriptor, data) :]
+            except OSError as error:
+                tell = _failing(done, error)
+            else:
+                tell = _finishing(done)
+            with suppress(RuntimeError):  # the loop is no more
+                self._loop.call_soon_threadsafe(tell)
+
+
+def _failing(done: "asyncio.Future[None]", error: OSError) -> Callable[[], None]:
+    return lambda: None if done.done() else done.set_exception(error)
+
+
+def _finishing(done: "asyncio.Future[None]") -> Callable[[], None]:
+    return lambda: None if done.done() else done.set_result(None)
+
 
 WINDOW: Final = 500
 """Lines that may be on their way; who has more to say waits until they have been taken."""
@@ -29,7 +145,7 @@ PAUSE_SECONDS: Final = 0.25
 PONG_SECONDS: Final = 5.0
 _FRAME: Final = b"#"
 _FENCE: Final = "fence-"
-"""How the questions begin that the client asks by itself (`mew.client.answers`)."""
+"""How the questions begin that the client asks by itself (`mew.client.pending`)."""
 
 
 class Said:

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
-from mew.cli.door import one_line
-from mew.cli.given import BadValue, as_json, bytes_of, object_of, text_of
-from mew.cli.reach import DIRECTORY, Reach, speak
+from mew.cli.common.http_client import one_line
+from mew.cli.common.io import BadValue, as_json, bytes_of, object_of, text_of
+from mew.cli.common.target import DIRECTORY, Reach, speak
 
 CHAT: Final = "chat"
 _OPTION: Final = re.compile("--?[A-Za-z]")

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from mew.cli.door import one_line
-from mew.cli.given import BadValue, as_json, value_of
-from mew.cli.reach import DIRECTORY, Reach, look_by_socket, speak
+from mew.cli.common.http_client import one_line
+from mew.cli.common.io import BadValue, as_json, value_of
+from mew.cli.common.target import DIRECTORY, Reach, look_by_socket, speak
 
 app = App(name="stream", help="Open, feed, share and read the streams of a space.", help_epilogue="")
 
@@ -35,7 +35,7 @@ def ls(*, interval: float = 1.0, reach: Reach = DIRECTORY, json: _Flag = False) 
     json
         A line of JSON for each stream: its entry in a welcome, with `rate` besides.
     """
-    from mew.cli.stream_watch import listed, table
+    from mew.cli.participate.stream_tail import listed, table
 
     found = listed(look_by_socket(reach), max(interval, 0.0))
     if json:
@@ -188,7 +188,7 @@ def feed(
     json
         What was sent, as JSON, instead of a line on standard error.
     """
-    from mew.cli.stream_feed import Feed, pieces
+    from mew.cli.participate.stream_feed import Feed, pieces
 
     door, name = speak(reach, participant)
     feeding = Feed(door, name, stream_id, cut.format_id)
@@ -359,7 +359,7 @@ def tail(
     count
         End after so many.
     """
-    from mew.cli.stream_watch import read
+    from mew.cli.participate.stream_tail import read
 
     form: Literal["raw", "json", "text"] = "raw" if raw else "json" if json else "text"
     return read(look_by_socket(reach), stream_id, form, count)

@@ -13,12 +13,13 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from mew.cli.door import Door, RefusedAs
-from mew.cli.exits import Unreachable
-from mew.cli.given import BadValue
+from mew.cli.common.errors import Unreachable
+from mew.cli.common.http_client import Door, RefusedAs
+from mew.cli.common.io import BadValue
 
 if TYPE_CHECKING:
-    from mew.cli.stream import Cut
+    from mew.cli.participate.stream import Cut
+
 
 PATIENCE: Final = 20.0
 """Seconds of silence after which the participant says that it is still there: present is who spoke within a minute."""

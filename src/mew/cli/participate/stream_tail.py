@@ -11,16 +11,15 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from mew.cli.door import one_line
-from mew.cli.exits import Refused, Unreachable
-from mew.cli.given import as_json, require_reader
-from mew.cli.journal_text import printable
-from mew.cli.reach import Way
-from mew.cli.stream_feed import unpacked
+from mew.cli.common.errors import Refused, Unreachable
+from mew.cli.common.http_client import one_line
+from mew.cli.common.io import as_json, require_reader
+from mew.cli.common.render import printable
+from mew.cli.common.target import Way
+from mew.cli.participate.stream_feed import unpacked
 from mew.client import Space, connect
 from mew.client.errors import ConnectionLost, NotAdmitted
-from mew.client.frames import Frame
-from mew.client.gaps import StreamGap, receives
+from mew.client.frames import Frame, StreamGap, receives
 from mew.client.subscriptions import Subscription
 
 Form = Literal["raw", "json", "text"]

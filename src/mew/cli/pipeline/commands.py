@@ -16,9 +16,9 @@ import msgspec
 from cyclopts import App, Parameter
 
 from mew.cli import FAILED
-from mew.cli.journal_options import instant
-from mew.cli.pipeline_asking import By, asked, spark
-from mew.cli.pipeline_asking import duckdb as _by_duckdb
+from mew.cli.journal.options import instant
+from mew.cli.pipeline.query import By, asked, spark
+from mew.cli.pipeline.query import duckdb as _by_duckdb
 from mew.errors import MewError
 
 app = App(name="pipeline", help="Make tables of everything that happened in a space, and ask them.", help_epilogue="")
@@ -82,7 +82,7 @@ def _places(place: Place) -> tuple[Path, Path]:
     """The journal, and the lake."""
     journal = place.journal
     if isinstance(place, Origin) and place.source is not None:
-        from mew.cli.pipeline_source import places_of
+        from mew.cli.pipeline.source import places_of
 
         return places_of(place.source, journal, place.lake or _LAKE)
     own = (place.lake or _LAKE) / _JOURNAL.name
@@ -92,8 +92,8 @@ def _places(place: Place) -> tuple[Path, Path]:
         journal = place.lake.with_name(_JOURNAL.name)
     if journal is None:
         # Only who asks for the space of this directory needs what reads its configuration.
-        from mew.gateway.config import find_config, load
-        from mew.gateway.journals import journal_root
+        from mew.config.loader import find_config, load
+        from mew.gateway.journaling import journal_root
 
         journal = journal_root(load([find_config(Path.cwd())], environ=os.environ).spaces[0])
     return journal, place.lake or journal.with_name(_LAKE.name)
@@ -147,7 +147,7 @@ def run(
 
 
 def _told(progress: Any, journal: Path, *, json: bool) -> str:
-    from mew.cli.pipeline_text import summary
+    from mew.cli.pipeline.query import summary
     from mew.pipeline.jobs.lagging import lags
 
     lag = lags(journal, progress)
@@ -168,7 +168,7 @@ def _batches(
     source: str | None = None,
 ) -> Iterator[Any]:
     """Batch after batch, until nothing is new; `HeldUp` then, if a space could not be gone on with."""
-    from mew.cli.pipeline_settings import settings_here
+    from mew.cli.pipeline.source import settings_here
     from mew.pipeline.jobs.planning import spaces_of
     from mew.pipeline.jobs.running import Batches
     from mew.pipeline.lake import Lake
@@ -180,7 +180,7 @@ def _batches(
         stack.enter_context(Lake(folder).locked("mew pipeline run"))
         spread = _Lazy(stack, open_session)
         if source is not None:
-            from mew.cli.pipeline_source import land
+            from mew.cli.pipeline.source import land
 
             land(source, Lake(folder), spread.session)
         batches = Batches(journal, Lake(folder), spread, typed=settings_here().typed)
@@ -205,7 +205,7 @@ class _Lazy:
 
     def session(self) -> Any:
         """It is started where it was not."""
-        from mew.cli.progress import bar
+        from mew.cli.common.io import bar
         from mew.pipeline.session import close_session
 
         if self._session is None:
@@ -215,7 +215,7 @@ class _Lazy:
         return self._session
 
     def __call__(self, work: Any, items: Any) -> list[bytes]:
-        from mew.cli.progress import bar
+        from mew.cli.common.io import bar
         from mew.pipeline.spread import spread
 
         session = self.session()
@@ -226,7 +226,7 @@ class _Lazy:
 
 
 def _session(lake: Path, master: str | None, *, ui: bool) -> Any:
-    from mew.cli.pipeline_settings import settings_here
+    from mew.cli.pipeline.source import settings_here
     from mew.pipeline.session import open_session
 
     return open_session(settings_here(), lake=lake, master=master, ui=ui)
@@ -347,7 +347,7 @@ def tables(*, place: Place = _here, json: _Flag = False) -> int:
     json
         One object of JSON a table instead of lines to read.
     """
-    from mew.cli.pipeline_text import described
+    from mew.cli.pipeline.query import described
     from mew.pipeline.lake.lake import Lake
 
     _, lake = _places(place)
@@ -371,7 +371,7 @@ def compact(*, place: Place = _here) -> int:
 
 
 app.command(
-    "mew.cli.pipeline_watch:watch",
+    "mew.cli.pipeline.watch:watch",
     name="watch",
     help="Keep the tables up to date with what is sealed in the journal, until interrupted.",
     help_epilogue=_examples(
@@ -382,13 +382,13 @@ app.command(
     ),
 )
 app.command(
-    "mew.cli.pipeline_report:report",
+    "mew.cli.pipeline.export:report",
     name="report",
     help="Write what happened as one page with plots, for anybody to read.",
     help_epilogue=_examples("report", "report -o lab.html --space lab --since 2h"),
 )
 app.command(
-    "mew.cli.pipeline_export:export",
+    "mew.cli.pipeline.export:export",
     name="export",
     help="Write a table, or the answer to a question, to a file.",
     help_epilogue=_examples(

@@ -1,21 +1,22 @@
-"""`mew pipeline export`: a table, or the answer to a question, as a file or a folder of files.
+"""`mew pipeline export` and `mew pipeline report`: tables as files, and one page with plots."""
 
-Must not know how an answer is found, nor how it is written.
-"""
-
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import Parameter
 
-from mew.cli.pipeline import Place, _here, _opening, _places
-from mew.cli.pipeline_asking import By, asked, batches
-from mew.cli.pipeline_asking import duckdb as _by_duckdb
-from mew.cli.progress import bar
+from mew.cli.common.io import bar
+from mew.cli.journal.options import instant
+from mew.cli.pipeline.commands import Place, _here, _opening, _places
+from mew.cli.pipeline.query import By, asked, batches
+from mew.cli.pipeline.query import duckdb as _by_duckdb
+from mew.errors import MewError
 
 if TYPE_CHECKING:
     from mew.pipeline.lookup.exporting import Source
+
 
 _TABLE: Final = re.compile(r"\w+")
 _Format = Literal["parquet", "csv", "jsonl"]
@@ -63,3 +64,51 @@ def _source(sql: str, journal: Path, lake: Path, by: By) -> "Source":
         lambda: asked(sql, journal, lake, open_session),
         lambda: batches(sql, journal, lake, open_session),
     )
+
+
+class CannotWrite(MewError):
+    """The report could not be put where it was wanted."""
+
+
+def report(
+    *,
+    place: Place = _here,
+    output: Annotated[Path, Parameter(name=["--output", "-o"])] = Path("report.html"),
+    space: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+) -> int:
+    """Write what happened as one page with plots, for anybody to read.
+
+    Parameters
+    ----------
+    output
+        The file.
+    space
+        Only this space, by its id; all that the tables have, if none is named.
+    since
+        From this time on: 2026-03-01T10:00:00Z, 2026-03-01 (UTC), or 15m, 2h, 3d ago.
+    until
+        Up to this time.
+    """
+    from mew.pipeline import open_lake
+    from mew.pipeline.report import gather, page, scopes
+
+    journal, folder = _places(place)
+    lake = open_lake(folder, journal=journal)
+    found = scopes(lake, space=space, since=instant("--since", since), until=instant("--until", until))
+    text = page([gather(lake, each) for each in found], lake.progress)
+    _write(output, text.encode())
+    print(f"{output}: {len(text.encode()) / 1000:,.0f} kB about {', '.join(each.space for each in found)}")
+    return 0
+
+
+def _write(path: Path, content: bytes) -> None:
+    """All of it, or what was there before."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_bytes(content)
+        draft.replace(path)
+    except OSError as problem:
+        draft.unlink(missing_ok=True)
+        raise CannotWrite(f"{path}: {problem.strerror}") from None

@@ -1,18 +1,45 @@
-"""What `mew pipeline run` and `watch` do where the journal comes through Kafka: land it first.
+"""Which journal, lake and settings a `mew pipeline` command uses."""
 
-Must not know how a message becomes a segment.
-"""
-
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from mew.errors import MewError
+from mew.pipeline.settings import BadSetting, PipelineSettings
 
 if TYPE_CHECKING:
     from mew.pipeline.lake import Lake
     from mew.pipeline.landing.landing import Arrived, Landing
+
+
+_FILES = (Path(".mew") / "space.yaml", Path("space.yaml"))
+
+
+def settings_here() -> PipelineSettings:
+    """What the space.yaml of this directory says of the pipeline; without one, what the machine suggests."""
+    if not any(file.is_file() for file in _FILES):
+        return PipelineSettings()
+    from mew.config.loader import find_config, load
+
+    space = load([find_config(Path.cwd())], environ=os.environ).spaces[0]
+    return read(space.pipeline, space.file)
+
+
+def read(section: dict[str, object], file: Path) -> PipelineSettings:
+    """The section as a value; `BadSetting` says what is wrong with it, and where it stands."""
+    unknown = sorted(section.keys() - set(PipelineSettings.__struct_fields__))
+    if unknown:
+        known = ", ".join(PipelineSettings.__struct_fields__)
+        raise BadSetting(f"{file}: there is no setting pipeline.{unknown[0]}; there are {known}")
+    try:
+        return msgspec.convert(section, PipelineSettings)
+    except msgspec.ValidationError as problem:
+        raise BadSetting(f"{file}: pipeline: {problem}") from None
+
 
 OWN: Final = "journal"
 """Where in a lake the records are that were landed."""

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import msgspec
 from cyclopts import Parameter
 
+from mew._internal.unix_sockets import NAME, address_of, gateway_socket
 from mew.cli import FAILED
-from mew.cli.pipeline import Origin, _from_here, _places, _session
+from mew.cli.pipeline.commands import Origin, _from_here, _places, _session
 from mew.errors import MewError
-from mew.unix_sockets import NAME, address_of, gateway_socket
 
 if TYPE_CHECKING:
     from mew.pipeline.jobs.made import Made
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mew.pipeline.landing.watching import LandingWatch
     from mew.pipeline.measuring import Meter
     from mew.pipeline.publishing import Publisher
+
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 _DURATION: Final = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(ms|s|m)?")
@@ -112,7 +113,7 @@ def watch(
     json
         One object of JSON a line instead of lines to read.
     """
-    from mew.cli.pipeline_settings import settings_here
+    from mew.cli.pipeline.source import settings_here
     from mew.pipeline.jobs.planning import spaces_of
     from mew.pipeline.jobs.watching import Habits
 
@@ -183,7 +184,7 @@ def _meter(stack: ExitStack, port: int, journal: Path, watching: "Watch", publis
 
 
 def _landing(source: str, lake: "Lake", spark: "_Spark", stop: Signals) -> "LandingWatch":
-    from mew.cli.pipeline_source import landing_of
+    from mew.cli.pipeline.source import landing_of
     from mew.pipeline.landing.watching import LandingWatch
 
     return LandingWatch(landing_of(source, lake, spark.session), stop)
@@ -259,7 +260,7 @@ class _Spark:
 
 
 def _say(told: "Told", *, json: bool) -> None:
-    from mew.cli.pipeline_text import watched
+    from mew.cli.pipeline.query import watched
     from mew.pipeline.jobs.watching import Notice, Trouble
 
     if json:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from mew.cli import running
-from mew.cli.exits import Failed
+from mew.cli.common.errors import Failed
+from mew.cli.space import processes
 from mew.errors import MewError
-from mew.gateway.supervisor.pids import read_pids
+from mew.supervisor.state_file import read_pids
 
 
 class NotConfirmed(MewError):
@@ -42,7 +42,7 @@ def clean_space(directory: Path, wanted: Wanted) -> int:
         return 0
     if wanted.every and not wanted.force:
         _confirm(directory)
-    with running.held(directory):
+    with processes.held(directory):
         _require_stopped(directory)  # an answer may take its time
         for place in found:
             _remove(place)
@@ -57,7 +57,7 @@ def _require_stopped(directory: Path) -> None:
         return
     if pids.running:
         raise Failed(f"space {pids.space_id!r} runs: stop it first, with `mew space down`")
-    if left := running.left_running(pids):
+    if left := processes.left_running(pids):
         named = ", ".join(left)
         raise Failed(f"the gateway of space {pids.space_id!r} has died, but not {named}: `mew space down` ends that")
 
@@ -74,7 +74,7 @@ def _found(directory: Path, wanted: Wanted) -> Iterator[Path]:
 
 def _logs(directory: Path) -> Iterator[Path]:
     """The logs of the gateway and of its participants; without a configuration, the gateway's alone."""
-    from mew.gateway.config import find_config, load
+    from mew.config.loader import find_config, load
 
     yield directory / "logs" / "gateway.log"
     try:

@@ -1,6 +1,6 @@
-"""`mew space up`, `down`, `status` and `clean`: the life of a space, from a directory.
+"""`mew space up`, `down`, `status` and `clean`: starts and stops the space of a directory.
 
-Must not know how a process is started or stopped: `running` does.
+`processes` starts and stops; this module parses options and prints.
 """
 
 import contextlib
@@ -16,12 +16,12 @@ from typing import Annotated, Final, Literal
 
 from cyclopts import App, Parameter
 
-from mew.cli import INTERRUPTED, registry, running
-from mew.cli.exits import Failed
-from mew.cli.log_lines import LogLines, readable
-from mew.cli.space_text import as_json, show_spaces, show_status, show_up, status_of
+from mew.cli import INTERRUPTED
+from mew.cli.common.errors import Failed
+from mew.cli.space import processes
+from mew.cli.space.render import LogLines, as_json, readable, show_spaces, show_status, show_up, status_of
 from mew.errors import MewError
-from mew.gateway.supervisor.pids import Pids, pids_file, read_pids
+from mew.supervisor.state_file import Pids, pids_file, read_pids
 
 app = App(name="space", help="Start, stop and look at the space of a directory.", help_epilogue="")
 
@@ -66,9 +66,9 @@ class Start:
         """The space's."""
         return directory_of(self.space_dir)
 
-    def order(self) -> running.Order:
+    def order(self) -> processes.Order:
         """What is to be started, if there is a space to start."""
-        return running.Order(
+        return processes.Order(
             directory=self.directory,
             config_file=_config_file(self.directory, self.config),
             port=self.port,
@@ -121,7 +121,7 @@ def up(
 
 def _interactive(start: Start, participant: str | None, *, detach: bool) -> int:
     """Start it if need be, take part, and stop it again if it was started for that; who comes is settled first."""
-    from mew.cli.here import here, who
+    from mew.cli.common.target import here, who
 
     require_directory(start.directory)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -154,13 +154,13 @@ def _brought_up(start: Start) -> tuple[bool, Pids]:
     if (pids := read_pids(directory)) is not None and pids.running and pids.ready:
         return False, pids
     order = start.order()
-    with running.held(directory):
+    with processes.held(directory):
         pids = read_pids(directory)
         if pids is not None and pids.running:
             return False, pids
-        if pids is not None and (left := running.stop(directory, pids)):
+        if pids is not None and (left := processes.stop(directory, pids)):
             print(f"ended what was left of a gateway that had died: {', '.join(left)}", file=sys.stderr)
-        return True, running.start(order)
+        return True, processes.start(order)
 
 
 def _already(pids: Pids, start: Start, *, json: bool) -> int:
@@ -182,7 +182,7 @@ def _watch(lines: LogLines, pids: Pids, *, json: bool) -> int:
         for name, line in lines.new():
             print(f"{name:<12} | {readable(line)}", flush=True)
         if not alive:
-            if running.ended_well(pids.gateway):
+            if processes.ended_well(pids.gateway):
                 print("stopped, by somebody else's word")
                 return 0
             raise Failed("the gateway has ended; logs/gateway.log says why")
@@ -217,15 +217,15 @@ def _heeding_signals() -> Iterator[None]:
 
 def connect(directory: Path, participant: str | None) -> int:
     """Take part in a running space from this terminal."""
-    from mew.cli.connect import connect as take_part
-    from mew.cli.here import here, token_of, who
+    from mew.cli.common.target import here, token_of, who
+    from mew.cli.terminal import connect as take_part
 
     place = here(directory).require_running()
     name = who(place, participant)
     return take_part(place.local, place.space_id, name, token_of(place, name), directory)
 
 
-app.command("mew.cli.connect:connect_command", name="connect", help="Take part in a running space from this terminal.")
+app.command("mew.cli.terminal:connect_command", name="connect", help="Take part in a running space from this terminal.")
 
 
 @app.command
@@ -259,9 +259,9 @@ def down(*, space_dir: Directory = None, json: Flag = False) -> int:
 def stop_space(directory: Path, run: str | None = None) -> list[str]:
     """Stop a space, if it runs, or only this run of it: somebody may have started another since; what was stopped."""
     if read_pids(directory) is None:
-        registry.strike(directory)
+        processes.strike(directory)
         return []
-    with running.held(directory):
+    with processes.held(directory):
         pids = read_pids(directory)
         if pids is None or run not in {None, pids.run}:
             return []
@@ -270,7 +270,7 @@ def stop_space(directory: Path, run: str | None = None) -> list[str]:
                 f"space {pids.space_id!r} was started by `mew {pids.started_by}` (process {pids.gateway}):"
                 " stop it where it was started"
             )
-        return running.stop(directory, pids)
+        return processes.stop(directory, pids)
 
 
 @app.command
@@ -296,7 +296,7 @@ def status(
     directory = directory_of(space_dir)
     pids = None if every else read_pids(directory)
     if every or (pids is None and space_dir is None and not _is_space(directory)):
-        show_spaces(registry.running_spaces(), json=json)
+        show_spaces(processes.running_spaces(), json=json)
         return 0
     require_directory(directory)
     show_status(directory, pids, json=json)
@@ -332,7 +332,7 @@ def clean(
     force
         Do not ask.
     """
-    from mew.cli.cleaning import Wanted, clean_space
+    from mew.cli.space.clean import Wanted, clean_space
 
     directory = directory_of(space_dir)
     require_directory(directory)

@@ -1,11 +1,9 @@
-"""`mew gateway start`: read the configuration, take the port, serve until told to stop.
-
-Must not know how any of that is done.
-"""
+"""`mew gateway`: starts a gateway in the foreground, checks its configuration, and tells systemd of its state."""
 
 import os
+import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +14,32 @@ import uvloop
 from cyclopts import App, Parameter
 
 from mew import __version__
-from mew.gateway.auth import TokenStore
-from mew.gateway.config import GatewayConfig, find_config, load
+from mew._internal.logging import log, set_up
+from mew.config.loader import GatewayConfig, find_config, load
+from mew.config.tokens import TokenStore
 from mew.gateway.exposure import require_safe, warnings_of
 from mew.gateway.gateway import Gateway
-from mew.gateway.operator_log import log, set_up
 from mew.gateway.server import PortTaken, Server
-from mew.gateway.shippers import Shippers
-from mew.gateway.supervisor.household import Household, refuse_second
-from mew.gateway.supervisor.pids import StartedBy, read_pids
-from mew.gateway.systemd import tell
+from mew.supervisor.shippers import Shippers
+from mew.supervisor.state_file import StartedBy, read_pids
+from mew.supervisor.supervisor import Household, refuse_second
+
+
+def tell(*states: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Send states such as `READY=1` to the socket in NOTIFY_SOCKET; whether there was one and it took them."""
+    address = environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return False
+    # A name that begins with @ has no file: it is in the kernel's own list of names.
+    place = f"\0{address[1:]}" if address.startswith("@") else address
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:
+            out.sendto("\n".join(states).encode(), place)
+    except OSError as problem:
+        log.warning("systemd was not told", socket=address, problem=problem.strerror)
+        return False
+    return True
+
 
 app = App(
     name="gateway", help="Run a gateway, which serves spaces over WebSocket and HTTP on one port.", help_epilogue=""
@@ -150,7 +164,7 @@ async def _run(server: Server, household: Household, shippers: Shippers, ready: 
 
 def _clear_up(config: GatewayConfig) -> None:
     """End what a gateway that was killed has left running: its participants would come in beside ours."""
-    from mew.cli.running import stop
+    from mew.cli.space.processes import stop
 
     for space in config.spaces:
         stale = read_pids(space.directory)

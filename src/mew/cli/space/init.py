@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
-from mew.cli.exits import Failed
+from mew.cli.common.errors import Failed
 
 if TYPE_CHECKING:
-    from mew.cli.init_templates import Template, Variable
+    from mew.cli.space.templates import Template, Variable
+
 
 _PORTS: Final = range(65536)
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
@@ -46,16 +47,16 @@ class Said:
 
     def values(self) -> dict[str, str]:
         """As a template knows them."""
-        from mew.cli import init_values
-        from mew.cli.given import BadValue
+        from mew.cli.common.io import BadValue
+        from mew.cli.space.templates import DESCRIPTION, MODEL, NAME, PORT
 
         if self.port is not None and self.port not in _PORTS:
             raise BadValue(f"--port: {self.port} is no port")
         said = {
-            init_values.NAME: self.name,
-            init_values.DESCRIPTION: self.description,
-            init_values.MODEL: self.model,
-            init_values.PORT: None if self.port is None else str(self.port),
+            NAME: self.name,
+            DESCRIPTION: self.description,
+            MODEL: self.model,
+            PORT: None if self.port is None else str(self.port),
         }
         return {name: value for name, value in said.items() if value is not None}
 
@@ -111,19 +112,18 @@ def init(
 
 
 def _make(name: str | None, said: Said, *, force: bool, as_json: bool) -> int:
-    from mew.cli import init_values, init_writing
-    from mew.cli.init_templates import USUAL, find_template
+    from mew.cli.space.templates import USUAL, existing, find_template, make, resolve, write
 
     directory, values = Path.cwd(), said.values()
-    there = init_writing.existing(directory)
+    there = existing(directory)
     if there is not None and not force:
         raise Failed(f"there is a space here already, {there}: start it with `mew space up`, or `mew init --force`")
     asks = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
     chosen = find_template(name or (_choose() if asks else USUAL), directory, Path.home())
     known = {"dirname": directory.name or "space", "username": _username(), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
-    filled = init_values.resolve(chosen.variables, values, os.environ, known, _ask if asks else None)
-    made = init_writing.make(chosen, filled, values)
-    init_writing.write(chosen, made, directory)
+    filled = resolve(chosen.variables, values, os.environ, known, _ask if asks else None)
+    made = make(chosen, filled, values)
+    write(chosen, made, directory)
     for warning in made.warnings:
         print(f"mew: {warning}", file=sys.stderr)
     if as_json:
@@ -151,7 +151,7 @@ def _username() -> str:
 
 def _choose() -> str:
     """Which template, of those there are."""
-    from mew.cli.init_templates import USUAL
+    from mew.cli.space.templates import USUAL
 
     found = _all()
     for number, each in enumerate(found, 1):
@@ -185,7 +185,7 @@ def _answer(question: str) -> str:
 
 
 def _all() -> "list[Template]":
-    from mew.cli.init_templates import templates
+    from mew.cli.space.templates import templates
 
     return templates(Path.cwd(), Path.home())
 
@@ -204,7 +204,7 @@ def _list(*, as_json: bool) -> int:
 def _describe(name: str, *, as_json: bool) -> int:
     import msgspec
 
-    from mew.cli.init_templates import find_template
+    from mew.cli.space.templates import find_template
 
     found = find_template(name, Path.cwd(), Path.home())
     files = [f".mew/{place}" for _, place in found.files()]

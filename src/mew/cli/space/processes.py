@@ -1,6 +1,7 @@
-"""A space's processes, started and stopped from outside: the gateway is a process of its own, and starts the others.
+"""The gateways that run in the background on this machine: starting, finding and stopping them.
 
-Signals only what `.mew/pids.json` names with its moment of birth, or what bears the mark of that run.
+A signal goes only to a process whose id and start time are in `.mew/pids.json`, or which carries the mark of that run.
+The list in `~/.mew/running-spaces.json` is for finding spaces; nothing is stopped because of it.
 """
 
 import contextlib
@@ -11,19 +12,94 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
 import msgspec
 
-from mew.cli import registry
-from mew.cli.exits import Failed
+from mew._internal.files import ensure_space_folder, replace_file
+from mew._internal.processes import MARK, birth, marked, runs, signal_group
+from mew._internal.unix_sockets import address_of, gateway_socket
+from mew.cli.common.errors import Failed
 from mew.errors import MewError
-from mew.gateway.admin_socket import socket_file
-from mew.gateway.folders import ensure_space_folder
-from mew.gateway.supervisor.births import MARK, birth, marked, runs, signal_group
-from mew.gateway.supervisor.pids import Pids, pids_file, read_pids
-from mew.unix_sockets import address_of, gateway_socket
+from mew.supervisor.control_socket import socket_file
+from mew.supervisor.state_file import Pids, pids_file, read_pids
+
+NAME: Final = "running-spaces.json"
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One space that runs."""
+
+    space_id: str
+    space_name: str = ""
+    space_dir: str
+    port: int
+    url: str = ""
+    gateway: int
+    birth: str | None = None
+    since: str = ""
+
+    @property
+    def running(self) -> bool:
+        """Whether its very gateway still does."""
+        return runs(self.gateway, self.birth)
+
+
+def running_spaces() -> dict[str, Entry]:
+    """Those that run, by directory."""
+    return {place: entry for place, entry in _read().items() if entry.running}
+
+
+def enlist(pids: Pids) -> None:
+    """A space has been started. A home that cannot be written to is no reason to fail."""
+    entry = Entry(
+        space_id=pids.space_id,
+        space_name=pids.space_name,
+        space_dir=pids.space_dir,
+        port=pids.port,
+        url=pids.url,
+        gateway=pids.gateway,
+        birth=pids.births.get(str(pids.gateway)),
+        since=pids.since,
+    )
+    with suppress(OSError, RuntimeError), _held():
+        _write(running_spaces() | {pids.space_dir: entry})
+
+
+def strike(directory: Path) -> None:
+    """A space has been stopped."""
+    with suppress(OSError, RuntimeError):
+        if str(directory) not in _read():
+            return
+        with _held():
+            _write({place: entry for place, entry in running_spaces().items() if place != str(directory)})
+
+
+def _folder() -> Path:
+    return Path.home() / ".mew"
+
+
+def _read() -> dict[str, Entry]:
+    try:
+        return msgspec.json.decode((_folder() / NAME).read_bytes(), type=dict[str, Entry])
+    except (OSError, RuntimeError, msgspec.MsgspecError):  # another program's, or none
+        return {}
+
+
+def _write(entries: dict[str, Entry]) -> None:
+    replace_file(_folder() / NAME, msgspec.json.format(msgspec.json.encode(entries), indent=2) + b"\n")
+
+
+@contextmanager
+def _held() -> Iterator[None]:
+    """Two spaces may be started at the same moment."""
+    _folder().mkdir(mode=0o700, exist_ok=True)
+    with (_folder() / ".running-spaces.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
 
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 75.0
@@ -115,7 +191,7 @@ def start(order: Order) -> Pids:
         raise
     for problem in _warnings(order.log, said_before):
         print(f"mew: {problem}", file=sys.stderr)
-    registry.enlist(pids)
+    enlist(pids)
     return pids
 
 
@@ -213,7 +289,7 @@ def _said(log: Path, said_before: int) -> list[str]:
 
 def healthy(directory: Path) -> bool:
     """Whether the gateway answers `/health`."""
-    from mew.cli.door import Door
+    from mew.cli.common.http_client import Door
 
     try:
         with Door(address_of(gateway_socket(directory)), None) as door:
@@ -241,7 +317,7 @@ def stop(directory: Path, pids: Pids) -> list[str]:
     pids_file(directory).unlink(missing_ok=True)
     socket_file(directory).unlink(missing_ok=True)
     gateway_socket(directory).unlink(missing_ok=True)
-    registry.strike(directory)
+    strike(directory)
     return stopped
 
 

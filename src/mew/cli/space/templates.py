@@ -1,24 +1,258 @@
-"""A space made of a template: `.mew/space.yaml`, the template's other files beside it, and what git is not to have.
+"""The templates of `mew init`: finding them, filling in their values, and writing a space.
 
-Everything is made and looked at first, and then written; what is there already is added to, never emptied.
+The nearest template wins: `./templates`, then `~/.mew/templates`, then the built-in ones. A sensitive value is never
+written into space.yaml, only where it will be found. Existing files are added to, never emptied.
 """
 
 import io
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from mew.cli.exits import Failed
-from mew.cli.init_templates import SPACE, Template
-from mew.cli.init_values import DESCRIPTION, PORT, Values, render
-from mew.served_folders import find_mew, served_folders, unchecked
+from mew.cli.common.errors import Failed
+from mew.config.served_folders import find_mew, served_folders, unchecked
+from mew.protocol.ids import is_space_id
 
 if TYPE_CHECKING:
-    from mew.gateway.config import SpaceConfig
+    from mew.config.loader import SpaceConfig
+
+
+TEMPLATE: Final = "template.json"
+SPACE: Final = "space.yaml"
+README: Final = "README.md"
+USUAL: Final = "default"
+"""What is taken where nobody says which."""
+_BUILT_IN: Final = Path(__file__).parents[2] / "templates"
+_UNWANTED: Final = frozenset({".git", "node_modules", "__pycache__"})
+
+
+class Variable(msgspec.Struct, frozen=True):
+    """Something that a template leaves open, as `{{NAME}}`."""
+
+    name: str
+    description: str = ""
+    default: Any = ""
+    prompt: bool = False
+    """Whether to ask, where there is somebody to ask."""
+    sensitive: bool = False
+    """Stays in the environment, and is written nowhere."""
+    env_sources: tuple[str, ...] = ()
+    """Variables of the environment that may have it."""
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """A template.json, as far as we know it."""
+
+    name: str | None = None
+    description: str = ""
+    variables: tuple[Variable, ...] = ()
+
+
+class Template(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder that a space is made of."""
+
+    name: str
+    description: str
+    source: str
+    """Where it comes from, for people."""
+    folder: Path
+    variables: tuple[Variable, ...] = ()
+
+    def space(self) -> str:
+        """Its space.yaml, as it was written."""
+        try:
+            return (self.folder / SPACE).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Failed(f"the template {self.name!r} cannot be used: {self.folder / SPACE}: {error}") from None
+
+    def files(self) -> Iterator[tuple[Path, Path]]:
+        """Every other file, and its place in `.mew`."""
+        for path in sorted(self.folder.rglob("*")):
+            place = path.relative_to(self.folder)
+            if path.is_file() and str(place) not in (TEMPLATE, SPACE) and not _UNWANTED & set(place.parts):
+                yield path, place
+
+    def readme(self) -> str:
+        """What it says to people, if it does."""
+        path = self.folder / README
+        return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def sources(directory: Path, home: Path) -> tuple[tuple[str, Path], ...]:
+    """Where templates are, the nearest first."""
+    return (
+        ("./templates", directory / "templates"),
+        ("~/.mew/templates", home / ".mew" / "templates"),
+        ("built in", _BUILT_IN),
+    )
+
+
+def templates(directory: Path, home: Path) -> list[Template]:
+    """All there are, by name; one that is hidden by a nearer one of the same name is left out."""
+    found: dict[str, Template] = {}
+    for source, folder in sources(directory, home):
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if (path / SPACE).is_file() and path.name not in found:
+                found[path.name] = read_template(path, source)
+    return [found[name] for name in sorted(found)]
+
+
+def find_template(name: str, directory: Path, home: Path) -> Template:
+    """The template of this name, or in the folder of this path; `Failed` names those there are."""
+    if "/" in name and (Path(name) / SPACE).is_file():
+        return read_template(Path(name), name)
+    for source, folder in sources(directory, home):
+        if name and Path(name).name == name and (folder / name / SPACE).is_file():
+            return read_template(folder / name, source)
+    known = ", ".join(each.name for each in templates(directory, home))
+    raise Failed(f"there is no template {name!r}; there are: {known}")
+
+
+def read_template(folder: Path, source: str) -> Template:
+    """What a folder says of itself; one without a template.json leaves nothing open but the space's name."""
+    path, said = folder / TEMPLATE, _Said()
+    if path.is_file():
+        try:
+            said = msgspec.json.decode(path.read_bytes(), type=_Said)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise Failed(f"{path}: {error}") from None
+    return Template(
+        name=folder.resolve().name,
+        description=" ".join(said.description.split()),
+        source=source,
+        folder=folder,
+        variables=said.variables,
+    )
+
+
+NAME: Final = "SPACE_NAME"
+SPACE_ID: Final = "SPACE_ID"
+DESCRIPTION: Final = "SPACE_DESCRIPTION"
+MODEL: Final = "AGENT_MODEL"
+PORT: Final = "GATEWAY_PORT"
+THEME: Final = "UI_THEME"
+_ALWAYS: Final = {NAME: "${dirname}", DESCRIPTION: "", PORT: "8080", THEME: "default"}
+"""Defined whether a template declares them or not."""
+_PLACEHOLDER: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+_KNOWN: Final = re.compile(r"\$\{(dirname|username|date)\}")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_./@+-]+")
+_WHOLE_BEFORE: Final = re.compile(r"(?:^|.*[:\-]\s+)$")
+_WHOLE_AFTER: Final = re.compile(r"\s*(?:#.*)?$")
+_AS_JSON: Final = "_JSON"
+_NAME_AS_ID: Final = re.compile(r"""\bid["']?:\s*["']?\{\{\s*SPACE_NAME(_JSON)?\s*\}\}""")
+"""The name of a space in the place of its id."""
+
+Ask = Callable[[Variable, str], str]
+"""Asks somebody, who may leave it at what is suggested."""
+
+
+class Values(msgspec.Struct, frozen=True):
+    """What stands for each `{{NAME}}`."""
+
+    texts: dict[str, str]
+    secrets: dict[str, str]
+    """Of each sensitive one, the variable of the environment that has it, or is to have it."""
+
+
+def resolve(
+    variables: tuple[Variable, ...],
+    said: Mapping[str, str],
+    environ: Mapping[str, str],
+    known: Mapping[str, str],
+    ask: Ask | None,
+) -> Values:
+    """Of every variable its value: as said, else as answered, else from the environment, else its default.
+
+    `known` has `dirname`, `username` and `date`, which defaults may name as `${dirname}`.
+    """
+    texts: dict[str, str] = {}
+    secrets: dict[str, str] = {}
+    declared = {each.name for each in variables}
+    usual = [Variable(name, default=default) for name, default in _ALWAYS.items() if name not in declared]
+    for each in (*variables, *usual):
+        source = next((name for name in each.env_sources if environ.get(name)), None)
+        if each.sensitive:
+            secrets[each.name] = source or next(iter(each.env_sources), each.name)
+        elif each.name in said:
+            texts[each.name] = said[each.name]
+        else:
+            suggested = environ[source] if source is not None else _default(each.default, known)
+            texts[each.name] = ask(each, suggested) if ask is not None and each.prompt else suggested
+    return Values({**said, **texts, SPACE_ID: space_id(texts[NAME])}, secrets)
+
+
+def _default(value: Any, known: Mapping[str, str]) -> str:
+    text = value if isinstance(value, str) else "" if value is None else msgspec.json.encode(value).decode()
+    return _KNOWN.sub(lambda found: known[found[1]], text)
+
+
+def space_id(name: str) -> str:
+    """A name as an id: what an id may not hold becomes a dash."""
+    if is_space_id(name):
+        return name
+    made = re.sub(r"[^A-Za-z0-9._@-]+", "-", name).strip("-._@")[:128]
+    return made if is_space_id(made) else "space"
+
+
+def render(text: str, values: Values) -> tuple[str, tuple[str, ...]]:
+    """A space.yaml with everything filled in, and the names of what stays open, since nobody defines it."""
+    texts, unknown = dict(values.texts), []
+    if _NAME_AS_ID.search(text):
+        texts[NAME] = texts[SPACE_ID]  # such a template has the one for both, also where something refers to the id
+
+    def fill(found: re.Match[str]) -> str:
+        value = _value(found[1], texts, values.secrets)
+        if value is None:
+            unknown.append(found[1])
+            return found[0]
+        before = text[text.rfind("\n", 0, found.start()) + 1 : found.start()]
+        after = text[found.end() :].partition("\n")[0]
+        return value if found[1].endswith(_AS_JSON) and found[1] not in texts else quoted(value, before, after)
+
+    return _PLACEHOLDER.sub(fill, text), tuple(dict.fromkeys(unknown))
+
+
+def _value(name: str, texts: Mapping[str, str], secrets: Mapping[str, str]) -> str | None:
+    """What stands for a name: its text, for a secret the variable that has it; `X_JSON` is `X` as JSON."""
+    if name in secrets:
+        return f"${{{secrets[name]}}}"
+    if name not in texts and name.endswith(_AS_JSON) and name.removesuffix(_AS_JSON) in texts:
+        return msgspec.json.encode(texts[name.removesuffix(_AS_JSON)]).decode()
+    return texts.get(name)
+
+
+def quoted(value: str, before: str, after: str) -> str:
+    """A value so that YAML reads it as it is, between what stands before and after it on its line."""
+    quote = _open_quote(before)
+    if quote == '"':
+        escaped = re.sub(r'\\(?![nrt"\\])', r"\\\\", value)
+        return re.sub(r'(?<!\\)"', r"\"", escaped).replace("\n", "\\n")
+    if quote == "'":
+        return value.replace("'", "''").replace("\n", " ")
+    whole = _WHOLE_BEFORE.match(before) and _WHOLE_AFTER.match(after)
+    return value if not whole or _PLAIN.fullmatch(value) else msgspec.json.encode(value).decode()
+
+
+def _open_quote(before: str) -> str:
+    """The quote that is open at the end of this text, if any."""
+    quote = ""
+    escaped = False
+    for each in before:
+        if escaped:
+            escaped = False
+        elif quote == '"' and each == "\\":
+            escaped = True
+        elif each == quote:
+            quote = ""
+        elif not quote and each in "\"'":
+            quote = each
+    return quote
+
 
 FOLDER: Final = ".mew"
 _KEPT: Final = ("logs/", "tokens/", "journal/", "lake/", "fifos/", "node_modules/", "pids.json", "*.sock", ".env")
@@ -83,7 +317,7 @@ def _served(space: "SpaceConfig") -> Iterator[str]:
 
 def _checked(text: str, template: Template) -> "tuple[SpaceConfig, tuple[str, ...]]":
     """The space as the gateway's own reader reads it, and its warnings."""
-    from mew.gateway.config import ConfigError, load
+    from mew.config.loader import ConfigError, load
 
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / FOLDER / SPACE

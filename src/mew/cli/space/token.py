@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from mew.cli.exits import Failed
-from mew.cli.here import Here, configured, here
-from mew.cli.space_text import as_json
-from mew.gateway.admin import ask, reload_tokens
-from mew.gateway.auth import TokenFolder, TokenStore, environment_variable
+from mew.cli.common.errors import Failed
+from mew.cli.common.target import Here, configured, here
+from mew.cli.space.render import as_json
+from mew.config.tokens import TokenFolder, TokenStore, environment_variable
+from mew.supervisor.control_socket import ask, reload_tokens
 
 if TYPE_CHECKING:
-    from mew.gateway.config import SpaceConfig
+    from mew.config.loader import SpaceConfig
+
 
 app = App(name="token", help="Make, list, rotate and revoke the tokens of a space.", help_epilogue="")
 

@@ -1,4 +1,58 @@
-"""A space in a terminal: what is said and done there, who is there, which streams flow, and a line to take part.
+"""`mew connect`: the interactive terminal of a space."""
 
-Everything that is shown comes from the SDK; nothing here decides what anybody may do.
-"""
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+from mew.cli.common.errors import Failed
+from mew.cli.common.target import HERE, Participant, Seat, Token, Where, seat, taking_part
+
+HISTORY = "history.jsonl"
+
+
+def connect_command(where: Where = HERE, *, participant: Participant = None, token: Token = None) -> int:
+    """Take part in a running space: messages, people, streams and proposals in this terminal.
+
+    Examples:
+
+      mew space connect                          the space of this directory
+      mew space connect --participant alice
+      MEW_TOKEN=… mew space connect -g ws://host:8080 -s lab
+
+    Parameters
+    ----------
+    participant
+        As whom; else space.default_participant, else the only human.
+    token
+        The token that says so; better in MEW_TOKEN, where nobody else sees it.
+    """
+    return _take_part(seat(where, token, participant), where.space_dir or Path.cwd())
+
+
+def connect(url: str, space: str, participant: str, token: str, directory: Path | None = None) -> int:
+    """The same, by whoever knows already who comes and where."""
+    chosen = Seat(url=url, space=space, participant=participant, token=token)
+    return _take_part(chosen, directory or Path.cwd())
+
+
+def _take_part(chosen: Seat, directory: Path) -> int:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Failed("this needs a terminal; `mew client connect` speaks JSON lines")
+    return taking_part(_run(chosen, directory))
+
+
+async def _run(chosen: Seat, directory: Path) -> int:
+    import mew
+    from mew.cli.terminal.app import Terminal
+    from mew.cli.terminal.prompt import Memory
+
+    folder = directory / ".mew"
+    memory = Memory(folder / HISTORY if folder.is_dir() else None)
+    connecting = mew.connect(chosen.url, space=chosen.space, token=chosen.token, participant=chosen.participant)
+    async with connecting as space:
+        terminal = Terminal(space, memory)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, terminal.action_leave)
+        await terminal.run_async()
+    return terminal.return_value or 0

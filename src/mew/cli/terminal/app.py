@@ -16,20 +16,19 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.events import Resize
 from textual.widgets import RichLog, Static
 
-from mew.cli.rates import Counting, Rates
-from mew.cli.terminal import board
+from mew.cli.observe.rates import Counting, Rates
+from mew.cli.terminal import widgets
 from mew.cli.terminal.approval import Answer, Approval, plain
-from mew.cli.terminal.lines import Line, frame_shown, note, problem, shown
-from mew.cli.terminal.memory import Memory
-from mew.cli.terminal.orders import Desk, carry_out, completions
-from mew.cli.terminal.prompt import Prompt
+from mew.cli.terminal.prompt import Memory, Prompt
+from mew.cli.terminal.slash_commands import Desk, carry_out, completions
+from mew.cli.terminal.widgets import Line, frame_shown, note, problem, shown
 from mew.client import Disconnected, MessageRefused, Proposed, Reconnected, Space
 from mew.client.errors import ApprovalRequired
 from mew.client.frames import Frame
 from mew.errors import MewError
 from mew.protocol import Envelope
-from mew.protocol.proposing import LONGEST_SECONDS
-from mew.protocol.times import SECOND, instant
+from mew.protocol.handlers.proposals import LONGEST_SECONDS
+from mew.protocol.timestamps import SECOND, instant
 
 SCROLLBACK: Final = 5_000
 PENDING: Final = 1_000
@@ -260,8 +259,8 @@ class Terminal(App[int]):
         view = self.space.view
         self._rates = self._counting.look(view, "")
         width = max(self._people.size.width, 12)
-        self._people.update(board.people(view, self._rates, width))
-        self._streams.update(board.streams(view, self._rates, width))
+        self._people.update(widgets.people(view, self._rates, width))
+        self._streams.update(widgets.streams(view, self._rates, width))
         state = "" if self.space.connection is not None else " · NOT CONNECTED"
         whom = f" · to {', '.join(self.desk.targets)}" if self.desk.targets else ""
         open_ones = [each for each in (view.proposals or {}).values() if each.proposer != self.space.me]

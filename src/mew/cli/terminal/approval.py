@@ -17,9 +17,9 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
-from mew.cli.journal_text import printable
+from mew.cli.common.render import printable
 from mew.client import Proposed
-from mew.client.approving import GRANT_SECONDS
+from mew.client.approvals import GRANT_SECONDS
 
 Answer = Literal["yes", "grant", "no", "later"]
 SETTLES: Final = 0.5

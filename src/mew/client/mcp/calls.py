@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from mew.client import mcp
+from mew.client.dispatcher import Watcher
 from mew.client.errors import McpFailure, NotAllowed, ParticipantNotFound, RequestTimeout
-from mew.client.inbox import Watcher
-from mew.client.sending import Draft
+from mew.client.sender import Draft
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
-from mew.protocol.proposing import LONGEST_SECONDS, SHORTEST_SECONDS
+from mew.protocol.handlers.proposals import LONGEST_SECONDS, SHORTEST_SECONDS
 from mew.view import SpaceView
 
 if TYPE_CHECKING:
     from mew.client.space import Space
+
 
 Args = Mapping[str, Any] | msgspec.Struct
 """Arguments of a tool: a mapping, or a struct."""

@@ -1,4 +1,4 @@
-"""A participant that others use: tools, resources and prompts that are functions, and hooks for what it is told to do.
+"""`Participant`: Python functions as tools, resources and prompts for others, and hooks for control messages.
 
     participant = mew.Participant()
 
@@ -9,7 +9,7 @@
 
     asyncio.run(participant.run_forever("ws://localhost:8080", space="lab", token=token))
 
-It says what it offers and hands each request to the function it is for; sending and receiving is `serving`'s.
+It announces what it offers and calls the function of each request; `server` sends and receives.
 """
 
 import asyncio
@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, overload
 
 import mew
 from mew.client import mcp
-from mew.client.connecting import Options
-from mew.client.controls import Controls
-from mew.client.ending import told_to_end
+from mew.client.control import Controls
 from mew.client.errors import McpFailure, MewError
-from mew.client.resources import About, FunctionPrompt, FunctionResource, not_found
-from mew.client.serving import Service, notify
-from mew.client.tools import FunctionTool
+from mew.client.handshake import Options
+from mew.client.mcp.functions import About, FunctionPrompt, FunctionResource, FunctionTool, not_found
+from mew.client.mcp.server import Service, notify
+from mew.client.tasks import told_to_end
 
 if TYPE_CHECKING:
     from mew.client.space import Space
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 CONCURRENCY: Final = 16

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from mew.client.connection import Connection
-from mew.client.controls import Controls
-from mew.client.crew import Crew, race
+from mew.client.control import Controls
 from mew.client.errors import (
     ConnectionLost,
     InvalidEnvelope,
@@ -27,13 +26,15 @@ from mew.client.errors import (
     RequestTimeout,
 )
 from mew.client.mcp import INTERNAL_ERROR, INVALID_PARAMS, Error
-from mew.client.sending import Draft
+from mew.client.sender import Draft
 from mew.client.subscriptions import Subscription
+from mew.client.tasks import Crew, race
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
 
 if TYPE_CHECKING:
     from mew.client.space import Space
+
 
 __all__ = ["NOTIFICATION", "McpFailure", "McpServer", "context_of", "current_request", "notify", "serve"]
 

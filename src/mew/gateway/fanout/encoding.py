@@ -1,9 +1,9 @@
-"""What is on its way to readers: an envelope, or frames of one stream in a row.
+"""What is delivered, as WebSocket messages: envelopes and runs of frames, encoded once for all readers.
 
-Values only. Frames that one writer sends in a row stay together on their whole way, because a reader gets all of them
-or, where it is too slow, loses all of them.
+Frames that one writer sends in a row stay together: a reader receives all of them, or loses all of them. Pure.
 """
 
+import struct
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -11,9 +11,48 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.gateway.wire import encode, encode_all
-from mew.protocol import Record, jsontext
+from mew.protocol import Record, raw_json
 from mew.protocol.frames import split
+
+_TEXT: Final = 0x81
+_BINARY: Final = 0x82
+_PONG: Final = 0x8A
+_SHORT: Final = 126
+_MEDIUM: Final = 1 << 16
+_medium = struct.Struct(">BBH").pack
+_long = struct.Struct(">BBQ").pack
+
+PING: Final = b"\x89\x00"
+
+
+def head(size: int, *, text: bool) -> bytes:
+    """What stands before a whole message of this size (RFC 6455 §5.2)."""
+    first = _TEXT if text else _BINARY
+    if size < _SHORT:
+        return bytes((first, size))
+    if size < _MEDIUM:
+        return _medium(first, _SHORT, size)
+    return _long(first, _SHORT + 1, size)
+
+
+def encode(message: bytes, *, text: bool = True) -> bytes:
+    """A whole message as one final frame."""
+    return head(len(message), text=text) + message
+
+
+def encode_all(messages: Sequence[bytes], *, text: bool) -> bytes:
+    """Messages as frames one behind the other; where all have one size, as a rule, in one go."""
+    sizes = set(map(len, messages))
+    if len(sizes) == 1:
+        same = head(sizes.pop(), text=text)
+        return same + same.join(messages)
+    return b"".join([part for message in messages for part in (head(len(message), text=text), message)])
+
+
+def pong(payload: bytes) -> bytes:
+    """The answer to a ping, which has at most 125 bytes (RFC 6455 §5.5.3)."""
+    return bytes((_PONG, len(payload))) + payload
+
 
 ITEM_BYTES: Final = 64 * 1024
 """Frames together have at most about this many bytes: a slow reader then loses no more than it has to."""
@@ -64,4 +103,4 @@ def _readable_frame(message: bytes, *, text: bool) -> bytes:
             shown["data"] = data.decode()
     if shown["data"] is None:
         shown.update(encoding="base64", data=b64encode(data).decode())
-    return jsontext.encode({"frame": shown})
+    return raw_json.encode({"frame": shown})

@@ -1,7 +1,7 @@
-"""Gets what a space says to its readers: gathered over a turn of the loop, one write a reader.
+"""Fan-out of a space: collects what one turn of the event loop sends, then writes once to each reader.
 
-Decides when, never what: under load turns are made longer (`pace`), and a large audience is served in slices, so that
-nobody else waits for all of it.
+It decides when, never what. It flushes immediately while there is time, and in longer turns under load, because a write
+costs the same whatever its size. A large audience is served in slices, so that other work continues in between.
 """
 
 import asyncio
@@ -10,17 +10,56 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol
 
-from mew.gateway.counts import Counts
-from mew.gateway.items import Item
-from mew.gateway.outlets import Outlet, SocketOutlet
-from mew.gateway.pace import Pace
-from mew.gateway.readers import Readers, transport_of
-from mew.gateway.sending import Sending
-from mew.gateway.shares import share_of
+from mew.gateway.fanout.delivery import Readers, Sending, share_of, transport_of
+from mew.gateway.fanout.encoding import Item
+from mew.gateway.fanout.sinks import Counts, Outlet, SocketOutlet
 from mew.protocol import AllBut, Audience, Everyone, Only, To
 
 if TYPE_CHECKING:
-    from mew.gateway.logs import EnvelopeHistory
+    from mew.gateway.history_log import EnvelopeHistory
+
+
+WINDOW_SECONDS: Final = 0.02
+BUSY: Final = 0.5
+"""Above this share of the time that flushing every message by itself would take, flushes are held off."""
+HOLD_SECONDS: Final = 0.002
+PATIENT_SECONDS: Final = 0.1
+"""For what nobody waits for: who came and went, in a storm of it."""
+FLUSHES: Final = 8
+"""A flush is held off for as long as so many flushes take."""
+
+
+class Pace:
+    """Measures flushes and says how long to hold off the next."""
+
+    def __init__(self) -> None:
+        """Idle."""
+        self._since = 0.0
+        self._messages = 0
+        self._flushes = 0
+        self._seconds = 0.0
+        self._busy = False
+        self._last_end = 0.0
+        self._last_seconds = 0.0
+
+    def flushed(self, now: float, seconds: float, messages: int) -> None:
+        """A flush has ended that took so long and sent so many messages."""
+        self._last_end, self._last_seconds = now, seconds
+        self._messages += messages
+        self._flushes += 1
+        self._seconds += seconds
+        window = now - self._since
+        if window >= WINDOW_SECONDS:
+            self._busy = self._messages / window * self._seconds / self._flushes > BUSY
+            self._since, self._messages, self._flushes, self._seconds = now, 0, 0, 0.0
+
+    def hold_off(self, now: float, *, patient: bool = False) -> float:
+        """Seconds to wait before the next flush; none or less: flush at once."""
+        if not self._busy:
+            return 0.0
+        most = PATIENT_SECONDS if patient else HOLD_SECONDS
+        return self._last_end + min(most, FLUSHES * self._last_seconds) - now
+
 
 FEW: Final = 50
 """So many are served ahead of a crowd rather than behind it."""

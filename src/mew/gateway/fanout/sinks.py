@@ -1,7 +1,6 @@
-"""Where what a participant receives goes: a socket, an HTTP mailbox, an output log.
+"""Where deliveries go: the queues of WebSocket readers, HTTP mailboxes and logs, with their counters.
 
-Each keeps one order. A reader that does not keep up loses its oldest frames and is told which; envelopes are never
-dropped. Nothing here knows a rule of the protocol.
+Each keeps one order. A slow reader loses its oldest frames and is told which ones; envelopes are never dropped.
 """
 
 from collections import deque
@@ -11,10 +10,24 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from mew.gateway.counts import Counts
-from mew.gateway.folders import ensure_folder
-from mew.gateway.items import Item, readable
-from mew.gateway.operator_log import log
+from mew._internal.files import ensure_folder
+from mew._internal.logging import log
+from mew.gateway.fanout.encoding import Item, readable
+
+
+class Counts(msgspec.Struct):
+    """What has happened since the start."""
+
+    envelopes: int = 0
+    frames: int = 0
+    deliveries: int = 0
+    """Messages handed to readers: what waits for a slow one counts when it is sent."""
+    delivered_bytes: int = 0
+    dropped_frames: int = 0
+    refusals: dict[str, int] = {}
+    closed_proposals: dict[str, int] = {}
+    """By outcome."""
+
 
 MAILBOX_MESSAGES: Final = 10_000
 BATCH_BYTES: Final = 64 * 1024

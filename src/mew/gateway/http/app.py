@@ -1,6 +1,6 @@
-"""The HTTP door: posts, polls, and what operators ask (protocol §5).
+"""The HTTP API of a gateway: routes, authentication, answers and errors (protocol §5).
 
-Turns requests into commands and answers into JSON. The rules are the core's, the same as at the WebSocket door.
+Requests become commands of the core, so HTTP and WebSocket follow the same rules.
 """
 
 from functools import cache
@@ -15,19 +15,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from mew import __version__
+from mew.gateway.exposure import allowed_origins
 from mew.gateway.gateway import Gateway
-from mew.gateway.http_bill import paid
-from mew.gateway.http_exchange import admit, credentials, exchange_of, peer_of
-from mew.gateway.http_journal import JOURNAL, JournalDoor
-from mew.gateway.http_proposals import PROPOSAL, ProposalContent
+from mew.gateway.http.exchange import admit, credentials, exchange_of, paid, peer_of
+from mew.gateway.http.journal import JOURNAL, JournalDoor
+from mew.gateway.http.openapi import document
+from mew.gateway.http.proposals import PROPOSAL, ProposalContent
 from mew.gateway.hub import Hub
-from mew.gateway.journal_metrics import journal_health
-from mew.gateway.metrics import CONTENT_TYPE, exposition
-from mew.gateway.openapi import document
-from mew.gateway.origins import allowed_origins
+from mew.gateway.metrics import CONTENT_TYPE, exposition, journal_health
 from mew.inspector import Page
-from mew.protocol import JoinRequest, Poll, Post, Refusal, jsontext
-from mew.protocol.actions import MOST_UNITS
+from mew.protocol import JoinRequest, Poll, Post, Refusal, raw_json
 from mew.protocol.errors import (
     AlreadyExists,
     InternalError,
@@ -37,6 +34,7 @@ from mew.protocol.errors import (
     SpaceNotFound,
     Unauthorized,
 )
+from mew.protocol.explain import MOST_UNITS
 from mew.protocol.work import BYTES_PER_UNIT
 
 FEATURES: Final = (
@@ -61,7 +59,7 @@ NUMBER_LENGTH: Final = 18
 
 def json_response(body: Any, status: int = 200) -> Response:
     """Compact JSON, as everywhere on the wire."""
-    return Response(jsontext.encode(body), status, media_type="application/json")
+    return Response(raw_json.encode(body), status, media_type="application/json")
 
 
 def refused(refusal: Refusal) -> Response:
@@ -76,7 +74,7 @@ def refused(refusal: Refusal) -> Response:
 @cache
 def _openapi() -> bytes:
     """Made once: it is the same for everybody, and anybody may ask."""
-    return jsontext.encode(document())
+    return raw_json.encode(document())
 
 
 class HttpDoor:
@@ -104,7 +102,7 @@ class HttpDoor:
         return Starlette(routes=routes, middleware=self._middleware(), exception_handlers=handlers)
 
     def _middleware(self) -> list[Middleware]:
-        """Tells a browser that a page of another origin may read the answer; who may ask is `origins`' business."""
+        """Tells a browser that a page of another origin may read the answer; `exposure` decides which pages may ask."""
         allowed = allowed_origins(self._gateway.config)
         if not allowed:
             return []
@@ -160,11 +158,11 @@ class HttpDoor:
             listed = b"[" + space.roster.text() + b"]"
             bill.size = len(listed)
         body = {
-            "space": jsontext.encode(space.settings.space_id),
-            "you": jsontext.encode(you),
+            "space": raw_json.encode(space.settings.space_id),
+            "you": raw_json.encode(you),
             "participants": listed,
         }
-        return Response(jsontext.join(body), media_type="application/json")
+        return Response(raw_json.join(body), media_type="application/json")
 
     async def messages(self, request: Request) -> Response:
         """One path, so that whoever tries another method is told of both."""
@@ -199,14 +197,14 @@ class HttpDoor:
             async with paid(self._gateway, space, asked) as bill:
                 bill.work = MOST_UNITS  # where it is refused
                 actions = space.actions(participant, hub.clock())
-                answer = jsontext.encode(actions.answer())
+                answer = raw_json.encode(actions.answer())
                 bill.work, bill.size = actions.units, len(answer)
             return Response(answer, media_type="application/json")
         limits = space.settings.limits
         message = await _body(request, min(limits.explain_bytes, limits.message_bytes))
         async with paid(self._gateway, space, asked) as bill:
             explanation = space.explain(participant, message, hub.clock())
-            answer = jsontext.encode(explanation.answer())
+            answer = raw_json.encode(explanation.answer())
             bill.work, bill.size, bill.received = explanation.units, len(answer), len(message)
         return Response(answer, media_type="application/json")
 
@@ -259,11 +257,11 @@ def _mail(hub: Hub, participant: str, since: int) -> Response:
     size = sum(map(len, messages))
     hub.space.charge(participant, hub.clock(), work=size // BYTES_PER_UNIT, size=size)
     body = {
-        "messages": jsontext.array(messages),
-        "next": jsontext.encode(following),
-        "dropped": jsontext.encode(dropped),
+        "messages": raw_json.array(messages),
+        "next": raw_json.encode(following),
+        "dropped": raw_json.encode(dropped),
     }
-    return Response(jsontext.join(body), media_type="application/json")
+    return Response(raw_json.join(body), media_type="application/json")
 
 
 def _asked(request: Request) -> JoinRequest:

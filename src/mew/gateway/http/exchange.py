@@ -1,21 +1,49 @@
-"""What the HTTP door may know of the connection that a request came on, and what every answer says.
-
-The connection puts an `Exchange` into the request's state; a request in memory has none.
-"""
+"""One HTTP request: its connection, the headers of every answer, and the cost charged to the caller."""
 
 import asyncio
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import parse_qs
 
+import msgspec
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from mew.gateway.connections import OpenConnection
-from mew.protocol import JoinRequest
+from mew.gateway.gateway import Gateway
+from mew.protocol import JoinRequest, Space
+from mew.protocol.work import BYTES_PER_UNIT, MESSAGE_UNITS
+
+
+class Bill(msgspec.Struct):
+    """What an answer takes."""
+
+    work: int = 0
+    """Units, besides what every request takes."""
+    size: int = 0
+    """Bytes of the answer."""
+    received: int = 0
+    """Bytes of what was asked."""
+
+
+@asynccontextmanager
+async def paid(gateway: Gateway, space: Space, asked: JoinRequest) -> AsyncIterator[Bill]:
+    """For what does not wait: refused while its asker owes something, and done when it may have its turn."""
+    hub, bill = gateway.hubs[space.settings.space_id], Bill()
+    payer = gateway.lobby.payer(asked)
+    await hub.turns.share(payer)
+    space.budgets.require(payer, space.settings.limits, hub.clock())
+    try:
+        with hub.turns.spending(payer):
+            yield bill
+    finally:
+        work = MESSAGE_UNITS + bill.work + bill.size // BYTES_PER_UNIT
+        space.charge(payer, hub.clock(), work=work, size=bill.size + bill.received)
+
 
 KEY: Final = "exchange"
 UNAUTHORIZED: Final = 401

@@ -1,7 +1,6 @@
-"""The journal over HTTP: a page of records, or each as it is written (`GET /spaces/{id}/journal`).
+"""The journal over HTTP: one page of records, or each record as it is written (`GET /spaces/{id}/journal`).
 
-Reads what the files have, in a thread and never on the loop; nothing is queued for anybody. Who may see what is decided
-by `onlookers`.
+A thread reads the files; the event loop never does. `journal_access` decides which records the caller may see.
 """
 
 import asyncio
@@ -16,17 +15,16 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from mew._internal.logging import log
 from mew.gateway.gateway import Gateway
-from mew.gateway.http_exchange import Exchange, admit, credentials, exchange_of
-from mew.gateway.journals import Kept
-from mew.gateway.onlookers import Onlooker, Targets
-from mew.gateway.operator_log import log
-from mew.journal.blocks import Damaged
-from mew.journal.reading import Missing
-from mew.journal.steps import Steps
-from mew.protocol import Identity, JoinRequest, Record, Refusal, jsontext, records
+from mew.gateway.http.exchange import Exchange, admit, credentials, exchange_of
+from mew.gateway.journal_access import Onlooker, Targets
+from mew.gateway.journaling import Kept
+from mew.journal.block_format import Damaged
+from mew.journal.reader import Missing, Steps
+from mew.protocol import Identity, JoinRequest, Record, Refusal, raw_json, records
 from mew.protocol.errors import InternalError, InvalidRequest, NotFound, QuotaExceeded
-from mew.protocol.times import SECOND, rfc3339
+from mew.protocol.timestamps import SECOND, rfc3339
 from mew.protocol.work import BYTES_PER_UNIT, MESSAGE_UNITS
 
 JOURNAL: Final = "/spaces/{id}/journal"
@@ -172,13 +170,13 @@ class JournalDoor:
             steps.let_go()
             last = max([kept.writer.written, *(record.position for record in taken[-1:])])
             body = {
-                "space": jsontext.encode(kept.folder.space),
-                "first": jsontext.encode(first),
-                "last": jsontext.encode(None if last < 0 else last),
-                "records": jsontext.array(shown(record, onlooker) for record in taken),
-                "next": jsontext.encode(steps.at),
+                "space": raw_json.encode(kept.folder.space),
+                "first": raw_json.encode(first),
+                "last": raw_json.encode(None if last < 0 else last),
+                "records": raw_json.array(shown(record, onlooker) for record in taken),
+                "next": raw_json.encode(steps.at),
             }
-            return jsontext.join(body)
+            return raw_json.join(body)
 
         try:
             async with self._reading:
@@ -333,7 +331,7 @@ def shown(record: Record, onlooker: Onlooker) -> bytes:
         elif record.event in _REFUSALS:
             form.participant, form.kind, form.reason = record.participant, record.kind, record.reason
             form.stream_id, form.size = record.stream_id, record.size
-        return jsontext.encode(form)
+        return raw_json.encode(form)
     form.participant = record.participant
     form.kind = record.kind
     form.envelope_id = record.envelope_id
@@ -347,7 +345,7 @@ def shown(record: Record, onlooker: Onlooker) -> bytes:
         form.payload_base64 = record.payload
     else:
         form.payload = msgspec.Raw(record.payload) if record.payload else None
-    return jsontext.encode(form)
+    return raw_json.encode(form)
 
 
 def _unreadable(kept: Kept, steps: Steps, problem: Exception) -> InternalError:

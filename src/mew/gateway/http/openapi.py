@@ -9,9 +9,9 @@ from functools import cache
 from typing import Any, Final
 
 from mew import __version__
-from mew.gateway.http_journal import JOURNAL, LIVE, MOST_LIMIT, POSITION_DIGITS, USUAL_LIMIT
-from mew.gateway.http_proposals import PROPOSAL
-from mew.gateway.openapi_examples import ACTIONS, EVENT, EXPLAINED, MESSAGES, PAGE, Example
+from mew.gateway.http.journal import JOURNAL, LIVE, MOST_LIMIT, POSITION_DIGITS, USUAL_LIMIT
+from mew.gateway.http.openapi_examples import ACTIONS, EVENT, EXPLAINED, MESSAGES, PAGE, Example
+from mew.gateway.http.proposals import PROPOSAL
 from mew.protocol import ERROR_CODES, PROTOCOL, Refusal
 from mew.protocol.envelope import ID_LENGTH
 from mew.protocol.kinds import PROTOCOLS

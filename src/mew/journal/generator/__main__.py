@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mew.errors import MewError
-from mew.journal.folder import Folder
 from mew.journal.generator import Plan, generate
 from mew.journal.generator.truth import Truth
+from mew.journal.layout import Folder
 
 FAILED = 1
 

@@ -12,7 +12,7 @@ from mew.journal.generator.play import Play, Sent
 from mew.journal.generator.truth import Granted
 from mew.journal.generator.world import Foretold
 from mew.protocol import Join, Leave, Receive
-from mew.protocol.times import SECOND
+from mew.protocol.timestamps import SECOND
 
 encode = msgspec.json.encode
 

@@ -9,9 +9,9 @@ from typing import Final, Required, TypedDict
 import msgspec
 
 from mew.errors import MewError
-from mew.journal.folder import Folder
 from mew.journal.generator.cast import space_name
 from mew.journal.generator.story import FEWEST
+from mew.journal.layout import Folder
 from mew.journal.settings import JournalSettings
 
 START: Final = 1_772_441_940_000_000

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from mew.errors import MewError
-from mew.journal.blocks import Entry, Frames
+from mew.journal.block_format import Entry, Frames
 from mew.journal.generator import cast
 from mew.journal.generator.channel import Channel
 from mew.journal.generator.material import POOL, Matter, Pool
@@ -32,7 +32,7 @@ from mew.protocol import (
     fold,
 )
 from mew.protocol.fold import count_frames
-from mew.protocol.times import rfc3339
+from mew.protocol.timestamps import rfc3339
 
 _REFUSED: Final = "rejected"
 _REFUSED_FRAME: Final = "frame_rejected"

@@ -16,7 +16,7 @@ from mew.journal.generator.channel import Channel
 from mew.journal.generator.material import POOL
 from mew.journal.generator.play import Play
 from mew.journal.generator.talk import Scene
-from mew.protocol.times import SECOND
+from mew.protocol.timestamps import SECOND
 
 FEWEST: Final = 1_000
 """Records of the shortest story."""

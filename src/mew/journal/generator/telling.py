@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.journal.folder import Folder
 from mew.journal.generator.cast import space_name
 from mew.journal.generator.material import different
 from mew.journal.generator.plan import Plan
@@ -22,6 +21,7 @@ from mew.journal.generator.play import Play
 from mew.journal.generator.story import Story
 from mew.journal.generator.truth import SpaceTruth
 from mew.journal.generator.writing import Files
+from mew.journal.layout import Folder
 
 PARALLEL_RECORDS: Final = 400_000
 """From so many on it is worth starting processes."""

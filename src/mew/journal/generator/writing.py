@@ -5,11 +5,10 @@ Knows nothing of what is written. No thread and no clock: a file ends with its h
 
 from typing import Final
 
-from mew.journal.blocks import Entry, Frames
-from mew.journal.checkpoints import save
-from mew.journal.folder import HOUR, Folder, log_first
-from mew.journal.log import LogWriter
+from mew.journal.block_format import Entry, Frames
+from mew.journal.layout import HOUR, Folder, log_first
 from mew.journal.sealing import seal
+from mew.journal.wal import LogWriter, save
 from mew.protocol.records import CHECKPOINT, Record
 
 BLOCK_RECORDS: Final = 1_000

@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from mew.errors import MewError
-from mew.journal.blocks import EVENTS, HEAD_BYTES, RUN, Entry, Frames, Head, check, decode, encode, read_head
-from mew.journal.log import Block
-from mew.journal.tables import SCHEMA_VERSION
+from mew.journal.arrow import SCHEMA_VERSION
+from mew.journal.block_format import EVENTS, HEAD_BYTES, RUN, Entry, Frames, Head, check, decode, encode, read_head
+from mew.journal.wal import Block
 from mew.protocol.records import CHECKPOINT, FRAME, START, Record
 
 PIECE_BYTES: Final = 900_000

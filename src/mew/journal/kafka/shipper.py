@@ -14,15 +14,15 @@ from typing import ClassVar, Final, TypeAlias
 import msgspec
 
 from mew.errors import MewError
-from mew.journal.blocks import read_head
-from mew.journal.folder import Folder
-from mew.journal.following import POLL_SECONDS
+from mew.journal.block_format import read_head
 from mew.journal.kafka.address import Address
 from mew.journal.kafka.messages import epochs_in, label_of, pieces
-from mew.journal.kafka.sending import Away, Sender, Stopped
-from mew.journal.log import Block
-from mew.journal.reading import Journal
+from mew.journal.kafka.producer import Away, Sender, Stopped
+from mew.journal.layout import Folder
+from mew.journal.reader import Journal
 from mew.journal.retention import forget, reader, register
+from mew.journal.tail import POLL_SECONDS
+from mew.journal.wal import Block
 
 COMMIT_BYTES: Final = 8 * 2**20
 """A transaction is committed once it has so much, or nothing more is there."""

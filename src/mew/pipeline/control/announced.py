@@ -12,7 +12,7 @@ import msgspec
 from mew.pipeline.control.rows import Announced
 from mew.pipeline.kernel.catalogue import Format, StreamFormats
 from mew.pipeline.kernel.formats import column_mapping, fingerprint, implied, slug
-from mew.protocol import jsontext
+from mew.protocol import raw_json
 from mew.protocol.records import Record
 from mew.protocol.streams import Stream
 
@@ -79,7 +79,7 @@ def _descriptors(text: bytes) -> tuple[_Described, ...]:
     """Streams come and go with the same formats: each text is worked out once."""
     if text == _NULL:
         return ()
-    values, texts = jsontext.decode(text), _texts.decode(text)
+    values, texts = raw_json.decode(text), _texts.decode(text)
     return tuple(_described(value, fields) for value, fields in zip(values, texts, strict=True))
 
 

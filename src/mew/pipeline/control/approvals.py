@@ -7,7 +7,7 @@ remembers.
 from typing import Final
 
 from mew.pipeline.control.rows import Approval
-from mew.protocol import jsontext, kinds
+from mew.protocol import kinds, raw_json
 from mew.protocol.proposals import OpenProposal
 from mew.protocol.records import CONSUMED, ENVELOPE, Record
 from mew.protocol.state import SpaceState
@@ -69,7 +69,7 @@ class Approvals:
 
 
 def _row(proposal: OpenProposal) -> Approval:
-    payload = jsontext.decode(proposal.payload)
+    payload = raw_json.decode(proposal.payload)
     params = payload.get("params")
     tool = params.get("name") if payload.get("method") == _TOOLS_CALL and isinstance(params, dict) else None
     return Approval(

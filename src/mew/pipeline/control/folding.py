@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mew.errors import MewError
-from mew.journal.tables import from_arrow
+from mew.journal.arrow import from_arrow
 from mew.pipeline import schemas
 from mew.pipeline.control import said
 from mew.pipeline.control.administration import administered
@@ -30,13 +30,12 @@ from mew.pipeline.control.tally import Tally
 from mew.pipeline.control.welcomes import Rebuilt
 from mew.pipeline.kernel.catalogue import Catalogue
 from mew.pipeline.stitch.activity import ControlActivity
-from mew.protocol import jsontext, kinds, records
+from mew.protocol import kinds, raw_json, records
 from mew.protocol.fold import fold
+from mew.protocol.handlers.data import SKIPPED
 from mew.protocol.records import Record
-from mew.protocol.snapshots import OtherFold, snapshot
-from mew.protocol.state import SpaceState
+from mew.protocol.state import OtherFold, SpaceState, snapshot
 from mew.protocol.streams import Stream
-from mew.protocol.writing import SKIPPED
 
 SNAPSHOT_RECORDS: Final = 20_000
 """After so many control records there is a snapshot in between."""
@@ -187,7 +186,7 @@ class _Folding:
 
     def _start(self, record: Record) -> None:
         self._fold(record)
-        self.memory.validates = bool(jsontext.decode(record.payload).get("streams", {}).get("validate", False))
+        self.memory.validates = bool(raw_json.decode(record.payload).get("streams", {}).get("validate", False))
         self.stays.all_left(record)
         self.rights.all_changed(self.state, record)
 

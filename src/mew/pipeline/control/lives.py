@@ -10,7 +10,7 @@ from mew.pipeline.control.checks import Check
 from mew.pipeline.control.rows import Announced, Life, Owned, Writing
 from mew.pipeline.control.stays import CHECKPOINT
 from mew.pipeline.kernel.catalogue import Access, Catalogue
-from mew.protocol import jsontext, kinds
+from mew.protocol import kinds, raw_json
 from mew.protocol.records import Record
 from mew.protocol.state import SpaceState
 from mew.protocol.streams import LIVE, READY, Stream
@@ -89,7 +89,7 @@ class Lives:
             formats=[each.fingerprint for each in formats],
             targets=None if targets is None else list(targets),
             policy=None if policy is None else policy.decode(),
-            request=jsontext.join(asked).decode(),
+            request=raw_json.join(asked).decode(),
         )
         self.writing[stream.stream_id] = {}
 

@@ -11,8 +11,7 @@ import msgspec
 
 from mew.errors import MewError
 from mew.pipeline.control.rows import Approval, Holding, Life, Stay, Talk, Writing
-from mew.protocol.snapshots import FOLD_VERSION, OtherFold, restore, snapshot
-from mew.protocol.state import SpaceState
+from mew.protocol.state import FOLD_VERSION, OtherFold, SpaceState, restore, snapshot
 
 CONTROL_VERSION: Final = 4
 """Raised whenever the same records give other rows, or this state another shape; the core's fold has its own."""

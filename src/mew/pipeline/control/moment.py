@@ -10,8 +10,7 @@ from mew.errors import MewError
 from mew.pipeline.control.memory import BadState, load
 from mew.protocol.fold import fold
 from mew.protocol.records import CHECKPOINT, JOINED, Record
-from mew.protocol.snapshots import OtherFold
-from mew.protocol.state import SpaceState
+from mew.protocol.state import OtherFold, SpaceState
 from mew.protocol.welcome import observer_welcome_at, welcome_at
 
 OBSERVER: Final = "observer"

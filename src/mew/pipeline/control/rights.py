@@ -11,7 +11,7 @@ import msgspec
 
 from mew.pipeline.control.rows import Holding
 from mew.protocol import kinds
-from mew.protocol.capability import CapabilitySet
+from mew.protocol.capabilities import CapabilitySet
 from mew.protocol.records import Record
 from mew.protocol.state import SpaceState
 from mew.protocol.welcome import Roster, roster_entry

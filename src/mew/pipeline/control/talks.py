@@ -19,7 +19,7 @@ from mew.pipeline.control.rows import Talk
 from mew.pipeline.control.said import Said
 from mew.protocol import kinds
 from mew.protocol.records import ENVELOPE, Record
-from mew.protocol.times import SECOND, instant
+from mew.protocol.timestamps import SECOND, instant
 
 PATIENCE: Final = 600 * SECOND
 """How long an outcome is waited for."""

@@ -8,7 +8,7 @@ import msgspec
 
 from mew.pipeline.control.checks import Welcomes
 from mew.pipeline.control.rights import Rights
-from mew.protocol import jsontext
+from mew.protocol import raw_json
 from mew.protocol.records import Record
 from mew.protocol.state import SpaceState
 from mew.protocol.streams import Stream, entry
@@ -63,8 +63,8 @@ class Rebuilt:
         claimed = {claim.stream_id: claim.stream.frames for claim in claims}
         welcomes.claims += [(position, stream_id, frames) for stream_id, frames in claimed.items()]
         made = self._made(state, rights, record, claimed)
-        if jsontext.join(made) != payload:
-            what = f"not what was folded: {', '.join(_differences(made, jsontext.split(payload)))}"
+        if raw_json.join(made) != payload:
+            what = f"not what was folded: {', '.join(_differences(made, raw_json.split(payload)))}"
             welcomes.violated(position, what, participant=record.participant)
 
     def _made(self, state: SpaceState, rights: Rights, record: Record, claimed: dict[str, int]) -> dict[str, bytes]:
@@ -82,7 +82,7 @@ class Rebuilt:
         else:
             made = welcome_payload(seen, you, rights.of(state, you), rights.roster)
         texts = (b"%s%d%s" % (each.before, claimed.get(each.stream.stream_id, 0), each.behind) for each in entries)
-        return {**jsontext.split(made), "active_streams": jsontext.array(texts)}
+        return {**raw_json.split(made), "active_streams": raw_json.array(texts)}
 
     def _entry(self, state: SpaceState, stream: Stream) -> _Entry:
         known, connected = self._entries.get(stream.stream_id), stream.owner in state.present

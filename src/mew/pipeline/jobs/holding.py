@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from mew.journal.folder import Folder
+from mew.journal.layout import Folder
 from mew.journal.retention import BadReader, readers, register
 
 _OTHERS: Final = re.compile(r"[^A-Za-z0-9]+")

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mew.journal.folder import SECOND
+from mew.journal.layout import SECOND
 from mew.pipeline import schemas
 from mew.pipeline.control.stays import CHECKPOINT
 from mew.pipeline.lake import parts

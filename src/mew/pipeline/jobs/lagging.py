@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from mew.errors import MewError
-from mew.journal.folder import SECOND, Folder
-from mew.journal.reading import Journal
+from mew.journal.layout import SECOND, Folder
+from mew.journal.reader import Journal
 from mew.pipeline.jobs.planning import spaces_of
 from mew.pipeline.lake.values import Progress
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from mew.errors import MewError
-from mew.journal.folder import Folder, Segment, log_first, spaces
+from mew.journal.layout import Folder, Segment, log_first, spaces
 from mew.journal.segments import read_control, read_footer
 from mew.pipeline.jobs.soundness import damage, same_past
 from mew.pipeline.lake.values import Progress

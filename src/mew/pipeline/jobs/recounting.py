@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mew.journal.folder import Folder, Segment
+from mew.journal.layout import Folder, Segment
 from mew.journal.segments import read_control, read_footer, read_frames
 from mew.pipeline.control.said import SPOKEN
+from mew.protocol.handlers.data import SKIPPED
 from mew.protocol.records import GAP
-from mew.protocol.writing import SKIPPED
 
 TRIES: Final = 5
 """Files may be compacted away under the eyes of whoever counts."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from mew.journal.folder import Folder
+from mew.journal.layout import Folder
 from mew.pipeline import schemas
 from mew.pipeline.jobs import planning
 from mew.pipeline.jobs.holding import hold

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from mew.journal.folder import SECOND
+from mew.journal.layout import SECOND
 from mew.pipeline.kernel.histogram import buckets
 from mew.pipeline.kernel.summary import Partial
 from mew.pipeline.kernel.windows import WIDTHS

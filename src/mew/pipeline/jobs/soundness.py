@@ -6,7 +6,7 @@ Reads and changes nothing. What records say is the audit's to judge.
 from contextlib import suppress
 
 from mew.errors import MewError
-from mew.journal.folder import Folder, Segment
+from mew.journal.layout import Folder, Segment
 from mew.journal.segments import SegmentDamaged, check_bytes, read_control, read_frames
 
 

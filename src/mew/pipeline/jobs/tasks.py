@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mew.journal.reading import Journal
+from mew.journal.reader import Journal
 from mew.pipeline import schemas
 from mew.pipeline.control.checks import Checks
 from mew.pipeline.control.folding import fold_control

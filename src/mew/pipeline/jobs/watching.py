@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 
 from mew.errors import MewError
-from mew.journal.folder import Folder
+from mew.journal.layout import Folder
 from mew.pipeline.jobs.lagging import Lag, lags
 from mew.pipeline.jobs.made import Made
 from mew.pipeline.jobs.planning import spaces_of

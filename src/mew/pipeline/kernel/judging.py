@@ -24,7 +24,7 @@ from mew.pipeline.kernel.reading import LONGEST, SHALLOW, read_json
 from mew.protocol.errors import Refusal
 from mew.protocol.formats import Format as Schema
 from mew.protocol.formats import check_fits, read_formats
-from mew.protocol.jsontext import MAX_NESTING, NotJSON
+from mew.protocol.raw_json import MAX_NESTING, NotJSON
 
 NOT_JSON: Final = "not_json"
 SCHEMA: Final = "schema"

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.protocol.jsontext import MAX_NESTING, NotJSON
+from mew.protocol.raw_json import MAX_NESTING, NotJSON
 
 LONGEST: Final = 4_096
 """Bytes of a text in which no integer can be too long."""

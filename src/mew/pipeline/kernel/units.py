@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mew.journal.blocks import Damaged
-from mew.journal.folder import Folder, Segment
-from mew.journal.reading import Missing
+from mew.journal.arrow import SCHEMA
+from mew.journal.block_format import Damaged
+from mew.journal.layout import Folder, Segment
+from mew.journal.reader import Missing
 from mew.journal.segments import SegmentDamaged, read_control, read_footer
-from mew.journal.tables import SCHEMA
 from mew.protocol.records import CHECKPOINT
 
 ROWS: Final = 200_000

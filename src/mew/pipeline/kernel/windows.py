@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from mew.journal.folder import SECOND
+from mew.journal.layout import SECOND
 from mew.pipeline import schemas
 from mew.pipeline.kernel.flow import Flow, runs
 from mew.pipeline.kernel.histogram import BUCKETS, buckets, rank, upper

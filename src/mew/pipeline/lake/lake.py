@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mew.pipeline.lake.tidying import Tidied
     from mew.pipeline.schemas import Table
 
+
 T = TypeVar("T")
 AT_LEAST: Final = 2
 """Small files of a table that are worth compacting."""

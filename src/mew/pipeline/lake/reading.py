@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from deltalake import DeltaTable, Schema
 
-from mew.pipeline.lake import progress as progress_rows
+from mew.pipeline.lake import progress
 from mew.pipeline.lake.delta import fields, files, opened
 from mew.pipeline.lake.values import LakeDamaged, Progress, UnknownTable
 
@@ -29,16 +29,16 @@ class Reader:
         """As of now; the folder need not exist."""
         self._tables = tables
         self._opened: dict[str, DeltaTable | None] = {}
-        handle = opened(tables / progress_rows.NAME)
-        self.progress: Progress | None = None if handle is None else progress_rows.last(handle)
+        handle = opened(tables / progress.NAME)
+        self.progress: Progress | None = None if handle is None else progress.last(handle)
         """The batch that is read; None where none is finished yet."""
         if self.progress is not None:
-            self._opened[progress_rows.NAME] = handle
+            self._opened[progress.NAME] = handle
 
     @property
     def names(self) -> list[str]:
         """The tables that are there."""
-        return [] if self.progress is None else [*self.progress.tables, progress_rows.NAME]
+        return [] if self.progress is None else [*self.progress.tables, progress.NAME]
 
     def version(self, name: str) -> int | None:
         """At which version a table is read; None for one that is declared, and not there yet."""

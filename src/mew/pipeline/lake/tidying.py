@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from deltalake import DeltaTable
 
-from mew.pipeline.lake import progress as progress_rows
+from mew.pipeline.lake import progress
 from mew.pipeline.lake.delta import LOG, files, opened
 from mew.pipeline.lake.disk import TEMPORARY
 from mew.pipeline.lake.plans import Plans
@@ -45,7 +45,7 @@ class Tidied(msgspec.Struct, frozen=True):
 
 def tidy(tables: Path, states: States, plans: Plans, now: float | None = None) -> Tidied:
     """Delete it; `now` is in seconds since 1970."""
-    handle = opened(tables / progress_rows.NAME)
+    handle = opened(tables / progress.NAME)
     now = time.time() if now is None else now
     rows = [] if handle is None else _rows(handle, states)
     parts = [path for folder in _folders(tables) for path in _orphans(folder, rows, now - DAY)]
@@ -78,7 +78,7 @@ def clear(stage: Path, log: Path, now: float | None = None) -> None:
 def _rows(handle: DeltaTable, states: States) -> list[Progress]:
     """The rows of the last batch, and of those whose state files are there: others may be very many."""
     batches = {*map(batch_of, states.names()), handle.transaction_version(APPLICATION)}
-    return progress_rows.of_batches(handle, {batch for batch in batches if batch is not None})
+    return progress.of_batches(handle, {batch for batch in batches if batch is not None})
 
 
 def _folders(tables: Path) -> list[Path]:

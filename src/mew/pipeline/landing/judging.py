@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from mew.journal.folder import HOUR
+from mew.journal.layout import HOUR
 from mew.pipeline.landing.values import Landed, LandingPlan, Message, Piece, Stopped, Taken
 
 

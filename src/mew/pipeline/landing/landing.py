@@ -21,9 +21,9 @@ from pyspark.sql import SparkSession
 
 from mew.errors import MewError
 from mew.journal.compaction import closed_hours, compact, empty_trash
-from mew.journal.folder import HOUR, SECOND, Folder, spaces
 from mew.journal.kafka.address import Address
-from mew.journal.sealer import TRASH_HOURS
+from mew.journal.layout import HOUR, SECOND, Folder, spaces
+from mew.journal.maintenance_worker import TRASH_HOURS
 from mew.journal.segments import make_folder
 from mew.pipeline.lake import Lake
 from mew.pipeline.lake.alarms import Alarm

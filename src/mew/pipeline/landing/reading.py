@@ -12,13 +12,13 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from mew.journal.blocks import Damaged
+from mew.journal.arrow import SCHEMA_VERSION
+from mew.journal.block_format import Damaged
 from mew.journal.kafka.address import Address
 from mew.journal.kafka.messages import NoLabel, epochs_in, read_label, sound_head
-from mew.journal.tables import SCHEMA_VERSION
 from mew.pipeline.landing.values import LandingError, LandingPlan, Message
 from mew.pipeline.session import one_line
-from mew.protocol.names import is_space_id
+from mew.protocol.ids import is_space_id
 
 BATCH_MESSAGES: Final = 32
 """Messages that go from Java to Python at a time; each may have a megabyte."""

@@ -9,7 +9,7 @@ import msgspec
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from mew.journal.kafka.address import Address
-from mew.journal.kafka.sending import QUIET, client_settings
+from mew.journal.kafka.producer import QUIET, client_settings
 from mew.pipeline.landing.values import LandingError, Offsets
 
 ANSWER_SECONDS: Final = 10.0

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from mew.errors import MewError
-from mew.journal.tables import SCHEMA_VERSION
+from mew.journal.arrow import SCHEMA_VERSION
 
 SEGMENT_RECORDS: Final = 200_000
 SEGMENT_BYTES: Final = 64 * 2**20

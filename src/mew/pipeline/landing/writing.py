@@ -12,11 +12,11 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from mew.journal import sealed
-from mew.journal.folder import Folder
+from mew.journal import segment_reader
 from mew.journal.kafka.messages import sound_head
-from mew.journal.log import Block, sync_folder
+from mew.journal.layout import Folder
 from mew.journal.segments import write_segment
+from mew.journal.wal import Block, sync_folder
 from mew.pipeline.landing.values import Landed, LandingError, Piece
 from mew.pipeline.spread import spread, spread_local
 
@@ -61,4 +61,4 @@ def _rows(piece: Piece) -> Iterator[pa.RecordBatch]:
         with Path(each.file).open("rb") as file:
             file.seek(each.at)
             data = file.read(each.size)
-        yield from sealed.batches(Block(each.at, sound_head(data), data), each.start, control=False)
+        yield from segment_reader.batches(Block(each.at, sound_head(data), data), each.start, control=False)

@@ -22,6 +22,7 @@ from mew.pipeline.lookup.views import EVENTS, events_view, quoted, table_view
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
 Views: TypeAlias = Callable[[str, Reader, duckdb.DuckDBPyConnection], str | None]
 """What a name means that is no table: a select over tables, or nothing; the connection gets what the select needs."""
 T = TypeVar("T")

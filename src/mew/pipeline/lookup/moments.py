@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.journal.folder import SECOND
+from mew.journal.layout import SECOND
 from mew.pipeline.control.moment import state_at
 from mew.pipeline.lake.lake import Lake
 from mew.pipeline.lake.values import LakeError, Progress

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import duckdb
 
+
 _WORD: Final = re.compile(r"\w+")
 
 

@@ -21,6 +21,7 @@ from mew.pipeline.lookup.views import quoted, table_view
 if TYPE_CHECKING:
     from mew.pipeline.kernel.catalogue import Format
 
+
 _NAME: Final = re.compile(r"frames_([a-z0-9_]+)_([0-9a-f]{16})")
 _KEYS: Final = {
     "space": "varchar",

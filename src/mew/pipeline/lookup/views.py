@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from mew.journal.folder import Folder, Segment
+from mew.journal.layout import Folder, Segment
 from mew.pipeline.lake.delta import OPEN
 from mew.pipeline.lake.reading import Reader
 

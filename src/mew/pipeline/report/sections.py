@@ -7,18 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mew.pipeline.report.gathering import LINES, Cut, Figures, Lines
-from mew.pipeline.report.markup import (
-    Html,
-    clock,
-    details,
-    joined,
-    lasting,
-    note,
-    size,
-    table,
-    text,
-    text_whole,
-)
+from mew.pipeline.report.markup import Html, clock, details, joined, lasting, note, size, table, text, text_whole
 from mew.pipeline.report.plots import Line, Plot, Plots
 from mew.pipeline.report.ribbon import ribbon, strips
 from mew.pipeline.report.scope import SECOND

@@ -13,27 +13,11 @@ import pyarrow as pa
 
 from mew.errors import MewError
 from mew.pipeline import schemas
-from mew.pipeline.kernel.summary import (
-    Partial,
-    Probe,
-    Stray,
-    Strays,
-    StreamEdge,
-    Summary,
-    WriterTotals,
-    unpack,
-)
+from mew.pipeline.kernel.summary import Partial, Probe, Stray, Strays, StreamEdge, Summary, WriterTotals, unpack
 from mew.pipeline.kernel.windows import ROW_SCHEMA
 from mew.pipeline.stitch.activity import ControlActivity
 from mew.pipeline.stitch.minutes import Minutes
-from mew.pipeline.stitch.state import (
-    STITCH_VERSION,
-    State,
-    StreamState,
-    WriterState,
-    decode_state,
-    encode_state,
-)
+from mew.pipeline.stitch.state import STITCH_VERSION, State, StreamState, WriterState, decode_state, encode_state
 from mew.pipeline.stitch.windows import ACTIVITY_SCHEMA, OpenWindows, window_rows, with_open
 
 _GAP_SCHEMA = schemas.SEQUENCE_GAPS.schema

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from mew.journal.folder import SECOND
+from mew.journal.layout import SECOND
 from mew.pipeline import schemas
 from mew.pipeline.kernel.histogram import buckets, quantile
 from mew.pipeline.kernel.summary import Partial

@@ -1,18 +1,18 @@
-"""Records of the administration: who came in from where, who was refused, tokens, changes of the configuration.
+"""Records of the administration: connections with their address, refusals, tokens, changes of the configuration.
 
-Pure. They change no state and are shown to no participant; nothing in them is a token, nor what might be one.
+Pure. They change no state and no participant sees them. No field holds a token, or text that might be one.
 """
 
 from collections.abc import Iterator, Mapping, Set
 from typing import Any, Final, TypeVar
 
-from mew.protocol import jsontext, kinds, records
+from mew.protocol import kinds, raw_json, records
+from mew.protocol.authentication import Session
 from mew.protocol.commands import Administer, RefuseConnection
-from mew.protocol.sessions import Session
 from mew.protocol.settings import Settings
 from mew.protocol.state import SpaceState
-from mew.protocol.times import SECOND
-from mew.protocol.turn import Turn
+from mew.protocol.timestamps import SECOND
+from mew.protocol.transition import Turn
 
 K = TypeVar("K")
 NONE: Final = frozenset[object]()
@@ -36,7 +36,7 @@ OTHERS: Final = "others"
 def record(turn: Turn, action: str, actor: str, **details: Any) -> None:
     """Write one record; details that are None are left out."""
     told = {name: value for name, value in details.items() if value is not None}
-    text = jsontext.encode({"action": action, **told})
+    text = raw_json.encode({"action": action, **told})
     turn.record(records.ADMIN, actor, reason=action, size=len(text), payload=text)
 
 
@@ -148,7 +148,7 @@ def record_counted(turn: Turn, *, early: bool = False) -> None:
 
 def configuration_changed(turn: Turn, before: Mapping[str, Any]) -> None:
     """Record what differs from the configuration of the start before, if anything does."""
-    after = jsontext.decode(jsontext.encode(turn.space.settings.effective()))
+    after = raw_json.decode(raw_json.encode(turn.space.settings.effective()))
     changes = [
         {"key": key, "before": old, "after": new}
         for key, old, new in differences({key: after[key] for key in after if key in before}, before)
@@ -161,9 +161,9 @@ def last_configuration(state: SpaceState) -> dict[str, Any]:
     """The effective configuration as of the last start, as far as the state has it; empty before the first start."""
     if not state.epoch:
         return {}
-    rest = jsontext.decode(state.configuration) if state.configuration else {}
+    rest = raw_json.decode(state.configuration) if state.configuration else {}
     known = Settings(space_id=state.space_id, participants=state.configured, defaults=state.defaults).effective()
-    said = jsontext.decode(jsontext.encode({key: known[key] for key in ("participants", "defaults")}))
+    said = raw_json.decode(raw_json.encode({key: known[key] for key in ("participants", "defaults")}))
     return {**said, **rest}
 
 

@@ -1,11 +1,12 @@
-"""Data on a stream: raw frames and `stream/data`, of authorised writers alone; and what a reader lost.
+"""Data on a stream: raw frames and `stream/data` of authorized writers, and the frames that a reader lost.
 
 Pure (protocol §4). Frames never touch JSON.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from mew.protocol import joining, jsontext, kinds, records
+from mew.protocol import kinds, raw_json, records
+from mew.protocol.authentication import Session
 from mew.protocol.commands import Lose, Receive
 from mew.protocol.effects import EVERYONE, Audience, Close, DeliverFrame, Only, To
 from mew.protocol.envelope import Envelope
@@ -21,14 +22,15 @@ from mew.protocol.errors import (
 )
 from mew.protocol.formats import check_fits
 from mew.protocol.frames import Route, header, split
-from mew.protocol.names import namespace
-from mew.protocol.references import checked_reference, completed
-from mew.protocol.sessions import Session
+from mew.protocol.handlers import presence
+from mew.protocol.ids import namespace
+from mew.protocol.stream_references import checked_reference, completed
 from mew.protocol.streams import Stream
-from mew.protocol.turn import Saying, Turn
+from mew.protocol.transition import Saying, Turn
 
 if TYPE_CHECKING:
     from mew.protocol.space import Space
+
 
 LAST_SEQUENCE = 2**53 - 1
 SKIPPED = "skipped"
@@ -82,7 +84,7 @@ def _record_skipped(turn: Turn, envelope: Envelope, stream_id: str, sequence: in
     last = turn.space.state.sequences.get(stream_id, {}).get(envelope.sender)
     if last is None or sequence == last + 1:
         return
-    payload = jsontext.encode(
+    payload = raw_json.encode(
         {"stream_id": stream_id, "from": last + 1, "to": sequence - 1, "dropped": sequence - last - 1}
     )
     turn.record(
@@ -178,7 +180,7 @@ def _refuse_frame(turn: Turn, session: Session, message: bytes, refusal: Refusal
     turn.send_error(To(session.connection), session.participant, refusal)
     if refusal.close_code is not None:
         turn.effects.append(Close(session.connection, refusal.close_code, refusal.code))
-        joining.depart(turn, session, reason=refusal.code)
+        presence.depart(turn, session, reason=refusal.code)
 
 
 def lose(turn: Turn, command: Lose) -> None:
@@ -189,7 +191,7 @@ def lose(turn: Turn, command: Lose) -> None:
         "namespace": namespace(space.settings.space_id, command.stream_id),
     }
     lost = {"from": command.first, "to": command.last, "dropped": command.dropped}
-    payload = jsontext.encode({"stream_id": command.stream_id, **lost, "stream": name})
+    payload = raw_json.encode({"stream_id": command.stream_id, **lost, "stream": name})
     # Whoever has come back on another socket has nothing to do with what waited for the one before.
     audience = Only((reader,) if command.reason is None else ())
     stream = space.state.streams.get(command.stream_id)

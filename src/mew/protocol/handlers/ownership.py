@@ -1,22 +1,16 @@
-"""Who owns a stream and who may write to it: grant, revoke, transfer, and what becomes of it when somebody leaves.
+"""Ownership of streams: grant-write, revoke-write, transfer, and the grace period after the owner leaves.
 
-Pure (s2w; protocol §4, Ownership). Each answer carries the new list; `fold` takes it from there.
+Pure (s2w; protocol §4, Ownership). Each answer carries the new list of writers; `fold` takes it from there.
 """
 
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
-from mew.protocol.errors import (
-    InvalidOperation,
-    ParticipantNotFound,
-    QuotaExceeded,
-    StreamNotFound,
-    Unauthorized,
-)
+from mew.protocol.errors import InvalidOperation, ParticipantNotFound, QuotaExceeded, StreamNotFound, Unauthorized
 from mew.protocol.payloads import GrantWrite, RevokeWrite, TransferOwnership, read
-from mew.protocol.references import checked_reference
+from mew.protocol.stream_references import checked_reference
 from mew.protocol.streams import Stream
-from mew.protocol.times import SECOND
-from mew.protocol.turn import Turn
+from mew.protocol.timestamps import SECOND
+from mew.protocol.transition import Turn
 
 DISCONNECTED = "disconnected"
 OWNER_DISCONNECTED = "owner_disconnected"

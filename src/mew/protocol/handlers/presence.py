@@ -1,19 +1,19 @@
-"""Coming and going: joins, take-overs, leaves, who is present and what they are told (protocol §2).
+"""Start, join, takeover, leave and tick: who is present, and what the others receive about it (protocol §2).
 
-Pure. Identity is established before a `Join` gets here (`admission`).
+Pure. `authentication` has established the identity before a `Join` arrives here.
 """
 
 from typing import Any
 
-from mew.protocol import administration, jsontext, kinds, ownership, proposing, records
-from mew.protocol.admission import read_join
+from mew.protocol import kinds, raw_json, records
+from mew.protocol.authentication import Identity, Session, read_join
 from mew.protocol.commands import Attach, Checkpoint, Join, Leave, RefuseConnection, Start, Tick
 from mew.protocol.effects import Admit, AllBut, Close, Only, To
 from mew.protocol.errors import InvalidRequest, JoinRateLimited, Kicked, RateLimited, Refusal, TooManyConnections
-from mew.protocol.sessions import Identity, Session
-from mew.protocol.snapshots import snapshot
-from mew.protocol.times import SECOND
-from mew.protocol.turn import Saying, Turn
+from mew.protocol.handlers import administration, ownership, proposals
+from mew.protocol.state import snapshot
+from mew.protocol.timestamps import SECOND
+from mew.protocol.transition import Saying, Turn
 from mew.protocol.welcome import observer_payload, welcome_payload
 from mew.protocol.work import JOIN_UNITS
 
@@ -27,7 +27,7 @@ def start(turn: Turn, command: Start) -> None:
     space = turn.space
     before = administration.last_configuration(space.state)
     payload = {"epoch": command.epoch, **space.settings.effective()}
-    text = jsontext.encode(payload)
+    text = raw_json.encode(payload)
     turn.record(records.START, kinds.GATEWAY, size=len(text), payload=text)
     administration.configuration_changed(turn, before)
     space.pass_time(turn.now)
@@ -159,7 +159,7 @@ def _enter(turn: Turn, session: Session, cause: tuple[str, ...] = ()) -> None:
     if session.anonymous:
         joined["anonymous"] = True
     reason = None if replaced is None else "takeover"
-    turn.record(records.JOINED, session.participant, reason=reason, payload=jsontext.encode(joined))
+    turn.record(records.JOINED, session.participant, reason=reason, payload=raw_json.encode(joined))
     turn.effects.append(_admission(session))
     welcome(turn, session.participant, cause)
     if replaced is None:
@@ -199,8 +199,8 @@ def tell_presence(turn: Turn, event: str, participant: str, cause: tuple[str, ..
     """Tell all but the one it is about; `but` leaves out another instead, `known_as` is its entry of before."""
     left_out = parts.pop("but", participant)
     known_as = parts.pop("known_as", None) or turn.space.roster_entry(participant)
-    told = {name: jsontext.encode(value) for name, value in parts.items() if value is not None}
-    payload = jsontext.join({"event": jsontext.encode(event), "participant": known_as, **told})
+    told = {name: raw_json.encode(value) for name, value in parts.items() if value is not None}
+    payload = raw_json.join({"event": raw_json.encode(event), "participant": known_as, **told})
     saying = Saying(kind=kinds.PRESENCE, payload=payload, audience=AllBut(left_out), cause=cause)
     turn.say(saying, reason=parts.get("reason"))
 
@@ -256,7 +256,7 @@ def depart(turn: Turn, session: Session, reason: str | None = None, cause: tuple
     space.forget(participant)
     tell_presence(turn, "leave", participant, cause, known_as=known_as, reason=reason)
     if session.anonymous:
-        proposing.close_all_of(turn, participant)
+        proposals.close_all_of(turn, participant)
     ownership.release(turn, participant, cause)
 
 

@@ -1,17 +1,19 @@
-"""Opening a proposal and ending it: who may, and what a fulfilment must repeat (protocol §3, Proposals).
+"""Opening and closing proposals: who may, what a fulfilment must repeat, and the rules about votes (protocol §3).
 
-Pure. What an end means for the state stands in `proposals`, who must have voted in `approvals`.
+Pure. `protocol.proposals` has their state. Votes are counted again when a proposal is fulfilled.
 """
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from mew.protocol import approvals, jsontext, kinds, proposals
-from mew.protocol.canonical import Digests, digests
+from mew.protocol import kinds, proposals, raw_json
+from mew.protocol.canonical_json import Digests, digests, require_unique_names
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import (
     AlreadyExists,
+    ApprovalRequired,
     InvalidEnvelope,
     InvalidOperation,
     ProposalClosed,
@@ -19,12 +21,115 @@ from mew.protocol.errors import (
     QuotaExceeded,
     Unauthorized,
 )
-from mew.protocol.proposals import DROPPED, EXPIRED, KICKED, LEFT, ClosedProposal, OpenProposal
-from mew.protocol.times import SECOND, rfc3339
-from mew.protocol.turn import Saying, Turn
+from mew.protocol.patterns import TextTooLong, ValueTest, compile_binding
+from mew.protocol.proposals import DROPPED, EXPIRED, KICKED, LEFT, ClosedProposal, OpenProposal, may_be_sent
+from mew.protocol.settings import ApprovalRule
+from mew.protocol.timestamps import SECOND, rfc3339
+from mew.protocol.transition import Saying, Turn
+from mew.protocol.work import ScannedTooMuch, Work
 
 if TYPE_CHECKING:
     from mew.protocol.space import Space
+
+
+_MOST_RULES: Final = 1_024
+"""Rules whose patterns are kept compiled."""
+_READ_PER_UNIT: Final = 64
+"""Bytes of a payload whose names are compared in a microsecond."""
+
+
+def require(turn: Turn, envelope: Envelope, proposal: OpenProposal | None) -> None:
+    """Refuse an `mcp/request` that a rule binds and for which too few have voted; the sender's own is its vote."""
+    rules = turn.space.settings.approvals
+    if rules and proposal is None:
+        # It is relayed as it came: a receiver that takes the first of two names would read what no rule has judged.
+        turn.work.add(len(envelope.fields["payload"]) // _READ_PER_UNIT)
+        require_unique_names(envelope.fields["payload"])
+    for rule in rules:
+        if _binds(rule, envelope.payload, envelope.to, turn.work):
+            _require_quorum(turn, rule, envelope, proposal)
+
+
+def _require_quorum(turn: Turn, rule: ApprovalRule, envelope: Envelope, proposal: OpenProposal | None) -> None:
+    space, sender = turn.space, envelope.sender
+    if proposal is None:
+        is_vote = sender in rule.deciders and not rule.not_proposer and _is_known(space, sender)
+        votes = [sender] if is_vote else []
+    else:
+        votes = _votes(turn, rule, proposal, () if _is_readdressed(envelope, proposal) else proposal.votes, sender)
+    if len(votes) < rule.quorum:
+        raise ApprovalRequired(
+            f"this request needs {rule.quorum} votes of {', '.join(rule.deciders)}, and has {len(votes)}: "
+            "propose it, and have it approved",
+            quorum=rule.quorum,
+            votes=votes,
+            position=None if proposal is None else proposal.position,
+        )
+
+
+def may_be_answered(turn: Turn, sender: str, proposal: OpenProposal) -> bool:
+    """Whether enough have voted for a response to end a proposal; the sender's own is its vote, as with a request."""
+    rules = rules_for(turn, proposal)
+    return all(len(_votes(turn, rule, proposal, proposal.votes, sender)) >= rule.quorum for rule in rules)
+
+
+def _votes(turn: Turn, rule: ApprovalRule, proposal: OpenProposal, cast: tuple[str, ...], sender: str) -> list[str]:
+    return [each for each in dict.fromkeys((*cast, sender)) if counts(turn, each, rule, proposal)]
+
+
+def _is_readdressed(envelope: Envelope, proposal: OpenProposal) -> bool:
+    """By the id alone (TypeScript) recipients are free, but the voters have seen those of the proposal."""
+    return bool(proposal.to) and set(envelope.to) != set(proposal.to)
+
+
+def rules_for(turn: Turn, proposal: OpenProposal) -> list[ApprovalRule]:
+    """The rules that bind the fulfilment of a proposal."""
+    rules = turn.space.settings.approvals
+    if not rules:
+        return []
+    payload = raw_json.decode(proposal.payload)
+    return [rule for rule in rules if _binds(rule, payload, proposal.to, turn.work)]
+
+
+def counts(turn: Turn, voter: str, rule: ApprovalRule, proposal: OpenProposal) -> bool:
+    """Whether this participant's vote counts now: a listed decider, not anonymous, that may send the request."""
+    return (
+        voter in rule.deciders
+        and not (rule.not_proposer and voter == proposal.proposer)
+        and _is_known(turn.space, voter)
+        and may_fulfil(turn, voter, proposal)
+    )
+
+
+def may_fulfil(turn: Turn, participant: str, proposal: OpenProposal) -> bool:
+    """Whether a participant's capabilities let it send the request that was proposed."""
+    return may_be_sent(proposal, turn.space.capabilities(participant), turn.work)
+
+
+def _is_known(space: "Space", participant: str) -> bool:
+    """Configured or invited, and not removed: an anonymous participant is neither."""
+    return space.state.may_return(participant)
+
+
+def _binds(rule: ApprovalRule, payload: Any, to: tuple[str, ...], work: Work) -> bool:
+    """Any recipient that fits suffices, and a request to nobody is bound too: a rule must not be easy to get past.
+
+    So does a request that is too long to be compared with the rule's patterns.
+    """
+    binds_payload, fits_recipient = _binding(rule.match.text), rule.match.fits_recipient
+    try:
+        if binds_payload is not None and not binds_payload(payload, work):
+            return False
+        return fits_recipient is None or not to or any(fits_recipient(each, work) for each in to)
+    except (TextTooLong, ScannedTooMuch):
+        return True
+
+
+@lru_cache(_MOST_RULES)
+def _binding(match: bytes) -> ValueTest | None:
+    pattern = raw_json.decode(match).get("payload")
+    return compile_binding(pattern) if pattern else None
+
 
 SHORTEST_SECONDS: Final = 10
 LONGEST_SECONDS: Final = 86_400
@@ -71,7 +176,7 @@ def propose(turn: Turn, envelope: Envelope) -> None:
     for dropped in _surplus(turn, envelope.sender, proposals.size_of(payload, to)):
         close(turn, dropped, DROPPED)
     stamp = {"position": space.state.position + 1, "digest": digest, "expires_at": rfc3339(expires)}
-    turn.relay(_with_stamp(envelope, jsontext.encode(stamp)))
+    turn.relay(_with_stamp(envelope, raw_json.encode(stamp)))
     turn.answer = {"proposal": stamp}
 
 
@@ -88,7 +193,7 @@ def _check_size(method: str, payload: bytes, to: tuple[str, ...]) -> None:
     """Method and recipients stand in every welcome, the rest is kept until it is closed."""
     if len(method) > proposals.METHOD_LENGTH:
         raise QuotaExceeded(f"the method of a proposal may have {proposals.METHOD_LENGTH} characters")
-    if len(jsontext.encode(to)) > proposals.RECIPIENT_BYTES:
+    if len(raw_json.encode(to)) > proposals.RECIPIENT_BYTES:
         raise QuotaExceeded(f"the recipients of a proposal may have {proposals.RECIPIENT_BYTES} bytes")
     if proposals.size_of(payload, to) > proposals.PROPOSAL_BYTES:
         raise QuotaExceeded(f"a proposal may have {proposals.PROPOSAL_BYTES} bytes")
@@ -122,12 +227,12 @@ def request(turn: Turn, envelope: Envelope) -> None:
     if named is None:
         if claim is not None:
             raise _unknown(turn, claim)
-        approvals.require(turn, envelope, None)
+        require(turn, envelope, None)
         turn.relay(_without_stamp(envelope))
         return
     proposal = _open(turn, named)
     _check_same(turn, proposal, envelope, claim)
-    approvals.require(turn, envelope, proposal)
+    require(turn, envelope, proposal)
     turn.relay(_with_stamp(envelope, proposal.stamp()))
 
 
@@ -178,7 +283,7 @@ def respond(turn: Turn, envelope: Envelope) -> None:
     Where a rule binds the proposal it is no way around the votes: without them it is an opinion.
     """
     proposal = _only_open(turn, envelope)
-    if proposal is None or approvals.may_be_answered(turn, envelope.sender, proposal):
+    if proposal is None or may_be_answered(turn, envelope.sender, proposal):
         _relay_end(turn, envelope)
     else:
         turn.relay(_without_stamp(envelope))
@@ -187,7 +292,7 @@ def respond(turn: Turn, envelope: Envelope) -> None:
 def reject(turn: Turn, envelope: Envelope) -> None:
     """An `mcp/reject`: of one who may decide it closes the proposal, of others it is an opinion."""
     proposal = _only_open(turn, envelope)
-    rules = () if proposal is None else approvals.rules_for(turn, proposal)
+    rules = () if proposal is None else rules_for(turn, proposal)
     if rules and not any(envelope.sender in rule.deciders for rule in rules):
         turn.relay(_without_stamp(envelope))
     else:
@@ -197,7 +302,7 @@ def reject(turn: Turn, envelope: Envelope) -> None:
 def _relay_end(turn: Turn, envelope: Envelope) -> None:
     proposal = _only_open(turn, envelope)
     sender = envelope.sender
-    if proposal is not None and (sender in proposal.to or approvals.may_fulfil(turn, sender, proposal)):
+    if proposal is not None and (sender in proposal.to or may_fulfil(turn, sender, proposal)):
         turn.relay(_with_stamp(envelope, proposal.stamp()))
     else:
         turn.relay(_without_stamp(envelope))
@@ -235,11 +340,11 @@ def approve(turn: Turn, envelope: Envelope) -> None:
             position=proposal.position,
             digest=proposal.digest,
         )
-    rules = approvals.rules_for(turn, proposal)
+    rules = rules_for(turn, proposal)
     if not rules:
         message = f"no rule asks for votes on {proposal.proposal_id!r}; send the `mcp/request` itself"
         raise InvalidOperation(message, position=proposal.position)
-    if not any(approvals.counts(turn, envelope.sender, rule, proposal) for rule in rules):
+    if not any(counts(turn, envelope.sender, rule, proposal) for rule in rules):
         message = f"{envelope.sender!r} has no vote on {proposal.proposal_id!r}"
         raise Unauthorized(message, position=proposal.position)
     turn.relay(_with_stamp(envelope, proposal.stamp()))
@@ -252,7 +357,7 @@ def close(turn: Turn, proposal: OpenProposal, outcome: str) -> None:
     """Say that a proposal has ended."""
     payload = {"position": proposal.position, "proposal": proposal.proposal_id, "outcome": outcome}
     cause = (proposal.proposal_id,)
-    turn.say(Saying(kind=kinds.PROPOSAL_CLOSED, payload=jsontext.encode(payload), cause=cause), reason=outcome)
+    turn.say(Saying(kind=kinds.PROPOSAL_CLOSED, payload=raw_json.encode(payload), cause=cause), reason=outcome)
 
 
 def close_all_of(turn: Turn, proposer: str) -> None:

@@ -1,10 +1,10 @@
-"""The life of a stream: two ways in, one registry, three ways out (j8v, s2w, ADR-STR; protocol §4).
+"""The lifecycle of a stream: request or announce, start, and three ways to end (j8v, s2w, ADR-STR; protocol §4).
 
 Pure. Everything is checked before anything is allocated, relayed or recorded.
 """
 
 from mew.protocol import kinds
-from mew.protocol.authority import managing, require_capability
+from mew.protocol.authorization import managing, require_capability
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import (
     InvalidFormat,
@@ -15,12 +15,12 @@ from mew.protocol.errors import (
     Unauthorized,
 )
 from mew.protocol.formats import count_patterns, read_formats
-from mew.protocol.names import SLUG_LENGTH, is_desired_id
+from mew.protocol.ids import SLUG_LENGTH, is_desired_id
 from mew.protocol.payloads import StreamFailure, StreamRequest, read
-from mew.protocol.references import check_namespace, checked_reference, completed, reference
+from mew.protocol.stream_references import check_namespace, checked_reference, completed, reference
 from mew.protocol.streams import LIVE, READY, Stream, entry, new_stream, ready_payload
-from mew.protocol.times import rfc3339
-from mew.protocol.turn import Saying, Turn
+from mew.protocol.timestamps import rfc3339
+from mew.protocol.transition import Saying, Turn
 
 
 def request(turn: Turn, envelope: Envelope) -> None:

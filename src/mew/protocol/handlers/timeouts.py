@@ -1,15 +1,17 @@
-"""Ends that time brings: of proposals, and of grants that were made for a while (protocol §3).
+"""What ends with time: proposals, and grants with an end (protocol §3).
 
-Pure. What is due is settled before a message is looked at, so that no click is faster than the end it comes after.
+Pure. What is due ends before a message is handled, so no approval can be faster than the expiry before it.
 """
 
 from itertools import islice
 from typing import Final
 
-from mew.protocol import granting, joining, jsontext, kinds, proposals, proposing
+from mew.protocol import kinds, proposals, raw_json
 from mew.protocol.commands import Start, Tick
+from mew.protocol.handlers import membership, presence
+from mew.protocol.handlers.proposals import close
 from mew.protocol.state import SpaceState
-from mew.protocol.turn import Saying, Turn
+from mew.protocol.transition import Saying, Turn
 
 NEVER: Final = 2**63
 MOST_ENDS: Final = 50
@@ -20,10 +22,10 @@ MOST_SAID: Final = 2**20
 
 def start(turn: Turn, command: Start) -> None:
     """Begin a new epoch; what ended while the gateway was away is closed before anyone joins."""
-    joining.start(turn, command)
+    presence.start(turn, command)
     for proposal in list(turn.space.state.proposals.values()):
         if proposal.anonymous:
-            proposing.close(turn, proposal, proposals.LEFT)
+            close(turn, proposal, proposals.LEFT)
     settle(turn)
     while turn.space.ended:
         settle(turn)
@@ -31,7 +33,7 @@ def start(turn: Turn, command: Start) -> None:
 
 def tick(turn: Turn, command: Tick) -> None:
     """Let time take effect."""
-    joining.tick(turn, command)
+    presence.tick(turn, command)
     settle(turn)
 
 
@@ -43,7 +45,7 @@ def settle(turn: Turn) -> None:
     said, state = turn.said, space.state
     for proposal in list(state.proposals.values()):
         if proposal.expires <= turn.now:
-            proposing.close(turn, proposal, proposals.EXPIRED)
+            close(turn, proposal, proposals.EXPIRED)
     space.let_end(_ended_grants(state, turn.now))
     _revoke_ended(turn)
     space.next_end = turn.now if space.ended else _next_end(state)
@@ -62,12 +64,12 @@ def _revoke_ended(turn: Turn) -> None:
         left -= len(grant_ids)
         for grant_id in grant_ids:
             revoked = {"recipient": recipient, "grant_id": grant_id, "reason": "expired"}
-            turn.say(Saying(kind=kinds.CAPABILITY_REVOKE, payload=jsontext.encode(revoked)), reason="expired")
+            turn.say(Saying(kind=kinds.CAPABILITY_REVOKE, payload=raw_json.encode(revoked)), reason="expired")
             del each.grant_ids[grant_id]
         before, each.before = each.before, None
         if not each.grant_ids:
             del ended[recipient]
-        granting.tell_change(turn, recipient, grant_ids, before)
+        membership.tell_change(turn, recipient, grant_ids, before)
 
 
 def _ended_grants(state: SpaceState, now: int) -> dict[str, tuple[str, ...]]:

@@ -1,0 +1,1 @@
+"""What several commands share: targets, input, output and errors."""

@@ -1,0 +1,1 @@
+"""Commands that join a space as a participant."""

@@ -1,0 +1,1 @@
+"""Commands that create, start and manage spaces."""

@@ -1,0 +1,1 @@
+"""The configuration of a gateway: space.yaml, environment and tokens."""

@@ -1,0 +1,1 @@
+"""Fan-out: delivers what a space sends to its readers."""

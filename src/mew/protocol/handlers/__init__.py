@@ -1,0 +1,1 @@
+"""Handlers of commands and kinds, one module per subject."""

@@ -1,0 +1,119 @@
+"""Processes that ship journals to Kafka, where `journal.kafka` says so: started, started again, and ended with us.
+
+Sends nothing itself and waits for nobody: that a shipper dies, or has no broker, is told in the log and nothing else.
+"""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from mew._internal.logging import log
+from mew.config.loader import SpaceConfig
+from mew.gateway.journaling import journal_root
+
+AGAIN_SECONDS: Final = 1.0
+"""How soon a shipper that has ended is started again, at first; twice as late each time, up to `LATEST_SECONDS`."""
+LATEST_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 5.0
+TAKEN_OVER: Final = 4
+"""The exit code of one whose place another process has taken."""
+
+
+class Shippers:
+    """The shippers of one gateway, one a space."""
+
+    def __init__(self, spaces: Sequence[SpaceConfig]) -> None:
+        """None is started yet."""
+        wanted = [space for space in spaces if space.journal.enabled and space.journal.kafka is not None]
+        self._shippers = [_Shipper(space) for space in wanted]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Start them; how they fare is nobody's business but theirs."""
+        for each in self._shippers:
+            self._tasks.append(asyncio.create_task(each.run(), name=f"shipper {each.space}"))
+
+    async def stop(self) -> None:
+        """End them, by force where that takes too long."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(each.end() for each in self._shippers))
+        self._tasks = []
+
+
+class _Shipper:
+    """The process of one space."""
+
+    def __init__(self, space: SpaceConfig) -> None:
+        self.space = space.settings.space_id
+        self._process: asyncio.subprocess.Process | None = None
+        command = (sys.executable, "-m", "mew", "journal", "ship", "--supervised", "--json")
+        root = str(journal_root(space))
+        self._command = (*command, "--to", str(space.journal.kafka), "--journal", root, "--space", self.space)
+
+    async def run(self) -> None:
+        """Keep it running, until cancelled."""
+        again = AGAIN_SECONDS
+        while True:
+            started = time.monotonic()
+            code, said = await self._once()
+            if time.monotonic() - started > LATEST_SECONDS:
+                again = AGAIN_SECONDS
+            # Where somebody else has taken its place it does not take it back at once.
+            again = LATEST_SECONDS if code == TAKEN_OVER else again
+            log.warning("shipper ended", space=self.space, code=code, problem=said, again_in_seconds=again)
+            await asyncio.sleep(again)
+            again = min(2 * again, LATEST_SECONDS)
+
+    async def _once(self) -> tuple[int | None, str]:
+        """Start it and hear what it says, to its end: its exit code, and its last words."""
+        pipe = subprocess.PIPE
+        try:
+            # In a session of its own: an interruption at the terminal is the gateway's to deal with. Its input says
+            # nothing, and ends when we do, however we end.
+            process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        except OSError as error:
+            return None, f"{error.filename or sys.executable}: {error.strerror}"
+        self._process = process
+        log.info("shipper started", space=self.space, process=process.pid)
+        assert process.stdout is not None
+        said = ""
+        with suppress(ValueError):  # a line that is longer than any of ours
+            async for line in process.stdout:
+                said = self._heard(line) or said
+        return await process.wait(), said
+
+    def _heard(self, line: bytes) -> str:
+        """Hand on what it tells; what is no event of its is returned."""
+        try:
+            told = msgspec.json.decode(line, type=dict[str, dict[str, Any]])
+        except msgspec.DecodeError:
+            return line.decode(errors="replace").strip()
+        for event, fields in told.items():
+            if event == "trouble":
+                log.warning("shipper waits", **fields)
+            elif event == "resumed":
+                log.info("shipper goes on", **fields)
+        return ""
+
+    async def end(self) -> None:
+        """It goes, whatever it was doing."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        with suppress(ProcessLookupError):
+            process.terminate()
+            try:
+                await asyncio.wait_for(process.wait(), STOP_SECONDS)
+            except TimeoutError:
+                process.kill()
+                await process.wait()
