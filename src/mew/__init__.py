@@ -1,7 +1,7 @@
-"""MEW, the Multi-Entity Workspace protocol: a space that many participants share.
+"""MEW, the Multi-Entity Workspace protocol: a space shared by many participants.
 
-Imports nothing: `import mew` must stay instant, and `mew.protocol` must load where only the core's
-libraries are installed. `mew.connect` and `mew.Participant` load the SDK when they are first asked for.
+Imports nothing: `import mew` must stay fast, and `mew.protocol` must load if only the core's
+libraries are installed. `mew.connect` and `mew.Participant` load the SDK when they are first accessed.
 """
 
 __version__ = "0.1.0"

@@ -1,8 +1,8 @@
-"""The root of every error that this package raises on purpose.
+"""The base class of all errors that this package raises on purpose.
 
-Imports nothing, so that the command can name it without loading what it does not need.
+Imports nothing, so that the command line can import it without loading other modules.
 """
 
 
 class MewError(Exception):
-    """Something went wrong that its reader can do something about; the message is one sentence."""
+    """An error that the reader can act on. The message is one sentence."""

@@ -54,9 +54,9 @@ from mew.protocol.timestamps import SECOND
 from mew.view import SpaceView, apply, apply_frame, welcomed
 
 NOON = 1_763_208_000_000_000
-"""2025-11-15T12:00:00Z: when a space in memory begins unless told otherwise."""
+"""2025-11-15T12:00:00Z: the default start time of a space in memory."""
 OWN_TOKEN = "own"
-"""Stands for the token of whoever posts."""
+"""Stands for the token of the participant that posts."""
 
 
 class Message(dict[str, Any]):
@@ -80,7 +80,7 @@ class MemoryTokens:
     """Tokens that can be read off: `token-of-alice@lab`."""
 
     def __init__(self) -> None:
-        """Nobody has one yet."""
+        """Start without tokens."""
         self.holders: dict[str, Identity] = {}
 
     def identify(self, token: str) -> Identity | None:
@@ -250,7 +250,7 @@ class MemorySpace:
         return self.tokens.issue(self.settings.space_id, participant)
 
     def connect(self, *, token: str | None = None, space: str | None = None) -> Client:
-        """A new connection; with a token in its header it joins at once."""
+        """Open a new connection. With a token in its header it joins immediately."""
         self._connections += 1
         client = Client(self, f"c{self._connections}")
         client.credentials = JoinRequest(space=space, token=token)
@@ -264,7 +264,7 @@ class MemorySpace:
         return self.connect(token=self.token(participant))
 
     def observe(self, name: str = "onlooker") -> Client:
-        """Somebody joins with an observer's token."""
+        """Join with an observer's token."""
         return self.connect(token=self.tokens.issue(self.settings.space_id, name, observer=True))
 
     def log(self, participant: str) -> Client:

@@ -1,7 +1,7 @@
-"""`SpaceView`: what a participant or observer knows of a space, updated from each received envelope.
+"""`SpaceView`: what a participant or observer knows about a space, updated from each received envelope.
 
-Pure. Values are frozen; `apply` returns the next view, or the same one where nothing changed. Only envelopes of the
-gateway change who is present and what is open.
+Pure. Values are frozen. `apply` returns the next view, or the same view if nothing changed. Only envelopes from the
+gateway add or remove participants, or add a stream.
 """
 
 from collections.abc import Callable
@@ -14,128 +14,128 @@ from mew.protocol.envelope import Envelope
 
 
 class ParticipantView(msgspec.Struct, frozen=True):
-    """Somebody who is present."""
+    """A participant that is present."""
 
     id: str
-    """Its name in the space."""
+    """The participant id in the space."""
     capabilities: list[dict[str, Any]]
-    """What it may send, as the protocol writes it."""
+    """Its capabilities, in the format of the protocol."""
 
 
 class StreamView(msgspec.Struct, frozen=True):
-    """An open stream: the entry that a welcome would have for it."""
+    """An open stream. It holds the entry that a welcome would contain for it."""
 
     entry: dict[str, Any]
-    """The entry, field by field."""
+    """The fields of the entry."""
 
     @property
     def stream_id(self) -> str:
-        """Its id within the space."""
+        """Id of the stream within the space."""
         return str(self.entry["stream_id"])
 
     @property
     def namespace(self) -> str:
-        """Its id among all spaces."""
+        """Id of the stream across all spaces: space id and stream id."""
         return str(self.entry["stream"]["namespace"])
 
     @property
     def owner(self) -> str:
-        """Who decides about it."""
+        """The participant that owns the stream."""
         return str(self.entry["owner"])
 
     @property
     def writers(self) -> tuple[str, ...]:
-        """Who may write to it, the owner first."""
+        """Participants that may write to the stream. The owner comes first."""
         return tuple(self.entry["authorized_writers"])
 
     @property
     def status(self) -> str:
-        """`ready` or `live`."""
+        """Status of the stream: `ready` or `live`."""
         return str(self.entry["stream"]["status"])
 
     @property
     def owner_connected(self) -> bool:
-        """Whether its owner is present."""
+        """Whether the owner of the stream is present."""
         return bool(self.entry["stream"]["owner_connected"])
 
     @property
     def frames(self) -> int:
-        """How many frames and data it has carried, as far as this observer could count."""
+        """Number of frames and `stream/data` sent on the stream, as far as this observer could count them."""
         return int(self.entry["stream"]["frames"])
 
     @property
     def formats(self) -> list[dict[str, Any]]:
-        """What its data look like."""
+        """Format descriptors of the stream's data."""
         return list(self.entry["stream"]["formats"])
 
     def with_entry(self, **changes: Any) -> "StreamView":
-        """The same stream with other top-level fields."""
+        """Return a copy of the stream with changed top-level fields."""
         return StreamView({**self.entry, **changes})
 
     def with_stream(self, **changes: Any) -> "StreamView":
-        """The same stream with other fields in its `stream` object."""
+        """Return a copy of the stream with changed fields in its `stream` object."""
         return self.with_entry(stream={**self.entry["stream"], **changes})
 
 
 class ProposalView(msgspec.Struct, frozen=True):
-    """An open proposal: the entry that a welcome would have for it."""
+    """An open proposal. It holds the entry that a welcome would contain for it."""
 
     entry: dict[str, Any]
-    """The entry, field by field."""
+    """The fields of the entry."""
 
     @property
     def position(self) -> int:
-        """Of its record: what identifies it."""
+        """Journal position of the proposal's record. It identifies the proposal."""
         return int(self.entry["position"])
 
     @property
     def proposal_id(self) -> str:
-        """Its envelope's id: what a fulfilment names in `correlation_id`."""
+        """Id of the proposal's envelope. A fulfillment names it in `correlation_id`."""
         return str(self.entry["id"])
 
     @property
     def proposer(self) -> str:
-        """Who proposed it."""
+        """The participant that sent the proposal."""
         return str(self.entry["from"])
 
     @property
     def digest(self) -> str:
-        """Of method, params and recipients."""
+        """Digest of method, params and recipients."""
         return str(self.entry["digest"])
 
     @property
     def expires_at(self) -> str:
-        """When it is closed at the latest."""
+        """Time at which the proposal is closed at the latest."""
         return str(self.entry["expires_at"])
 
     @property
     def votes(self) -> tuple[str, ...]:
-        """Who has approved it."""
+        """Participants that have approved the proposal."""
         return tuple(self.entry["votes"])
 
 
 class SpaceView(msgspec.Struct, frozen=True):
-    """What one observer knows of a space."""
+    """What one participant or observer knows about a space."""
 
     you: ParticipantView
-    """The observer itself."""
+    """The participant or observer that has this view."""
     participants: dict[str, ParticipantView]
-    """The others, in order of joining."""
+    """The other participants by id, in order of joining."""
     streams: dict[str, StreamView]
-    """In order of creation."""
+    """Open streams by id, in order of creation."""
     position: int
-    """The journal's, at the last welcome."""
+    """Journal position at the last welcome."""
     proposals: dict[int, ProposalView] | None = None
-    """The open ones by position, in order of opening; None where you may send no `mcp/request`."""
+    """Open proposals by position, in order of opening. None if you may not send `mcp/request`."""
 
     def may_write(self, stream_id: str) -> bool:
-        """Whether you are an authorised writer of a stream that is live."""
+        """Return whether the stream is live and you are an authorized writer."""
         stream = self.streams.get(stream_id)
         return stream is not None and stream.status == "live" and self.you.id in stream.writers
 
 
 def welcomed(envelope: Envelope) -> SpaceView:
-    """The view that a welcome gives."""
+    """Return the view that a welcome describes."""
     payload = envelope.payload
     streams = [StreamView(entry) for entry in payload["active_streams"]]
     return SpaceView(
@@ -152,14 +152,14 @@ def _proposals(listed: list[dict[str, Any]] | None) -> dict[int, ProposalView] |
 
 
 def apply(view: SpaceView, envelope: Envelope) -> SpaceView:
-    """The view after an envelope; kinds that only the gateway sends count only from the gateway (protocol §1)."""
+    """Return the view after an envelope. Gateway-only kinds are ignored from other senders (protocol §1)."""
     table = _BY_GATEWAY if envelope.sender == kinds.GATEWAY else _BY_PARTICIPANT
     change = table.get(envelope.kind)
     return view if change is None else change(view, envelope)
 
 
 def apply_frame(view: SpaceView, message: bytes) -> SpaceView:
-    """The view after a raw frame."""
+    """Return the view after a raw frame."""
     stream_id, _ = frames.split(message)
     return _counted(view, stream_id, 1)
 
@@ -186,7 +186,7 @@ def _presence(view: SpaceView, envelope: Envelope) -> SpaceView:
 
 
 def _owner_seen(view: SpaceView, participant: str) -> SpaceView:
-    """Its streams show whether their owner is here."""
+    """Update `owner_connected` on the streams that the participant owns."""
     connected = participant in view.participants
     streams = {
         name: stream.with_stream(owner_connected=connected) if stream.owner == participant else stream
@@ -274,7 +274,7 @@ def _counted(view: SpaceView, stream_id: str, count: int) -> SpaceView:
 
 
 def _named(view: SpaceView, envelope: Envelope) -> StreamView | None:
-    """The stream an envelope is about; the gateway has completed the reference before it sent it."""
+    """Return the stream that an envelope names, if known. The gateway completes the reference before it relays it."""
     reference = envelope.payload.get("stream")
     named = reference.get("stream_id") if isinstance(reference, dict) else None
     return view.streams.get(named) if isinstance(named, str) else None
@@ -307,7 +307,7 @@ def _approved(view: SpaceView, envelope: Envelope) -> SpaceView:
 
 
 def _without_votes(view: SpaceView, participant: str) -> SpaceView:
-    """A vote ends with its voter's kick."""
+    """Remove the votes of a participant that was kicked."""
     for proposal in (view.proposals or {}).values():
         if participant in proposal.votes:
             view = _with_votes(view, proposal, [each for each in proposal.votes if each != participant])
@@ -320,7 +320,7 @@ def _with_votes(view: SpaceView, proposal: ProposalView, votes: list[str]) -> Sp
 
 
 def _proposal_ended(view: SpaceView, envelope: Envelope) -> SpaceView:
-    """By a stamped envelope of a participant, or by the gateway's `mcp/proposal-closed`."""
+    """Remove a proposal after a stamped envelope of a participant or the gateway's `mcp/proposal-closed`."""
     stamp = envelope.payload if envelope.sender == kinds.GATEWAY else _stamp(envelope)
     if view.proposals is None or stamp is None or stamp["position"] not in view.proposals:
         return view
@@ -329,7 +329,7 @@ def _proposal_ended(view: SpaceView, envelope: Envelope) -> SpaceView:
 
 
 def _stamp(envelope: Envelope) -> dict[str, Any] | None:
-    """What the gateway says in `proposal`: it sets or removes the field on every kind about proposals (protocol §3)."""
+    """Return the `proposal` field. The gateway sets or removes it on every proposal envelope (protocol §3)."""
     text = envelope.fields.get(kinds.PROPOSAL_FIELD)
     return None if text is None else raw_json.decode(text)
 
@@ -364,6 +364,6 @@ _BY_PARTICIPANT: Final[dict[str, _Change]] = {
     kinds.MCP_REJECT: _proposal_ended,
     kinds.MCP_WITHDRAW: _proposal_ended,
 }
-"""What participants say about a stream is relayed only where they may (protocol §4)."""
+"""The gateway relays a participant's envelopes about a stream only if the participant may send them (protocol §4)."""
 
 __all__ = ["ParticipantView", "ProposalView", "SpaceView", "StreamView", "apply", "apply_frame", "welcomed"]

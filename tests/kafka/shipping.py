@@ -39,7 +39,7 @@ def ship_once(journal: Path, to: str, *options: str) -> dict[str, Any]:
 def ship_here(folder: Folder, to: str, *, anew: bool = False) -> Figures:
     """The same in this process, of one space."""
     shipping = Shipping(folder, read_address(to), threading.Event(), _must_not_be, once=True)
-    shipping.begin(anew=anew)
+    shipping.begin(from_start=anew)
     shipping.run()
     _until_marked(to)
     return shipping.figures

@@ -1,1 +1,1 @@
-"""Helpers that several packages share. Not public: they may change with any version."""
+"""Helpers shared by several packages. Not public: they may change in any version."""

@@ -1,14 +1,14 @@
-"""When to start a process again after it ended, and when to give up.
+"""Computes restart delays for a process that ended, and limits the number of restarts.
 
-Pure: time is an argument. Nothing is started and nothing waits here.
+Pure: time is an argument. This module starts no process and does not wait.
 """
 
 
 class RestartBudget:
-    """How often a process may be started again within a window of time, and after which delays. Times are seconds."""
+    """Limits how often a process may restart within a time window, with increasing delays. Times are in seconds."""
 
     def __init__(self, restarts: int, window: float, *, first_delay: float, longest_delay: float) -> None:
-        """Each further restart within `window` waits twice as long as the one before, up to `longest_delay`."""
+        """Allow `restarts` within `window`. Each delay is twice the previous one, up to `longest_delay`."""
         self._restarts = restarts
         self._window = window
         self._first_delay = first_delay
@@ -16,7 +16,7 @@ class RestartBudget:
         self._times: list[float] = []
 
     def next_delay(self, now: float) -> float | None:
-        """Seconds to wait before the restart that is due now; None if the budget is used up."""
+        """Return the seconds to wait before a restart that is due now, or None if the budget is used up."""
         self._times = [time for time in self._times if now - time < self._window]
         if len(self._times) >= self._restarts:
             return None

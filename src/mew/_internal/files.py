@@ -1,4 +1,4 @@
-"""Crash-safe files and folders: replaced in one step, private to their owner, with an error that names the path."""
+"""Crash-safe file operations: atomic replacement, private folders, and errors that name the path."""
 
 import contextlib
 import secrets
@@ -9,7 +9,7 @@ from mew.errors import MewError
 
 SPACE_FOLDER: Final = ".mew"
 _IGNORED: Final = "logs/\ntokens/\njournal/\npids.json\nspace.lock\n*.sock\nhistory*\n"
-"""The contents of `.mew` that do not belong into a repository."""
+"""The contents of `.mew` that do not belong in a repository."""
 
 
 class FileUnavailable(MewError):
@@ -29,10 +29,10 @@ def ensure_folder(folder: Path) -> None:
 
 
 def ensure_space_folder(directory: Path) -> Path:
-    """The folder `.mew` of a space, created if it is missing, with a `.gitignore`."""
+    """Return the folder `.mew` of a space. Creates it and its `.gitignore` if they are missing."""
     folder = directory / SPACE_FOLDER
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)  # logs and lake in it hold messages to single participants
+        folder.mkdir(mode=0o700, exist_ok=True)  # its logs and lake contain private messages
         with contextlib.suppress(FileExistsError), (folder / ".gitignore").open("x", encoding="utf-8") as file:
             file.write(_IGNORED)
     except OSError as error:
@@ -41,7 +41,7 @@ def ensure_space_folder(directory: Path) -> Path:
 
 
 def replace_file(file: Path, data: bytes) -> None:
-    """Replace the contents of a file in one step: a reader sees the old contents or the new."""
+    """Replace the contents of a file atomically: a reader sees the old contents or the new."""
     draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     try:
         draft.write_bytes(data)

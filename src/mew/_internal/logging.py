@@ -1,6 +1,6 @@
-"""The gateway's operational log: readable on a terminal, one line of JSON each elsewhere.
+"""The gateway's operational log: readable text on a terminal, one JSON object per line elsewhere.
 
-No line shows a token or a payload. A thread writes; lines that cannot be written in time are counted instead.
+No line shows a token or a payload. A thread writes the lines. When its queue is full, lines are dropped and counted.
 """
 
 import logging
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WAITING_LINES: Final = 10_000
 CLOSE_SECONDS: Final = 2.0
 SOCKETS: Final = "mew.sockets"
-"""What picows says of one socket."""
+"""Name of the logger for picows messages about single sockets."""
 FAULT_SECONDS: Final = 10.0
 _PEERS_FAULTS: Final = ("WS parser error", "on_ws_frame raised WSProtocolError")
 
@@ -39,24 +39,24 @@ log: BoundLogger = structlog.wrap_logger(
     ],
     wrapper_class=BoundLogger,
 )
-"""Says nothing below a warning until `set_up` was called: libraries and tests hear of no start and stop."""
+"""Logs only warnings and errors until `set_up` is called, so library users and tests see no start and stop lines."""
 
 
 def address(peer: Any) -> str:
-    """Where a connection comes from, by what its socket says."""
+    """Return the peer address of a connection as text, from the peer name of its socket."""
     if isinstance(peer, str) and peer:
-        return peer  # a Unix socket's, see `unix_listener`
+        return peer  # a Unix socket, see `unix_listener`
     return "{}:{}".format(*peer[:2]) if peer else "unknown"
 
 
 def set_up(level: str, stream: TextIO) -> None:
-    """Write what the gateway and its libraries have to say, from this level on."""
+    """Write log lines of the gateway and its libraries to `stream`, from this level up."""
     handler = _Writer(stream)
     handler.setFormatter(_formatter(coloured=stream.isatty() and "NO_COLOR" not in os.environ, people=stream.isatty()))
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level.upper())
-    # Set on its own, or uvicorn makes a line of its most talkative level for every connection, to be thrown away.
+    # Set explicitly: otherwise uvicorn formats a trace line for every connection, only to discard it.
     logging.getLogger("uvicorn.error").setLevel(level.upper())
     logging.getLogger(SOCKETS).addFilter(Weigher())
 
@@ -65,7 +65,7 @@ def _formatter(*, people: bool, coloured: bool) -> logging.Formatter:
     shared: list[Processor] = [ProcessorFormatter.remove_processors_meta, structlog.processors.TimeStamper("iso")]
     rendering: list[Processor] = [structlog.processors.format_exc_info, _ordered, _as_json]
     if people:
-        # Never the traceback that shows the values of variables: tokens are among them.
+        # Never use a traceback that shows the values of variables: some are tokens.
         rendering = [structlog.dev.ConsoleRenderer(colors=coloured, exception_formatter=structlog.dev.plain_traceback)]
     foreign: list[Processor] = [structlog.stdlib.add_log_level, structlog.stdlib.add_logger_name]
     return ProcessorFormatter(processors=[*shared, *rendering], foreign_pre_chain=foreign)
@@ -77,23 +77,23 @@ def _ordered(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mut
 
 
 def _as_json(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:
-    """Compact and not ASCII-escaped, as all JSON of ours (protocol §1)."""
+    """Return compact JSON without ASCII escapes, as everywhere in this project (protocol §1)."""
     return _encode(dict(event)).decode()
 
 
 class Weigher(logging.Filter):
-    """A peer's fault is no error of ours, and that somebody came or went is a detail."""
+    """Lowers log levels: protocol errors of a peer are logged as info, connects and disconnects as debug."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """No fault yet; `clock` tells seconds."""
+        """Start with no recorded faults. `clock` returns seconds."""
         super().__init__()
         self._clock = clock
         self._next_fault = 0.0
-        """Peers may make faults without end: after one line the others are counted until then."""
+        """Time of the next logged fault. Until then faults are only counted, because peers may cause any number."""
         self._faults = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line is written, at the level that fits it."""
+        """Adjust the level of the line. Returns whether to write it."""
         if str(record.msg).startswith(_PEERS_FAULTS):
             level, record.exc_info, record.exc_text = self._weigh_fault(record), None, None
         elif record.levelno == logging.INFO:
@@ -115,7 +115,7 @@ class Weigher(logging.Filter):
 
 
 class _Writer(logging.Handler):
-    """Hands lines to a thread that may wait, so that the loop need not."""
+    """Passes lines to a writer thread, so that slow output does not block the event loop."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
@@ -126,10 +126,10 @@ class _Writer(logging.Handler):
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Whatever is wrong with a line must not reach the one who logs."""
+        """Queue a line. A formatting error must not reach the caller that logs."""
         try:
             line = self.format(record)
-        except Exception:  # a library's arguments may not fit its own format
+        except Exception:  # a library's arguments may not match its format string
             line = f"{record.levelname} {record.name}: this line could not be made"
         try:
             self._lines.put_nowait(line)
@@ -141,12 +141,12 @@ class _Writer(logging.Handler):
             dropped, self._dropped = self._dropped, 0
             if dropped:
                 line = f'{line}\n{{"event":"dropped","count":{dropped}}}'
-            with suppress(OSError, ValueError):  # nobody reads it any more
+            with suppress(OSError, ValueError):  # the stream is closed
                 self._stream.write(line + "\n")
                 self._stream.flush()
 
     def close(self) -> None:
-        """Write what is left, if somebody takes it soon."""
+        """Write the remaining lines. Gives up if the stream blocks for longer than the timeout."""
         with suppress(queue.Full):
             self._lines.put(None, timeout=CLOSE_SECONDS)
             self._thread.join(CLOSE_SECONDS)

@@ -1,4 +1,4 @@
-"""The identity of a process: its id and its start time, because ids are used again."""
+"""Identifies processes by id and start time, because the system reuses ids."""
 
 import contextlib
 import os
@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Final
 
 MARK: Final = "MEW_SUPERVISED"
-"""The variable that tells a process started for a space, and what it started in turn, from all others."""
+"""Environment variable that marks the processes started for a space, and their child processes."""
 _PROC: Final = Path("/proc")
 _STATE, _THREADS, _START = 0, 17, 19
-"""Fields of /proc/<pid>/stat, counted behind the name: that may hold spaces and brackets (proc(5))."""
+"""Fields of /proc/<pid>/stat, counted after the name, which may contain spaces and brackets (proc(5))."""
 _DEAD: Final = frozenset({"Z", "X", "x"})
 
 
 @cache
 def _boot() -> str | None:
-    """Which boot of the machine this is: times of birth count from it. None where there is no /proc of Linux."""
+    """Return the id of the current boot: start times count from it. None if there is no Linux /proc."""
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -26,7 +26,7 @@ def _boot() -> str | None:
 
 
 def birth(pid: int) -> str | None:
-    """When the process of this number began, as a text to compare; None where none runs, a zombie included."""
+    """Return the start time of a process as text to compare; None if it does not run or is a zombie."""
     if pid <= 0:
         return None
     boot = _boot()
@@ -39,12 +39,12 @@ def _told_by_proc(pid: int, boot: str) -> str | None:
     except OSError:
         return None
     if len(fields) <= _START or (fields[_STATE].decode() in _DEAD and int(fields[_THREADS]) <= 1):
-        return None  # where another thread has not ended, its files and ports are still open
+        return None  # while another thread runs, the files and ports stay open
     return f"{boot}/{fields[_START].decode()}"
 
 
 def _told_by_ps(pid: int) -> str | None:
-    """The portable way, which knows seconds only."""
+    """Return the start time from `ps`. Portable, but with a resolution of one second."""
     command = ["ps", "-o", "state=,lstart=", "-p", str(pid)]
     environ = {**os.environ, "LC_ALL": "C"}
     try:
@@ -56,12 +56,12 @@ def _told_by_ps(pid: int) -> str | None:
 
 
 def runs(pid: int, born: str | None) -> bool:
-    """Whether the process that was born then still runs."""
+    """Return whether the process with this start time still runs."""
     return born is not None and birth(pid) == born
 
 
 def signal_group(pid: int, born: str | None, number: signal.Signals) -> bool:
-    """Signal the group that this very process leads, else it alone; whether there was anything to signal."""
+    """Signal the group that this process leads, else only the process. Returns whether it was running."""
     if not runs(pid, born):
         return False
     with contextlib.suppress(ProcessLookupError):
@@ -74,12 +74,15 @@ def signal_group(pid: int, born: str | None, number: signal.Signals) -> bool:
 
 
 def mark_of(run: str, participant: str = "") -> str:
-    """What the processes of one run bear, each with its participant's name."""
+    """Return the environment marker of a run's processes, with the name of their participant."""
     return f"{run}/{participant}"
 
 
 def marked(run: str, participant: str | None = None) -> dict[int, str]:
-    """Every process of a run, or of one participant in it, and its birth; by what it was started with. Linux only."""
+    """Return the processes of a run, or of one participant in it, with their start times. Linux only.
+
+    They are found by the marker in their environment.
+    """
     wanted = f"{MARK}={mark_of(run, participant or '')}".encode()
     found: dict[int, str] = {}
     if _boot() is None or not run:
@@ -89,7 +92,7 @@ def marked(run: str, participant: str | None = None) -> dict[int, str]:
             continue
         try:
             variables = (entry / "environ").read_bytes().split(b"\0")
-        except OSError:  # gone meanwhile, or somebody else's
+        except OSError:  # it has ended, or belongs to another user
             continue
         bears = any(each == wanted or (participant is None and each.startswith(wanted)) for each in variables)
         if bears and (born := birth(int(entry.name))) is not None:

@@ -1,4 +1,4 @@
-"""The Unix sockets in a space's `.mew`: creating them for their owner alone, and connecting to them."""
+"""Unix sockets in a space's `.mew`: listening for the owner only, and connecting."""
 
 import contextlib
 import os
@@ -15,15 +15,15 @@ from mew.errors import MewError
 FOLDER: Final = ".mew"
 NAME: Final = "gateway.sock"
 VARIABLE: Final = "MEW_SOCKET"
-"""In the environment of participants that a gateway starts: the path of its socket."""
+"""Environment variable with the path of the gateway's socket. The gateway sets it for participants it starts."""
 SCHEME: Final = "unix:"
 LOCAL: Final = "local"
-"""In logs, in the place of a peer's address."""
+"""Shown in logs instead of a peer address."""
 SHORT: Final = 100
-"""Bytes that a socket's path may have everywhere; a longer one is reached through its folder."""
+"""Maximum bytes of a socket path that works on every system. A longer path is opened through its folder."""
 _FDS: Final = Path("/proc/self/fd")
 _CREDENTIALS: Final = struct.Struct("3i")
-"""Of SO_PEERCRED: process, user, group."""
+"""Format of SO_PEERCRED: process id, user id, group id."""
 
 
 class UntrustedSocket(MewError):
@@ -36,24 +36,24 @@ class UntrustedSocket(MewError):
 
 
 def gateway_socket(directory: Path) -> Path:
-    """Where the gateway of the space in this directory listens for its owner."""
+    """Return the path of the socket on which the gateway of this space listens for its owner."""
     return directory / FOLDER / NAME
 
 
 def address_of(file: Path) -> str:
-    """A socket as the address of a gateway: `unix:/path/of/the/space/.mew/gateway.sock`."""
+    """Return the gateway address for a socket: `unix:/path/of/the/space/.mew/gateway.sock`."""
     return SCHEME + quote(str(file.absolute()))
 
 
 def path_of(address: str) -> Path | None:
-    """The socket that an address names; None for an address of another kind."""
+    """Return the socket path in an address, or None if the address is of another type."""
     path = address.removeprefix(SCHEME)
     return Path(unquote(path)) if path != address and path.startswith("/") else None
 
 
 @contextlib.contextmanager
 def _reachable(file: Path) -> Iterator[str]:
-    """A name for the socket that is short enough for the system."""
+    """Yield a path of the socket that is short enough for the system."""
     if len(os.fsencode(file)) <= SHORT or not _FDS.is_dir():
         yield str(file)
         return
@@ -68,14 +68,14 @@ def _reachable(file: Path) -> Iterator[str]:
 
 
 def listen(file: Path, backlog: int = 128) -> socket.socket:
-    """Listen there, for the owner alone; a socket that a dead gateway left there is removed."""
+    """Listen on this path for the owner only. Removes a socket that a dead gateway left there."""
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISSOCK(file.lstat().st_mode):
             file.unlink()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with contextlib.suppress(OSError):
-            # On Linux the file is made with these rights, so that it is never open to others, not for a moment.
+            # Linux creates the file with these permissions, so that it is never open to other users.
             os.fchmod(listener.fileno(), 0o600)
         with _reachable(file) as name:
             listener.bind(name)
@@ -89,7 +89,7 @@ def listen(file: Path, backlog: int = 128) -> socket.socket:
 
 
 def is_of_owner(connected: Any) -> bool:
-    """Whether the peer of an accepted connection is our own user, or root, who can do everything anyway."""
+    """Return whether the peer is our own user or root, which has full access anyway; True if unknown."""
     return peer_uid(connected) in (None, 0, os.geteuid())
 
 
@@ -97,9 +97,9 @@ def is_of_owner(connected: Any) -> bool:
 
 
 def connect(file: Path, seconds: float) -> socket.socket:
-    """A connection to the gateway that listens there: `OSError` where none does.
+    """Connect to the gateway that listens on this path. Raises `OSError` if none does.
 
-    `UntrustedSocket` where another user does, before a byte is sent.
+    Raises `UntrustedSocket` if another user listens there, before any byte is sent.
     """
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -119,13 +119,13 @@ def connect(file: Path, seconds: float) -> socket.socket:
 
 
 def _trusted(file: Path) -> tuple[int, ...]:
-    """Ourselves; for root also the owner of the space, whose files it reads as well."""
+    """Return the trusted user ids: our own, and for root also the owner of the space, whose files root reads too."""
     own = os.geteuid()
     return (own,) if own else (own, file.parent.stat().st_uid)
 
 
 def peer_uid(connected: Any) -> int | None:
-    """The user at the other end; None where the system does not say. There the mode of the file protects it alone."""
+    """Return the user id of the peer. None if unsupported: then only the file mode protects the socket."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return None
@@ -133,11 +133,11 @@ def peer_uid(connected: Any) -> int | None:
     return int(uid)
 
 
-# What picows is given
+# Wrappers for picows
 
 
 class _WithoutTcp:
-    """A socket that ignores options of TCP: picows sets them on every connection."""
+    """A socket that ignores TCP options, because picows sets them on every connection."""
 
     __slots__ = ("_socket",)
 
@@ -156,17 +156,17 @@ class _WithoutTcp:
 
 
 class LocalTransport:
-    """A transport over a Unix socket, in a form that takes options of TCP and has a name for its peer."""
+    """A transport over a Unix socket that accepts TCP options and has a peer name."""
 
     __slots__ = ("_transport", "write", "writelines")
 
     def __init__(self, transport: Any) -> None:
-        """What is called often is taken from the transport directly."""
+        """Wrap a transport. Frequently called methods are bound directly."""
         self._transport = transport
         self.write, self.writelines = transport.write, transport.writelines
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Of the transport."""
+        """Return extra information of the transport. The peer name is always `LOCAL`."""
         if name == "peername":
             return LOCAL
         found = self._transport.get_extra_info(name, default)

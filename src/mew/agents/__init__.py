@@ -1,8 +1,8 @@
-"""Small agents to try a space with: echo, calculator and fulfiller.
+"""Small agents for trying out a space: echo, calculator and fulfiller.
 
     await run(find("echo"), AgentSettings(url="ws://localhost:8080", token=token))
 
-Each is a participant on the SDK like anybody's own, and has no rights but those that its space gives it.
+Each is an ordinary participant that uses the SDK. It has only the permissions that its space grants.
 """
 
 from mew.agents.runner import AGENTS, Agent, AgentSettings, BadAgent, find, run

@@ -1,8 +1,8 @@
-"""Arithmetic as people write it: an expression in, a number out, exact as long as it can be.
+"""Evaluates arithmetic expressions. Results are exact where possible.
 
-Pure, and a parser of its own: nothing is ever given to Python to run. It refuses what would take long before it begins,
-in words. Whole numbers and fractions are exact, decimals too: `0.1 + 0.2` is 0.3. Only roots, logarithms and the like
-are floating point.
+Pure, with its own parser: no text is ever executed as Python. Expressions that would take long are rejected with a
+message before they are computed. Integers, fractions and decimals are exact: `0.1 + 0.2` is 0.3. Only roots, logarithms
+and similar functions use floating point.
 """
 
 import math
@@ -17,11 +17,11 @@ from mew.errors import MewError
 
 Number: TypeAlias = Fraction | float
 DIGITS: Final = 4000
-"""So many may stand before and behind the fraction bar of any number on the way."""
+"""Maximum digits in the numerator and the denominator of any result, intermediate results included."""
 LENGTH: Final = 2000
-"""Characters of an expression."""
+"""Maximum characters of an expression."""
 DEPTH: Final = 100
-"""Brackets, signs and powers within each other."""
+"""Maximum nesting of brackets, signs and powers."""
 _BITS: Final = int(DIGITS * math.log2(10))
 _LIMIT: Final = 10**DIGITS
 _WHOLE_FLOATS: Final = 2**53
@@ -32,26 +32,26 @@ _TOKEN: Final = re.compile(
     r"|(?P<sign>\*\*|//|[-+*/%^(),!×÷−·])|(?P<other>\S))"
 )
 _SIGNS: Final = {"^": "**", "×": "*", "·": "*", "÷": "/", "−": "-"}
-"""What else people write, and what it means."""
+"""Alternative operator signs, and their meaning."""
 
 
 class BadExpression(MewError):
-    """An expression that has no value here; the sentence says why."""
+    """An expression that cannot be evaluated. The message says why."""
 
 
 class TooLarge(BadExpression):
-    """A number on the way has more digits than are worked with."""
+    """A final or intermediate result has too many digits."""
 
 
 def evaluate(expression: str) -> Number:
-    """The value of an expression, else `BadExpression`."""
+    """Return the value of an expression. Raises `BadExpression` if it has none."""
     if len(expression) > LENGTH:
         raise BadExpression(f"the expression has {len(expression)} characters; {LENGTH} are the most")
     return _Parser(_tokens(expression)).value()
 
 
 def text_of(number: Number) -> str:
-    """The number alone, as people write it: `8`, not `8.0`."""
+    """Return the number as short text: `8`, not `8.0`."""
     if isinstance(number, float):
         whole = number.is_integer() and abs(number) < _WHOLE_FLOATS
         return str(int(number)) if whole else repr(number)
@@ -65,20 +65,20 @@ def text_of(number: Number) -> str:
 
 
 def _decimal(number: Fraction) -> str:
-    """What a float is too small for, or too large."""
+    """Return the text of a number that is too large or too small for a float."""
     quotient = _WRITTEN.divide(Decimal(number.numerator), Decimal(number.denominator))
     return f"{quotient.normalize(_WRITTEN):e}"
 
 
 def exact(number: int | float) -> Number:
-    """A number that came from elsewhere; one that JSON wrote with a point is taken for what was written."""
+    """Convert a number from outside. A JSON number with a decimal point is converted exactly as written."""
     if isinstance(number, float) and not math.isfinite(number):
         raise BadExpression(f"{number} is no number to calculate with")
     return checked(Fraction(repr(number)) if isinstance(number, float) else Fraction(number))
 
 
 def checked(number: Number) -> Number:
-    """The number, if it is one and of a size to work with."""
+    """Return the number if it is finite and not too large. Raises `TooLarge` otherwise."""
     if isinstance(number, float):
         if math.isfinite(number):
             return number
@@ -92,17 +92,17 @@ def checked(number: Number) -> Number:
 
 
 def add(a: Number, b: Number) -> Number:
-    """The sum."""
+    """Return the sum."""
     return _apply(operator.add, a, b)
 
 
 def multiply(a: Number, b: Number) -> Number:
-    """The product."""
+    """Return the product."""
     return _apply(operator.mul, a, b)
 
 
 def _apply(operation: Callable[..., Number], *numbers: Number) -> Number:
-    """Do it, exactly where both are; what cannot be done is said in words."""
+    """Run an operation, exactly if all numbers are exact. Raises `BadExpression` if it has no result."""
     try:
         return checked(operation(*numbers))
     except ZeroDivisionError:
@@ -119,7 +119,7 @@ def _floor_divide(a: Number, b: Number) -> Number:
 
 
 def _power(base: Number, exponent: Number) -> Number:
-    """A power; how large it is to become is known before it is worked out."""
+    """Return a power. The size of the result is checked before it is computed."""
     if isinstance(exponent, float) or exponent.denominator != 1 or isinstance(base, float):
         if base < 0 and not float(exponent).is_integer():
             raise ValueError("a root of a negative number")
@@ -150,7 +150,7 @@ def _factorial(number: Number) -> Number:
 
 
 def _root(number: Number) -> Number:
-    """The square root, exact where there is an exact one."""
+    """Return the square root, exact if there is an exact one."""
     if not isinstance(number, float) and number >= 0:
         top, bottom = math.isqrt(number.numerator), math.isqrt(number.denominator)
         if top * top == number.numerator and bottom * bottom == number.denominator:
@@ -159,7 +159,7 @@ def _root(number: Number) -> Number:
 
 
 def _round(number: Number, places: Number = Fraction(0)) -> Number:
-    """As at school: a half goes away from zero."""
+    """Round to a number of decimal places. A half is rounded away from zero."""
     if isinstance(places, float) or places.denominator != 1 or abs(places) > DIGITS:
         raise BadExpression(f"round to how many places? {text_of(places)[:20]} is no such number")
     factor = Fraction(10) ** places.numerator
@@ -193,13 +193,13 @@ _FUNCTIONS: Final[dict[str, tuple[Callable[..., Number], range]]] = {
     "sqrt": (_root, range(1, 2)),
     "tan": (math.tan, range(1, 2)),
 }
-"""What may be called, and with how many numbers."""
+"""Functions, and the number of arguments that each accepts."""
 
 
-# Reading
+# Parsing
 
 _Token: TypeAlias = tuple[str, str]
-"""Its sort, and its text; the end is a token too."""
+"""The type and the text of a token. The end is a token too."""
 _END: Final = ("end", "")
 
 
@@ -216,7 +216,7 @@ def _tokens(expression: str) -> list[_Token]:
 
 
 def _literal(text: str) -> Number:
-    """A number as written, exactly; its size is looked at before it is made."""
+    """Return a number exactly as written. Its size is checked before conversion."""
     mantissa, _, power = text.lower().partition("e")
     if len(mantissa) > DIGITS or len(power.lstrip("+-0")) > len(str(DIGITS)) or abs(int(power or "0")) > DIGITS:
         raise TooLarge(f"{text[:20]} is too large: more than {DIGITS} digits")
@@ -224,7 +224,7 @@ def _literal(text: str) -> Number:
 
 
 class _Parser:
-    """Reads from left to right and works out on the way, by the precedence that school and Python agree on."""
+    """Parses and evaluates in one pass from left to right, with the usual operator precedence, as in Python."""
 
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens
@@ -232,7 +232,7 @@ class _Parser:
         self._depth = 0
 
     def value(self) -> Number:
-        """Of all of it."""
+        """Return the value of the whole expression."""
         found = self._sum()
         if self._next != _END:
             raise self._unexpected("an operator")
@@ -243,7 +243,7 @@ class _Parser:
         return self._tokens[self._at]
 
     def _takes(self, *texts: str) -> str | None:
-        """The next token, if it is one of these signs; then it is read."""
+        """Consume and return the next token if it is one of these signs; otherwise return None."""
         sort, text = self._next
         if sort != "sign" or text not in texts:
             return None
@@ -277,7 +277,7 @@ class _Parser:
         return found
 
     def _signed(self) -> Number:
-        """A sign binds less than a power: -2 ** 2 is -4."""
+        """Parse a signed value. A sign has lower precedence than a power: -2 ** 2 is -4."""
         sign = self._takes("-", "+")
         if sign is None:
             return self._raised()
@@ -285,7 +285,7 @@ class _Parser:
         return -found if sign == "-" else found
 
     def _raised(self) -> Number:
-        """Powers are read from the right: 2 ** 3 ** 2 is 2 ** 9."""
+        """Parse a power. Powers are right-associative: 2 ** 3 ** 2 is 2 ** 9."""
         base = self._atom()
         while self._takes("!"):
             base = _apply(_factorial, base)

@@ -1,6 +1,6 @@
 """The calculator: arithmetic as MCP tools.
 
-It tells numbers and sentences; what they are is `arithmetic`'s to say.
+It returns results and error messages. `arithmetic` computes them.
 """
 
 from collections.abc import Callable
@@ -14,18 +14,18 @@ from mew.client import Participant, Space, mcp
 from mew.client.mcp.server import Service
 
 Given: TypeAlias = int | float
-"""A number as JSON has it."""
+"""A JSON number."""
 Expression = Annotated[str, msgspec.Meta(description="such as (2 + 3) * 4 / 7, 2 ** 10, sqrt(2), 5!")]
 
 
 async def calculator(space: Space) -> None:
-    """Calculate for whoever asks, until the space ends or somebody shuts us down."""
+    """Answer calculation requests until the space ends or the agent is shut down."""
     participant = tools()
     await Service(space, participant, controls=participant).run()
 
 
 def tools() -> Participant:
-    """What the calculator offers."""
+    """Return a participant with the calculator's tools."""
     participant = Participant(instructions="Exact arithmetic: ask with an expression, or with two numbers.")
 
     @participant.tool
@@ -47,7 +47,7 @@ def tools() -> Participant:
 
 
 def _told(work: Callable[[], Number]) -> mcp.CallResult:
-    """The number alone, as text; or in words why there is none, as MCP tells that a tool has failed."""
+    """Return the number as text, or the error message as an MCP tool error."""
     try:
         text, failed = arithmetic.text_of(work()), False
     except BadExpression as error:

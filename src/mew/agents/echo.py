@@ -1,6 +1,6 @@
-"""The echo: it says after everybody what they said.
+"""The echo: repeats the chat messages of other participants.
 
-It answers chat and nothing else.
+It answers only chat messages.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ BEGINNING: Final = "Echo: "
 
 
 async def echo(space: Space) -> None:
-    """Echo every chat of another participant, until the space ends or somebody shuts us down."""
+    """Echo every chat of other participants until the space ends or the agent is shut down."""
     participant = Participant(instructions="Say something, and it comes back.")
     chats = space.envelopes(kinds.CHAT, on_missed=missed)
     service = Service(space, participant, controls=participant)
@@ -30,5 +30,5 @@ async def _answer_all(space: Space, participant: Participant, chats: Subscriptio
 
 
 def _is_echo(chat: Envelope) -> bool:
-    """Whether another echo says it: two of them would never come to an end."""
+    """Return whether another echo sent this chat: two echoes would answer each other endlessly."""
     return bool(chat.correlation_id) and str(chat.payload["text"]).startswith(BEGINNING)

@@ -1,6 +1,7 @@
-"""The fulfiller: what others propose it does for them, and tells what came of it.
+"""The fulfiller: carries out the proposals of other participants and reports the results.
 
-It approves everything. A space in which somebody is to decide has no use for it: its rights are that decision.
+It approves everything. Do not use it in a space where a participant should decide: its permissions replace that
+decision.
 """
 
 import asyncio
@@ -20,12 +21,12 @@ from mew.protocol import kinds
 
 AT_ONCE: Final = 16
 LIST_SECONDS: Final = 3.0
-"""For everybody to say what tools they have."""
+"""Timeout for participants to report their tools."""
 ANSWER_SECONDS: Final = 60.0
 
 
 async def fulfiller(space: Space) -> None:
-    """Fulfil every proposal of others, until the space ends or somebody shuts us down."""
+    """Fulfill every proposal of other participants until the space ends or the agent is shut down."""
     participant = Participant(instructions="Propose a request, and it is made for you.")
     proposals = space.proposals(on_missed=missed)
     service = Service(space, participant, controls=participant)
@@ -51,7 +52,7 @@ async def _fulfil_all(space: Space, participant: Participant, proposals: Proposa
 
 
 async def _fulfil(space: Space, proposed: Proposed) -> None:
-    """Do what is proposed, if nobody else has yet, and tell the result or what went wrong."""
+    """Carry out a proposal if it is still open. Reports the result or the error as a chat."""
     log.info("Fulfilling proposal %s: %s", proposed.id, proposed.tool or proposed.method)
     try:
         asked = await _whom(space, proposed)
@@ -62,12 +63,16 @@ async def _fulfil(space: Space, proposed: Proposed) -> None:
     except MewError as error:
         log.warning("error for proposal %s: %s", proposed.id, error)
         text = f"Error fulfilling proposal: {error}"
-    with suppress(MewError):  # a space that is over is told by whoever reads it
+    with suppress(MewError):  # if the space has ended, the loop that reads proposals gets the error
         await say(space, text, proposed.envelope)
 
 
 async def _ask(space: Space, proposed: Proposed, whom: list[str]) -> Answer:
-    """With position and digest of what was read; what was proposed to us is asked of others by its id alone."""
+    """Send the proposed request and return the answer.
+
+    The request refers to the position and digest of the proposal. If the proposal was addressed to us, the request to
+    other participants refers only to its id.
+    """
     if space.me not in proposed.to:
         return await proposed.fulfil(whom, ANSWER_SECONDS)
     context = context_of(proposed.envelope)
@@ -78,7 +83,7 @@ async def _ask(space: Space, proposed: Proposed, whom: list[str]) -> Answer:
 
 
 def _words(proposed: Proposed, answer: Answer) -> str:
-    """What is told of an answer; a tool that failed is raised like any other failure."""
+    """Return the text of an answer. Raises `McpFailure` if the tool failed."""
     if proposed.method != mcp.TOOLS_CALL:
         return msgspec.json.encode(answer.result).decode()
     result = tool_result(answer)
@@ -88,7 +93,7 @@ def _words(proposed: Proposed, answer: Answer) -> str:
 
 
 async def _whom(space: Space, proposed: Proposed) -> list[str]:
-    """Those whom it names, if all are here; if it names none but us, a participant that has the tool."""
+    """Return the participants to ask: those named if all are present; if none but us is named, one with the tool."""
     named = [each for each in proposed.to if each != space.me]
     missing = [each for each in named if each not in space.view.participants]
     if missing:
@@ -101,7 +106,7 @@ async def _whom(space: Space, proposed: Proposed) -> list[str]:
 
 
 async def who_has(space: Space, tool: str) -> str:
-    """Somebody who has the tool, the first to say so; all are asked who may be."""
+    """Return the first participant that reports the tool. Asks every participant that we may ask."""
     asking = {"kind": kinds.MCP_REQUEST, "payload": {"method": mcp.TOOLS_LIST, "params": {}}}
     others = [each for each in space.view.participants if space.can({**asking, "to": [each]})]
     tasks = [asyncio.create_task(_offers(space, each, tool), name=f"mew agent: tools of {each}") for each in others]
@@ -117,7 +122,7 @@ async def who_has(space: Space, tool: str) -> str:
 
 
 async def _offers(space: Space, who: str, tool: str) -> str | None:
-    """Who it is, if it has the tool; who does not say has none."""
+    """Return the participant if it has the tool. Returns None if it does not have it or does not answer."""
     try:
         tools = await space.list_tools(who, timeout=LIST_SECONDS)
     except MewError:

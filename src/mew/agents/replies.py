@@ -1,6 +1,6 @@
-"""What an agent says to somebody: a chat that names what it answers, said once.
+"""Sends an agent's replies: a chat that refers to the envelope it answers, delivered at most once.
 
-It waits while there is no connection. What becomes of it is not its affair: the agent goes on.
+Sending waits while there is no connection. A failed reply is only logged, and the agent continues.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
 
 AGAIN: Final = 0.5
-"""Seconds after which a chat that came too soon is said again."""
+"""Seconds to wait before a rate-limited chat is sent again."""
 
 log = logging.getLogger("mew.agents")
 
 
 async def say(space: Space, text: str, about: Envelope) -> None:
-    """Answer an envelope by chat; what was surely not taken is said again, as soon as it can be."""
+    """Answer an envelope by chat. The chat is sent again only if it was certainly not accepted."""
     draft = Draft(kind=kinds.CHAT, payload={"text": text}, to=about.sender, correlation_id=about.id)
     while True:
         try:
@@ -39,5 +39,5 @@ async def say(space: Space, text: str, about: Envelope) -> None:
 
 
 def missed(count: int) -> None:
-    """Envelopes came faster than they could be answered."""
+    """Log that envelopes were lost because they arrived faster than they were answered."""
     log.warning("%d came faster than they were answered, and were lost", count)

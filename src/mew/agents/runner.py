@@ -1,6 +1,6 @@
-"""An agent as a program: it joins, does its work, and leaves in good order when told to.
+"""Runs an agent as a program: it joins a space, does its work, and leaves gracefully on a signal.
 
-It knows which agents there are, and how one of your own is found in a file; what they do is not its affair.
+This module lists the built-in agents and loads your own agent from a file. It does not depend on what agents do.
 """
 
 import asyncio
@@ -24,33 +24,33 @@ from mew.errors import MewError
 Agent = Callable[[Space], Coroutine[Any, Any, None]]
 """Works in a space until the space ends, or the work is done."""
 AGENTS: Final[dict[str, Agent]] = {"echo": echo, "calculator": calculator, "fulfiller": fulfiller}
-"""Those that come along, by name."""
+"""The built-in agents, by name."""
 ENTRANCE: Final = "agent"
-"""What the function of a file is called."""
+"""Name of the agent function in a file."""
 
 
 class BadAgent(MewError):
-    """There is no such agent."""
+    """There is no such agent, or its file cannot be used."""
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an agent goes, and as whom."""
+    """The gateway, the space and the participant of an agent."""
 
     url: str
-    """Of the gateway: `ws://localhost:8080`."""
+    """Address of the gateway, such as `ws://localhost:8080`."""
     space: str | None = None
-    """Which space; the gateway's first unless said otherwise."""
+    """Id of the space; by default the gateway's first."""
     token: str | None = None
-    """Says which participant we are."""
+    """Token that identifies the participant."""
     participant: str | None = None
-    """Needed only where there is no token, in a space that lets such in."""
+    """Participant id. Required only without a token, in a space that admits anonymous participants."""
 
     def __repr__(self) -> str:
         return f"AgentSettings(url={self.url!r}, space={self.space!r})"
 
 
 def find(kind: str) -> Agent:
-    """The agent of this name, or the `async def agent(space)` in a Python file; `BadAgent` where there is none."""
+    """Return the agent of this name, or `agent(space)` from this Python file. Raises `BadAgent` if there is none."""
     if kind in AGENTS:
         return AGENTS[kind]
     if not kind.endswith(".py"):
@@ -67,7 +67,7 @@ def _load(file: Path) -> Agent:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # of whoever wrote the file
+    except Exception as error:  # any error in the user's file
         log.debug("%s cannot be run", file, exc_info=True)
         raise BadAgent(f"{file} cannot be run: {type(error).__name__}: {error}") from error
     found: Agent | None = getattr(module, ENTRANCE, None)
@@ -77,9 +77,9 @@ def _load(file: Path) -> Agent:
 
 
 async def run(agent: Agent, settings: AgentSettings) -> None:
-    """Be this agent until SIGINT or SIGTERM, until it is shut down, or until it is no longer let in, which is raised.
+    """Run this agent until SIGINT or SIGTERM, or until it is shut down. Raises an error if it is no longer admitted.
 
-    A connection that breaks is made again; one that was never there is `ConnectionLost`.
+    A broken connection is reestablished. Raises `ConnectionLost` if the first connection fails.
     """
     with told_to_end() as told:
         joining = mew.connect(
@@ -91,7 +91,7 @@ async def run(agent: Agent, settings: AgentSettings) -> None:
 
 
 async def _until(told: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
-    """Do the work, not as a task: its first step is made before anything that has come meanwhile is handed out."""
+    """Do the work in this task: its first step runs before messages that have arrived since are dispatched."""
     worker = asyncio.current_task()
 
     async def watch() -> None:

@@ -1,9 +1,9 @@
-"""MCP servers as participants: any of them, over stdio or streamable HTTP, joins a space and answers `mcp/request`.
+"""Connects an MCP server, over stdio or streamable HTTP, to a space as a participant that answers `mcp/request`.
 
     await run(BridgeSettings(url="ws://localhost:8080", token=token, server=StdioServer(command=("my-server",))))
 
-It needs the extra `[bridge]`. It is a client like any other and has no rights of its own: what its participant may do
-is the space's affair, and who may call its tools is as well.
+The bridge requires the extra `[bridge]`. It is an ordinary client without special permissions: the space decides what
+its participant may send, and which participants may call its tools.
 """
 
 from mew.bridge.bridge import Bridge, run

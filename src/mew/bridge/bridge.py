@@ -1,7 +1,7 @@
-"""The bridge itself: an MCP server that is a participant, kept alive, its changes told to the space.
+"""The bridge: runs an MCP server as a participant, restarts it, and reports its changes to the space.
 
-It answers through one conversation at a time and begins another when that ends, as often as it may. What is said in a
-conversation is not its affair.
+It uses one conversation with the server at a time. When that ends it opens another, within the restart limit. The
+contents of a conversation are handled by `mcp_session`.
 """
 
 import asyncio
@@ -21,19 +21,19 @@ from mew.client.mcp.server import notify, serve
 from mew.errors import MewError
 
 END_SECONDS: Final = 3.5
-"""For the server to be ended, after which nothing is waited for any more."""
+"""Seconds that each attempt to end the server may take."""
 LAST_WORDS: Final = 0.5
-"""For the answers to those who still waited when the server was given up."""
+"""Seconds to answer pending requests after the server was abandoned."""
 TIMED_OUT: Final = -32001
 
 log = logging.getLogger("mew.bridge")
 
 
 class Bridge:
-    """An MCP server in a space. `run` it once; `stop` it from the same loop."""
+    """An MCP server in a space. Call `run` once. Call `stop` from the same event loop."""
 
     def __init__(self, settings: BridgeSettings) -> None:
-        """Nothing has been started yet."""
+        """Store the settings. Nothing is started."""
         self._settings = settings
         limits = settings.patience
         self._budget = RestartBudget(
@@ -45,11 +45,11 @@ class Bridge:
         self._changed = asyncio.Event()
 
     def stop(self) -> None:
-        """End in good order; `run` returns when that is done."""
+        """Shut down gracefully. `run` returns when that is done."""
         self._stopping.set()
 
     async def run(self) -> None:
-        """Start the server, join the space and answer, until stopped or told goodbye. Raises why it cannot go on."""
+        """Start the server, join the space and answer until stopped or shut down. Raises if it cannot continue."""
         keeping = asyncio.create_task(self._keep(), name=f"mew bridge: {self._settings.server.name}")
         stopping = asyncio.create_task(self._stopping.wait(), name="mew bridge: until stopped")
         try:
@@ -66,7 +66,7 @@ class Bridge:
     # The space
 
     async def _be_present(self, keeping: "asyncio.Task[None]", stopping: "asyncio.Task[Any]") -> None:
-        """Be in the space as long as there is reason to, and then leave."""
+        """Stay in the space until it ends, the server is abandoned or the bridge is stopped; then leave."""
         participating = asyncio.create_task(self._participate(), name="mew bridge: in the space")
         try:
             await _first(participating, keeping, stopping)
@@ -80,7 +80,7 @@ class Bridge:
             participating.result()
 
     async def _participate(self) -> None:
-        """Answer until we are shut down. In one step from the welcome on: nothing that is asked may be missed."""
+        """Answer until shut down. There is no await between the welcome and `serve`, so that no request is missed."""
         settings = self._settings
         joining = mew.connect(
             settings.url, space=settings.space, token=settings.token, participant=settings.participant
@@ -95,7 +95,7 @@ class Bridge:
                 await asyncio.gather(telling, return_exceptions=True)
 
     async def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the MCP server answers; one that is being started again is waited for."""
+        """Return the MCP server's answer, waiting for a server that restarts. Raises `McpFailure`."""
         seconds = self._settings.patience.call
         try:
             async with asyncio.timeout(seconds):
@@ -109,7 +109,7 @@ class Bridge:
             raise McpFailure(LOST, str(error)) from None
 
     async def _tell(self, space: Space) -> None:
-        """Tell the space which lists have changed, as soon as it can be told."""
+        """Report changed lists to the space. After a lost connection, report them when it is connected again."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -135,7 +135,7 @@ class Bridge:
     # The server
 
     async def _keep(self) -> None:
-        """One conversation after another, until there have been too many."""
+        """Hold one conversation after another, until the restart limit is reached."""
         while True:
             why = await self._converse()
             delay = self._budget.next_delay(asyncio.get_running_loop().time())
@@ -148,7 +148,7 @@ class Bridge:
             await asyncio.sleep(delay)
 
     async def _converse(self) -> str:
-        """Hold one conversation to its end, and say why it came."""
+        """Hold one conversation until it ends. Returns the reason."""
         settings = self._settings
         environment = inherited(os.environ, settings.token)
         try:
@@ -163,13 +163,13 @@ class Bridge:
                 return await conversation.why()
         except CannotStart as error:
             raise self._fail(error) from None
-        except Exception as error:  # whatever the library fails with is the end of this conversation, and no more
+        except Exception as error:  # any error of the library ends only this conversation
             log.debug("the conversation failed", exc_info=True)
             return _sentence(error)
 
     def _begin(self, conversation: Conversation) -> None:
         if self._restarted:
-            for name in conversation.lists:  # who knows what the new one has
+            for name in conversation.lists:  # the restarted server may have different lists
                 self._change(name)
         self._restarted = True
         self._conversation.set_result(conversation)
@@ -177,7 +177,7 @@ class Bridge:
     _restarted = False
 
     def _fail(self, error: MewError) -> MewError:
-        """There will be no other conversation: who waits for one is told."""
+        """Fail all requests that wait for a conversation, because there will be none. Returns the error."""
         if not self._conversation.done():
             self._conversation.set_exception(error)
             self._conversation.exception()
@@ -185,7 +185,7 @@ class Bridge:
 
 
 async def run(bridge: BridgeSettings) -> None:
-    """Be a bridge until SIGINT or SIGTERM, or until it cannot go on, which is raised."""
+    """Run a bridge until SIGINT or SIGTERM. Raises the error if it cannot continue."""
     running = Bridge(bridge)
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
@@ -199,12 +199,12 @@ async def run(bridge: BridgeSettings) -> None:
 
 
 def inherited(environ: Mapping[str, str], token: str | None) -> dict[str, str]:
-    """Our environment as the server may see it: without tokens of spaces, whatever they are called."""
+    """Return the bridge's environment for the server, without the tokens of spaces under any variable name."""
     return {name: value for name, value in environ.items() if not name.startswith("MEW_TOKEN") and value != token}
 
 
 async def _ended(task: "asyncio.Task[None]") -> None:
-    """End a task; what does not end when told is told once more, and then left."""
+    """Cancel a task. If it does not end, cancel it once more, then abandon it."""
     for _ in range(2):
         task.cancel()
         done, _ = await asyncio.wait({task}, timeout=END_SECONDS)
@@ -215,12 +215,12 @@ async def _ended(task: "asyncio.Task[None]") -> None:
 
 
 async def _first(*awaited: "asyncio.Future[Any]") -> None:
-    """Wait until one of these is done, and leave them all as they are."""
+    """Wait until one of these is done. None of them is canceled."""
     await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
 
 
 def _sentence(error: BaseException) -> str:
-    """The first thing that went wrong, in a group of such, on one line."""
+    """Return the error on one line; for an exception group, the first error in it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return " ".join(f"{error}".split()) or type(error).__name__

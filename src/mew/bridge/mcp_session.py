@@ -1,7 +1,7 @@
-"""One conversation with an MCP server, from `initialize` to its end: requests go in, plain results come out.
+"""One conversation with an MCP server, from `initialize` to its end. Sends requests and returns plain results.
 
-It speaks MCP through the official `mcp` package, over stdio or streamable HTTP. It knows nothing of a space, and does
-not decide what happens after its end.
+It uses the official `mcp` package, over stdio or streamable HTTP. It does not depend on spaces, and does not decide
+what happens after the conversation ends.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from mew.bridge.stdio import Child
 from mew.client.errors import McpFailure
 
 LOST: Final = mcp.CONNECTION_CLOSED
-"""The code with which a call fails whose server is gone (−32000)."""
+"""Error code of a call whose server was lost (−32000)."""
 SERVED: Final = {
     "tools/list": "tools",
     "tools/call": "tools",
@@ -37,30 +37,30 @@ SERVED: Final = {
     "completion/complete": "completions",
     "logging/setLevel": "logging",
 }
-"""What is passed on, and the capability that a server must have for it."""
+"""Forwarded methods, and the capability that a server must have for each."""
 LISTS: Final = ("tools", "resources", "prompts")
 FORGOTTEN: Final = "Session terminated"
-"""What the `mcp` package says where an HTTP server does not know our session."""
+"""Message of the `mcp` package if an HTTP server does not know our session."""
 UNANSWERED: Final = ("Connection closed", "SSE stream")
-"""How it begins what it says where no answer can come any more; a server may use the same code for its own errors."""
+"""Prefixes of the package's messages if no answer can arrive. A server may use the same code for its own errors."""
 LOOK_SECONDS: Final = 10.0
-"""For the answer to a ping."""
+"""Timeout for the answer to a ping."""
 WHO: Final = mcp.Implementation(name="mew-bridge", version=__version__)
 
 log = logging.getLogger("mew.bridge")
 Changed = Callable[[str], None]
-"""Told which of `LISTS` has changed."""
+"""Called with the member of `LISTS` that has changed."""
 
 
 class PlainResult(mcp.Result, extra="allow"):
-    """A result as it came: the fields that we do not know stay."""
+    """An unchanged result. Unknown fields are retained."""
 
 
 class Conversation:
-    """An MCP server that has been greeted."""
+    """A conversation with an MCP server after the handshake."""
 
     def __init__(self, session: ClientSession, server: StdioServer | HttpServer, child: Child | None) -> None:
-        """`open_conversation` makes it."""
+        """Use `open_conversation` instead of calling this directly."""
         self._session = session
         self._server = server
         self._child = child
@@ -68,14 +68,14 @@ class Conversation:
 
     @property
     def lists(self) -> list[str]:
-        """Of `LISTS`, those that this server has."""
+        """The members of `LISTS` that this server has."""
         return [name for name in LISTS if self._has(name)]
 
     def _has(self, capability: str) -> bool:
         return getattr(self._session.server_capabilities, capability, None) is not None
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The server's result, or `McpFailure`: with the server's own code and message, where it said no."""
+        """Return the server's result. Raises `McpFailure`; for a server's error, with its code and message."""
         if method == "ping":
             return {}
         if method == "initialize":
@@ -94,7 +94,7 @@ class Conversation:
         return result.model_dump(by_alias=True, exclude_unset=True)
 
     def _introduction(self) -> dict[str, Any]:
-        """What the server said of itself when we greeted it."""
+        """Return what the server reported about itself in the handshake."""
         session = self._session
         said = mcp.InitializeResult(
             protocol_version=session.protocol_version or LATEST_HANDSHAKE_VERSION,
@@ -105,7 +105,7 @@ class Conversation:
         return said.model_dump(by_alias=True, exclude_none=True, mode="json")
 
     async def _failure(self, error: MCPError) -> McpFailure:
-        """What the caller is told; where the server may be gone, whoever watches over it is told as well."""
+        """Convert an error for the caller. If the session is lost, also end the conversation; if in doubt, ping."""
         if error.code == mcp.INVALID_REQUEST and error.message == FORGOTTEN:
             self._over.set()
         elif error.code != LOST or not error.message.startswith(UNANSWERED):
@@ -117,7 +117,7 @@ class Conversation:
     # The end
 
     async def finish(self) -> None:
-        """Wait until it is over. Over HTTP nobody says so: the server is asked now and then."""
+        """Wait until the conversation ends. HTTP has no signal for that, so the server is pinged periodically."""
         if isinstance(self._server, StdioServer):
             await self._over.wait()
             return
@@ -129,15 +129,15 @@ class Conversation:
                 await self._look()
 
     async def why(self) -> str:
-        """Why it is over, for people."""
+        """Return why the conversation ended, as text for people."""
         if self._child is not None:
             return await self._child.why()
         return f"{self._server.name!r} does not know our session any more"
 
     async def _look(self) -> None:
-        """Ask whether we are still known; where the server cannot be reached at all, its transport fails."""
+        """Check with a ping that the server still knows the session. If it is unreachable, its transport fails."""
         if self._session.initialize_result is None:
-            return  # there is no ping, and no session to lose, since 2026-07-28
+            return  # since MCP 2026-07-28 there is neither a ping nor a session to lose
         try:
             async with asyncio.timeout(LOOK_SECONDS):
                 await self._session.send_ping()
@@ -152,7 +152,7 @@ class Conversation:
 async def open_conversation(
     server: StdioServer | HttpServer, environment: Mapping[str, str], changed: Changed, seconds: float
 ) -> AsyncIterator[Conversation]:
-    """Start or reach the server, and greet it; within so many seconds, or `ServerLost`."""
+    """Start or reach the server and do the handshake. Raises `ServerLost` if that fails or takes over `seconds`."""
 
     async def heard(message: IncomingMessage) -> None:
         _heard(message, server.name, changed)
@@ -181,7 +181,7 @@ async def _connect(
     environment: Mapping[str, str],
     heard: MessageHandlerFnT,
 ) -> tuple[ClientSession, Child | None]:
-    """A session that has not begun, and the program with which we have it, where there is one."""
+    """Return a session before the handshake, and the child process of a stdio server."""
     if isinstance(server, StdioServer):
         child = await Child.start(server, environment)
         stack.push_async_callback(child.stop)
@@ -194,7 +194,7 @@ async def _connect(
 
 
 async def _greet(session: ClientSession, name: str) -> None:
-    """`initialize`, whatever version is answered; `server/discover` where a server knows only that."""
+    """Send `initialize` and accept any version. Use `server/discover` if a server supports only that."""
     params = mcp.InitializeRequestParams(
         protocol_version=LATEST_HANDSHAKE_VERSION, capabilities=mcp.ClientCapabilities(), client_info=WHO
     )
@@ -213,7 +213,7 @@ async def _greet(session: ClientSession, name: str) -> None:
 
 
 def _heard(message: object, name: str, changed: Changed) -> None:
-    """What the server says unasked."""
+    """Handle a notification or an error from the server."""
     match message:
         case mcp.ToolListChangedNotification():
             changed("tools")
@@ -228,7 +228,7 @@ def _heard(message: object, name: str, changed: Changed) -> None:
 
 
 async def _listen(session: ClientSession, changed: Changed) -> None:
-    """Since 2026-07-28 a server tells of changes only who asked; `_heard` hears of them."""
+    """Subscribe to changes: since MCP 2026-07-28 a server notifies only subscribers. `_heard` handles them."""
     wanted = listen(session, tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True)
     try:
         async with wanted as subscription:

@@ -1,4 +1,4 @@
-"""The settings of the MCP bridge, read from options and environment, and the errors of wrong ones."""
+"""Settings of the MCP bridge, read from options and environment, and the errors of the bridge."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,19 +10,19 @@ from mew.errors import MewError
 
 
 class BadSettings(MewError):
-    """Settings with which no bridge can work."""
+    """The settings are invalid."""
 
 
 class CannotStart(MewError):
-    """The program of the MCP server cannot be run; to try again were of no use."""
+    """The program of the MCP server cannot be run. A retry would not help."""
 
 
 class ServerLost(MewError):
-    """The MCP server ended, fell silent, or was never there."""
+    """The MCP server ended, stopped responding, or was never reachable."""
 
 
 class TooManyRestarts(MewError):
-    """The MCP server was lost more often than its limit allows."""
+    """The MCP server was lost more often than the restart limit allows."""
 
 
 SECRET: Final = "…"
@@ -35,17 +35,17 @@ def _positive(**times: float) -> None:
 
 
 class StdioServer(msgspec.Struct, frozen=True, kw_only=True):
-    """An MCP server that is a program: started by us, spoken to through its standard input and output."""
+    """An MCP server that the bridge starts as a program. They communicate over its standard input and output."""
 
     command: tuple[str, ...]
     """The program and its arguments."""
     env: Mapping[str, str] = {}
-    """Added to our own environment, of which it gets everything but tokens of spaces."""
+    """Added to the bridge's environment, which the server inherits without the tokens of spaces."""
     cwd: Path | None = None
-    """The folder in which it runs; ours unless said otherwise."""
+    """Working directory of the program; by default the bridge's own."""
 
     def __post_init__(self) -> None:
-        """A command is needed."""
+        """Raise `BadSettings` if the command is empty."""
         if not self.command or not self.command[0]:
             raise BadSettings("an MCP server over stdio needs a command")
 
@@ -54,22 +54,22 @@ class StdioServer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What it is called in sentences: the program, without arguments, which may hold secrets."""
+        """Name for messages: the program without its arguments, which may contain secrets."""
         return self.command[0]
 
 
 class HttpServer(msgspec.Struct, frozen=True, kw_only=True):
-    """An MCP server that runs by itself and speaks streamable HTTP."""
+    """An MCP server that runs independently and uses streamable HTTP."""
 
     url: str
-    """Where it is: `http://` or `https://`."""
+    """Address of the server, with `http://` or `https://`."""
     headers: Mapping[str, str] = {}
-    """Sent with every request, such as an `Authorization`."""
+    """Sent with every request, such as `Authorization`."""
     ping: float = 30.0
-    """Seconds after which it is asked whether it still knows us: it may have been restarted unnoticed."""
+    """Seconds between checks that the server still knows our session: it may have restarted unnoticed."""
 
     def __post_init__(self) -> None:
-        """An address is needed."""
+        """Raise `BadSettings` if the address or the interval is invalid."""
         if not self.url.startswith(("http://", "https://")):
             raise BadSettings(f"an MCP server over HTTP needs an address with http:// or https://, not {self.url!r}")
         _positive(ping=self.ping)
@@ -79,30 +79,30 @@ class HttpServer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What it is called in sentences: the address, without a query or a password."""
+        """Name for messages: the address without query or password."""
         scheme, _, rest = self.url.partition("?")[0].partition("://")
         authority, slash, path = rest.partition("/")
         return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
 
 
 class BridgeTimeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a bridge waits, and how often it tries again. Times are seconds."""
+    """Timeouts and restart limits of a bridge. Times are in seconds."""
 
     initialize: float = 30.0
-    """For the server to have started and answered `initialize`."""
+    """Timeout for the server to start and answer `initialize`."""
     call: float = 60.0
-    """For an answer of the server, the wait for a server that is being restarted included."""
+    """Timeout for an answer of the server, including the wait for a server that restarts."""
     restarts: int = 5
-    """So many within `window`; with the next one the bridge gives up."""
+    """Maximum restarts within `window`. If one more is needed, the bridge stops."""
     window: float = 60.0
-    """The time in which restarts count."""
+    """Time window in which restarts are counted."""
     backoff: float = 0.1
-    """Before the first restart; each further one in the window waits twice as long."""
+    """Delay before the first restart. It doubles with each further restart in the window."""
     longest: float = 10.0
-    """The longest delay before a restart."""
+    """Maximum delay before a restart."""
 
     def __post_init__(self) -> None:
-        """Every time is positive."""
+        """Raise `BadSettings` if a time is not positive or `restarts` is negative."""
         delays = {"backoff": self.backoff, "longest": self.longest}
         _positive(initialize=self.initialize, call=self.call, window=self.window, **delays)
         if self.restarts < 0:
@@ -110,25 +110,25 @@ class BridgeTimeouts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BridgeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A bridge: an MCP server, and the space in which it is a participant."""
+    """Settings of a bridge: the MCP server, and the space in which it is a participant."""
 
     server: StdioServer | HttpServer
     """The MCP server."""
     url: str
-    """Of the gateway: `ws://localhost:8080`."""
+    """Address of the gateway, such as `ws://localhost:8080`."""
     space: str | None = None
-    """Which space; the gateway's first unless said otherwise."""
+    """Id of the space; by default the gateway's first."""
     token: str | None = None
-    """Says which participant we are."""
+    """Token that identifies the participant."""
     participant: str | None = None
-    """Needed only where there is no token, in a space that lets such in."""
+    """Participant id. Required only without a token, in a space that admits anonymous participants."""
     patience: BridgeTimeouts = BridgeTimeouts()
-    """How long it waits, and how often it tries again."""
+    """Timeouts and restart limits."""
     concurrency: int = 16
-    """Calls that the server works on at the same time."""
+    """Maximum number of calls that the server processes concurrently."""
 
     def __post_init__(self) -> None:
-        """At least one call at a time."""
+        """Raise `BadSettings` if `concurrency` is below 1."""
         if self.concurrency < 1:
             raise BadSettings(f"a bridge that works on {self.concurrency} calls at a time answers nobody")
 

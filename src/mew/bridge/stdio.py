@@ -1,7 +1,7 @@
-"""An MCP server that is a program of ours: its start, its lines, its end.
+"""Runs an MCP server as a child process: starts it, exchanges lines with it, and ends it.
 
-It knows lines of JSON-RPC and nothing of what they mean. What the program says on its standard error goes into the log.
-It has a process group of its own, and nothing of that group is left when `stop` returns or fails.
+It handles JSON-RPC lines and does not interpret them. The program's standard error goes to the log. The program has
+its own process group, and no process of that group is left when `stop` returns or fails.
 """
 
 import asyncio
@@ -23,31 +23,31 @@ from mew.config.served_folders import exposed
 
 CHUNK: Final = 2**16
 LONGEST_LINE: Final = 64 * 2**20
-"""A server that writes more without an end of line speaks no MCP."""
+"""Maximum bytes of a line. A server that writes more without a line end does not use MCP."""
 LONGEST_COMPLAINT: Final = 4096
-"""Of a line on standard error, so much is logged."""
+"""Maximum bytes of a standard error line that are logged."""
 ASKED_SECONDS: Final = 1.0
-"""For the program to end by itself when its standard input is closed."""
+"""Seconds for the program to end after its standard input is closed."""
 TOLD_SECONDS: Final = 1.5
-"""For it to end after SIGTERM; then comes SIGKILL."""
+"""Seconds for it to end after SIGTERM. Then SIGKILL is sent."""
 REAPED_SECONDS: Final = 0.5
-"""For its exit code to be known, once it has ended."""
+"""Seconds until its exit code is available, after it has ended."""
 LOOK_SECONDS: Final = 0.01
-"""How often to look whether it is still there: asyncio's own `wait` waits for everybody who holds its pipes."""
+"""Polling interval in seconds. asyncio's own `wait` would wait for all processes that hold its pipes."""
 
 log = logging.getLogger("mew.bridge.server")
 
 
 class Child:
-    """A program that has been started."""
+    """A started program."""
 
     def __init__(self, process: Process, name: str) -> None:
-        """Its standard error is read from now on."""
+        """Start reading standard error and watching standard input."""
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         self._process = process
         self._name = name
         self.silent = asyncio.Event()
-        """Set when it says no more."""
+        """Set when the program will send no more messages."""
         self.incoming = Incoming(process.stdout, self.silent)
         self.outgoing = Outgoing(process.stdin)
         self._tasks = [
@@ -57,7 +57,7 @@ class Child:
 
     @classmethod
     async def start(cls, server: StdioServer, environment: Mapping[str, str]) -> Self:
-        """Run the program; `CannotStart` where that is impossible, or where it would serve a folder with tokens."""
+        """Run the program. Raises `CannotStart` if that fails or if it would serve a folder with tokens."""
         if (problem := exposed(server.command, server.cwd or Path.cwd(), Path.cwd())) is not None:
             raise CannotStart(problem)
         try:
@@ -78,7 +78,7 @@ class Child:
     # The end
 
     async def why(self) -> str:
-        """Why it says no more, for people."""
+        """Return why the program sends no more messages, as text for people."""
         await self._within(REAPED_SECONDS, self._exited)
         code = self._process.returncode
         if code is None:
@@ -88,7 +88,7 @@ class Child:
         return f"{self._name!r} ended with exit code {code}"
 
     async def stop(self) -> None:
-        """End it: by closing its input, then by SIGTERM, then by SIGKILL, and everything that it has started."""
+        """End the program and its process group: close its input, then send SIGTERM, then SIGKILL."""
         try:
             with suppress(OSError):
                 self.outgoing.close()
@@ -101,17 +101,17 @@ class Child:
                 task.cancel()
         await self._within(REAPED_SECONDS, self._exited)
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        # One that left the group may hold a pipe for ever; asyncio closes the transport only when all are closed.
+        # A process that left the group may hold a pipe forever: asyncio would close the transport only after that.
         self._process._transport.close()  # type: ignore[attr-defined]
 
     async def _end_if_deaf(self) -> None:
-        """One that reads no more is as good as dead: what has been asked will not be answered."""
+        """Kill a program that has stopped reading its input: it will not answer pending requests."""
         await self.outgoing.closed()
         if not await self._within(ASKED_SECONDS, self.silent.is_set):
             self.signal(signal.SIGKILL)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send this to the whole group, if there is anything left of it."""
+        """Send a signal to the whole group, if any process of it is left."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
@@ -119,7 +119,7 @@ class Child:
         return self._process.returncode is not None
 
     def _gone(self) -> bool:
-        """Whether nothing is left of the group, its leader being reaped."""
+        """Return whether no process of the group is left and the leader was reaped."""
         try:
             os.killpg(self._process.pid, 0)
         except ProcessLookupError:
@@ -140,15 +140,15 @@ class Child:
 
 
 class Incoming:
-    """What the program says, message by message; a line that is none comes as the error that it is."""
+    """Messages from the program. An invalid line is returned as an exception."""
 
     def __init__(self, stdout: asyncio.StreamReader, silent: asyncio.Event) -> None:
-        """`silent` is set when there will be no more."""
+        """Read messages from `stdout`. `silent` is set when there will be no more."""
         self._lines = read_lines(stdout, LONGEST_LINE)
         self._silent = silent
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message."""
+        """Return the next message."""
         return await anext(self)
 
     def __aiter__(self) -> Self:
@@ -166,7 +166,7 @@ class Incoming:
             return ServerLost(f"not a message of MCP: {_readable(line, 200)!r}")
 
     async def aclose(self) -> None:
-        """Nobody listens any more."""
+        """Stop receiving. Sets `silent`."""
         self._silent.set()
 
     async def __aenter__(self) -> Self:
@@ -179,30 +179,30 @@ class Incoming:
 
 
 class Outgoing:
-    """What we say to the program."""
+    """Messages to the program."""
 
     def __init__(self, stdin: asyncio.StreamWriter) -> None:
-        """To its standard input."""
+        """Write messages to the program's standard input."""
         self._stdin = stdin
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Write a message as a line. Where nobody reads it the program is soon ended, and whoever waits is told."""
+        """Write a message as a line. If the program stopped reading, it is ended soon and pending requests fail."""
         line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         with suppress(OSError, RuntimeError):
             self._stdin.write(line)
             await self._stdin.drain()
 
     def close(self) -> None:
-        """We say no more."""
+        """Close the program's standard input."""
         self._stdin.close()
 
     async def closed(self) -> None:
-        """Wait until nobody reads any more."""
+        """Wait until the program's standard input is closed."""
         with suppress(OSError):
             await self._stdin.wait_closed()
 
     async def aclose(self) -> None:
-        """The session says no more; the input itself stays open until the program is stopped."""
+        """Do nothing: standard input stays open until the program is stopped."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -214,7 +214,7 @@ class Outgoing:
 
 
 async def read_lines(stream: asyncio.StreamReader, longest: int) -> AsyncIterator[bytes]:
-    """The lines of a stream that are not empty, without their ends; one without an end is the last."""
+    """Yield the non-empty lines of a stream without line ends. The last line needs no line end."""
     begun = bytearray()
     while chunk := await stream.read(CHUNK):
         *ended, rest = chunk.split(b"\n")
@@ -248,6 +248,6 @@ def _log_line(name: str, line: bytes) -> None:
 
 
 def _readable(line: bytes, longest: int) -> str:
-    """What can be shown on one line of a log, whatever the bytes."""
+    """Return printable text for one line of a log, for any bytes."""
     text = line[:longest].decode(errors="replace").rstrip()
     return "".join(each if each.isprintable() else " " for each in text)

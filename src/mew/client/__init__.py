@@ -1,11 +1,11 @@
-"""The SDK: a participant of a space, in Python.
+"""The Python SDK: join a space as a participant.
 
     async with mew.connect("ws://localhost:8080", space="lab", token=token) as space:
         await space.chat("hello")
         async for chat in space.envelopes("chat"):
             print(chat.sender, chat.payload["text"])
 
-It needs msgspec, jsonschema-rs and picows. Everything runs on the loop of whoever calls; nothing starts a thread.
+It requires msgspec, jsonschema-rs and picows. Everything runs on the caller's event loop; the SDK starts no threads.
 """
 
 import os
@@ -108,10 +108,10 @@ __all__ = [
 
 
 class Connecting:
-    """On the way in: `async with` it, or `await` it and close what it gives."""
+    """A pending connection: use it with `async with`, or `await` it and close the returned `Space`."""
 
     def __init__(self, target: Target, settings: Settings) -> None:
-        """Nothing has been done yet."""
+        """Store the target and the settings; nothing connects yet."""
         self._target = target
         self._settings = settings
         self._space: Space | None = None
@@ -143,13 +143,16 @@ def connect(
     participant: str | None = None,
     **options: Unpack[Options],
 ) -> Connecting:
-    """Join a space of the gateway at this address: `async with mew.connect(url, space=…, token=…) as space`.
+    """Join a space of the gateway at `url`: `async with mew.connect(url, space=…, token=…) as space`.
 
-    The token says who we are; `participant` is needed only where there is none, in a space that lets such in. Without
-    `space`, the gateway's first. Without an address: `MEW_SOCKET`, else `MEW_GATEWAY`, which a gateway sets for the
-    programs it starts, else the space of this directory, by the socket that only its owner can use; and for what is not
-    given `MEW_SPACE` and `MEW_TOKEN`. Subscribe before you wait for anything, and nothing since the welcome is
-    missed.
+    The token identifies the participant. Pass `participant` only without a token, in a space that admits participants
+    without one. The default `space` is the gateway's first space.
+
+    Without `url`, the address is `MEW_SOCKET`, else `MEW_GATEWAY` (a gateway sets both for the programs it starts),
+    else the space in the current directory, through a socket that only its owner can use. `space` and `token` then
+    default to `MEW_SPACE` and `MEW_TOKEN`. Raises `ValueError` if there is no address or the address is not valid.
+
+    Create your subscriptions before the first `await`: then they receive every message since the welcome.
     """
     if url is None:
         url = _address()
@@ -162,7 +165,10 @@ def connect(
 
 
 def _address() -> str:
-    """The gateway of the environment, else of this directory: never a port that anyone may have taken."""
+    """Return the address from the environment, else of this directory's socket.
+
+    It never guesses a port: any other program could be listening there.
+    """
     if file := os.environ.get(VARIABLE):
         return address_of(Path(file))
     if url := os.environ.get("MEW_GATEWAY"):

@@ -2,7 +2,7 @@
 
 The view knows which proposals are open, from the welcome and from later envelopes (protocol §3, Proposals). Only
 envelopes with the gateway's stamp close one. The welcome lists proposals without payloads; the payload of one that
-was opened before the join is read from the gateway over HTTP when the caller comes to it.
+was opened before the join is read from the gateway over HTTP when the iterator reaches it.
 """
 
 import asyncio
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 SECONDS: Final = 10.0
 LARGEST: Final = 4 * 2**20
-"""Of an answer; a proposal has 1 MiB."""
+"""Maximum size of an HTTP response in bytes; a proposal has at most 1 MiB."""
 
 
 async def read_proposal(target: Target, space_id: str, proposal: ProposalView) -> Envelope:
-    """The `mcp/proposal` that this entry is about; `ProposalClosed` or `NotFound` where it is not open any more."""
+    """Read the `mcp/proposal` of this entry. Raises `ProposalClosed` or `NotFound` if it is no longer open."""
     path = f"{target.address.path.partition('?')[0].rstrip('/')}/spaces/{quote(space_id, safe='')}/proposals"
     status, body = await _get(target, f"{path}/{proposal.position}")
     if status != HTTPStatus.OK:
@@ -59,7 +59,7 @@ async def read_proposal(target: Target, space_id: str, proposal: ProposalView) -
 
 
 def _envelope(proposal: ProposalView, payload: bytes) -> Envelope:
-    """As it was relayed, as far as it matters who decides."""
+    """Rebuild the relayed envelope, with the fields that are needed to decide on it."""
     entry = proposal.entry
     stamp = {name: entry[name] for name in ("position", "digest", "expires_at")}
     fields = {
@@ -129,9 +129,9 @@ def _refusal(status: int, body: bytes) -> MewError:
 
 
 GRANT_SECONDS: Final = 3_600.0
-"""How long "approve and grant" lets the proposer do it by itself, unless told otherwise."""
+"""Default lifetime of a capability granted with "approve and grant", in seconds."""
 PATTERN: Final = frozenset("*!")
-"""Characters that a capability reads as a pattern, and that nothing makes letters (protocol §3)."""
+"""Characters that have a pattern meaning in a capability and cannot be escaped (protocol §3)."""
 JSONRPC: Final = "2.0"
 _RETRY_SECONDS: Final = 1.0
 State = Literal["open", "fulfilled", "rejected", "withdrawn", "expired", "closed"]
@@ -146,65 +146,72 @@ _OVER: Final = frozenset({"withdrawn", "expired", "closed"})
 
 
 class Proposed:
-    """A proposal of somebody else's: `approve` it, `fulfil` it, or `reject` it."""
+    """A proposal of another participant: `approve` it, `fulfil` it, or `reject` it."""
 
     def __init__(self, space: "Space", envelope: Envelope) -> None:
-        """It has come."""
+        """Wrap the received proposal; its state is `open`."""
         self._space = space
         self.envelope = envelope
         """The `mcp/proposal` itself."""
         self.state: State = "open"
-        """What has become of it, as long as the iterator that gave it is read; `closed` while we were away."""
+        """The current state, updated while the iterator that returned it is read.
+
+        `closed` means that it ended while the client was disconnected.
+        """
 
     def __repr__(self) -> str:
         return f"<Proposed {self.method!r} by {self.by!r}, {self.state}>"
 
     @property
     def id(self) -> str:
-        """Its envelope's id."""
+        """The id of its envelope."""
         return self.envelope.id
 
     @property
     def position(self) -> int | None:
-        """What identifies it in a space's whole life; None where the gateway does not keep it."""
+        """The position that identifies it for the lifetime of the space; None if the gateway does not track it."""
         stamp = stamp_of(self.envelope)
         return None if stamp is None else int(stamp["position"])
 
     @property
     def expires_at(self) -> str | None:
-        """When it is closed at the latest; None where the gateway does not keep it."""
+        """The time at which the gateway closes it at the latest; None if the gateway does not track it."""
         stamp = stamp_of(self.envelope)
         return None if stamp is None else str(stamp["expires_at"])
 
     @property
     def by(self) -> str:
-        """Who proposes it."""
+        """The id of the proposer."""
         return self.envelope.sender
 
     @property
     def to(self) -> tuple[str, ...]:
-        """Who is to answer it."""
+        """The ids of the participants that are to answer the request."""
         return self.envelope.to
 
     @property
     def method(self) -> str:
-        """The method of MCP."""
+        """The MCP method."""
         return str(self.envelope.payload.get("method", ""))
 
     @property
     def params(self) -> dict[str, Any]:
-        """What the method is given."""
+        """The parameters of the method."""
         params = self.envelope.payload.get("params")
         return params if isinstance(params, dict) else {}
 
     @property
     def tool(self) -> str | None:
-        """The tool that is to be called, where it is that."""
+        """The name of the tool to call, if the method is `tools/call`; otherwise None."""
         return str(self.params.get("name")) if self.method == mcp.TOOLS_CALL else None
 
     @property
     def request(self) -> dict[str, Any]:
-        """What is sent in your name: what the digest covers and readers show, and what JSON-RPC asks for beside it."""
+        """The payload that `approve` sends in your name.
+
+        It has the `method` and `params`, which the digest covers and readers display. It also has the JSON-RPC fields
+        `jsonrpc` and `id`, if the proposal has valid ones.
+        """
         payload = self.envelope.payload
         sent: dict[str, Any] = {name: payload[name] for name in ("method", "params") if name in payload}
         number = payload.get("id")
@@ -215,15 +222,16 @@ class Proposed:
         return sent
 
     async def approve(self, to: Names = ()) -> Envelope:
-        """Send it as our own `mcp/request`, correlated to the proposal, and do not wait for the answer.
+        """Send the proposed request as your own `mcp/request`, correlated to the proposal; do not wait for the answer.
 
-        To whom it is addressed; where it names nobody, `to` says whom to ask. `ValueError` where neither names anybody,
-        or where `to` differs from whom it names. `Withdrawn` where it was taken back.
+        The request goes to the recipients that the proposal names. If it names none, pass them in `to`. Raises
+        `ValueError` if neither names a recipient, or if `to` differs from the proposal. Raises `Withdrawn` or
+        `ProposalExpired` if the proposal has ended in that way.
         """
         return await self._space.post(self._request(to))
 
     async def fulfil(self, to: Names = (), timeout: float | None = ANSWER_SECONDS) -> Answer:
-        """Approve it and wait for the answer, which whoever proposed it sees as well."""
+        """Approve it and wait for the answer. The proposer receives the answer too."""
         return await ask(self._space, self._request(to), timeout)
 
     def _request(self, to: Names) -> Draft:
@@ -241,7 +249,7 @@ class Proposed:
         )
 
     def _whom(self, to: Names) -> Sequence[str]:
-        """Whom to ask; others than those whom it names are not what was proposed, and the gateway refuses them."""
+        """Return the recipients of the request; the gateway rejects recipients that the proposal does not name."""
         asked = [to] if isinstance(to, str) else to
         if not (asked or self.to):
             raise ValueError(f"the proposal {self.id!r} is addressed to nobody: say whom to ask")
@@ -251,14 +259,15 @@ class Proposed:
         return asked or self.to
 
     def _claim(self) -> dict[str, Any] | None:
-        """Which proposal we have seen; None where the gateway keeps none."""
+        """Return the position and digest of the proposal as seen here; None if the gateway does not track it."""
         stamp = stamp_of(self.envelope)
         return None if stamp is None else {"position": stamp["position"], "digest": stamp["digest"]}
 
     def capability(self, to: Names = ()) -> dict[str, Any]:
-        """What would have let the proposer ask by itself, and no more: this tool or method, of these recipients.
+        """Return the smallest capability for this request: this tool or method, to these recipients.
 
-        `ValueError` where a name is missing, or would be read as a pattern.
+        With it the proposer could have sent the request itself. Raises `ValueError` if a name is missing or has
+        characters that would be read as a pattern.
         """
         names = list(self._whom(to))
         payload: dict[str, Any] = {"method": self.method}
@@ -273,38 +282,41 @@ class Proposed:
         return {"kind": kinds.MCP_REQUEST, "to": names, "payload": payload}
 
     async def grant(self, to: Names = (), seconds: float | None = GRANT_SECONDS) -> Envelope:
-        """Let the proposer do the like by itself, with any arguments, for so long; None: until it is revoked."""
+        """Grant the proposer the `capability` to send such requests itself, with any arguments.
+
+        The grant ends after `seconds`; with None, when it is revoked.
+        """
         end = {} if seconds is None else {"timeout_seconds": seconds}
         payload = {"recipient": self.by, "capabilities": [self.capability(to)], **end}
         return await self._space.send(kinds.CAPABILITY_GRANT, payload, to=self.by)
 
     async def vote(self) -> Envelope:
-        """Approve it where a rule of the space asks for the votes of several; the last of them sends `approve`."""
+        """Vote for it, if a rule of the space requires several votes; the last approver calls `approve` instead."""
         draft = Draft(kind=kinds.MCP_APPROVE, payload={}, correlation_id=self.id, proposal=self._claim())
         return await self._space.post(draft)
 
     async def reject(self, reason: str | None = None) -> Envelope:
-        """Say that it will not be done."""
+        """Reject the proposal (`mcp/reject`)."""
         payload = {} if reason is None else {"reason": reason}
         return await self._space.send(REJECT, payload, to=self.by, correlation_id=self.id)
 
 
 class _ProposalQueue(EnvelopeQueue):
-    """Proposals of others; one that is withdrawn before it is read is gone."""
+    """Queue of other participants' proposals. One that is withdrawn before it is read is removed."""
 
     def __init__(self, space: "Space", room: Room, on_missed: OnMissed | None) -> None:
         super().__init__(Wanted(), room, on_missed)
         self._space = space
         self._queued: dict[str, State] = {}
-        """What has become of each that waits to be read."""
+        """The state of each queued proposal, by id."""
         self._handed_out: WeakValueDictionary[str, Proposed] = WeakValueDictionary()
         self._latest = -1
-        """The position of the last that came: of those that a welcome lists, later ones are new."""
+        """The position of the last received proposal. In a welcome, proposals at later positions are new."""
         self.unread: dict[str, ProposalView] = {}
-        """Those that wait to be read, and of which only the welcome has told."""
+        """Queued proposals that are known only from a welcome, so their payload is not known yet."""
 
     def offer(self, envelope: Envelope) -> None:
-        """Take a proposal; of what becomes of one, make a note."""
+        """Queue a proposal of another participant, or record the state change of one."""
         if envelope.kind == PROPOSAL:
             stamp = stamp_of(envelope)
             if stamp is not None:
@@ -318,7 +330,7 @@ class _ProposalQueue(EnvelopeQueue):
                 self._note(cause, envelope)
 
     def look(self, view: SpaceView) -> None:
-        """Take what is open and has not come; what has come and is not open has ended while we were away."""
+        """Queue open proposals of the view that are new; close returned ones that are no longer open."""
         if view.proposals is None:
             return
         for proposed in self._handed_out.values():
@@ -332,7 +344,7 @@ class _ProposalQueue(EnvelopeQueue):
                     self.put(_announced(proposal))
 
     def put(self, item: Envelope) -> None:
-        """One more; of what finds no room nothing is noted."""
+        """Queue a proposal. If the queue is full, no state is recorded for it."""
         super().put(item)
         if self._items[-1] is item:
             self._queued[item.id] = "open"
@@ -340,14 +352,14 @@ class _ProposalQueue(EnvelopeQueue):
             self.unread.pop(item.id, None)
 
     def hand_out(self, space: "Space", envelope: Envelope) -> Proposed:
-        """It is read, as what it has become while it waited."""
+        """Return the `Proposed` for a queued envelope, with the state that it reached while queued."""
         proposed = Proposed(space, envelope)
         proposed.state = self._queued.pop(envelope.id, "open")
         self._handed_out[envelope.id] = proposed
         return proposed
 
     def forget(self, envelope: Envelope) -> None:
-        """It ended before it could be read."""
+        """Drop the records of a proposal that ended before it was read."""
         self._queued.pop(envelope.id, None)
         self.unread.pop(envelope.id, None)
 
@@ -370,15 +382,15 @@ class _ProposalQueue(EnvelopeQueue):
 
 
 class Proposals:
-    """Proposals of others, for whoever approves: `async for proposal in space.proposals()`."""
+    """Iterator over other participants' proposals: `async for proposal in space.proposals()`."""
 
     def __init__(self, space: "Space", queue: _ProposalQueue, subscription: Subscription[Envelope]) -> None:
-        """Those that are open, and from now on."""
+        """Iterate over the proposals in the queue and those that follow."""
         self._space = space
         self._queue = queue
         self._subscription = subscription
         self._next: Envelope | None = None
-        """Taken from the queue and not handed out: whoever waited for it was cancelled."""
+        """Taken from the queue but not returned yet, for example because the reader was cancelled."""
 
     def __aiter__(self) -> "Proposals":
         return self
@@ -394,14 +406,14 @@ class Proposals:
             self._queue.forget(envelope)
 
     async def _whole(self, envelope: Envelope) -> Envelope | None:
-        """With everything that was proposed; None where it ended meanwhile, or is not told us."""
+        """Return the envelope with its payload; None if the proposal has ended or the gateway refuses to show it."""
         while (entry := self._queue.unread.get(envelope.id)) is not None:
             try:
                 found = await read_proposal(self._space.link.target, self._space.id, entry)
             except (ProposalClosed, NotFound):
                 return None
             except ConnectionLost:
-                await self._space.connected()  # says why where there is nothing to wait for
+                await self._space.connected()  # raises the reason if the space has ended
                 await asyncio.sleep(_RETRY_SECONDS)
             except Refused:
                 return None
@@ -411,7 +423,7 @@ class Proposals:
         return envelope
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading proposals."""
         self._subscription.close()
 
     async def __aenter__(self) -> "Proposals":
@@ -422,11 +434,11 @@ class Proposals:
 
 
 def proposals(space: "Space", *, on_missed: OnMissed | None = None) -> Proposals:
-    """What others have proposed that is open, and what they propose from now on; our own are left out.
+    """Iterate over other participants' open proposals, then over new ones. Your own are left out.
 
-    Those that were open before are listed for you only if you may send some `mcp/request`. One that is withdrawn before
-    you have read it does not come; of one that others fulfilled or rejected before, its `state` says so. Who reads too
-    slowly is told as in `envelopes`.
+    Proposals opened before you joined are included only if you may send at least one kind of `mcp/request`. A proposal
+    that is withdrawn before you read it is left out. If it was fulfilled or rejected before you read it, its `state`
+    shows that. If the reader is too slow, proposals are dropped and reported as in `envelopes`.
     """
     queue = _ProposalQueue(space, space.room, on_missed)
     subscription = space.subscribe(queue)
@@ -435,14 +447,14 @@ def proposals(space: "Space", *, on_missed: OnMissed | None = None) -> Proposals
 
 
 def _announced(proposal: ProposalView) -> Envelope:
-    """In the place of a proposal whose content is not read yet."""
+    """Return a placeholder envelope for a proposal whose payload is not read yet."""
     return Envelope(
         id=proposal.proposal_id, ts="", sender=proposal.proposer, kind=kinds.MCP_PROPOSAL, fields={"payload": b"{}"}
     )
 
 
 def _ends(envelope: Envelope) -> bool:
-    """Whether this ends the proposals that it names: the gateway says so, by a stamp or by its own envelope."""
+    """Whether this ends the proposals that it names: it is stamped by the gateway, or sent by the gateway itself."""
     if envelope.kind == kinds.PROPOSAL_CLOSED:
         return envelope.sender == kinds.GATEWAY
     return stamp_of(envelope) is not None

@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 NORMAL: Final = 1000
 PROTOCOL_ERROR: Final = 1002
 CLOSE_CODES: Final = frozenset((1000, 1001, 1002, 1003, *range(1007, 1015), *range(3000, 5000)))
-"""What a close frame may say (RFC 6455 §7.4)."""
+"""The codes that are allowed in a close frame (RFC 6455 §7.4)."""
 ABNORMAL: Final = 1006
-"""What a connection that ends without a close frame counts as (RFC 6455 §7.1.5); never sent."""
+"""The code of a connection that ends without a close frame (RFC 6455 §7.1.5); never sent."""
 CLOSE_SECONDS: Final = 2.0
-"""For the gateway to answer a goodbye."""
+"""Timeout in seconds for the gateway to complete the close handshake."""
 LOCAL_SECONDS: Final = 5.0
-"""To connect to a Unix socket; it is there or not, and does not wait."""
+"""Timeout in seconds for connecting to a Unix socket, which normally succeeds or fails immediately."""
 LARGEST: Final = 2**30
 READ_BUFFER: Final = 64 * 1024
 KERNEL_BUFFER: Final = 128 * 1024
-"""What the kernel takes in while we are busy, and hands over at once: no more than any queue can hold."""
+"""Kernel receive buffer in bytes. It is delivered in one batch, so it must fit into every queue."""
 _TEXT: Final = WSMsgType.TEXT
 _BINARY: Final = WSMsgType.BINARY
 _SCHEMES: Final = {"ws": 80, "http": 80, "wss": 443, "https": 443}
@@ -46,7 +46,7 @@ _log = logging.getLogger("mew.client")
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where a gateway is."""
+    """The address of a gateway."""
 
     host: str
     port: int
@@ -54,16 +54,19 @@ class Address(msgspec.Struct, frozen=True):
     path: str
     tls: ssl.SSLContext | bool | None = None
     file: Path | None = None
-    """The Unix socket, where it is one."""
+    """The path of the Unix socket; None for TCP."""
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The address to show in messages."""
         return self.authority if self.file is None else str(self.file)
 
     @classmethod
     def parse(cls, url: str, context: ssl.SSLContext | None = None) -> "Address":
-        """Of `ws://`, `wss://`, the same in HTTP's words, and `unix:` with the path of a socket."""
+        """Parse a URL: `ws://`, `wss://`, `http://`, `https://`, or `unix:` with the path of a socket.
+
+        Raises `ValueError` if it is not a valid address.
+        """
         if (file := path_of(url)) is not None:
             return cls(host="localhost", port=0, authority="localhost", path="/", file=file)
         parts = urlsplit(url)
@@ -92,30 +95,30 @@ class Closed(msgspec.Struct, frozen=True):
 
 
 class OnFrame(Protocol):
-    """Takes a raw frame."""
+    """A callback for raw frames."""
 
     def __call__(self, message: bytes, *, text: bool) -> object:
-        """As it came, and whether as text."""
+        """Take the message as received; `text` is true for a text message."""
         ...
 
 
 def _ignore(*_: Any, **__: Any) -> None:
-    """Nobody listens yet, or any more."""
+    """Ignore a call: the placeholder while no callback is set."""
 
 
 class Connection(WSListener):
-    """A socket that has been upgraded."""
+    """A WebSocket connection, with callbacks for received messages and the close."""
 
     def __init__(self) -> None:
-        """Not connected yet."""
+        """Start unconnected; `open_connection` connects it."""
         super().__init__()
         self.on_envelope: Callable[[bytes], None] = _ignore
         self.on_frame: OnFrame = _ignore
         self.on_closed: Callable[[Closed], None] = _ignore
         self.paused = False
-        """Whether the socket is full."""
+        """Whether the socket's write buffer is full."""
         self.closed: Closed | None = None
-        """How it ended, once it has."""
+        """How the connection ended; None before."""
         self.is_open = False
         self._said: Closed | None = None
         self._heard = True
@@ -124,12 +127,12 @@ class Connection(WSListener):
         self._fragments: bytearray | None = None
         self._fragments_text = True
         self._waiting: dict[asyncio.Future[None], bytes | None] = {}
-        """Who waits for a pong with these bytes, or for the socket to take more."""
+        """Waiting futures, each with the payload of its pong, or None if it waits for a writable socket."""
 
-    # What picows calls
+    # Callbacks of picows
 
     def on_ws_connected(self, transport: WSTransport) -> None:
-        """Upgraded."""
+        """Handle a completed upgrade."""
         self._transport = transport
         self._send = transport.send
         raw = transport.underlying_transport.get_extra_info("socket")
@@ -137,7 +140,7 @@ class Connection(WSListener):
         self.is_open = True
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        """Something came; as a rule, a whole message."""
+        """Handle a received frame; usually it is a complete message."""
         self._heard = True
         kind = frame.msg_type
         if (kind is _BINARY or kind is _TEXT) and frame.fin:
@@ -155,14 +158,14 @@ class Connection(WSListener):
             self._answer_close(frame)
 
     def hand_on(self, message: bytes, *, text: bool) -> None:
-        """A message came."""
+        """Pass a message to its callback. If the callback fails, log the error and abort the connection."""
         try:
             if message[:1] == b"#":
                 self.on_frame(message, text=text)
             else:
                 self.on_envelope(message)
         except Exception:
-            # picows would say it in its own way, and keep it for nobody.
+            # picows would log the error in its own format and discard it.
             _log.exception("a message of the gateway could not be handled")
             self.abort("a message of the gateway could not be handled")
 
@@ -173,16 +176,16 @@ class Connection(WSListener):
         if not self._transport.is_close_frame_sent:
             self._say_goodbye(code if code in CLOSE_CODES else PROTOCOL_ERROR)
         self._transport.disconnect()
-        # What still waits to be written may never be read.
+        # The gateway may never read the data that is still queued: do not wait for it longer than this.
         self.watch(None)
         self._timer = asyncio.get_running_loop().call_later(CLOSE_SECONDS, self.abort, "it did not end")
 
     def _say_goodbye(self, code: Any) -> None:
-        """picows takes any number for a code, whatever its types say."""
+        """Send a close frame. picows accepts any number as the code, despite its type hints."""
         self._transport.send_close(code)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
-        """Gone, by whoever's doing."""
+        """Handle the end of the connection, regardless of which side closed it."""
         if self.closed is None:
             self.closed = self._said or Closed(ABNORMAL)
         self.is_open = False
@@ -193,28 +196,28 @@ class Connection(WSListener):
         told(self.closed)
 
     def pause_writing(self) -> None:
-        """The socket is full."""
+        """Mark the socket as full."""
         self.paused = True
 
     def resume_writing(self) -> None:
-        """It takes again."""
+        """Mark the socket as writable and wake the waiting senders."""
         self.paused = False
         self._wake(None)
 
     # Writing
 
     def send_raw(self, message: bytes, *, text: bool = True) -> None:
-        """Send a message as it is, now, however much waits already; what is sent after the end is lost."""
+        """Send a message unchanged and immediately, even if the socket is full. After the end it is discarded."""
         if self.is_open:
             self._send(_TEXT if text else _BINARY, message)
 
     async def drained(self) -> None:
-        """Wait until the socket takes more; `ConnectionLost` where that will never be."""
+        """Wait until the socket is writable. Raises `ConnectionLost` if the connection is closed."""
         while self.paused or not self.is_open:
             await self._wait(None)
 
     async def ping(self) -> float:
-        """The seconds that a message takes to the gateway and back."""
+        """Return the round-trip time to the gateway in seconds. Raises `ConnectionLost` if the connection is closed."""
         payload, began = os.urandom(8), asyncio.get_running_loop().time()
         if self.is_open:
             self._transport.send_ping(payload)
@@ -245,10 +248,10 @@ class Connection(WSListener):
             if not waiting.done():
                 waiting.set_result(None)
 
-    # Silence
+    # Heartbeat
 
     def watch(self, seconds: float | None) -> None:
-        """Ask a gateway that is silent for so long, and give it up when it is for as long again; None: no more."""
+        """Ping the gateway after `seconds` of silence, and abort after as many again. None: stop watching."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -268,7 +271,7 @@ class Connection(WSListener):
     # The end
 
     async def close(self) -> None:
-        """Say goodbye, wait a moment for the answer, and be gone whatever it is."""
+        """Close with a close handshake. After `CLOSE_SECONDS` without an answer, abort."""
         try:
             if self.is_open and not self._transport.is_close_frame_sent:
                 self._say_goodbye(NORMAL)
@@ -280,19 +283,19 @@ class Connection(WSListener):
             self.abort("closed here")
 
     async def gone(self) -> None:
-        """Wait for the end. What picows has against the peer is of no interest any more."""
+        """Wait until the connection has ended. Protocol errors that picows reports are ignored by then."""
         with suppress(WSError):
             await self._transport.wait_disconnected()
 
     def abort(self, reason: str) -> None:
-        """End it now."""
+        """Close the connection immediately, without a close handshake."""
         if self.is_open:
             self.closed = self.closed or self._said or Closed(ABNORMAL, reason)
             self._transport.disconnect(False)
 
 
 class _LocalProtocol(WSProtocol):  # type: ignore[misc]
-    """Over a Unix socket."""
+    """The picows protocol over a Unix socket."""
 
     __slots__ = ()
 
@@ -301,14 +304,14 @@ class _LocalProtocol(WSProtocol):  # type: ignore[misc]
 
 
 async def open_connection(address: Address, connection: Connection) -> None:
-    """Give a connection its socket, upgraded; `ConnectionLost` where there is none to be had."""
+    """Connect the socket and upgrade it to WebSocket. Raises `ConnectionLost` if that fails."""
 
     def listener(*_: Any) -> Connection:
         return connection
 
-    # In picows' order: authority, path, client side, listener, logger, disconnect on exception, handshake time-out
-    # (the caller has one), auto ping (a task each; `watch` does without) with its times and strategy, auto pong, frame
-    # size, extra headers, read buffer.
+    # In picows' order: authority, path, client side, listener, logger, disconnect on exception, handshake timeout (the
+    # caller has one), auto ping (off: it takes a task per connection, `watch` does not) with its times and strategy,
+    # auto pong, frame size, extra headers, read buffer.
     never = (False, 0, 0, WSAutoPingStrategy.PING_WHEN_IDLE)
     protocol = (WSProtocol if address.file is None else _LocalProtocol)(
         address.authority, address.path, True, listener, _log, True, None, *never, True, LARGEST, None, READ_BUFFER
@@ -320,7 +323,7 @@ async def open_connection(address: Address, connection: Connection) -> None:
         else:
             await loop.create_unix_connection(lambda: protocol, sock=connect(address.file, LOCAL_SECONDS))
         await protocol.wait_until_handshake_complete()
-    except BaseException as error:  # whoever gives up waiting must not leave a socket behind
+    except BaseException as error:  # a cancelled caller must not leave a socket open
         if protocol.transport is not None:
             protocol.transport.disconnect(False)
         if isinstance(error, OSError | WSError | UntrustedSocket):

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 Hook = Callable[..., Any]
-"""Takes an `Order`, or nothing; may be a coroutine function. A mapping that it returns is told with the answer."""
+"""Takes an `Order` or no argument; may be a coroutine function. A mapping that it returns is added to the answer."""
 H = TypeVar("H", bound=Hook)
 COMPACT: Final = "participant/compact"
 RESTART: Final = "participant/restart"
 GRACE: Final = 4.0
-"""Seconds that a shutdown's hook may take: after 5 the gateway closes (protocol §3)."""
+"""Timeout of the shutdown hook in seconds: the gateway closes the connection after 5 (protocol §3)."""
 _DONE: Final = {
     kinds.PAUSE: "paused",
     kinds.RESUME: "active",
@@ -41,32 +41,34 @@ _DONE: Final = {
     RESTART: "restarted",
     kinds.SHUTDOWN: "shutting_down",
 }
-"""What a participant is once it has obeyed."""
+"""The status that a participant reports after it carried out the request."""
 _log = logging.getLogger("mew.client")
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What a hook is told: what is wanted, by whom and why."""
+    """A received control request, passed to its hook."""
 
     kind: str
-    """`participant/pause` and so on."""
+    """The kind of the request, such as `participant/pause`."""
     by: str
-    """Who wants it."""
+    """The id of the participant that sent it."""
     reason: str | None
-    """Why, where it is said."""
+    """The reason, if one is given."""
     payload: dict[str, Any]
-    """Everything that was said, such as `timeout_seconds`, `direction`, `entries`, `mode`, `fields`."""
+    """The full payload, with fields such as `timeout_seconds`, `direction`, `entries`, `mode`, `fields`."""
 
 
 class Controls:
-    """How one participant obeys. Each hook is set by its decorator, `@controls.on_pause`, and may be left out.
+    """Handles the control requests that a participant receives.
 
-    While paused no MCP request is begun, and the answers of those that were wait; status and other orders go on. Who
-    was away may have missed the end of a pause, and goes on: a pause that has not ended is the gateway's to enforce.
+    Each hook is optional; set it with its decorator, such as `@controls.on_pause`. While paused, no new MCP request is
+    started, and the answers of running ones wait; status and other control requests continue. After a reconnect the
+    participant resumes, because it may have missed the end of the pause. If the pause still holds, the gateway enforces
+    it.
     """
 
     def __init__(self) -> None:
-        """Not paused, no hooks."""
+        """Start without hooks, not paused."""
         self._hooks: dict[str, Hook] = {}
         self._going = asyncio.Event()
         self._going.set()
@@ -75,35 +77,35 @@ class Controls:
     # Hooks
 
     def on_pause(self, hook: H) -> H:
-        """Called when we are paused; from then on the gateway refuses nearly everything of ours."""
+        """Set the hook for a pause. While paused, the gateway rejects nearly everything that this participant sends."""
         return self._set(kinds.PAUSE, hook)
 
     def on_resume(self, hook: H) -> H:
-        """Called when somebody ends the pause; not when its time is up."""
+        """Set the hook for the end of a pause by another participant. It is not called when the pause times out."""
         return self._set(kinds.RESUME, hook)
 
     def on_status(self, hook: H) -> H:
-        """Called when somebody asks how we are; the mapping it returns is part of the answer."""
+        """Set the hook for a status request. The mapping that it returns is added to the answer."""
         return self._set(kinds.REQUEST_STATUS, hook)
 
     def on_forget(self, hook: H) -> H:
-        """Called when we are to forget some entries: `payload` may say `direction` and how many `entries`."""
+        """Set the hook for forgetting entries: `payload` may have `direction` and the number of `entries`."""
         return self._set(kinds.FORGET, hook)
 
     def on_compact(self, hook: H) -> H:
-        """Called when we are to make what we remember smaller; `participant/compact-done` tells what it returns."""
+        """Set the hook for compacting memory. What it returns is added to `participant/compact-done`."""
         return self._set(COMPACT, hook)
 
     def on_clear(self, hook: H) -> H:
-        """Called when we are to forget everything."""
+        """Set the hook for forgetting everything."""
         return self._set(kinds.CLEAR, hook)
 
     def on_restart(self, hook: H) -> H:
-        """Called when we are to begin anew; `payload` may say a `mode`."""
+        """Set the hook for a restart; `payload` may have a `mode`."""
         return self._set(RESTART, hook)
 
     def on_shutdown(self, hook: H) -> H:
-        """Called before serving ends. It has four seconds."""
+        """Set the hook for a shutdown, called before serving ends. It is cancelled after four seconds."""
         return self._set(kinds.SHUTDOWN, hook)
 
     def _set(self, kind: str, hook: H) -> H:
@@ -114,7 +116,7 @@ class Controls:
 
     @property
     def paused(self) -> bool:
-        """Whether we have been paused, as far as we were told."""
+        """Whether this participant is paused, as far as this client knows."""
         return not self._going.is_set()
 
     async def resumed(self) -> None:
@@ -133,11 +135,11 @@ class Controls:
             self._timer.cancel()
             self._timer = None
 
-    # Obeying
+    # Handling control requests
 
     async def obey(self, space: "Space", orders: Subscription[Envelope]) -> None:
-        """Follow orders until a shutdown, or until none can come any more."""
-        self._going = asyncio.Event()  # of this loop
+        """Handle control requests until a shutdown or the end of the subscription."""
+        self._going = asyncio.Event()  # bound to this event loop
         self._going.set()
         crew = Crew(f"mew client: {space.me} obeys")
         crew.start(self._go_on_when_back(space))
@@ -155,15 +157,15 @@ class Controls:
             await crew.dismiss()
 
     async def _go_on_when_back(self, space: "Space") -> None:
-        """A pause that we were told of before a break may be over: the gateway refuses what comes too early."""
-        with suppress(MewError):  # a space that is over is told by whoever reads the orders
+        """Resume after each reconnect: the pause may have ended. If not, the gateway rejects what is sent too early."""
+        with suppress(MewError):  # the reader of the control requests reports the end of the space
             async with space.events(on_missed=lambda _: self._resume()) as events:
                 async for event in events:
                     if isinstance(event, Reconnected):
                         self._resume()
 
     def _note(self, envelope: Envelope, me: str) -> None:
-        """A pause counts from the moment it comes, whatever the hooks do. Nobody lifts their own (protocol §3)."""
+        """Apply a pause or resume immediately, before any hook. No participant can end its own pause (protocol §3)."""
         if envelope.kind == kinds.PAUSE:
             self._pause(envelope.payload.get("timeout_seconds"))
         elif envelope.kind == kinds.RESUME and envelope.sender != me:
@@ -189,7 +191,7 @@ class Controls:
         return {name: value for name, value in told.items() if name == "status" or name in wanted}
 
     async def _call(self, envelope: Envelope) -> Mapping[str, Any]:
-        """What the hook returns, if there is one and it returns a mapping; if it fails, that."""
+        """Call the hook and return its mapping, or an empty one. If the hook fails, return that as the status."""
         hook = self._hooks.get(envelope.kind)
         if hook is None:
             return {}
@@ -197,13 +199,13 @@ class Controls:
             outcome = hook(*_arguments(hook, envelope))
             if inspect.isawaitable(outcome):
                 outcome = await outcome
-        except Exception as error:  # of the program's: the next order must be obeyed all the same
+        except Exception as error:  # an error in the program's hook must not stop later control requests
             _log.warning("the hook for %s failed", envelope.kind, exc_info=True)
             return {"status": "failed", "reason": str(error) or type(error).__name__}
         return outcome if isinstance(outcome, Mapping) else {}
 
     async def _answer(self, space: "Space", envelope: Envelope, kind: str, payload: Mapping[str, Any]) -> None:
-        """Tell whoever gave the order, where we may."""
+        """Send the answer to the requester, if this participant is allowed to send it."""
         draft = {"kind": kind, "to": [envelope.sender], "payload": payload}
         if not space.can(draft):
             return
@@ -214,7 +216,7 @@ class Controls:
 
 
 def _arguments(hook: Hook, envelope: Envelope) -> tuple[Order, ...]:
-    """An order, for a hook that takes one."""
+    """Return the hook's arguments: an `Order`, or none if the hook takes no parameters."""
     if not inspect.signature(hook).parameters:
         return ()
     reason = envelope.payload.get("reason")
@@ -222,32 +224,32 @@ def _arguments(hook: Hook, envelope: Envelope) -> tuple[Order, ...]:
 
 
 class Status(msgspec.Struct, frozen=True):
-    """How somebody is, in its own words."""
+    """The status that a participant reports about itself."""
 
     by: str
-    """Who says so."""
+    """The id of the participant."""
     status: str
-    """`active`, `paused`, or whatever it calls it."""
+    """`active`, `paused`, or another status that the participant chooses."""
     payload: dict[str, Any]
-    """Everything it said."""
+    """The full payload of its `participant/status`."""
 
 
 async def pause(space: "Space", who: Names, *, seconds: float | None = None, reason: str | None = None) -> Envelope:
-    """Have somebody stop sending, for so long or until it is resumed; the gateway sees to it."""
+    """Pause a participant for `seconds`, or until it is resumed. The gateway enforces the pause."""
     return await _order(space, kinds.PAUSE, who, timeout_seconds=seconds, reason=reason)
 
 
 async def resume(space: "Space", who: Names, *, reason: str | None = None) -> Envelope:
-    """End a pause; nobody's own."""
+    """End the pause of another participant. You cannot end your own pause."""
     return await _order(space, kinds.RESUME, who, reason=reason)
 
 
 async def status(
     space: "Space", who: str, fields: Sequence[str] = (), *, timeout: float | None = ANSWER_SECONDS
 ) -> Status:
-    """Ask somebody how it is, of some fields only where they are named; waits for its `participant/status`.
+    """Request the status of a participant and wait for its `participant/status`. `fields` limits the answer.
 
-    `ParticipantNotFound` where it is not there, `RequestTimeout` where it does not say.
+    Raises `ParticipantNotFound` if the participant is not present, `RequestTimeout` if it does not answer in time.
     """
     payload = {"fields": list(fields)} if fields else {}
     told = await _ask(space, Draft(kind=kinds.REQUEST_STATUS, payload=payload, to=who), kinds.STATUS, timeout)
@@ -257,16 +259,16 @@ async def status(
 async def forget(
     space: "Space", who: Names, *, direction: str | None = None, entries: int | None = None, reason: str | None = None
 ) -> Envelope:
-    """Have somebody forget so many entries, the `oldest` or the `newest` first."""
+    """Ask a participant to forget a number of entries, the `oldest` or the `newest` first."""
     return await _order(space, kinds.FORGET, who, direction=direction, entries=entries, reason=reason)
 
 
 async def compact(
     space: "Space", who: str, *, reason: str | None = None, timeout: float | None = ANSWER_SECONDS
 ) -> dict[str, Any]:
-    """Have somebody make what it remembers smaller; waits for its `participant/compact-done`, and gives what that says.
+    """Ask a participant to compact its memory. Returns the payload of its `participant/compact-done`.
 
-    `ParticipantNotFound` where it is not there, `RequestTimeout` where it does not say.
+    Raises `ParticipantNotFound` if the participant is not present, `RequestTimeout` if it does not answer in time.
     """
     payload = {} if reason is None else {"reason": reason}
     done = await _ask(space, Draft(kind=COMPACT, payload=payload, to=who), kinds.COMPACT_DONE, timeout)
@@ -274,17 +276,17 @@ async def compact(
 
 
 async def clear(space: "Space", who: Names, *, reason: str | None = None) -> Envelope:
-    """Have somebody forget everything."""
+    """Ask a participant to forget everything."""
     return await _order(space, kinds.CLEAR, who, reason=reason)
 
 
 async def restart(space: "Space", who: Names, *, mode: str | None = None, reason: str | None = None) -> Envelope:
-    """Have somebody begin anew."""
+    """Ask a participant to restart."""
     return await _order(space, RESTART, who, mode=mode, reason=reason)
 
 
 async def shutdown(space: "Space", who: Names, *, reason: str | None = None) -> Envelope:
-    """Have somebody end in good order; after five seconds the gateway closes its connection."""
+    """Ask a participant to shut down gracefully. The gateway closes its connection after five seconds."""
     return await _order(space, kinds.SHUTDOWN, who, reason=reason)
 
 
@@ -294,7 +296,7 @@ async def _order(space: "Space", kind: str, who: Names, **fields: Any) -> Envelo
 
 
 async def _ask(space: "Space", draft: Draft, kind: str, timeout: float | None) -> Envelope:
-    """Send an order and wait for the answer of the one it is for."""
+    """Send a control request and wait for the answer of its recipient."""
     who = str(draft.to)
 
     def is_answer(envelope: Envelope) -> bool:

@@ -1,6 +1,6 @@
 """Passes each received message on in one step: to the view, to pending requests, to subscriptions, in this order.
 
-It never waits and never sends. It outlives connections.
+It never waits and never sends. It stays in use across reconnects.
 """
 
 import asyncio
@@ -29,59 +29,59 @@ Message = Envelope | Frame[Any]
 
 
 class Watcher:
-    """Somebody waits for an envelope, or for the view to become something."""
+    """A caller that waits for an envelope or for a state of the view."""
 
     __slots__ = ("future", "wants")
 
     def __init__(self, wants: Callable[[Any], bool]) -> None:
-        """Until this says yes."""
+        """Wait until `wants` returns true."""
         self.wants = wants
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def offer(self, thing: Any) -> None:
-        """Perhaps this is it."""
+        """Complete the future if the predicate returns true for this envelope or view."""
         if self.future.done():
             return
         try:
             if self.wants(thing):
                 self.future.set_result(thing)
-        except Exception as error:  # of whoever waits: it is told there
+        except Exception as error:  # an error in the caller's predicate: raise it in the caller
             self.future.set_exception(error)
 
     def forget(self) -> None:
-        """Nobody waits any more, nor asks what went wrong."""
+        """Stop waiting, and mark any exception as retrieved."""
         if not self.future.cancel() and not self.future.cancelled():
             self.future.exception()
 
 
 class Inbox:
-    """Everything of a space that is fed by what comes in."""
+    """The receiving side of a space: the view, pending requests and subscriptions."""
 
     def __init__(self, answers: Answers, handle: Callable[[str], "Stream"]) -> None:
-        """Nothing has come yet."""
+        """Start with an empty view and no subscriptions."""
         self.lanes = Lanes(_NOTHING)
         self.answers = answers
         self.latest_welcome: Envelope | None = None
         self.ahead = 0.0
-        """Seconds from our loop's clock to the gateway's, as the latest welcome told."""
+        """Seconds to add to the loop's clock to get the gateway's time, from the latest welcome."""
         self.me = ""
         self.told_to_leave = False
-        """Whether somebody has shut us down (`participant/shutdown`)."""
+        """Whether this participant received a `participant/shutdown`."""
         self._handle = handle
-        # Tuples: whoever is in the middle of one is not disturbed by who comes or goes.
+        # Tuples: an iteration in progress is not affected when a reader is added or removed.
         self._envelopes: tuple[EnvelopeQueue, ...] = ()
         self._events: tuple[ItemQueue[Event], ...] = ()
         self._messages: tuple[ItemQueue[Message], ...] = ()
         self.watchers: tuple[Watcher, ...] = ()
-        """Of envelopes."""
+        """Watchers of envelopes."""
         self.view_watchers: tuple[Watcher, ...] = ()
         self._is_over = False
         self._error: MewError | None = None
 
-    # What a connection calls
+    # Called by the connection
 
     def welcome(self, envelope: Envelope) -> Gap | None:
-        """We are in; where we were in before, what was missed."""
+        """Handle the welcome of a new connection. Returns what was missed, or None for the first connection."""
         before, after = self.lanes.view, welcomed(envelope)
         gap = None if self.latest_welcome is None else gap_between(before, after)
         self.me = after.you.id
@@ -109,7 +109,7 @@ class Inbox:
                 self.tell(event)
 
     def envelope(self, message: bytes) -> None:
-        """An envelope came."""
+        """Handle a received envelope."""
         envelope = parse(message)
         before = self.lanes.known
         changed = self.lanes.follow(envelope)
@@ -148,33 +148,36 @@ class Inbox:
                 watcher.offer(view)
 
     def frame(self, message: bytes, *, text: bool) -> None:
-        """A raw frame came."""
+        """Handle a received raw frame."""
         lane = self.lanes.frame(message, text=text)
         for messages in self._messages:
             data = message[len(lane.header) :]
             messages.put(raw_frame(lane.stream_id, data, text=text, decode=lane.decode))
 
     def tell(self, event: Event) -> None:
-        """Something happened."""
+        """Pass an event to its subscriptions."""
         for events in self._events:
             events.put(event)
 
     def lose(self, closed: Closed, error: MewError) -> list[Envelope]:
-        """The connection is gone: no answer comes any more; what may have been taken or not."""
+        """Fail the pending requests after a disconnect.
+
+        Returns the envelopes for which it is unknown whether the gateway accepted them.
+        """
         return self.answers.lose(closed, error, self.me)
 
     def end(self, error: MewError | None) -> None:
-        """Nothing comes any more, ever."""
+        """End all subscriptions permanently, with an error if one is given."""
         self._is_over, self._error = True, error
         queues: tuple[Queue[Any], ...] = (*self._envelopes, *self._events, *self._messages, *self.lanes.queues)
         for queue in queues:
             queue.end(error)
         self.answers.stop()
 
-    # Who reads
+    # Subscriptions
 
     def read_envelopes(self, queue: EnvelopeQueue) -> Subscription[Envelope]:
-        """Envelopes from now on."""
+        """Subscribe a queue to envelopes from now on."""
         self._envelopes += (queue,)
 
         def forget() -> None:
@@ -183,7 +186,7 @@ class Inbox:
         return self._subscribed(queue, forget)
 
     def read_messages(self, queue: ItemQueue[Message]) -> Subscription[Message]:
-        """Everything from now on."""
+        """Subscribe a queue to all envelopes and frames from now on."""
         self._messages += (queue,)
 
         def forget() -> None:
@@ -192,7 +195,7 @@ class Inbox:
         return self._subscribed(queue, forget)
 
     def read_events(self, queue: ItemQueue[Event]) -> Subscription[Event]:
-        """Events from now on; first, every stream there is."""
+        """Subscribe a queue to events from now on; existing streams are reported first."""
         for stream_id in self.lanes.known.streams:
             queue.put(StreamDiscovered(self._handle(stream_id)))
         self._events += (queue,)
@@ -203,11 +206,11 @@ class Inbox:
         return self._subscribed(queue, forget)
 
     def read_frames(self, queue: FrameQueue, interest: Interest) -> Subscription[Frame[Any]]:
-        """Frames from now on."""
+        """Subscribe a queue to frames from now on."""
         return self._subscribed(queue, self.lanes.read(queue, interest))
 
     def _subscribed(self, queue: Queue[T], forget: Callable[[], None]) -> Subscription[T]:
-        """Who comes too late has nothing to wait for."""
+        """Create the subscription; if the space has ended, the subscription ends too."""
         if self._is_over:
             forget()
             queue.end(self._error)

@@ -1,6 +1,6 @@
-"""What happens in a space, as values: streams that appear and end, participants that come and go, our own connection.
+"""Events of a space: streams start and end, participants join and leave, the connection breaks and returns.
 
-Pure. An event says what a difference between two views means.
+No I/O. Events are computed from the difference between two views.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,70 +17,70 @@ if TYPE_CHECKING:
 
 
 class StreamDiscovered(msgspec.Struct, frozen=True):
-    """There is a stream: one that was there before us, or a new one."""
+    """A stream exists: it was there at the start of the subscription, or it is new."""
 
     stream: "Stream"
-    """The stream itself."""
+    """A handle for the stream."""
 
 
 class StreamStarted(msgspec.Struct, frozen=True):
-    """An announced stream is live."""
+    """An announced stream is now live."""
 
     stream: "Stream"
-    """The stream itself."""
+    """A handle for the stream."""
 
 
 class StreamEnded(msgspec.Struct, frozen=True):
-    """A stream is over."""
+    """A stream has ended."""
 
     stream_id: str
-    """Which."""
+    """The id of the stream."""
     reason: str | None = None
-    """Why, where somebody said so."""
+    """The reason, if one was given."""
 
 
 class ParticipantJoined(msgspec.Struct, frozen=True):
-    """Somebody is present."""
+    """A participant has joined."""
 
     participant: ParticipantView
-    """Who, and what it may send."""
+    """The participant and its capabilities."""
 
 
 class ParticipantLeft(msgspec.Struct, frozen=True):
-    """Somebody is gone."""
+    """A participant has left."""
 
     id: str
-    """Who."""
+    """The id of the participant."""
     reason: str | None = None
-    """Why, where somebody said so."""
+    """The reason, if one was given."""
 
 
 class CapabilitiesChanged(msgspec.Struct, frozen=True):
-    """Somebody may send other things than before; perhaps you."""
+    """The capabilities of a participant have changed; it may be this participant."""
 
     participant: ParticipantView
-    """Who, and what it may send from now on."""
+    """The participant and its new capabilities."""
 
 
 class MessageRefused(msgspec.Struct, frozen=True):
-    """The gateway refused something nobody waits for, such as a frame."""
+    """The gateway rejected a message for which no call waits, such as a frame."""
 
     error: Refused
-    """Why."""
+    """The error that the gateway returned."""
 
 
 class Disconnected(msgspec.Struct, frozen=True):
-    """The connection is lost, and another is being made."""
+    """The connection is lost, and the client is reconnecting."""
 
     reason: str
-    """What broke it."""
+    """Why the connection was lost."""
 
 
 class Reconnected(msgspec.Struct, frozen=True):
-    """We are back; this is what was missed."""
+    """The client has reconnected."""
 
     gap: Gap
-    """What went by meanwhile."""
+    """What the client missed while disconnected."""
 
 
 Event: TypeAlias = (
@@ -94,13 +94,13 @@ Event: TypeAlias = (
     | Disconnected
     | Reconnected
 )
-"""Any of them: what `Space.events` gives."""
+"""Any event that `Space.events` returns."""
 
 
 def events_between(
     before: SpaceView, after: SpaceView, reason: str | None, handle: Callable[[str], "Stream"]
 ) -> Iterator[Event]:
-    """What has happened, if it was like that before; `reason` is why somebody left or a stream ended."""
+    """Yield the events between two views. `reason` is the reason for participants that left and streams that ended."""
     if before.participants is not after.participants:
         yield from _people(before, after, reason)
     if before.you.capabilities != after.you.capabilities:
@@ -136,6 +136,6 @@ def _streams(
 
 
 def reason_in(payload: dict[str, Any]) -> str | None:
-    """Why, where an envelope says it."""
+    """Return the reason in a payload, if it has one."""
     reason = payload.get("reason")
     return reason if isinstance(reason, str) else None

@@ -1,7 +1,7 @@
 """Frames and their formats: decoding and encoding of values, and the gaps in what a reader received.
 
-A type becomes a format descriptor with a JSON Schema. Any type that msgspec describes will do: a `msgspec.Struct`, a
-dataclass, a `TypedDict`, a plain `dict[str, int]`. Gaps are counted by the gateway and never guessed. Pure.
+A type becomes a format descriptor with a JSON Schema. Every type that msgspec supports works: a `msgspec.Struct`, a
+dataclass, a `TypedDict`, a plain `dict[str, int]`. The gateway counts gaps; they are never estimated. No I/O.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,22 +19,22 @@ Decode = Callable[[bytes], Any]
 
 
 class Frame(msgspec.Struct, Generic[T], frozen=True):
-    """One piece of a stream's data."""
+    """One frame of a stream."""
 
     stream_id: str
-    """Which stream."""
+    """The id of the stream."""
     data: bytes
-    """As it was sent; of a `stream/data`, the JSON text of its content."""
+    """The data as sent; for `stream/data`, the JSON text of its content."""
     text: bool = True
-    """Whether it came as text."""
+    """Whether the frame was sent as text."""
     sender: str | None = None
-    """Who sent it; a raw frame does not say."""
+    """The id of the sender; None for a raw frame."""
     sequence: int | None = None
-    """Its sender's number, of a `stream/data`."""
+    """The sender's sequence number; None for a raw frame."""
     format_id: str | None = None
-    """The format that a `stream/data` names."""
+    """The format id in a `stream/data`, if it has one."""
     decode: Decode | None = None
-    """How to read it, where its format says so."""
+    """The decoder of its format, if there is one."""
 
     def __repr__(self) -> str:
         by = "" if self.sender is None else f" by {self.sender!r}"
@@ -42,7 +42,10 @@ class Frame(msgspec.Struct, Generic[T], frozen=True):
 
     @property
     def value(self) -> T | None:
-        """The data in the form of their format, decoded when asked for; None where no format says how."""
+        """The decoded data; None if there is no decoder. Decoded on each access.
+
+        Raises `DoesNotFit` if the data do not match the format.
+        """
         if self.decode is None:
             return None
         try:
@@ -53,46 +56,46 @@ class Frame(msgspec.Struct, Generic[T], frozen=True):
 
 
 def raw_frame(stream_id: str, data: bytes, *, text: bool, decode: Decode | None) -> Frame[Any]:
-    """A frame that came without an envelope."""
+    """Create the `Frame` of a raw frame, which has no envelope."""
     return Frame(stream_id, data, text, None, None, None, decode)
 
 
 def data_frame(stream_id: str, envelope: Envelope, decode: Decode | None) -> Frame[Any]:
-    """The frame that a `stream/data` stands for."""
+    """Create the `Frame` of a `stream/data` envelope."""
     content, payload = envelope.payload_fields()["content"], envelope.payload
     return Frame(stream_id, content, True, envelope.sender, payload["sequence"], payload.get("format_id"), decode)
 
 
 Cause = Literal["queue", "gateway", "connection"]
-"""Who let them go: our own queue, because they were not read; the gateway's; or the time without a connection."""
+"""Where frames were dropped: in the client's queue (slow reader), in the gateway, or while disconnected."""
 
 
 class StreamGap(msgspec.Struct, frozen=True):
-    """Frames of one stream that are missing at this place."""
+    """A gap in one stream: frames that are missing at this position."""
 
     stream_id: str
-    """Which stream."""
+    """The id of the stream."""
     frames: int
-    """How many are missing."""
+    """The number of missing frames."""
     cause: Cause
-    """Who dropped them: our `queue`, which was full; the `gateway`, which says so; or a `connection` that broke."""
+    """`queue`: the client's queue was full. `gateway`: the gateway reported it. `connection`: the connection broke."""
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """What happened between two connections, as far as the gateway counts it."""
+    """What the client missed between two connections, as counted by the gateway."""
 
     position_before: int
-    """The journal's, at the last welcome before."""
+    """The journal position at the previous welcome."""
     position_after: int
-    """The journal's, at the new welcome."""
+    """The journal position at the new welcome."""
     streams: Mapping[str, int]
-    """Of each stream there is, the frames that went by meanwhile; those of streams that are new to us included."""
+    """The number of missed frames of each open stream, by stream id. Streams opened in the meantime are included."""
     ended: tuple[str, ...] = ()
-    """Streams that are gone; what went by on them is not known."""
+    """Ids of the streams that ended in the meantime; how many of their frames were missed is unknown."""
 
 
 def gap_between(before: SpaceView, after: SpaceView) -> Gap:
-    """What was missed, from the last thing known to the new welcome."""
+    """Compute what was missed between the last known view and the view of the new welcome."""
     kept = {name for name, stream in after.streams.items() if is_same(before.streams.get(name), stream)}
     missed = {
         name: max(0, stream.frames - (before.streams[name].frames if name in kept else 0))
@@ -108,18 +111,18 @@ def gap_between(before: SpaceView, after: SpaceView) -> Gap:
 
 
 def is_same(before: StreamView | None, after: StreamView) -> bool:
-    """Whether it is the same stream; without a journal, a restarted gateway gives ids a second time."""
+    """Whether both are the same stream. Without a journal, a restarted gateway reuses stream ids."""
     return before is not None and before.entry["created"] == after.entry["created"]
 
 
 def receives(view: SpaceView, stream: StreamView) -> bool:
-    """Whether the data of a stream reach us: all of them, unless it has targets (protocol §4)."""
+    """Whether this participant receives the data of a stream: always, unless the stream has targets (protocol §4)."""
     targets = stream.entry.get("target")
     return not isinstance(targets, list) or (view.you.id in targets and not is_observer(view))
 
 
 def is_observer(view: SpaceView) -> bool:
-    """Whether we only look: every participant has some capability, an observer none (protocol §2)."""
+    """Whether the client is an observer. A participant has at least one capability, an observer none (protocol §2)."""
     return not view.you.capabilities
 
 
@@ -127,18 +130,18 @@ JSON: Final = "application/json"
 
 
 class Format(msgspec.Struct, frozen=True):
-    """A type under a name of your choice, where its own will not do."""
+    """A type with a format id of your choice, instead of the name of the type."""
 
     type: Any
-    """What its frames are: a type that msgspec can read and write, `bytes` or `str`."""
+    """The type of the frames: any type that msgspec can decode and encode, `bytes` or `str`."""
     id: str
-    """What it is called in its stream."""
+    """The id of the format in its stream."""
     description: str | None = None
-    """For people."""
+    """A description for human readers."""
 
 
 def format_id(form: Any) -> str:
-    """What a format is called: a type by its own name, unless `Format` says otherwise."""
+    """Return the id of a format: for a type, its name; for a `Format` or a descriptor, its `id`."""
     if isinstance(form, str):
         return form
     if isinstance(form, Format):
@@ -149,7 +152,7 @@ def format_id(form: Any) -> str:
 
 
 def descriptor(form: Any) -> dict[str, Any]:
-    """What a stream's `formats` say of it; one that is written out already is left alone (protocol §4)."""
+    """Return the descriptor of a format for a stream's `formats`; a mapping is copied unchanged (protocol §4)."""
     if isinstance(form, Mapping):
         return dict(form)
     if isinstance(form, str):
@@ -161,22 +164,22 @@ def descriptor(form: Any) -> dict[str, Any]:
 
 
 def descriptors(forms: Iterable[Any]) -> list[dict[str, Any]]:
-    """Of all formats of a stream."""
+    """Return the descriptors of all formats of a stream."""
     return [descriptor(each) for each in forms]
 
 
 def decoder(form: Any) -> Decode:
-    """How to read data of this format."""
+    """Return the decoder of a format; for a format id or a descriptor, a decoder of any JSON."""
     if isinstance(form, str | Mapping):
         return _any_json
     try:
         return _decoder(_type(form))
-    except TypeError:  # a type that cannot be hashed
+    except TypeError:  # the type is not hashable, so the decoder cannot be cached
         return msgspec.json.Decoder(_type(form)).decode
 
 
 def declared_decoder(stream: StreamView) -> Decode | None:
-    """How to read what a stream carries, where it declares one format and that is JSON."""
+    """Return a JSON decoder if the stream declares exactly one format and it is JSON; otherwise None."""
     formats = stream.formats
     if len(formats) != 1:
         return None

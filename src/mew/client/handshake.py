@@ -19,38 +19,38 @@ from mew.protocol import kinds
 from mew.protocol.envelope import Envelope, parse
 
 FINAL: Final = frozenset({4401, 4403, 4404, 4409})
-"""After these a client does not come back by itself (protocol §2)."""
+"""Close codes after which a client does not reconnect by itself (protocol §2)."""
 DEFAULT: Final = "default"
 SHORTEST: Final = 0.1
 LONGEST: Final = 10.0
-"""Seconds to wait before a try."""
+"""Longest wait before a reconnect, in seconds; `SHORTEST` is the first upper limit."""
 STABLE: Final = 10.0
-"""A connection that lasted so long was a good one: after it the waiting begins anew."""
+"""After a connection that lasted at least this many seconds, the backoff starts again at the shortest wait."""
 
 
 class Options(TypedDict, total=False):
-    """What `connect` takes besides who we are."""
+    """The options of `connect`."""
 
     reconnect: bool
-    """Come back after the connection broke; True unless said otherwise."""
+    """Whether to reconnect after the connection broke. Default: True."""
     queue: int
-    """Items that a subscription holds while they are not read; 10,000."""
+    """Maximum number of unread items of a subscription. Default: 10,000."""
     queue_bytes: int
-    """Bytes of frames that it holds; 8 MiB."""
+    """Maximum size of the unread frames of a subscription, in bytes. Default: 8 MiB."""
     timeout: float
-    """Seconds for the welcome to come; 10."""
+    """Timeout for connecting and receiving the welcome, in seconds. Default: 10."""
     heartbeat: float
-    """Seconds of silence after which the gateway is asked, and after as many again given up; 20."""
+    """Seconds of silence until the client pings the gateway, and then until it disconnects. Default: 20."""
     tls: ssl.SSLContext
-    """For `wss://`, where the usual one will not do."""
+    """TLS context for `wss://`, to replace the default one."""
     on_reconnected: Callable[[Gap], None]
-    """Called when we are back, with what was missed."""
+    """Called after each reconnect, with what was missed."""
     on_unconfirmed: Callable[[Envelope], None]
-    """Called for each envelope of which it is not known whether the gateway took it before the connection broke."""
+    """Called for each envelope in flight when the connection broke: the gateway may or may not have accepted it."""
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The options, with what was not said."""
+    """The options, with defaults filled in."""
 
     reconnect: bool = True
     queue: int = 10_000
@@ -63,7 +63,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Where to go, and as whom."""
+    """The address and space to join, and the participant to join as."""
 
     address: Address
     space: str | None = None
@@ -72,12 +72,15 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def space_id(self) -> str:
-        """What was asked for, by name or in the address; the gateway's first answers to `default` (protocol §2)."""
+        """The requested space, by name or in the address; otherwise `default`, the first space (protocol §2)."""
         query = parse_qs(self.address.path.partition("?")[2])
         return self.space or query.get("space", [DEFAULT])[0]
 
     def join(self, join_id: str | None = None) -> bytes:
-        """The join message; what was not given is left to the address and the token. A welcome names its id, if any."""
+        """Return the join message. Values that are not set come from the address and the token.
+
+        The welcome has `join_id` in its `correlation_id`, if one is given.
+        """
         said = {"space": self.space, "token": self.token, "participant_id": self.participant}
         payload = {name: value for name, value in said.items() if value is not None}
         named = {} if join_id is None else {"id": join_id}
@@ -85,30 +88,30 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Backoff:
-    """How long to wait before the next try: twice as long each time, give or take, so that not all come at once."""
+    """Exponential backoff with random jitter, so that clients do not all reconnect at the same time."""
 
     def __init__(self) -> None:
-        """No try yet."""
+        """Start with the shortest wait."""
         self.tries = 0
 
     def next(self) -> float:
-        """Seconds to wait now."""
+        """Return the seconds to wait before the next try."""
         longest = min(LONGEST, SHORTEST * 2**self.tries)
         self.tries = min(self.tries + 1, 16)
         return random.uniform(longest / 2, longest)
 
     def lasted(self, seconds: float) -> None:
-        """So long the last connection held."""
+        """Record how long the last connection lasted; a stable one resets the backoff."""
         if seconds >= STABLE:
             self.tries = 0
 
 
 Welcome = Callable[[Connection, Envelope], None]
-"""Takes a connection over, within the same step in which its welcome came: nothing comes between."""
+"""Takes over a connection. It is called synchronously with the welcome, before any other message is processed."""
 
 
 class _Entrance:
-    """A connection that has not been let in yet."""
+    """A connection that has not received its welcome yet."""
 
     def __init__(self, connection: Connection, welcome: Welcome) -> None:
         self._connection = connection
@@ -121,14 +124,14 @@ class _Entrance:
     def _envelope(self, message: bytes) -> None:
         envelope = parse(message)
         if envelope.kind == kinds.WELCOME:
-            if not self.entered.done():  # else whoever waited has given up: the connection is about to be ended
+            if not self.entered.done():  # otherwise the caller stopped waiting and closes the connection
                 self._welcome(self._connection, envelope)
                 self.entered.set_result(None)
         elif envelope.kind == kinds.ERROR:
             self._refusal = refused(envelope)
 
     def forget(self) -> None:
-        """Nobody waits any more."""
+        """Stop waiting, and mark any exception as retrieved."""
         if not self.entered.cancel() and not self.entered.cancelled():
             self.entered.exception()
 
@@ -138,7 +141,7 @@ class _Entrance:
 
 
 def verdict(closed: Closed, refusal: Refused | None = None) -> MewError:
-    """What the end of a connection means."""
+    """Return the error for a closed connection: `NotAdmitted` for a final close code, else `ConnectionLost`."""
     told = f"{closed}: {refusal}" if refusal is not None else str(closed)
     if closed.code in FINAL:
         return NotAdmitted(closed.code, told, refusal)
@@ -146,7 +149,10 @@ def verdict(closed: Closed, refusal: Refused | None = None) -> MewError:
 
 
 async def admit(target: Target, welcome: Welcome, seconds: float) -> None:
-    """Get in; `NotAdmitted` where we are not let in, `ConnectionLost` where there is no way."""
+    """Connect and join. Raises `NotAdmitted` if the gateway rejects the join, `ConnectionLost` if it is unreachable.
+
+    Raises `ConnectionLost` after `seconds` without a welcome, too.
+    """
     try:
         async with asyncio.timeout(seconds):
             connection = Connection()

@@ -1,9 +1,9 @@
 """Requests in flight: each was sent once, and waits for its echo or its answer.
 
-The gateway answers every message, in order: an accepted one comes back or is answered, a refused one gets a
-`system/error`. Messages over the rate are the exception: only some of them are answered. So a request that waits too
-long makes the client send a fence, a second join. When its welcome arrives, every earlier request without an answer has
-been dropped.
+The gateway answers every message, in order: it echoes or answers an accepted one, and sends `system/error` for a
+rejected one. Messages over the rate limit are the exception: only some of them are answered. If a request waits too
+long, the client sends a fence, which is a second join. When its welcome arrives, every earlier request without an
+answer has been dropped.
 """
 
 import asyncio
@@ -21,66 +21,66 @@ from mew.protocol.errors import Refusal
 from mew.protocol.timestamps import SECOND
 
 PATIENCE: Final = 5.0
-"""Seconds without an answer after which a fence is built."""
+"""Seconds without an answer after which the client sends a fence."""
 IMPATIENCE: Final = 0.25
-"""Likewise for what may have no answer."""
+"""The same for kinds in `UNTOLD`, which may get no answer."""
 TOO_LARGE: Final = 1009
 LARGE: Final = 64 * 1024
-"""Over it, a message is what a gateway that closes with 1009 has found too large."""
+"""Size in bytes. If the gateway closes with 1009, messages over this size are assumed to be too large."""
 UNTOLD: Final = frozenset({kinds.KICK})
-"""Carried out without a word where nobody is there to be removed: only a fence tells."""
+"""Kinds that get no answer if the participant to remove is not present: only a fence confirms them."""
 Accepts = Callable[[Envelope], bool]
 
 
 class Pending:
-    """One message, from its sending to its answer."""
+    """One sent message that waits for its answer."""
 
     __slots__ = ("accepted", "accepts", "future", "id", "kind", "message", "number", "since")
 
     def __init__(self, envelope_id: str, kind: str, message: bytes, accepts: Accepts | None) -> None:
-        """`accepts` tells the answer that is waited for; None: that it was accepted will do."""
+        """Wait for the answer for which `accepts` returns true; None: wait until the message is accepted."""
         loop = asyncio.get_running_loop()
         self.id = envelope_id
         self.kind = kind
         self.message = message
         self.accepts = accepts
         self.accepted = False
-        """Whether its echo has come."""
+        """Whether the gateway has accepted the message."""
         self.future: asyncio.Future[Envelope] = loop.create_future()
         self.since = loop.time()
         self.number = 0
 
     def sent(self, me: str) -> Envelope:
-        """The envelope as it was sent, stamped as the gateway would."""
+        """Return the envelope as sent, with the fields that the gateway would add."""
         values, fields = read_object(self.message)
         return receive(values, fields, Stamp(me, self.id, round(time.time() * SECOND)))
 
     def finish(self, envelope: Envelope) -> None:
-        """This is what was waited for."""
+        """Complete the request with its answer."""
         if not self.future.done():
             self.future.set_result(envelope)
 
     def fail(self, error: Exception) -> None:
-        """It will not come."""
+        """Fail the request with an error."""
         if not self.future.done():
             self.future.set_exception(error)
 
 
 class Answers:
-    """What has been sent and not been answered."""
+    """The table of sent messages without an answer."""
 
     def __init__(self, build_fence: Callable[[str], None]) -> None:
-        """`build_fence` sends a join under the id it is given."""
+        """Start with an empty table. `build_fence` sends a join with the id that it receives."""
         self._pending: dict[str, Pending] = {}
         self._fences: dict[str, int] = {}
         self._numbers = count(1)
         self._build_fence = build_fence
         self._timer: asyncio.TimerHandle | None = None
         self._too_quick: float | None = None
-        """When the gateway last said that we are."""
+        """Loop time of the last rate limit error; None if there was none."""
 
     def expect(self, pending: Pending) -> None:
-        """It is sent now."""
+        """Register a message that is about to be sent."""
         pending.number = next(self._numbers)
         self._pending[pending.id] = pending
         patience = IMPATIENCE if pending.kind in UNTOLD else PATIENCE
@@ -88,11 +88,11 @@ class Answers:
             self._look_in(patience)
 
     def forget(self, pending: Pending) -> None:
-        """Nobody waits for it any more."""
+        """Remove a message that no caller waits for any more."""
         self._pending.pop(pending.id, None)
 
     def take(self, envelope: Envelope, me: str) -> None:
-        """Whoever waited for this envelope has it."""
+        """Pass a received envelope to the messages that it echoes or answers."""
         if envelope.sender == me:
             mine = self._pending.get(envelope.id)
             if mine is not None:
@@ -107,7 +107,7 @@ class Answers:
                 self._passed(cause, me)
 
     def knows(self, envelope: Envelope) -> bool:
-        """Whether it answers something that is waited for, or was asked here."""
+        """Whether the envelope answers a pending message or a fence."""
         return any(cause in self._pending or cause in self._fences for cause in envelope.correlation_id)
 
     def _answer(self, asked: Pending, envelope: Envelope) -> None:
@@ -123,12 +123,12 @@ class Answers:
             asked.finish(envelope)
 
     def _accepts(self, asked: Pending, envelope: Envelope) -> bool:
-        """Whether this is the answer; to what does not come back, whatever the gateway says to it."""
+        """Whether this is the answer. For kinds without an echo, any answer of the gateway counts."""
         if asked.accepts is None:
             return envelope.sender == kinds.GATEWAY and asked.kind in kinds.CONSUMED
         try:
             return asked.accepts(envelope)
-        except Exception as error:  # of whoever asked: it is told there
+        except Exception as error:  # an error in the caller's predicate: raise it in the caller
             asked.fail(error)
             return False
 
@@ -139,7 +139,7 @@ class Answers:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
 
     def _look(self) -> None:
-        """Called now and then, while anything is pending."""
+        """Send a fence if a message has waited too long; called periodically while messages are pending."""
         self._timer = None
         now = asyncio.get_running_loop().time()
         waiting = [(now - each.since, each.kind in UNTOLD) for each in self._unaccepted()]
@@ -158,7 +158,7 @@ class Answers:
         return fence_id
 
     def _passed(self, fence_id: str, me: str) -> None:
-        """Everything sent before the fence has been handled."""
+        """Settle all messages sent before the fence: the gateway has handled them."""
         number = self._fences[fence_id]
         self._fences = {each: other for each, other in self._fences.items() if other > number}
         for each in self._unaccepted():
@@ -169,20 +169,23 @@ class Answers:
                     each.fail(RateLimited("the gateway dropped it without a word: more messages than it takes"))
 
     def _was_too_quick(self, pending: Pending) -> bool:
-        """Whether it may have been dropped: of those the gateway drops, it tells one within a second."""
+        """Whether it may have been dropped: the gateway reports at least one of its drops within a second."""
         return self._too_quick is not None and self._too_quick > pending.since - 1.0
 
     # The end
 
     def blame(self, error: Refused) -> None:
-        """A message is refused without being named: one that was too large to be looked at."""
+        """Assign an error without a message id. A message that is too large to parse is found by its size."""
         if isinstance(error, MessageTooLarge):
             for each in self._unaccepted():
                 if f" has {len(each.message)}" in error.message:
                     each.fail(error)
 
     def lose(self, closed: Closed, error: MewError, me: str) -> list[Envelope]:
-        """The connection is gone, and with it every answer; what was sent and may have been taken or not."""
+        """Fail all pending messages after a disconnect.
+
+        Returns the envelopes for which it is unknown whether the gateway accepted them.
+        """
         if closed.code == TOO_LARGE:
             for each in self._unaccepted():
                 if len(each.message) > LARGE:
@@ -194,7 +197,7 @@ class Answers:
             if each.future.done():
                 continue
             if not each.accepted:
-                with suppress(Refusal):  # what is no envelope was not taken
+                with suppress(Refusal):  # an invalid envelope was not accepted
                     unconfirmed.append(each.sent(me))
             if isinstance(error, ConnectionLost):
                 each.fail(ConnectionLost(f"{error}; {_fate(each)}", unconfirmed=not each.accepted, code=error.code))
@@ -203,7 +206,7 @@ class Answers:
         return unconfirmed
 
     def stop(self) -> None:
-        """No timer is left behind."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

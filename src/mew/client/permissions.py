@@ -1,8 +1,8 @@
-"""What this participant may send, decided by the code of the core on what the client knows.
+"""Checks what this participant may send, with the gateway's own code and the state that the client knows.
 
-Pure, and repeats no rule. The client does not know that it is paused, and it does not know the rules about votes: there
-the gateway may refuse what is allowed here. Without `mcp/request` the client does not see proposals: there the gateway
-may accept a withdrawal that is not allowed here.
+No I/O, and no copy of a rule. The client does not know that it is paused, nor the rules about votes: in these cases the
+gateway may reject what this module allows. Without `mcp/request` the client does not see proposals: then the gateway
+may accept a withdrawal that this module does not allow.
 """
 
 from collections.abc import Mapping
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 _MIRROR: Final = "stream/write:"
-"""Begins what a welcome lists of the streams one may write to; the writers' list decides (protocol §4)."""
+"""Prefix of the capabilities that list writable streams in a welcome. The writer list decides instead (protocol §4)."""
 
 
 class _Holder:
-    """As much of a space as the matcher asks for."""
+    """The part of a space that the matcher uses."""
 
     def __init__(self, view: SpaceView) -> None:
         own = [each for each in view.you.capabilities if not str(each["kind"]).startswith(_MIRROR)]
@@ -39,12 +39,12 @@ class _Holder:
         self._held = CapabilitySet(("", each) for each in held)
 
     def capabilities(self, _participant: str) -> CapabilitySet:
-        """Ours: nobody else is asked about."""
+        """Return the capabilities of this participant; the matcher asks for no other."""
         return self._held
 
 
 def may_send(view: SpaceView, envelope: Mapping[str, Any]) -> bool:
-    """Whether the gateway would let us send this, if we are not paused and the kind's own checks have no objection."""
+    """Whether this participant may send the envelope, if it is not paused and the kind's own checks pass."""
     try:
         values, fields = read_object(msgspec.json.encode({**envelope, "kind": envelope["kind"]}))
         asked = receive(values, fields, Stamp(view.you.id, "asked", 0))
@@ -76,18 +76,18 @@ def _is_allowed(view: SpaceView, envelope: Envelope) -> bool:
 
 
 def _may_vote(view: SpaceView, envelope: Envelope) -> bool:
-    """On one open proposal, as it was seen (protocol §3, Approvals)."""
+    """Whether the vote names exactly one open proposal, with its position and digest (protocol §3, Approvals)."""
     claim, named = claimed(envelope), _open_proposals(view, envelope)
     return claim is not None and [(each.position, each.digest) for each in named] == [(claim.position, claim.digest)]
 
 
 def _open_proposals(view: SpaceView, envelope: Envelope) -> list[ProposalView]:
-    """Those that `correlation_id` names."""
+    """Return the open proposals in `correlation_id`."""
     return [each for each in (view.proposals or {}).values() if each.proposal_id in envelope.correlation_id]
 
 
 def _has_right(view: SpaceView, stream: StreamView, envelope: Envelope) -> bool:
-    """By ownership, or as a writer (protocol §4, Who may)."""
+    """Whether this participant may send it as the stream's owner or writer (protocol §4, Who may)."""
     if envelope.kind == kinds.STREAM_DATA:
         return view.may_write(stream.stream_id)
     if envelope.kind == kinds.STREAM_START and stream.status != "ready":

@@ -1,8 +1,9 @@
-"""Proposals of ours: what we may not do ourselves, somebody else may do for us.
+"""Own proposals: MCP requests that this participant may not send, proposed for others to send.
 
-`mcp/proposal` is answered by an `mcp/request` of whoever fulfils it, by `mcp/reject`, or taken back by `mcp/withdraw`;
-the `mcp/response` to that request is the result (protocol, Proposals). Each names in `correlation_id` what it answers.
-What ends a proposal carries the gateway's stamp, `proposal: {position, digest}`; what has none is an opinion.
+Another participant fulfils an `mcp/proposal` with an `mcp/request`, or rejects it with `mcp/reject`. The proposer can
+take it back with `mcp/withdraw`. The `mcp/response` to the request is the result (protocol, Proposals). Each envelope
+has the id of the one it answers in `correlation_id`. An envelope that ends a proposal carries the gateway's stamp,
+`proposal: {position, digest}`. An envelope without the stamp does not end it.
 """
 
 import asyncio
@@ -24,19 +25,19 @@ if TYPE_CHECKING:
 REJECT: Final = "mcp/reject"
 WITHDRAW: Final = "mcp/withdraw"
 LAST_WORD: Final = 2.0
-"""Seconds for a withdrawal on the way out."""
+"""Timeout in seconds for withdrawing a proposal during cleanup."""
 _CHAIN: Final = frozenset({kinds.MCP_REQUEST, kinds.MCP_RESPONSE, REJECT, WITHDRAW, kinds.PROPOSAL_CLOSED})
 
 
 class _Chain(EnvelopeQueue):
-    """What follows from a proposal: requests that name it, responses that name those, rejections, its withdrawal."""
+    """Queue of the envelopes that follow a proposal: requests, their responses, rejections, and its withdrawal."""
 
     def __init__(self, room: Room) -> None:
         super().__init__(Wanted(), room)
         self._ids: set[str] = set()
 
     def begin(self, proposal_id: str) -> None:
-        """This is the proposal; what has come meanwhile was kept."""
+        """Set the id of the proposal, and filter the envelopes that were queued before the id was known."""
         early, self._items = self._items, type(self._items)()
         self._ids.add(proposal_id)
         for each in early:
@@ -44,7 +45,7 @@ class _Chain(EnvelopeQueue):
                 self.offer(each)
 
     def offer(self, envelope: Envelope) -> None:
-        """Take it, if it belongs to the chain; a welcome may mean that something of it was missed."""
+        """Queue an envelope of the chain, or a welcome: after a reconnect, envelopes may have been missed."""
         if envelope.kind == kinds.WELCOME and envelope.sender == kinds.GATEWAY:
             self.put(envelope)
         elif envelope.kind in _CHAIN and (not self._ids or not self._ids.isdisjoint(envelope.correlation_id)):
@@ -54,10 +55,10 @@ class _Chain(EnvelopeQueue):
 
 
 class Proposal:
-    """A proposal of ours: wait for its `result`, or `withdraw` it. `space.propose` makes it."""
+    """An own proposal, created by `space.propose`: wait for its `result`, or `withdraw` it."""
 
     def __init__(self, space: "Space", envelope: Envelope, chain: Subscription[Envelope]) -> None:
-        """It has been made."""
+        """Follow a proposal that the gateway has accepted."""
         self._space = space
         self._tracked = stamp_of(envelope) is not None
         self._chain = chain
@@ -69,30 +70,30 @@ class Proposal:
 
     @property
     def id(self) -> str:
-        """What those who fulfil or reject it name."""
+        """The id of the proposal; envelopes that fulfil or reject it have it in `correlation_id`."""
         return self.envelope.id
 
     async def withdraw(self, reason: str | None = None) -> Envelope:
-        """Take it back: nobody should fulfil it any more."""
+        """Withdraw the proposal, so that no one fulfils it any more."""
         payload = {} if reason is None else {"reason": reason}
         return await self._space.send(WITHDRAW, payload, to=self.envelope.to, correlation_id=self.id)
 
     async def abandon(self, reason: str) -> None:
-        """Take it back on the way out: at once or not at all."""
+        """Withdraw the proposal if it has no result yet, ignoring failures, and stop following it."""
         if self._end is None:
             await _take_back(self._space, self.id, self.envelope.to, reason)
         self.close()
 
     def close(self) -> None:
-        """Follow it no more."""
+        """Stop following the proposal, without withdrawing it."""
         self._chain.close()
 
     async def result(self, timeout: float | None = None) -> Answer:
-        """What came of it, whoever fulfilled it: `by` says who.
+        """Wait for the result of the proposal; `by` of the answer names the participant that fulfilled it.
 
-        `Rejected`, `Withdrawn`, `ProposalExpired` where nobody fulfilled it in its time, or `McpFailure` where the
-        request that fulfilled it failed; `ConnectionLost` where we were away in between, and may have missed it;
-        `RequestTimeout`, after which you may wait again.
+        Raises `Rejected`; `Withdrawn`; `ProposalExpired` if it was not fulfilled before it expired; `McpFailure` if the
+        fulfilling request failed; `ConnectionLost` if the connection broke and the result may have been missed.
+        Raises `RequestTimeout` after `timeout` seconds; you can then call this again.
         """
         try:
             async with asyncio.timeout(timeout) as limit:
@@ -110,11 +111,11 @@ class Proposal:
     async def _next(self) -> Envelope:
         async for envelope in self._chain:
             return envelope
-        self._space.link.require()  # says why nothing comes any more
+        self._space.link.require()  # raises the reason why the space has ended
         raise ConnectionLost("the proposal is no longer followed")
 
     def _read(self, envelope: Envelope) -> Answer | MewError | None:
-        """What an envelope of the chain decides; None: nothing yet."""
+        """Return the outcome that an envelope of the chain decides; None if the proposal is still open."""
         kind, reason = envelope.kind, _reason(envelope)
         if kind == kinds.WELCOME:
             away = self._space.connection is not self._connection
@@ -122,7 +123,7 @@ class Proposal:
         if kind == kinds.PROPOSAL_CLOSED:
             return ProposalExpired(str(envelope.payload.get("outcome"))) if envelope.sender == kinds.GATEWAY else None
         if self._tracked and kind != kinds.MCP_RESPONSE and stamp_of(envelope) is None:
-            return None  # an opinion, or a request that the gateway did not take for a fulfilment
+            return None  # no effect: the gateway did not count it as ending or fulfilling the proposal
         if kind == WITHDRAW:
             return Withdrawn(reason) if envelope.sender == self.envelope.sender else None
         if kind == REJECT:
@@ -133,13 +134,13 @@ class Proposal:
         return self._answer(envelope)
 
     def _answer(self, response: Envelope) -> Answer | MewError | None:
-        """Of one who was asked: by the request that fulfilled the proposal, or by the proposal itself."""
+        """Return the outcome in a response; None if its sender is not a recipient of the request or the proposal."""
         causes = [self._fulfilled.get(each) or self.envelope for each in response.correlation_id]
         cause = next((each for each in causes if not each.to or response.sender in each.to), None)
         if cause is None:
             return None
         if cause is self.envelope and not cause.to and self._tracked and stamp_of(response) is None:
-            return None  # proposed to nobody by name, it is answered by one that may send the request
+            return None  # no recipient is named: only a participant that may send the request can answer
         try:
             return answer_in(response, response.sender if cause is self.envelope else cause.sender)
         except MewError as failure:
@@ -157,11 +158,11 @@ async def propose(
     *,
     expires_in: float | None = None,
 ) -> Proposal:
-    """Propose an MCP request to whoever may send it (`mcp/proposal`); `who` is to answer it in the end.
+    """Propose an MCP request to the participants that may send it (`mcp/proposal`); `who` is to answer the request.
 
-    After `expires_in` seconds (from 10 to 86,400; five minutes if not given) the gateway closes it.
+    The gateway closes the proposal after `expires_in` seconds (from 10 to 86,400; the default is five minutes).
 
-    Who is cancelled before it is known whether the gateway took the proposal takes it back.
+    If this call is cancelled before the gateway confirms the proposal, the proposal is withdrawn.
     """
     chain, sent = _Chain(space.room), list[str]()
     following = space.subscribe(chain)
@@ -181,14 +182,14 @@ async def propose(
 
 
 async def _take_back(space: "Space", proposal_id: str, to: Names, reason: str) -> None:
-    """Withdraw a proposal on the way out: at once or not at all."""
+    """Withdraw a proposal during cleanup: wait at most `LAST_WORD` seconds and ignore failures."""
     with suppress(MewError, TimeoutError):
         async with asyncio.timeout(LAST_WORD):
             await space.send(WITHDRAW, {"reason": reason}, to=to, correlation_id=proposal_id)
 
 
 def stamp_of(envelope: Envelope) -> dict[str, Any] | None:
-    """What the gateway says in `proposal`: `{position, digest}`, and `expires_at` of a proposal; None without it."""
+    """Return the gateway's stamp in `proposal`: `{position, digest}`, for a proposal also `expires_at`; else None."""
     stamp = raw_json.decode(envelope.fields.get(kinds.PROPOSAL_FIELD, b"null"))
     return stamp if isinstance(stamp, dict) and {"position", "digest"} <= stamp.keys() else None
 

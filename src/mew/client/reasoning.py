@@ -1,7 +1,7 @@
-"""Thinking aloud: a beginning, thoughts, and a conclusion, all in one context.
+"""Published reasoning: a start, thoughts and a conclusion, all in one context.
 
-The context is the id of the `reasoning/start`. Everything that is sent within it carries it, but for `stream/*`, whose
-context is their stream's namespace, and `system/*`.
+The context is the id of the `reasoning/start`. Every envelope sent within it carries the context, except `stream/*`,
+whose context is the namespace of the stream, and `system/*`.
 """
 
 import asyncio
@@ -25,27 +25,27 @@ START: Final = "reasoning/start"
 THOUGHT: Final = "reasoning/thought"
 CONCLUSION: Final = "reasoning/conclusion"
 LAST_WORD: Final = 2.0
-"""Seconds to say that it was cancelled."""
+"""Timeout in seconds for sending the cancellation."""
 _ELSEWHERE: Final = ("stream/", "system/")
 
 
 class Reasoning:
-    """A train of thought: `async with space.reasoning("why is the build red?") as thought`.
+    """A reasoning context: `async with space.reasoning("why is the build red?") as thought`.
 
-    Leaving concludes it, an exception or a cancellation cancels it (`reasoning/cancel`, with the reason). Tasks that
-    are started within speak in its context too.
+    Leaving the block concludes it. An exception or a cancellation cancels it (`reasoning/cancel`, with the reason).
+    Tasks that are started within the block send in its context too.
     """
 
     def __init__(self, space: "Space", message: str | None, to: Names) -> None:
-        """Not begun."""
+        """Prepare a reasoning; `async with` starts it."""
         self.space = space
         self._message = message
         self._to = to
         self._outer: Reasoning | None = None
         self.id: str | None = None
-        """The context: the id of its start; None before."""
+        """The context, which is the id of the `reasoning/start`; None before the start."""
         self.is_open = False
-        """Whether it has begun and not ended."""
+        """Whether it has started and not ended."""
 
     async def __aenter__(self) -> "Reasoning":
         started = await self._send(START, self._message)
@@ -56,18 +56,21 @@ class Reasoning:
         return self
 
     async def say(self, message: str, **fields: Any) -> Envelope:
-        """A thought; `fields` are told with it."""
+        """Send a thought; `fields` are added to its payload."""
         self._require_open()
         return await self._send(THOUGHT, message, **fields)
 
     async def conclude(self, message: str, **fields: Any) -> Envelope:
-        """What it comes to; nothing is said after it. Without this, leaving concludes it without a word."""
+        """Send the conclusion and end the reasoning; `fields` are added to its payload.
+
+        Without this call, leaving the block sends a conclusion without a message.
+        """
         self._require_open()
         self.is_open = False
         return await self._send(CONCLUSION, message, **fields)
 
     async def cancel(self, reason: str | None = None) -> Envelope:
-        """Break it off; nothing is said after it."""
+        """Cancel the reasoning (`reasoning/cancel`) and end it."""
         self._require_open()
         self.is_open = False
         payload = {} if reason is None else {"reason": reason}
@@ -83,7 +86,7 @@ class Reasoning:
             self.is_open = False
             await self._send(CONCLUSION, None)
             return
-        with suppress(MewError, TimeoutError):  # what went wrong first is what is raised
+        with suppress(MewError, TimeoutError):  # the original exception is the one to raise
             async with asyncio.timeout(LAST_WORD):
                 await self.cancel(_why(error))
 
@@ -107,7 +110,7 @@ def _why(error: BaseException) -> str:
 
 
 def in_context(space: "Space", draft: Draft) -> Draft:
-    """The draft, in the context of the reasoning within which it is sent, unless it has one."""
+    """Return the draft with the context of the current reasoning, unless the draft has its own context."""
     thought = _current.get()
     while thought is not None and not thought.is_open:
         thought = thought._outer
@@ -118,9 +121,9 @@ def in_context(space: "Space", draft: Draft) -> Draft:
     return msgspec.structs.replace(draft, context=thought.id)
 
 
-# A method of a space
+# A method of `Space`
 
 
 def reasoning(space: "Space", message: str | None = None, *, to: Names = ()) -> Reasoning:
-    """Think aloud: `async with` it, `say` thoughts, and `conclude`; everything sent within carries its context."""
+    """Publish reasoning: use `async with`, `say` thoughts, and `conclude`. Envelopes sent within carry its context."""
     return Reasoning(space, message, to)

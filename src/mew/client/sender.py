@@ -28,17 +28,17 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     payload: Any = None
-    """An object, or what makes it in the moment in which it is sent."""
+    """An object, or a function that creates it when the envelope is sent."""
     to: Names = ()
     correlation_id: Names = ()
     context: Any = None
     proposal: Any = None
-    """Which proposal it is about, or how long it waits (protocol §3, Proposals)."""
+    """The proposal that it refers to, or the lifetime of a new proposal (protocol §3, Proposals)."""
     on_sent: Callable[[str], None] | None = None
-    """Told the id, in the moment in which it is sent."""
+    """Called with the envelope id immediately before the envelope is sent."""
 
     def encode(self, envelope_id: str) -> bytes:
-        """The message as it is sent."""
+        """Return the message to send. Raises `InvalidEnvelope` if it is nested too deeply."""
         payload = self.payload() if callable(self.payload) else self.payload
         fields: dict[str, Any] = {"id": envelope_id, "kind": self.kind}
         for name, value in (("to", self.to), ("correlation_id", self.correlation_id)):
@@ -53,7 +53,10 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _checked(message: bytes) -> bytes:
-    """The message, if it is not too deep to be looked at: to that the gateway could not say whom it answers."""
+    """Return the message unless it is nested too deeply.
+
+    The gateway cannot parse such a message, so its error would not have the id of the message.
+    """
     try:
         if message.count(b"{") + message.count(b"[") > raw_json.MAX_NESTING:
             raw_json.decode(message)
@@ -63,10 +66,10 @@ def _checked(message: bytes) -> bytes:
 
 
 class Sender:
-    """Sends envelopes over whatever connection there is."""
+    """Sends envelopes over the current connection."""
 
     def __init__(self, link: Link, inbox: Inbox, answers: Answers) -> None:
-        """Ids are ours alone: they begin with something nobody else has."""
+        """Choose a random prefix, so that envelope ids are unique to this client."""
         self._link = link
         self._inbox = inbox
         self._answers = answers
@@ -74,7 +77,7 @@ class Sender:
         self._numbers = count(1)
 
     async def post(self, draft: Draft, accepts: Accepts | None = None) -> Envelope:
-        """Send an envelope and wait for its echo, or for the answer that `accepts` says yes to."""
+        """Send an envelope and wait for its echo, or for the answer for which `accepts` returns true."""
         connection = await self._link.writable()
         envelope_id = f"{self._prefix}-{next(self._numbers)}"
         message = draft.encode(envelope_id)
@@ -93,7 +96,7 @@ class Sender:
             self._answers.forget(pending)
 
     def _is_answered(self, kind: str, message: bytes) -> bool:
-        """Whether the gateway says anything to it if all is well: not to heartbeats, nor to data for others alone."""
+        """Whether the gateway answers if it accepts this: not heartbeats, nor data that only others receive."""
         if kind == kinds.STREAM_DATA and self._inbox.lanes.has_targets:
             with suppress(Refusal):
                 lane = self._inbox.lanes.lane(str(reference(parse(message))))
@@ -101,6 +104,6 @@ class Sender:
         return kind != kinds.HEARTBEAT
 
     def fence(self, fence_id: str) -> None:
-        """Join once more: its welcome comes behind the answers to everything before it."""
+        """Send a second join: its welcome arrives after the answers to all earlier messages."""
         if self._link.connection is not None:
             self._link.connection.send_raw(self._link.target.join(fence_id))

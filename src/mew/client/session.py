@@ -1,6 +1,6 @@
-"""The current connection of a client, and the next one when it breaks.
+"""The current connection of a client, and reconnecting when it breaks.
 
-It decides when to reconnect. It sends nothing twice: what was in flight when a connection broke is reported.
+It decides when to reconnect. It never resends: messages in flight when a connection broke are reported.
 """
 
 import asyncio
@@ -16,14 +16,14 @@ from mew.protocol.envelope import Envelope
 
 T = TypeVar("T")
 BURST: Final = 256
-"""Messages after which one who sends and sends lets the others have a turn, even if the socket is never full."""
+"""Messages after which a busy sender yields to other tasks, even if the socket is never full."""
 
 
 class Link:
-    """From the first welcome to the end."""
+    """The link to a space across reconnects, from the first welcome to the end."""
 
     def __init__(self, target: Target, settings: Settings, inbox: Inbox) -> None:
-        """Not connected yet."""
+        """Start disconnected."""
         self.target = target
         self.connection: Connection | None = None
         self._settings = settings
@@ -32,23 +32,23 @@ class Link:
         self._since = 0.0
         self._task: asyncio.Task[None] | None = None
         self._broken: Connection | None = None
-        """The last one that was lost, until its end has been waited for."""
+        """The last lost connection, until it is fully closed."""
         self._over: MewError | None = None
         self._held: list[tuple[bytes, bool]] | None = []
-        """What came after the first welcome, until somebody has had the chance to subscribe to it."""
+        """Messages received after the first welcome, held until the caller could create subscriptions."""
         self._waiting: set[asyncio.Future[None]] = set()
         self._unbroken = 0
 
-    # Beginning
+    # First connection
 
     async def open(self) -> None:
-        """Get in for the first time; when it fails, it has failed for good."""
+        """Connect and join for the first time. A failure is final; there is no retry."""
         try:
             await admit(self.target, self._welcomed, self._settings.timeout)
         except BaseException:
             self.abandon()
             raise
-        # Not in the next turn but the one after: a task that is made right after connecting has its first step before.
+        # Wait two event-loop iterations: a task created right after connecting runs its first step before the release.
         loop = asyncio.get_running_loop()
         loop.call_soon(loop.call_soon, self._release)
 
@@ -75,7 +75,7 @@ class Link:
             self._held.append((message, text))
 
     def _release(self) -> None:
-        """Whoever connected has had its turn: what came meanwhile comes now."""
+        """Deliver the held messages: the caller has had time to subscribe."""
         held, self._held = self._held or [], None
         if self.connection is not None:
             self._listen(self.connection)
@@ -89,7 +89,7 @@ class Link:
     # Sending
 
     async def writable(self) -> Connection:
-        """The connection, as soon as it takes more; `ConnectionLost` where there is none."""
+        """Wait until the socket accepts more, and return the connection; raises what `require` raises."""
         connection = self.require()
         self._unbroken += 1
         if self._unbroken == BURST:
@@ -102,7 +102,7 @@ class Link:
         return connection
 
     def require(self) -> Connection:
-        """The connection; `ConnectionLost` or `NotAdmitted` where there is none."""
+        """Return the connection. Raises `ConnectionLost` or `NotAdmitted` if there is none."""
         if self.connection is None:
             if self._over is not None:
                 raise self._over.with_traceback(None)
@@ -111,11 +111,11 @@ class Link:
 
     @property
     def over(self) -> MewError | None:
-        """Why there will never be a connection again, where that is so."""
+        """The reason why the link has ended; None while it is connected or reconnecting."""
         return self._over
 
     async def connected(self) -> None:
-        """Wait until there is a connection; raises why where there never will be."""
+        """Wait until connected. If the link has ended, raise the reason."""
         while self.connection is None:
             if self._over is not None:
                 raise self._over.with_traceback(None)
@@ -131,7 +131,7 @@ class Link:
             if not waiting.done():
                 waiting.set_result(None)
 
-    # Losing and coming back
+    # Disconnects and reconnects
 
     def _lost(self, closed: Closed) -> None:
         if self._held is not None:
@@ -144,13 +144,13 @@ class Link:
         if closed.code in FINAL or not self._settings.reconnect:
             self._end(error, error)
         elif closed.code == NORMAL and self._inbox.told_to_leave:
-            self._end(error, None)  # we may come back (protocol, Close codes); whoever sent us away would not have it
+            self._end(error, None)  # reconnecting is allowed (protocol, Close codes), but the shutdown was requested
         else:
             loop = asyncio.get_running_loop()
             self._backoff.lasted(loop.time() - self._since)
             self._inbox.tell(Disconnected(str(closed)))
             self._broken = connection
-            if self._task is None or self._task.done():  # two would drive each other out
+            if self._task is None or self._task.done():  # two reconnecting tasks would evict each other
                 name = f"mew client: back to {self.target.address.name}"
                 self._task = loop.create_task(self._come_back(), name=name)
 
@@ -159,11 +159,11 @@ class Link:
             self._call(self._settings.on_unconfirmed, envelope)
 
     async def _come_back(self) -> None:
-        """Try until there is a connection; one that was welcomed and lost within a try is none."""
+        """Retry until connected. A connection that is lost again within the same try does not count."""
         try:
             while self._over is None and self.connection is None:
                 await self._try()
-        except Exception as error:  # a fault of ours must not leave everybody waiting
+        except Exception as error:  # an internal error must not leave callers waiting
             fault = ConnectionLost(f"coming back failed: {error!r}")
             self._end(fault, fault)
             raise
@@ -178,10 +178,10 @@ class Link:
         except NotAdmitted as error:
             self._end(error, error)
         except ConnectionLost:
-            pass  # the next try may have more luck
+            pass  # the next try may succeed
 
     def _call(self, callback: Callable[[T], None] | None, argument: T) -> None:
-        """What a program does when it is told something is its own affair."""
+        """Call a callback of the program. An exception in it goes to the loop's exception handler."""
         if callback is None:
             return
         try:
@@ -193,7 +193,7 @@ class Link:
     # The end
 
     def _end(self, why: MewError, told: MewError | None) -> None:
-        """It is over: who sends is told why, who reads gets `told`, or just stops."""
+        """End the link. Senders get `why`; readers get `told`, or stop if it is None."""
         self._over = why
         self._inbox.end(told)
         for watcher in (*self._inbox.watchers, *self._inbox.view_watchers):
@@ -202,7 +202,7 @@ class Link:
         self._wake()
 
     def abandon(self) -> None:
-        """Leave at once, without a word."""
+        """Drop the connection immediately, without a close handshake."""
         if self._over is None:
             gone = ConnectionLost("closed here")
             self._give_up_on_answers(Closed(NORMAL), gone)
@@ -214,7 +214,7 @@ class Link:
             self._task.cancel()
 
     async def close(self) -> None:
-        """Leave with a goodbye; nothing is left behind, however it ends."""
+        """Leave with a close handshake. The socket and the tasks are cleaned up even if this fails."""
         connection, self.connection = self.connection, None
         task, self._task = self._task, None
         self.abandon()

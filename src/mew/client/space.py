@@ -1,7 +1,7 @@
-"""A space as a participant sees and uses it: everything a program needs, once it is in.
+"""`Space`: the public API of a joined space.
 
-What is here is the public face; each thing is done by the module of its name. Some methods are functions of such a
-module, whose first argument is the space.
+Other modules of this package do the work. Some methods are functions of those modules that take the space as their
+first argument.
 """
 
 import asyncio
@@ -31,22 +31,22 @@ from mew.view import SpaceView
 
 T = TypeVar("T")
 ANSWER_SECONDS = 60.0
-"""How long a request waits for its answer, unless told otherwise."""
+"""Default timeout of a request, in seconds."""
 
 
 class Space:
-    """A space that we are in. `connect` makes it; `close`, or the end of `async with`, ends it."""
+    """A joined space. `connect` creates it; `close`, or the end of `async with`, leaves it."""
 
     def __init__(self, target: Target, settings: Settings) -> None:
-        """Not in yet."""
+        """Create the space without a connection; `connect` opens the connection."""
         self._answers = Answers(self._fence)
         self._inbox = Inbox(self._answers, self.stream)
         self.room = Room(settings.queue, settings.queue_bytes)
-        """How much a subscription holds while it is not read."""
+        """Queue limits of each subscription."""
         self.link = Link(target, settings, self._inbox)
         self._sender = Sender(self.link, self._inbox, self._answers)
         self.sequences: dict[str, int] = {}
-        """Our last number on each stream."""
+        """The last sequence number that this participant used, by stream id."""
 
     def _fence(self, fence_id: str) -> None:
         self._sender.fence(fence_id)
@@ -54,58 +54,60 @@ class Space:
     def __repr__(self) -> str:
         return f"<Space {self.id!r} as {self.me!r}>"
 
-    # What is known
+    # State
 
     @property
     def view(self) -> SpaceView:
-        """The space as it is now: who is present, what each may do, which streams there are."""
+        """The current state of the space: participants, their capabilities, and streams."""
         return self._inbox.lanes.view
 
     @property
     def lanes(self) -> Lanes:
-        """The streams and who reads them here."""
+        """The streams and their local readers."""
         return self._inbox.lanes
 
     @property
     def id(self) -> str:
-        """What the space is called.
+        """The id of the space.
 
-        A welcome does not say it (protocol, Welcome). Who asked for none by name is in the gateway's first, "default"
-        to everybody (protocol, Join message), and learns its own name from the first stream there is.
+        A welcome does not contain it (protocol, Welcome). A client that requested no space by name is in the gateway's
+        first space, which all participants can call "default" (protocol, Join message). This property then returns
+        "default" until the first stream of the space shows the real id.
         """
         return self._inbox.lanes.space or self.link.target.space_id
 
     @property
     def me(self) -> str:
-        """Our participant id."""
+        """The id of this participant."""
         return self._inbox.me
 
     @property
     def latest_welcome(self) -> Envelope | None:
-        """The last thing the gateway told us of everything."""
+        """The last welcome, with the full state of the space; None before the first one."""
         return self._inbox.latest_welcome
 
     @property
     def connection(self) -> Connection | None:
-        """The socket there is now; None while there is none."""
+        """The current connection; None while disconnected."""
         return self.link.connection
 
     def now(self) -> float:
-        """The gateway's time in seconds since 1970, as its latest welcome told it: what `expires_at` is measured by."""
+        """The gateway's time in seconds since 1970, estimated from its latest welcome. Compare `expires_at` with it."""
         return asyncio.get_running_loop().time() + self._inbox.ahead
 
     async def connected(self) -> None:
-        """Wait until there is a connection; raises why where there never will be one again."""
+        """Wait until connected. If the client has stopped reconnecting, raise the reason."""
         await self.link.connected()
 
     def can(self, envelope: Mapping[str, Any]) -> bool:
-        """Whether the gateway would let us send this: by our capabilities, or as owner or writer of a stream.
+        """Whether this participant may send an envelope, by its capabilities or as owner or writer of a stream.
 
-        By the gateway's own matcher. That we are paused, or too quick, it cannot know, nor whose votes a rule asks for.
+        It uses the gateway's own matching code. It does not know whether this participant is paused or over the rate
+        limit, nor whose votes an approval rule requires.
         """
         return may_send(self._inbox.lanes.known, envelope)
 
-    # Listening
+    # Subscriptions
 
     def envelopes(
         self,
@@ -116,17 +118,17 @@ class Space:
         correlation_id: str | None = None,
         on_missed: OnMissed | None = None,
     ) -> Subscription[Envelope]:
-        """Envelopes from now on, our own included; `kind` may be a pattern as in capabilities, `mcp/*`.
+        """Subscribe to envelopes from now on, including your own. `kind` may be a pattern such as `mcp/*`.
 
-        Who reads too slowly finds the place where some are missing: `Missed` is raised there once, or `on_missed` is
-        told how many.
+        Patterns work as in capabilities. If the reader is too slow, envelopes are dropped. At the position of the gap
+        the iterator raises `Missed` once, or calls `on_missed` with the number of missing envelopes.
         """
         pattern = None if kind is None else KindPattern.parse(kind)
         wanted = Wanted(pattern, sender, to, correlation_id)
         return self.subscribe(EnvelopeQueue(wanted, self.room, on_missed))
 
     def subscribe(self, queue: EnvelopeQueue) -> Subscription[Envelope]:
-        """Envelopes from now on, into a queue that has its own mind about which."""
+        """Subscribe to envelopes from now on with a queue that selects which ones it takes."""
         return self._inbox.read_envelopes(queue)
 
     @overload
@@ -157,10 +159,11 @@ class Space:
         format: Any = None,  # noqa: A002
         on_gap: OnGap | None = None,
     ) -> Subscription[Frame[Any]]:
-        """Frames and data from now on: of one stream, of those below a namespace, of those with a format, or all.
+        """Subscribe to raw frames and `stream/data` from now on, of all streams or of those selected.
 
-        Who reads too slowly loses the oldest. `on_gap` is told what is missing, before the frame that comes after it.
-        Reading one stream ends with the stream.
+        Select one stream by id, the streams below a namespace, or the streams with a format. If the reader is too slow,
+        the oldest frames are dropped. `on_gap` is called with each gap, before the frame that follows it. A
+        subscription to one stream ends when the stream ends.
         """
         named = None if format is None else format_id(format)
         decode = None if format is None else decoder(format)
@@ -168,15 +171,18 @@ class Space:
         return self._inbox.read_frames(queue, Interest(stream_id, namespace, named))
 
     def messages(self, *, on_missed: OnMissed | None = None) -> Subscription[Message]:
-        """Envelopes and frames from now on, all of them, in the order in which they came."""
+        """Subscribe to all envelopes and raw frames from now on, in the order received."""
         return self._inbox.read_messages(ItemQueue(self.room, on_missed))
 
     def events(self, *, on_missed: OnMissed | None = None) -> Subscription[Event]:
-        """What happens from now on: streams, participants, our connection; first, each stream there is."""
+        """Subscribe to events of streams, participants and the connection. Existing streams are reported first."""
         return self._inbox.read_events(ItemQueue(self.room, on_missed))
 
     async def wait_for(self, predicate: Callable[[Envelope], bool], timeout: float | None = None) -> Envelope:
-        """The first envelope from now on that the predicate says yes to; a broken connection is waited out."""
+        """Return the first envelope from now on for which `predicate` returns true.
+
+        It keeps waiting while the client reconnects. Raises `RequestTimeout` after `timeout` seconds.
+        """
         watcher = self._watcher(predicate)
         self._inbox.watchers += (watcher,)
         try:
@@ -185,7 +191,10 @@ class Space:
             self._inbox.watchers = tuple(each for each in self._inbox.watchers if each is not watcher)
 
     async def until(self, predicate: Callable[[SpaceView], bool], timeout: float | None = None) -> SpaceView:
-        """Wait until the view is as the predicate wants it; counts of frames alone are no reason to look again."""
+        """Wait until `predicate` returns true for the view, and return the view.
+
+        The predicate is not called for changes of frame counts alone. Raises `RequestTimeout` after `timeout` seconds.
+        """
         if predicate(self.view):
             return self.view
         watcher = self.watch_view(predicate)
@@ -195,13 +204,13 @@ class Space:
             self.unwatch_view(watcher)
 
     def watch_view(self, predicate: Callable[[SpaceView], bool]) -> Watcher:
-        """Ask this at every change of the view, until it says yes or `unwatch_view` is called."""
+        """Call `predicate` at every change of the view until it returns true or `unwatch_view` is called."""
         watcher = self._watcher(predicate)
         self._inbox.view_watchers += (watcher,)
         return watcher
 
     def unwatch_view(self, watcher: Watcher) -> None:
-        """Ask it no more."""
+        """Stop calling the predicate of this watcher."""
         self._inbox.view_watchers = tuple(each for each in self._inbox.view_watchers if each is not watcher)
         watcher.forget()
 
@@ -210,24 +219,25 @@ class Space:
             self.link.require()
         return Watcher(predicate)
 
-    # Speaking
+    # Sending
 
     async def send(
         self, kind: str, payload: Any = None, *, to: Names = (), correlation_id: Names = (), context: Any = None
     ) -> Envelope:
-        """Send an envelope, once, and wait until the gateway has taken it: its echo, or the gateway's answer.
+        """Send an envelope once and wait until the gateway accepts it, by its echo or the gateway's answer.
 
-        `Refused` where it is not taken. `ConnectionLost` where the connection breaks first; its `unconfirmed` says
-        whether the envelope was on its way. A heartbeat is not answered, and not waited for.
+        Raises `Refused` if the gateway rejects it. Raises `ConnectionLost` if the connection breaks first; its
+        `unconfirmed` is true if the envelope was in flight. The gateway does not answer a heartbeat, so this does not
+        wait for one.
         """
         return await self.post(Draft(kind=kind, payload=payload, to=to, correlation_id=correlation_id, context=context))
 
     async def post(self, draft: Draft, accepts: Accepts | None = None) -> Envelope:
-        """Send a draft and wait for its echo, or for what `accepts` says yes to."""
+        """Send a draft and wait for its echo, or for the answer for which `accepts` returns true."""
         return await self._sender.post(reasoning.in_context(self, draft), accepts)
 
     async def chat(self, text: str, *, to: Names = ()) -> Envelope:
-        """Say something."""
+        """Send a chat message."""
         return await self.send(kinds.CHAT, {"text": text}, to=to)
 
     async def request(
@@ -239,9 +249,10 @@ class Space:
         answer: str | Accepts | None = None,
         timeout: float | None = ANSWER_SECONDS,
     ) -> Envelope:
-        """Send an envelope and wait for what answers it: the first that names it in `correlation_id`.
+        """Send an envelope and return its answer: the first envelope that has its id in `correlation_id`.
 
-        `answer` narrows that down: a kind or a pattern of kinds, or a predicate.
+        `answer` limits which envelopes count as the answer: a kind, a pattern of kinds, or a predicate. Raises
+        `RequestTimeout` after `timeout` seconds.
         """
         pending = self.post(Draft(kind=kind, payload=payload, to=to), _accepting(answer))
         return await _within(timeout, pending)
@@ -249,16 +260,16 @@ class Space:
     # Streams
 
     def stream(self, stream_id: str) -> Stream:
-        """The stream of this id."""
+        """Return a handle for the stream with this id, whether or not the stream exists."""
         return Stream(self, stream_id)
 
     async def open_stream(self, **request: Any) -> Stream:
-        """Open a stream that is live at once (`stream/request`); `formats` may be types."""
+        """Open a stream that is live immediately (`stream/request`); `formats` may contain types."""
         opened = await self._ask_for_stream(kinds.STREAM_REQUEST, kinds.STREAM_OPEN, request)
         return self.stream(opened.payload["stream_id"])
 
     async def announce_stream(self, formats: Iterable[Any], **fields: Any) -> Stream:
-        """Announce a stream (`stream/announce`); `stream.start()` makes it live. A format may be a type."""
+        """Announce a stream (`stream/announce`); `stream.start()` makes it live. `formats` may contain types."""
         readied = await self._ask_for_stream(kinds.STREAM_ANNOUNCE, kinds.STREAM_READY, {**fields, "formats": formats})
         return self.stream(readied.payload["stream"]["stream_id"])
 
@@ -271,7 +282,7 @@ class Space:
 
         return await self.post(Draft(kind=kind, payload=payload), is_answer)
 
-    # Asking others by MCP
+    # MCP requests to other participants
 
     call = calls.call
     call_tool = calls.call_tool
@@ -284,11 +295,11 @@ class Space:
     propose = own_proposals.propose
     proposals = approvals.proposals
 
-    # Thinking aloud
+    # Reasoning
 
     reasoning = reasoning.reasoning
 
-    # Steering others
+    # Control of other participants
 
     pause = control.pause
     resume = control.resume
@@ -299,10 +310,10 @@ class Space:
     restart = control.restart
     shutdown = control.shutdown
 
-    # Leaving
+    # Closing
 
     async def close(self) -> None:
-        """Leave. Whoever reads stops, whoever waits is told."""
+        """Leave the space. Subscriptions end, and calls that are still waiting raise `ConnectionLost`."""
         await self.link.close()
 
 
@@ -316,7 +327,7 @@ def _accepting(answer: str | Accepts | None) -> Accepts:
 
 
 async def _within(seconds: float | None, waiting: Awaitable[T]) -> T:
-    """Wait, but no longer than this."""
+    """Wait at most `seconds`; then raise `RequestTimeout`. None: no limit."""
     if seconds is None:
         return await waiting
     try:

@@ -1,7 +1,7 @@
 """What a client knows of the space now, and which readers get the frames of each stream.
 
-Frames are counted beside the view and merged into it when the view is read: a view cannot be rebuilt a hundred thousand
-times a second. It never waits and never sends.
+Frames are counted outside the view. The counts are merged into the view when it is read, because rebuilding the view
+for each of a hundred thousand frames per second is too slow. This module never waits and never sends.
 """
 
 from collections.abc import Callable
@@ -24,14 +24,14 @@ _COUNTED: Final = frozenset({kinds.STREAM_DATA, kinds.STREAM_GAP})
 
 
 class Interest(msgspec.Struct, frozen=True):
-    """Which streams somebody reads; what is None does not matter."""
+    """A filter that selects streams. A field that is None matches everything."""
 
     stream_id: str | None = None
     namespace: str | None = None
     format_id: str | None = None
 
     def covers(self, stream_id: str, stream: StreamView | None) -> bool:
-        """Whether this is one of them; a stream that is not in the view is known by its id alone."""
+        """Whether the filter selects this stream. If the stream is not in the view, only its id can match."""
         if self.stream_id is not None and self.stream_id != stream_id:
             return False
         if self.namespace is None and self.format_id is None:
@@ -44,45 +44,45 @@ class Interest(msgspec.Struct, frozen=True):
 
 
 class Lane:
-    """The frames of one stream, on their way."""
+    """The routing state of one stream: its readers, decoder and frame count."""
 
     __slots__ = ("decode", "echoes", "frames", "header", "queues", "stream", "stream_id", "writable")
 
     def __init__(self, stream_id: str) -> None:
-        """Nobody reads them yet."""
+        """Start without readers."""
         self.stream_id = stream_id
         self.header = header(stream_id)
         self.frames = 0
-        """How many the stream has carried."""
+        """The number of frames that the stream has carried."""
         self.queues: list[FrameQueue] = []
         self.stream: StreamView | None = None
         self.decode: Decode | None = None
         self.writable = False
-        """Whether we may write now."""
+        """Whether this participant may write now."""
         self.echoes = True
-        """Whether its data reach us, our own included."""
+        """Whether this participant receives its data, including its own."""
 
 
 class Lanes:
     """The view of a space and the lanes of its streams."""
 
     def __init__(self, view: SpaceView) -> None:
-        """As a welcome gives it."""
+        """Start with the view of a welcome."""
         self._view = view
         self._stale = False
         self._by_header: dict[bytes, Lane] = {}
         self._unheard: set[str] = set()
-        """Streams whose data do not reach us."""
+        """Ids of the streams whose data this participant does not receive."""
         self._readers: dict[FrameQueue, Interest] = {}
         self.space: str | None = None
-        """What the space is called: the namespace of each of its streams says so, and nothing else that comes."""
+        """The id of the space. Only the namespaces of its streams contain it; None until a stream is known."""
         self.welcome(view)
 
-    # What is known
+    # The view
 
     @property
     def view(self) -> SpaceView:
-        """The space as it is now."""
+        """The current state of the space."""
         if self._stale:
             self._stale = False
             streams = {name: self._counted(stream) for name, stream in self._view.streams.items()}
@@ -91,7 +91,7 @@ class Lanes:
 
     @property
     def known(self) -> SpaceView:
-        """The same, but for the counts of frames."""
+        """The current state of the space, with frame counts that may be out of date."""
         return self._view
 
     def _counted(self, stream: StreamView) -> StreamView:
@@ -102,7 +102,7 @@ class Lanes:
         return lane.stream
 
     def welcome(self, view: SpaceView) -> None:
-        """Everything is as a welcome says."""
+        """Replace the whole state with the view of a welcome."""
         self._view, self._stale = view, False
         for lane in [*self._by_header.values()]:
             stream = view.streams.get(lane.stream_id)
@@ -113,7 +113,7 @@ class Lanes:
             self._lay(stream).frames = stream.frames
 
     def follow(self, envelope: Envelope) -> bool:
-        """Let an envelope change the view; whether it did, the counts of frames aside."""
+        """Apply an envelope to the view. Returns whether the view changed, apart from frame counts."""
         before = self._view
         if envelope.kind in _COUNTED:
             self._count(envelope)
@@ -139,15 +139,15 @@ class Lanes:
     # Lanes
 
     def lane(self, stream_id: str) -> Lane | None:
-        """The lane of a stream that there is."""
+        """Return the lane of a known stream, or None."""
         return self._by_header.get(header(stream_id))
 
     def find(self, prefix: bytes) -> Lane | None:
-        """The lane of frames that begin like this."""
+        """Return the lane of the frames that start with this header, or None."""
         return self._by_header.get(prefix)
 
     def _lay(self, stream: StreamView) -> Lane:
-        """The lane of a stream, as the stream is by now."""
+        """Create or update the lane of a stream from its current state."""
         lane = self.lane(stream.stream_id)
         if lane is None:
             lane = self._new(stream.stream_id, stream)
@@ -167,7 +167,7 @@ class Lanes:
         return lane
 
     def _close(self, lane: Lane) -> None:
-        """The stream is over; so is every reading of just this stream."""
+        """Remove the lane of an ended stream, and end the subscriptions to this stream alone."""
         del self._by_header[lane.header]
         self._unheard.discard(lane.stream_id)
         for queue in lane.queues:
@@ -178,13 +178,13 @@ class Lanes:
 
     @property
     def has_targets(self) -> bool:
-        """Whether there is a stream whose data do not reach us."""
+        """Whether there is a stream whose data this participant does not receive."""
         return bool(self._unheard)
 
     # Readers
 
     def read(self, queue: FrameQueue, interest: Interest) -> Callable[[], None]:
-        """Give a queue the frames it is interested in, from now on; until what is returned is called."""
+        """Route matching frames to a queue from now on. Call the returned function to stop."""
         self._readers[queue] = interest
         for lane in self._by_header.values():
             if interest.covers(lane.stream_id, lane.stream):
@@ -199,13 +199,13 @@ class Lanes:
 
     @property
     def queues(self) -> list[FrameQueue]:
-        """All that are read."""
+        """The queues of all readers."""
         return [*self._readers]
 
     # Frames
 
     def frame(self, message: bytes, *, text: bool) -> Lane:
-        """A raw frame goes to its readers."""
+        """Pass a raw frame to its readers, and return its lane."""
         lane = self._by_header.get(message[: message.find(b"#", 1) + 1])
         if lane is None:
             lane = self._stray(message)
@@ -216,14 +216,14 @@ class Lanes:
         return lane
 
     def _stray(self, message: bytes) -> Lane:
-        """A frame of a stream that is not in the view: whoever asked for just this stream gets it."""
+        """Return a temporary lane for a stream that is not in the view; only readers of its id receive the frame."""
         stream_id, _ = split(message)
         lane = Lane(stream_id)
         lane.queues = [queue for queue, interest in self._readers.items() if interest.covers(stream_id, None)]
         return lane
 
     def _count(self, envelope: Envelope) -> None:
-        """A `stream/data` is a frame, a gap of the gateway's as many as it says."""
+        """Count a `stream/data` as one frame, and a `stream/gap` as the frames that it reports; notify the readers."""
         payload = envelope.payload
         by_gateway = envelope.sender == kinds.GATEWAY
         named = payload.get("stream_id") if by_gateway else _named(payload)
@@ -240,12 +240,12 @@ class Lanes:
             queue.put_data(lane, envelope)
 
     def tell_gap(self, lane: Lane, frames: int, cause: Cause) -> None:
-        """Tell the readers of a stream what they miss at this place."""
+        """Report a gap at this position to the readers of a stream."""
         for queue in lane.queues:
             queue.put_gap(lane, frames, cause)
 
 
 def _named(payload: dict[str, Any]) -> Any:
-    """The stream of a `stream/data`, whose name the gateway has completed (protocol §4)."""
+    """Return the full stream id of a `stream/data`, as completed by the gateway (protocol §4)."""
     reference = payload.get("stream")
     return reference.get("stream_id") if isinstance(reference, dict) else None

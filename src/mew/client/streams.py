@@ -1,6 +1,6 @@
-"""A stream as one who reads or writes it sees it.
+"""`Stream`: a handle for reading and writing one stream.
 
-A handle: it knows its id and asks the space for everything else, so that it never is out of date.
+The handle stores only the stream id. It reads everything else from the space, so it is never out of date.
 """
 
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,7 +29,7 @@ class Stream:
     """One stream of a space."""
 
     def __init__(self, space: "Space", stream_id: str) -> None:
-        """Of this id, whether there is one or not."""
+        """Create a handle for this id, whether or not the stream exists."""
         self._space = space
         self._header = header(stream_id)
         self.stream_id = stream_id
@@ -45,28 +45,29 @@ class Stream:
 
     @property
     def view(self) -> StreamView | None:
-        """What is known of it; None where there is none, or it has ended."""
+        """The current state of the stream; None if it does not exist or has ended."""
         return self._space.view.streams.get(self.stream_id)
 
     def frames(self, form: Any = None, *, on_gap: OnGap | None = None) -> Subscription[Frame[Any]]:
-        """What is written to it, from now on until it ends."""
+        """Subscribe to the frames of this stream, from now on until it ends."""
         return self._space.frames(self.stream_id, format=form, on_gap=on_gap)
 
     # Writing
 
     async def send(self, data: Any, format: Any = None) -> None:  # noqa: A002
-        """Write a frame: bytes and text as they are, anything else as JSON. Waits while the socket is full.
+        """Write a frame: bytes and text unchanged, any other value as JSON. Waits while the socket is full.
 
-        A frame is sent once, or not at all if this raises; that the gateway took it is not confirmed.
+        The frame is sent once. If this raises, the frame was not sent. The gateway does not confirm frames.
         """
         message, text = self._message(data, format)
         connection = await self._space.link.writable()
         self._write(connection, message, text=text)
 
     def try_send(self, data: D, format: Any = None) -> D | None:  # noqa: A002
-        """Write a frame now, or give the data back where the socket is full or not there; None: it is written.
+        """Write a frame without waiting. Returns None if it was written.
 
-        Nothing is waited for, so nobody else has a turn.
+        Returns `data` if the socket is full or disconnected. This never yields to the event loop, so no other task runs
+        during the call.
         """
         message, text = self._message(data, format)
         link = self._space.link
@@ -108,7 +109,7 @@ class Stream:
         return UnauthorizedStreamWrite(message, stream_id=self.stream_id)
 
     def _declared(self, form: Any) -> str:
-        """The id of a format that the stream has."""
+        """Return the id of a format; raise `UnknownFormat` if the stream declares formats and not this one."""
         named, stream = format_id(form), self.view
         known = [] if stream is None else [str(each["id"]) for each in stream.formats]
         if known and named not in known:
@@ -116,15 +117,16 @@ class Stream:
         return named
 
     async def send_data(self, value: Any, format: Any = None) -> Envelope:  # noqa: A002
-        """Write a value as a `stream/data`, numbered by us; waits until the gateway has taken it.
+        """Write a value as `stream/data` and wait until the gateway accepts it. The client numbers it.
 
-        Where the stream's targets leave us out nothing comes back: then it is only sent.
+        If the stream has targets and this participant is not one of them, the gateway sends no confirmation. Then this
+        returns after sending.
         """
         try:
             return await self._post_data(value, format)
-        except SequenceOutOfOrder as refusal:  # somebody wrote as us before; it was not taken, so this is no repetition
+        except SequenceOutOfOrder as refusal:  # this id wrote here before; the value was rejected, so send it again
             ours = self._space.sequences
-            # Others of ours may have gone on meanwhile: never back behind what they were numbered.
+            # Concurrent calls may have used higher numbers in the meantime: never lower the counter.
             ours[self.stream_id] = max(ours.get(self.stream_id, -1), int(refusal.parts["last_sequence"]))
             return await self._post_data(value, format)
 
@@ -141,34 +143,34 @@ class Stream:
 
         return await self._space.post(Draft(kind=kinds.STREAM_DATA, payload=numbered))
 
-    # Its life
+    # Lifecycle
 
     async def start(self) -> Envelope:
         """Make an announced stream live."""
         return await self._say(kinds.STREAM_START)
 
     async def grant(self, who: str, reason: str | None = None) -> Envelope:
-        """Let somebody write."""
+        """Allow a participant to write to the stream."""
         return await self._say(kinds.GRANT_WRITE, participant_id=who, reason=reason)
 
     async def revoke(self, who: str, reason: str | None = None) -> Envelope:
-        """No longer let somebody write."""
+        """Withdraw a participant's permission to write to the stream."""
         return await self._say(kinds.REVOKE_WRITE, participant_id=who, reason=reason)
 
     async def transfer(self, who: str, reason: str | None = None) -> Envelope:
-        """Give it to somebody else; you write no more."""
+        """Transfer the stream to a new owner; you can no longer write to it."""
         return await self._say(kinds.TRANSFER_OWNERSHIP, new_owner=who, reason=reason)
 
     async def close(self, reason: str | None = None) -> Envelope:
-        """End it."""
+        """Close the stream."""
         return await self._say(kinds.STREAM_CLOSE, reason=reason)
 
     async def complete(self) -> Envelope:
-        """End it in good order: everything was sent."""
+        """End the stream and report that everything was sent (`stream/complete`)."""
         return await self._say(kinds.STREAM_COMPLETE)
 
     async def fail(self, code: str, message: str) -> Envelope:
-        """End it, saying what went wrong."""
+        """End the stream with an error (`stream/error`)."""
         return await self._say(kinds.STREAM_ERROR, code=code, message=message)
 
     async def _say(self, kind: str, **fields: Any) -> Envelope:

@@ -1,7 +1,8 @@
-"""What a program reads with `async for`: each subscription has a queue of its own, from the moment it is made.
+"""Subscriptions, which a program reads with `async for`. Each one has its own queue from its creation.
 
-A queue is bounded. Whoever does not keep up loses something and is told: of frames the oldest go, of envelopes and
-events those that find no room. Nothing here knows the network; when nothing more can come, somebody calls `end`.
+Queues are bounded. A reader that is too slow loses items and gets a report: frame queues drop the oldest frames,
+queues of envelopes and events drop new items while full. This module does not use the network. The owner calls `end`
+when no more items can arrive.
 """
 
 import asyncio
@@ -21,53 +22,53 @@ T = TypeVar("T")
 OnGap = Callable[[StreamGap], None]
 OnMissed = Callable[[int], None]
 ITEM_BYTES: Final = 160
-"""What a queued frame takes in memory, besides its bytes."""
+"""Memory of a queued frame in bytes, in addition to its data."""
 
 
 class Room(msgspec.Struct, frozen=True):
-    """How much a queue may hold."""
+    """The limits of a queue."""
 
     items: int = 10_000
     data: int = 8 * 2**20
-    """Bytes, of frames."""
+    """Maximum size of queued frames in bytes."""
 
 
 class Queue(Generic[T]):
-    """What has come and has not been read."""
+    """Items that were received and not read yet."""
 
     def __init__(self) -> None:
-        """Nothing."""
+        """Start with an empty queue."""
         self.waiter: asyncio.Future[None] | None = None
         self.ended = False
         self.error: Exception | None = None
         self.missed = 0
-        """How many were missing, as far as it has been told."""
+        """The number of missing items that have been reported to the reader."""
 
     def take(self) -> T | None:
-        """The next item, if there is one by now."""
+        """Remove and return the next item; None if the queue is empty."""
         raise NotImplementedError
 
     def wake(self) -> None:
-        """Something happened."""
+        """Wake the waiting reader, if there is one."""
         waiter = self.waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
     def end(self, error: Exception | None = None) -> None:
-        """Nothing more comes: who has read what is left gets the error, or just stops."""
+        """End the queue. After the remaining items the reader gets `error`, or stops if there is none."""
         if not self.ended:
             self.ended, self.error = True, error
             self.wake()
 
 
 class Subscription(Generic[T]):
-    """An iterator over what comes, for one reader: `async for` it, and leave the loop when you have enough.
+    """An iterator over received items, for one reader: use `async for`, and leave the loop when you have enough.
 
-    It ends with the space, and is over when it is closed or nobody holds it any more.
+    It ends when the space ends, when it is closed, or when it is garbage-collected.
     """
 
     def __init__(self, queue: Queue[T], forget: Callable[[], None]) -> None:
-        """`forget` is called when it is over."""
+        """Read from `queue`; `forget` is called when the subscription ends."""
         self._queue = queue
         self._forget = forget
         self._loop = asyncio.get_running_loop()
@@ -96,11 +97,11 @@ class Subscription(Generic[T]):
 
     @property
     def missed(self) -> int:
-        """How many are missing in what has been read."""
+        """The number of items missing from what has been read so far."""
         return self._queue.missed
 
     def close(self) -> None:
-        """Read no more."""
+        """End the subscription."""
         self._forget()
         self._queue.end()
 
@@ -111,14 +112,14 @@ class Subscription(Generic[T]):
         self.close()
 
     def __del__(self) -> None:
-        # Whoever collects garbage may do so in the middle of something, in any thread.
+        # The garbage collector can call this at any point and in any thread.
         if not self._queue.ended:
-            with suppress(RuntimeError):  # the loop is closed
+            with suppress(RuntimeError):  # the event loop is closed
                 self._loop.call_soon_threadsafe(self._forget)
 
 
 class _Hole:
-    """A place where items are missing."""
+    """A gap in the queue where items are missing."""
 
     __slots__ = ("count",)
 
@@ -127,17 +128,17 @@ class _Hole:
 
 
 class ItemQueue(Queue[T]):
-    """Items in their order; what finds no room is counted, and told at its place."""
+    """A queue of items in order. New items are dropped while it is full; the gap is counted and reported in place."""
 
     def __init__(self, room: Room, on_missed: OnMissed | None = None) -> None:
-        """`on_missed` is told how many are missing; without it, `Missed` is raised."""
+        """Start empty. At a gap, call `on_missed` with the number of missing items; without it, raise `Missed`."""
         super().__init__()
         self._items: deque[T | _Hole] = deque()
         self._most = room.items
         self._on_missed = on_missed
 
     def put(self, item: T) -> None:
-        """One more."""
+        """Add an item, or count it as missing if the queue is full."""
         items = self._items
         if len(items) < self._most:
             items.append(item)
@@ -150,7 +151,7 @@ class ItemQueue(Queue[T]):
             self.wake()
 
     def take(self) -> T | None:
-        """The oldest."""
+        """Remove and return the oldest item; report gaps that precede it."""
         while self._items:
             item = self._items.popleft()
             if not isinstance(item, _Hole):
@@ -163,7 +164,7 @@ class ItemQueue(Queue[T]):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """Which envelopes somebody wants; what is None does not matter."""
+    """A filter for envelopes. A field that is None matches everything."""
 
     kind: KindPattern | None = None
     sender: str | None = None
@@ -171,7 +172,7 @@ class Wanted(msgspec.Struct, frozen=True):
     correlation_id: str | None = None
 
     def matches(self, envelope: Envelope) -> bool:
-        """Whether this is one of them."""
+        """Whether the envelope passes the filter."""
         return (
             (self.kind is None or self.kind.matches(envelope.kind))
             and (self.sender is None or self.sender == envelope.sender)
@@ -181,21 +182,21 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class EnvelopeQueue(ItemQueue[Envelope]):
-    """Envelopes of some kind."""
+    """A queue of the envelopes that match a filter."""
 
     def __init__(self, wanted: Wanted, room: Room, on_missed: OnMissed | None = None) -> None:
-        """Those that are wanted."""
+        """Take the envelopes that match `wanted`."""
         super().__init__(room, on_missed)
         self._matches = wanted.matches
 
     def offer(self, envelope: Envelope) -> None:
-        """Take it, if it is wanted."""
+        """Add the envelope if it matches the filter."""
         if self._matches(envelope):
             self.put(envelope)
 
 
 class Source(Protocol):
-    """The stream that a frame is of."""
+    """The stream of a frame."""
 
     stream_id: str
     header: bytes
@@ -203,16 +204,19 @@ class Source(Protocol):
 
 
 class FrameQueue(Queue[Frame[Any]]):
-    """Frames in their order; where there are too many the oldest go, and it is told how many of which stream."""
+    """A queue of frames in order. When it is full, the oldest are dropped and reported per stream."""
 
     def __init__(
         self, room: Room, *, format_id: str | None = None, decode: Decode | None = None, on_gap: OnGap | None = None
     ) -> None:
-        """`decode` reads all of them; without it, what their stream declares. Data of another format are left out."""
+        """Start empty. `decode` overrides the decoder that a stream declares.
+
+        With `format_id`, a `stream/data` of another format is left out.
+        """
         super().__init__()
         self._format_id = format_id
         self._items: deque[tuple[Source, Any, bool | None]] = deque()
-        """Each with its message and whether that is text; None instead: the message is an envelope, or a gap."""
+        """Source, message, and whether the message is text; None there means an envelope or a gap."""
         self._room = room
         self._most = room.items
         self._most_bytes = room.data
@@ -222,7 +226,7 @@ class FrameQueue(Queue[Frame[Any]]):
         self._lost: dict[tuple[str, Cause], int] = {}
 
     def put(self, source: Source, message: bytes, *, text: bool) -> None:
-        """A raw frame."""
+        """Add a raw frame."""
         items = self._items
         items.append((source, message, text))
         self._bytes += len(message) + ITEM_BYTES
@@ -232,7 +236,7 @@ class FrameQueue(Queue[Frame[Any]]):
             self.wake()
 
     def put_data(self, source: Source, envelope: Envelope) -> None:
-        """A `stream/data`."""
+        """Add a `stream/data` envelope, if its format matches."""
         if self._format_id is not None and envelope.payload.get("format_id") not in (None, self._format_id):
             return
         self._items.append((source, envelope, None))
@@ -241,14 +245,14 @@ class FrameQueue(Queue[Frame[Any]]):
         self.wake()
 
     def put_gap(self, source: Source, frames: int, cause: Cause) -> None:
-        """Here frames are missing."""
+        """Add a gap: frames are missing at this position."""
         self._items.append((source, StreamGap(source.stream_id, frames, cause), None))
         self._bytes += ITEM_BYTES
         self._trim()
         self.wake()
 
     def _trim(self) -> None:
-        """Let the oldest go, but keep the latest however large it is: it could never be had otherwise."""
+        """Drop the oldest items over the limits. Keep the latest, or a very large frame could never be read."""
         items, lost = self._items, self._lost
         while len(items) > 1 and (len(items) > self._most or self._bytes > self._most_bytes):
             source, message, _ = items.popleft()
@@ -258,7 +262,7 @@ class FrameQueue(Queue[Frame[Any]]):
             lost[source.stream_id, cause] = lost.get((source.stream_id, cause), 0) + frames
 
     def take(self) -> Frame[Any] | None:
-        """The oldest frame; before it, whoever asked is told what is missing in front of it."""
+        """Remove and return the oldest frame; first report the gaps that precede it."""
         if self._lost:
             lost, self._lost = self._lost, {}
             for (stream_id, cause), frames in lost.items():
@@ -287,4 +291,4 @@ def _size(message: Any) -> int:
 
 
 _json: Final[Decode] = msgspec.json.Decoder().decode
-"""The content of a `stream/data` is JSON, whatever its stream declares."""
+"""The content of a `stream/data` is always JSON, regardless of what its stream declares."""

@@ -11,15 +11,15 @@ _log = logging.getLogger("mew.client")
 
 
 class Crew:
-    """Some tasks of one owner. Each tells its own failures; one that does not is logged."""
+    """The background tasks of one owner. An exception that a task does not handle itself is logged."""
 
     def __init__(self, name: str) -> None:
-        """Nobody works yet."""
+        """Start without tasks; `name` is the name of each task."""
         self._name = name
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do this besides."""
+        """Run a coroutine as a background task."""
         task = asyncio.get_running_loop().create_task(work, name=self._name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -30,7 +30,7 @@ class Crew:
             _log.error("%s failed", self._name, exc_info=error)
 
     async def dismiss(self) -> None:
-        """End them all; when this returns they are gone."""
+        """Cancel all tasks and wait until they have ended."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -38,7 +38,7 @@ class Crew:
 
 
 async def race(name: str, *works: Coroutine[Any, Any, Any]) -> None:
-    """Do all of these until the first has ended, and end the others; what went wrong in one is raised."""
+    """Run all coroutines until the first ends, then cancel the others. Raises the first exception among them."""
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(work, name=name) for work in works]
     try:
@@ -54,7 +54,7 @@ async def race(name: str, *works: Coroutine[Any, Any, Any]) -> None:
 
 @contextmanager
 def told_to_end() -> Iterator[asyncio.Event]:
-    """An event that is set when the process is told to end; where a loop can be told."""
+    """Yield an event that is set on SIGINT or SIGTERM, if the event loop supports signal handlers."""
     loop, told = asyncio.get_running_loop(), asyncio.Event()
     caught = []
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,7 +1,7 @@
 """Reads space.yaml and the environment into one frozen `GatewayConfig` (protocol §8, docs/operations.md).
 
-An unknown key gives a warning; in `approvals` it is an error, because a misread rule protects nothing. Nothing is
-started or written here, and no error or `repr` shows a token.
+An unknown key gives a warning. In `approvals` it is an error, because a misspelled rule would protect nothing. This
+module starts nothing and writes nothing. No error or `repr` contains a token.
 """
 
 import re
@@ -39,7 +39,7 @@ _MATCH: Final = frozenset({"payload", "to"})
 
 
 def read_approvals(top: Section) -> tuple[ApprovalRule, ...]:
-    """The rules, in the order of the file."""
+    """Read the approval rules, in the order of the file."""
     place = top.get("approvals")
     return () if place is None else tuple(_read_rule(each) for each in place.items("a list of rules"))
 
@@ -59,7 +59,7 @@ def _read_rule(place: Place) -> ApprovalRule:
 
 
 def _read_match(place: Place) -> Capability:
-    """Patterns for payload and recipients, as a capability has them; the kind is always `mcp/request`."""
+    """Read the patterns for payload and recipients as a capability. The kind is always `mcp/request`."""
     _refuse_others(place.section(), _MATCH)
     try:
         return read_capability({"kind": kinds.MCP_REQUEST, **place.node.plain()}, "match")
@@ -85,7 +85,7 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def read_journal(top: Section) -> JournalSettings:
-    """How the space's journal is kept."""
+    """Read the journal settings of the space."""
     given, usual = top.section("journal", JOURNAL_KEYS), JournalSettings()
     mode, interval_ms = _read_sync(given, usual)
     seconds = given.number("segment_seconds")
@@ -167,7 +167,7 @@ _PROCESS: Final = frozenset({"host", "port", "tls", "allowed_origins", "allowed_
 _GATEWAY: Final = _PROCESS | {"allow_anonymous", "strict_from", "limits"}
 _QUEUES: Final = frozenset({"data_queue_bytes", "control_queue_bytes"})
 _OF_PROCESS: Final = _QUEUES | frozenset(UnadmittedLimits.__struct_fields__)
-"""The limits that concern the gateway and no single space."""
+"""Limits that apply to the whole gateway, not to one space."""
 _LIMITS: Final = frozenset(Limits.__struct_fields__) | _OF_PROCESS
 _PARTICIPANT: Final = frozenset(ParticipantConfig.__struct_fields__)
 _TYPES: Final = frozenset({"local", "mcp-bridge"})
@@ -176,7 +176,7 @@ _NO: Final = frozenset({"false", "0", "no", "off"})
 
 
 def find_config(directory: Path) -> Path:
-    """The space.yaml of a space directory: `.mew/space.yaml`, then `space.yaml` (protocol §8)."""
+    """Return the space.yaml of a space directory: `.mew/space.yaml`, else `space.yaml` (protocol §8)."""
     places = (directory / ".mew" / "space.yaml", directory / "space.yaml")
     for place in places:
         if place.is_file():
@@ -185,7 +185,10 @@ def find_config(directory: Path) -> Path:
 
 
 def load(files: Sequence[Path], *, environ: Mapping[str, str], directory: Path | None = None) -> GatewayConfig:
-    """The configuration in these files, else `ConfigError`; the first speaks for the gateway, `directory` for all."""
+    """Read these files into one configuration. Raises `ConfigError` if a file cannot be used.
+
+    The gateway settings come from the first file. `directory` overrides the space directory of every file.
+    """
     if not files:
         raise ConfigError("no configuration given: a gateway needs a space.yaml")
     roots = [read_yaml(file) for file in files]
@@ -244,7 +247,7 @@ def _read_tls(given: Section, directory: Path) -> TLS | None:
 
 
 def _warn_of_second_gateway(top: Section, first: Path) -> None:
-    """Host, port and the like of another file than the first have no effect; nobody should think they had."""
+    """Warn about host, port and similar keys in any file but the first: they have no effect."""
     given = top.section("gateway", _GATEWAY)
     for key, place in (*given.entries(), *given.section("limits").entries()):
         if key in _PROCESS or key in _OF_PROCESS:
@@ -306,7 +309,7 @@ def _read_settings(top: Section, space_id: str, participants: Mapping[str, Parti
 
 
 def _read_approvals(top: Section, participants: Mapping[str, ParticipantConfig]) -> tuple[ApprovalRule, ...]:
-    """The rules, with a warning of each decider that is not configured: until it is invited it has no vote."""
+    """Read the rules. Warn about each decider that is not configured: it has no vote until it is invited."""
     rules = read_approvals(top)
     for name in dict.fromkeys(decider for rule in rules for decider in rule.deciders):
         if name not in participants:
@@ -315,7 +318,7 @@ def _read_approvals(top: Section, participants: Mapping[str, ParticipantConfig])
 
 
 def _numbers(section: Section, kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """The fields of a struct of numbers that the section gives, each above zero, whole where the field is."""
+    """Read the numeric fields that the section contains: each above 0, and an integer if the field is `int`."""
     found: dict[str, Any] = {}
     for field in msgspec.structs.fields(kind):
         if section.get(field.name) is not None:
@@ -325,7 +328,7 @@ def _numbers(section: Section, kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _read_logging(top: Section, environ: Mapping[str, str]) -> LoggingConfig:
-    """The file's choice, overridden by the environment's; switched off as a whole, none is written (protocol §7)."""
+    """Read which logs to write. The environment overrides the file; `enabled: false` disables all (protocol §7)."""
     logs = ("envelope_history", "capability_decisions")
     given = top.section("gateway_logging", frozenset({"enabled", *logs}))
     all_of_them = _overridden(environ, "GATEWAY_LOGGING", given.flag("enabled", default=True))
@@ -393,7 +396,7 @@ def _read_bridge(given: Section) -> BridgeConfig:
 
 
 def _read_capabilities(given: Section) -> tuple[Capability, ...] | None:
-    """The `capabilities` of a participant or of the defaults; None where none are given."""
+    """Read the `capabilities` of a participant or of the defaults; None if the key is missing."""
     place = given.get("capabilities")
     return None if place is None else tuple(map(_read_capability, place.items("a list of capabilities")))
 
@@ -408,7 +411,7 @@ def _read_capability(place: Place) -> Capability:
 
 
 def _refuse_shared(tops: Sequence[Section], spaces: Sequence[SpaceConfig]) -> None:
-    """Two spaces have two ids, and two directories: their tokens and logs lie in `.mew` there."""
+    """Reject spaces that share an id or a directory: `.mew` in the directory holds a space's tokens and logs."""
     seen: dict[str | Path, Path] = {}
     for top, space in zip(tops, spaces, strict=True):
         place = top.section("space").required("id")
@@ -419,7 +422,7 @@ def _refuse_shared(tops: Sequence[Section], spaces: Sequence[SpaceConfig]) -> No
 
 
 def _refuse_shared_tokens(tops: Sequence[Section]) -> None:
-    """A token says who its holder is, so it is one participant's, in one space (protocol §2)."""
+    """Reject a token that is used twice: a token identifies one participant in one space (protocol §2)."""
     holders: dict[str, Place] = {}
     for top in tops:
         for _, participant in top.section("participants").entries():

@@ -16,58 +16,58 @@ RestartPolicy: TypeAlias = Literal["never", "on-failure", "always"]
 
 
 class TLS(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the certificate chain and its key are, as PEM; `wss://` and `https://` are then on the same port."""
+    """The files of the certificate chain and its key, as PEM. With them the port serves `wss://` and `https://`."""
 
     certificate: Path
-    """The certificate and what it is signed by, as PEM."""
+    """The certificate and its chain, as PEM."""
     key: Path
     """Its private key, as PEM."""
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """How long the gateway waits for a peer."""
+    """How long the gateway waits for a peer, in seconds."""
 
     handshake_seconds: float = 10
-    """From the connection to the end of the request's head, and on to the join."""
+    """From the connection to the end of the request head, and again from there to the join."""
     idle_seconds: float = 60
-    """Silence after which a peer is pinged; half of it more without an answer, and it is closed (1001)."""
+    """Silence after which a peer is pinged. Without an answer it is closed (1001) after half as long again."""
     close_seconds: float = 5
-    """For a peer to answer a close frame before it is cut off."""
+    """For a peer to answer a close frame, before its connection is cut."""
     write_seconds: float = 10
-    """For a peer to read 64 KiB of HTTP responses, or the rest; 1/4 if others wait; with a token `idle_seconds`."""
+    """For a peer to read 64 KiB of HTTP responses, or the rest; 1/4 if others wait; `idle_seconds` with a token."""
     failed_join_seconds: float = 1
-    """After which a join or an HTTP request with a token that is not valid is refused. Only that connection waits."""
+    """Delay before a join or an HTTP request with an invalid token is refused. Only that connection waits."""
 
 
 class Queues(msgspec.Struct, frozen=True, kw_only=True):
-    """What may wait for one slow reader (architecture, "Slow readers")."""
+    """How much may be queued for one slow reader (architecture, "Slow readers")."""
 
     data_bytes: int = 8 * 2**20
-    """Frames that wait for one reader. Over it the oldest are dropped, and the reader is told (`stream/gap`)."""
+    """Frames queued for one reader. Over it the oldest are dropped, and the reader receives `stream/gap`."""
     control_bytes: int = 2**20
-    """Envelopes that wait for one reader. Over it the reader is closed (1013)."""
+    """Envelopes queued for one reader. Over it the reader is closed (1013)."""
 
 
 class UnadmittedLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What connections may use before a valid token came."""
+    """What a connection may use before its token is accepted."""
 
     http_head_bytes: int = 32 * 2**10
-    """The head of an HTTP request; over it 431."""
+    """The head of an HTTP request. Over it: 431."""
     join_bytes: int = 32 * 2**10
-    """The join message, and all that comes before it on the WebSocket; over it `message_too_large`, close 1009."""
+    """The join message, and all bytes before it on the WebSocket. Over it: `message_too_large`, close 1009."""
     unadmitted_connections: int = 1_024
-    """Connections without a valid token, in all; at most 3/4 of what `ulimit -n` leaves. Further ones wait."""
+    """Connections without a valid token, in total; at most 3/4 of what `ulimit -n` leaves. More of them wait."""
     unadmitted_per_address: int = 256
-    """Likewise from one address, or one IPv6 network of 64 bits. Further ones wait."""
+    """Connections without a valid token from one address, or one IPv6 network of 64 bits. More of them wait."""
 
 
 class LoggingConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Which of the readable logs are written (protocol §7)."""
+    """Which of the two readable logs are written (protocol §7)."""
 
     envelope_history: bool = True
-    """`{enabled: false}` writes no `.mew/logs/envelope-history.jsonl`, with each envelope that came, went or failed."""
+    """`{enabled: false}` turns off `.mew/logs/envelope-history.jsonl`: received, delivered and rejected envelopes."""
     capability_decisions: bool = True
-    """`{enabled: false}` writes no `.mew/logs/capability-decisions.jsonl`, with who may send what and why."""
+    """`{enabled: false}` turns off `.mew/logs/capability-decisions.jsonl`: each permission check with its reason."""
 
 
 class _Discreet(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,110 +82,110 @@ class _Discreet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class McpServer(_Discreet, frozen=True, kw_only=True):
-    """The MCP server behind a bridge; `args` and `env` as written, the supervisor fills in `${…}`."""
+    """The MCP server behind a bridge. `args` and `env` are as written; the supervisor fills in `${…}`."""
 
     command: str
-    """The program that is the server."""
+    """The program of the server."""
     args: tuple[str, ...] = ()
     """Its arguments."""
     env: dict[str, str] = {}
-    """Variables of its environment; `${NAME}` is filled in from the gateway's own."""
+    """Environment variables; `${NAME}` is replaced by that variable of the gateway."""
     cwd: str | None = None
-    """Where it runs, from the space's directory, which is the default."""
+    """Its working directory, relative to the directory of the space, which is the default."""
 
 
 class BridgeConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How a bridge treats its server; None leaves it to the bridge."""
+    """How a bridge starts and restarts its server; None means the bridge's default."""
 
     init_timeout: float | None = None
-    """Milliseconds for the server to have started; 30000."""
+    """Milliseconds in which the server must have started; 30000."""
     reconnect: bool = True
-    """Whether a server that ended is started again."""
+    """Whether a server that exited is restarted."""
     max_reconnects: int | None = None
-    """So many times within a minute, then it is given up; 5."""
+    """Restarts within a minute before the bridge gives up; 5."""
 
 
 class ParticipantConfig(_Discreet, frozen=True, kw_only=True):
-    """One participant as configured; `args` and `env` as written, the supervisor fills in `${…}`."""
+    """One configured participant. `args` and `env` are as written; the supervisor fills in `${…}`."""
 
     type: str = "local"
-    """`local`, or `mcp-bridge` for an MCP server that takes part by a bridge."""
+    """`local`, or `mcp-bridge` for an MCP server behind a bridge."""
     tokens: tuple[str, ...] = ()
-    """Its tokens; without any, one is made in `.mew/tokens/<id>.token` at the first start."""
+    """Its tokens. Without any, the first start creates one in `.mew/tokens/<id>.token`."""
     capabilities: tuple[Capability, ...] | None = None
-    """What it may send (protocol, "Capabilities"); without it, what `defaults.capabilities` says."""
+    """What it may send (protocol, "Capabilities"). The default is `defaults.capabilities`."""
     command: str | None = None
-    """The program that is the participant, run in the space's directory."""
+    """The program of the participant, run in the directory of the space."""
     args: tuple[str, ...] = ()
-    """Its arguments; `${PORT}`, `${SPACE}` and `${TOKEN}` are filled in."""
+    """Its arguments; `${PORT}`, `${SPACE}` and `${TOKEN}` are replaced."""
     env: dict[str, str] = {}
-    """Variables of its environment; likewise, and any other `${NAME}` from the gateway's own."""
+    """Environment variables, with the same replacements; other `${NAME}` come from the gateway's environment."""
     auto_start: bool = False
     """Whether the gateway starts it."""
     restart_policy: RestartPolicy = "never"
-    """When it is started again after it ended."""
+    """When it is restarted after it exited."""
     output_log: Path | None = None
-    """A file to which what it receives is appended, a line of JSON each, in place of a socket."""
+    """A file instead of a socket: each received message is appended as a line of JSON."""
     auto_connect: bool = False
-    """Whether a participant with `output_log` is in the space from the start, instead of from its first POST."""
+    """Whether a participant with `output_log` is present from the start, or only from its first POST."""
     io: str | None = None
-    """Known from other gateways, and without effect."""
+    """Accepted for compatibility, without effect."""
     fifo: bool = False
-    """Known from other gateways, and without effect: `mew client connect --fifo-in` does it."""
+    """Accepted for compatibility, without effect: use `mew client connect --fifo-in`."""
     default_to: dict[str, tuple[str, ...]] = {}
-    """Whom a kind goes to, for whoever types and names nobody; known from other gateways, and without effect."""
+    """Default recipients of a kind. Accepted for compatibility, without effect."""
     mcp_server: McpServer | None = None
     """The server behind a bridge."""
     bridge_config: BridgeConfig = BridgeConfig()
-    """How the bridge treats it."""
+    """How the bridge starts and restarts it."""
 
 
 class SpaceConfig(_Discreet, frozen=True, kw_only=True):
-    """One space, as its file describes it."""
+    """One space, as its space.yaml describes it."""
 
     settings: Settings
     directory: Path
-    """The space directory: what relative paths start from, and where `.mew` is."""
+    """The directory of the space: it holds `.mew`, and relative paths start there."""
     file: Path
     name: str
-    """What people call it; without it, its id."""
+    """Its display name; the id by default."""
     description: str = ""
-    """What it is for."""
+    """What the space is for, as text."""
     default_participant: str | None = None
-    """Whom a terminal in the space's directory takes part as, unless it says so."""
+    """The participant that commands in the directory of the space use by default."""
     participants: dict[str, ParticipantConfig] = {}
-    """Everybody who has a place, by id; `{}` has what everybody has by default."""
+    """The configured participants by id; `{}` means the default capabilities."""
     logging: LoggingConfig = LoggingConfig()
     routing: dict[str, Any] = {}
-    """Known from other gateways, and without effect."""
+    """Accepted for compatibility, without effect."""
     journal: JournalSettings = JournalSettings()
     pipeline: dict[str, Any] = {}
 
 
 class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """One gateway: where it listens, what it bears, and its spaces in the order they were given."""
+    """One gateway: its address, its limits, and its spaces in the order of the command line."""
 
     host: str = "localhost"
     """The address to listen on; `localhost` is 127.0.0.1 and ::1."""
     port: int = 8080
-    """The port to listen on; `0`: any that is free."""
+    """The port to listen on; `0` means any free port."""
     tls: TLS | None = None
-    """Where the certificate and its key are: `wss://` and `https://` on the same port."""
+    """The files of the certificate and its key. With them the port serves `wss://` and `https://`."""
     allowed_origins: tuple[str, ...] = ()
-    """Pages that may use it besides its own, as browsers name their origin; `*`: all."""
+    """Origins of pages that may use the gateway, besides its own inspector; `*` means all."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names it answers to besides `localhost` and the like; required on an address that others reach. `*`: any."""
+    """Host names that requests may use besides `localhost`. Required off loopback. `*` means any."""
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses or networks of reverse proxies, such as `10.0.0.0/8`: only their `X-Forwarded-For` is believed."""
+    """Addresses or networks of reverse proxies, such as `10.0.0.0/8`. Only their `X-Forwarded-For` is used."""
     timeouts: Timeouts = Timeouts()
-    """How long it waits for a peer."""
+    """How long it waits for a peer, in seconds."""
     queues: Queues = Queues()
     unadmitted: UnadmittedLimits = UnadmittedLimits()
     spaces: tuple[SpaceConfig, ...] = ()
     warnings: tuple[str, ...] = ()
 
     def listening_on(self, host: str | None = None, port: int | None = None) -> "GatewayConfig":
-        """The same gateway at another address, which its invitations then name."""
+        """Return the same configuration with another address, which its invitations then contain."""
         host, port = host or self.host, self.port if port is None else port
         url = _url(host, port, secure=self.tls is not None)
         spaces = tuple(
@@ -196,6 +196,6 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _url(host: str, port: int, *, secure: bool) -> str:
-    """Where somebody on this machine or beyond reaches the gateway."""
+    """The URL at which clients reach the gateway."""
     name = "localhost" if host in {"0.0.0.0", "::"} else f"[{host}]" if ":" in host else host
     return f"{'wss' if secure else 'ws'}://{name}:{port}"

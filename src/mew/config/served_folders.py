@@ -1,6 +1,6 @@
-"""Which folders an MCP file server serves, and whether one of them holds a `.mew` with tokens.
+"""Finds which folders an MCP file server serves, and whether one of them contains a `.mew` with tokens.
 
-Reads names of folders only, never a file. Gateway, bridge and command use it; it imports nothing of them.
+It reads folder names only, never file contents. Gateway, bridge and command use this module. It imports none of them.
 """
 
 import os
@@ -12,22 +12,22 @@ from typing import Final
 
 FOLDER: Final = ".mew"
 MOST_FOLDERS: Final = 20_000
-"""Folders that are searched below a served one; a deeper `.mew` in a larger tree is not found."""
+"""Maximum number of folders searched below a served one. A `.mew` beyond that limit is not found."""
 _SERVER: Final = re.compile(r"server[-_]filesystem(?![\w-])", re.IGNORECASE)
 """`@modelcontextprotocol/server-filesystem@1.2.3`, `mcp_server_filesystem`, `…/server-filesystem/dist/index.js`."""
 _SHELL: Final = re.compile(r"[\s;&|()<>'\"`]+")
-"""What separates words in the line of a shell, as in `sh -c 'npx server-filesystem .'`."""
+"""Word separators in a shell command line, as in `sh -c 'npx server-filesystem .'`."""
 _PUNCTUATION: Final = ";&|()<>"
 _EXPANDED: Final = re.compile(r"[$`*?\[{]|~(?=[^\s/'\";&|()<>])")
-"""What a shell replaces by text that the line does not show: `$PWD`, `$(pwd)`, `.m*`, `{.mew,}`, `~+`."""
+"""Shell expansions, whose result is not visible in the line: `$PWD`, `$(pwd)`, `.m*`, `{.mew,}`, `~+`."""
 _ELSEWHERE: Final = frozenset(("cd", "chdir", "pushd", "popd", "xargs", "eval"))
-"""Commands after which a folder in the line is another one, or comes from outside the line."""
+"""Commands after which a path refers to another folder, or comes from outside the line."""
 
 
 def served_folders(command: Sequence[str]) -> tuple[str, ...]:
-    """The folders in the command line of a file server: what follows its name. Of other commands none.
+    """Return the folders in a file server's command line: the arguments after its name. Empty for other commands.
 
-    `~` stands for what the server takes it for: the home of the user that runs it.
+    `~` is the home folder of the user that runs the server, as the server itself resolves it.
     """
     for index, word in enumerate(command):
         if _SERVER.search(word):
@@ -37,7 +37,7 @@ def served_folders(command: Sequence[str]) -> tuple[str, ...]:
 
 
 def _lines(word: str) -> Iterator[list[str]]:
-    """The words in it, if it is the line of a shell: split at every mark, and as a shell would, with its quotes."""
+    """Split a shell command line into words: once at every separator, and once with the shell's quoting rules."""
     parts = _SHELL.split(word)
     if len(parts) == 1:
         return
@@ -46,14 +46,14 @@ def _lines(word: str) -> Iterator[list[str]]:
     lexer.whitespace_split, lexer.commenters = True, ""
     try:
         words = [each for each in lexer if each.strip(_PUNCTUATION)]
-    except ValueError:  # a quote that does not end: a shell refuses the line
+    except ValueError:  # unterminated quote: a shell rejects the line
         return
     if words != [word]:
         yield words
 
 
 def unchecked(command: Sequence[str]) -> str | None:
-    """Why it cannot be known which folders a file server in this command would serve; None if it can be."""
+    """Return why the folders that a file server in this command serves cannot be determined; None if they can."""
     for word in command:
         if not _SERVER.search(word):
             continue
@@ -68,14 +68,14 @@ def unchecked(command: Sequence[str]) -> str | None:
 
 
 def _folder(argument: str) -> str:
-    """`folder`, also of `--option=folder`; empty for an option without a value."""
+    """Return the folder in an argument: `folder` or `--option=folder`. Empty for an option without a value."""
     if argument.startswith("-"):
         argument = argument.partition("=")[2]
     return str(Path.home() / argument[2:]) if argument == "~" or argument.startswith("~/") else argument
 
 
 def exposed(command: Sequence[str], working_folder: Path, space_directory: Path) -> str | None:
-    """Why a file server must not be started with this command; None if it may be."""
+    """Return why a file server must not be started with this command; None if it may be started."""
     for text in served_folders(command):
         found = find_mew(working_folder / text, space_directory)
         if found is not None:
@@ -87,10 +87,10 @@ def exposed(command: Sequence[str], working_folder: Path, space_directory: Path)
 
 
 def find_mew(folder: Path, space_directory: Path) -> Path | None:
-    """The `.mew` that can be read through this folder, the one of this space included; None if there is none."""
+    """Return the `.mew` that is readable through this folder, including this space's own; None if there is none."""
     root, own = folder.resolve(), space_directory.resolve() / FOLDER
     if own.is_relative_to(root) or own.resolve().is_relative_to(root):
-        return own  # also before the gateway creates it, and where it is a link
+        return own  # also before the gateway creates it, and if it is a link
     if root.is_relative_to(own.resolve()):
         return own
     for each in (root, *root.parents):
@@ -100,7 +100,10 @@ def find_mew(folder: Path, space_directory: Path) -> Path | None:
 
 
 def _below(root: Path) -> Iterator[Path]:
-    """Breadth is bounded. Links are not followed: a file server resolves them, and refuses what lies elsewhere."""
+    """Yield each `.mew` below a folder; the number of searched folders is bounded.
+
+    Links are not followed: a file server resolves them and rejects paths outside its folders.
+    """
     for count, (place, folders, files) in enumerate(os.walk(root)):
         if FOLDER in folders or FOLDER in files:
             yield Path(place) / FOLDER

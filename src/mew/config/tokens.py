@@ -1,6 +1,6 @@
-"""Which participant each token belongs to: tokens from the environment, space.yaml and `.mew/tokens` (protocol §2).
+"""Maps tokens to participants. Tokens come from the environment, space.yaml and `.mew/tokens` (protocol §2).
 
-All of them are valid together. No error, warning, `repr` or log shows a token; each names the source of one instead.
+Tokens of all sources are valid at the same time. No error, warning, `repr` or log shows a token: they name its source.
 """
 
 import contextlib
@@ -19,14 +19,14 @@ from mew.protocol.handlers.administration import token_changes
 from mew.protocol.ids import is_participant_id, is_reserved_id
 
 MAX_TOKEN_BYTES: Final = 4096
-"""A longer file is not a token's."""
+"""Maximum size of a token file. Larger files are ignored."""
 _PARTICIPANT: Final = ".token"
 _OBSERVER: Final = ".observer"
 _AS_UNDERSCORE: Final = str.maketrans("-.@:", "____")
 
 
 def environment_variable(participant: str) -> str:
-    """The variable that may hold a participant's token: `MEW_TOKEN_<ID>`."""
+    """Return the name of the variable for a participant's token: `MEW_TOKEN_<ID>`."""
     return "MEW_TOKEN_" + participant.upper().translate(_AS_UNDERSCORE)
 
 
@@ -34,17 +34,17 @@ class TokenFolder:
     """The folder `.mew/tokens` of one space: `<id>.token` for participants, `<name>.observer` for observers."""
 
     def __init__(self, space_directory: Path) -> None:
-        """Nothing is made before a token has to be kept."""
+        """Store the path. The folder is created when the first token is written."""
         self.path = space_directory / ".mew" / "tokens"
 
     def file(self, name: str, *, observer: bool = False) -> Path:
-        """Where the token of a participant or an observer is kept."""
+        """Return the token file of a participant or an observer. Raises `ConfigError` for an invalid id."""
         if not _may_bear(name):
             raise ConfigError(f"{name!r} cannot be the id of a token's holder", file=self.path)
         return self.path / f"{name}{_OBSERVER if observer else _PARTICIPANT}"
 
     def read(self, warnings: list[str]) -> dict[tuple[str, bool], str]:
-        """Every token in the folder by name and whether it is an observer's; what cannot be used is warned about."""
+        """Return all tokens in the folder, by (name, is observer). Adds a warning for each unusable file."""
         try:
             paths = sorted(path for path in self.path.iterdir() if path.suffix in {_PARTICIPANT, _OBSERVER})
             if paths:
@@ -52,7 +52,7 @@ class TokenFolder:
         except FileNotFoundError:
             return {}
         except OSError as error:
-            # Not the same as an empty folder: that would take everybody's token away.
+            # Do not treat this as an empty folder: that would revoke every token.
             raise ConfigError(f"cannot be read: {error.strerror}", file=self.path) from None
         found: dict[tuple[str, bool], str] = {}
         for path in paths:
@@ -63,17 +63,17 @@ class TokenFolder:
         return found
 
     def kept(self, name: str, *, observer: bool = False) -> str | None:
-        """The token in the file of this name, if there is one to be used."""
+        """Return the token in the file of this name, or None if there is no usable one."""
         path = self.file(name, observer=observer)
         return _read_token(path, []) if path.exists() else None
 
     def obtain(self, name: str, *, observer: bool = False) -> str:
-        """The token in the file of this name, made first where there is none; of two processes one makes it."""
+        """Return the token in the file of this name, created if missing. Concurrent processes get the same token."""
         path = self.file(name, observer=observer)
         try:
             self._prepare()
             if not path.exists():
-                _write(path, new_token(), anew=True)
+                _write(path, new_token(), only_new=True)
         except OSError as error:
             raise ConfigError(f"a token cannot be kept there: {error.strerror}", file=path) from None
         token = _read_token(path, [])
@@ -82,17 +82,17 @@ class TokenFolder:
         return token
 
     def replace(self, name: str, *, observer: bool = False) -> str:
-        """A new token in the file of this name; whoever reads it meanwhile has the old one or the new."""
+        """Write a new token to the file of this name. A concurrent reader gets the old token or the new one."""
         path, token = self.file(name, observer=observer), new_token()
         try:
             self._prepare()
-            _write(path, token, anew=False)
+            _write(path, token, only_new=False)
         except OSError as error:
             raise ConfigError(f"a token cannot be kept there: {error.strerror}", file=path) from None
         return token
 
     def remove(self, name: str, *, observer: bool = False) -> bool:
-        """Take a token away; whether there was one."""
+        """Delete a token file. Returns whether it existed."""
         path = self.file(name, observer=observer)
         try:
             path.unlink()
@@ -104,11 +104,11 @@ class TokenFolder:
 
     @property
     def known(self) -> Path:
-        """What a gateway last knew (`gateway.configuration_changes`)."""
+        """File with the configuration state that a gateway last stored (`gateway.configuration_changes`)."""
         return self.path / ".known"
 
     def remembered(self) -> str | None:
-        """What was kept there."""
+        """Return the contents of `known`, or None if the file does not exist."""
         try:
             return self.known.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -117,10 +117,10 @@ class TokenFolder:
             raise ConfigError(f"cannot be read: {error}", file=self.known) from None
 
     def remember(self, text: str) -> None:
-        """Keep it there."""
+        """Write `text` to `known`."""
         try:
             self._prepare()
-            _write(self.known, text, anew=False)
+            _write(self.known, text, only_new=False)
         except OSError as error:
             raise ConfigError(f"cannot be written: {error.strerror}", file=self.known) from None
 
@@ -132,37 +132,37 @@ class TokenFolder:
 
 
 class TokenStore:
-    """The tokens of every space of a gateway; `mew.protocol.authentication.Tokens` for the core."""
+    """The tokens of all spaces of a gateway. Implements `mew.protocol.authentication.Tokens` for the core."""
 
     def __init__(self, spaces: Iterable[SpaceConfig], *, environ: Mapping[str, str], generate: bool = True) -> None:
-        """Read every source; a configured participant that has no token is given one, unless we only look."""
+        """Read all sources. With `generate`, create a token for each configured participant that has none."""
         spaces = tuple(spaces)
         self._folders = {space.settings.space_id: TokenFolder(space.directory) for space in spaces}
         self._given = _given(spaces, environ)
         self._holders: dict[bytes, Identity] = {}
         self._tokens: dict[Identity, tuple[str, ...]] = {}
         self.sources: dict[Identity, tuple[str, ...]] = {}
-        """Where each holder's tokens come from: a variable, a place in space.yaml, a file."""
+        """Sources of each holder's tokens: a variable, a place in space.yaml, or a file."""
         self.lost: frozenset[bytes] = frozenset()
-        """The fingerprints of tokens that the last reading took from their holders."""
+        """Fingerprints of the tokens that their holders lost at the last read."""
         self.changes: dict[Identity, str] = {}
-        """What became of whose tokens at the last reading, as `mew.protocol.handlers.administration` names it."""
+        """Token changes of each holder at the last read, named as in `mew.protocol.handlers.administration`."""
         self.warnings: tuple[str, ...] = ()
-        """What was odd at the last reading, without any token's text."""
+        """Warnings of the last read. They contain no token."""
         self.reload()
         self.generated = tuple(identity for identity in self._given if generate and identity not in self._tokens)
-        """Those for whom a token was made just now."""
+        """Participants for which this constructor created a token."""
         for identity in self.generated:
             self._obtain(identity)
 
     def identify(self, token: str) -> Identity | None:
-        """Whose token this is."""
-        # The time of this look-up depends on the digest alone. Who guesses cannot choose a digest without
-        # finding a SHA-256 preimage, so how far a comparison got says nothing about any token's characters.
+        """Return the holder of this token, or None if the token is unknown."""
+        # The lookup time depends only on the digest. An attacker cannot choose a digest without a SHA-256
+        # preimage, so the time reveals nothing about the characters of a token.
         return self._holders.get(fingerprint(token))
 
     def issue(self, space_id: str, participant: str) -> str:
-        """The participant's token, made and kept where it has none: an invitation survives a restart (protocol §3)."""
+        """Return the participant's token, created and stored if missing: invitations survive restarts (protocol §3)."""
         identity = Identity(space_id, participant)
         try:
             return self._tokens[identity][0] if identity in self._tokens else self._obtain(identity)
@@ -170,14 +170,17 @@ class TokenStore:
             raise InternalError(f"no token can be kept for {participant!r}") from error
 
     def token_for(self, space_id: str, participant: str) -> str:
-        """The token that a participant's process is given: the environment's, else space.yaml's, else the file's."""
+        """Return the token for a participant's process: from the environment, else space.yaml, else the file."""
         held = self._tokens.get(Identity(space_id, participant))
         if held is None:
             raise ConfigError(f"{participant!r} has no token in space {space_id!r}")
         return held[0]
 
     def reload(self) -> frozenset[Identity]:
-        """Read the folders again, and say who lost a token; with two holders of one token nothing changes."""
+        """Read the folders again. Returns the holders that lost a token.
+
+        If two holders share a token, it raises `ConfigError` and changes nothing.
+        """
         warnings: list[str] = []
         sourced = {identity: list(given) for identity, given in self._given.items()}
         for space_id, folder in self._folders.items():
@@ -195,12 +198,12 @@ class TokenStore:
         return frozenset(before[digest] for digest in self.lost)
 
     def digests(self, space_id: str) -> dict[Identity, frozenset[str]]:
-        """The fingerprints of every token of a space, as text, by holder."""
+        """Return the fingerprints of all tokens of a space as hex text, by holder."""
         held = _by_holder(self._holders)
         return {each: frozenset(map(bytes.hex, held[each])) for each in held if each.space_id == space_id}
 
     def sources_of(self, condition: Callable[[str], bool]) -> Iterator[str]:
-        """Where the tokens that meet a condition come from."""
+        """Yield the token sources of each holder that has a token meeting the condition."""
         for identity, held in self._tokens.items():
             if any(map(condition, held)):
                 yield ", ".join(self.sources[identity])
@@ -216,7 +219,7 @@ class TokenStore:
 
 
 def _given(spaces: Iterable[SpaceConfig], environ: Mapping[str, str]) -> dict[Identity, list[tuple[str, str]]]:
-    """What environment and files say of each configured participant: tokens, each with its source, in their order."""
+    """Return each configured participant's tokens from the environment and space.yaml, with sources, by priority."""
     given: dict[Identity, list[tuple[str, str]]] = {}
     holders: dict[str, Identity] = {}
     for space in spaces:
@@ -234,7 +237,7 @@ def _given(spaces: Iterable[SpaceConfig], environ: Mapping[str, str]) -> dict[Id
 
 
 def _index(sourced: Mapping[Identity, Iterable[tuple[str, str]]]) -> dict[bytes, Identity]:
-    """Digest to holder; a token of two holders is refused, because it would not say who has come."""
+    """Map digests to holders. Raises `ConfigError` if two holders share a token: it would not identify either."""
     holders: dict[bytes, Identity] = {}
     sources: dict[bytes, str] = {}
     for identity, held in sourced.items():
@@ -260,7 +263,7 @@ def _named(identity: Identity) -> str:
 
 
 def fingerprint(token: str) -> bytes:
-    """What is kept of a token that somebody came with: enough to know it again, and no way back."""
+    """Return the SHA-256 digest of a token. It identifies the token but does not reveal it."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -269,9 +272,9 @@ def _may_bear(name: str) -> bool:
 
 
 def _read_token(path: Path, warnings: list[str]) -> str | None:
-    """The one word in a token's file, else a warning that does not quote it."""
+    """Return the single word in a token file, else None. Adds a warning that does not quote the contents."""
     try:
-        # A pipe of that name would keep the gateway waiting for a writer.
+        # Opening a FIFO would block the gateway until a writer opens it too.
         if not path.is_file():
             raise IsADirectoryError(None, "not a regular file")
         with path.open("rb") as file:
@@ -295,26 +298,26 @@ def _warn_if_open(path: Path, mode: int, warnings: list[str]) -> None:
 
 
 def new_token() -> str:
-    """256 random bits as text. It never begins with a hyphen: a command line would take it for an option."""
+    """Return 256 random bits as text. It never begins with a hyphen: a command line would parse it as an option."""
     while (token := secrets.token_urlsafe(32)).startswith("-"):
         pass
     return token
 
 
-def _write(path: Path, token: str, *, anew: bool) -> None:
-    """Put a token into a file: complete or not at all, and never over another's where it is to be made anew."""
+def _write(path: Path, token: str, *, only_new: bool) -> None:
+    """Write a token file atomically. With `only_new`, an existing file is not overwritten."""
     draft = path.parent / f".{secrets.token_hex(8)}"
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            # No line break: some read the file as it is.
+            # No line break: some readers use the contents verbatim.
             file.write(token)
             file.flush()
             os.fsync(file.fileno())
-        if not anew:
+        if not only_new:
             draft.replace(path)
         else:
             with contextlib.suppress(FileExistsError):
-                # Unlike a rename, a link refuses a name that is taken: who comes second reads the first one's.
+                # Unlike a rename, a hard link fails if the name exists: the second process uses the first one's token.
                 path.hardlink_to(draft)
     finally:
         draft.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""A YAML file as values that know their file, line and path, so that what is wrong can be said in one line.
+"""Parses a YAML file into values with file, line and path, so that one line can describe an error.
 
-Must not know what any key means, and must not quote a value: some of them are secrets.
+This module must not depend on the meaning of any key. It must not quote values, because some are secrets.
 """
 
 import math
@@ -26,18 +26,18 @@ from ruamel.yaml.reader import ReaderError
 from mew.errors import MewError
 
 MAX_DEPTH: Final = 64
-"""Levels in one file: every recursion over values stays within it."""
+"""Maximum nesting depth in one file. It bounds every recursion over values."""
 MAX_VALUES: Final = 100_000
-"""Values in one file, counted again at each alias: a small file must not stand for a large one."""
+"""Maximum number of values in one file. Aliases count each time: a small file must not expand to a large one."""
 
 Key: TypeAlias = str | int
 
 
 class ConfigError(MewError):
-    """The configuration cannot be used: which file, which line, where in it, and what is wrong."""
+    """The configuration cannot be used. The error names the file, the line, the path in the file and the problem."""
 
     def __init__(self, problem: str, *, file: Path | None = None, line: int | None = None, where: str = "") -> None:
-        """One line for people; the parts for programs."""
+        """Build a one-line message. The parts are also available as attributes."""
         self.problem, self.file, self.line, self.where = problem, file, line, where
         spot = "" if file is None else str(file) if line is None else f"{file}:{line}"
         super().__init__(": ".join(part for part in (spot, where, problem) if part))
@@ -45,17 +45,17 @@ class ConfigError(MewError):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Node:
-    """One value of the file. Without a repr, because it may be a secret."""
+    """One value of the file. It has no repr, because it may be a secret."""
 
     value: "str | int | float | bool | dict[str, Node] | list[Node] | None"
     line: int
     text: str = ""
-    """A scalar as its author wrote it: `1.10` is not 1.1 to a child process."""
+    """The scalar as written in the file: a child process must receive `1.10`, not 1.1."""
     size: int = 1
-    """Values it is made of, itself included."""
+    """Number of values it contains, including itself."""
 
     def plain(self) -> Any:
-        """The value as JSON would have it."""
+        """Return the value as plain Python data, as in JSON."""
         if isinstance(self.value, dict):
             return {key: each.plain() for key, each in self.value.items()}
         if isinstance(self.value, list):
@@ -65,33 +65,33 @@ class Node:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Place:
-    """A value and where it stands."""
+    """A value and its location in the file."""
 
     file: Path
     path: tuple[Key, ...]
     node: Node
     warnings: list[str]
-    """Those of the whole file."""
+    """The warnings of the whole file."""
 
     @property
     def where(self) -> str:
-        """The path as people write it."""
+        """The path in readable form, such as `space.id`."""
         return _written(self.path)
 
     def error(self, problem: str) -> ConfigError:
-        """What is wrong with this value."""
+        """Return an error about this value."""
         return ConfigError(problem, file=self.file, line=self.node.line, where=self.where)
 
     def expected(self, what: str) -> ConfigError:
-        """What should stand here instead."""
+        """Return an error that says what is expected here."""
         return self.error(f"expected {what}, got {_named(self.node.value)}")
 
     def warn(self, problem: str) -> None:
-        """Say that something is odd, without refusing the file."""
+        """Add a warning about this value. The file is still accepted."""
         self.warnings.append(str(self.error(problem)))
 
     def text(self, what: str = "a string") -> str:
-        """A non-empty string."""
+        """Return the value as a non-empty string. Raises `ConfigError` for anything else."""
         if not isinstance(self.node.value, str):
             hint = "; put it in quotes" if isinstance(self.node.value, bool | int | float) else ""
             raise self.error(f"expected {what}, got {_named(self.node.value)}{hint}")
@@ -100,19 +100,19 @@ class Place:
         return self.node.value
 
     def as_written(self) -> str:
-        """A string, number or boolean as its author wrote it: what a process is given has no types."""
+        """Return a string, number or boolean as written in the file: arguments of a process have no types."""
         if self.node.value is None or isinstance(self.node.value, dict | list):
             raise self.expected("a string")
         return self.node.text
 
     def items(self, what: str = "a list") -> list["Place"]:
-        """The elements of a list."""
+        """Return the elements of a list. Raises `ConfigError` for anything else."""
         if not isinstance(self.node.value, list):
             raise self.expected(what)
         return [self.below(index, each) for index, each in enumerate(self.node.value)]
 
     def section(self, known: frozenset[str] | None = None) -> "Section":
-        """A mapping; with `known`, every other key is warned about."""
+        """Return the value as a mapping. With `known`, every other key gets a warning."""
         if not isinstance(self.node.value, dict):
             raise self.expected("a mapping")
         section = Section(self, self.node.value)
@@ -122,64 +122,64 @@ class Place:
         return section
 
     def below(self, key: Key, node: Node) -> "Place":
-        """A value inside this one."""
+        """Return the place of a value inside this one."""
         return Place(self.file, (*self.path, key), node, self.warnings)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Section:
-    """A mapping, asked by key. A key whose value is left out counts as absent."""
+    """A mapping with typed access by key. A key without a value counts as missing."""
 
     place: Place
     nodes: dict[str, Node]
 
     def entries(self) -> list[tuple[str, Place]]:
-        """Every key and its value, those left out included."""
+        """Return every key and its value, including keys without a value."""
         return [(key, self.place.below(key, node)) for key, node in self.nodes.items()]
 
     def get(self, key: str) -> Place | None:
-        """The value of a key."""
+        """Return the value of a key, or None if it is missing."""
         node = self.nodes.get(key)
         return None if node is None or node.value is None else self.place.below(key, node)
 
     def section(self, key: str, known: frozenset[str] | None = None) -> "Section":
-        """The section below a key; an empty one where there is none."""
+        """Return the section under a key, or an empty one if it is missing."""
         place = self.get(key) or self.place.below(key, Node({}, self.place.node.line))
         return place.section(known)
 
     def required(self, key: str) -> Place:
-        """The value of a key that must be there."""
+        """Return the value of a key. Raises `ConfigError` if it is missing."""
         place = self.get(key)
         if place is None:
             raise self.place.error(f"`{key}` is missing")
         return place
 
     def plain(self, key: str) -> dict[str, Any]:
-        """The mapping below a key as plain values, for whoever will know what they mean."""
+        """Return the mapping under a key as plain values. The caller interprets them."""
         return dict(self.section(key).place.node.plain())
 
     def text(self, key: str, what: str = "a string") -> str | None:
-        """A string; an empty one counts as absent."""
+        """Return a string, or None if it is missing or empty."""
         place = self.get(key)
         return None if place is None or place.node.value == "" else place.text(what)
 
     def texts(self, key: str, what: str = "a list of strings") -> tuple[str, ...]:
-        """A list of non-empty strings."""
+        """Return a list of non-empty strings; empty if the key is missing."""
         place = self.get(key)
         return () if place is None else tuple(each.text() for each in place.items(what))
 
     def words(self, key: str) -> tuple[str, ...]:
-        """A list of scalars, each as its author wrote it."""
+        """Return a list of scalars, each as written in the file."""
         place = self.get(key)
         return () if place is None else tuple(each.as_written() for each in place.items("a list of strings"))
 
     def variables(self, key: str) -> dict[str, str]:
-        """A mapping of scalars, each as its author wrote it; one left out is empty."""
+        """Return a mapping of scalars, each as written in the file. A missing value becomes an empty string."""
         given = self.section(key).entries()
         return {name: "" if each.node.value is None else each.as_written() for name, each in given}
 
     def flag(self, key: str, *, default: bool) -> bool:
-        """True or false, in YAML 1.2's own words."""
+        """Return a YAML 1.2 boolean, or `default` if the key is missing."""
         place = self.get(key)
         if place is None:
             return default
@@ -191,7 +191,7 @@ class Section:
         raise place.expected("true or false")
 
     def choice(self, key: str, words: tuple[str, ...]) -> str | None:
-        """One of a few words."""
+        """Return one of the given words, or None if the key is missing."""
         place = self.get(key)
         if place is None:
             return None
@@ -201,7 +201,7 @@ class Section:
         return str(place.node.value)
 
     def whole(self, key: str, default: int, *, least: int, most: int | None = None) -> int:
-        """A whole number within bounds."""
+        """Return an integer from `least` to `most`, or `default` if the key is missing."""
         place = self.get(key)
         if place is None:
             return default
@@ -213,7 +213,7 @@ class Section:
         return value
 
     def number(self, key: str, *, zero: bool = False) -> float | None:
-        """A finite number above zero, or zero where that is allowed."""
+        """Return a finite number above 0, or None if the key is missing. With `zero`, 0 is allowed."""
         place = self.get(key)
         if place is None:
             return None
@@ -226,7 +226,7 @@ class Section:
 
 
 def read_yaml(file: Path) -> Place:
-    """The one document of a YAML file, else `ConfigError`."""
+    """Parse the single document of a YAML file. Raises `ConfigError` if that fails."""
     try:
         data = file.read_bytes()
     except FileNotFoundError:
@@ -252,16 +252,16 @@ def read_yaml(file: Path) -> Place:
 
 
 class _Builder:
-    """Nodes from the parser's events: duplicate keys, aliases and tags are decided here and nowhere else."""
+    """Builds nodes from the parser's events. Only this class handles duplicate keys, aliases and tags."""
 
     def __init__(self, file: Path, events: Iterator[Any]) -> None:
-        """Take the events as they come; the parser declares no types for what they hold."""
+        """Take the parser's events. They are `Any`, because the parser declares no types for their contents."""
         self.file = file
         self.events = events
         self.anchors: dict[str, Node] = {}
 
     def document(self) -> Node:
-        """The first document; a second one is refused."""
+        """Build the first document. Raises `ConfigError` if there is a second one."""
         found: Node | None = None
         for event in self.events:
             if isinstance(event, DocumentStartEvent):
@@ -273,7 +273,7 @@ class _Builder:
         return found
 
     def node(self, event: Any, path: tuple[Key, ...]) -> Node:
-        """The value that begins with this event."""
+        """Build the value that starts with this event."""
         if len(path) > MAX_DEPTH:
             raise self.error(event, path[:3], f"nested deeper than {MAX_DEPTH} levels")
         if isinstance(event, AliasEvent):
@@ -295,14 +295,14 @@ class _Builder:
         return node
 
     def sequence(self, start: Any, path: tuple[Key, ...]) -> Node:
-        """A list."""
+        """Build a list."""
         values: list[Node] = []
         while not isinstance(event := next(self.events), SequenceEndEvent):
             values.append(self.node(event, (*path, len(values))))
         return Node(values, _line(start), size=1 + sum(each.size for each in values))
 
     def mapping(self, start: Any, path: tuple[Key, ...]) -> Node:
-        """A mapping; an entry's line is its key's. What `<<` brings in stands behind what is written out."""
+        """Build a mapping. An entry has the line of its key. Entries merged by `<<` follow the written ones."""
         values: dict[str, Node] = {}
         merged: dict[str, Node] = {}
         while not isinstance(event := next(self.events), MappingEndEvent):
@@ -320,7 +320,7 @@ class _Builder:
         return Node(values, _line(start), size=1 + sum(each.size for each in values.values()))
 
     def merged(self, event: Any, path: tuple[Key, ...], node: Node) -> dict[str, Node]:
-        """The entries of the mapping, or the mappings, behind a `<<`; the first that has a key wins."""
+        """Return the entries of the mapping or mappings given to `<<`. The first mapping that has a key wins."""
         together: dict[str, Node] = {}
         for each in node.value if isinstance(node.value, list) else [node]:
             if not isinstance(each.value, dict):
@@ -329,12 +329,12 @@ class _Builder:
         return together
 
     def error(self, event: Any, path: tuple[Key, ...], problem: str) -> ConfigError:
-        """What is wrong, at the line of an event."""
+        """Return an error at the line of an event."""
         return ConfigError(problem, file=self.file, line=_line(event), where=_written(path))
 
 
 def _written(path: tuple[Key, ...]) -> str:
-    """A path as people write it; what lies under a participant's `tokens` is not named."""
+    """Return a path in readable form. Keys below a participant's `tokens` are omitted: they may be secrets."""
     secret = path[:1] == ("participants",) and path[2:3] == ("tokens",)
     shown = [*path[:3], *(key for key in path[3:] if isinstance(key, int) or not secret)]
     parts = (f"[{key}]" if isinstance(key, int) else f".{key if key.isprintable() else repr(key)}" for key in shown)
@@ -346,12 +346,15 @@ def _line(event: Any) -> int:
 
 
 def _is_plain(event: Any) -> bool:
-    """Whether a scalar is written without quotes or tag, so that its form says what it is."""
+    """Return whether a scalar has neither quotes nor a tag, so that its form determines its type."""
     return isinstance(event, ScalarEvent) and event.tag is None and bool(event.implicit[0])
 
 
 def _resolved(text: str) -> str | int | float | bool | None:
-    """What a plain scalar stands for in the core schema of YAML 1.2 (§10.3.2): `yes`, `012` and dates are no more."""
+    """Return the value of a plain scalar in the core schema of YAML 1.2 (§10.3.2).
+
+    Unlike in YAML 1.1, `yes` and dates are strings and `012` is decimal.
+    """
     if text in {"", "~", "null", "Null", "NULL"}:
         return None
     if text in {"true", "True", "TRUE", "false", "False", "FALSE"}:
@@ -366,14 +369,14 @@ def _resolved(text: str) -> str | int | float | bool | None:
 
 
 def _named(value: object) -> str:
-    """What kind of value it is; never the value, which may be a secret."""
+    """Return the type of a value as text; never the value itself, which may be a secret."""
     if isinstance(value, bool):
         return "a boolean"
     return _NAMES[type(value)]
 
 
 def _without_words(problem: str) -> str:
-    """The parser's sentence without what it quotes of the file, punctuation excepted."""
+    """Return the parser's message without text quoted from the file, except punctuation."""
     return _QUOTED.sub("'…'", problem)
 
 
@@ -388,7 +391,7 @@ _NAMES: Final[dict[type, str]] = {
 _OLD_FLAGS: Final = frozenset({"yes", "no", "on", "off", "y", "n"})
 _SHOWN: Final = 40
 _LONGEST_NUMBER: Final = 200
-"""Characters; a longer row of digits is a string: it would not even fit a float."""
+"""Maximum characters of a number. Longer text is a string: the digits might not even fit a float."""
 _WHOLE: Final = {
     re.compile(r"[-+]?[0-9]+"): 10,
     re.compile(r"0o[0-7]+"): 8,

@@ -1,7 +1,7 @@
-"""Compares tokens, configuration and programs with those of the gateway's last look, and records each change.
+"""Compares tokens, configuration and programs with those the gateway saw last, and records each change.
 
-Each space has a file, `.mew/tokens/.known`, mode 0600. It holds digests of tokens, and never a token. Of a program it
-holds no value of `env`, and only a digest of arguments that may hold a secret.
+Each space has a file `.mew/tokens/.known` with mode 0600. It holds digests of tokens, never a token. For a program it
+holds no value of `env`, and only a digest of arguments that may contain a secret.
 """
 
 import re
@@ -21,13 +21,13 @@ from mew.protocol.handlers.administration import CONFIGURATION_CHANGED, differen
 
 _FILLED_IN: Final = re.compile(r"\$\{")
 _SECRET: Final = re.compile(r"token|secret|passw|key|auth|bearer|credential|://[^/\s]*@", re.IGNORECASE)
-"""Names of options and variables with secrets, and an address with a password."""
+"""Matches names of options and variables with secrets, and URLs with a password."""
 _RANDOM: Final = re.compile(r"(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{22,}")
-"""So many characters of base64 may be a token; see `exposure.SHORTEST_TOKEN`."""
+"""This many base64 characters may be a token; see `exposure.SHORTEST_TOKEN`."""
 
 
 def programs(space: SpaceConfig, tokens: TokenStore) -> dict[str, Any]:
-    """By participant, as space.yaml names it; participants without a program are left out."""
+    """Return the programs by participant, as configured in space.yaml, without participants that have none."""
     return {
         name: _program(each, tokens)
         for name, each in space.participants.items()
@@ -51,7 +51,7 @@ def _server(server: McpServer, tokens: TokenStore) -> dict[str, Any]:
 
 
 def _command(command: str, args: Sequence[str], env: Mapping[str, str], tokens: TokenStore) -> dict[str, Any]:
-    # The values of `env` may be repeated in the arguments, so one variable is reason enough.
+    # Arguments may repeat values of `env`, so a single variable is reason enough.
     secret = bool(env) or any(_may_hold_secret(each, tokens) for each in (command, *args))
     told: dict[str, Any] = {"command": command}
     if _may_hold_secret(command, tokens):
@@ -73,18 +73,18 @@ def _digest(value: str | Sequence[str]) -> str:
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file holds; holders by name, each with the digests of its tokens."""
+    """Content of the file. Maps each token holder by name to the digests of its tokens."""
 
     participants: Mapping[str, frozenset[str]]
     observers: Mapping[str, frozenset[str]]
     configuration: Mapping[str, Any]
-    """Of the process and the journal. What the protocol depends on is in the `start` record."""
+    """Settings of the process and the journal. Settings that the protocol depends on are in the `start` record."""
     programs: Mapping[str, Any] | None = None
-    """What is run for participants; None in a file of a version that did not keep it."""
+    """Programs run for participants; None in a file written by a version that did not store them."""
 
 
 def known_now(config: GatewayConfig, space: SpaceConfig, tokens: TokenStore) -> Known:
-    """What is so now."""
+    """Return the current state, in the form of the file."""
     held = tokens.digests(space.settings.space_id)
     return Known(
         participants={each.participant: digests for each, digests in held.items() if not each.observer},
@@ -95,7 +95,7 @@ def known_now(config: GatewayConfig, space: SpaceConfig, tokens: TokenStore) -> 
 
 
 def changes(before: Known, now: Known) -> Iterator[Administer]:
-    """What is to be recorded at a start."""
+    """Yield the changes to record at a start."""
     for observer, old, new in (
         (False, before.participants, now.participants),
         (True, before.observers, now.observers),
@@ -115,9 +115,9 @@ def changes(before: Known, now: Known) -> Iterator[Administer]:
 
 
 def known_before(space: SpaceConfig, tokens: TokenStore, now: Known, *, ran: bool) -> Known:
-    """What the file says. Without one only the tokens that were just made are new.
+    """Return the state from the file. If there is none, only tokens that were just generated count as new.
 
-    In a space that never `ran` those in its folder are new as well: `mew token create` made them.
+    In a space that never `ran`, the tokens in its folder also count as new: `mew token create` created them.
     """
     folder = TokenFolder(space.directory)
     try:
@@ -143,7 +143,7 @@ def known_before(space: SpaceConfig, tokens: TokenStore, now: Known, *, ran: boo
 
 
 def remember(config: GatewayConfig, space: SpaceConfig, tokens: TokenStore) -> None:
-    """Keep what is so now. Where that fails the next start records some changes once more."""
+    """Store the current state. If that fails, the next start records some changes again."""
     text = msgspec.json.encode(known_now(config, space, tokens), order="deterministic").decode()
     try:
         TokenFolder(space.directory).remember(text)
@@ -152,7 +152,7 @@ def remember(config: GatewayConfig, space: SpaceConfig, tokens: TokenStore) -> N
 
 
 def _configuration(config: GatewayConfig, space: SpaceConfig) -> dict[str, Any]:
-    """As space.yaml names it; the port is left out, because it may be any that is free."""
+    """Return the settings as named in space.yaml. The port is omitted, because any free port may be used."""
     limits = {**msgspec.structs.asdict(config.unadmitted)}
     limits |= {f"{name}_queue_bytes": getattr(config.queues, f"{name}_bytes") for name in ("data", "control")}
     gateway = {

@@ -1,7 +1,7 @@
-"""Open connections: accepting them, their limits, their real addresses, and the log lines of refusals.
+"""Open connections: accepting them, their limits, their client addresses, and the log lines of rejections.
 
-When there is no room, new connections wait in the kernel's backlog and are not refused. `X-Forwarded-For` counts only
-from `gateway.trusted_proxies`, because anyone can write it.
+When there is no room, new connections wait in the kernel's backlog and are not rejected. `X-Forwarded-For` is used only
+from `gateway.trusted_proxies`, because any client can send it.
 """
 
 import asyncio
@@ -22,66 +22,69 @@ if TYPE_CHECKING:
     from mew.gateway.gateway import Gateway
 
 LEAST_ROOM: Final = 16
-"""Connections that are accepted even where hardly any file descriptor is left."""
+"""Number of connections that are accepted even if almost no file descriptors are left."""
 UNADMITTED_SHARE: Final = 0.75
-"""Of what file descriptors are left for connections."""
+"""Maximum share of the connections' file descriptors that unadmitted connections may use."""
 WAITING: Final = 4096
-"""Connections that may wait for others from their address. Each takes a descriptor and a few kilobytes."""
+"""Maximum number of connections that wait for others from their address. Each takes a descriptor and a few KB."""
 _V6_PREFIX: Final = 64
 
 
 class OpenConnection:
-    """One open connection. It is unadmitted until a valid token came."""
+    """One open connection. It is unadmitted until it presents a valid token."""
 
     __slots__ = ("_all", "admitted", "counted", "give_up", "host", "peer", "resume")
 
     def __init__(self, connections: "Connections", peer: str) -> None:
-        """Made by `Connections.open`."""
+        """Create an unadmitted connection; call `Connections.open` instead, which also counts it."""
         self._all: Connections | None = connections
         self.counted: str | None = None
-        """The address it is counted under, or waits under."""
+        """The address under which it is counted or waits."""
         self.resume: Callable[[], None] | None = None
-        """What to do when its turn comes, while it waits."""
+        """Called when its turn comes; None if it does not wait."""
         self.give_up: Callable[[], object] | None = None
-        """What closes it while it waits, where others need its place."""
+        """Called to close it while it waits, if its place is needed for other connections."""
         self.peer = peer
-        """Where it comes from: `address:port`, or what a trusted proxy says of its client; empty on a Unix socket."""
+        """`address:port` of the peer, or the client address from a trusted proxy; `local` on a Unix socket."""
         self.host = peer.rpartition(":")[0] or peer
-        """The same without the port, which not every `peer` has."""
+        """`peer` without its port, if it has one."""
         self.admitted = False
 
     @property
     def source(self) -> str:
-        """What its refusals are counted under: the same as its connections."""
+        """The key under which its rejections are counted: the same as for its connections."""
         return counted_as(self.host)
 
     def await_turn(
         self, address: str, resume: Callable[[], None], give_up: Callable[[], object] = lambda: None
     ) -> bool:
-        """Whether it has to wait, because its address has too many unadmitted ones; `resume` is called in its turn.
+        """Return whether it must wait because its address has too many unadmitted connections.
 
-        `give_up` is called instead where no room is left: it must close the connection. Asked again where another
-        address becomes known: behind a proxy, the client's.
+        `resume` is called when its turn comes. If no room is left, `give_up` is called instead and must close the
+        connection. Call this again when another address becomes known: behind a proxy, the client's.
         """
         if self._all is None or self.admitted:
             return False
         return self._all.count(self, counted_as(address), resume, give_up)
 
     def admit(self) -> None:
-        """A valid token came: it no longer counts as unadmitted."""
+        """Mark it as admitted after a valid token: it no longer counts as unadmitted."""
         if self._all is not None and not self.admitted:
             self.admitted = True
             self._all.forget(self)
 
     def begin_again(self) -> None:
-        """It is to be a WebSocket, which needs a valid token of its own: behind a proxy it may be another client's."""
+        """Count it as unadmitted again before an upgrade.
+
+        A WebSocket needs its own valid token: behind a proxy, it may belong to another client than earlier requests.
+        """
         if self._all is not None and self.admitted:
             self.admitted = False
             self._all.unadmitted_count += 1
             self._all.make_room()
 
     def closed(self) -> None:
-        """It is no longer there."""
+        """Remove it from the counts after it has closed; further calls do nothing."""
         if self._all is not None:
             connections, self._all = self._all, None
             connections.drop(self)
@@ -91,7 +94,7 @@ class Connections:
     """The open connections of one gateway."""
 
     def __init__(self, *, unadmitted: int, per_address: int) -> None:
-        """So many may be unadmitted and served in all, and from one address. Those that wait are counted apart."""
+        """Limit unadmitted connections in total and per address. Waiting connections are counted separately."""
         self._unadmitted_limit = unadmitted
         self._per_address = per_address
         self._room: int | None = None
@@ -100,50 +103,50 @@ class Connections:
         self._waiting: dict[str, deque[OpenConnection]] = {}
         self.open_count = 0
         self.unadmitted_count = 0
-        """Those that wait included."""
+        """Includes waiting connections."""
         self.waiting_count = 0
         self.others_wait = False
-        """Whether a connection had to wait in the backlog since `others_waited` was last asked."""
+        """Whether a connection had to wait in the backlog since the last call of `others_waited`."""
         self.on_room: Callable[[], None] | None = None
-        """Called when a connection is admitted or closed: where `full` was true, it may no longer be."""
+        """Called when a connection is admitted or closed, because `full` may have become false."""
 
     def limit_to(self, descriptors: int) -> None:
-        """So many file descriptors are left for connections. Members always find some of them."""
+        """Set the number of file descriptors for connections; a share stays reserved for admitted connections."""
         self._room = max(descriptors, LEAST_ROOM)
         self._unadmitted_room = int(self._room * UNADMITTED_SHARE)
         if self._unadmitted_room < self._unadmitted_limit:
-            # One address keeps its share of the whole: it must not be able to fill what is left.
+            # Reduce the limit per address in proportion: one address must not be able to use all that is left.
             share = self._per_address * self._unadmitted_room // max(self._unadmitted_limit, 1)
             self._per_address = min(self._per_address, max(share, 1))
             self._unadmitted_limit = self._unadmitted_room
 
     @property
     def full(self) -> bool:
-        """Whether no further connection is to be accepted now. Those that wait give way to others."""
+        """Whether no further connection can be accepted now. Waiting connections are closed to make room."""
         if self.unadmitted_count - self.waiting_count >= self._unadmitted_limit:
             return True
         return not self.waiting_count and self._lacks_room(1)
 
     def _lacks_room(self, more: int = 0) -> bool:
-        """Whether there are too few descriptors for what is open and so many more."""
+        """Return whether there are too few descriptors for the open connections plus `more` new ones."""
         if self._room is None or self._unadmitted_room is None:
             return False
         return self.open_count + more > self._room or self.unadmitted_count + more > self._unadmitted_room
 
     def others_waited(self) -> bool:
-        """Whether there has been too little room lately."""
+        """Return whether there was too little room since the last call, or is now."""
         waited, self.others_wait = self.others_wait or self.full, False
         return waited
 
     def open(self, peer: str) -> OpenConnection:
-        """One more, unadmitted."""
+        """Register a new, unadmitted connection; this may close a waiting connection to make room."""
         self.open_count += 1
         self.unadmitted_count += 1
         self.make_room()
         return OpenConnection(self, peer)
 
     def make_room(self) -> None:
-        """Where too many wait, close the latest of the address that has most of them."""
+        """While too many connections wait, close the latest one of the address with the most waiting connections."""
         while self.waiting_count and (self.waiting_count > WAITING or self._lacks_room()):
             latest = max(self._waiting.values(), key=len)[-1]
             give_up = latest.give_up
@@ -154,7 +157,7 @@ class Connections:
     def count(
         self, connection: OpenConnection, address: str, resume: Callable[[], None], give_up: Callable[[], object]
     ) -> bool:
-        """Count it under its address, or have it wait for its turn; whether it waits."""
+        """Count a connection under its address, or queue it if the address is at its limit; return whether it waits."""
         if connection.counted == address:
             return connection.resume is not None
         self._uncount(connection)
@@ -169,14 +172,14 @@ class Connections:
         return True
 
     def forget(self, connection: OpenConnection) -> None:
-        """It is no longer unadmitted."""
+        """Stop counting a connection as unadmitted."""
         self.unadmitted_count -= 1
         self._uncount(connection)
         if self.on_room is not None:
             self.on_room()
 
     def drop(self, connection: OpenConnection) -> None:
-        """It is closed."""
+        """Remove a closed connection from the counts."""
         self.open_count -= 1
         if not connection.admitted:
             self.forget(connection)
@@ -184,7 +187,7 @@ class Connections:
             self.on_room()
 
     def _uncount(self, connection: OpenConnection) -> None:
-        """Take it from its address; the next that waits there gets its place."""
+        """Remove a connection from its address; the next one that waits there gets its place."""
         address, connection.counted = connection.counted, None
         if address is None:
             return
@@ -206,7 +209,7 @@ class Connections:
             del self._waiting[address]
 
     def _leave_line(self, connection: OpenConnection, line: "deque[OpenConnection]") -> None:
-        """The latest is found without a search: it is the one that gives way to others."""
+        """Remove a connection from its queue, without a search for the latest: that one is closed to make room."""
         self.waiting_count -= 1
         if line[-1] is connection:
             line.pop()
@@ -216,7 +219,7 @@ class Connections:
 
 @lru_cache(maxsize=4096)
 def counted_as(address: str) -> str:
-    """What an address is counted under: of IPv6 the first 64 bits, for one customer has all that begin so."""
+    """Return the key for counting an address: for IPv6 its /64 network, because one customer has all of it."""
     if ":" not in address:
         return address
     try:
@@ -231,19 +234,19 @@ Network = IPv4Network | IPv6Network
 
 
 class TrustedProxies:
-    """The addresses and networks whose `X-Forwarded-For` is believed."""
+    """The addresses and networks whose `X-Forwarded-For` is trusted."""
 
     def __init__(self, networks: Sequence[str]) -> None:
-        """As written in the configuration, which has checked them."""
+        """Take the networks as written in the configuration, which has validated them."""
         self._networks = tuple(ip_network(each, strict=False) for each in networks)
         self._known = lru_cache(maxsize=1024)(self._look_up)
 
     def trusts(self, address: str) -> bool:
-        """Whether this is the address of a trusted proxy."""
+        """Return whether this is the address of a trusted proxy."""
         return bool(self._networks) and self._known(address)
 
     def client(self, peer: str, headers: Iterable[tuple[bytes, bytes]]) -> str:
-        """The address of the client: the last one named that is no trusted proxy itself; else the peer's own."""
+        """Return the client's address: the last listed one that is not a trusted proxy, else the peer's own."""
         if not self.trusts(peer):
             return peer
         given = b",".join(value for name, value in headers if name == b"x-forwarded-for").decode("latin-1")
@@ -263,7 +266,7 @@ class TrustedProxies:
 
 
 def _address(written: str) -> Address | None:
-    """`203.0.113.7`, `203.0.113.7:4711`, `[2001:db8::1]:4711` and `::ffff:203.0.113.7` are written too."""
+    """Parse `203.0.113.7`, `203.0.113.7:4711`, `[2001:db8::1]:4711` or `::ffff:203.0.113.7`; None if invalid."""
     if written.startswith("["):
         written = written[1:].partition("]")[0]
     elif written.count(":") == 1:
@@ -276,9 +279,9 @@ def _address(written: str) -> Address | None:
 
 
 RESERVED_DESCRIPTORS: Final = 64
-"""For the journal, the logs, the processes that are started: they must not fail because of connections."""
+"""File descriptors reserved for the journal, logs and child processes: connections must not make them fail."""
 A_TURN: Final = 10
-"""So many are accepted in one turn of the loop."""
+"""Maximum number of connections accepted per event-loop iteration."""
 RETRY_SECONDS: Final = 1.0
 _OPEN: Final = Path("/proc/self/fd")
 
@@ -286,7 +289,7 @@ Connect = Callable[[socket.socket, OpenConnection], Coroutine[Any, Any, None]]
 
 
 def descriptors_left() -> int:
-    """How many file descriptors connections may have, by `ulimit -n`, what is open now, and what is reserved."""
+    """Return how many file descriptors connections may use: `ulimit -n` minus the open and the reserved ones."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         limit = os.sysconf("SC_OPEN_MAX")
@@ -295,10 +298,10 @@ def descriptors_left() -> int:
 
 
 class Listener:
-    """Accepts on one listening socket, which stays open while accepting is paused."""
+    """Accepts connections on one listening socket, which stays open while accepting is paused."""
 
     def __init__(self, listening: socket.socket, gateway: "Gateway", connect: Connect) -> None:
-        """Not accepting yet; `connect` makes a connection of what was accepted."""
+        """Start paused; `connect` creates a connection from an accepted socket."""
         listening.setblocking(False)
         self._listening = listening
         self._gateway = gateway
@@ -307,19 +310,19 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: set[asyncio.Task[None]] = set()
-        """Those whose connection has to wait for others from its address."""
+        """Tasks whose connection waits for others from its address."""
         self._accepting = False
         self._retry: asyncio.TimerHandle | None = None
         self.serving = True
 
     def resume(self) -> None:
-        """Accept, if there is room."""
+        """Accept connections, if there is room."""
         if self.serving and not self._accepting and self._retry is None and not self._connections.full:
             self._accepting = True
             self._loop.add_reader(self._listening.fileno(), self._accept)
 
     def close(self) -> None:
-        """Accept no more, and listen no more."""
+        """Stop accepting, close the listening socket and cancel waiting connections."""
         if self.serving:
             self._pause()
             self.serving = False
@@ -364,7 +367,7 @@ class Listener:
     async def _wait_and_make(
         self, accepted: socket.socket, connection: OpenConnection, turn: "asyncio.Future[None]"
     ) -> None:
-        """Nothing is read meanwhile, and it waits no longer than for a request."""
+        """Wait for a turn, at most `handshake_seconds`, then connect; nothing is read while waiting."""
         try:
             await asyncio.wait_for(turn, self._gateway.config.timeouts.handshake_seconds)
         except (TimeoutError, asyncio.CancelledError):
@@ -376,7 +379,7 @@ class Listener:
     async def _make(self, accepted: socket.socket, connection: OpenConnection) -> None:
         try:
             await self._connect(accepted, connection)
-        except OSError as error:  # a handshake of TLS that failed, or a peer that has gone already
+        except OSError as error:  # the TLS handshake failed, or the peer has already disconnected
             connection.closed()
             log.debug("connection not made", reason=str(error), peer=connection.peer)
         except BaseException:
@@ -384,7 +387,7 @@ class Listener:
             raise
 
     def _wait(self, error: OSError) -> None:
-        """The system has no descriptor or memory left, in spite of the reserve: others may have taken them."""
+        """Retry later: despite the reserve, other processes may have used up all descriptors or memory."""
         log.warning("cannot accept connections", problem=error.strerror, retry_seconds=RETRY_SECONDS)
         self._pause()
         self._retry = self._loop.call_later(RETRY_SECONDS, self._try_again)
@@ -401,20 +404,20 @@ def _end(turn: "asyncio.Future[None]") -> None:
 
 LOOK_SECONDS: Final = 1.0
 SOURCES: Final = 64
-"""Pairs of a source and a reason that are kept apart; the journal keeps more of them."""
+"""Maximum number of (source, reason) pairs that are counted separately; the journal separates more."""
 
 
 class RefusalLog:
-    """One line for the first refusal of a source with a reason, then one with a count every ten seconds."""
+    """Logs the first rejection per source and reason, then one line with a count every ten seconds."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
-        """`clock` tells microseconds."""
+        """Start without counts; `clock` returns microseconds."""
         self._clock = clock
         self._counted = RefusedConnections(SOURCES)
         self._looking: asyncio.TimerHandle | None = None
 
     def write(self, event: str, connection: OpenConnection | None, *, error: str | None = None, **details: Any) -> None:
-        """Log this, or count it; at the level `debug` each has a line."""
+        """Log a rejection, or count it if it is repeated; at level `debug`, each one has a line."""
         peer, source = ("", "") if connection is None else (connection.peer, connection.source)
         details |= {"peer": peer} if error is None else {"error": error, "peer": peer}
         what = event if error is None else f"{event}: {error}"
@@ -426,18 +429,18 @@ class RefusalLog:
             self._looking = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
-        """Log what is due; a gateway that refuses nothing has no timer."""
+        """Log the counts that are due; the timer stops when no counts are left."""
         self.write_counted()
         again = bool(self._counted)
         self._looking = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look) if again else None
 
     def write_counted(self, *, early: bool = False) -> None:
-        """Log the counts that are due; `early`: all of them."""
+        """Log the counts that are due; with `early`, log all of them."""
         for source, what, count in self._counted.due(self._clock(), early=early):
             log.info("repeated", what=what, peer=source, count=count)
 
     def close(self) -> None:
-        """Log what is counted, because the gateway ends here."""
+        """Stop the timer and log all remaining counts, because the gateway stops."""
         if self._looking is not None:
             self._looking.cancel()
         self.write_counted(early=True)

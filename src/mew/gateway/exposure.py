@@ -1,7 +1,7 @@
-"""Who can reach a gateway: checks of its address, keys and folders, and of the `Origin` and `Host` of each request.
+"""Controls who can reach a gateway: checks its address, keys and folders, and `Origin` and `Host` of each request.
 
-Browsers send `Origin` for every page; other programs send none and are let in. The check of `Host` keeps out pages
-whose own name resolves to this machine (DNS rebinding). No message quotes a token.
+Browsers send `Origin` for every page; other programs send none and are admitted. The `Host` check blocks pages whose
+own name resolves to this machine (DNS rebinding). No message contains a token.
 """
 
 import stat
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 ANY: Final = "*"
-"""Of `allowed_origins` and `allowed_hosts`: every one."""
+"""In `allowed_origins` and `allowed_hosts`: allows all."""
 EVERY_PAGE: Final = frozenset((ANY, "null"))
-"""Of `allowed_origins`: what lets every website in. Each can send `null`, from a sandboxed frame of its own."""
+"""Entries of `allowed_origins` that admit every website. Any site can send `null`, from a sandboxed frame."""
 SHORTEST_TOKEN: Final = 22
-"""Characters. So many random ones of base64 hold 128 bits; tokens that mew creates have 43."""
+"""In characters. This many random base64 characters hold 128 bits; tokens that mew creates have 43."""
 FEWEST_DIFFERENT: Final = 8
-"""Different characters of a token that may be random."""
+"""Minimum number of different characters in a random token."""
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this name or address stands for this very machine, and is out of reach for others."""
+    """Return whether this name or address is a loopback address, which other machines cannot reach."""
     if host == "localhost":
         return True
     try:
@@ -40,12 +40,12 @@ def is_loopback(host: str) -> bool:
 
 
 def as_browsers_write(origin: str) -> str:
-    """An entry of `allowed_origins` in the form of the header `Origin`."""
+    """Convert an entry of `allowed_origins` to the form of the `Origin` header."""
     return origin.lower().removesuffix("/")
 
 
 def require_safe(config: GatewayConfig) -> None:
-    """`ConfigError` where a page of any website could join without a token, or by a name of its own (DNS rebinding)."""
+    """Raise `ConfigError` if any website could join without a token, directly or by DNS rebinding."""
     file = config.spaces[0].file if config.spaces else None
     if not is_loopback(config.host) and not config.allowed_hosts:
         raise ConfigError(
@@ -72,7 +72,7 @@ def require_safe(config: GatewayConfig) -> None:
 
 
 def warnings_of(config: GatewayConfig, tokens: "TokenStore") -> Iterator[str]:
-    """What puts tokens at risk, a sentence each that says what to do."""
+    """Yield a warning for each setting that puts tokens at risk: one sentence that says what to do."""
     if config.tls is not None and _mode(config.tls.key) & _OTHERS:
         yield f"{config.tls.key}: other users of this machine, or its group, can read the private key: chmod 600 it"
     for space in config.spaces:
@@ -103,22 +103,22 @@ def warnings_of(config: GatewayConfig, tokens: "TokenStore") -> Iterator[str]:
 
 
 def is_reached_by_others(config: GatewayConfig) -> bool:
-    """Whether people use it from other machines: directly, or by a proxy in front, which names it otherwise."""
+    """Return whether other machines can use the gateway, directly or through a proxy with its own host name."""
     return not is_loopback(config.host) or bool(config.allowed_hosts or config.trusted_proxies)
 
 
 def is_weak(token: str) -> bool:
-    """Whether a token is too short, or too uniform, to be random."""
+    """Return whether a token is too short or has too few different characters to be random."""
     return len(token) < SHORTEST_TOKEN or len(set(token)) < FEWEST_DIFFERENT
 
 
 def _every_page(config: GatewayConfig) -> str | None:
-    """What in `allowed_origins` lets every website in."""
+    """Return the entry of `allowed_origins` that admits every website, or None."""
     return next((each for each in map(as_browsers_write, config.allowed_origins) if each in EVERY_PAGE), None)
 
 
 def _mode(path: Path) -> int:
-    """Who may do what with it; 0 where that is not known."""
+    """Return the permission bits of a file; 0 if they cannot be read."""
     try:
         return stat.S_IMODE(path.stat().st_mode)
     except OSError:
@@ -126,24 +126,24 @@ def _mode(path: Path) -> int:
 
 
 def allowed_origins(config: GatewayConfig) -> frozenset[str]:
-    """`gateway.allowed_origins` as browsers write them."""
+    """Return `gateway.allowed_origins` in the form that browsers send."""
     return frozenset(map(as_browsers_write, config.allowed_origins))
 
 
 class Origins:
-    """Which requests one gateway takes."""
+    """Decides which requests one gateway accepts."""
 
     def __init__(self, config: GatewayConfig) -> None:
-        """By `gateway.allowed_origins` and `gateway.allowed_hosts`; names of this very machine always pass."""
+        """Use `gateway.allowed_origins` and `gateway.allowed_hosts`; loopback names are always accepted."""
         self._origins = allowed_origins(config)
         self._hosts = {each.lower() for each in config.allowed_hosts}
         if any(space.settings.allow_anonymous for space in config.spaces):
-            # A page could join without a token, so its name alone decides: no wildcard (`exposure.require_safe`).
+            # Pages could join without a token, so only their name is checked: allow no wildcard (`require_safe`).
             self._hosts.discard(ANY)
             self._origins -= EVERY_PAGE
 
     def refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> Unauthorized | None:
-        """Why a request with these headers, names in lower case, is not taken; None if it is."""
+        """Return the error for a request with these headers (lower-case names); None if the request is accepted."""
         given = [(name, value.decode("latin-1").strip().lower()) for name, value in headers if name in _READ]
         hosts = [value for name, value in given if name == b"host"]
         for host in hosts:
@@ -160,11 +160,11 @@ class Origins:
         name = _without_port(host)
         if name in self._hosts:
             return True
-        # No other website can have a loopback name: health checks and commands on this machine use them.
+        # No other website can have a loopback name. Health checks and commands on this machine use such names.
         return is_loopback(name.strip("[]"))
 
     def _takes_origin(self, origin: str, hosts: list[str]) -> bool:
-        """A page of this very gateway, or one that is allowed; `null` is nobody's."""
+        """Accept pages of this gateway and pages that are allowed. `null` belongs to no page."""
         if ANY in self._origins or origin in self._origins:
             return True
         authority = origin.partition("://")[2]
@@ -175,6 +175,6 @@ _READ: Final = frozenset((b"host", b"origin"))
 
 
 def _without_port(host: str) -> str:
-    """`example.org` of `example.org:8080`, `[::1]` of `[::1]:8080`."""
+    """Remove the port: `example.org` from `example.org:8080`, `[::1]` from `[::1]:8080`."""
     name, _, port = host.rpartition(":")
     return name if name and port.isdecimal() else host

@@ -1,4 +1,4 @@
-"""One gateway: its spaces, its counters, its clock, the limits that spaces share, and its readiness (`GET /ready`)."""
+"""One gateway: its spaces, counters, clock, shared limits and readiness (`GET /ready`)."""
 
 import asyncio
 import secrets
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 
 NANOSECONDS: Final = 1_000
-"""In one microsecond."""
+"""Nanoseconds per microsecond."""
 
 
 class SteadyClock:
-    """The wall clock, or the last time given plus what has really passed since, whichever is later."""
+    """A clock that never runs backward: the later of the wall clock and the last time plus the elapsed time."""
 
     def __init__(self, wall: Callable[[], int] | None = None, monotonic: Callable[[], int] | None = None) -> None:
-        """`wall` gives nanoseconds since 1970, `monotonic` nanoseconds since any moment."""
+        """`wall` returns nanoseconds since 1970, `monotonic` nanoseconds since an arbitrary start."""
         self._wall = wall or time.time_ns
         self._monotonic = monotonic or time.monotonic_ns
         self._ahead = self._wall() - self._monotonic()
-        """How far this clock is ahead of the monotonic one, in nanoseconds."""
+        """Offset of this clock from the monotonic clock, in nanoseconds."""
 
     def __call__(self) -> int:
-        """Microseconds since 1970."""
+        """Return microseconds since 1970."""
         wall, monotonic = self._wall(), self._monotonic()
         now = monotonic + self._ahead
         if wall > now:
@@ -44,29 +44,29 @@ class SteadyClock:
         return now // NANOSECONDS
 
     def not_before(self, moment: int) -> None:
-        """A journal already has records of this time, in microseconds: go on from there."""
+        """Never return less than `moment` (microseconds since 1970): a journal already has records of that time."""
         self._ahead = max(self._ahead, moment * NANOSECONDS - self._monotonic())
 
 
 Phase: TypeAlias = Literal["starting", "ready", "stopping"]
 Check: TypeAlias = Callable[[], str | None]
-"""What is wrong, in a few words; None: nothing."""
+"""Returns a short description of a fault, or None if there is none."""
 
 
 class Readiness:
-    """The phase of one gateway, and the checks that it has to pass while it serves."""
+    """The phase of one gateway, and the checks that must pass while it serves."""
 
     def __init__(self) -> None:
-        """Starting; nothing is needed yet."""
+        """Start in the phase `starting`, without checks."""
         self.phase: Phase = "starting"
         self._checks: dict[str, Check] = {}
 
     def need(self, name: str, check: Check) -> None:
-        """From now on not ready while this check finds something wrong: the place for a journal's, and the like."""
+        """Add a check, such as the journal's; the gateway is not ready while it reports a fault."""
         self._checks[name] = check
 
     def report(self) -> tuple[bool, dict[str, Any]]:
-        """Whether work is taken, and what to answer whoever asks."""
+        """Return whether the gateway accepts work, and the body of the answer to `GET /ready`."""
         if self.phase != "ready":
             return False, {"status": self.phase}
         wrong = {name: check() for name, check in self._checks.items()}
@@ -75,22 +75,22 @@ class Readiness:
         return ready, {"status": "ready" if ready else "not_ready", "checks": checks}
 
     def require(self) -> None:
-        """Refuse work before the start has finished and after the stop has begun: none of it would be recorded."""
+        """Raise `JournalUnavailable` during startup and shutdown: no work would be recorded then."""
         if self.phase != "ready":
             raise JournalUnavailable(f"the gateway is {self.phase}")
 
 
 LOOKS: Final = 12
-"""How often a silent peer is looked at before it is asked."""
+"""Number of consecutive checks that find a peer silent before it receives a ping."""
 LEAST_PATIENCE: Final = 2
-"""Looks between the question and the end, at least."""
+"""Minimum number of checks between the ping and the close."""
 
 
 class Gateway:
-    """Every space of one process."""
+    """All spaces of one process."""
 
     def __init__(self, config: GatewayConfig, tokens: Tokens, clock: Callable[[], int] | None = None) -> None:
-        """Each space begins a new epoch when `start` is called; `clock` is used instead of a `SteadyClock`."""
+        """Create the spaces; `start` begins a new epoch in each. A `clock` replaces the default `SteadyClock`."""
         self._steady = SteadyClock()
         self._clock = self._steady if clock is None else clock
         self.config = config
@@ -132,20 +132,20 @@ class Gateway:
 
     @property
     def first_hub(self) -> Hub:
-        """The space that is meant where none is named."""
+        """The hub of the first configured space, which is the default if none is named."""
         return next(iter(self.hubs.values()))
 
     def _closed_spaces(self) -> str | None:
-        """Which spaces are not open, if any."""
+        """Return the names of the spaces that are not open, or None if all are open."""
         return ", ".join(name for name, hub in self.hubs.items() if not hub.space.state.epoch) or None
 
     @property
     def uptime(self) -> float:
-        """Seconds since the gateway was made."""
+        """Seconds since the gateway was created."""
         return time.monotonic() - self.started
 
     def listens_on(self, port: int) -> None:
-        """The port is known: invitations name it, also where any free one was asked for."""
+        """Set the port that is used in invitations; it is known only now if any free port was requested."""
         self.config = self.config.listening_on(port=port)
         for space in self.config.spaces:
             self.hubs[space.settings.space_id].space.settings = space.settings
@@ -153,7 +153,7 @@ class Gateway:
     def record_refusal(
         self, refusal: Refusal, request: JoinRequest, connection: OpenConnection, transport: Transport
     ) -> None:
-        """Put a refused connection on record: with the space that it asked for, else with the first."""
+        """Record a rejected connection in the requested space, or in the first space if there is no such space."""
         hub = self.hubs.get(request.space or "", self.first_hub)
         if not hub.refusing:
             hub.run(
@@ -167,28 +167,31 @@ class Gateway:
             )
 
     def is_guess(self, refusal: Refusal, token: str | None) -> bool:
-        """Whether a token was refused that is nobody's: such an answer waits for `failed_join_seconds`."""
+        """Return whether an unknown token was rejected; the answer is then delayed by `failed_join_seconds`."""
         return isinstance(refusal, Unauthenticated) and token is not None and self.tokens.identify(token) is None
 
     def new_connection(self) -> str:
-        """A name for a new connection."""
+        """Return a unique id for a new connection."""
         self._connections += 1
         return f"ws-{self._connections}"
 
     def must_wait(
         self, connection: OpenConnection, address: str, resume: Callable[[], None], give_up: Callable[[], object]
     ) -> bool:
-        """Whether too many unadmitted connections come from there. A proxy carries many, so it is not counted."""
+        """Return whether a connection must wait because its address has too many unadmitted ones.
+
+        A trusted proxy is not limited, because it carries connections of many clients.
+        """
         if not address or self.proxies.trusts(address):
             return False
         return connection.await_turn(address, resume, give_up)
 
     def count_loss(self) -> None:
-        """A reader has begun to lose frames."""
+        """Count a reader that has begun to lose frames."""
         self.losses += 1
 
     def start(self) -> None:
-        """Open the spaces, as their journals have them."""
+        """Open the spaces in the state recovered from their journals, and start the timers."""
         for space in self.config.spaces:
             self.journals.open(space, self.hubs[space.settings.space_id])
         self._steady.not_before(max(hub.space.state.time for hub in self.hubs.values()))
@@ -202,14 +205,14 @@ class Gateway:
         self._look()
 
     def _look(self) -> None:
-        """Find peers that have fallen silent; one look after all of them costs less than a timer each."""
+        """Find silent peers; one timer for all sockets costs less than one timer per socket."""
         period, end = looks(self.config.timeouts)
         for each in list(self.sockets):
             each.look(LOOKS, end)
         self._looking = asyncio.get_running_loop().call_later(period, self._look)
 
     def stop(self) -> None:
-        """Close the spaces and say goodbye on every socket."""
+        """Stop the spaces and start the close handshake on every socket."""
         if self._looking is not None:
             self._looking.cancel()
         for hub in self.hubs.values():
@@ -218,16 +221,16 @@ class Gateway:
             each.close(1001, "the gateway is stopping")
 
     def finish(self) -> None:
-        """Everybody is gone: what happened is on record, and sealed."""
+        """Close the refusal log, and write and seal the journals; call this after all connections are closed."""
         self.refusals.close()
         self.journals.close()
 
 
 def looks(times: Timeouts) -> tuple[float, int]:
-    """Seconds between two looks for silent peers, and after how many silent looks a peer is closed.
+    """Return the seconds between two silence checks, and after how many silent checks a peer is closed.
 
-    Silence has begun up to one look before it is first seen, and the end takes `close_seconds`: a peer that answers
-    nothing is gone after one and a half times `idle_seconds`.
+    Silence may begin up to one period before a check first detects it, and the close takes `close_seconds`. A peer that
+    answers nothing is disconnected after 1.5 times `idle_seconds`.
     """
     period = times.idle_seconds / LOOKS
     end = int((1.5 * times.idle_seconds - times.close_seconds) / period) - 1

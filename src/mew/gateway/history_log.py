@@ -1,6 +1,6 @@
 """The logs of envelopes and of capability decisions, one line of JSON each (protocol §7).
 
-A thread formats and writes the lines. A log that falls behind reports how many lines it left out. Joins and invitations
+A thread formats and writes the lines. A log that falls behind drops lines and reports how many. Joins and invitations
 are logged without their tokens.
 """
 
@@ -20,45 +20,51 @@ QUEUED_BYTES: Final = 64 * 2**20
 ROTATED_BYTES: Final = 64 * 2**20
 KEPT_FILES: Final = 5
 WRITE_SECONDS: Final = 0.002
-"""How long lines are gathered: scripts look for a line as soon as they have the answer to a post."""
+"""How long lines are batched. Short, because scripts look for a line right after the response to a post."""
 WRITE_BYTES: Final = 2**18
-"""What is made before it is written: while a file takes bytes, the loop goes on."""
+"""Size of one batch. The event loop continues while the thread writes it to the file."""
 KEPT_ENDS: Final = 20_000
 LINE_BYTES: Final = 256
-"""About what a line has besides the envelope."""
+"""Approximate size of a line without its envelope."""
 CROWD_BYTES: Final = 64 * 2**20
 CROWD_BYTES_PER_SECOND: Final = 16 * 2**20
-"""Of lines about who came and went, at once and in the long run. Where thousands come at once there are millions of
-such lines: to write them takes longer than all the rest, and most of them would be rotated away within a second."""
+"""Limits for lines about joins and leaves: burst size, and long-term rate.
+
+When thousands of participants join together, there are millions of such lines. Writing them takes longer than
+everything else, and most of them would be rotated away within a second.
+"""
 _CROWDED: Final = frozenset({kinds.PRESENCE, kinds.WELCOME})
 
 Made = Callable[..., bytes]
-"""Makes lines of what it is given, or none; without the last line's end."""
+"""Formats its arguments as lines, without the last line end; returns empty bytes if there are none."""
 
 
 class LineLog:
-    """A file of lines, appended to by a thread, rotated by size, never truncated."""
+    """A file of lines: appended to by a thread, rotated by size, never truncated."""
 
     def __init__(self, path: Path, *, rotated_bytes: int = ROTATED_BYTES, queued_bytes: int = QUEUED_BYTES) -> None:
-        """Folders are made; the file is opened with the first line."""
+        """Create missing folders. The file is opened when the first line is written."""
         ensure_folder(path.parent)
         self._path = path
         self._rotated_bytes = rotated_bytes
         self._queued_bytes = queued_bytes
         self._queue: deque[tuple[int, Made, tuple[Any, ...]]] = deque()
-        # Each of these is written by one thread only: the loop's, and the log's own.
+        # Each of these is written by one thread only: the event loop's or the log's own.
         self._put_bytes = 0
         self._written_bytes = 0
         self._left_out = 0
         self._told_left_out = 0
         self._something = threading.Event()
-        """There is something to write, or the end has come."""
+        """Set when there are lines to write or the log is closing."""
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        """Begins with the first line."""
+        """Started with the first line."""
 
     def put(self, made: Made, *given: Any, size: int, lines: int = 1) -> None:
-        """Have so many lines made of this and written, about so many bytes."""
+        """Queue `lines` lines, formatted later by `made(*given)`, or drop them if the queue is full.
+
+        `size` is their approximate total size in bytes.
+        """
         if self._put_bytes - self._written_bytes + size > self._queued_bytes:
             self.leave_out(lines)
             return
@@ -67,7 +73,7 @@ class LineLog:
         self._write_soon()
 
     def leave_out(self, lines: int) -> None:
-        """Have it written that so many lines are missing."""
+        """Record that `lines` lines are missing."""
         self._left_out += lines
         self._write_soon()
 
@@ -79,14 +85,14 @@ class LineLog:
                 self._thread.start()
 
     def close(self) -> None:
-        """Write what is left; no line is lost by an orderly stop."""
+        """Write the remaining lines and stop the thread. An orderly stop loses no lines."""
         self._stopping.set()
         self._something.set()
         if self._thread is not None:
             self._thread.join()
 
     def _write_on(self) -> None:
-        """Wait for something, gather for a moment, write."""
+        """Wait for lines, batch for a short time, then write, until the log is closed."""
         while not self._stopping.is_set():
             self._something.wait()
             self._stopping.wait(WRITE_SECONDS)
@@ -112,7 +118,7 @@ class LineLog:
             self._written_bytes += taken
 
     def _append(self, text: bytes) -> None:
-        """Write lines; where that cannot be done they are lost, and the log goes on when there is room again."""
+        """Append lines. If that fails they are lost; later lines are written when there is space again."""
         try:
             with self._path.open("ab", buffering=0) as file:
                 left = memoryview(text)
@@ -125,7 +131,7 @@ class LineLog:
             log.warning("lines of a log are lost", file=str(self._path), problem=error.strerror)
 
     def _rotate(self) -> None:
-        """`history.jsonl` becomes `history.jsonl.1`, and so on; the oldest goes."""
+        """Rename `history.jsonl` to `history.jsonl.1` and so on; the oldest file is overwritten."""
         for number in range(KEPT_FILES, 0, -1):
             older = self._path.with_name(f"{self._path.name}.{number}")
             newer = self._path if number == 1 else self._path.with_name(f"{self._path.name}.{number - 1}")
@@ -134,7 +140,7 @@ class LineLog:
 
 
 class EnvelopeHistory:
-    """What came in and what went out, envelope by envelope."""
+    """Logs received, rejected and delivered envelopes."""
 
     def __init__(self, log: LineLog, space_id: str) -> None:
         """Write to this log."""
@@ -142,10 +148,10 @@ class EnvelopeHistory:
         self._space_id = raw_json.encode(space_id)
         self._crowd: Bucket | None = None
         self._ends: dict[tuple[str, str], bytes] = {}
-        """How the lines of a recipient end: the same for one envelope after another."""
+        """Cached line ends per recipient; they are the same for every envelope."""
 
     def received(self, record: Record, transport: str) -> None:
-        """An envelope of a participant, refused ones too."""
+        """Log an envelope from a participant, accepted or rejected."""
         self._log.put(self._received, record, transport, size=2 * len(record.payload) + LINE_BYTES)
 
     def _received(self, record: Record, transport: str) -> bytes:
@@ -157,7 +163,7 @@ class EnvelopeHistory:
         return first + b"\n" + _beginning("rejected", record) + end
 
     def delivered(self, record: Record, recipients: list[tuple[str, str]], without: str | None = None) -> None:
-        """An envelope to each of its recipients but one, given with how they are connected."""
+        """Log an envelope once per recipient, given as (name, transport), except for the participant `without`."""
         count = len(recipients)
         size = (len(record.payload) + LINE_BYTES) * count
         if record.kind in _CROWDED and not self._has_room(size, record.time):
@@ -166,7 +172,7 @@ class EnvelopeHistory:
             self._log.put(self._delivered, record, recipients, without, size=size, lines=count)
 
     def _has_room(self, size: int, now: int) -> bool:
-        """Whether lines about who came and went may have more bytes; these are counted."""
+        """Return whether the limits allow `size` more bytes of join and leave lines; counts them if so."""
         bucket = self._crowd
         if bucket is None:
             bucket = self._crowd = Bucket(CROWD_BYTES_PER_SECOND, CROWD_BYTES, now)
@@ -196,12 +202,12 @@ class EnvelopeHistory:
         )
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining lines."""
         self._log.close()
 
 
 def _beginning(event: str, record: Record) -> bytes:
-    """A line of the history up to whose it is."""
+    """Return the start of a history line, up to the participant."""
     return b'{"timestamp":"%b","event":"%b","id":%b,"envelope":%b,"participant":' % (
         rfc3339(record.time).encode(),
         event.encode(),
@@ -211,7 +217,7 @@ def _beginning(event: str, record: Record) -> bytes:
 
 
 class CapabilityDecisions:
-    """Each question whether somebody may send something, and its answer."""
+    """Logs each permission check and its result."""
 
     def __init__(self, log: LineLog, space_id: str) -> None:
         """Write to this log."""
@@ -219,7 +225,7 @@ class CapabilityDecisions:
         self._space_id = raw_json.encode(space_id)
 
     def decided(self, checked: Checked, now: int, held: bytes) -> None:
-        """A decision; `held` is what the sender may send, as JSON."""
+        """Log a decision. `held` is the sender's capabilities as JSON."""
         self._log.put(self._line, checked, now, held, size=len(held) + LINE_BYTES)
 
     def _line(self, checked: Checked, now: int, held: bytes) -> bytes:
@@ -240,5 +246,5 @@ class CapabilityDecisions:
         return asked + answer + b',"granted_capabilities":%b,"metadata":%b}' % (held, metadata)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining lines."""
         self._log.close()

@@ -1,8 +1,8 @@
-"""The protocol of a new connection: HTTP, until the peer asks for an upgrade. An adapter for uvicorn.
+"""The protocol of a new connection: HTTP/1.1, until the peer requests an upgrade. An adapter for uvicorn.
 
-Heads that are too large, too slow or malformed are refused here, and requests of pages and host names that are not
-allowed. A request to upgrade goes to picows with every byte after its head. A closed connection leaves no reference
-cycle, so its memory is freed without the garbage collector.
+It rejects request heads that are too large, too slow or malformed, and requests with a disallowed `Origin` or `Host`.
+It hands an upgrade request to picows, with every byte after the head. A closed connection leaves no reference cycle, so
+its memory is freed without the garbage collector.
 """
 
 import asyncio
@@ -33,26 +33,26 @@ HEADERS: Final = 100
 KEY_BYTES: Final = 16
 LINGER_SECONDS: Final = 1.0
 PIPELINED: Final = 16
-"""Requests that may wait for the answers to those before them. Each takes two kilobytes; further ones are not read."""
+"""Maximum number of requests that wait for earlier answers. Each takes two kilobytes; further ones are not read."""
 UNSENT_LOOKS: Final = 8
-"""How often a peer that does not read is looked at before it is cut off."""
+"""Number of checks without progress after which a peer that does not read its answers is disconnected."""
 HURRIED_LOOKS: Final = 2
-"""The same where others wait for its place."""
+"""The same number while other connections wait for a free place."""
 UNSENT_PROGRESS: Final = 64 * 1024
-"""What it has to read in that time, if so much waits."""
+"""Bytes that such a peer must read in that time, if that much is queued."""
 SLICE: Final = 4096
-"""So many bytes are parsed at a time. The parser does not say where in them a request ended."""
+"""Number of bytes parsed at a time. The parser does not report where in them a request ended."""
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 _BODY: Final = frozenset({b"content-length", b"transfer-encoding"})
 _PICOWS_HEAD: Final = (
     b"GET / HTTP/1.1\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
     b"sec-websocket-version: 13\r\nsec-websocket-key: %b\r\n\r\n"
 )
-"""All that picows needs of a head. It would hang up without a word on one of 16 KiB, and keep what it reads."""
+"""The minimal head for picows. On a head of 16 KiB, picows would disconnect silently. It also stores the head."""
 
 
 def upgrade_fault(method: str, version: str, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
-    """What is wrong with a request to upgrade, as an HTTP status and a sentence (RFC 6455 §4.2.1)."""
+    """Return the HTTP status and message for an invalid upgrade request, or None if it is valid (RFC 6455 §4.2.1)."""
     if method != "GET" or version != "1.1":
         return 400, "only a GET of HTTP/1.1 can be upgraded"
     if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
@@ -69,23 +69,23 @@ def upgrade_fault(method: str, version: str, headers: Mapping[bytes, bytes]) -> 
 
 
 class First(HttpToolsProtocol):
-    """The protocol of every new connection: HTTP, until it asks for more."""
+    """The protocol of every new connection: HTTP, until the peer requests an upgrade."""
 
     _in_head = True
     _head_size = 0
-    """Of what the parser has made out."""
+    """Size in bytes of the parsed parts of the head."""
     _raw_size = 0
-    """Of what came in, a header not yet at its end included."""
+    """Bytes received for the head, including an incomplete header."""
     _deadline: asyncio.TimerHandle | None = None
     _deaf = False
     _too_much_behind = False
-    """Whether more came with the head of an upgrade than may come before a join."""
+    """Whether the bytes after an upgrade request exceed the limit for data before the join."""
     _answered: RequestResponseCycle | None = None
-    """The request at hand; those behind it wait in the pipeline."""
+    """The request that is being answered; later requests wait in the pipeline."""
     _unsent = 0
-    """What waited to be sent when reading last made progress."""
+    """Bytes that were queued for the peer when it last made progress."""
     _unsent_looks = 0
-    """How many looks have seen no progress since."""
+    """Number of checks without progress since then."""
 
     def __init__(
         self,
@@ -95,24 +95,25 @@ class First(HttpToolsProtocol):
         state: ServerState,
         connection: OpenConnection,
     ) -> None:
-        """Serve this gateway."""
+        """Create the protocol of a connection to this gateway."""
         super().__init__(config, state, {})
         self._gateway = gateway
         self._origins = origins
         self._connection = connection
         self._own_peer = connection.peer
-        """`address:port` of the peer itself, which may be a proxy; empty on a Unix socket."""
+        """`address:port` of the peer itself, which may be a proxy; `local` on a Unix socket."""
         self._client_address = self._address = connection.peer.rpartition(":")[0]
         self._head_limit = gateway.config.unadmitted.http_head_bytes
         self._stranger: Refusal | None = None
-        """Why the request at hand is not taken, wherever it goes."""
+        """Why the current request is rejected, for HTTP and WebSocket alike; None if it is allowed."""
 
     # Time and size
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Connected: a request has to come soon.
+        """Set up the connection and start the handshake timeout.
 
-        Not uvicorn's own: it asks the kernel for addresses that nobody reads, which costs more than all the rest.
+        This replaces uvicorn's method, which queries the kernel for addresses that are never used. That query costs
+        more than everything else here.
         """
         self.connections.add(self)
         self.transport = transport
@@ -122,25 +123,25 @@ class First(HttpToolsProtocol):
         self._await(self._gateway.config.timeouts.handshake_seconds)
 
     def _await(self, seconds: float | None) -> None:
-        """What is due next has to be here in so many seconds; None: nothing is due."""
+        """Abort the connection after this many seconds unless called again; None cancels the timeout."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self.transport.abort)
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Start a request; raise `ValueError` if too many requests wait for their answers."""
         if len(self.pipeline) >= PIPELINED:
             raise ValueError("too many requests wait for their answers")
         super().on_message_begin()
         self._head_size = 0
 
     def on_url(self, url: bytes) -> None:
-        """A part of the target."""
+        """Count and store a part of the request target."""
         self._count(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A whole header."""
+        """Count and store a complete header; too many headers exceed the head limit."""
         self._count(len(name) + len(value))
         super().on_header(name, value)
         if len(self.headers) > HEADERS:
@@ -153,7 +154,7 @@ class First(HttpToolsProtocol):
             raise ValueError("the head is too large")
 
     def on_headers_complete(self) -> None:
-        """The head is here; the body has more time."""
+        """Check the complete head and start the request; the longer idle timeout applies to the body."""
         self._in_head, self._raw_size = False, 0
         self._await(self._gateway.config.timeouts.idle_seconds)
         self._name_client()
@@ -164,7 +165,7 @@ class First(HttpToolsProtocol):
             self._gateway.record_refusal(
                 self._stranger, JoinRequest(), self._connection, "websocket" if self._should_upgrade() else "http"
             )
-            # By way of uvicorn: requests are answered in their order.
+            # Reject through uvicorn, so that requests are answered in order.
             self.app = AnswerHeaders(refused(self._stranger), tls=self.scheme == "https")
         before = self.cycle
         super().on_headers_complete()
@@ -172,40 +173,40 @@ class First(HttpToolsProtocol):
             self._share(self.cycle)
 
     def _name_client(self) -> None:
-        """Where the request comes from: a trusted proxy says so for each of its requests."""
+        """Set the client address of this request; a trusted proxy provides it in each request."""
         self._client_address = client = self._gateway.proxies.client(self._address, self.headers)
         self._connection.peer = self._own_peer if client == self._address else client
         self._connection.host = client or self._own_peer
 
     def _share(self, cycle: RequestResponseCycle) -> None:
-        """Tell the HTTP door of the connection, and let the answer reach a peer that still sends its body."""
+        """Give the HTTP API access to the connection; let an early answer reach a peer that still sends its body."""
         cycle.scope["state"][KEY] = Exchange(self._connection, cycle)
         if any(name in _BODY for name, _ in self.headers):
             cycle.transport = GentleClose(self.transport, self.hang_up, cycle)  # type: ignore[assignment]
 
     def on_message_complete(self) -> None:
-        """The request is here."""
+        """Finish receiving a request and cancel the timeout."""
         self._in_head = True
         self._await(None)
         super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        """Its turn has come."""
+        """Start to answer a request."""
         self._answered = cycle
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
-        """A request is answered: what came of its body is no longer needed."""
+        """Free the body of a request that has been answered."""
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is not None and cycle.response_complete:
             cycle.body = bytearray()
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Gone."""
+        """Notify the current request that the peer has disconnected, and release the connection."""
         self._await(None)
         if self._answered is not None:
-            # uvicorn says so only to the latest request, which may still wait for its turn.
+            # uvicorn notifies only the latest request, which may still wait in the pipeline.
             self._answered.disconnected = True
             self._answered.message_event.set()
             exchange = exchange_of(self._answered.scope)
@@ -216,7 +217,7 @@ class First(HttpToolsProtocol):
         self._connection.closed()
 
     def _release(self) -> None:
-        """Give up what refers to this protocol in turn: requests that wait, and the parser."""
+        """Drop the references to objects that refer back to this protocol: waiting requests and the parser."""
         self.pipeline.clear()
         self._answered = None
         self.parser = self.cycle = self.flow = self.scope = None  # type: ignore[assignment]
@@ -224,14 +225,14 @@ class First(HttpToolsProtocol):
     # A peer that does not read
 
     def resume_writing(self) -> None:
-        """Hardly anything waits to be sent."""
+        """Reset the progress check: the write buffer is nearly empty."""
         self._unsent = 0
         super().resume_writing()
 
     def look_at_unsent(self, *, hurry: bool) -> None:
-        """Called `UNSENT_LOOKS` times in `write_seconds`: cut off a peer that reads too little of its answers.
+        """Disconnect a peer that reads its answers too slowly. Called `UNSENT_LOOKS` times in `write_seconds`.
 
-        Sooner in a `hurry`, because others wait for its place.
+        With `hurry`, fewer checks are enough, because other connections wait for a free place.
         """
         waiting = self.transport.get_write_buffer_size()
         if not waiting or not self._unsent or waiting <= self._unsent - UNSENT_PROGRESS:
@@ -241,12 +242,12 @@ class First(HttpToolsProtocol):
         if self._unsent_looks >= self._patience(hurry=hurry):
             reason = "it does not read its answers"
             self._gateway.refusals.write("connection cut off", self._connection, reason=reason, unsent=waiting)
-            # Else the kernel keeps what was not read, and the connection with it, for minutes.
+            # Without this, the kernel keeps the unread data and the connection for minutes.
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
             self.transport.abort()
 
     def _patience(self, *, hurry: bool) -> float:
-        """How many looks: with a valid token as long as silence may last."""
+        """Return the number of checks before the disconnect; with a valid token, `idle_seconds` applies."""
         times = self._gateway.config.timeouts
         if self._connection.admitted:
             return UNSENT_LOOKS * max(1.0, times.idle_seconds / times.write_seconds)
@@ -255,7 +256,7 @@ class First(HttpToolsProtocol):
     # Bytes
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came in."""
+        """Parse received bytes slice by slice; start the handshake timeout if none is running."""
         if self._deaf:
             return
         self._unset_keepalive_if_required()
@@ -266,9 +267,9 @@ class First(HttpToolsProtocol):
                 return
 
     def _parse(self, data: bytes, start: int) -> bool:
-        """Take a slice; whether there is to be another.
+        """Parse one slice and return whether to continue with the next.
 
-        A head that begins behind a whole request in the same packet is measured too, from the next slice on.
+        A head that follows a complete request in the same packet is measured from the next slice on.
         """
         part = data[start : start + SLICE]
         self._raw_size += len(part) if self._in_head else 0
@@ -287,11 +288,11 @@ class First(HttpToolsProtocol):
 
     @property
     def _peer(self) -> str:
-        """As it is logged."""
+        """The peer as written to the log."""
         return self._connection.peer
 
     def _refuse_unread(self) -> None:
-        """The parser gave up, or was made to."""
+        """Reject input after the parser has failed or a callback has stopped it."""
         if len(self.pipeline) >= PIPELINED:
             reason = f"{PIPELINED} before them wait for their answers"
             self._gateway.refusals.write("requests not read", self._connection, reason=reason)
@@ -314,13 +315,13 @@ class First(HttpToolsProtocol):
         )
 
     def _end_with_answers(self) -> None:
-        """Requests before this one still wait for their answers: they get them, and that is all."""
+        """Finish the answers to earlier requests, then close; no further request is read."""
         self.cycle.keep_alive = False
         self._deaf = True
         self._await(None)
 
     def _refuse(self, status: int, refusal: Refusal) -> None:
-        """Answer, and close once the peer has, or soon: closed over unread bytes, it might never see the answer."""
+        """Send an error response and close gently: closing with unread bytes could discard the response."""
         body = raw_json.encode(refusal.payload())
         head = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", "content-type: application/json"]
         head += [f"content-length: {len(body)}", "connection: close"]
@@ -331,7 +332,7 @@ class First(HttpToolsProtocol):
         self.hang_up()
 
     def hang_up(self) -> None:
-        """Close once the peer has, or soon; what it still sends is dropped."""
+        """Stop sending, then close after the peer closes or after a short timeout; drop what it still sends."""
         self._deaf = True
         if self.transport.can_write_eof():
             self.transport.write_eof()
@@ -342,7 +343,7 @@ class First(HttpToolsProtocol):
     # Handing over
 
     def _should_upgrade(self) -> bool:
-        """Whether WebSocket is asked for; `Connection` may be a list, and given more than once."""
+        """Return whether WebSocket is requested; `Connection` may be a list and may occur more than once."""
         asked = [value.lower() for name, value in self.headers if name == b"upgrade"]
         return asked == [b"websocket"] and any(
             token.strip().lower() == b"upgrade"
@@ -352,10 +353,10 @@ class First(HttpToolsProtocol):
         )
 
     def _await_entry(self, behind: bytes) -> None:
-        """Behind a proxy the client's own address counts, now that it is known.
+        """Apply the limit per address to an upgrade; behind a proxy, the client's own address counts.
 
-        What came behind the head is kept while it waits. It should have waited for the answer, so a token makes no
-        difference: more than a join may have is refused.
+        Bytes after the head are kept while the connection waits. The client should have waited for the answer, so data
+        above the limit for a join is rejected even with a valid token.
         """
         self._deaf = True
         if len(behind) > self._gateway.config.unadmitted.join_bytes + UNADMITTED_MARGIN:
@@ -371,7 +372,7 @@ class First(HttpToolsProtocol):
             self._line_up(behind)
 
     def _line_up(self, behind: bytes) -> None:
-        """Where many come at once, a few are let in at a time: a join costs more the more there are."""
+        """Queue the upgrade: a few are processed at a time, because a join costs more the more there are."""
         self._gateway.entry.put(lambda: self._enter(behind))
 
     def _enter(self, behind: bytes) -> None:
@@ -381,10 +382,10 @@ class First(HttpToolsProtocol):
             self._upgrade(behind)
 
     def _upgrade(self, behind: bytes) -> None:
-        """Hand the connection over: who is coming, the head as picows wants it, and every byte behind it."""
+        """Hand the connection to picows: the credentials, a minimal head and every byte after the head."""
         if self._is_answering():
-            # An upgrade that is not ours (`h2c`) is ignored, as HTTP allows; one behind a request not yet answered
-            # would mix two protocols on one wire. What is being answered is answered, and that is all.
+            # An upgrade to another protocol (`h2c`) is ignored, as HTTP allows. An upgrade after an unanswered request
+            # would mix two protocols on one connection. Only the current answers are completed.
             self._end_with_answers()
             return
         if self._stranger is not None:
@@ -411,7 +412,7 @@ class First(HttpToolsProtocol):
             protocol.refuse_bytes()
 
     def _said(self) -> JoinRequest:
-        """What the head says of who is coming; nothing, if it is to be refused."""
+        """Return the credentials in the request head; empty if the request will be rejected."""
         if self._too_much_behind:
             return JoinRequest()
         authorization = next((value for name, value in self.headers if name == b"authorization"), b"")

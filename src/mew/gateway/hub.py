@@ -1,7 +1,7 @@
 """The hub of one space: runs commands through the core and carries out their effects, in order.
 
-It decides nothing. Frames in a row form a run: they are authorized once, numbered and recorded together. While nothing
-can be recorded, it refuses messages.
+The core makes all decisions. Consecutive frames from one connection to one stream form a run: they are authorized once,
+and numbered and recorded together. While the journal is unavailable, messages are rejected.
 """
 
 import asyncio
@@ -53,56 +53,56 @@ if TYPE_CHECKING:
 
 
 class Recorder(Protocol):
-    """Takes what happened, in order, and says when others may see it."""
+    """Records events in order, and reports when their effects may be delivered."""
 
     @property
     def problem(self) -> str | None:
-        """Why nothing can be recorded just now."""
+        """Why nothing can be recorded now; None if recording works."""
         ...
 
     @property
     def wants_checkpoint(self) -> bool:
-        """Whether it is time to put the state on record."""
+        """Whether a checkpoint of the state is due."""
         ...
 
     def add(self, record: Record) -> None:
-        """Have a record kept."""
+        """Add a record to the journal."""
         ...
 
     def add_frames(self, frames: Frames) -> None:
-        """Have frames kept that came in a row."""
+        """Add the frames of one run to the journal."""
         ...
 
     def commit(self) -> bool:
-        """Whether the effects of what was added may leave."""
+        """Commit the added records and return whether their effects may be delivered."""
         ...
 
 
 class NoJournal:
-    """Keeps nothing."""
+    """A recorder that stores nothing, for a space without a journal."""
 
     problem: str | None = None
     wants_checkpoint = False
 
     def add(self, record: Record) -> None:
-        """It is not kept."""
+        """Ignore the record."""
 
     def add_frames(self, frames: Frames) -> None:
-        """They are not kept."""
+        """Ignore the frames."""
 
     def commit(self) -> bool:
-        """There is nothing to wait for."""
+        """Return True: effects never wait for a record."""
         return True
 
 
 class _Named(msgspec.Struct):
-    """What of an envelope an answer to it names."""
+    """The part of an envelope that an error about it refers to."""
 
     id: str
 
 
 def refusal_to(space: Space, participant: str, message: bytes, problem: str, now: int) -> bytes | None:
-    """What to tell the sender of a message that cannot be recorded; of frames, not too often (protocol §4, §6)."""
+    """Compose the error for a message that cannot be recorded; None if throttled, for frames (protocol §4, §6)."""
     cause: tuple[str, ...] = ()
     parts = {}
     if is_frame(message):
@@ -120,17 +120,17 @@ def refusal_to(space: Space, participant: str, message: bytes, problem: str, now
 
 TICK_SECONDS: Final = 0.1
 _PATIENT: Final = frozenset({"system/presence", "system/welcome"})
-"""Nobody waits for these when a thousand come at once."""
+"""Low-priority kinds: they may be delivered later when many participants connect concurrently."""
 _INBOUND: Final = frozenset({records.ENVELOPE, records.CONSUMED, records.REJECTED})
 
 
 class Run:
-    """Frames that one connection sends to one stream in a row, not yet numbered."""
+    """Consecutive frames from one connection to one stream that have no numbers yet."""
 
     __slots__ = ("audience", "connection", "messages", "participant", "route", "text", "writer")
 
     def __init__(self, connection: str, participant: str, route: Route, message: bytes, *, text: bool) -> None:
-        """It begins with this frame."""
+        """Start a run with its first frame."""
         self.connection = connection
         self.participant = participant
         self.route = route
@@ -141,53 +141,53 @@ class Run:
 
 
 class RunWriter(Protocol):
-    """A door that adds to a run by itself, as long as it lasts: as long as nothing else happens in the space."""
+    """A transport that adds frames to a run directly, until any other event in the space ends the run."""
 
     def begin_run(self, header: bytes, add: Callable[[bytes], None], *, text: bool) -> None:
-        """Frames with this header and opcode may be added; they are authorised."""
+        """Let the transport pass frames with this header and opcode to `add`; they are already authorized."""
         ...
 
     def end_run(self) -> None:
-        """No more."""
+        """Stop adding frames: the run has ended."""
         ...
 
 
 class Hub:
-    """One space and the outlets of everybody in it."""
+    """One space and the outlets of all its connections."""
 
     def __init__(
         self, space: Space, *, clock: Callable[[], int], log_outlets: dict[str, LogOutlet], mailbox_bytes: int
     ) -> None:
-        """`clock` tells microseconds since 1970; `journal` is set by whoever keeps one."""
+        """Start without a journal; assign `journal` to add one. `clock` returns microseconds since 1970."""
         self.space = space
         self.clock = clock
         self.journal: Recorder = NoJournal()
         self.refusing = False
-        """Whether nothing is taken, because it could not be recorded."""
+        """Whether messages are rejected because they cannot be recorded."""
         self.decisions: CapabilityDecisions | None = None
         self.counts = Counts()
         self.fanout = Fanout(self.counts, self._commit)
         self.turns = Turns()
         self.lag = 0.0
-        """How late the last tick was, in seconds."""
+        """Delay of the last tick, in seconds."""
         self._mailbox_bytes = mailbox_bytes
         self._log_outlets = log_outlets
         self._mail_numbers: dict[str, int] = {}
         self._run: Run | None = None
         self._missed: list[Lose] = []
-        """What closed readers did not get: told once what closed them has been carried out."""
+        """Losses of closed readers: processed after the effects that closed them."""
         self._held_closes: list[Close] = []
         self._held_writable: dict[str, list[Item]] = {}
-        """What waits until it is recorded: connections to be closed, and readers to be told what they lost."""
+        """Work held until the journal recovers: connections to close, and writable readers with their loss notices."""
         self._inbound = "websocket"
-        """How what is being carried out came in."""
+        """The transport of the command whose effects are carried out."""
         self._ticking: asyncio.TimerHandle | None = None
         self._stopping = False
 
     # Commands
 
     def run(self, command: Command) -> list[Effect]:
-        """Run a command through the core and carry out what follows."""
+        """Run a command through the core, carry out its effects and return them."""
         self._inbound = "http" if isinstance(command, Post) else "websocket"
         effects = self._handle(command)
         self.carry_out(effects)
@@ -196,19 +196,19 @@ class Hub:
         return effects
 
     def ask(self, command: Command) -> Answer | None:
-        """Run a command and give its answer, if it has one."""
+        """Run a command and return its answer, or None if it has none."""
         effects = self.run(command)
         return next((effect for effect in effects if isinstance(effect, Answer)), None)
 
     def _handle(self, command: Command) -> list[Effect]:
-        """Frames before a command are numbered before it, and authorised anew behind it."""
+        """Pass a command to the core. This ends the run: later frames are numbered after it and authorized again."""
         self._end_run()
         return self.space.handle(command, self.clock())
 
-    # The record
+    # The journal
 
     def _commit(self) -> bool:
-        """All that has happened is with the journal; whether others may see it."""
+        """Commit everything up to now to the journal and return whether it may be delivered."""
         self._end_run()
         if not self.journal.commit():
             self.refusing = True
@@ -216,7 +216,7 @@ class Hub:
         return not self.refusing
 
     def require_journal(self) -> None:
-        """Refuse what could not be recorded."""
+        """Raise `JournalUnavailable` if messages cannot be recorded."""
         if self.refusing:
             raise JournalUnavailable(self._problem)
 
@@ -225,7 +225,7 @@ class Hub:
         return f"nothing can be recorded: {self.journal.problem or 'it has just failed'}"
 
     def journal_changed(self) -> None:
-        """The journal has a problem, or none any more: then go on where nothing could."""
+        """Handle a failure or recovery of the journal; after a recovery, resume the held work."""
         self.refusing = not self.journal.commit()
         if self.refusing:
             return
@@ -242,7 +242,7 @@ class Hub:
         self.fanout.resume()
 
     def _refuse(self, connection: str, participant: str, message: bytes) -> None:
-        """Tell a sender at once: there is no record that this would have to wait for."""
+        """Send an error to the sender immediately: it has no record, so it need not wait for one."""
         outlet = self.fanout.readers.outlets.get(connection)
         refusal = refusal_to(self.space, participant, message, self._problem, self.clock())
         if outlet is not None and refusal is not None:
@@ -253,7 +253,7 @@ class Hub:
     def receive(
         self, connection: str, participant: str, message: bytes, *, text: bool, writer: RunWriter | None = None
     ) -> None:
-        """A message of a joined socket; frames that are routed take the short way, without a command."""
+        """Handle a message of a joined socket; frames with a route take a fast path without a command."""
         if self.refusing:
             self._refuse(connection, participant, message)
             return
@@ -273,7 +273,7 @@ class Hub:
         self.run(Receive(connection, message, text))
 
     def _end_run(self) -> None:
-        """Number the frames of a run, record them, and put them on their way."""
+        """Number the frames of the current run, record them and queue them for delivery."""
         run = self._run
         if run is None:
             return
@@ -291,17 +291,17 @@ class Hub:
     # Connections
 
     def attach(self, connection: str, outlet: Outlet) -> None:
-        """A door has an outlet ready; it receives once the core admits it."""
+        """Register the outlet of a connection; it receives messages once the core admits it."""
         if isinstance(outlet, SocketOutlet):
             outlet.counts = self.counts
         self.fanout.readers.outlets[connection] = outlet
 
     def leave(self, connection: str, reason: str | None = None) -> None:
-        """A connection is gone; what it had not received of its streams is recorded as lost.
+        """Remove a closed connection and record the stream frames that it did not receive as lost.
 
-        Whom a stop sends away has not left: the next start gives them the time to come back.
+        During a shutdown, participants do not leave: after the next start, they have time to reconnect.
         """
-        self._end_run()  # frames before it are numbered before it is gone
+        self._end_run()  # frames that came earlier are numbered before the connection is removed
         self.fanout.settle(connection)
         losses = self._losses(connection, "disconnected")
         self._drop(connection)
@@ -311,7 +311,7 @@ class Hub:
             self.run(Leave(connection, reason))
 
     def writable(self, connection: str) -> None:
-        """A socket takes bytes again: tell its reader what it lost, then send what waits."""
+        """Handle a socket that accepts bytes again: report lost frames to its reader, then send the queue."""
         outlet = self.fanout.readers.outlets.get(connection)
         if not isinstance(outlet, SocketOutlet):
             return
@@ -325,7 +325,7 @@ class Hub:
             outlet.resume(notices)
 
     def _losses(self, connection: str, reason: str | None = None) -> list[Lose]:
-        """What a reader has lost since it was last told; an observer is not told."""
+        """Return the losses of a reader since its last notice; observers receive no notice."""
         outlet, name = self.fanout.readers.outlets.get(connection), self.fanout.readers.name_of(connection)
         if not isinstance(outlet, SocketOutlet) or not outlet.losses or name is None:
             return []
@@ -342,20 +342,20 @@ class Hub:
         ]
 
     def _notices(self, lose: Lose) -> list[Item]:
-        """The gap's envelope, to be put before everything that waits; its record is written as usual."""
+        """Record a loss and return its `stream/gap` envelope, which is sent before all queued items."""
         effects = self._handle(lose)
         self.carry_out([effect for effect in effects if isinstance(effect, Record)])
         return [envelope_item(each.message) for each in effects if isinstance(each, Deliver)]
 
     def mailbox(self, participant: str) -> Mailbox | None:
-        """The mailbox of an HTTP presence."""
+        """Return the mailbox of a participant connected over HTTP, or None."""
         outlet = self.fanout.readers.outlets.get(f"http:{participant}")
         return outlet if isinstance(outlet, Mailbox) else None
 
     # Effects
 
     def carry_out(self, effects: list[Effect]) -> None:
-        """Do what the core wants done, in its order; asked for are the frequent ones first."""
+        """Carry out effects in the order of the core; the most frequent types are tested first."""
         latest: Record | None = None
         history = self.fanout.history
         for effect in effects:
@@ -394,7 +394,7 @@ class Hub:
                 counts.closed_proposals[outcome] = counts.closed_proposals.get(outcome, 0) + 1
 
     def _record_of(self, deliver: Deliver, latest: Record | None) -> Record:
-        """What the journal has of an envelope; of an error, which has no record, the envelope itself."""
+        """Return the journal record of an envelope; an error has none, so create one that holds the envelope."""
         if latest is not None and latest.envelope_id == deliver.envelope_id:
             return latest
         now = self.space.state.time
@@ -433,13 +433,13 @@ class Hub:
             self._mail_numbers[connection.removeprefix("http:")] = outlet.next_number
 
     def flush(self) -> None:
-        """Send everything that has been said so far, now."""
+        """Send everything that is queued so far, immediately."""
         self.fanout.flush()
 
     # Time
 
     def start(self, output_logs: list[str]) -> None:
-        """Attach the logs that are connected from the start, and let time pass."""
+        """Attach the output logs of these participants and start the tick timer."""
         for participant in output_logs:
             self.run(Attach(participant))
         self._tick()
@@ -456,7 +456,7 @@ class Hub:
         self._ticking = loop.call_later(TICK_SECONDS, self._tick)
 
     def stop(self) -> None:
-        """Send what is left, close every socket as going away, and stop the clock."""
+        """Stop the tick timer, send what is queued, and close every outlet with code 1001 (going away)."""
         self._stopping = True
         if self._ticking is not None:
             self._ticking.cancel()

@@ -1,6 +1,6 @@
-"""Which records of a journal a participant or observer may read: those that the protocol would have sent to it.
+"""Decides which journal records a participant or observer may read: those the protocol would have sent to it.
 
-Each record is decided by itself. A record whose recipients are unknown is shown to no one (docs/journal.md, Over HTTP).
+Each record is decided separately. A record with unknown recipients is shown to no one (docs/journal.md, Over HTTP).
 """
 
 from typing import Final, TypeAlias
@@ -13,20 +13,20 @@ from mew.protocol import GATEWAY, Identity, Record, records
 from mew.protocol.kinds import INVITE_ACK, STREAM_OPEN, STREAM_READY
 
 Audience: TypeAlias = frozenset[str] | None
-"""Those for whom the data of a stream is; None: for all."""
+"""The recipients of a stream's data; None means all participants."""
 MOST_STREAMS: Final = 10_000
-"""Of which it is remembered for whom they are."""
+"""Maximum number of streams whose recipients are cached."""
 _NOBODY: Final[Audience] = frozenset()
 _FOR_ONE: Final = frozenset({records.WELCOMED, records.CONSUMED, records.REJECTED, records.FRAME_REJECTED, records.GAP})
-"""What its participant alone was told, or told the gateway alone."""
+"""Events sent only to their participant, or sent by it only to the gateway."""
 _FOR_ALL: Final = frozenset({records.START, records.JOINED, records.LEFT, records.ENVELOPE})
-"""What everybody was told, or may ask; an event that nobody has thought of is not among them."""
+"""Events sent to all participants, or that all may query. Unknown events are not included."""
 _TAKEOVER: Final = "takeover"
 _OBSERVER: Final = "observer"
 
 
 class _Request(msgspec.Struct):
-    """What of a stream's request says for whom its data is."""
+    """The part of a stream request that names the recipients of its data."""
 
     target: list[str] | None = None
 
@@ -36,7 +36,7 @@ class _Request(msgspec.Struct):
 
 
 class _Opened(msgspec.Struct):
-    """`stream/open` or `stream/ready`."""
+    """A `stream/open` or `stream/ready` envelope."""
 
     payload: _Request
 
@@ -47,7 +47,7 @@ class _Stream(msgspec.Struct):
 
 
 class _Snapshot(msgspec.Struct):
-    """What of a checkpoint is about streams."""
+    """The part of a checkpoint that describes streams."""
 
     streams: list[_Stream]
 
@@ -57,23 +57,23 @@ class _Addressed(msgspec.Struct):
 
 
 class Targets:
-    """For whom the data of each stream of a space is; a stream's name and its targets are fixed for life."""
+    """The recipients of each stream's data in one space. A stream's id and targets never change."""
 
     def __init__(self) -> None:
-        """Of none it is known."""
+        """Start with an empty cache."""
         self._known: dict[str, Audience] = {}
 
     def heed(self, record: Record) -> None:
-        """Learn what a record says of a new stream."""
+        """Remember the recipients if the record describes a new stream."""
         learnt = _learnt(record)
         if learnt:
             self._keep(learnt)
 
     def of(self, stream_id: str, journal: Journal, position: int) -> Audience:
-        """For whom a stream is that was open at this position of this journal."""
+        """Return the recipients of a stream that was open at this position of this journal."""
         if stream_id in self._known:
             return self._known[stream_id]
-        # Where its beginning cannot be found: better nobody than everybody.
+        # If the start of the stream is not found, show its data to no one.
         found = {stream_id: _NOBODY, **_open_at(journal, position)}
         self._keep(found)
         return found[stream_id]
@@ -85,14 +85,17 @@ class Targets:
 
 
 def _learnt(record: Record) -> dict[str, Audience]:
-    """What a record says of streams; a participant's own `stream/open` says nothing (protocol §1)."""
+    """Return the stream recipients that a record defines: none for a participant's `stream/open` (protocol §1)."""
     if record.kind in (STREAM_OPEN, STREAM_READY) and record.participant == GATEWAY and record.stream_id is not None:
         return {record.stream_id: msgspec.json.decode(record.payload, type=_Opened).payload.audience}
     return {}
 
 
 def _open_at(journal: Journal, position: int) -> dict[str, Audience]:
-    """The streams that were open at a position, from the last checkpoint before it and what came since; and others."""
+    """Return the recipients of all streams open at a position, and of some others.
+
+    Reads the last checkpoint before the position and the records after it.
+    """
     found: dict[str, Audience] = {}
     for record in journal.records(_checkpoint_before(journal, position), control=True):
         if record.position >= position:
@@ -105,20 +108,20 @@ def _open_at(journal: Journal, position: int) -> dict[str, Audience]:
 
 
 def _checkpoint_before(journal: Journal, position: int) -> int:
-    """The position of the last sealed checkpoint before this one, or 0."""
+    """Return the position of the last sealed checkpoint before this one, or 0."""
     while True:
         hours = reversed(journal.folder.hours())
         segments = (segment for hour in hours for segment in reversed(segments_in(hour)) if segment.first < position)
         try:
             return next((at for segment in segments if (at := _checkpoint_in(segment, position)) is not None), 0)
         except FileNotFoundError:
-            continue  # It was compacted.
+            continue  # The segment was compacted; try again.
 
 
 def _checkpoint_in(segment: Segment, before: int) -> int | None:
     import pyarrow.compute as pc  # noqa: PLC0415 - where it is needed
 
-    from mew.journal.segments import read_control, read_footer  # noqa: PLC0415 - likewise
+    from mew.journal.segments import read_control, read_footer  # noqa: PLC0415 - as above
 
     last = read_footer(segment).checkpoint
     if last is None or last < before:
@@ -129,16 +132,16 @@ def _checkpoint_in(segment: Segment, before: int) -> int | None:
 
 
 class Onlooker:
-    """Somebody with a token of the space who reads its journal."""
+    """A holder of a token of the space who reads its journal."""
 
     def __init__(self, identity: Identity, targets: Targets, journal: Journal) -> None:
-        """`journal` is asked for streams that began before what is shown."""
+        """`journal` is searched for streams that started before the records shown."""
         self._me = None if identity.observer else identity.participant
         self._targets = targets
         self._journal = journal
 
     def sees(self, record: Record) -> bool:
-        """Whether all of a record may be shown; records are asked about in their order."""
+        """Return whether the complete record may be shown. Call it for records in journal order."""
         self._targets.heed(record)
         if is_frame(record):
             targets = self._targets.of(str(record.stream_id), self._journal, record.position)

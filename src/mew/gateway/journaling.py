@@ -1,6 +1,6 @@
-"""Opens the journal of each space when the gateway starts, recovers its state, and closes it at the end.
+"""Opens the journal of each space at the start of the gateway, recovers the state, and closes it at the end.
 
-One process at a time may write the journal of a space; a lock ensures this.
+Only one process at a time may write the journal of a space; a lock ensures this.
 """
 
 import asyncio
@@ -27,19 +27,22 @@ from mew.protocol import Checkpoint
 
 TIDY_SECONDS: Final = 60.0
 SEALING_SECONDS: Final = 60.0
-"""How long an orderly stop waits for what is left to be sealed; what is not is sealed at the next start."""
+"""How long an orderly stop waits for sealing. Unsealed files are sealed at the next start."""
 
 
 LONG_TAIL: Final = 1_000
-"""Entries behind the last checkpoint, after which a start makes another at once: the next one need not read them."""
+"""From this many entries after the last checkpoint, a start creates a new checkpoint immediately.
+
+The next start then need not read those entries.
+"""
 
 
 class JournalTaken(MewError):
-    """The journal cannot be had: another gateway has it, or it cannot be written."""
+    """The journal is unavailable: another gateway has locked it, or it cannot be written."""
 
 
 class Kept(msgspec.Struct):
-    """One space's journal."""
+    """The journal of one space."""
 
     folder: Folder
     settings: JournalSettings
@@ -52,7 +55,7 @@ class Journals:
     """The journals of one gateway."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
-        """None yet; `clock` tells microseconds since 1970."""
+        """Start without journals. `clock` returns microseconds since 1970."""
         self.kept: dict[str, Kept] = {}
         self.keeper = Keeper(_heard)
         self.room = Room()
@@ -60,9 +63,9 @@ class Journals:
         self._tidying: asyncio.TimerHandle | None = None
 
     def open(self, space: SpaceConfig, hub: Hub) -> None:
-        """Take a space's journal, let the space be what the journal says, and record what happens from here on.
+        """Lock a space's journal, recover the space's state from it, and record all further events.
 
-        `JournalTaken` or `JournalDamaged` where that cannot be.
+        Does nothing if the journal is disabled. Raises `JournalTaken` or `JournalDamaged`.
         """
         if not space.journal.enabled:
             return
@@ -96,7 +99,7 @@ class Journals:
             self.keeper.seal(folder, path)
 
     def start(self) -> None:
-        """Tidy up now and then, and see whether there is room."""
+        """Start periodic maintenance and check the free disk space."""
         if self.kept:
             self._tidying = asyncio.get_running_loop().call_later(TIDY_SECONDS, self._tidy)
         try:
@@ -110,20 +113,20 @@ class Journals:
             try:
                 if len(kept.folder.hours()) > 1:
                     self.keeper.tidy(kept.folder, now=self._clock(), retention_seconds=kept.settings.retention_seconds)
-            except OSError as error:  # it is tried again in a minute
+            except OSError as error:  # retried in a minute
                 log.error("journal not tidied", space=name, problem=str(error))
 
     def problems(self) -> Mapping[str, str | None]:
-        """What is wrong with the journal of each space that has one."""
+        """Return the error of each journal by space; None for a journal without error."""
         return {name: kept.writer.problem for name, kept in self.kept.items()}
 
     def problem(self) -> str | None:
-        """Why nothing is taken, where that is so."""
+        """Return why the gateway rejects messages, or None."""
         wrong = [f"{name}: {kept.writer.problem}" for name, kept in self.kept.items() if kept.hub.refusing]
         return "; ".join(wrong) or None
 
     def close(self) -> None:
-        """Put each state on record, write what there is, seal it, and give the journals back."""
+        """Record a checkpoint of each space, write and seal the journals, and release their locks."""
         if self._tidying is not None:
             self._tidying.cancel()
         for kept in self.kept.values():
@@ -139,12 +142,12 @@ class Journals:
 
 
 def journal_root(space: SpaceConfig) -> Path:
-    """Where a space's journal is."""
+    """Return the journal directory of a space."""
     return space.directory / ".mew" / "journal"
 
 
 def _locked(folder: Folder) -> int:
-    """The lock of a space's journal, held by this process until it is closed."""
+    """Lock a space's journal for this process; return the file descriptor. Closing it releases the lock."""
     folder.log.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder.lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -153,7 +156,7 @@ def _locked(folder: Folder) -> int:
         holder = os.read(lock, 20).decode(errors="replace").strip() or "unknown"
         os.close(lock)
         raise JournalTaken(f"{folder.root}: process {holder} writes the journal of {folder.space!r}") from None
-    # On a full disk there may be no room for the number; it is the lock that counts.
+    # On a full disk the process id may not be written; only the lock matters.
     with suppress(OSError):
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
@@ -161,7 +164,7 @@ def _locked(folder: Folder) -> int:
 
 
 def _teller(hub: Hub, space: str) -> Callable[[str | None], None]:
-    """Tells the operator and the hub, on the loop's own thread."""
+    """Return a callback that logs journal errors and notifies the hub on the event loop's thread."""
     loop = asyncio.get_running_loop()
 
     def tell(problem: str | None) -> None:
@@ -175,7 +178,7 @@ def _teller(hub: Hub, space: str) -> Callable[[str | None], None]:
 
 
 def _heard(answer: Answer) -> None:
-    """What the sealer did, or could not do."""
+    """Log what the sealer did or failed to do."""
     for event, told in answer.items():
         if event == "failed":
             request = " ".join(told["request"]) if isinstance(told["request"], dict) else str(told["request"])

@@ -1,7 +1,7 @@
-"""The gateway's metrics in the text format of Prometheus, and the state of its journals.
+"""The gateway's metrics in the Prometheus text format, and the state of its journals.
 
-Metrics are read on request, so counting costs the hot path one addition. Labels are spaces, transports, planes,
-outcomes and error codes, whose number is known, and never ids of participants or streams.
+Metrics are collected on request, so counting costs the hot path one addition. Labels have a bounded number of values:
+spaces, transports, planes, outcomes and error codes, never ids of participants or streams.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 FULL: Final = 0.8
-"""How much of a disk may be used before somebody should know."""
+"""Used fraction of a disk above which the operator is warned."""
 OK: Final = "ok"
 OFF: Final = "off"
 NOT_OPEN: Final = "not open"
@@ -38,7 +38,7 @@ _COUNTED: Final = {
     "failures": "Writes that failed.",
     "unrecorded": "Records that were dropped because they could not be written.",
 }
-"""By their names in the writer's figures."""
+"""Descriptions by attribute name in the writer's figures."""
 _SHOWN: Final[dict[str, tuple[str, Callable[["Kept"], float]]]] = {
     "position": ("The last position that the kernel has.", lambda kept: kept.writer.written),
     "synced_position": ("The last position that the disk has.", lambda kept: kept.writer.synced),
@@ -48,7 +48,7 @@ _SHOWN: Final[dict[str, tuple[str, Callable[["Kept"], float]]]] = {
 
 
 def journal_metrics(gateway: "Gateway") -> Iterator[Metric]:
-    """What there is to be said of every space's journal."""
+    """Yield the metrics of all journals."""
     journals = gateway.journals
     for name, what in _COUNTED.items():
         counted = CounterMetricFamily(f"mew_journal_{name}", what, labels=["space"])
@@ -65,7 +65,7 @@ def journal_metrics(gateway: "Gateway") -> Iterator[Metric]:
 
 
 def journal_health(gateway: "Gateway") -> tuple[str, dict[str, str]]:
-    """How the gateway is, as far as it depends on its journals; and of each space's: ok, off, or what is wrong."""
+    """Return `ok` or `degraded`, and the journal status of each space: ok, off, not open, or the error."""
     said = {}
     problems = gateway.journals.problems()
     for space in gateway.config.spaces:
@@ -75,16 +75,16 @@ def journal_health(gateway: "Gateway") -> tuple[str, dict[str, str]]:
 
 
 class Room:
-    """Warns of disks that fill up, of each once until it has room again."""
+    """Warns once about each disk that fills up, and again only after it had free space in between."""
 
     def __init__(self, full: float = FULL) -> None:
-        """Every disk has room, as far as is known."""
+        """Start without warnings; a disk counts as full from the used fraction `full` on."""
         self.full = full
-        """From which part on it is too little."""
+        """Used fraction from which on a disk is too full."""
         self._warned: set[str] = set()
 
     def look(self, folders: Mapping[str, "Folder"]) -> None:
-        """Warn of those that had room at the last look."""
+        """Check all disks. Warn about those that have become too full since the last check."""
         for space, folder in folders.items():
             used = disk_used(folder)
             if used < self.full:
@@ -98,14 +98,14 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def exposition(gateway: "Gateway") -> bytes:
-    """The metrics in Prometheus' text format."""
+    """Return the metrics in the Prometheus text format."""
     registry = CollectorRegistry()
     registry.register(_Reading(gateway))
     return generate_latest(registry)
 
 
 class _Reading(Collector):
-    """One reading of a gateway's figures."""
+    """Collects a gateway's metrics once."""
 
     def __init__(self, gateway: "Gateway") -> None:
         self._gateway = gateway

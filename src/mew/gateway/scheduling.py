@@ -1,7 +1,7 @@
-"""Shares the event loop's time among participants and among joins, and keeps WebSocket frames for a later turn.
+"""Shares the event loop's time among participants and among joins, and holds WebSocket frames for a later turn.
 
-A participant can send in one packet what its budget allows for a second. Only a part of it is handled in a row. Raw
-frames of streams do not pass through here.
+A participant can send its budget for one second in a single packet. Only a part of it is handled in one turn. Raw
+frames of streams bypass this module.
 """
 
 import asyncio
@@ -15,19 +15,22 @@ from typing import Final
 from picows import WSFrame, WSMsgType
 
 SHARE_SECONDS: Final = 0.01
-"""What one may take of a turn; a single message may take more."""
+"""Maximum time per participant in one turn; a single message may take longer."""
 ROUNDS: Final = 8
-"""Of the loop between two turns in which somebody waits: others are read, handled and written to within these."""
+"""Event-loop iterations between two turns while work waits: they serve the other connections."""
 
 Step = Callable[[], bool]
-"""Does one thing that has waited; whether more waits behind it."""
+"""Does one piece of waiting work; returns whether more work waits."""
 
 
 class Turns:
-    """What each has taken of this turn, and what waits for the next."""
+    """The time that each participant has used in this turn, and the work that waits for the next turn.
+
+    A turn lasts one event-loop iteration, or longer while work waits (see `ROUNDS`).
+    """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        """Nobody has taken anything."""
+        """Start with no time used; `clock` returns seconds."""
         self._clock = clock
         self._taken: dict[str, float] = {}
         self._waiting: dict[str, deque[Step]] = {}
@@ -35,12 +38,12 @@ class Turns:
         self._rounds_left = 0
 
     def is_over(self, who: str) -> bool:
-        """Whether somebody has had its share of this turn."""
+        """Return whether a participant has used its share of this turn."""
         return self._taken.get(who, 0.0) >= SHARE_SECONDS
 
     @contextmanager
     def spending(self, who: str) -> Iterator[None]:
-        """What is done here counts for somebody."""
+        """Charge the time spent in this context to a participant."""
         began = self._clock()
         try:
             yield
@@ -48,17 +51,17 @@ class Turns:
             self.spend(who, self._clock() - began)
 
     def spend(self, who: str, seconds: float) -> None:
-        """Somebody has taken so much more of this turn."""
+        """Charge this many seconds of the turn to a participant."""
         self._taken[who] = self._taken.get(who, 0.0) + seconds
         self._schedule()
 
     def wait(self, who: str, step: Step) -> None:
-        """Do this in a later turn, and again as long as more waits behind it."""
+        """Run a step in a later turn, and repeat it while it returns True."""
         self._waiting.setdefault(who, deque()).append(step)
         self._schedule()
 
     async def share(self, who: str) -> None:
-        """Come back when somebody may go on: immediately, unless its share of this turn is used up."""
+        """Return when a participant may continue: immediately, unless its share of this turn is used up."""
         if not self.is_over(who):
             return
         allowed = asyncio.get_running_loop().create_future()
@@ -66,7 +69,7 @@ class Turns:
         def step() -> bool:
             if not allowed.done():
                 allowed.set_result(None)
-                # What it lets through is done after this: the share is reserved for it.
+                # The work itself runs after this step, so reserve the whole share for it.
                 self.spend(who, SHARE_SECONDS)
             return False
 
@@ -79,7 +82,7 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._next)
 
     def _next(self) -> None:
-        """A turn has ended: everybody has a share of the next, and takes it by steps."""
+        """Start the next turn: reset all shares and run the waiting steps."""
         self._scheduled = False
         if self._waiting and self._rounds_left:
             self._rounds_left -= 1
@@ -93,7 +96,7 @@ class Turns:
             self._schedule()
 
     def _take_share(self, who: str) -> None:
-        """Those of one participant that wait are served in rotation."""
+        """Run the waiting steps of one participant in rotation until its share is used up."""
         steps = self._waiting[who]
         while steps and not self.is_over(who):
             step = steps.popleft()
@@ -106,25 +109,25 @@ class Turns:
 
 
 A_TURN: Final = 10
-"""So many may pass in one turn of the loop, as far as the time for it suffices."""
+"""Maximum number of queued calls per event-loop iteration; `TURN_SECONDS` may reduce it."""
 TURN_SECONDS: Final = 0.0005
-"""The share of a turn of the loop that a crowd has. At least one passes, however long it takes."""
+"""Maximum time per event-loop iteration for queued calls. At least one call runs, however long it takes."""
 
 
 class Turnstile:
-    """Does at once what comes alone, and in small groups what comes in crowds."""
+    """Runs a single call immediately, and many concurrent calls in small groups."""
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
-        """Nobody waits; `clock` tells seconds."""
+        """Start with an empty queue; `clock` returns seconds."""
         self._clock = clock
         self._waiting: deque[Callable[[], None]] = deque()
         self._passed = 0
-        """In this turn of the loop."""
+        """Number of calls in this event-loop iteration."""
         self._seconds = 0.0
-        """What they have taken."""
+        """Time that these calls have taken."""
 
     def put(self, work: Callable[[], None]) -> None:
-        """Do this now, or when its turn comes."""
+        """Run this now, or queue it if others wait or the limits of this iteration are reached."""
         if self._passed == 0:
             asyncio.get_running_loop().call_soon(self._next_turn)
         if self._waiting or self._is_over():
@@ -154,12 +157,12 @@ class Turnstile:
 
 
 class HeldFrame:
-    """What of a frame is needed to handle it, under picows' names."""
+    """A copy of a WebSocket frame that is handled later; it has picows' attribute and method names."""
 
     __slots__ = ("_payload", "fin", "msg_type", "rsv1", "rsv2", "rsv3")
 
     def __init__(self, msg_type: WSMsgType, payload: bytes, *, fin: bool = True, rsv: tuple[bool, ...] = ()) -> None:
-        """A message, unless something else is said."""
+        """Create a frame; by default it is final and has no reserved bits."""
         self._payload = payload
         self.msg_type = msg_type
         self.fin = fin
@@ -167,14 +170,14 @@ class HeldFrame:
 
     @classmethod
     def of(cls, frame: WSFrame) -> "HeldFrame":
-        """A copy of a frame."""
+        """Return a copy of a picows frame."""
         rsv = (bool(frame.rsv1), bool(frame.rsv2), bool(frame.rsv3))
         return cls(frame.msg_type, frame.get_payload_as_bytes(), fin=bool(frame.fin), rsv=rsv)
 
     def get_payload_as_bytes(self) -> bytes:
-        """What it holds."""
+        """Return the payload."""
         return self._payload
 
     def get_payload_as_memoryview(self) -> memoryview:
-        """The same, not copied."""
+        """Return a view of the payload, without a copy."""
         return memoryview(self._payload)

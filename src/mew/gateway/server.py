@@ -1,6 +1,6 @@
-"""Listens on the gateway's port and on the Unix sockets of its spaces, and closes every connection at the end.
+"""Listens on the gateway's port and on the Unix sockets of its spaces, and closes every connection at shutdown.
 
-`http_protocol` and `websocket_protocol` handle what is sent on a connection.
+`http_protocol` and `websocket_protocol` handle the data of a connection.
 """
 
 import asyncio
@@ -29,29 +29,29 @@ from mew.gateway.http_protocol import UNSENT_LOOKS, First
 from mew.gateway.unix_listener import LocalSockets
 
 KERNEL_BUFFER: Final = 128 * 1024
-"""In each direction. The kernel would else swallow megabytes that a slow reader never asks for, and hand over as many
-of a flooding writer at once."""
+"""Bytes in each direction. With larger buffers, the kernel would accept megabytes that a slow reader never reads, and
+deliver megabytes of a flooding writer in one read."""
 BACKLOG: Final = 4096
 TRIES: Final = 8
 GLANCE_SECONDS: Final = 0.01
 PARTING_SECONDS: Final = 1.0
-"""For those that were cut off to be gone for good, and to be on record as such."""
+"""Time for forcibly disconnected sockets to close and to be recorded."""
 SWITCH_SECONDS: Final = 0.001
 
 
 Company: TypeAlias = AbstractAsyncContextManager[object]
-"""What is there while the gateway serves: begun once it listens, ended before it stops."""
+"""A context that runs while the gateway serves: entered once it listens, exited before it stops."""
 
 
 class PortTaken(MewError):
-    """Somebody else listens there already."""
+    """The gateway cannot listen on its port, for example because another process does."""
 
 
 class Server:
-    """Listens for a gateway, until it is told to stop."""
+    """Listens for a gateway until it is stopped."""
 
     def __init__(self, gateway: Gateway) -> None:
-        """Not listening yet."""
+        """Create a server that does not listen yet."""
         self._gateway = gateway
         gateway.readiness.need("listening", self._unheard)
         self._sockets: list[socket.socket] = []
@@ -62,7 +62,7 @@ class Server:
         self.port = 0
 
     def bind(self) -> None:
-        """Take the port, on every address that the host's name stands for; `PortTaken` where it cannot be had."""
+        """Bind the port on every address of the configured host; raise `PortTaken` if it is unavailable."""
         config = self._gateway.config
         hosts = ["127.0.0.1", "::1"] if config.host == "localhost" else [config.host]
         for attempt in range(1, TRIES + 1):
@@ -72,7 +72,7 @@ class Server:
                 return
             except PortTaken:
                 self._release()
-                # Any free port will do, but what is free on one address may be taken on the other.
+                # With port 0, a port that is free on one address may be in use on the other: try again.
                 if config.port or attempt == TRIES:
                     raise
 
@@ -83,7 +83,7 @@ class Server:
                 listener = _listener(host, self.port)
             except OSError as error:
                 if self._sockets and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                    continue  # a machine without IPv6
+                    continue  # this machine has no IPv6
                 raise PortTaken(f"cannot listen on {host}:{self.port}: {error.strerror}") from None
             self.port = listener.getsockname()[1]
             self._sockets.append(listener)
@@ -97,7 +97,7 @@ class Server:
         return None if self._listeners and all(each.serving for each in self._listeners) else "not listening"
 
     async def start(self) -> None:
-        """Open the spaces and let connections in."""
+        """Open the spaces and accept connections."""
         gateway = self._gateway
         config = self._http_config()
         gateway.start()
@@ -143,12 +143,12 @@ class Server:
         self._look()
 
     def _accept(self) -> None:
-        """Go on accepting, where there is room again."""
+        """Resume accepting connections if there is room again."""
         for each in self._listeners:
             each.resume()
 
     def _look(self) -> None:
-        """Find peers that do not read their answers; one look after all of them costs less than a timer each."""
+        """Find peers that do not read their answers; one timer for all of them costs less than a timer each."""
         hurry = self._gateway.connections.others_waited()
         for each in list(self._http.connections):
             if isinstance(each, First):
@@ -158,28 +158,28 @@ class Server:
 
     @property
     def connections(self) -> int:
-        """How many connections speak HTTP."""
+        """Number of open connections that use HTTP."""
         return len(self._http.connections)
 
     @property
     def requests(self) -> int:
-        """How many requests are being answered."""
+        """Number of HTTP requests that are being answered."""
         return len(self._http.tasks)
 
     def stop_listening(self) -> None:
-        """Let nobody in any more."""
+        """Stop accepting connections."""
         self._local.stop_listening()
         for listener in self._listeners:
             listener.close()
 
     async def stop(self) -> None:
-        """Let nobody in, say goodbye to everybody, and wait a moment for the answers."""
+        """Stop accepting, close all connections, and disconnect those that are still open after `close_seconds`."""
         self._gateway.readiness.phase = "stopping"
         log.info("stopping", sockets=len(self._gateway.sockets), requests=self.requests)
         self.stop_listening()
         self._gateway.stop()
         deadline = time.monotonic() + self._gateway.config.timeouts.close_seconds
-        # While sockets say goodbye, whoever asks over HTTP is still told that the gateway takes no more work.
+        # While sockets close, HTTP requests still receive the answer that the gateway accepts no more work.
         await _until(lambda: not self._gateway.sockets, deadline)
         for connection in list(self._http.connections):
             connection.shutdown()
@@ -198,10 +198,13 @@ class Server:
     async def serve(
         self, ready: Callable[[], None], company: AbstractAsyncContextManager[object] | None = None
     ) -> None:
-        """Serve until interrupted or terminated, in this company; `ready` is called when both can happen."""
+        """Serve until interrupted or terminated.
+
+        `company` is entered once the gateway listens, and exited before it stops. `ready` is called after the entry.
+        """
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
-        # A closed terminal is told of by SIGHUP, unless whoever started us wants us to outlive it.
+        # SIGHUP reports a closed terminal. Handle it only if the parent process has not set it to be ignored.
         hangup = (signal.SIGHUP,) if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL else ()
         for number in (signal.SIGINT, signal.SIGTERM, *hangup):
             loop.add_signal_handler(number, stopping.set)
@@ -216,10 +219,10 @@ class Server:
 
 
 def _settle_down() -> None:
-    """The process is the gateway's own from here on.
+    """Tune the process, which runs only the gateway from here on.
 
-    What there is now stays: no collection has to look at it again. A log's thread that has work gives way to the loop
-    within a millisecond.
+    Objects that exist now are excluded from later garbage collections. A log thread that has work yields to the event
+    loop within a millisecond.
     """
     gc.collect()
     gc.freeze()
@@ -237,7 +240,7 @@ def _listener(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         for buffer in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-            listener.setsockopt(socket.SOL_SOCKET, buffer, KERNEL_BUFFER)  # connections inherit it
+            listener.setsockopt(socket.SOL_SOCKET, buffer, KERNEL_BUFFER)  # accepted connections inherit it
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listener.bind((host, port))

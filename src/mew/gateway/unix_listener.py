@@ -1,6 +1,6 @@
-"""The gateway's second listener: `.mew/gateway.sock` of each space, HTTP and WebSocket for the owner of the directory.
+"""The gateway's Unix sockets: `.mew/gateway.sock` of each space serves HTTP and WebSocket to the directory's owner.
 
-No browser can reach it, so `Origin` and `Host` are not checked. The user id of the peer is checked, and tokens are.
+No browser can reach them, so `Origin` and `Host` are not checked. The user id of the peer and its token are checked.
 """
 
 import asyncio
@@ -22,21 +22,21 @@ from mew.gateway.http_protocol import First
 from mew.protocol.errors import Unauthorized
 
 LOCAL_PEER = "local"
-"""What logs say instead of an address."""
+"""The peer in log lines, instead of an address."""
 
 
 class _EveryRequest(Origins):
-    """Takes all requests."""
+    """Allows all requests."""
 
     def refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> Unauthorized | None:
         return None
 
 
 class LocalConnection(First):
-    """A connection of the owner."""
+    """A connection from the owner of the directory."""
 
     def connection_made(self, transport: Any) -> None:
-        """Connected; another user is disconnected before a byte is read."""
+        """Set up the connection; disconnect another user before a byte is read."""
         super().connection_made(LocalTransport(transport))  # type: ignore[arg-type]
         if not is_of_owner(transport.get_extra_info("socket")):
             log.warning("connection of another user refused", peer=self._peer)
@@ -45,20 +45,23 @@ class LocalConnection(First):
 
 
 class LocalSockets:
-    """The sockets of one gateway, one for each of its spaces."""
+    """The Unix sockets of one gateway, one for each of its spaces."""
 
     def __init__(self, gateway: Gateway) -> None:
-        """None yet."""
+        """Start without sockets; `open` creates them."""
         self._gateway = gateway
         self._servers: list[asyncio.AbstractServer] = []
         self._files: dict[Path, tuple[int, int]] = {}
 
     async def open(self, config: uvicorn.Config, state: ServerState, backlog: int) -> None:
-        """Listen. Where that fails the gateway still serves on its port; commands say that the socket is missing."""
+        """Listen on the socket of each space.
+
+        If that fails, the gateway still serves on its port, and commands report that the socket is missing.
+        """
         origins, loop = _EveryRequest(self._gateway.config), asyncio.get_running_loop()
 
         def connection() -> asyncio.Protocol:
-            # No address: connections of the owner are not limited by one.
+            # No address: the limit per address does not apply to connections of the owner.
             return LocalConnection(self._gateway, origins, config, state, self._gateway.connections.open(LOCAL_PEER))
 
         for space in self._gateway.config.spaces:
@@ -74,7 +77,7 @@ class LocalSockets:
             self._servers.append(await loop.create_unix_server(connection, sock=listener, backlog=backlog))
 
     def stop_listening(self) -> None:
-        """Accept no more connections, and remove the sockets: those that are still ours."""
+        """Stop accepting connections and remove the socket files that still belong to this gateway."""
         for server in self._servers:
             server.close()
         self._servers = []
@@ -90,6 +93,6 @@ class LocalSockets:
 
 
 def _identity(file: Path) -> tuple[int, int]:
-    """What tells it from a socket that another gateway has put there since."""
+    """Return the device and inode of a file, to detect a socket that another gateway has created there since."""
     known = os.lstat(file)
     return known.st_dev, known.st_ino

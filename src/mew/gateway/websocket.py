@@ -1,7 +1,7 @@
 """One WebSocket connection of a participant, from its upgrade to its close.
 
-It turns messages into commands, and deliveries into frames. picows handles masking, opcodes, lengths and control
-frames. Fragments, reserved bits, UTF-8, pongs and the closing handshake are handled here (RFC 6455).
+It converts messages to commands and deliveries to frames. picows handles masking, opcodes, lengths and control
+frames. This module handles fragments, reserved bits, UTF-8, pongs and the close handshake (RFC 6455).
 """
 
 import asyncio
@@ -35,17 +35,17 @@ PROTOCOL_ERROR: Final = 1002
 INVALID_TEXT: Final = 1007
 POLICY: Final = 1008
 CLOSE_CODES: Final = frozenset((1000, 1001, 1002, 1003, *range(1007, 1015), *range(3000, 5000)))
-"""What a close frame may say: what RFC 6455 §7.4 and IANA's registry name, and what is left to applications."""
+"""Valid codes of a close frame: those of RFC 6455 §7.4 and IANA's registry, and the range for applications."""
 RUN_FRAME_BYTES: Final = 16 * 1024
-"""Larger frames are authorised one by one: it makes no difference to them."""
+"""Maximum size of a frame in a run. Larger frames are authorized one by one: the extra cost is negligible."""
 _TEXT: Final = WSMsgType.TEXT
 _BINARY: Final = WSMsgType.BINARY
 _MESSAGES: Final = (WSMsgType.TEXT, WSMsgType.BINARY)
-"""A tuple: a set would have to hash an enumeration's member, in Python."""
+"""A tuple, because a set would hash the enum member in Python code at each test."""
 
 
 class Socket(WSListener):
-    """One WebSocket. Thousands may be idle: what is rarely needed is made when it is."""
+    """One WebSocket. Rarely used state is created on demand, because thousands of sockets may be idle."""
 
     __slots__ = (
         "_add_frame",
@@ -73,30 +73,30 @@ class Socket(WSListener):
     )
 
     def __init__(self, gateway: "Gateway", said: JoinRequest, opened: "OpenConnection") -> None:
-        """Upgraded, not joined; the head has said this of who is coming."""
+        """Create the socket of an upgraded, not yet joined connection; `said` holds the request's credentials."""
         super().__init__()
         self._gateway = gateway
         self._opened = opened
         self._refused = False
-        """Whether the join is refused, though the peer may still have to wait for the answer."""
+        """Whether the join is rejected; the answer may be delayed."""
         self._credentials: JoinRequest | None = said
         self.connection = gateway.new_connection()
         self._hub: Hub | None = None
         self._participant = ""
         self.token: bytes | None = None
-        """The fingerprint of the token it came with: that may be revoked."""
+        """Fingerprint of the token used to join, which may be revoked later."""
         self._add_frame: Callable[[bytes], None] | None = None
-        """Takes frames of the run that this socket has begun, as long as it lasts."""
+        """Adds frames to the run of this socket; None if there is no run."""
         self._frame_header = b""
         self._frame_type = _TEXT
         self._run_bytes = 0
         self._fragments: bytearray | None = None
-        """Of a message whose end has not come yet."""
+        """The fragments received so far of an incomplete message."""
         self._fragments_text = True
         self._held: deque[HeldFrame] | None = None
-        """What was read in a turn of which the sender has had its share: handled in the next, in its order."""
+        """Frames held, in order, until the join is processed or the sender has a share of a later turn."""
         self.heard = True
-        """Whether anything came since the last look."""
+        """Whether anything was received since the last silence check."""
         self._silent_for = 0
         self._owed_pong: bytes | None = None
         self._deadline: asyncio.TimerHandle | None = None
@@ -108,10 +108,10 @@ class Socket(WSListener):
             on_loss=gateway.count_loss,
         )
 
-    # What picows calls
+    # Callbacks from picows
 
     def on_ws_connected(self, transport: WSTransport) -> None:
-        """Open: joined at once where the header has a token, else the first message has to come soon."""
+        """Join immediately if the request head has a token; otherwise wait for a join until the handshake timeout."""
         self._transport = transport
         transport.underlying_transport.set_write_buffer_limits(high=1, low=0)
         self._gateway.sockets.add(self)
@@ -121,7 +121,7 @@ class Socket(WSListener):
             self._set_deadline(self._gateway.config.timeouts.handshake_seconds, self._never_joined)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
-        """Gone, by whoever's doing. Where many go at once, the space learns it of a few at a time."""
+        """Clean up after a disconnect by either side; the space processes mass disconnects a few at a time."""
         self._clear_deadline()
         self._add_frame = None
         self.outlet.abandon()
@@ -135,7 +135,7 @@ class Socket(WSListener):
             self._hub.leave(self.connection)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        """A frame came in. One that goes on with a run, or may begin one, takes the short way."""
+        """Handle a received frame; a frame that continues a run or may start one takes a fast path."""
         hub = self._hub
         if hub is not None and frame.payload_size <= self._run_bytes:
             message = frame.get_payload_as_bytes()
@@ -159,7 +159,7 @@ class Socket(WSListener):
             self._handle(frame)
 
     def _handle(self, frame: WSFrame | HeldFrame) -> None:
-        """Do what a frame asks for."""
+        """Handle a frame according to its type."""
         kind = frame.msg_type
         if frame.rsv1 or frame.rsv2 or frame.rsv3:
             self.close(PROTOCOL_ERROR, "reserved bits are set")
@@ -177,7 +177,7 @@ class Socket(WSListener):
             self._answer_close(frame.get_payload_as_bytes())
 
     def _is_of_run(self, message: bytes, frame: WSFrame) -> bool:
-        """Whether it is one more frame to the same stream, whole and sound, as the one before was."""
+        """Return whether a frame is complete, valid and continues the current run."""
         return (
             message.startswith(self._frame_header)
             and frame.msg_type is self._frame_type
@@ -188,11 +188,11 @@ class Socket(WSListener):
         )
 
     def pause_writing(self) -> None:
-        """The kernel takes no more."""
+        """Pause the outlet: the kernel accepts no more bytes."""
         self.outlet.pause()
 
     def resume_writing(self) -> None:
-        """The kernel takes again."""
+        """Resume the outlet: the kernel accepts bytes again."""
         if self._hub is None or self.outlet.closed:
             self.outlet.resume([])
         else:
@@ -200,7 +200,7 @@ class Socket(WSListener):
         self._pay_pong()
 
     def _pay_pong(self) -> None:
-        """Answer the latest ping, as soon as the peer reads: pings without end must not pile up pongs (§5.5.3)."""
+        """Answer only the latest ping, once the peer reads, so that pongs do not pile up (RFC 6455 §5.5.3)."""
         if self._owed_pong is not None and not self.outlet.paused:
             self.write(pong(self._owed_pong))
             self._owed_pong = None
@@ -226,7 +226,7 @@ class Socket(WSListener):
         self._end_fragments(fin=bool(frame.fin))
 
     def _end_fragments(self, *, fin: bool) -> None:
-        """The message is whole, or too large already."""
+        """Handle the assembled message if it is complete or already too large."""
         if self._fragments is not None and (fin or len(self._fragments) > self._most_bytes):
             message = bytes(self._fragments)
             self._fragments = None
@@ -234,7 +234,7 @@ class Socket(WSListener):
 
     @property
     def _most_bytes(self) -> int:
-        """What a message may have."""
+        """Maximum size of a message in bytes; before the join, `join_bytes` applies."""
         gateway = self._gateway
         return gateway.message_bytes if self._hub is not None else gateway.config.unadmitted.join_bytes
 
@@ -243,10 +243,10 @@ class Socket(WSListener):
             self.refuse_join_bytes()
             return
         hub, is_raw = self._hub, is_frame(message)
-        # Raw frames take little: they neither wait for a turn nor are measured.
+        # Raw frames cost little, so they do not wait for a turn and their time is not measured.
         if hub is not None and not is_raw and self._must_wait(hub, message, text=text):
             return
-        # One that is too large may have been cut off within a character; the core says what is wrong with it.
+        # A message that is too large may be truncated inside a character. The core reports its error.
         if text and not message.isascii() and len(message) <= self._gateway.message_bytes:
             try:
                 message.decode()
@@ -268,7 +268,7 @@ class Socket(WSListener):
     # Waiting for a turn
 
     def _must_wait(self, hub: "Hub", message: bytes, *, text: bool) -> bool:
-        """Whether the sender has had its share of this turn; then the message waits, and what follows waits behind."""
+        """Hold the message and later frames if the sender's share of this turn is used up; return whether held."""
         if not hub.turns.is_over(self._payer(hub)):
             return False
         self._add_frame = None
@@ -278,7 +278,7 @@ class Socket(WSListener):
         return True
 
     def _go_on(self) -> bool:
-        """Handle one frame that has waited; whether there are more."""
+        """Handle one held frame and return whether more frames are held."""
         held, self._held = self._held, None
         if held:
             self._handle(held.popleft())
@@ -295,17 +295,17 @@ class Socket(WSListener):
 
     @property
     def is_lined_up(self) -> bool:
-        """Whether a join is here and waits for its turn, with what came behind it."""
+        """Whether a join message is queued; later frames are held until it is processed."""
         return self._held is not None and self._hub is None
 
     def _line_up(self, message: bytes) -> None:
-        """Where many join at once, a few are let in at a time. What follows the join waits, unread if possible."""
+        """Queue a join: concurrent joins are processed a few at a time. Later frames wait, unread if possible."""
         self._held = deque()
         self.pause_reading()
         self._gateway.entry.put(lambda: self._enter(message))
 
     def _enter(self, message: bytes) -> None:
-        """Its turn has come: the join first, then what came behind it."""
+        """Process the queued join, then the frames that came after it."""
         held = self._take_held()
         if self._transport.is_disconnected:
             self._gateway.exit.put(self._leave)
@@ -316,7 +316,7 @@ class Socket(WSListener):
             self._handle(held.popleft())
         if self._held is None:
             self.resume_reading()
-        else:  # its share of this turn is used up
+        else:  # the sender has used its share of this turn
             self._held.extend(held)
 
     def _take_held(self) -> "deque[HeldFrame]":
@@ -332,7 +332,7 @@ class Socket(WSListener):
         self._join(request if self._credentials is None else request.or_else(self._credentials))
 
     def refuse_join_bytes(self) -> None:
-        """More came than a join may have, unless it is refused already."""
+        """Reject a join that exceeds `join_bytes`, unless it is already rejected or the connection is closing."""
         if not (self._refused or self._closing):
             most = self._gateway.config.unadmitted.join_bytes
             self._turn_away(
@@ -357,17 +357,17 @@ class Socket(WSListener):
         self._hub.run(msgspec.structs.replace(join, peer=self._opened.peer, source=self._opened.source))
 
     def _refuse_join(self, refusal: Refusal, request: JoinRequest) -> None:
-        """Trying tokens takes time: this connection waits for its answer, and no other does."""
+        """Reject a join. To slow down token guessing, an unknown token delays the answer on this connection only."""
         if not self._gateway.is_guess(refusal, request.token):
             self._turn_away(refusal, request)
             return
-        # The peer may hang up before its answer: the record must not wait for that.
+        # Record the rejection now: the peer may disconnect before the delayed answer.
         self._record_refusal(refusal, request)
         seconds = self._gateway.config.timeouts.failed_join_seconds
         self._set_deadline(seconds, lambda: self._answer_refusal(refusal, request))
 
     def _turn_away(self, refusal: Refusal, request: JoinRequest | None = None) -> None:
-        """Never came in: told why, and closed."""
+        """Record a rejected join, send the error and close the connection."""
         request = request or JoinRequest()
         self._record_refusal(refusal, request)
         self._answer_refusal(refusal, request)
@@ -387,42 +387,42 @@ class Socket(WSListener):
                 self.outlet.close(effect.code, effect.reason)
 
     def _never_joined(self) -> None:
-        if self.is_lined_up:  # its join came in time
+        if self.is_lined_up:  # the join came in time and is still queued
             self._set_deadline(self._gateway.config.timeouts.handshake_seconds, self._never_joined)
             return
         self.close(POLICY, "no join came in time")
 
-    # Runs of frames, and waiting under load
+    # Runs of frames, and backpressure under load
 
     def begin_run(self, header: bytes, add: Callable[[bytes], None], *, text: bool) -> None:
-        """Frames with this header and opcode may be added; they are authorised."""
+        """Pass frames with this header and opcode to `add` from now on; they are already authorized."""
         self._frame_header, self._add_frame = header, add
         self._frame_type = _TEXT if text else _BINARY
 
     def end_run(self) -> None:
-        """No more."""
+        """Stop adding frames to the run."""
         self._add_frame = None
 
     def has_read(self) -> None:
-        """All of what came at once has been handled."""
+        """Called after all frames of one read are handled; under load, pauses reading until the next flush."""
         self.heard = True
         hub = self._hub
         if hub is not None and hub.fanout.holding and self._held is None:
             hub.fanout.hold(self)
 
     def pause_reading(self) -> None:
-        """Leave what comes in to the kernel."""
+        """Stop reading: received bytes stay in the kernel's buffer."""
         self._transport.underlying_transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Take it again."""
+        """Resume reading, unless frames are held or the connection is closed."""
         if self._held is None and not self._transport.is_disconnected:
             self._transport.underlying_transport.resume_reading()
 
     # Silence
 
     def look(self, patience: int, end: int) -> None:
-        """Called now and then: a peer silent for `patience` looks is asked, one silent for `end` looks is closed."""
+        """Called periodically: ping a peer after `patience` silent checks, and close it after `end` silent checks."""
         if self.heard or self._transport.is_disconnected:
             self.heard, self._silent_for = False, 0
             return
@@ -436,12 +436,12 @@ class Socket(WSListener):
     # Closing
 
     def write(self, data: bytes) -> None:
-        """Frames ready for the wire."""
+        """Write encoded frames to the transport, unless a close frame was sent."""
         if not self._transport.is_close_frame_sent:
             self._transport.underlying_transport.write(data)
 
     def close(self, code: int, reason: str) -> None:
-        """Begin the closing handshake; a peer that does not answer is cut off."""
+        """Start the close handshake; a peer that does not answer is disconnected after `close_seconds`."""
         if self._closing:
             return
         self._closing, self._add_frame = True, None
@@ -449,7 +449,7 @@ class Socket(WSListener):
         self._give_up_soon()
 
     def fail(self) -> bool:
-        """picows found a fault and has sent the close frame by itself; whether that was news."""
+        """Handle an error for which picows has sent the close frame; return False if already closing."""
         if self._closing:
             return False
         self._closing, self._add_frame = True, None
@@ -457,13 +457,13 @@ class Socket(WSListener):
         return True
 
     def cut_off(self) -> None:
-        """End the connection now, whatever still waits to be sent."""
+        """Disconnect immediately, even if data still waits to be sent."""
         self._transport.disconnect(False)
 
     def _answer_close(self, payload: bytes) -> None:
-        """Echo the code of a close frame, if it is one that may be sent (RFC 6455 §5.5.1, §7.4).
+        """Answer a close frame with its code, if the code is valid (RFC 6455 §5.5.1, §7.4).
 
-        What came before it in the same packet is answered before it.
+        Messages that came earlier in the same packet are answered first.
         """
         if self._hub is not None:
             self._hub.fanout.serve(self.connection)
@@ -474,7 +474,7 @@ class Socket(WSListener):
         self._disconnect()
 
     def _disconnect(self) -> None:
-        """Both have said goodbye. A peer that never reads what is left to be sent is not waited for."""
+        """Disconnect after the close handshake; a timeout applies if the peer does not read the remaining data."""
         self._transport.disconnect()
         self._give_up_soon()
 
@@ -483,7 +483,7 @@ class Socket(WSListener):
         self._set_deadline(self._gateway.config.timeouts.close_seconds, self.cut_off)
 
     def _send_close(self, code: Any, reason: bytes) -> None:
-        """picows takes any number for a code, whatever its types say."""
+        """Send a close frame; `code` is `Any` because picows accepts any number, unlike its type hints."""
         self._transport.send_close(code, reason)
 
     def _set_deadline(self, seconds: float, action: Callable[[], None]) -> None:

@@ -12,14 +12,14 @@ from mew.gateway.websocket import Socket
 from mew.protocol import JoinRequest
 
 FRAME_MARGIN: Final = 64 * 1024
-"""A frame somewhat too large still reaches the core, which says so; a larger one picows cuts off."""
+"""Bytes above the message limit. The core rejects a frame within this margin; picows closes on a larger frame."""
 READ_BUFFER: Final = 2048
 UNADMITTED_MARGIN: Final = 4 * 1024
-"""For the heads of frames and for pings, besides the join message."""
+"""Bytes for frame headers and pings, in addition to the join message."""
 
 
 class _SocketLog(logging.LoggerAdapter[logging.Logger]):
-    """One for all sockets. picows' most talkative level would show what is sent, tokens included."""
+    """One logger for all sockets, without picows' most verbose level: that would log message data and tokens."""
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - logging's name
         return level >= logging.DEBUG and super().isEnabledFor(level)
@@ -34,28 +34,28 @@ class Upgraded(WSProtocol):  # type: ignore[misc]
     __slots__ = ("_connection", "_counts", "_deaf", "_unadmitted_bytes")
 
     def __init__(self, gateway: Gateway, connection: OpenConnection, said: JoinRequest) -> None:
-        """With the gateway's limits and times; the head has said this of who is coming."""
+        """Use the gateway's limits and timeouts; `said` holds the credentials from the request head."""
         handed_over = [said]
 
         def listener(_: WSUpgradeRequest) -> Socket:
-            # This function lives as long as the connection; the token, which may be large, must not.
+            # This function is kept until the connection closes. `pop` releases the token, which may be large.
             return Socket(gateway, handed_over.pop(), connection)
 
         self._deaf = False
         self._connection = connection
         self._counts = True
-        """Whether what comes is counted: until the join."""
+        """Whether received bytes are counted: only until the join."""
         self._unadmitted_bytes = gateway.config.unadmitted.join_bytes + UNADMITTED_MARGIN
-        """What may still be received before a valid token came. picows' own limit cannot change after that."""
+        """Bytes that may still be received before a valid token. picows' own limit cannot change after the join."""
         limit = gateway.message_bytes + FRAME_MARGIN
-        # In picows' order: host, path, client side, listener, logger, disconnect on exception, handshake time-out,
-        # auto ping (a task each; the gateway looks after all of them) with its times and strategy, auto pong, frame
-        # size, extra headers, read buffer.
+        # In picows' order: host, path, client side, listener, logger, disconnect on exception, handshake timeout,
+        # auto ping (off: it needs a task per connection; the gateway pings all of them) with its times and strategy,
+        # auto pong, frame size, extra headers, read buffer.
         never = (False, 0, 0, WSAutoPingStrategy.PING_WHEN_IDLE, False)
         super().__init__(None, None, False, listener, _log, True, 10, *never, limit, None, READ_BUFFER)
 
     def buffer_updated(self, size: int) -> None:
-        """Bytes are in the buffer. After a fault picows would go on parsing, and take what it has just refused."""
+        """Process received bytes. After an error they are ignored: picows would parse and accept rejected data."""
         if self._deaf:
             return
         super().buffer_updated(size)
@@ -68,7 +68,7 @@ class Upgraded(WSProtocol):  # type: ignore[misc]
                 self._count_unadmitted(listener, size)
 
     def _count_unadmitted(self, listener: Socket, size: int) -> None:
-        """Unfinished messages are kept only up to the limit; what comes after it is dropped."""
+        """Count bytes received before the join; above the limit, reject the join and drop further bytes."""
         if self._connection.admitted:
             self._counts = False
         if not self._counts or listener.is_lined_up:
@@ -78,17 +78,17 @@ class Upgraded(WSProtocol):  # type: ignore[misc]
             self.refuse_bytes()
 
     def refuse_bytes(self) -> None:
-        """More came than may come before a join."""
+        """Reject the connection: too many bytes came before the join."""
         self._deaf = True
         self.listener.refuse_join_bytes()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Gone."""
+        """Mark the connection as closed in the connection limits."""
         super().connection_lost(exc)
         self._connection.closed()
 
     def data_received(self, data: bytes) -> None:
-        """Feed bytes that another protocol has read."""
+        """Process bytes that another protocol has read."""
         while data:
             buffer = self.get_buffer(len(data))
             size = min(len(buffer), len(data))

@@ -1,6 +1,6 @@
-"""Serves the built inspector: exact paths, cache headers and the content security policy.
+"""Serves the built inspector, with exact paths, cache headers and a content security policy.
 
-All files are read at the start; a path from a request never reaches the file system.
+All files are read at startup. A path from a request never reaches the file system.
 """
 
 import gzip
@@ -35,7 +35,7 @@ POLICY: Final = "; ".join(
         "trusted-types 'none'",
     )
 )
-"""Nothing from elsewhere, nothing inline, no HTML made from text, in nobody's frame."""
+"""Forbids external resources, inline code, HTML created from text, and framing."""
 HEADERS: Final = {
     "content-security-policy": POLICY,
     "cross-origin-opener-policy": "same-origin",
@@ -60,23 +60,23 @@ class File(msgspec.Struct, frozen=True):
 
     content: bytes
     packed: bytes
-    """The same, compressed."""
+    """The same content, compressed with gzip."""
     tag: str
     media_type: str
     caching: str
 
     @classmethod
     def of(cls, content: bytes, path: str) -> "File":
-        """A file of the page by its path in there."""
+        """Create a file from its content and its path in the page."""
         tag = f'"{sha256(content).hexdigest()[:32]}"'
         media_type = _TYPES[path.rpartition(".")[2]]
         caching = FOREVER if path.startswith("assets/") else ASK_FIRST
-        # The time of day has no place in it: the same file is the same bytes at every gateway.
+        # No time stamp: the same file must be the same bytes at every gateway.
         return cls(content, gzip.compress(content, mtime=0), tag, media_type, caching)
 
 
 def page_files() -> dict[str, File]:
-    """Every file of the page by the path that it is asked for with."""
+    """Return every file of the page by its request path."""
     folder = files("mew.inspector") / STATIC
     found = {f"/{path}": File.of(content, path) for path, content in _read(folder, "")}
     found["/"] = found.pop(f"/{INDEX}")
@@ -92,19 +92,19 @@ def _read(folder: Traversable, path: str) -> list[tuple[str, bytes]]:
 
 
 class Page(BaseRoute):
-    """A route for each file of the page, and for nothing else."""
+    """A route that serves only the files of the page."""
 
     def __init__(self) -> None:
-        """Read them all."""
+        """Read all files of the page."""
         self.files = page_files()
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Whether a request is for a file of the page, by its exact path."""
+        """Return whether a request is for a file of the page, by its exact path."""
         mine = scope["type"] == "http" and scope["path"] in self.files
         return (Match.FULL if mine else Match.NONE), {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the file, or say that whoever asks has it already."""
+        """Send the file, or 304 if the client has it already. Raises `HTTPException` 405 for an unsupported method."""
         if scope["method"] not in _ALLOWED:
             raise HTTPException(405, headers={"Allow": ", ".join(_ALLOWED)})
         answer = answered(self.files[scope["path"]], Request(scope))
@@ -112,7 +112,7 @@ class Page(BaseRoute):
 
 
 def answered(file: File, request: Request) -> Response:
-    """The answer to a request for a file."""
+    """Return the response to a request for a file."""
     headers = {**HEADERS, "cache-control": file.caching, "etag": file.tag, "vary": "Accept-Encoding"}
     if _has(request.headers.get("if-none-match", ""), file.tag):
         return Response(status_code=304, headers=headers)
@@ -126,7 +126,7 @@ def answered(file: File, request: Request) -> Response:
 
 
 def _has(given: str, tag: str) -> bool:
-    """Whether one of the tags in a header is this one; a proxy may have made it weak."""
+    """Return whether a header contains this tag. The weak form counts too: a proxy may have converted it."""
     return any(each.strip().removeprefix("W/") in {tag, "*"} for each in given.split(","))
 
 

@@ -1,6 +1,6 @@
-"""Records as Arrow columns: the schema of a segment, and blocks of the log converted to batches of it.
+"""Records as Arrow columns: the schema of a segment, and the conversion of log blocks to batches of that schema.
 
-Pure: bytes in, columns out, without a Python loop over records (docs/journal.md has the schema).
+Pure: bytes in, columns out, without a Python loop over records (docs/journal.md describes the schema).
 """
 
 from collections.abc import Iterator
@@ -31,9 +31,9 @@ SCHEMA: Final = pa.schema(
         pa.field("capability", pa.string()),
     ]
 )
-"""By the names and in the order of `Record`'s fields."""
+"""Same names and order as the fields of `Record`."""
 BATCH_BYTES: Final = 1 << 30
-"""Of messages in one batch: Arrow counts the bytes of a binary column in 31 bits."""
+"""Maximum bytes of messages in one batch: Arrow uses 31-bit offsets for a binary column."""
 
 _TEXTS: Final = ("participant", "kind", "envelope_id", "stream_id", "reason", "capability")
 _RUN: Final = np.dtype(
@@ -45,13 +45,13 @@ _RUN: Final = np.dtype(
         ("", "u1"),
     ]
 )
-"""`block_format.RUN` for NumPy."""
+"""`block_format.RUN` as a NumPy type."""
 _LENGTH: Final = np.dtype("<u4")
 _EVENTS: Final = pa.array(EVENTS, pa.string())
 
 
 def to_arrow(block: bytes) -> pa.RecordBatch:
-    """The records of a block that was found whole; `Damaged` where one batch cannot hold so many bytes."""
+    """Convert an intact block to one batch. Raises `Damaged` if it has more bytes than one batch can hold."""
     batches = list(to_batches(block, (1 << 31) - 1))
     if len(batches) > 1:
         raise Damaged("a block of more bytes than one batch can hold")
@@ -59,10 +59,10 @@ def to_arrow(block: bytes) -> pa.RecordBatch:
 
 
 def to_batches(blocks: bytes, most: int = BATCH_BYTES) -> Iterator[pa.RecordBatch]:
-    """The records of blocks that stand and follow one behind the other, in batches of at most so many bytes each.
+    """Convert consecutive blocks to batches with at most `most` bytes of messages each.
 
-    Their checksums are not looked at again: these are bytes that `check` or `read_blocks` has seen. A block of
-    ordinary size, or several small ones, make one batch; a record has one in any case.
+    Checksums are not checked again: `check` or `read_blocks` must have verified the bytes. A block of ordinary size, or
+    several small ones, become one batch. A larger record has a batch of its own.
     """
     opened = _open(blocks)
     start, records = 0, len(opened.ends)
@@ -74,19 +74,19 @@ def to_batches(blocks: bytes, most: int = BATCH_BYTES) -> Iterator[pa.RecordBatc
 
 
 class _Opened(msgspec.Struct, frozen=True):
-    """The parts of blocks, each kind together, as arrays."""
+    """The parts of several blocks as arrays, grouped by kind."""
 
     first: int
-    """The position of the first record."""
+    """Position of the first record."""
     runs: Any
     texts: dict[str, Any]
-    """For each run the number of its string, by column; those that all runs lack are left out."""
+    """String number of each run, by column. Columns that are absent in all runs are left out."""
     strings: Any
-    """By their number; the first is the absent one."""
+    """Strings by number; number 0 is the absent string."""
     run_starts: Any
-    """The index of each run's first record, and the number of all."""
+    """Index of each run's first record, followed by the total number of records."""
     starts: Any
-    """Where each message begins in the blocks."""
+    """Offset of each message in the blocks."""
     ends: Any
     data: Any
 
@@ -106,7 +106,7 @@ def _open(blocks: bytes) -> _Opened:
     counts = np.concatenate([each for _, each in lengths])
     ends = _sums(counts)[1:]
     records = np.array([head.records for _, head in heads])
-    # Between the messages of two blocks stands what is not a message.
+    # Add the bytes that are not messages between the messages of two blocks.
     before = np.array(messages) - _sums([head.message_bytes for _, head in heads])[:-1]
     ends += np.repeat(before, records)
     strings = _strings(np.concatenate([each for each, _ in lengths]), b"".join(texts))
@@ -117,7 +117,7 @@ def _open(blocks: bytes) -> _Opened:
 
 
 def _heads(blocks: bytes) -> Iterator[tuple[int, Head]]:
-    """Where each block begins, and its head."""
+    """Yield each block's offset and head."""
     at = 0
     while at < len(blocks):
         head = read_head(blocks[at : at + HEAD_BYTES])
@@ -126,14 +126,14 @@ def _heads(blocks: bytes) -> Iterator[tuple[int, Head]]:
 
 
 def _numbers(runs: Any, heads: list[Head]) -> dict[str, Any]:
-    """The numbers of the strings that runs name, as they are if the strings of all blocks are counted together."""
+    """Renumber the strings of all runs, as if the strings of all blocks were in one list."""
     before = np.repeat(_sums([head.strings for head in heads])[:-1], [head.runs for head in heads])
     named = {name: runs[name] for name in _TEXTS if runs[name].any()}
     return {name: np.where(numbers == 0, 0, numbers + before) for name, numbers in named.items()}
 
 
 def _strings(lengths: Any, text: bytes) -> pa.Array:
-    """Number 0 is the absent string, so the offsets begin with 0 twice."""
+    """Build the array of strings. Number 0 is the absent string, so the offsets begin with two zeros."""
     offsets = np.zeros(len(lengths) + 2, np.int32)
     np.cumsum(lengths, out=offsets[2:])
     present = np.ones(len(lengths) + 1, np.bool_)
@@ -149,7 +149,7 @@ def _sums(counts: Any) -> Any:
 
 
 def _batch(opened: _Opened, start: int, end: int) -> pa.RecordBatch:
-    """The records from one index to another."""
+    """Build the batch of the records from one index to another."""
     first = int(np.searchsorted(opened.run_starts, start, side="right")) - 1
     last = int(np.searchsorted(opened.run_starts, end, side="left"))
     runs, bounds = opened.runs[first:last], opened.run_starts[first : last + 1].clip(start, end)
@@ -188,9 +188,9 @@ def _present(values: Any, present: Any) -> pa.Array:
 
 
 def _payloads(opened: _Opened, skipped: Any, start: int, end: int) -> tuple[pa.Array, Any]:
-    """The messages without what stands before each, and the length of each.
+    """Return the messages without the skipped bytes at the front of each, and their lengths.
 
-    All bytes are cut into pieces, of which every second is a payload; the others are what stands between two.
+    All bytes are cut into pieces. Every second piece is a payload; the pieces in between are skipped.
     """
     base = opened.starts[start]
     starts, ends = (opened.starts[start:end] - base).astype(np.int32), (opened.ends[start:end] - base).astype(np.int32)
@@ -205,7 +205,7 @@ def _payloads(opened: _Opened, skipped: Any, start: int, end: int) -> tuple[pa.A
 
 
 def from_arrow(batch: pa.RecordBatch | pa.Table) -> Iterator[Record]:
-    """The records of a batch or a table with all columns."""
+    """Yield the records of a batch or table that has all columns."""
     columns = [batch.column(name) for name in SCHEMA.names]
     columns[1] = columns[1].cast(pa.int64())
     return (Record(*values) for values in zip(*(column.to_pylist() for column in columns), strict=True))

@@ -1,8 +1,7 @@
 """Blocks of the write-ahead log: records that were written together, under one checksum.
 
-A block is a head, then the strings, the runs, the lengths and the messages, each together (docs/journal.md). Frames
-that one writer sent in a row share a run, so a frame costs its bytes and its length. Every block can be read by itself.
-Pure.
+A block has a head, then all strings, all runs, all lengths and all messages (docs/journal.md). Consecutive frames of
+one writer share a run, so each frame costs only its bytes and its length. Every block can be read on its own. Pure.
 """
 
 import struct
@@ -27,37 +26,37 @@ RUN: Final = struct.Struct("<qqqqIIIIIIIHBx")
 capability, bytes to skip at the front of each message, event. Absent numbers are -1, absent strings 0."""
 _LENGTH_BYTES: Final = 4
 LARGE_BYTES: Final = 4096
-"""Messages that are no smaller on average are pieces of their own."""
+"""Messages of at least this average size are not copied: each one is a separate piece."""
 ONE_PIECE_BYTES: Final = 64 * 1024
-"""Messages that have less together are in one piece with all else: a system call costs more than the copy."""
+"""Messages with fewer bytes in total are joined with the rest: an extra system call costs more than the copy."""
 ABSENT: Final = -1
 
 EVENTS: Final = (
     "start", "join", "leave", "envelope", "consumed", "rejected", "frame", "frame_rejected", "gap", "welcome",
     "checkpoint", "admin",
 )  # fmt: skip
-"""By their number in a run; new ones are added at the end."""
+"""Events by their number in a run. New events must be added at the end."""
 _STREAM_ID: Final = 3
-"""Where a run's texts name its stream."""
+"""Index of the stream id in the texts of a run."""
 _NUMBERS: Final = {event: number for number, event in enumerate(EVENTS)}
 
 
 class Damaged(MewError):
-    """Bytes that are no whole block, and what is wrong with them."""
+    """Bytes that are not an intact block; the message says what is wrong."""
 
 
 class Frames(msgspec.Struct, frozen=True, gc=False):
-    """Frames that one writer sent to one stream in a row, a record each."""
+    """Consecutive frames of one writer to one stream; each frame is a record."""
 
     position: int
-    """Of the first; the others follow it."""
+    """Position of the first frame; the others follow it."""
     time: int
     participant: str
     stream_id: str
     first: int
-    """The number of the first frame."""
+    """Number of the first frame."""
     header_bytes: int
-    """What of each message stands before the frame's own bytes."""
+    """Size of the header before the frame's own bytes in each message."""
     messages: Sequence[bytes]
 
 
@@ -65,12 +64,12 @@ Entry: TypeAlias = Record | Frames
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What the first bytes of a block say."""
+    """Contents of a block's head."""
 
     checksum: int
     first: int
     time: int
-    """Of the last record."""
+    """Time of the last record."""
     records: int
     runs: int
     strings: int
@@ -79,12 +78,12 @@ class Head(msgspec.Struct, frozen=True):
 
     @property
     def last(self) -> int:
-        """The position of the last record."""
+        """Position of the last record."""
         return self.first + self.records - 1
 
     @property
     def body_bytes(self) -> int:
-        """What follows the head."""
+        """Number of bytes that follow the head."""
         lengths = _LENGTH_BYTES * (self.strings + self.records)
         return lengths + self.string_bytes + RUN.size * self.runs + self.message_bytes
 
@@ -93,12 +92,12 @@ HEAD_BYTES: Final = _MARK.size + _COUNTED.size
 
 
 def encode(entries: Sequence[Entry]) -> bytes:
-    """A block of entries whose positions follow each other; there is at least one."""
+    """Encode a block. It needs at least one entry, and the positions must be consecutive."""
     return b"".join(pieces(entries))
 
 
 def pieces(entries: Sequence[Entry]) -> list[bytes]:
-    """The same in pieces, to be written one behind the other: large messages are not copied."""
+    """Same as `encode`, but as pieces to be written one after the other: large messages are not copied."""
     strings: dict[str | None, int] = {None: 0}
     runs: list[bytes] = []
     messages: list[bytes] = []
@@ -157,7 +156,7 @@ def _record_run(record: Record, strings: dict[str | None, int]) -> bytes:
 
 
 def read_head(data: bytes) -> Head:
-    """The head of the block that begins here, else `Damaged`; whether the rest fits it is not known yet."""
+    """Return the head of the block that begins here. It does not check the body. Raises `Damaged`."""
     if len(data) < HEAD_BYTES:
         raise Damaged(f"a head has {HEAD_BYTES} bytes, here are {len(data)}")
     magic, checksum = _MARK.unpack_from(data)
@@ -170,7 +169,7 @@ def read_head(data: bytes) -> Head:
 
 
 def check(head: Head, block: bytes) -> None:
-    """`Damaged` unless these are the bytes that were written: head and body, nothing less and nothing else."""
+    """Raise `Damaged` unless `block` has exactly the bytes that were written, head and body."""
     if len(block) != HEAD_BYTES + head.body_bytes:
         raise Damaged(f"a block of {HEAD_BYTES + head.body_bytes} bytes, of which {len(block)} are here")
     if crc32(memoryview(block)[_MARK.size :]) != head.checksum:
@@ -178,17 +177,17 @@ def check(head: Head, block: bytes) -> None:
 
 
 class FrameCount(msgspec.Struct, frozen=True, gc=False):
-    """So many frames of a stream in a row: all that recovery wants to know of them."""
+    """Number of consecutive frames of a stream. Recovery needs nothing else of them."""
 
     position: int
-    """Of the last."""
+    """Position of the last frame."""
     time: int
     stream_id: str
     count: int
 
 
 class _Run(msgspec.Struct, frozen=True, gc=False):
-    """A run as it stands in a block, and where its messages are."""
+    """A run from a block, and the offset of its messages."""
 
     position: int
     time: int
@@ -202,16 +201,16 @@ class _Run(msgspec.Struct, frozen=True, gc=False):
     event: str
     lengths: "array[int]"
     start: int
-    """Where its first message begins, from the block's start."""
+    """Offset of its first message from the start of the block."""
 
 
 def decode(block: bytes) -> Iterator[Record]:
-    """The records of a whole block, in order; `Damaged` before the first where it is not sound."""
+    """Yield the records of a whole block in order. If it is damaged, raise `Damaged` before the first record."""
     return (record for run in _runs(block) for record in _records(block, run))
 
 
 def skim(block: bytes) -> Iterator[Record | FrameCount]:
-    """Likewise, but frames are only counted: none of their bytes is looked at."""
+    """Same as `decode`, but frames are only counted: their bytes are not read."""
     return (each for run in _runs(block) for each in ([_count(run)] if run.event == FRAME else _records(block, run)))
 
 

@@ -1,7 +1,7 @@
 """Merges the small segments of a past hour into a few large ones.
 
-The new files are written in the trash folder, which no reader looks at. Then their folder and the hour's folder
-exchange names in one system call. The old folder stays in the trash for readers that still have it open.
+The new files are written in the trash folder, which no reader looks at. Then their folder and the hour's folder are
+exchanged in one system call. The old folder stays in the trash for readers that still have it open.
 """
 
 import ctypes
@@ -27,20 +27,20 @@ from mew.journal.segments import SegmentDamaged, make_folder, merged, read_contr
 from mew.journal.wal import read_blocks, sync_folder
 
 _FROM_HERE: Final = -100
-"""AT_FDCWD: a relative path begins at the working folder."""
+"""AT_FDCWD: a relative path is relative to the working directory."""
 _EXCHANGE: Final = 2
 """RENAME_EXCHANGE."""
 _SYSTEM_CALL: Final = {"x86_64": 316, "aarch64": 276, "riscv64": 276}
-"""The number of renameat2 by machine, for a C library that does not name it."""
+"""System call number of renameat2 by machine, for C libraries without that function."""
 _UNABLE: Final = (errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.EOPNOTSUPP)
 _PROBE: Final = ".exchange"
 
 
 class CannotExchange(MewError):
-    """The kernel or the file system has no exchange of two names."""
+    """The kernel or the file system cannot exchange two names."""
 
     def __init__(self, one: Path, other: Path, problem: str) -> None:
-        """Of these two, and why not."""
+        """Name the two paths and the reason."""
         super().__init__(
             f"cannot exchange {one} and {other}: {problem}; compaction needs it, and nothing was changed"
             " (both must lie on one file system, and it must know renameat2's RENAME_EXCHANGE)"
@@ -50,14 +50,14 @@ class CannotExchange(MewError):
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Each gets the other's name, in one step; then wait until both names are on the disk."""
+    """Exchange the names of two paths atomically, and wait until both names are fsynced."""
     _exchange_names(one, other)
     for parent in {one.parent, other.parent}:
         sync_folder(parent)
 
 
 def require_exchange(one: Path, other: Path) -> None:
-    """`CannotExchange` unless what lies in these two folders can be exchanged; tried with two empty folders."""
+    """Raise `CannotExchange` unless entries of these two folders can be exchanged. Tries it with two empty folders."""
     probes = (one / _PROBE, other / _PROBE)
     try:
         for probe in probes:
@@ -102,25 +102,25 @@ def _renameat2() -> Callable[[int, bytes, int, bytes, int], int]:
 
 
 FILE_BYTES: Final = 256_000_000
-"""Of a new segment at most, by what its rows took before."""
+"""Maximum size of a new segment in bytes, estimated from the size of its rows in the old segments."""
 ROOM_BYTES: Final = 64_000_000
-"""That many must be left on the disk."""
+"""Free disk space that must remain, in bytes."""
 _MODE: Final = 0o600
 
 
 class Postponed(MewError):
-    """What cannot be done just now, and why; everything is as it was."""
+    """The operation cannot be done now; the message gives the reason. Nothing was changed."""
 
 
 def closed_hours(folder: Folder, now: int) -> list[Path]:
-    """The hours that are over and worth compacting, the first first; `now` is in microseconds since 1970."""
+    """Return the finished hours worth compacting, oldest first. `now` is in microseconds since 1970."""
     present = folder.hour(now)
     unsealed = _unsealed_hours(folder)
     return [hour for hour in folder.hours() if hour < present and hour not in unsealed and is_scattered(hour)]
 
 
 def is_scattered(hour: Path) -> bool:
-    """Whether an hour has more than one segment, not all of them made by compaction."""
+    """Whether an hour has more than one segment, and not all of them come from compaction."""
     segments = segments_in(hour)
     return len(segments) > 1 and not all(map(_is_compacted, segments))
 
@@ -129,21 +129,21 @@ def _is_compacted(segment: Segment) -> bool:
     try:
         return read_footer(segment).compacted
     except Damaged:
-        # Whoever compacts it will be told.
+        # Compacting the hour reports the damage.
         return False
     except FileNotFoundError:
-        # Somebody has just compacted it.
+        # It has just been compacted elsewhere.
         return True
 
 
 def _unsealed_hours(folder: Folder) -> set[Path]:
-    """Those of which a file of the log is left: it will be a segment there."""
+    """Hours with an unsealed log file, which will become a segment there."""
     found = set()
     for log in folder.logs():
         try:
             block = next(read_blocks(log), None)
         except (Damaged, FileNotFoundError):
-            # Should it be mended one day, the hour is compacted again.
+            # If the log is repaired later, the hour is compacted again.
             continue
         if block is not None:
             found.add(folder.hour(next(block.records()).time))
@@ -151,9 +151,10 @@ def _unsealed_hours(folder: Folder) -> set[Path]:
 
 
 def compact(folder: Folder, hour: Path, *, file_bytes: int = FILE_BYTES) -> list[Segment]:
-    """Write an hour's segments anew, in as few as its size allows; the new ones, or none where there is nothing to do.
+    """Merge an hour's segments into as few as the maximum size allows. Returns the new ones; empty if not needed.
 
-    `Damaged` names the file that is; `Postponed` says that somebody else is at it. Either way the hour is as it was.
+    Raises `Damaged` with the damaged file, or `Postponed` if another process is working on the journal, the disk has
+    too little room, or the hour is not ready. In each case the hour is unchanged.
     """
     if not segments_in(hour):
         return []
@@ -168,7 +169,7 @@ def compact(folder: Folder, hour: Path, *, file_bytes: int = FILE_BYTES) -> list
         require_exchange(folder.trash, hour.parent)
         _require_room(folder.trash, segments)
         if new.exists():
-            # A compaction crashed here.
+            # Left by a compaction that crashed.
             shutil.rmtree(new)
         try:
             made = _write_anew(segments, new, file_bytes)
@@ -185,7 +186,7 @@ def compact(folder: Folder, hour: Path, *, file_bytes: int = FILE_BYTES) -> list
 
 @contextmanager
 def alone(folder: Folder) -> Iterator[None]:
-    """Nobody else compacts or removes the segments of this space meanwhile; `Postponed` where somebody does."""
+    """Lock the space against other compaction and retention. Raises `Postponed` if another process has the lock."""
     make_folder(folder.log)
     lock = os.open(folder.log / "compact.lock", os.O_RDWR | os.O_CREAT, _MODE)
     try:
@@ -204,7 +205,7 @@ def _require_sealed(folder: Folder, hour: Path) -> None:
 
 
 def _require_room(trash: Path, segments: list[Segment]) -> None:
-    """The same once more, and some for those who write meanwhile: a full disk would stop the space."""
+    """Require room for a copy of the segments, and a reserve for writers: a full disk would stop the space."""
     paths = [path for each in segments for path in (each.control, each.frames) if path.exists()]
     needed = sum(path.stat().st_size for path in paths)
     if shutil.disk_usage(trash).free < needed + ROOM_BYTES:
@@ -216,7 +217,7 @@ def _names(hour: Path) -> set[str]:
 
 
 def _write_anew(segments: list[Segment], new: Path, file_bytes: int) -> list[Segment]:
-    """The same records in a new folder, a row group in memory at a time."""
+    """Write the same records to a new folder, with one row group in memory at a time."""
     for segment in segments:
         verify(segment)
     for one, other in pairwise(segments):
@@ -238,22 +239,22 @@ def _rows(segment: Segment) -> int:
 
 
 class _Pieces:
-    """The records of segments, a table at a time, cut where a file is full or a position is missing."""
+    """The records of segments, one table at a time, split where a file is full or a position is missing."""
 
     def __init__(self, segments: list[Segment], file_bytes: int) -> None:
         self.rows = 0
-        """How many were read."""
+        """Number of rows read."""
         self._file_bytes = file_bytes
         self._pieces = ((segment, table) for segment in segments for table in merged(segment))
         self._piece = next(self._pieces, None)
 
     @property
     def left(self) -> bool:
-        """Whether there is more."""
+        """Whether there are more tables."""
         return self._piece is not None
 
     def next_file(self) -> Iterator[pa.Table]:
-        """What goes into the next file: at least one table."""
+        """Yield the tables for the next file: at least one."""
         used, following = 0.0, None
         while self._piece is not None:
             segment, table = self._piece
@@ -276,7 +277,7 @@ def _records(segment: Segment) -> int:
 
 
 def _give_back(old: Path, hour: Path, names: set[str]) -> None:
-    """What came into the hour between the last look and the exchange, to where it was meant to be; frames first."""
+    """Move files that appeared in the hour between the last check and the exchange to the new folder, frames first."""
     late = sorted(_names(old) - names, reverse=True)
     for name in late:
         (old / name).rename(hour / name)
@@ -284,20 +285,21 @@ def _give_back(old: Path, hour: Path, names: set[str]) -> None:
         sync_folder(hour)
 
 
-# -------------------------------------------------------------------------------------------------- trash
+# ---------------------------------------------------------------------------------------------------------------- trash
 
 
 def empty_trash(folder: Folder, before: int) -> list[Path]:
-    """Delete the folders of this space that came into the trash before a time, in microseconds since 1970; those.
+    """Delete this space's folders that were put into the trash before a time; return them.
 
-    They are what compaction took away, or what it left unfinished when it crashed: nobody misses either.
+    `before` is in microseconds since 1970. The folders were replaced by compaction, or are left over from a crashed
+    one: neither is needed.
     """
     if not folder.trash.is_dir():
         return []
     ours = re.compile(rf"{re.escape(folder.space)}\.[0-9-]{{10}}\.[0-9]{{2}}\.[0-9]{{{DIGITS}}}-[0-9]{{{DIGITS}}}")
     with alone(folder):
         found = sorted(path for path in folder.trash.iterdir() if ours.fullmatch(path.name) is not None)
-        # An exchange changes the time of a folder's inode, not that of its files.
+        # An exchange changes the ctime of the folder, not that of its files.
         old = [path for path in found if path.stat().st_ctime_ns // 1000 < before]
         for path in old:
             shutil.rmtree(path)

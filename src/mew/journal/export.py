@@ -1,6 +1,6 @@
-"""Records for other programs: which of them are wanted, and each as a line of JSON.
+"""Exports records for other programs: selects records, and encodes each one as a line of JSON.
 
-Reads the journal through `Journal` and changes nothing. A file that is exported to has its name once it is whole.
+It reads the journal through `Journal` and changes nothing. An exported file gets its name once it is complete.
 """
 
 import os
@@ -19,35 +19,35 @@ from mew.protocol.records import ENVELOPE, FRAME, FRAME_REJECTED, Record
 from mew.protocol.timestamps import rfc3339
 
 _NO_BREAKS: Final = bytes.maketrans(b"\r\n", b"  ")
-"""Between the tokens of an envelope there may be line breaks; within one there are none."""
+"""An envelope may have line breaks between tokens, but not within them."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which records somebody wants; what is not said does not matter."""
+    """Selects records. A field with its default value does not restrict the selection."""
 
     first: int = 0
     last: int | None = None
     since: int | None = None
-    """Microseconds since 1970; records of this time and later."""
+    """Only records of this time or later, in microseconds since 1970."""
     until: int | None = None
-    """Records before this time."""
+    """Only records before this time."""
     control: bool = False
-    """No frames and no stream data."""
+    """Leave out frames and stream data."""
     streams: frozenset[str] = frozenset()
     participants: frozenset[str] = frozenset()
     events: frozenset[str] = frozenset()
 
     @property
     def only_control(self) -> bool:
-        """Whether no frames file has to be opened."""
+        """Whether no frames file needs to be opened."""
         return self.control or (bool(self.events) and not self.events & {FRAME, ENVELOPE})
 
     def begin(self, journal: Journal) -> int:
-        """Where to begin to read: no record before it is wanted."""
+        """Return the position from which to read; no earlier record is selected."""
         return self.first if self.since is None else max(self.first, journal.position_at(self.since))
 
     def has(self, record: Record) -> bool:
-        """Whether it is one of them."""
+        """Whether a record is selected."""
         return (
             record.position >= self.first
             and (self.since is None or record.time >= self.since)
@@ -59,29 +59,29 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def is_over(self, record: Record) -> bool:
-        """Whether neither it nor any that follows is one of them."""
+        """Whether neither this record nor any later one is selected."""
         if self.last is not None and record.position > self.last:
             return True
         return self.until is not None and record.time >= self.until
 
     def range_of(self, journal: Journal) -> Iterator[Record]:
-        """All records of a journal from the first that could be wanted to the last, in order."""
+        """Yield all records of a journal in the range that can contain selected ones, in order."""
         for record in journal.records(self.begin(journal), last=self.last, control=self.only_control):
             if self.is_over(record):
                 return
             yield record
 
     def of(self, journal: Journal) -> Iterator[Record]:
-        """Those of a journal, in order."""
+        """Yield the selected records of a journal, in order."""
         return filter(self.has, self.range_of(journal))
 
 
 _WIDER: Final = 8
-"""So much further back is looked each time."""
+"""Factor by which the search range grows with each attempt."""
 
 
 def last_of(journal: Journal, wanted: Wanted, count: int) -> tuple[list[Record], int]:
-    """The last wanted records, as many as there are but not more than so many, and the position behind all records."""
+    """Return up to `count` selected records from the end, and the position after the last record of the journal."""
     end, first = journal.last, journal.first
     if end is None or first is None:
         return [], 0
@@ -97,7 +97,7 @@ def last_of(journal: Journal, wanted: Wanted, count: int) -> tuple[list[Record],
 
 
 class _Line(msgspec.Struct):
-    """The columns of a record, in their order."""
+    """The columns of a record, in order."""
 
     position: int
     time: str
@@ -112,12 +112,12 @@ class _Line(msgspec.Struct):
     size: int
     payload: msgspec.Raw | msgspec.UnsetType | None = msgspec.UNSET
     payload_base64: bytes | msgspec.UnsetType = msgspec.UNSET
-    """In place of `payload` where it is no JSON."""
+    """Used instead of `payload` if the payload is not JSON."""
     capability: str | None = None
 
 
 def to_json(record: Record) -> bytes:
-    """A record on one line: an envelope as the JSON that it is, to the last digit; other bytes in base64."""
+    """Encode a record as one line. Envelopes keep their JSON with all digits; other bytes are base64."""
     line = _Line(
         record.position,
         rfc3339(record.time),
@@ -144,7 +144,7 @@ def to_json(record: Record) -> bytes:
 
 
 def is_json(payload: bytes) -> bool:
-    """Whether bytes are a JSON text."""
+    """Whether bytes are valid JSON text."""
     try:
         raw_json.decode(payload, raw_json.MAX_NESTING_SENT)
     except raw_json.NotJSON:
@@ -153,7 +153,7 @@ def is_json(payload: bytes) -> bool:
 
 
 def write_jsonl(records: Iterable[Record], file: IO[bytes]) -> int:
-    """Write a line for each record; how many there were."""
+    """Write one line per record; return the number of records."""
     count = 0
     for record in records:
         file.write(to_json(record) + b"\n")
@@ -162,12 +162,12 @@ def write_jsonl(records: Iterable[Record], file: IO[bytes]) -> int:
 
 
 class CannotExport(MewError):
-    """What was wanted cannot be written, and why."""
+    """The export cannot be written; the message gives the reason."""
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write to under another name; it gets its own at the end, and goes away if it does not come to that."""
+    """Yield a file with a temporary name. It is renamed to `path` on success, and deleted on failure."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with unfinished.open("wb") as file:

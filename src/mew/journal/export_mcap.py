@@ -1,16 +1,17 @@
-"""Records as an MCAP file: a channel for each stream and writer, with the schemas that the streams announced.
+"""Exports records as an MCAP file: a channel for each stream and writer, with the schemas that the streams announced.
 
-Needs the library `mcap`; nothing else imports this. What is written is read back in the tests with that same library;
-Foxglove Studio itself was not at hand and has not been tried.
+Needs the library `mcap`; no other module imports this one. The tests read the files back with the same library.
+Foxglove Studio was not available, and has not been tried.
 
 - Topic `<space>/<stream_id>/<writer>`. A message is a frame's bytes, or the `content` of stream data. `log_time` and
   `publish_time` are the gateway's, `sequence` is the frame's number (its last 32 bits).
-- What a format of the stream describes by JSON Schema is `json` with a schema. A channel has one schema: where a writer
-  uses several formats of a stream, each has a channel under the same topic. A `json` channel holds nothing but JSON.
+- If a format of the stream has a JSON Schema, its encoding is `json` with that schema. A channel has one schema: if a
+  writer uses several formats of a stream, each format has a channel under the same topic. A `json` channel contains
+  only JSON.
 - Without a schema the encoding follows the stream's `content_type` or `format`; else it is `application/octet-stream`.
-- Topic `<space>/control`: all other envelopes as they were sent. Topic `<space>/events`: what is no envelope (joins,
-  gaps, refusals), each as a line of the JSON export.
-- A metadata record `mew.journal` names the space, the positions and how many records there are.
+- Topic `<space>/control`: all other envelopes as they were sent. Topic `<space>/events`: records that are not envelopes
+  (joins, gaps, rejections), each as a line of the JSON export.
+- A metadata record `mew.journal` contains the space, the positions and the number of records.
 """
 
 from collections.abc import Iterable
@@ -41,18 +42,18 @@ _KNOWN: Final = {
     "application/x-msgpack": "msgpack",
     "application/vnd.msgpack": "msgpack",
 }
-"""Encodings that MCAP has a word for; others keep their own."""
+"""Media types with an MCAP name; other media types are used unchanged."""
 _ENVELOPES: Final = (ENVELOPE, CONSUMED, WELCOMED)
 _OPENINGS: Final = (kinds.STREAM_OPEN, kinds.STREAM_READY)
 _SEQUENCES: Final = 2**32
 _NANOSECONDS: Final = 1000
-"""In a microsecond."""
+"""Nanoseconds in a microsecond."""
 
 
 def write_mcap(journal: Journal, wanted: Wanted, records: Iterable[Record], file: IO[bytes]) -> int:
-    """Write those of the records that are wanted; how many there were.
+    """Write the selected records; return their number.
 
-    `records` are all from where the wanted ones begin; what streams were opened before is looked up.
+    `records` are all records from the beginning of the selection. Streams opened earlier are looked up in the journal.
     """
     streams, begin = _Streams(), wanted.begin(journal)
     for record in journal.records(last=begin - 1, control=True) if begin else ():
@@ -66,7 +67,7 @@ def write_mcap(journal: Journal, wanted: Wanted, records: Iterable[Record], file
 
 
 class _Format(msgspec.Struct, frozen=True):
-    """What data of a stream look like."""
+    """Format of a stream's data."""
 
     id: str = ""
     encoding: str = BYTES
@@ -74,16 +75,16 @@ class _Format(msgspec.Struct, frozen=True):
 
 
 class _Streams:
-    """What streams have said of their data, as far as the journal has been read."""
+    """Data formats of streams, as far as the journal has been read."""
 
     def __init__(self) -> None:
         self._formats: dict[str, dict[str, _Format]] = {}
         self._usual: dict[str, _Format] = {}
 
     def learn(self, record: Record) -> None:
-        """Take note if it opens a stream, or says which are open."""
+        """Store the formats if the record opens a stream, or is a checkpoint with the open streams."""
         if record.event == CHECKPOINT:
-            # One that another version of the fold has made says nothing here.
+            # A checkpoint from another version of the fold cannot be used here.
             with suppress(MewError, msgspec.DecodeError):
                 for stream in restore(record.payload).streams.values():
                     self._opened(stream.stream_id, {name: stream.value(name) for name in stream.fields})
@@ -97,20 +98,20 @@ class _Streams:
         self._usual[stream_id] = given[0] if len(given) == 1 else _Format("", usual)
 
     def format_of(self, stream_id: str, format_id: str | None = None) -> _Format:
-        """The format that data name; where they name none, the only one there is, or what is said of the stream."""
+        """Return the format with this id. Without an id, return the only format, or the default of the stream."""
         usual = self._usual.get(stream_id, _Format())
         return usual if format_id is None else self._formats.get(stream_id, {}).get(format_id, usual)
 
 
 def _described(descriptor: dict[str, Any], usual: str) -> tuple[str, bytes]:
-    """The encoding and the schema of a format descriptor."""
+    """Return the encoding and the schema of a format descriptor."""
     if isinstance(descriptor.get("schema"), dict):
         return JSON, raw_json.encode(descriptor["schema"])
     return _encoding(descriptor.get("mime_type"), usual), b""
 
 
 def _encoding(said: object, usual: str = BYTES) -> str:
-    """MCAP's word for a media type."""
+    """Return the MCAP name of a media type; `usual` if there is none."""
     if not isinstance(said, str) or not said.strip():
         return usual
     name = said.partition(";")[0].strip().lower()
@@ -118,7 +119,7 @@ def _encoding(said: object, usual: str = BYTES) -> str:
 
 
 class _Export:
-    """One file, as it is written."""
+    """One MCAP file that is being written."""
 
     def __init__(self, space: str, streams: _Streams, file: IO[bytes]) -> None:
         self._space = space
@@ -126,7 +127,7 @@ class _Export:
         self._channels: dict[tuple[str, _Format], int] = {}
         self._schemas: dict[_Format, int] = {}
         self._written: list[int] = [0, 0, 0]
-        """Records, the first position, and the last."""
+        """Number of records, the first position, and the last position."""
         self._writer = Writer(file)
         self._writer.start(library=f"mew {__version__}")
 
@@ -179,7 +180,7 @@ class _Export:
         return self._schemas[format_]
 
     def finish(self) -> int:
-        """Write what belongs at the end; how many records there are."""
+        """Write the metadata and the end of the file; return the number of records."""
         count, first, last = self._written
         told = {"space": self._space, "records": str(count)}
         self._writer.add_metadata(METADATA, {**told, **({"first": str(first), "last": str(last)} if count else {})})

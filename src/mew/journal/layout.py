@@ -1,6 +1,6 @@
 """The layout of a journal on disk: names of files and folders, and which of them belong to it.
 
-It reads names and changes nothing. Files that are no whole segment are left out (docs/journal.md).
+It only reads names and changes nothing. Files that do not form a complete segment are ignored (docs/journal.md).
 
     <root>/space=<id>/date=<day>/hour=<hh>/<first>-<last>.frames.parquet    sealed: frames and stream data,
                                           <first>-<last>.control.parquet    and the other records; the commit mark
@@ -20,7 +20,7 @@ import msgspec
 SECOND: Final = 1_000_000
 HOUR: Final = 3600 * SECOND
 DIGITS: Final = 20
-"""Of a position in a file's name, so that names sort as positions do."""
+"""Digits of a position in a file name, so that names sort in the order of positions."""
 CONTROL: Final = ".control.parquet"
 FRAMES: Final = ".frames.parquet"
 LOG: Final = ".log"
@@ -29,7 +29,7 @@ _LOG_NAME: Final = re.compile(rf"([0-9]{{{DIGITS}}}){re.escape(LOG)}")
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """A sealed range of positions; committed once its control file is there."""
+    """A sealed range of positions. It is committed once its control file exists."""
 
     hour: Path
     """The folder of its hour."""
@@ -38,76 +38,76 @@ class Segment(msgspec.Struct, frozen=True):
 
     @property
     def control(self) -> Path:
-        """What is not a frame: always there, the commit mark."""
+        """File of the records that are not frames. It always exists and is the commit mark."""
         return self.hour / f"{self.name}{CONTROL}"
 
     @property
     def frames(self) -> Path:
-        """Frames and `stream/data`; not there where the range has none."""
+        """File of frames and `stream/data`. It does not exist if the range has none."""
         return self.hour / f"{self.name}{FRAMES}"
 
     @property
     def name(self) -> str:
-        """What both files' names begin with."""
+        """Common prefix of both file names."""
         return f"{self.first:0{DIGITS}}-{self.last:0{DIGITS}}"
 
 
 class Folder:
-    """The journal of one space on a disk."""
+    """The journal of one space on disk."""
 
     def __init__(self, root: Path, space: str) -> None:
-        """It need not exist yet."""
+        """Set the paths; the journal does not need to exist."""
         self.root = root
         self.space = space
 
     @property
     def sealed(self) -> Path:
-        """The space's segments, by day and hour."""
+        """Folder of the space's segments, by day and hour."""
         return self.root / f"space={self.space}"
 
     @property
     def log(self) -> Path:
-        """What has not been sealed, and what the writer keeps beside it."""
+        """Folder of the records that are not sealed, and of the writer's other files."""
         return self.root / LOG / self.space
 
     @property
     def trash(self) -> Path:
-        """What no glob should see: folders being made, and folders that were taken away.
+        """Folder for what globs must not find: folders being written, and folders that were replaced.
 
-        Beside the root, because DuckDB and Polars look for `**` in hidden folders too.
+        It is next to the root, because DuckDB and Polars search hidden folders too for `**`.
         """
         return self.root.with_name(f".{self.root.name}.trash")
 
     @property
     def checkpoint(self) -> Path:
-        """The last checkpoint, for a quick start."""
+        """File with a copy of the last checkpoint, for a fast start."""
         return self.log / "checkpoint"
 
     @property
     def synced(self) -> Path:
-        """How far the log is known to be on the disk."""
+        """File that stores how far the log is known to be fsynced."""
         return self.log / "synced"
 
     @property
     def lock(self) -> Path:
-        """Held by the one process that writes."""
+        """Lock file, held by the only process that writes."""
         return self.log / "lock"
 
     def log_file(self, first: int) -> Path:
-        """The file of the log whose first record has this position."""
+        """Path of the log file whose first record has this position."""
         return self.log / f"{first:0{DIGITS}}{LOG}"
 
     def hour(self, time: int) -> Path:
-        """The folder of the segments of an hour; `time` is in microseconds since 1970."""
+        """Folder for the segments of an hour; `time` is in microseconds since 1970."""
         at = datetime.fromtimestamp(time // HOUR * 3600, UTC)
         return self.sealed / f"date={at:%Y-%m-%d}" / f"hour={at:%H}"
 
     def hours(self) -> list[Path]:
-        """The folders of all hours, the first first."""
+        """Folders of all hours, oldest first."""
         return sorted(hour for day in _named(self.sealed, "date=") for hour in _named(day, "hour="))
 
     def segments(self, start: int = 0) -> list[Segment]:
-        """What is sealed and committed from a position on, in order, each record once."""
+        """Committed segments from a position on, in order, without duplicate records."""
         found: list[Segment] = []
         for hour in reversed(self.hours()):
             here = segments_in(hour)
@@ -117,7 +117,7 @@ class Folder:
         return [segment for segment in covering(found) if segment.last >= start]
 
     def logs(self) -> list[Path]:
-        """The files of the log in order; the last may be being written to."""
+        """The log files in order; the last one may still be written to."""
         return [path for _, path in self._numbered_logs()]
 
     def _numbered_logs(self) -> list[tuple[int, Path]]:
@@ -128,7 +128,7 @@ class Folder:
 
 
 def _named(folder: Path, prefix: str) -> list[Path]:
-    """The folders in a folder that begin so; none where it is gone, as retention takes them away."""
+    """Folders with a name prefix; empty if the parent folder does not exist, since retention may delete it."""
     try:
         return [path for path in folder.iterdir() if path.name.startswith(prefix)]
     except (FileNotFoundError, NotADirectoryError):
@@ -136,12 +136,12 @@ def _named(folder: Path, prefix: str) -> list[Path]:
 
 
 def log_first(path: Path) -> int:
-    """The position of the first record of a file of the log, by its name."""
+    """Position of the first record of a log file, according to its name."""
     return int(path.name.removesuffix(LOG))
 
 
 def segments_in(hour: Path) -> list[Segment]:
-    """The committed segments in a folder, as the cover rule has them; none where the folder is gone."""
+    """Committed segments in a folder, without contained ones; empty if the folder does not exist."""
     try:
         names = [_COMMITTED.fullmatch(path.name) for path in hour.iterdir()]
     except FileNotFoundError:
@@ -150,7 +150,7 @@ def segments_in(hour: Path) -> list[Segment]:
 
 
 def covering(segments: Sequence[Segment]) -> list[Segment]:
-    """In order, without those that another contains (architecture, Journal)."""
+    """Sort segments, and leave out those that are contained in another (architecture, Journal)."""
     kept: list[Segment] = []
     for segment in sorted(segments, key=lambda each: (each.first, -each.last)):
         if not kept or segment.last > kept[-1].last:
@@ -159,13 +159,13 @@ def covering(segments: Sequence[Segment]) -> list[Segment]:
 
 
 def spaces(root: Path) -> Iterator[str]:
-    """The spaces that have a journal here, by name."""
+    """Yield the ids of the spaces that have a journal here, sorted."""
     sealed = {path.name.removeprefix("space=") for path in root.glob("space=*")}
     yield from sorted(sealed | {path.name for path in root.glob(f"{LOG}/*")})
 
 
 def disk_used(folder: Folder) -> float:
-    """How much of the file system that a journal is on is used, from 0 to 1, as `df` counts it."""
+    """Used part of the file system with the journal, from 0 to 1, calculated as in `df`."""
     path = folder.root.absolute()
     usage = shutil.disk_usage(next(each for each in (path, *path.parents) if each.exists()))
     return usage.used / (usage.used + usage.free)

@@ -1,6 +1,6 @@
-"""Starts the maintenance worker of a journal, and sends it one request after another: seal, compact, delete.
+"""Starts the maintenance worker of a journal and sends it requests one at a time: seal, compact, delete.
 
-The worker starts with the first request, and again when it ended unexpectedly. A request that failed changes nothing
+The worker is started with the first request, and restarted if it ended unexpectedly. A failed request changes nothing
 and is repeated at the next start.
 """
 
@@ -20,16 +20,16 @@ from mew.journal.layout import Folder
 SEALER: Final = (sys.executable, "-m", "mew.journal.maintenance_worker")
 TRIES: Final = 3
 PAUSE_SECONDS: Final = 0.5
-"""Before a process that died is started again; each time as long again."""
+"""Pause before a dead process is restarted, in seconds. It grows by the same amount with each attempt."""
 
 Answer = dict[str, Any]
 
 
 class Keeper:
-    """Keeps the journals of one gateway in order."""
+    """Runs maintenance for the journals of one gateway."""
 
     def __init__(self, on_answer: Callable[[Answer], None], command: Sequence[str] = SEALER) -> None:
-        """`on_answer` hears what was done and what was not, from the keeper's own thread."""
+        """`on_answer` receives the result of each request, success or failure, from the maintenance thread."""
         self._on_answer = on_answer
         self._command = command
         self._requests: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
@@ -39,15 +39,18 @@ class Keeper:
 
     @property
     def pending(self) -> int:
-        """How much has been asked for and not begun."""
+        """Number of requests that have not been started."""
         return self._requests.qsize()
 
     def seal(self, folder: Folder, log: Path) -> None:
-        """Make a segment of a file of the log that is complete."""
+        """Request that a complete log file is turned into a segment."""
         self._ask({"seal": {"root": str(folder.root), "space": folder.space, "log": str(log)}})
 
     def tidy(self, folder: Folder, *, now: int, retention_seconds: float | None) -> None:
-        """Remove what need not be kept, which makes room, and compact hours that are over, which needs some."""
+        """Request retention, which frees disk space, and then compaction of finished hours, which needs some.
+
+        `now` is in microseconds since 1970. Without `retention_seconds`, nothing is deleted.
+        """
         named = {"root": str(folder.root), "space": folder.space}
         if retention_seconds is not None:
             self._ask({"retain": {**named, "now": now, "keep_seconds": retention_seconds}})
@@ -60,7 +63,7 @@ class Keeper:
         self._requests.put(request)
 
     def close(self, seconds: float) -> bool:
-        """Finish what was asked for, but not much longer than this; whether all was finished."""
+        """Finish pending requests; kill the worker after about `seconds`. Returns whether all were finished."""
         self._requests.put(None)
         if self._thread is not None:
             self._thread.join(seconds)
@@ -98,7 +101,7 @@ class Keeper:
 
     def _exchange(self, line: bytes) -> bytes:
         if self._process is None:
-            # In a group of its own: an interruption at the terminal is the gateway's to deal with.
+            # In a separate process group: the gateway handles an interrupt at the terminal.
             pipe = subprocess.PIPE
             self._process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, process_group=0)
         stdin, stdout = self._process.stdin, self._process.stdout
@@ -118,7 +121,7 @@ class Keeper:
             self._process = None
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
-        """It ends when nothing more can come."""
+        """Close the pipes, and wait for the process: it exits at the end of its input."""
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 with suppress(BrokenPipeError):

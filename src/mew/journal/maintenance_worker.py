@@ -1,7 +1,7 @@
-"""The journal's maintenance worker: a process that seals, compacts and deletes segments, one request after another.
+"""The journal's maintenance worker: a process that seals, compacts and deletes segments, one request at a time.
 
-`python -m mew.journal.maintenance_worker` reads requests as lines of JSON and writes one line per request. It ends at
-the end of its input, when everything requested is done. A failed request changes nothing.
+`python -m mew.journal.maintenance_worker` reads requests as lines of JSON and writes one line per request. It exits at
+the end of its input, after all requests are done. A failed request changes nothing.
 
     {"seal": {"root": "…/journal", "space": "lab", "log": "…/00000000000000000000.log"}}
     {"sealed": {"log": "…", "first": 0, "last": 999, "records": 1000, "bytes": 12345, "seconds": 0.01}}
@@ -29,13 +29,13 @@ from mew.journal.sealing import seal
 
 NICENESS: Final = 10
 TRASH_HOURS: Final = 1
-"""How long those that still read what compaction took away may go on."""
+"""How long segments replaced by compaction stay in the trash for readers that still have them open, in hours."""
 
 Answer: TypeAlias = dict[str, dict[str, Any]]
 
 
 class Seal(msgspec.Struct, frozen=True):
-    """Make a segment of a file of the log that is complete."""
+    """Turn a complete log file into a segment."""
 
     root: str
     space: str
@@ -43,7 +43,7 @@ class Seal(msgspec.Struct, frozen=True):
 
 
 class Compact(msgspec.Struct, frozen=True):
-    """Compact the hours that were over at a time, in microseconds since 1970."""
+    """Compact the hours that were finished at a time, in microseconds since 1970."""
 
     root: str
     space: str
@@ -51,7 +51,7 @@ class Compact(msgspec.Struct, frozen=True):
 
 
 class Retain(msgspec.Struct, frozen=True):
-    """Remove what is older than this."""
+    """Delete segments older than `keep_seconds`. `now` is in microseconds since 1970."""
 
     root: str
     space: str
@@ -60,7 +60,7 @@ class Retain(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One line: one of these."""
+    """One input line: exactly one of these fields is set."""
 
     seal: Seal | None = None
     compact: Compact | None = None
@@ -68,19 +68,19 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BadRequest(MewError):
-    """A line that asks for nothing we know."""
+    """A line that is not a valid request."""
 
 
 def main() -> int:
-    """Answer until the input ends."""
-    # Whoever interrupts the gateway at a terminal interrupts its children too: it is the gateway that ends us.
+    """Process requests until the input ends."""
+    # An interrupt at the terminal reaches child processes too. Only the gateway may end this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     for line in sys.stdin.buffer:
         answered = msgspec.json.encode(answer(line)) + b"\n"
-        # What was asked is done even if nobody listens any more.
+        # The request is done even if the gateway no longer reads the answer.
         with suppress(BrokenPipeError):
             _write(answered)
         pa.default_memory_pool().release_unused()
@@ -94,11 +94,11 @@ def _write(line: bytes) -> None:
 
 
 def answer(line: bytes) -> Answer:
-    """Do what a line asks, and say what came of it."""
+    """Process one request and return the answer. Errors are returned as `failed`, not raised."""
     started = time.perf_counter()
     try:
         name, done = _done(msgspec.json.decode(line, type=Request))
-    except Exception as problem:  # A request ends here, and the next one must not pay for it.
+    except Exception as problem:  # One failed request must not affect the next.
         known = isinstance(problem, MewError | OSError)
         said = str(problem) if known else f"{type(problem).__name__}: {problem}"
         return {"failed": {"request": _shown(line), "problem": said}}
@@ -119,7 +119,7 @@ def _done(request: Request) -> tuple[str, dict[str, Any]]:
 def _seal(wanted: Seal) -> dict[str, Any]:
     folder, log = Folder(Path(wanted.root), wanted.space), Path(wanted.log)
     for earlier in folder.logs():
-        # One that could not be sealed when it was asked for, for want of room: nothing is sealed before it.
+        # An earlier log may not have been sealed, for example because the disk was full. Seal in order.
         if log_first(earlier) < log_first(log):
             seal(folder, earlier)
     segment = seal(folder, log)
@@ -160,7 +160,7 @@ def _retain(wanted: Retain) -> dict[str, Any]:
 
 
 def _shown(line: bytes) -> Any:
-    """A request as it can be answered with: itself, or its text where it is none."""
+    """Return a request in a form that can be included in an answer: decoded JSON, or its text if it is invalid."""
     try:
         return msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,7 +1,7 @@
 """Reads a journal in order of position, from sealed segments and then from the write-ahead log.
 
-A reader survives what the maintenance worker does meanwhile: sealing, compaction, retention. pyarrow is imported with
-the first segment, so a reader of the log alone starts fast.
+Readers keep working while the maintenance worker seals, compacts or deletes segments. pyarrow is imported with the
+first segment, so a reader that needs only the log starts fast.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -27,43 +27,43 @@ if TYPE_CHECKING:
 
 BLOCK_RECORDS: Final = 4096
 BLOCK_BYTES: Final = 4 * 2**20
-"""Of a block that is made of sealed records."""
+"""Maximum size of the payloads in a block made of sealed records, in bytes."""
 MADE: Final = -1
-"""The offset of a block that stands in no file."""
+"""The offset of a block that is not stored in any file."""
 
 
 class Missing(MewError):
-    """Records that should be there and are not."""
+    """Records that should be in the journal are missing."""
 
     def __init__(self, folder: Folder, first: int, last: int) -> None:
-        """From one position to another."""
+        """`first` and `last` are the first and the last missing position."""
         super().__init__(f"{folder.root}: the journal of {folder.space!r} has no records {first} to {last}")
         self.first = first
         self.last = last
 
 
 def is_frame(record: Record) -> bool:
-    """Whether a record belongs to the frames: a frame, or stream data that was accepted. The rest is control."""
+    """Whether a record is a frame or accepted stream data. All other records are control records."""
     return record.event == FRAME or (record.event == ENVELOPE and record.kind == STREAM_DATA)
 
 
 class Journal:
     """Reads the journal of one space, each record once and in order.
 
-    From 0 on means from the first record there is. From elsewhere on, `Missing` says if that record is gone. A hole is
-    passed over only where a checkpoint stands behind it. Damage raises `Damaged`, behind all records before it; what a
-    crash left of the last block is none.
+    A start position of 0 means the first existing record. For any other start position, `Missing` is raised if that
+    record no longer exists. A gap is skipped only if a checkpoint follows it. Damage raises `Damaged` after all earlier
+    records were returned. A torn write at the end after a crash is not damage.
     """
 
     def __init__(self, root: Path, space: str) -> None:
-        """It need not exist yet."""
+        """Open nothing yet; the journal does not need to exist."""
         self.folder = Folder(root, space)
         self._checked: set[tuple[object, ...]] = set()
-        """The sealed files whose checksums were found right."""
+        """Sealed files whose checksums were verified."""
 
     @property
     def first(self) -> int | None:
-        """The position of the first record, None where there is none."""
+        """Position of the first record; None if there is none."""
         while True:
             logs = self.folder.logs()
             for hour in self.folder.hours():
@@ -77,7 +77,7 @@ class Journal:
 
     @property
     def last(self) -> int | None:
-        """The position of the last record, None where there is none."""
+        """Position of the last record; None if there is none."""
         while True:
             logs = self.folder.logs()
             hours = reversed(self.folder.hours())
@@ -93,7 +93,7 @@ class Journal:
                 continue  # It has been sealed.
 
     def position_at(self, time: int) -> int:
-        """A position before which every record is older than a time; somewhat earlier than need be."""
+        """Return a position such that all earlier records are older than `time`. It may be earlier than necessary."""
         after = 0
         for hour in self.folder.hours():
             for segment in segments_in(hour):
@@ -103,9 +103,9 @@ class Journal:
         return after
 
     def records(self, start: int = 0, *, last: int | None = None, control: bool = False) -> Iterator[Record]:
-        """The records from a position on, up to another if one is given, which is then the last.
+        """Yield the records from `start` to `last` inclusive, or to the end.
 
-        Without frames and stream data if only control is wanted.
+        With `control`, frames and stream data are left out.
         """
         for at, part in self._parts(start, control=control):
             for record in _records(part, at, control=control):
@@ -116,7 +116,7 @@ class Journal:
                 return
 
     def batches(self, start: int = 0, *, last: int | None = None, control: bool = False) -> "Iterator[pa.RecordBatch]":
-        """Likewise as Arrow, with all columns; what stands together with the last record may come along."""
+        """Same as `records`, as Arrow batches with all columns. Records stored with the last one may be included."""
         from mew.journal import segment_reader  # noqa: PLC0415 - pyarrow, where it is needed
 
         for at, part in self._parts(start, control=control):
@@ -136,9 +136,10 @@ class Journal:
         wait: Callable[[], object] = pause,
         stop: Callable[[], bool] = never,
     ) -> Iterator[Record]:
-        """The records from a position on, and then each as it is appended, until told to stop.
+        """Yield the records from a position on, then each new record as it is appended, until `stop` returns True.
 
-        With `synced_only` none that a power cut could still undo. `wait` is called whenever nothing is new.
+        With `synced_only`, records that a power failure could still undo are held back. `wait` is called whenever there
+        is no new record.
         """
         follower = self._follower(start, control=control, synced_only=synced_only)
         for at, part in self._followed(follower, wait, stop):
@@ -152,9 +153,9 @@ class Journal:
         wait: Callable[[], object] = pause,
         stop: Callable[[], bool] = never,
     ) -> Iterator[Block]:
-        """Likewise as whole blocks: those of the log as they stand there, what is sealed in blocks made anew.
+        """Same as `follow`, but as whole blocks: log blocks unchanged, sealed records in newly encoded blocks.
 
-        The first may begin before the position that was asked for.
+        The first block may begin before the requested position.
         """
         follower = self._follower(start, control=False, synced_only=synced_only)
         for at, part in self._followed(follower, wait, stop):
@@ -163,14 +164,14 @@ class Journal:
             else:
                 yield from _blocks(_records(part, at, control=False))
 
-    # ------------------------------------------------------------------------------- what is there, in order
+    # ------------------------------------------------------------------------------------------------- reading in order
 
     def _parts(self, start: int, *, control: bool) -> Iterator[tuple[int, Part]]:
-        """What holds the records from a position on, and from which position on it counts."""
+        """Yield the parts with the records from a position on, each with the position from which it counts."""
         at = start
         gone = _Gone()
         while True:
-            # The logs first: one that is sealed meanwhile is then found among the segments.
+            # List the logs first: a log that is sealed in the meantime is then found among the segments.
             logs = self.folder.logs()
             try:
                 for part in self._behind(logs, at, control=control):
@@ -202,7 +203,7 @@ class Journal:
                 at = rows.last + 1
 
     def _log(self, path: Path, *, newest: bool) -> Iterator[Block]:
-        """The blocks of a file; that the last one of all is not whole yet, or was torn by a crash, is no damage."""
+        """Yield the blocks of a file. An incomplete or torn block at the end of the newest file is not damage."""
         last, synced = log_first(path) - 1, synced_bytes(self.folder, path)
         try:
             for block in read_blocks(path):
@@ -214,7 +215,7 @@ class Journal:
                 raise
 
     def _next(self, at: int, part: Part) -> int:
-        """From where on a part counts; `Missing` where something is between, and no checkpoint makes up for it."""
+        """Return the position from which a part counts. Raises `Missing` after a gap that no checkpoint follows."""
         first = part.head.first if isinstance(part, Block) else part.first
         if at in (0, first) or first < at:
             return at
@@ -223,7 +224,7 @@ class Journal:
             return first
         raise Missing(self.folder, at, first - 1)
 
-    # -------------------------------------------------------------------------------------------- as it grows
+    # -------------------------------------------------------------------------------------------------------- following
 
     def _follower(self, start: int, *, control: bool, synced_only: bool) -> Follower:
         return Follower(self.folder, start, lambda at: self._sealed(at, control=control), synced_only=synced_only)
@@ -249,7 +250,7 @@ class Journal:
 
 
 class _Gone:
-    """A file that was there a moment ago. Sealed or compacted, it is found again elsewhere; twice gone, it is lost."""
+    """Handles a file that disappears: after sealing or compaction it is found elsewhere. Missing twice, it is lost."""
 
     def __init__(self) -> None:
         self._last: tuple[int, str] | None = None
@@ -283,7 +284,7 @@ def _records(part: Part, at: int, *, control: bool) -> Iterator[Record]:
 
 
 def _blocks(records: Iterator[Record]) -> Iterator[Block]:
-    """Records in blocks, as the log would have them."""
+    """Encode records as blocks like those in the log."""
     waiting: list[Record] = []
     size = 0
     for record in records:
@@ -302,40 +303,41 @@ def _block(records: list[Record]) -> Block:
 
 
 PARTS: Final = 256
-"""Blocks or rows of a segment that one step looks at, where hardly any of their records are wanted."""
+"""Maximum number of parts (blocks, or rows of a segment) that one step reads if few of their records are wanted."""
 
 
 class _Mark(Enum):
-    """What stands between records."""
+    """Marks between records."""
 
     PART = 1
-    """A part ends here."""
+    """End of a part."""
     END = 2
-    """There is nothing more yet."""
+    """No more records yet."""
 
 
 class Steps(Journal):
-    """One reader of one journal."""
+    """Reads one journal step by step, for one reader."""
 
     def __init__(
         self, root: Path, space: str, start: int, *, control: bool, checked: set[tuple[object, ...]] | None = None
     ) -> None:
-        """Before the record of a position, or the first there is behind it.
+        """Start before the record at `start`, or before the first record after it.
 
-        `checked` are files whose checksums were found right; whoever reads the same ones often keeps it.
+        `checked` are files whose checksums were verified. A caller that often reads the same files keeps this set.
         """
         super().__init__(root, space)
         self.at = start
-        """The position that comes next: what is before it has been given, or left out as frames."""
+        """The next position. Earlier records were returned, or skipped as frames."""
         self._control = control
         self._checked = set() if checked is None else checked
         self._follower_now: Follower | None = None
         self._begun: Generator[Record | _Mark] | None = None
 
     def take(self, records: int, size: int) -> list[Record]:
-        """The next records that are written, at most so many, and no more once their payloads have so many bytes.
+        """Return up to `records` records that are written; stop once their payloads reach `size` bytes.
 
-        Fewer, or none, are the end of the journal only where `at` is behind it. Damage is raised in front of it.
+        Fewer records, or none, mean the end of the journal only if `at` is after its last record. Damage is raised once
+        all records before it were returned.
         """
         taken: list[Record] = []
         parts = 0
@@ -357,7 +359,7 @@ class Steps(Journal):
         return taken
 
     def let_go(self) -> None:
-        """Keep nothing but the position, until the next step."""
+        """Release all resources and keep only the position, until the next step."""
         if self._begun is not None:
             self._begun.close()
             self._begun = None
@@ -366,7 +368,7 @@ class Steps(Journal):
             self._follower_now = None
 
     def _one(self) -> Record | _Mark:
-        """What comes next; a file that is gone was sealed or compacted, and is found again elsewhere."""
+        """Return the next record or mark. If a file has disappeared, look again: it was sealed or compacted."""
         gone = None
         while True:
             try:
@@ -386,7 +388,7 @@ class Steps(Journal):
         return found
 
     def _news(self) -> Generator[Record | _Mark]:
-        """Every new record, and a mark behind each part."""
+        """Yield every new record, and a mark after each part."""
         if self._follower_now is None:
             self._follower_now = self._follower(self.at, control=self._control, synced_only=False)
         for part in self._follower_now.news():
@@ -398,7 +400,7 @@ class Steps(Journal):
             yield _Mark.PART
 
     def _step_over_what_is_gone(self, part: Part) -> None:
-        """Retention may have cut meanwhile; any other hole is `Missing`."""
+        """Accept a gap if retention has just deleted the records; any other gap raises `Missing`."""
         try:
             self._next(self.at, part)
         except Missing as missing:

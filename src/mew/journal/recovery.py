@@ -1,6 +1,6 @@
-"""What a space was when its journal ended: the last checkpoint, and everything behind it folded.
+"""Recovers the state of a space from its journal: loads the last checkpoint and folds all records after it.
 
-Mends what a crash leaves, and nothing else: a journal that is damaged where it was whole is not started on.
+Repairs only what a crash leaves at the end. If synced data is damaged, recovery fails and the space is not started.
 """
 
 import os
@@ -21,24 +21,24 @@ from mew.protocol.records import CHECKPOINT
 
 
 class JournalDamaged(MewError):
-    """A journal that cannot be gone on with, and why."""
+    """The journal cannot be resumed; the message gives the reason."""
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """A space as its journal has it."""
+    """State of a space, recovered from its journal."""
 
     state: SpaceState
     entries: int
-    """What had to be read behind the checkpoint."""
+    """Number of entries that were read after the checkpoint."""
     torn: str | None
-    """What a crash had left at the end, if anything."""
+    """Description of what a crash left at the end; None if there was nothing."""
 
 
 def recover(folder: Folder) -> Recovered:
-    """The state of a space; an empty one where it has no journal. `JournalDamaged` where the record is not whole.
+    """Return the state of a space; an empty state if it has no journal.
 
-    The sealer of a gateway that was killed may still be at its last request: what it takes away meanwhile is found
-    elsewhere, at a second look.
+    Raises `JournalDamaged` if records are missing or damaged. The sealer of a killed gateway may still be working on
+    its last request. If it removes a file during recovery, a second attempt finds the records elsewhere.
     """
     torn: str | None = None
     gone = ""
@@ -78,12 +78,12 @@ def _taken(folder: Folder, state: SpaceState, entry: Record | FrameCount) -> Spa
 
 
 def _begins_anew(state: SpaceState, entry: Record | FrameCount) -> bool:
-    """A checkpoint needs nothing before it: behind retention's cut, and behind what went unrecorded."""
+    """Whether this is a checkpoint that can follow a gap, left by retention or by records that were not written."""
     return isinstance(entry, Record) and entry.event == CHECKPOINT and entry.position > state.position
 
 
 def _from_checkpoint(folder: Folder) -> SpaceState:
-    """What to begin with; where the fold is another today, everything there is has to be folded again."""
+    """Return the state to start from. It is empty if the fold has changed: all records must be folded again."""
     empty = SpaceState(space_id=folder.space)
     record = wal.load(folder)
     if record is None or _is_cut_off(folder, record.position):
@@ -95,7 +95,7 @@ def _from_checkpoint(folder: Folder) -> SpaceState:
 
 
 def _is_cut_off(folder: Folder, position: int) -> bool:
-    """Whether retention has removed what follows a record: a copy that could not be renewed is too old then."""
+    """Whether retention has removed the records after `position`. Then the saved checkpoint is too old."""
     first = next((each.first for hour in folder.hours() for each in segments_in(hour)), None)
     return first is not None and first > position + 1
 
@@ -109,8 +109,8 @@ def _sealed_checkpoint(folder: Folder) -> Record | None:
 
 
 def _behind(folder: Folder, start: int) -> Iterator[Record | FrameCount]:
-    """Everything from a position on, sealed or not; what is both comes twice."""
-    # The logs first: one that is sealed meanwhile is then found among the segments.
+    """Yield all entries from a position on, sealed or not. Entries that are in both places come twice."""
+    # List the logs first: a log that is sealed in the meantime is then found among the segments.
     logs = folder.logs()
     parts: list[Segment | Path] = [
         log for log, following in zip_longest(logs, logs[1:]) if following is None or log_first(following) > start
@@ -135,10 +135,10 @@ def _log_tail(path: Path, start: int) -> Iterator[Record | FrameCount]:
 
 
 def mend(folder: Folder) -> str | None:
-    """Cut off what a crash left of the last blocks, all of them later than the last sync; what was there, in words.
+    """Truncate what a crash left after the last intact block, and return a description of it.
 
-    Whatever was synced and is no longer whole is damage, and left as it is. A file with nothing in it goes: the next
-    one may get its name.
+    Only data after the last sync is truncated. Damage in synced data raises `JournalDamaged` and changes nothing. Empty
+    files are deleted, because the next file may have the same name.
     """
     torn: str | None = None
     for path in reversed(folder.logs()):
@@ -152,7 +152,7 @@ def mend(folder: Folder) -> str | None:
 
 
 def _mended(folder: Folder, path: Path) -> tuple[str | None, int]:
-    """What was wrong with the end of a file, and where its last whole block ends now."""
+    """Return what was wrong at the end of a file (or None), and the end of its last intact block in bytes."""
     end = 0
     try:
         for block in read_blocks(path):
@@ -167,7 +167,7 @@ def _mended(folder: Folder, path: Path) -> tuple[str | None, int]:
 
 
 def synced_bytes(folder: Folder, path: Path) -> int:
-    """Up to which byte a file of the log is known to be on the disk."""
+    """Number of bytes of a log file that are known to be fsynced."""
     try:
         first, size = map(int, folder.synced.read_text("ascii").split())
     except (FileNotFoundError, ValueError):

@@ -1,11 +1,11 @@
-"""How long a journal is kept: whole segments go, the oldest first, and only what nobody can need any more.
+"""Retention: deletes whole segments, oldest first, once they are too old and no longer needed.
 
-Cuts at a `checkpoint` record, so that what is left can be folded from its first one on, and never above what a
-registered reader has yet to read (architecture, Journal). Without a limit it removes nothing.
+It cuts at a `checkpoint` record, so that the remaining records can be folded from their first one on. It never deletes
+what a registered reader has yet to read (architecture, Journal). Without a limit it deletes nothing.
 
-Of a segment the control file goes first. It is the commit mark: without it our readers no longer look for the frames,
-and a crash here leaves a frames file that does not count and that the next time removes. The other way round it would
-leave a segment that says it has frames and has none: damage.
+The control file of a segment is deleted first. It is the commit mark: without it, readers ignore the frames file. A
+crash in between leaves an uncommitted frames file, which the next run deletes. The reverse order would leave a segment
+that lists frames but has none, which counts as damage.
 """
 
 import os
@@ -32,44 +32,44 @@ _TEMPORARY: Final = ".tmp"
 
 
 class Reader(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a registered reader says of itself."""
+    """Position reported by a registered reader."""
 
     position: int
-    """The first that it has not read yet: this one and all above it stay."""
+    """The first position that it has not read yet. This one and all later ones are retained."""
     epoch: str = ""
-    """That of the record before it, if the reader wants to know it again."""
+    """Epoch of the preceding record; a reader may store it here for its own use."""
 
 
 class BadReader(MewError):
-    """A registered reader of whom it is not known what it has read."""
+    """The file of a registered reader cannot be read, so its position is unknown; or a reader's name is invalid."""
 
 
 def retain(
     folder: Folder, *, keep_seconds: float | None, now: int, readers: Mapping[str, int] | None = None
 ) -> list[Segment]:
-    """Remove the segments older than a limit that no checkpoint and no reader holds; those removed, in order.
+    """Delete segments past the limit that no checkpoint and no reader needs. Returns the deleted ones in order.
 
-    `now` is in microseconds since 1970. `readers` are those to heed besides the registered ones.
+    `now` is in microseconds since 1970. `readers` are additional readers to respect besides the registered ones.
     """
     if keep_seconds is None or not folder.sealed.is_dir():
         return []
     with alone(folder):
         unread = min([*_positions(folder), *(readers or {}).values()], default=None)
         kept = _last_checkpoint(folder, max(0, now - int(keep_seconds * SECOND)), unread)
-        # Below it a log is left only if it could not be sealed: it still may be, and then nothing around it is missing.
+        # A log below the cut could not be sealed. It may be sealed later, and then no record around it may be missing.
         if kept is None or any(log_first(path) <= kept for path in folder.logs()):
             return []
         return _remove_below(folder, kept)
 
 
 def _last_checkpoint(folder: Folder, before: int, unread: int | None) -> int | None:
-    """The position of the last sealed checkpoint that is older than a time and that no reader has yet to come to."""
+    """Position of the last sealed checkpoint older than `before` and not later than `unread`; None if there is none."""
     latest = folder.hour(before)
     for segment in reversed([each for each in folder.segments() if each.hour <= latest]):
         try:
             checkpoints = _checkpoints_in(segment, before)
         except Damaged:
-            # An earlier one serves as well, and removes less.
+            # An earlier checkpoint works as well, and deletes less.
             continue
         found = [position for position in checkpoints if unread is None or position <= unread]
         if found:
@@ -78,7 +78,7 @@ def _last_checkpoint(folder: Folder, before: int, unread: int | None) -> int | N
 
 
 def _checkpoints_in(segment: Segment, before: int) -> list[int]:
-    """The positions of those that are older than a time."""
+    """Positions of the checkpoints in a segment that are older than a time."""
     if read_footer(segment).checkpoint is None:
         return []
     table = read_control(segment, ["position", "time", "event"])
@@ -88,7 +88,7 @@ def _checkpoints_in(segment: Segment, before: int) -> list[int]:
 
 
 def _remove_below(folder: Folder, position: int) -> list[Segment]:
-    """Whatever lies wholly below a position, the first first, so that a crash leaves no hole."""
+    """Delete all segments that lie entirely below a position, oldest first, so that a crash leaves no gap."""
     removed: list[Segment] = []
     for hour in folder.hours():
         segments = _named_in(hour)
@@ -100,14 +100,14 @@ def _remove_below(folder: Folder, position: int) -> list[Segment]:
 
 
 def _named_in(hour: Path) -> list[Segment]:
-    """Whatever has a segment's name: committed or not, contained in another or not; contained ones first."""
+    """All segments by file name, contained ones first. Includes uncommitted segments and those contained in another."""
     names = {name.groups() for path in hour.iterdir() if (name := _NAMED.fullmatch(path.name)) is not None}
     segments = [Segment(hour, int(first), int(last)) for first, last in names]
     return sorted(segments, key=lambda each: (each.last, -each.first))
 
 
 def _remove(segment: Segment) -> bool:
-    """Whether it was committed until now. The next may go only once the disk knows that this one has gone."""
+    """Delete a segment; return whether it was committed. Fsyncs the deletion before the next segment may be deleted."""
     committed = segment.control.exists()
     if committed:
         segment.control.unlink()
@@ -117,7 +117,7 @@ def _remove(segment: Segment) -> bool:
 
 
 def _remove_empty(hour: Path) -> None:
-    """The folders of an hour and of its day where nothing is left in them but what a crash left half-written."""
+    """Delete the folders of an hour and of its day if they contain nothing but temporary files left by a crash."""
     left = list(hour.iterdir())
     if any(path.suffix != _TEMPORARY for path in left):
         return
@@ -131,10 +131,10 @@ def _remove_empty(hour: Path) -> None:
 
 
 def register(folder: Folder, name: str, position: int, epoch: str = "") -> None:
-    """Say that a reader has read everything below a position, and nothing else yet: the rest stays for it."""
+    """Record that a reader has read everything below `position`, and nothing from there on. The rest is retained."""
     path = _reader_file(folder, name)
     make_folder(path.parent)
-    # Of each its own: two may speak for one reader at the same time.
+    # A separate file for each call: two callers may register the same reader concurrently.
     temporary = path.with_suffix(f".{uuid.uuid4().hex}{_TEMPORARY}")
     try:
         with temporary.open("xb") as file:
@@ -149,18 +149,18 @@ def register(folder: Folder, name: str, position: int, epoch: str = "") -> None:
 
 
 def forget(folder: Folder, name: str) -> None:
-    """A reader that comes no more holds nothing back; one that was not registered is no matter."""
+    """Unregister a reader, so that it no longer holds back retention. An unknown name is ignored."""
     _reader_file(folder, name).unlink(missing_ok=True)
 
 
 def readers(folder: Folder) -> dict[str, int]:
-    """The registered readers by name, and what each reads next; `BadReader` where one cannot be understood."""
+    """Return the next position of each registered reader by name. Raises `BadReader` if a file cannot be decoded."""
     found = {path.stem: _read(path) for path in sorted(_readers_folder(folder).glob("*.json"))}
     return {name: each.position for name, each in found.items() if each is not None}
 
 
 def reader(folder: Folder, name: str) -> Reader | None:
-    """What a reader said last, None where it is not registered; `BadReader` where it cannot be understood."""
+    """Return a reader's last registration; None if it is not registered. Raises `BadReader` if it cannot be decoded."""
     return _read(_reader_file(folder, name))
 
 
@@ -168,7 +168,7 @@ def _read(path: Path) -> Reader | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Reader)
     except FileNotFoundError:
-        return None  # or forgotten a moment ago
+        return None  # or just unregistered
     except (OSError, msgspec.DecodeError) as problem:
         raise BadReader(f"{path}: {problem}; nothing is removed until it is mended or deleted") from None
 

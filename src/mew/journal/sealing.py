@@ -1,7 +1,7 @@
-"""Sealing: a file of the log that is complete becomes a segment, and only then goes away.
+"""Sealing: turns a complete log file into a segment, and only then deletes the log file.
 
-Decides nothing about when. Whatever it is interrupted by, sealing again ends with each record once: in the log until
-both files of the segment are on the disk (architecture, Journal).
+Callers decide when to seal. If sealing is interrupted at any point, sealing again leaves each record exactly once: it
+stays in the log until both files of the segment are fsynced (architecture, Journal).
 """
 
 import errno
@@ -27,10 +27,10 @@ _PIECE_BYTES: Final = 8 << 20
 
 
 def seal(folder: Folder, log: Path) -> Segment | None:
-    """Make a segment of a file of the log that nobody writes to any more; none where it holds no block.
+    """Turn a log file that is no longer written to into a segment. Returns None if the file has no block.
 
-    A log whose range is sealed and verified is only deleted; one that was is its segment. A damaged one is neither
-    sealed nor deleted: `LogDamaged` names file and place.
+    If the range is already sealed and verified, the log is only deleted. If the log was already sealed and deleted, its
+    segment is returned. A damaged log is neither sealed nor deleted: `LogDamaged` names the file and the offset.
     """
     with _held(log) as here:
         if not here:
@@ -46,7 +46,7 @@ def seal(folder: Folder, log: Path) -> Segment | None:
 
 @contextmanager
 def _held(log: Path) -> Iterator[bool]:
-    """Nobody else seals it meanwhile; whether it is there, and then what is read of it is on the disk."""
+    """Lock the log so that no other process seals it. Yields whether it exists; if so, its contents are fsynced."""
     try:
         file = os.open(log, os.O_RDONLY)
     except FileNotFoundError:
@@ -54,7 +54,7 @@ def _held(log: Path) -> Iterator[bool]:
         return
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
-        # Whoever held it before may have deleted it.
+        # The previous holder of the lock may have deleted it.
         here = log.exists()
         if here:
             os.fsync(file)
@@ -71,10 +71,10 @@ def _sealed_before(folder: Folder, log: Path) -> Segment:
 
 
 def _sealed(hour: Path, log: Path) -> Segment:
-    """The segment of a log in the folder of its hour: the one that is there, if it is whole, or a new one."""
+    """Return the segment of a log in the folder of its hour: the existing one if it is intact, or a new one."""
     overlapping = [segment for segment in segments_in(hour) if segment.last >= log_first(log)]
     if overlapping:
-        # Only now it matters where the log ends: it is read twice where a crash came between.
+        # The end of the log is needed only here. It is read twice only if a crash came between sealing and deleting.
         last = _last(log)
         for segment in overlapping:
             if segment.first <= last and _is_sealed(segment, log, last):
@@ -84,7 +84,7 @@ def _sealed(hour: Path, log: Path) -> Segment:
 
 
 def _is_sealed(segment: Segment, log: Path, last: int) -> bool:
-    """Whether a segment that has records of the log has all of them; `Damaged` where sealing would double some."""
+    """Whether a segment that overlaps the log has all its records. Raises `Damaged` if sealing would duplicate some."""
     first = log_first(log)
     if (segment.first, segment.last) == (first, last):
         try:
@@ -99,7 +99,7 @@ def _is_sealed(segment: Segment, log: Path, last: int) -> bool:
 
 
 def _remove_strays(hour: Path, first: int) -> None:
-    """Frames files that a crash left without their control file: a glob would count them besides ours."""
+    """Delete frames files that a crash left without a control file: a glob would count their records twice."""
     for path in hour.glob(f"{first:0{DIGITS}}-*{FRAMES}"):
         last = int(path.name.removesuffix(FRAMES).partition("-")[2])
         if not Segment(hour, first, last).control.exists():
@@ -108,9 +108,9 @@ def _remove_strays(hour: Path, first: int) -> None:
 
 
 def _keep_folders(folder: Folder, hour: Path) -> None:
-    """Wait until the names of an hour's folder and of those above it are on the disk.
+    """Wait until the names of an hour's folder and of its parents are fsynced.
 
-    Whoever made them may have crashed before that.
+    The process that created them may have crashed before that.
     """
     while hour != folder.root:
         hour = hour.parent
@@ -126,13 +126,13 @@ def _batches(log: Path) -> Iterator[pa.RecordBatch]:
     try:
         yield from (batch for blocks in _pieces(log) for batch in to_batches(blocks))
     except Damaged:
-        # Only whoever reads block by block can say where.
+        # Only reading block by block gives the offset of the damage.
         deque(_blocks(log), maxlen=0)
         raise
 
 
 def _pieces(log: Path) -> Iterator[bytes]:
-    """The blocks of a log, many at a time: a column costs the same for one record as for thousands."""
+    """Yield many blocks of a log at a time: a column operation costs the same for one record as for thousands."""
     expected = log_first(log)
     with log.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -148,7 +148,7 @@ def _pieces(log: Path) -> Iterator[bytes]:
 
 
 def _next_heads(file: BinaryIO, size: int) -> list[Head]:
-    """What the heads of the next blocks say, if it is true; the file stays where it is."""
+    """Read the heads of the next blocks, and restore the file position. Raises `Damaged` if one cannot be right."""
     heads: list[Head] = []
     start = at = file.tell()
     records = 0
@@ -156,7 +156,7 @@ def _next_heads(file: BinaryIO, size: int) -> list[Head]:
         heads.append(read_head(data))
         records += heads[-1].records
         at += HEAD_BYTES + heads[-1].body_bytes
-        # What a damaged head says of the length is not believed.
+        # The length in a damaged head is not trusted.
         if at > size:
             raise Damaged("a block that ends behind the file")
         file.seek(at)
@@ -165,7 +165,7 @@ def _next_heads(file: BinaryIO, size: int) -> list[Head]:
 
 
 def _blocks(log: Path) -> Iterator[Block]:
-    """The blocks of a log; `LogDamaged` where one does not go on where the one before ended."""
+    """Yield the blocks of a log. Raises `LogDamaged` if a block does not continue where the previous one ended."""
     expected = log_first(log)
     for block in read_blocks(log):
         if block.head.first != expected:

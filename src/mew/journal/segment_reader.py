@@ -1,6 +1,6 @@
 """Reads sealed segments: rows in order, one row group at a time, and the records that recovery needs.
 
-A module of its own because it imports pyarrow. It checks the checksums of a segment before it returns rows.
+It is a separate module because it imports pyarrow. It verifies the checksums of a segment before it returns rows.
 """
 
 import errno
@@ -32,29 +32,29 @@ _NONE: Final = pa.RecordBatch.from_pylist([], SCHEMA)
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a segment, and the positions that they speak for: where frames are left out, these are more."""
+    """Rows of a segment, and the range of positions they cover. Without frames, there are fewer rows than positions."""
 
     first: int
     last: int
     batch: pa.RecordBatch
 
     def records(self) -> Iterator[Record]:
-        """The same as records."""
+        """Yield the rows as records."""
         return from_arrow(self.batch)
 
     @property
     def begins_with_checkpoint(self) -> bool:
-        """Whether the first record is one."""
+        """Whether the first position of the range is a checkpoint."""
         if not self.batch.num_rows or self.batch["position"][0].as_py() != self.first:
             return False
         return bool(self.batch["event"][0].as_py() == CHECKPOINT)
 
 
 def read(segment: Segment, start: int, *, control: bool, checked: set[tuple[object, ...]]) -> Iterator[Rows]:
-    """The rows of a segment from a position on, in order; with those of the frames file, unless control is all.
+    """Yield the rows of a segment from a position on, in order. With `control`, the frames file is left out.
 
-    `FileNotFoundError` where the segment is no longer there, `SegmentDamaged` where it is not what was written.
-    `checked` has the files that were found right before, and gets these.
+    Raises `FileNotFoundError` if the segment no longer exists, and `SegmentDamaged` if its bytes have changed.
+    `checked` holds the files that were verified before; files verified here are added to it.
     """
     _check(segment, control=control, checked=checked)
     tables = _groups(segment.control, start)
@@ -67,12 +67,12 @@ def read(segment: Segment, start: int, *, control: bool, checked: set[tuple[obje
             yield Rows(first, last, waiting)
             first = last + 1
         waiting = batch
-    # The last one speaks for all positions that are left.
+    # The last part covers all remaining positions.
     yield Rows(first, segment.last, waiting)
 
 
 def batches(block: Block, start: int, *, control: bool) -> Iterator[pa.RecordBatch]:
-    """The records of a block from a position on, as rows; without frames if only control is wanted."""
+    """Yield the records of a block from a position on, as rows. With `control`, frames and stream data are left out."""
     for batch in to_batches(block.data):
         found = batch.slice(max(0, start - batch["position"][0].as_py()))
         if control:
@@ -82,7 +82,7 @@ def batches(block: Block, start: int, *, control: bool) -> Iterator[pa.RecordBat
 
 
 def _check(segment: Segment, *, control: bool, checked: set[tuple[object, ...]]) -> None:
-    """`SegmentDamaged` unless the files that will be read are, byte for byte, what was written."""
+    """Raise `SegmentDamaged` unless the files to be read have exactly the bytes that were written."""
     key = _identity(segment.control)
     if key not in checked:
         if not segments.is_whole(segment.control):
@@ -101,13 +101,13 @@ def _check(segment: Segment, *, control: bool, checked: set[tuple[object, ...]])
 
 
 def _identity(path: Path) -> tuple[object, ...]:
-    """Tells a file from another under the same name."""
+    """Return a key that distinguishes a file from another one under the same name."""
     found = path.stat()
     return str(path), found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _groups(path: Path, start: int) -> Iterator[pa.Table]:
-    """The row groups of a file from a position on."""
+    """Yield the rows of a file from a position on, one table per row group."""
     with _opened(path) as file:
         for group in range(file.num_row_groups):
             bounds = file.metadata.row_group(group).column(_POSITION).statistics
@@ -131,7 +131,7 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
 
 
 def _merged(one: Iterator[pa.Table], other: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The rows of both, each of which is in order, in one order."""
+    """Merge two sequences of rows, each in order of position, into one."""
     left, right = next(one, None), next(other, None)
     while left is not None and right is not None:
         bound = min(_positions(left)[-1], _positions(right)[-1])
@@ -151,11 +151,11 @@ def _positions(table: pa.Table) -> Any:
 
 
 _COUNTED = [name for name in SCHEMA.names if name not in ("payload", "capability")]
-"""What the fold reads of frames and stream data: none of their bytes."""
+"""Columns of frames and stream data that the fold reads: all but the payload and the capability."""
 
 
 def last_checkpoint(folder: Folder) -> Record | None:
-    """The last checkpoint that is sealed."""
+    """Return the last sealed checkpoint; None if there is none."""
     for segment in reversed(folder.segments()):
         position = read_footer(segment).checkpoint
         if position is not None:
@@ -165,7 +165,7 @@ def last_checkpoint(folder: Folder) -> Record | None:
 
 
 def tail(segment: Segment, start: int) -> Iterator[Record | FrameCount]:
-    """All of a segment from a position on, in order."""
+    """Yield all entries of a segment from a position on, in order."""
     return heapq.merge(
         from_arrow(_since(_control(segment), start)),
         _frames(_since(read_frames(segment, _COUNTED), start)),
@@ -174,7 +174,7 @@ def tail(segment: Segment, start: int) -> Iterator[Record | FrameCount]:
 
 
 def _control(segment: Segment) -> pa.Table:
-    """What a space is made of again is not taken from a file that has changed."""
+    """Verify the control file before it is read: a space must not be rebuilt from a changed file."""
     if not is_whole(segment.control):
         raise SegmentDamaged(segment.control, "its checksum is wrong")
     return read_control(segment)
@@ -185,7 +185,7 @@ def _since(table: pa.Table, start: int) -> pa.Table:
 
 
 def _frames(table: pa.Table) -> Iterator[Record | FrameCount]:
-    """Frames in a row as one count; stream data each by itself, because it has a sequence."""
+    """Yield consecutive frames as one count. Stream data is yielded record by record, because it has a sequence."""
     if not table.num_rows:
         return
     table = table.combine_chunks()
@@ -204,7 +204,7 @@ def _frames(table: pa.Table) -> Iterator[Record | FrameCount]:
 
 
 def _with_bytes(table: pa.Table) -> pa.Table:
-    """The columns that were left out, empty."""
+    """Add the columns that were left out, with empty values."""
     empty = {name: pa.nulls(table.num_rows, SCHEMA.field(name).type) for name in ("capability",)}
     empty["payload"] = pa.array([b""] * table.num_rows, pa.binary())
     for name, values in empty.items():

@@ -1,7 +1,7 @@
 """Sealed segments: a range of positions as two Parquet files, one of control records and one of frames.
 
 The control file is the commit mark. It is published last, and its footer holds the checksum of the frames file, so a
-crash leaves either no segment or a whole one. CRC-32 finds damage by disks; it does not stop a forger.
+crash leaves either no segment or a complete one. CRC-32 detects disk errors; it does not protect against forgery.
 """
 
 import os
@@ -24,16 +24,16 @@ from mew.journal.wal import sync_folder
 from mew.protocol.records import CHECKPOINT, ENVELOPE, FRAME, START
 
 KEY: Final = b"mew.checksum"
-"""In a Parquet file's footer: the checksum of all bytes of the file, with zeros where it stands itself."""
+"""Footer key of a Parquet file for the checksum of all its bytes, computed with zeros in place of the checksum."""
 UNKNOWN: Final = b"0" * 8
-"""What stands there first."""
+"""Placeholder for the checksum until it is known."""
 _CHUNK: Final = 1 << 20
 _BETWEEN: Final = 2
-"""Between a key and its value: what the next field is, and how many bytes it has."""
+"""Bytes between a key and its value: type and length of the next field."""
 
 
 def of_file(path: Path) -> str:
-    """Of all bytes of a file, as eight hexadecimal digits."""
+    """Return the CRC-32 of all bytes of a file, as eight hexadecimal digits."""
     found = 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -42,7 +42,7 @@ def of_file(path: Path) -> str:
 
 
 def stamp(path: Path) -> None:
-    """Write a file's checksum where `UNKNOWN` stands behind `KEY` in its footer."""
+    """Replace the placeholder `UNKNOWN` after `KEY` in a file's footer with the checksum of the file."""
     whole = path.read_bytes()
     place = _place(whole)
     if whole[place : place + len(UNKNOWN)] != UNKNOWN:
@@ -53,7 +53,7 @@ def stamp(path: Path) -> None:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a stamped file has the bytes that were stamped."""
+    """Whether a stamped file still has the bytes that were stamped."""
     whole = bytearray(path.read_bytes())
     place = _place(whole)
     stamped = bytes(whole[place : place + len(UNKNOWN)])
@@ -62,23 +62,23 @@ def is_whole(path: Path) -> bool:
 
 
 def _place(whole: bytes | bytearray) -> int:
-    """The footer is a Parquet file's end, and its keys stand behind everything a record could say."""
+    """Return the offset of the checksum. The footer ends the file, so the last `KEY` cannot come from a record."""
     return whole.rfind(KEY) + len(KEY) + _BETWEEN
 
 
 GROUP_ROWS: Final = 100_000
 GROUP_BYTES: Final = 64 << 20
-"""A row group is written once it has so many rows, or so many bytes before compression."""
+"""A row group is written once it has this many rows, or this many bytes before compression."""
 TEMPORARY: Final = ".tmp"
 VERSION_KEY: Final = b"mew.schema_version"
 _MODE: Final = 0o600
 _STREAM_DATA: Final = "stream/data"
 _NUMBERS: Final = ("position", "time", "frame_number", "sequence", "size")
 _TEXTS: Final = ("event", "participant", "kind", "stream_id", "reason", "capability")
-"""Those that repeat themselves."""
+"""Text columns with many repeated values."""
 _FORMAT: Final[dict[str, Any]] = {
     "compression": "zstd",
-    # Every reader sees plain types: a stored Arrow schema would show its own to some and not to others.
+    # Every reader must see plain types: only some readers would apply the types of a stored Arrow schema.
     "store_schema": False,
     "use_dictionary": list(_TEXTS),
     "column_encoding": dict.fromkeys(_NUMBERS, "DELTA_BINARY_PACKED"),
@@ -88,42 +88,42 @@ _FORMAT: Final[dict[str, Any]] = {
 
 
 class _Start(msgspec.Struct):
-    """What a `start` record's payload has for us."""
+    """The field of a `start` record's payload that is needed here."""
 
     epoch: str
 
 
 class Draft:
-    """Rows of one hour on their way to a segment."""
+    """Rows of one hour that will become a segment."""
 
     def __init__(self, hour: Path) -> None:
-        """In a folder that exists."""
+        """Start without rows. The folder of the hour must exist."""
         self._hour = hour
         self._first = self._next = -1
         self._files: dict[str, _File] = {}
         self._epochs: list[str] = []
         self.checkpoint: int | None = None
-        """The position of the last checkpoint record so far."""
+        """Position of the last checkpoint record so far; None if there is none."""
 
     @property
     def epochs(self) -> tuple[str, ...]:
-        """Those that began so far."""
+        """Epochs that began in the rows so far."""
         return tuple(self._epochs)
 
     @property
     def segment(self) -> Segment:
-        """What the rows so far would be; `ValueError` where there are none."""
+        """The segment that the rows so far would form. Raises `ValueError` if there are none."""
         if self._first < 0:
             raise ValueError("a segment without records")
         return Segment(self._hour, self._first, self._next - 1)
 
     @property
     def frames(self) -> int:
-        """How many rows belong into the frames file so far."""
+        """Number of rows for the frames file so far."""
         return self._files["frames"].rows if "frames" in self._files else 0
 
     def add(self, table: pa.Table) -> None:
-        """Put rows into the files where they belong; their positions follow those before."""
+        """Add rows to the files to which they belong. Raises `ValueError` if the positions are not consecutive."""
         positions = table.column("position").to_numpy()
         if self._first < 0:
             self._first = self._next = int(positions[0])
@@ -147,12 +147,12 @@ class Draft:
 
     def _file(self, part: str) -> "_File":
         if part not in self._files:
-            # Hidden, because Spark reads every file of a folder that is not.
+            # Hidden, because Spark reads every file of a folder that is not hidden.
             self._files[part] = _File(self._hour / f".{self._first:0{DIGITS}}.{part}{TEMPORARY}")
         return self._files[part]
 
     def publish_frames(self) -> str | None:
-        """Give the frames file its name, for good; its checksum, or nothing where there are no frames."""
+        """Give the frames file its final name. Returns its checksum, or None if there are no frames."""
         if not self.frames:
             return None
         file = self._files["frames"]
@@ -162,20 +162,20 @@ class Draft:
         return checksum
 
     def publish_control(self, metadata: dict[bytes, bytes]) -> None:
-        """Then the control file, which says this of the segment; rows or not, it is always there."""
+        """Write `metadata` and the checksum to the control file and publish it. It always exists, even without rows."""
         file = self._file("control")
         file.close({**metadata, KEY: UNKNOWN})
         stamp(file.path)
         _publish(file.path, self.segment.control)
 
     def discard(self) -> None:
-        """Take away what was not published."""
+        """Delete the files that were not published."""
         for file in self._files.values():
             file.discard()
 
 
 class _File:
-    """One Parquet file that is being written, a row group at a time."""
+    """A Parquet file that is being written, one row group at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -186,7 +186,7 @@ class _File:
         self._rows = self._bytes = 0
 
     def add(self, table: pa.Table) -> None:
-        """Behind what is there."""
+        """Append rows."""
         self.rows += table.num_rows
         while table.num_rows:
             part = table.slice(0, GROUP_ROWS - self._rows)
@@ -201,14 +201,14 @@ class _File:
         self._pending, self._rows, self._bytes = [], 0, 0
 
     def close(self, metadata: dict[bytes, bytes]) -> None:
-        """Nothing more comes."""
+        """Write the remaining rows and the metadata."""
         if self._rows:
             self._write_group()
         self._writer.add_key_value_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode(), **metadata})
         self._writer.close()
 
     def discard(self) -> None:
-        """It was for nothing."""
+        """Close and delete the file."""
         try:
             self._writer.close()
         finally:
@@ -216,7 +216,7 @@ class _File:
 
 
 def are_frames(table: pa.Table | pa.RecordBatch) -> Any:
-    """For each row whether it belongs into the frames file: frames, and stream data that was accepted."""
+    """For each row, whether it belongs in the frames file: frames, and stream data that was accepted."""
     events = table.column("event")
     frames = pc.equal(events, FRAME)
     if pc.all(frames).as_py():
@@ -237,39 +237,39 @@ _GATHERED_ROWS: Final = 16_384
 
 
 class SegmentDamaged(Damaged):
-    """A file of a segment, and what is wrong with it."""
+    """A file of a segment is damaged; the message says what is wrong."""
 
     def __init__(self, path: Path, problem: str) -> None:
-        """This file is not what was written."""
+        """The file `path` differs from what was written."""
         super().__init__(f"{path}: {problem}")
         self.path = path
         self.problem = problem
 
 
 class Footer(msgspec.Struct, frozen=True):
-    """What a control file says of its segment."""
+    """What the footer of a control file says about its segment."""
 
     first: int
     last: int
     epochs: tuple[str, ...]
-    """Those that began in the range, in order."""
+    """Epochs that began in the range, in order."""
     frames: int
-    """Rows of the frames file; where there are none, there is no such file."""
+    """Number of rows in the frames file. If it is 0, there is no such file."""
     frames_checksum: str | None
     """CRC-32 of all bytes of the frames file, as eight hexadecimal digits."""
     schema_version: int
     checkpoint: int | None
-    """The position of the range's last checkpoint record."""
+    """Position of the last checkpoint record in the range."""
     compacted: bool
 
 
-# ------------------------------------------------------------------------------------------------ writing
+# -------------------------------------------------------------------------------------------------------------- writing
 
 
 def write_segment(hour: Path, batches: Iterable[pa.RecordBatch | pa.Table], *, compacted: bool = False) -> Segment:
-    """Write records of one hour, whose positions follow each other, as a segment, and wait until it is on the disk.
+    """Write records of one hour with consecutive positions as a segment, and wait until it is fsynced.
 
-    There is at least one record. A segment of the same range is replaced; what fails leaves nothing behind.
+    At least one record is required. A segment of the same range is replaced. A failed write leaves no files behind.
     """
     make_folder(hour)
     draft = Draft(hour)
@@ -283,7 +283,7 @@ def write_segment(hour: Path, batches: Iterable[pa.RecordBatch | pa.Table], *, c
 
 
 def _publish_segment(draft: Draft, *, compacted: bool) -> Segment:
-    """The frames first: once the control file is there, so is all that its footer says."""
+    """Publish the frames first: once the control file exists, everything in its footer is true."""
     segment = draft.segment
     footer = Footer(
         segment.first,
@@ -300,7 +300,7 @@ def _publish_segment(draft: Draft, *, compacted: bool) -> Segment:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it, so that a crash cannot lose their names."""
+    """Create a folder and its parents, and fsync their names so that a crash cannot lose them."""
     if folder.is_dir():
         return
     make_folder(folder.parent)
@@ -309,7 +309,7 @@ def make_folder(folder: Path) -> None:
 
 
 def _gathered(batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in tables that are worth a column operation; a large one goes on as it is."""
+    """Join small batches into tables that are large enough for column operations; large batches are passed on."""
     pending: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -323,12 +323,12 @@ def _gathered(batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table
         yield pa.Table.from_batches(pending, SCHEMA)
 
 
-# ------------------------------------------------------------------------------------------------ reading
+# -------------------------------------------------------------------------------------------------------------- reading
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
-    """A file to read; what Arrow finds wrong is `SegmentDamaged`. One that is gone is `FileNotFoundError`."""
+    """Open a file for reading. Raises `SegmentDamaged` for errors found by Arrow, or `FileNotFoundError`."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             yield file
@@ -339,7 +339,7 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
 
 
 def read_footer(segment: Segment) -> Footer:
-    """What the control file says."""
+    """Return the footer of the control file. Raises `SegmentDamaged` if it cannot be read."""
     with _opened(segment.control) as file:
         found = (file.metadata.metadata or {}).get(FOOTER_KEY)
     if found is None:
@@ -355,22 +355,22 @@ def read_footer(segment: Segment) -> Footer:
 
 
 def read_control(segment: Segment, columns: Sequence[str] | None = None) -> pa.Table:
-    """Its rows that are not frames, in order; all columns, or these."""
+    """Return the rows that are not frames or stream data, in order, with all columns or only `columns`."""
     return pa.concat_tables([*_groups(segment.control, columns), _empty(columns)])
 
 
 def read_frames(segment: Segment, columns: Sequence[str] | None = None) -> pa.Table:
-    """Its frames and stream data, in order; all columns, or these."""
+    """Return the frames and stream data, in order, with all columns or only `columns`."""
     return pa.concat_tables([*_frame_groups(segment, columns), _empty(columns)])
 
 
 def read_segment(segment: Segment) -> pa.Table:
-    """All its rows, in order."""
+    """Return all rows of a segment, in order."""
     return pa.concat_tables([*merged(segment), _empty(None)])
 
 
 def merged(segment: Segment) -> Iterator[pa.Table]:
-    """Likewise, a row group of frames at a time and what stands between them."""
+    """Yield all rows in order, in one table per row group of frames together with the control rows in between."""
     control = read_control(segment)
     places = control.column("position").to_numpy()
     done = 0
@@ -394,7 +394,7 @@ def _frame_groups(segment: Segment, columns: Sequence[str] | None) -> Iterator[p
 
 
 def _groups(path: Path, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-    """The row groups of a file."""
+    """Yield the row groups of a file."""
     wanted = list(SCHEMA.names if columns is None else columns)
     with _opened(path) as file:
         for group in range(file.num_row_groups):
@@ -409,11 +409,11 @@ def _schema(columns: Sequence[str] | None) -> pa.Schema:
     return SCHEMA if columns is None else pa.schema([SCHEMA.field(name) for name in columns])
 
 
-# ------------------------------------------------------------------------------------------- verification
+# --------------------------------------------------------------------------------------------------------- verification
 
 
 def verify(segment: Segment) -> None:
-    """`Damaged` unless both files hold, byte for byte, what was written, and every position of the range once."""
+    """Raise `Damaged` unless both files have the bytes that were written, with each position of the range once."""
     footer = check_bytes(segment)
     if not footer.frames and segment.frames.exists():
         raise SegmentDamaged(segment.frames, "the control file knows of no frames")
@@ -429,11 +429,11 @@ def verify(segment: Segment) -> None:
 
 
 def check_bytes(segment: Segment) -> Footer:
-    """`Damaged` unless both files hold, byte for byte, what was written; what the control file says of them.
+    """Raise `Damaged` unless both files have the bytes that were written. Returns the footer of the control file.
 
-    `FileNotFoundError` where the whole segment went away.
+    Raises `FileNotFoundError` if the whole segment was removed.
     """
-    # Before anything else looks into it: what was damaged says nothing.
+    # Check the bytes first: the contents of a damaged file cannot be trusted.
     if not is_whole(segment.control):
         raise SegmentDamaged(segment.control, "its checksum is wrong")
     footer = read_footer(segment)
@@ -448,7 +448,7 @@ def _check_frames(segment: Segment, footer: Footer) -> None:
     try:
         checksum = of_file(segment.frames)
     except FileNotFoundError:
-        segment.control.stat()  # Where the whole segment went away, nothing is damaged.
+        segment.control.stat()  # If the whole segment was removed, nothing is damaged.
         raise SegmentDamaged(segment.frames, "it is missing") from None
     if checksum != footer.frames_checksum:
         raise SegmentDamaged(segment.frames, "its checksum is wrong")

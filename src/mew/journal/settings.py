@@ -1,4 +1,4 @@
-"""How a journal is kept: what a space's configuration says of it, as one frozen value."""
+"""The journal settings of a space, as one frozen struct."""
 
 from typing import Literal, TypeAlias
 
@@ -14,18 +14,18 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The `journal` section of space.yaml."""
 
     enabled: bool = True
-    """Whether it is kept; without it a restart forgets the space."""
+    """Whether a journal is written. Without it, a restart starts with an empty space."""
     sync: SyncMode = "interval"
-    """When the disk has it: `always`, before anything leaves; `interval:<ms>`, within so long; `os`, when it likes."""
+    """When records are synced to disk: `always`, before delivery; `interval:<ms>`, within this time; or `os`."""
     interval_ms: int = 50
-    """How long frames may wait to be written; control records never do."""
+    """How long frames may wait to be written. Control records never wait."""
     segment_bytes: int = 64 * 2**20
-    """A log of this size is sealed; at least 65536."""
+    """The size at which a log is sealed; at least 65536."""
     segment_seconds: float = 5
-    """So is one of this age."""
+    """The age at which a log is sealed."""
     retention_seconds: float | None = None
-    """How long it is kept: `30d`, `12h`, `90m`, or `all`."""
+    """How long records are retained: `30d`, `12h`, `90m`, or `all`."""
     on_error: ErrorPolicy = "stop"
-    """While it cannot be written: `stop` takes no more, `continue` goes on unrecorded."""
+    """While the journal cannot be written: `stop` refuses messages, `continue` accepts them unrecorded."""
     kafka: Address | None = None
-    """Where its blocks are sent besides, by a process of their own."""
+    """A Kafka topic that a separate process also sends the blocks to."""

@@ -1,4 +1,4 @@
-"""What a journal holds, from footers, a few columns and the log: fast, and without verification."""
+"""Statistics of a journal from footers, a few columns and the log: fast, and without verification."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -19,21 +19,21 @@ from mew.protocol.records import CHECKPOINT, FRAME, START
 from mew.protocol.timestamps import rfc3339
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Is told how many files have been read, and how many there are."""
+"""Receives the number of files read so far, and the total."""
 _TRIES: Final = 5
 _CONTROL: Final = ("time", "event")
 _FRAMES: Final = ("time", "event", "stream_id")
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """Files of one sort."""
+    """Number and total size of files of one kind."""
 
     count: int
     bytes: int
 
 
 class Info(msgspec.Struct, kw_only=True):
-    """What there is of a space's journal."""
+    """Summary of a space's journal."""
 
     space: str
     journal: Path
@@ -41,27 +41,27 @@ class Info(msgspec.Struct, kw_only=True):
     last: int | None = None
     records: int = 0
     since: str | None = None
-    """The time of the first record, and of the last."""
+    """Time of the first record; `until` is that of the last one."""
     until: str | None = None
     events: Counter[str] = msgspec.field(default_factory=Counter)
     streams: Counter[str] = msgspec.field(default_factory=Counter)
-    """Those that have frames or stream data, and how many."""
+    """Number of frames and stream data records by stream."""
     segments: Stored = Stored(0, 0)
     compacted: int = 0
-    """How many of the segments compaction has made."""
+    """Number of segments that come from compaction."""
     logs: Stored = Stored(0, 0)
     last_checkpoint: int | None = None
     epochs: list[str] = []
-    """Every start of a gateway."""
+    """One for each start of a gateway."""
 
 
 def look_into(folder: Folder, progress: Progress = lambda done, total: None) -> Info:
-    """What there is just now; `Damaged` where it cannot be read at all."""
+    """Return the current summary. Raises `Damaged` if files are missing or cannot be read."""
     for _ in range(_TRIES):
         try:
             return _look(folder, progress)
         except FileNotFoundError:
-            continue  # Sealed or compacted meanwhile: everything is somewhere else now.
+            continue  # Sealed or compacted in the meantime: the records are in other files now.
     raise Damaged(f"{folder.root}: files of the space {folder.space!r} are missing: see mew journal verify")
 
 
@@ -109,7 +109,7 @@ def _add_range(info: Info, first: int, last: int) -> None:
 
 
 def _add_log(info: Info, path: Path) -> None:
-    """As far as it is whole and not sealed."""
+    """Add the blocks of a log that are not sealed, up to the first damage."""
     for block in scan(path):
         if isinstance(block, Damage):
             return

@@ -1,7 +1,7 @@
 """Follows the end of the write-ahead log while it grows, one whole block after another.
 
-It writes nothing and does not wait: the caller says when to look again. An incomplete block at the end may still be in
-the making. Damage in synced or finished parts is reported.
+It writes nothing and does not wait: the caller decides when to check again. An incomplete block at the end may still be
+in progress. Damage in synced or finished parts is reported.
 """
 
 import os
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 
 
 Part: TypeAlias = "Block | Rows"
-"""Some records in a row: a block of the log, or rows of a segment."""
+"""Consecutive records: a block of the log, or rows of a segment."""
 Sealed: TypeAlias = "Callable[[int], Iterator[Rows]]"
-"""What segments have from a position on."""
+"""Returns the sealed rows from a position on."""
 POLL_SECONDS: Final = 0.05
 
 
 def pause() -> None:
-    """Wait a moment before looking again."""
+    """Wait 50 ms before the next check."""
     time.sleep(POLL_SECONDS)
 
 
 def never() -> bool:
-    """Go on for ever."""
+    """Never stop."""
     return False
 
 
 class Tail:
-    """One file of the log, and how far it has been read."""
+    """One log file, and how far it has been read."""
 
     def __init__(self, folder: Folder, path: Path) -> None:
-        """From its first block on; `FileNotFoundError` where it has been sealed and taken away."""
+        """Open the file at its first block. Raises `FileNotFoundError` if it was sealed and deleted."""
         self.first = log_first(path)
         self.path = path
         self._folder = folder
@@ -48,12 +48,12 @@ class Tail:
         self._offset = 0
         self._synced = 0
         self.ended = False
-        """Whether another file was begun behind it: nothing more is appended to this one."""
+        """Whether a later file exists: nothing more is appended to this one."""
 
     def next(self, *, synced_only: bool) -> Block | None:
-        """The next block, if all of it is here, and on the disk where that is asked for.
+        """Return the next block if it is complete, and fsynced if `synced_only` is set; otherwise None.
 
-        `LogDamaged` where it is not whole and never will be: it was synced, or the file has ended.
+        Raises `LogDamaged` if the block can never become complete: it was synced, or the file has ended.
         """
         if synced_only and not self._is_synced():
             return None
@@ -67,7 +67,7 @@ class Tail:
         return block
 
     def _read_finished(self) -> Block:
-        """A block that nobody is writing any more, though somebody may have been at the last look."""
+        """Read again a block that is now finished. A writer may have been active at the previous attempt."""
         try:
             return self._read()
         except Damaged as damage:
@@ -77,18 +77,18 @@ class Tail:
         self._file.seek(self._offset)
         start = self._file.read(HEAD_BYTES)
         head = read_head(start)
-        # What a damaged head says of the length is not believed: nothing is read that is not there.
+        # The length in a damaged head is not trusted: never read more than the file contains.
         data = start + self._file.read(min(head.body_bytes, self._size - self._offset))
         check(head, data)
         return Block(self._offset, head, data)
 
     def _is_synced(self) -> bool:
-        """Whether the disk is known to have what comes next."""
+        """Whether the next block is known to be fsynced."""
         if self._offset >= self._synced:
             try:
                 self._synced = synced_bytes(self._folder, self.path)
             except FileNotFoundError:
-                return False  # sealed, and taken away: a segment has it
+                return False  # sealed and deleted: a segment has the records
         return self._offset < self._synced
 
     @property
@@ -97,12 +97,12 @@ class Tail:
 
     @property
     def is_read(self) -> bool:
-        """Whether everything that is in it has been read."""
+        """Whether everything in the file has been read."""
         return self._offset >= self._size
 
     @property
     def is_there(self) -> bool:
-        """Whether its name is still its own: a sealed file is deleted, an empty one may be begun again."""
+        """Whether the path still refers to this file. A sealed file is deleted; an empty one may be created again."""
         try:
             found = self.path.stat()
         except FileNotFoundError:
@@ -110,28 +110,28 @@ class Tail:
         return os.path.samestat(found, os.fstat(self._file.fileno()))
 
     def close(self) -> None:
-        """It is read no further."""
+        """Close the file."""
         self._file.close()
 
 
 class Follower:
-    """Where somebody is who reads a journal as it grows."""
+    """Position of a reader that follows a growing journal."""
 
     def __init__(self, folder: Folder, at: int, sealed: Sealed, *, synced_only: bool) -> None:
-        """Before the record of a position."""
+        """Start before the record at position `at`."""
         self.at = at
-        """The position that comes next."""
+        """The next position."""
         self._folder = folder
         self._sealed = sealed
         self._synced_only = synced_only
         self._tail: Tail | None = None
         self._ended = -1
-        """The first position of the last file that was read to its end."""
+        """First position of the last file that was read to its end."""
         self._names: int | None = None
-        """What the log's folder was like when there was nothing new in it."""
+        """Modification time of the log folder at the last check without news."""
 
     def news(self) -> Iterator[Part]:
-        """What has come since the last time, rows of segments and blocks; `at` is moved once each has been taken."""
+        """Yield segment rows and blocks added since the last call. `at` advances once the caller has processed each."""
         while True:
             if self._tail is None:
                 yield from self._begin()
@@ -142,10 +142,10 @@ class Follower:
                 return
 
     def _begin(self) -> Iterator[Part]:
-        """What is sealed, and then the file that has the next record: its blocks are read from now on."""
+        """Yield sealed rows, then open the file with the next record; its blocks are read from then on."""
         if not self._has_changed(self.at):
             return
-        # The logs first: one that is sealed meanwhile is then found among the segments.
+        # List the logs first: a log that is sealed in the meantime is then found among the segments.
         logs = [path for path in self._folder.logs() if log_first(path) > self._ended]
         for rows in self._sealed(self.at):
             yield rows
@@ -156,7 +156,7 @@ class Follower:
             self._names = None
 
     def _read(self, tail: Tail) -> Iterator[Block]:
-        # Before the reading: what is appended to a file after that is not missed.
+        # Check before reading, so that nothing appended in between is missed.
         tail.ended = tail.ended or self._has_ended(tail)
         while (block := tail.next(synced_only=self._synced_only)) is not None:
             if block.head.last >= self.at:
@@ -169,15 +169,15 @@ class Follower:
         self.close()
 
     def _has_ended(self, tail: Tail) -> bool:
-        """Whether another file has been begun behind this one."""
+        """Whether a later file exists."""
         following = self._folder.log_file(self.at)
         if following != tail.path and following.exists():
             return True
-        # Behind records that could not be written the next file has another name.
+        # After records that could not be written, the next file has another name.
         return self._has_changed(None) and any(log_first(path) > tail.first for path in self._folder.logs())
 
     def _has_changed(self, at: int | None) -> bool:
-        """Whether the names in the log's folder are others than at the last look; or the next file is plainly there."""
+        """Whether the names in the log folder have changed since the last check, or the log file for `at` exists."""
         try:
             names = self._folder.log.stat().st_mtime_ns
         except FileNotFoundError:
@@ -188,7 +188,7 @@ class Follower:
         return True
 
     def close(self) -> None:
-        """Nothing more is read, for now."""
+        """Close the current file. The next call of `news` starts again."""
         if self._tail is not None:
             self._tail.close()
             self._tail = None

@@ -1,7 +1,8 @@
 """Verifies a journal: checksums, positions without a gap, times that never decrease.
 
-It reads everything and changes nothing. Each damage is reported with its file and place; in a Parquet file, as near as
-the checksums of pages allow. An incomplete block at the end of the last log is what a crash leaves, and no damage.
+It reads everything and changes nothing. Each damage is reported with its file and place; in a Parquet file, as
+precisely as the page checksums allow. An incomplete block at the end of the last log is the result of a crash, not
+damage.
 """
 
 from collections.abc import Callable
@@ -24,19 +25,19 @@ from mew.protocol.records import CHECKPOINT
 
 _MAGIC: Final = b"PAR1"
 _END: Final = 8
-"""Bytes at the end of a file: the length of its footer, and the magic."""
+"""Size of the end of a file in bytes: the length of its footer, and the magic."""
 _SIZE, _CHECKSUM = 3, 4
-"""Fields of a page's head: the bytes of its data as they stand there, and their checksum."""
+"""Fields of a page header: size of its data as stored, in bytes, and their checksum."""
 _I32: Final = 5
 _OTHER_NUMBERS: Final = (4, 6)
 _BINARY, _STRUCT = 8, 12
 _FIXED: Final = {1: 0, 2: 0, 3: 1, 7: 8}
-"""Bytes of the types that have always as many. Lists and maps occur in no head."""
+"""Bytes per type, for types of fixed size. Lists and maps do not occur in page headers."""
 _BITS: Final = 64
 
 
 def place_of_damage(path: Path) -> str:
-    """Between which bytes of a file the damage is."""
+    """Describe the byte range of a file that contains the damage."""
     whole = path.read_bytes()
     first, last = _range(whole)
     return f"between bytes {first} and {last}"
@@ -57,12 +58,12 @@ def _range(whole: bytes) -> tuple[int, int]:
         if crc32(data) != head.checksum:
             return at, head.end + len(data)
         at = head.end + head.size
-    # Every page has the data that it should: it is something that is said about them.
+    # All pages have the right data, so the damage is in the metadata.
     return len(_MAGIC), size
 
 
 class _Head:
-    """The head of a page, in Thrift's compact protocol; `ValueError` or `IndexError` where none stands here."""
+    """A page header in Thrift's compact protocol. Raises `ValueError` or `IndexError` if there is none here."""
 
     def __init__(self, whole: bytes, at: int) -> None:
         self._whole = whole
@@ -91,7 +92,7 @@ class _Head:
         return value >> 1 ^ -(value & 1)
 
     def _struct(self) -> dict[int, int]:
-        """Skip a struct; the numbers of 32 bits that stand in it."""
+        """Skip a struct, and return its 32-bit integers by field number."""
         found: dict[int, int] = {}
         field = 0
         while byte := self._byte():
@@ -118,35 +119,35 @@ class _Head:
 
 Sort: TypeAlias = Literal["damage", "torn", "unrecorded"]
 Progress: TypeAlias = Callable[[int, int], None]
-"""Is told how many bytes have been read, and how many there are."""
+"""Receives the number of bytes read so far, and the total."""
 _EVENTS: Final = pa.array(EVENTS)
 _COLUMNS: Final = ("position", "time", "event")
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Something that is not as it should be, and where."""
+    """A problem and its location."""
 
     path: Path
     place: str
-    """Which byte or row of the file; empty where it is the file as a whole."""
+    """Byte or row in the file; empty if the problem concerns the whole file."""
     what: str
     sort: Sort = "damage"
-    """What a crash left at the end is torn; what the gateway could not write, and said so, is unrecorded."""
+    """`torn`: left at the end by a crash. `unrecorded`: the gateway could not write records, and reported it."""
 
     def __str__(self) -> str:
         return ": ".join(part for part in (str(self.path), self.place, self.what) if part)
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found."""
+    """Result of a verification."""
 
     space: str
     first: int | None
     last: int | None
     records: int
-    """How many are whole and can be read."""
+    """Number of intact records that can be read."""
     unreachable: int
-    """How many are whole and stand behind damage in their file."""
+    """Number of intact records that follow damage in their file."""
     segments: int
     logs: int
     blocks: int
@@ -155,17 +156,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def damaged(self) -> bool:
-        """Whether something that was written is not there as it was."""
+        """Whether data that was written is missing or has changed."""
         return any(problem.sort == "damage" for problem in self.problems)
 
 
 def verify(root: Path, space: str, progress: Progress = lambda done, total: None) -> Report:
-    """Read the whole journal of a space, and say what is wrong with it."""
+    """Read the whole journal of a space and report all problems."""
     return _Verification(Folder(root, space), progress).run()
 
 
 class _Verification:
-    """How far one reading has come, and what it has found."""
+    """Progress and results of one verification."""
 
     def __init__(self, folder: Folder, progress: Progress) -> None:
         self.folder = folder
@@ -173,18 +174,18 @@ class _Verification:
         self.problems: list[Problem] = []
         self.first: int | None = None
         self.next = 0
-        """The position that should come next."""
+        """The next expected position."""
         self.time = 0
-        """Of the record before."""
+        """Time of the preceding record."""
         self.checkpoints = 0
         self.known_hole = False
-        """Whether what is missing next has been told of already."""
+        """Whether the next gap has already been reported."""
         self.records = self.unreachable = self.segments = self.logs = self.blocks = self.bytes = 0
 
     def run(self) -> Report:
         gone = ""
         while True:
-            # The logs first: one that is sealed meanwhile is then found among the segments.
+            # List the logs first: a log that is sealed in the meantime is then found among the segments.
             logs = self.folder.logs()
             sealed = self.folder.segments(self.next)
             total = self.bytes + _size(*logs, *(path for each in sealed for path in _files(each)))
@@ -193,7 +194,7 @@ class _Verification:
                 self._logs(logs, total)
                 break
             except FileNotFoundError as problem:
-                # Sealed or compacted meanwhile: it is somewhere else now.
+                # Sealed or compacted in the meantime: the records are in another file now.
                 if str(problem.filename) == gone:
                     self._add(Path(gone), "it is missing")
                     break
@@ -224,7 +225,7 @@ class _Verification:
         self.progress(self.bytes, max(total, self.bytes))
 
     def _take(self, path: Path, first: int, last: int, *, checkpoint: bool) -> None:
-        """Go on behind a range of positions; what is missing before it is told, unless it is known why."""
+        """Continue after a range of positions. Report missing records before it, unless the reason is known."""
         if self.first is None:
             self.first = first
         elif first > self.next and not self.known_hole:
@@ -266,7 +267,7 @@ class _Verification:
         self._check_rows(begin, (segment.control, control), (segment.frames, frames))
 
     def _check_rows(self, begin: int, *tables: tuple[Path, pa.Table]) -> None:
-        """Every event is a known one, and from a position on time goes on through both files."""
+        """Check that all events are known, and that from `begin` on the times never decrease across both files."""
         for path, table in tables:
             unknown = pc.index(pc.is_in(table["event"], _EVENTS), False).as_py()
             if unknown >= 0:
@@ -351,13 +352,13 @@ class _Verification:
     # -------------------------------------------------------------------------------------------------- ends
 
     def _check_beginning(self) -> None:
-        """What is missing at the beginning was removed for good: a checkpoint behind it makes up for it."""
+        """Check that a checkpoint exists if the first records are missing, as after retention."""
         if self.first and not self.checkpoints:
             what = f"records 0 to {self.first - 1} are missing, and no checkpoint makes up for them"
             self._add(self.folder.sealed, what)
 
     def _check_end(self) -> None:
-        """The log that was synced last is there, or sealed."""
+        """Check that the log file that was synced last exists or is sealed."""
         try:
             first, size = map(int, self.folder.synced.read_text("ascii").split())
         except (FileNotFoundError, ValueError):
@@ -368,7 +369,7 @@ class _Verification:
 
 
 def _row_of(position: Any, tables: tuple[tuple[Path, pa.Table], ...]) -> tuple[Path, int]:
-    """The file and the row that has a position, which one of them has."""
+    """Return the file and row with a position; exactly one of the files has it."""
     return next(
         (path, row) for path, table in tables if (row := pc.index(table["position"], int(position)).as_py()) >= 0
     )
@@ -379,7 +380,7 @@ def _files(segment: Segment) -> tuple[Path, Path]:
 
 
 def _size(*paths: Path) -> int:
-    """Of all of these that are there."""
+    """Total size in bytes of those files that exist."""
     total = 0
     for path in paths:
         try:

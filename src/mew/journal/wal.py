@@ -1,7 +1,7 @@
-"""The write-ahead log: appending blocks, reading them back, checkpoints beside it, and damage at its end.
+"""The write-ahead log: appends blocks, reads them back, keeps checkpoints next to it, and finds damage at its end.
 
 The writer decides when to sync. A checkpoint file is a copy of a record in the journal: without it, recovery reads the
-record there. Bytes without a valid checksum are never returned.
+record from the journal. Bytes without a valid checksum are never returned.
 """
 
 import os
@@ -22,10 +22,10 @@ _LOG_MODE: Final = 0o600
 
 
 class LogDamaged(Damaged):
-    """Where a file's last whole block ends, and what is wrong behind it."""
+    """A log file is damaged. Names the end of its last intact block, and what is wrong after it."""
 
     def __init__(self, path: Path, offset: int, problem: str) -> None:
-        """In this file, from this byte on."""
+        """The file `path` is damaged from byte `offset` on."""
         super().__init__(f"{path}: damaged at byte {offset}: {problem}")
         self.path = path
         self.offset = offset
@@ -33,14 +33,14 @@ class LogDamaged(Damaged):
 
 
 class Block(msgspec.Struct, frozen=True):
-    """A whole block, and where it stands in its file."""
+    """An intact block and its offset in its file."""
 
     offset: int
     head: Head
     data: bytes
 
     def records(self) -> Iterator[Record]:
-        """Its records, in order."""
+        """Yield its records, in order."""
         return decode(self.data)
 
 
@@ -48,11 +48,11 @@ class LogWriter:
     """Appends blocks to one file."""
 
     def __init__(self, path: Path) -> None:
-        """A new file, which must not exist yet."""
+        """Create a new file; it must not exist yet."""
         self.path = path
-        # All that a sync needs is opened here: one that fails says something of the disk, and of nothing else.
+        # Open everything here that a sync needs, so that a failed sync always means a disk error.
         self._folder: int | None = _opened_folder(path.parent)
-        """Until the file's name is on the disk."""
+        """Open until the file's name is fsynced."""
         try:
             self._file: int | None = os.open(path, _NEW, _LOG_MODE)
         except OSError:
@@ -62,10 +62,10 @@ class LogWriter:
         self.size = 0
         self._syncing = threading.Lock()
         self._is_torn = False
-        """Whether a piece of a block may stand at the end."""
+        """Whether the file may end with a truncated block."""
 
     def append(self, entries: Sequence[Entry]) -> int:
-        """Hand a block to the kernel, all of it; how many bytes it has. What fails half-way is taken back."""
+        """Write a whole block to the kernel and return its size in bytes. A partial write is truncated again."""
         assert self._file is not None
         block = pieces(entries)
         self._take_back(self._file)
@@ -88,13 +88,13 @@ class LogWriter:
             self._is_torn = False
 
     def is_in_place(self) -> bool:
-        """Whether the file can still be found under its name: what is appended to a deleted one is lost."""
+        """Whether the path still refers to this file: data appended to a deleted file is lost."""
         return self._identity is not None and identity_of(self.path) == self._identity
 
     def sync(self) -> None:
-        """Wait until what was appended is on the disk, and can be found there.
+        """Wait until all appended data and the file's name are fsynced.
 
-        Any thread may; of a writer that was closed meanwhile nothing is left to wait for.
+        Any thread may call it. If the writer was closed in the meantime, it returns immediately.
         """
         with self._syncing:
             if self._file is None:
@@ -105,12 +105,12 @@ class LogWriter:
                 self._forget_folder()
 
     def close(self) -> None:
-        """Nothing more comes. Whoever closes a file has synced it, unless nobody needs it."""
+        """Close the file; nothing more can be appended. The caller must sync first if the data is still needed."""
         with self._syncing:
             file, self._file = self._file, None
             self._forget_folder()
             if file is not None:
-                os.close(file)  # the number is free again, whatever is answered
+                os.close(file)  # the descriptor is free again even if close() fails
 
     def _forget_folder(self) -> None:
         if self._folder is not None:
@@ -119,7 +119,7 @@ class LogWriter:
 
 
 def identity_of(file: Path | int) -> tuple[int, int] | None:
-    """What tells a file or folder from another of its name; None where there is none, or it cannot be known."""
+    """Return the device and inode of a file or folder; None if there is none or it cannot be read."""
     try:
         known = os.stat(file)  # noqa: PTH116 - or a descriptor
     except OSError:
@@ -128,7 +128,7 @@ def identity_of(file: Path | int) -> tuple[int, int] | None:
 
 
 def read_blocks(path: Path, offset: int = 0) -> Iterator[Block]:
-    """The blocks of a file from a byte on, where one begins; `LogDamaged` behind the last that is whole."""
+    """Yield the blocks of a file from a block's byte offset on. Raises `LogDamaged` after the last intact block."""
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(offset)
@@ -136,7 +136,7 @@ def read_blocks(path: Path, offset: int = 0) -> Iterator[Block]:
             try:
                 start = file.read(HEAD_BYTES)
                 head = read_head(start)
-                # What a damaged head says of the length is not believed: nothing is read that is not there.
+                # The length in a damaged head is not trusted: never read more than the file contains.
                 data = start + file.read(min(head.body_bytes, size - offset))
                 check(head, data)
             except Damaged as damage:
@@ -146,7 +146,7 @@ def read_blocks(path: Path, offset: int = 0) -> Iterator[Block]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk."""
+    """Wait until the names in a folder are fsynced."""
     opened = _opened_folder(folder)
     try:
         os.fsync(opened)
@@ -162,7 +162,7 @@ _MODE: Final = 0o600
 
 
 def save(folder: Folder, record: Record) -> None:
-    """Put this checkpoint in the place of the one before; after a crash there is one or the other."""
+    """Replace the saved checkpoint. After a crash, either the old or the new one exists."""
     new = folder.checkpoint.with_suffix(".tmp")
     file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE)
     try:
@@ -177,7 +177,7 @@ def save(folder: Folder, record: Record) -> None:
 
 
 def load(folder: Folder) -> Record | None:
-    """The last checkpoint; None where there is none that can be read."""
+    """Return the last checkpoint; None if there is no readable one."""
     try:
         records = list(decode(folder.checkpoint.read_bytes()))
     except (FileNotFoundError, Damaged):
@@ -186,18 +186,21 @@ def load(folder: Folder) -> Record | None:
 
 
 class Damage(msgspec.Struct, frozen=True):
-    """Bytes of a file that are no whole block."""
+    """Bytes of a file that are not an intact block."""
 
     path: Path
     offset: int
-    """Where the last whole block before them ends."""
+    """End of the preceding intact block, as a byte offset."""
     problem: str
     resumed: int | None
-    """Where the next whole block begins; None where no other does."""
+    """Offset of the next intact block; None if there is none."""
 
 
 def scan(path: Path) -> Iterator[Block | Damage]:
-    """Every whole block of a file, in order, and between them what is not; while it is written to, as far as it was."""
+    """Yield every intact block of a file in order, and a `Damage` for what is between them.
+
+    A file that is still being written is read up to its current end.
+    """
     offset: int | None = 0
     last = log_first(path) - 1
     while offset is not None:
@@ -214,11 +217,11 @@ def scan(path: Path) -> Iterator[Block | Damage]:
 
 
 def damage_at(path: Path, offset: int, last: int) -> Damage | None:
-    """What is wrong at a place where no block could be read, behind the record of a position.
+    """Return the damage at an offset where no block could be read; `last` is the position of the preceding record.
 
-    None where one has been written there by now.
+    Returns None if a block has been written there in the meantime.
     """
-    # One look for the place and for what is behind it: a writer may be at work, and it writes from front to back.
+    # Read the damage and what follows it in one go: a writer may be active, and it writes from front to back.
     data = path.read_bytes()
     try:
         _check(data, offset)
@@ -229,9 +232,10 @@ def damage_at(path: Path, offset: int, last: int) -> Damage | None:
 
 
 def is_torn(damage: Damage, synced: int) -> bool:
-    """Whether a crash can have left this at the end of the last file, or somebody is writing it.
+    """Whether this can be a torn write at the end of the last file, from a crash or from an active writer.
 
-    Nothing whole follows it, and nobody was told that it was on the disk: so many bytes were, before it was looked at.
+    Nothing intact follows it, and it was never reported as fsynced. `synced` is the number of fsynced bytes, read
+    before the damage was looked at.
     """
     return damage.resumed is None and damage.offset >= synced
 
@@ -243,7 +247,7 @@ def _check(data: bytes, offset: int) -> Head:
 
 
 def _candidates(data: bytes, offset: int) -> Iterator[int]:
-    """First where the damaged block says that it ends, then wherever a block could begin."""
+    """Yield the end of the damaged block according to its head, then every offset where a block could begin."""
     with suppress(Damaged):
         yield offset + HEAD_BYTES + read_head(data[offset : offset + HEAD_BYTES]).body_bytes
     found = data.find(MAGIC, offset + 1)
@@ -253,7 +257,7 @@ def _candidates(data: bytes, offset: int) -> Iterator[int]:
 
 
 def _is_whole(data: bytes, offset: int, least: int) -> bool:
-    """Whether a block stands here, of records from a position on: a frame may hold the copy of an earlier one."""
+    """Whether an intact block begins here, with positions from `least` on: a frame may contain an older block."""
     try:
         return _check(data, offset).first >= least
     except Damaged:

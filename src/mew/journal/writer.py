@@ -1,8 +1,8 @@
-"""Writes the journal of one space: what is added in a turn of the loop is one block, or waits a moment for more.
+"""Writes the journal of one space. Entries added in one event-loop iteration form one block, or wait for more.
 
-Two threads meet here. The loop's adds and commits; control records are handed to the kernel within its commit. The
-writer's own thread writes frames that have waited long enough, syncs, and ends a file that is full or old. Whatever is
-taken is written in the order it was added, under one lock. What is sealed, and when, is not decided here.
+Two threads are involved. The event loop adds and commits entries; control records are written to the kernel during its
+commit. The writer's own thread writes frames that have waited long enough, syncs, and ends files that are full or old.
+A lock keeps entries in the order in which they were added. Other modules decide what is sealed, and when.
 """
 
 import os
@@ -21,47 +21,47 @@ from mew.journal.wal import LogWriter, identity_of, save
 from mew.protocol.records import CHECKPOINT, Record
 
 RETRY_SECONDS: Final = 0.2
-"""How soon a writer that failed tries again."""
+"""Delay before a failed write is retried, in seconds."""
 LOOK_SECONDS: Final = 0.001
-"""How soon after the last look frames have it checked again that the file written to can still be found."""
+"""While only frames are written: minimum time between two checks that the file still exists, in seconds."""
 HOLE_SECONDS: Final = 1.0
-"""How soon one that goes on unrecorded asks for a checkpoint to begin again with."""
+"""Delay after a dropped record before a checkpoint is requested, in seconds. Recording resumes with the checkpoint."""
 BLOCK_BYTES: Final = 8 * 2**20
-"""Of the largest block that is made of more than one entry."""
+"""Maximum size of a block with more than one entry, in bytes."""
 PIECE: Final = 256
-"""Entries that the loop writes itself rather than leave them: the thread, at many at once, would hold the loop up."""
+"""From this many entries on, the event loop writes them itself: the thread would delay the loop with a large batch."""
 _NEVER: Final = float("inf")
 
 
 class Figures:
-    """What one writer has done, for whoever measures it."""
+    """Metrics of one writer."""
 
     __slots__ = ("blocks", "bytes", "failures", "records", "sync_seconds", "syncs", "unrecorded")
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Start with all counters at zero."""
         self.records = self.blocks = self.bytes = self.syncs = self.failures = self.unrecorded = 0
         self.sync_seconds = 0.0
 
 
 class Behind:
-    """How much recovery would have to read behind the last checkpoint."""
+    """Amount of data that recovery would have to read after the last checkpoint."""
 
     ENTRIES: Final = 50_000
     BYTES: Final = 256 * 2**20
     FILES: Final = 100
     SHARE: Final = 4
-    """A checkpoint is made of the entries only where it is no more than such a part of what was written."""
+    """The number of entries triggers a checkpoint only if at least this many times the snapshot's size was written."""
 
     def __init__(self, entries: int = 0, snapshot: int = 0) -> None:
-        """`snapshot` is the last checkpoint's size."""
+        """`snapshot` is the size of the last checkpoint in bytes."""
         self.entries = entries
         self.bytes = 0
         self.files = 0
         self._snapshot = snapshot
 
     def is_much(self) -> bool:
-        """Whether it is time for another."""
+        """Whether the next checkpoint is due."""
         many = self.entries >= self.ENTRIES and self.bytes >= self.SHARE * self._snapshot
         return many or self.bytes >= self.BYTES or self.files >= self.FILES
 
@@ -70,30 +70,30 @@ class Writer:
     """Appends to the log of one space."""
 
     problem: str | None = None
-    """Why nothing can be written just now."""
+    """Why writing currently fails; None if it does not."""
     written = -1
-    """The last position that the kernel has."""
+    """The last position that was written to the kernel."""
     synced = -1
-    """The last position that the disk has."""
+    """The last position that was fsynced (is durable)."""
     _urgent = False
-    """Whether a control record is among what was added."""
+    """Whether the added entries include a control record."""
     _waiting = 0
-    """How many entries were taken and are not written."""
+    """Number of entries that were committed but not written."""
     _at_disk = False
-    """Whether the disk is being waited for: who writes now may have to wait as well."""
+    """Whether an fsync is running: a write may block during this time."""
     _due = _NEVER
-    """When the thread is to write and to sync what it finds; the loop does not wait for it any longer."""
+    """When the thread must write and sync (monotonic time). After this time, the event loop writes by itself."""
     _file: LogWriter | None = None
     _file_hour = 0
     _file_until = _NEVER
     _checkpoint: Record | None = None
-    """To be kept beside the log, once the log is on the disk."""
+    """Checkpoint to save next to the log once the log is fsynced."""
     _lost_sync = False
-    """The disk has refused what the kernel had taken, or the files were deleted: it is unknown what is there."""
+    """An fsync failed after the write succeeded, or the files were deleted: the contents of the disk are unknown."""
     _next_look = 0.0
-    """When to check that the file is where it was created."""
+    """When to check again that the file is still in its place."""
     _hole_until: float | None = None
-    """Something went unrecorded: from then on a checkpoint is asked for, which alone can be gone on with."""
+    """Set after records were dropped: when to request a checkpoint. Only a checkpoint can follow the gap."""
 
     def __init__(
         self,
@@ -104,9 +104,10 @@ class Writer:
         on_problem: Callable[[str | None], None],
         behind: int = 0,
     ) -> None:
-        """`on_closed` is told each file that is complete, `on_problem` what is wrong and when it no longer is.
+        """Start the writer thread.
 
-        Both are called by either thread. `behind` is how many entries recovery has just read.
+        `on_closed` receives the path of each complete file. `on_problem` receives an error, and None when it is
+        resolved. Both are called from either thread. `behind` is the number of entries that recovery has just read.
         """
         self.figures = Figures()
         self._folder = folder
@@ -127,26 +128,30 @@ class Writer:
         self._thread = threading.Thread(target=self._work, name=f"journal {folder.space}", daemon=True)
         self._thread.start()
 
-    # The loop's side
+    # Event-loop side
 
     def add(self, record: Record) -> None:
-        """Have a record written."""
+        """Queue a record for writing."""
         self._added.append(record)
         if record.frame_number is None:
             self._urgent = True
 
     def add_frames(self, frames: Frames) -> None:
-        """Have frames written that came in a row."""
+        """Queue consecutive frames for writing."""
         self._added.append(frames)
 
     def commit(self) -> bool:
-        """Whether what was added may be seen by others: control is with the kernel, with `always` all is on disk."""
+        """Commit the added entries, and return whether they may become visible to others.
+
+        True means that control records were written to the kernel and, with `always`, that all entries were fsynced. If
+        `on_error` is `continue`, the result is always True.
+        """
         if self._added:
             self._taken.append(self._added)
             self._waiting += len(self._added)
             self._added = []
             now = time.monotonic()
-            late = now >= self._due  # the thread may wait for the disk; frames do not wait for that
+            late = now >= self._due  # the thread may be in an fsync; frames do not wait for that
             if self._urgent or self._always or late:
                 self._urgent = False
                 with self._lock:
@@ -163,13 +168,13 @@ class Writer:
 
     @property
     def wants_checkpoint(self) -> bool:
-        """Whether it is time to put the state on record."""
+        """Whether a checkpoint of the state should be recorded now."""
         if self._hole_until is not None:
             return time.monotonic() >= self._hole_until
         return self._behind.is_much()
 
     def close(self) -> None:
-        """Write and sync what there is; the last file is complete."""
+        """Write and sync all remaining entries; the last file is then complete."""
         self.commit()
         self._stop.set()
         self._wake.set()
@@ -180,14 +185,14 @@ class Writer:
         self._keep_checkpoint()
         os.close(self._mark)
 
-    # The thread's side
+    # Thread side
 
     def _work(self) -> None:
         while not self._stop.is_set():
             self._wake.wait(self._patience())
             self._wake.clear()
             if time.monotonic() >= self._due:
-                self._due = _NEVER  # before anything is taken: what comes behind that is due again
+                self._due = _NEVER  # reset before entries are taken: later entries set a new deadline
                 with self._lock:
                     self._write()
                 self._sync()
@@ -197,7 +202,7 @@ class Writer:
                     self._end_file()
 
     def _patience(self) -> float | None:
-        """How long to sleep if nobody wakes the thread."""
+        """How long the thread sleeps if no event wakes it, in seconds; None means without limit."""
         due = min(self._due, self._file_until)
         return None if due == _NEVER else max(0.0, due - time.monotonic())
 
@@ -205,7 +210,7 @@ class Writer:
         return self._file is not None and self._file.size >= self._settings.segment_bytes
 
     def _keep_checkpoint(self) -> None:
-        """A copy beside the log. That there is no room for it harms nobody: the one before is as true."""
+        """Save a copy of the checkpoint next to the log. A full disk is harmless: the preceding copy is still valid."""
         with self._lock:
             record = self._checkpoint
         if record is not None and record.position <= self.synced:
@@ -214,12 +219,12 @@ class Writer:
             if self._checkpoint is record:
                 self._checkpoint = None
 
-    # Under the lock
+    # Called with the lock held
 
     def _write(self) -> None:
-        """Hand all that was taken to the kernel, with `always` to the disk.
+        """Write all committed entries to the kernel; with `always`, fsync them.
 
-        What cannot be written is kept, or dropped where so configured.
+        Entries that cannot be written are kept, or dropped if `on_error` is `continue`.
         """
         self._waiting = 0
         while self._taken:
@@ -244,13 +249,13 @@ class Writer:
             self._fail(error)
             return
         if self._always and self._file is not None:
-            self._syncing(self._file)()  # before anybody hears that all is well
+            self._syncing(self._file)()  # before success is reported
         if self.problem is not None and not self._lost_sync:
             self.problem = None
             self._on_problem(None)
 
     def _is_replaced(self) -> bool:
-        """Whether another folder has the place of the log; a missing one may come back, so that is only an error."""
+        """Whether another folder has replaced the log folder. A missing one may come back: that is a write error."""
         return (
             self._file is None
             and (found := identity_of(self._folder.log)) is not None
@@ -259,7 +264,7 @@ class Writer:
         )
 
     def _is_deleted(self) -> bool:
-        """Whether what was just appended can no longer be found: then it is not acknowledged, nor is anything later."""
+        """Whether the current file was deleted or moved. Then neither this nor any later entry is acknowledged."""
         now = time.monotonic()
         if self._file is None or now < self._next_look:
             return False
@@ -288,7 +293,7 @@ class Writer:
         self._behind.bytes += size
         for entry in entries:
             if isinstance(entry, Record) and entry.frame_number is None:
-                self._next_look = 0.0  # it is acknowledged: a look of a moment ago does not do
+                self._next_look = 0.0  # it will be acknowledged: an earlier check is not enough
                 if entry.event == CHECKPOINT:
                     self._checkpoint = entry
                     self._behind = Behind(snapshot=entry.size)
@@ -297,23 +302,24 @@ class Writer:
             self._wake.set()
 
     def _end_file(self) -> bool:
-        """The file is complete, and somebody else's from here on: if it is on the disk, which is the answer."""
+        """End the current file and pass it to `on_closed`. Return False if the contents of the disk are unknown."""
         if self._file is not None:
             self._syncing(self._file, certain=True)()
             file, self._file = self._file, None
             self._file_until = _NEVER
-            # All it holds was synced, or is lost: what its closing says changes nothing, and must not end the thread.
+            # All its contents were synced or are lost. An error from close() changes nothing and must not end the
+            # thread.
             with suppress(OSError):
                 file.close()
             if not file.size:
                 with suppress(OSError):
-                    file.path.unlink(missing_ok=True)  # the next one may get its name
+                    file.path.unlink(missing_ok=True)  # the next file may have the same name
             elif not self._lost_sync:
                 self._behind.files += 1
                 self._on_closed(file.path)
         return not self._lost_sync
 
-    # What cannot be written
+    # Write failures
 
     def _fail(self, error: OSError) -> None:
         self.figures.failures += 1
@@ -325,13 +331,13 @@ class Writer:
         self._report(str(error.strerror), error.filename or self._folder.log)
 
     def _report(self, problem: str, where: Path | str) -> None:
-        """Where is for the operator alone."""
+        """Report an error once. Only the operator sees `where`."""
         if problem != self.problem:
             self.problem = problem
             self._on_problem(f"{where}: {problem}")
 
     def _skip_to_checkpoint(self) -> None:
-        """Behind a hole nothing makes sense but a checkpoint: what is before the last one is dropped."""
+        """Only a checkpoint can follow a gap: drop all entries before the last checkpoint."""
         kept = len(self._unwritten)
         for index, entry in enumerate(self._unwritten):
             if isinstance(entry, Record) and entry.event == CHECKPOINT:
@@ -349,7 +355,7 @@ class Writer:
     # Syncing
 
     def _sync(self) -> None:
-        """Sync without the lock: the loop goes on appending."""
+        """Sync without holding the lock, so that the event loop can continue to append."""
         with self._lock:
             if self._file is None or self.written == self.synced:
                 return
@@ -357,7 +363,7 @@ class Writer:
         sync()
 
     def _syncing(self, file: LogWriter, *, certain: bool = False) -> Callable[[], None]:
-        """A sync of all that is written so far; where that is left to the system, only if it must be certain."""
+        """Return a function that syncs everything written so far. With `os` it syncs only if `certain` is set."""
         written, size = self.written, file.size
 
         def sync() -> None:
@@ -377,7 +383,7 @@ class Writer:
             self.figures.syncs += 1
             if written >= self.synced and not self._lost_sync:
                 self.synced = written
-                # Where there is no room for the mark, the one before says less, and nothing that is not so.
+                # If the disk has no room for the new mark, the old one stays correct: it only covers less.
                 with suppress(OSError):
                     os.pwrite(self._mark, f"{log_first(file.path):020} {size:020}\n".encode(), 0)
 
@@ -385,7 +391,7 @@ class Writer:
 
 
 def blocks_of(entries: list[Entry]) -> list[list[Entry]]:
-    """Entries as they are to be written together: of one hour, and not too many bytes."""
+    """Group entries into blocks: each block has entries of one hour, and a limited size in bytes."""
     blocks: list[list[Entry]] = []
     size = hour = 0
     for entry in entries:

@@ -1,7 +1,7 @@
 """The MEW protocol as a pure library: commands in, effects out.
 
-No sockets, no clock, no randomness, no files: time, ids and tokens are arguments. `Space.handle` decides,
-`Space.route` is the rule for frames, `fold` rebuilds a space from what was recorded.
+No sockets, no clock, no randomness, no files: time, ids and tokens are arguments. `Space.handle` executes commands,
+`Space.route` checks frames, and `fold` rebuilds the state of a space from its records.
 """
 
 from mew.errors import MewError

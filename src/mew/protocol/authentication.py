@@ -1,6 +1,6 @@
-"""The join message, the identity behind a token, and the sessions of a space.
+"""The join message, the identity of a token, and the sessions of a space.
 
-Pure (protocol §2). Tokens are secrets, so the core reaches them through the interface `Tokens` alone.
+Pure (protocol §2). Tokens are secrets, so this code reaches them only through the `Tokens` interface.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """What a token says about its holder."""
+    """The participant or observer that a token belongs to, and its space."""
 
     space_id: str
     participant: str
@@ -30,19 +30,19 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Tokens(Protocol):
-    """Who holds which token; kept outside, because tokens are secrets and a space's state is not."""
+    """Maps tokens to identities. It is not part of a space's state, because tokens are secrets."""
 
     def identify(self, token: str) -> Identity | None:
-        """Whose token this is."""
+        """Return the identity that this token belongs to, or None if the token is unknown."""
         ...
 
     def issue(self, space_id: str, participant: str) -> str:
-        """The participant's token, made where it has none."""
+        """Return the participant's token. Creates one if there is none."""
         ...
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """A connection and who is behind it."""
+    """A connection, and the participant or observer that uses it."""
 
     connection: str
     participant: str
@@ -52,35 +52,38 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def allowance(self) -> str:
-        """Whose rate a message counts against; an observer may be named like a participant, so its is nobody's name."""
+        """Key of the rate that a message counts against.
+
+        An observer's key begins with `#`, because the observer may have the same name as a participant.
+        """
         return f"#{self.connection}" if self.observer else self.participant
 
     @property
     def payer(self) -> str:
-        """Whose work and bytes a message counts against; all connections of an observer share."""
+        """Key of the work and byte budgets that a message counts against. All connections of an observer share one."""
         return observer_payer(self.participant) if self.observer else self.participant
 
 
 def observer_payer(name: str) -> str:
-    """Who pays for an observer: nobody's name, because an observer may be named like a participant."""
+    """Return an observer's budget key. It begins with `#`, because an observer may have a participant's name."""
     return f"#{name}"
 
 
 JOIN_SLOW_UNITS: Final = 500
-"""What reading the numbers of a join message may take, in units of work; a join needs none."""
+"""Most work units that reading the numbers of a join message may cost. A join needs no numbers."""
 
 
 class JoinRequest(msgspec.Struct, frozen=True):
-    """Who somebody says it is, where it wants to go, and with what proof; from header, query or message."""
+    """The claimed participant, the requested space and the token of a join; from header, query or message."""
 
     space: str | None = None
     participant: str | None = None
     token: str | None = None
     cause: tuple[str, ...] = ()
-    """The id of the message, where it had one."""
+    """The id of the message, if it had one."""
 
     def or_else(self, other: "JoinRequest") -> "JoinRequest":
-        """This request, and from the other what it lacks."""
+        """Return this request, with missing fields taken from the other."""
         return JoinRequest(
             self.space or other.space,
             self.participant or other.participant,
@@ -93,12 +96,12 @@ _PARTICIPANT = ("participantId", "participant_id", "participant")
 
 
 def is_join(values: Mapping[str, Any]) -> bool:
-    """Whether a message is a join, in either of its shapes."""
+    """Return whether a message is a join, in either of its two forms."""
     return values.get("kind") == kinds.JOIN or (values.get("type") == "join" and "kind" not in values)
 
 
 def read_join(values: Mapping[str, Any]) -> JoinRequest:
-    """The request in a join message of any shape: its fields at top level or in `payload`."""
+    """Return the request in a join message. Its fields are at the top level or in `payload`."""
     payload = values.get("payload")
     places = [values, payload if isinstance(payload, dict) else {}]
 
@@ -112,19 +115,19 @@ def read_join(values: Mapping[str, Any]) -> JoinRequest:
 
 
 class Lobby:
-    """The spaces of one gateway, and the way into them."""
+    """The spaces of one gateway, and the authentication of requests to them."""
 
     def __init__(self, spaces: Mapping[str, "Space"], tokens: Tokens) -> None:
-        """The first space is the one that is meant where none is named."""
+        """Use the first space for requests that do not name one."""
         self.spaces = spaces
         self.tokens = tokens
 
     def first_message(self, message: bytes) -> JoinRequest:
-        """What a connection's first message asks for; anything but a join is refused (protocol §2)."""
+        """Return the join request in a connection's first message. Anything but a join is rejected (protocol §2)."""
         if not is_frame(message):
             values = None
             with suppress(raw_json.NotJSON):
-                # Nobody pays for it yet.
+                # The sender is not known yet, so this work cannot be charged to any budget.
                 if raw_json.count_slow_numbers(message) <= JOIN_SLOW_UNITS:
                     values = raw_json.decode(message)
             if isinstance(values, dict) and is_join(values):
@@ -132,7 +135,7 @@ class Lobby:
         raise Unauthenticated("join first: the first message must be a `system/join` with a token")
 
     def admit(self, connection: str, request: JoinRequest) -> tuple["Space", Join]:
-        """The space and the `Join` for it, else a refusal that closes the connection."""
+        """Return the space and a `Join` command for it. Raises a refusal that closes the connection."""
         space = self.find(request.space)
         identity = None if request.token is None else self._identify(space, request.token)
         if identity is None:
@@ -144,7 +147,7 @@ class Lobby:
         )
 
     def find(self, name: str | None) -> "Space":
-        """The named space; none or `default` is the first (protocol §2)."""
+        """Return the named space. No name or `default` means the first space (protocol §2)."""
         if name in {None, "default"} and name not in self.spaces:
             return next(iter(self.spaces.values()))
         space = self.spaces.get(str(name))
@@ -153,21 +156,21 @@ class Lobby:
         return space
 
     def authenticate(self, participant: str, request: JoinRequest) -> "Space":
-        """The space that an HTTP request of this participant is for (protocol §5)."""
+        """Return the space of an HTTP request by this participant, which must own the token (protocol §5)."""
         space, identity = self._bearer(request)
         if identity.observer or identity.participant != participant:
             raise Unauthenticated(f"the token is {identity.participant!r}'s, not {participant!r}'s")
         return space
 
     def look_in(self, request: JoinRequest) -> "Space":
-        """The space that an HTTP request asks about: for any token of it, an observer's too (protocol §5)."""
+        """Return the space that an HTTP request is about (protocol §5). Accepts any token of it, even an observer's."""
         space, identity = self._bearer(request)
         if identity.participant in space.state.kicked and not identity.observer:
             raise Kicked(f"{identity.participant!r} was removed from {space.settings.space_id!r}")
         return space
 
     def payer(self, request: JoinRequest) -> str:
-        """Whose budgets an HTTP request is charged to: whoever's the token is."""
+        """Return the key of the budgets that an HTTP request is charged to: those of the token's holder."""
         _, identity = self._bearer(request)
         return observer_payer(identity.participant) if identity.observer else identity.participant
 
@@ -181,14 +184,17 @@ class Lobby:
         return space, identity
 
     def _identify(self, space: "Space", token: str) -> Identity | None:
-        """Who the token admits: somebody the space knows, under a name that a participant may bear, or an observer."""
+        """Return the token's identity if it is valid in this space, else None.
+
+        The name must be a valid participant id. The holder must be an observer, or known to the space.
+        """
         identity = self.tokens.identify(token)
         if identity is None or identity.space_id != space.settings.space_id or not _may_bear(identity.participant):
             return None
         return identity if identity.observer or space.state.knows(identity.participant) else None
 
     def _anonymous(self, connection: str, space: "Space", request: JoinRequest) -> Join:
-        """Somebody without a valid token, where the space lets such in under a free id."""
+        """Return the join of a caller without a valid token, if the space allows anonymous joins and the id is free."""
         if not space.settings.allow_anonymous:
             if request.token is None:
                 raise MissingToken("a token is needed to join")
@@ -208,7 +214,10 @@ def _may_bear(name: str) -> bool:
 
 
 def turn_away(connection: str, refusal: Refusal, stamp: Stamp, cause: tuple[str, ...] = ()) -> list[Effect]:
-    """Tell a connection that never came in why, and close it; `cause` is the id of its join message."""
+    """Return the effects that report a refusal to a connection before its join, and close it.
+
+    `cause` is the id of the join message.
+    """
     new_id = stamp.new_id
     message = compose(kinds.ERROR, raw_json.encode(refusal.payload()), stamp, correlation_id=cause)
     return [

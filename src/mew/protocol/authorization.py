@@ -1,4 +1,4 @@
-"""Whether a participant may send an envelope, by which capability, and which capability came nearest.
+"""Checks whether a participant may send an envelope. Reports the matching capability or the nearest miss.
 
 Pure (protocol §3; §4, Who may). Rights that follow from the ownership of a stream are in the handlers of streams.
 """
@@ -31,16 +31,16 @@ _ASKED_AS: Final = {
     kinds.STREAM_ANNOUNCE: (kinds.STREAM_MANAGE,),
     kinds.STREAM_CLOSE: (kinds.STREAM_CLOSE, kinds.STREAM_REQUEST, kinds.STREAM_MANAGE),
 }
-"""The kinds, any of which a capability must match for the envelope to pass (protocol §4, Who may)."""
+"""A capability must match one of these kinds for the envelope to be allowed (protocol §4, Who may)."""
 
 
 def asked_as(kind: str) -> tuple[str, ...]:
-    """The kinds as which an envelope of this kind may pass, the likeliest first."""
+    """Return the kinds that a capability may match to allow an envelope of this kind, most likely first."""
     return _ASKED_AS.get(kind, (kind,))
 
 
 def decide(space: "Space", envelope: Envelope, work: Work) -> Decision:
-    """What the sender's capabilities say of an envelope."""
+    """Check an envelope against the sender's capabilities."""
     held = space.capabilities(envelope.sender)
     try:
         for kind in asked_as(envelope.kind):
@@ -53,7 +53,10 @@ def decide(space: "Space", envelope: Envelope, work: Work) -> Decision:
 
 
 def require_capability(turn: Turn, envelope: Envelope) -> None:
-    """Refuse what no capability allows, with the nearest miss."""
+    """Raise `CapabilityViolation`, with the nearest miss, if no capability allows the envelope.
+
+    Adds a `Checked` effect with the decision.
+    """
     decision = decide(turn.space, envelope, turn.work)
     turn.effects.append(Checked(envelope.id, envelope.sender, envelope.kind, decision))
     if not decision.allowed:
@@ -71,7 +74,7 @@ def _violation(turn: Turn, envelope: Envelope, decision: Decision) -> Capability
 
 
 def managing(space: "Space", envelope: Envelope, work: Work) -> tuple[str, Capability] | None:
-    """The literal `stream/manage` or `*` of the sender's that matches, and its source; `stream/*` does not count."""
+    """Return the sender's matching literal `stream/manage` or `*`, and its source; `stream/*` does not count."""
     held = space.capabilities(envelope.sender).managing
     with suppress(ScannedTooMuch):
         for source, capability in held:
@@ -81,13 +84,13 @@ def managing(space: "Space", envelope: Envelope, work: Work) -> tuple[str, Capab
 
 
 QUOTED_LENGTH: Final = 80
-"""What is quoted came from outside, and need not be read to its end."""
+"""Most characters of a quoted value: the text comes from outside and may be long."""
 _AT_KIND: Final = 0
 _AT_RECIPIENT: Final = 1
 
 
 class Nearest(msgspec.Struct, frozen=True):
-    """A capability that does not allow an envelope, where it comes from, and the first thing in the way."""
+    """A capability that does not allow an envelope, its source, and the first mismatch."""
 
     capability: Capability
     source: str
@@ -95,17 +98,18 @@ class Nearest(msgspec.Struct, frozen=True):
 
 
 class _Attempt(msgspec.Struct, frozen=True):
-    """One capability tried on an envelope as one kind; the larger `rank`, the nearer."""
+    """The result of testing one capability on an envelope as one kind. A larger `rank` means a nearer miss."""
 
     rank: tuple[int, int]
-    """How many steps it got (kind, recipients, payload), and how much fits of the one that failed."""
+    """Number of steps that matched (kind, recipients, payload), and how much of the failed step matched."""
     nearest: Nearest
 
 
 def nearest_miss(held: CapabilitySet, envelope: Envelope, work: Work) -> Nearest | None:
-    """Of what is held, none of which allows the envelope, what matches it the longest way; the first of equals.
+    """Return the held capability that comes closest to allowing the envelope; the first one if several are equal.
 
-    Where it takes too long to compare them all, of those that have been compared.
+    None of the held capabilities allows the envelope. If comparing all of them takes too long, the result covers only
+    those compared so far.
     """
     best: _Attempt | None = None
     with suppress(ScannedTooMuch):
@@ -135,7 +139,7 @@ def _attempt(miss: Miss, source: str, kind: str, envelope: Envelope, work: Work)
 
 
 def _fits(pattern: Any, value: Any, work: Work) -> bool:
-    """Whether a part of an envelope fits a part of a pattern; what is too long to be tried does not."""
+    """Return whether a part of an envelope matches a part of a pattern. Text too long to be tested does not match."""
     try:
         return compile_value(pattern)(value, work)
     except TextTooLong:
@@ -143,26 +147,26 @@ def _fits(pattern: Any, value: Any, work: Work) -> bool:
 
 
 def _shared_segments(pattern: str, kind: str) -> int:
-    """How far two kinds go together: `mcp/request` and `mcp/response` one step."""
+    """Count the leading segments that two kinds share: `mcp/request` and `mcp/response` share one."""
     return sum(takewhile(bool, map(eq, pattern.split("/"), kind.split("/"))))
 
 
 def _kind_misfit(pattern: str, kind: str, sent: str) -> str:
-    """Some kinds pass as others: an announce as `stream/manage` (protocol §4, Who may)."""
+    """Describe a kind mismatch. Some kinds pass as others: an announce as `stream/manage` (protocol §4, Who may)."""
     if kind == sent:
         return f"kind: {_contradiction(pattern, kind)}"
     return f"kind: {_quoted(sent)} is asked for as {_quoted(kind)}, and {_contradiction(pattern, kind)}"
 
 
 def _fitting(pattern: Any, value: Any, work: Work) -> int:
-    """How many parts of a value fit."""
+    """Count the parts of a value that match."""
     if isinstance(pattern, dict) and isinstance(value, dict):
         return sum(_fitting(each, value.get(key, MISSING), work) for key, each in pattern.items())
     return _fits(pattern, value, work)
 
 
 def _misfit(pattern: Any, value: Any, path: str, work: Work) -> str:
-    """What is wrong with a value that does not fit, or with the first part of it that does not."""
+    """Describe why a value, or its first mismatching part, does not match."""
     if value is MISSING:
         return f"{path} is missing"
     if isinstance(value, list):
@@ -175,7 +179,7 @@ def _misfit(pattern: Any, value: Any, path: str, work: Work) -> str:
 
 
 def _contradiction(pattern: Any, value: Any) -> str:
-    """Two that do not fit, side by side."""
+    """Describe a value and the pattern that it does not match."""
     if isinstance(pattern, list):
         return f"{_quoted(value)} is none of {_quoted(pattern)}"
     if isinstance(pattern, str) and pattern.startswith("!"):
@@ -186,7 +190,7 @@ def _contradiction(pattern: Any, value: Any) -> str:
 
 
 def _quoted(value: Any) -> str:
-    """A value or a pattern, shortened."""
+    """Return a value or a pattern as text, shortened to `QUOTED_LENGTH`."""
     if isinstance(value, dict):
         return "an object"
     text = value if isinstance(value, str) else raw_json.encode(value).decode()

@@ -1,7 +1,7 @@
-"""The digest of what a proposal asks for: SHA-256 over canonical JSON (RFC 8785).
+"""The digest of the request in a proposal: SHA-256 over canonical JSON (RFC 8785).
 
-Pure. Only the gateway computes it; two texts have one digest exactly when a JSON reader with doubles reads the same
-values in them.
+Pure. Only the gateway computes it. Two texts have the same digest exactly if a JSON parser that reads numbers as
+doubles gets the same values from both.
 """
 
 import json
@@ -17,25 +17,25 @@ import msgspec
 from mew.protocol.errors import InvalidEnvelope, QuotaExceeded
 
 MOST_VALUES: Final = 50_000
-"""Elements of lists and objects in one payload: a digest takes about a microsecond for each."""
+"""Maximum elements of lists and objects in one payload. A digest takes about a microsecond per element."""
 _EXACT: Final = 2**53
-"""Up to here every whole double is written as the whole number that it is."""
+"""Up to this absolute value, every integral double is written as an integer."""
 
 
 class Digests(msgspec.Struct, frozen=True):
-    """What identifies a request, with its recipients and without."""
+    """The digests that identify a request, with and without its recipients."""
 
     digest: str
-    """Of `{method, params, to}`."""
+    """Digest of `{method, params, to}`."""
     content: str
-    """Of `{method, params}`."""
+    """Digest of `{method, params}`."""
 
 
 def digests(payload: bytes, to: Iterable[str]) -> Digests:
-    """The digests of an `mcp/request` or `mcp/proposal`; `payload` is text that `raw_json.decode` has accepted.
+    """Return the digests of an `mcp/request` or `mcp/proposal`. `raw_json.decode` must have accepted `payload`.
 
-    `InvalidEnvelope` where two readers could disagree about it: a name that occurs twice, a number beyond a double.
-    `QuotaExceeded` where it holds more than `MOST_VALUES`.
+    Raises `InvalidEnvelope` if two readers could interpret it differently: a duplicate name, or a number too large for
+    a double. Raises `QuotaExceeded` if it has more than `MOST_VALUES` values.
     """
     values = _Reader().read(payload)
     params = values.get("params")
@@ -45,12 +45,12 @@ def digests(payload: bytes, to: Iterable[str]) -> Digests:
 
 
 def require_unique_names(payload: bytes) -> None:
-    """`InvalidEnvelope` where a name occurs twice in one object, `QuotaExceeded` as for `digests`."""
+    """Raise `InvalidEnvelope` if a name occurs twice in one object, or `QuotaExceeded` as `digests` does."""
     _Reader().read(payload)
 
 
 def canonical(value: Any) -> str:
-    """A value as RFC 8785 writes it; its numbers are doubles. Recursion is bounded by `raw_json.MAX_NESTING`."""
+    """Return a value as RFC 8785 text. Numbers must be doubles. `raw_json.MAX_NESTING` limits the recursion."""
     kind = type(value)
     if kind is str:
         return encode_basestring(value)
@@ -64,18 +64,18 @@ def canonical(value: Any) -> str:
 
 
 def _sorted(names: dict[str, Any]) -> list[str]:
-    """By UTF-16 code units; of ASCII those are the code points."""
+    """Sort names by UTF-16 code units. For ASCII names, these equal the code points."""
     return sorted(names) if "".join(names).isascii() else sorted(names, key=_utf16)
 
 
 class _Reader:
-    """Reads JSON with every number as a double and every name at most once."""
+    """Reads JSON with every number as a double. Rejects duplicate names in an object, and too many values."""
 
     def __init__(self) -> None:
         self._left = MOST_VALUES
 
     def read(self, payload: bytes) -> dict[str, Any]:
-        # Each of these but the first is a value, unless it stands in a string: what has too many is not read.
+        # Each bracket outside strings, except the first, starts a value. A text with too many is not parsed.
         if payload.count(b"[") + payload.count(b"{") > MOST_VALUES and _containers(payload) > MOST_VALUES:
             raise self._too_many()
         values: dict[str, Any] = json.loads(payload.decode(), object_pairs_hook=self._object, parse_int=float)
@@ -91,7 +91,7 @@ class _Reader:
         return values
 
     def _count_lists(self, values: dict[str, Any]) -> None:
-        """Objects were counted as they were read."""
+        """Count the elements of lists. Members of objects were counted during parsing."""
         level: list[Any] = [values]
         while level:
             for each in level:
@@ -109,7 +109,7 @@ class _Reader:
 
 
 def _containers(text: bytes) -> int:
-    """Lists and objects, without those that only look like some in a string; the first left out."""
+    """Return the number of lists and objects, without the outermost one. Brackets inside strings are ignored."""
     outside = b"".join(text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])
     return outside.count(b"[") + outside.count(b"{") - 1
 
@@ -130,12 +130,15 @@ def _sha256(text: str) -> str:
 
 
 def _utf16(text: str) -> bytes:
-    """Names are sorted by UTF-16 code units."""
+    """Return the sort key of a name: its UTF-16 code units."""
     return text.encode("utf-16-be")
 
 
 def _number(value: float) -> str:
-    """As ECMAScript writes it: the shortest digits that read back as the same double."""
+    """Format a number like ECMAScript: the shortest digits that parse to the same double.
+
+    Raises `InvalidEnvelope` for an infinite value.
+    """
     if value.is_integer() and abs(value) <= _EXACT:
         return str(int(value))
     if math.isinf(value):
@@ -150,7 +153,7 @@ def _number(value: float) -> str:
 
 
 def _placed(digits: str, point: int) -> str:
-    """ECMAScript, Number::toString: positional from 1e-6 up to 1e21, else with an exponent."""
+    """Place the decimal point as in ECMAScript, Number::toString: positional from 1e-6 to 1e21, else an exponent."""
     if len(digits) <= point <= 21:
         return digits.ljust(point, "0")
     if 0 < point <= 21:

@@ -1,6 +1,6 @@
-"""Capabilities: what a participant may send, decided with a reason, and who may hand on what.
+"""Capabilities: what a participant may send, with a reason for each decision, and what it may pass on to others.
 
-Pure. One matcher for the gateway, the SDK and the tools (protocol §3).
+Pure. The gateway, the SDK and the tools use this one matcher (protocol §3).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,27 +14,27 @@ from mew.protocol.patterns import MAX_SCANNED_TEXT, KindPattern, TextTooLong, Va
 from mew.protocol.work import KINDS_PER_UNIT, TRIED_UNITS, UNBOUNDED, Work
 
 MAX_DEPTH: Final = 32
-"""Levels in one pattern: every recursion over patterns stays within it."""
+"""Most nesting levels of one pattern. This bounds every recursion over patterns."""
 MAX_SIZE: Final = 256
-"""Values in one pattern: to cover and to match take as many steps as two sizes multiplied."""
+"""Most values in one pattern. Covering and matching take as many steps as two sizes multiplied."""
 MAX_TEXT: Final = 8 * 2**10
-"""Bytes of one pattern's text."""
+"""Most bytes of one pattern's JSON text."""
 _AT_KIND: Final = 0
 _AT_RECIPIENT: Final = 1
 _AT_PAYLOAD: Final = 2
 _KIND_TRIAL: Final = 50
-"""What comparing two patterns of kinds counts, in characters scanned."""
+"""Cost of comparing two kind patterns, in scanned characters."""
 _SHOWN: Final = 80
-"""Recipients, and characters of each, that a reason quotes."""
+"""Most recipients that a reason quotes, and most characters of each."""
 
 
 class Capability(msgspec.Struct, frozen=True):
-    """One pattern `{kind, payload?, to?}`, compiled; `text` is what its author wrote."""
+    """One pattern `{kind, payload?, to?}`, compiled. `text` is its JSON text."""
 
     pattern: Mapping[str, Any]
     text: bytes
     size: int
-    """How many values it is made of."""
+    """Number of values in the pattern, including the pattern itself."""
     kind: KindPattern
     fits_payload: ValueTest | None
     fits_recipient: ValueTest | None
@@ -42,7 +42,10 @@ class Capability(msgspec.Struct, frozen=True):
     def miss(
         self, kind: str, payload: Mapping[str, Any], to: tuple[str, ...], work: Work | None = None
     ) -> "Miss | None":
-        """None where the envelope matches, else how far it got; `work` is what trying may take and has taken."""
+        """Return None if the envelope matches, else how far it matched.
+
+        `work` counts the cost and limits it: raises `ScannedTooMuch` above the limit.
+        """
         if not self.kind.matches(kind):
             return Miss(_AT_KIND, self)
         if self.fits_payload is None and self.fits_recipient is None:
@@ -62,18 +65,18 @@ class Capability(msgspec.Struct, frozen=True):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is for a kind, and asks for nothing else."""
+        """Whether the pattern restricts only the kind, not the payload or the recipients."""
         return self.fits_payload is None and self.fits_recipient is None
 
     @property
     def manages_streams(self) -> bool:
-        """Whether it is literally `stream/manage` or `*`: only those may end another's stream (protocol §4)."""
+        """True for a literal `stream/manage` or `*`: only these may end another participant's stream (protocol §4)."""
         return self.pattern["kind"] in {kinds.STREAM_MANAGE, "*", "**"}
 
     def covers(self, asked: "Capability", work: Work = UNBOUNDED) -> bool:
-        """Whether every envelope that `asked` matches is matched by this one; in doubt, no (protocol §3).
+        """Return whether this capability matches every envelope that `asked` matches. In doubt, False (protocol §3).
 
-        `work` is what finding out has taken, and may take; without it, as much as is needed.
+        `work` counts the cost and limits it. By default there is no limit.
         """
         work.scan(_KIND_TRIAL)
         if self.text == asked.text:
@@ -92,15 +95,15 @@ def _covers_part(held: Any, asked: Any, work: Work) -> bool:
 
 
 class Miss(msgspec.Struct, frozen=True):
-    """Why a capability does not allow an envelope; the larger `near`, the closer it came."""
+    """Why a capability does not allow an envelope. A larger `near` means a closer match."""
 
     near: int
     capability: Capability
     too_long: bool = False
-    """Whether a string was too long to be tried."""
+    """Whether a string was too long to be tested."""
 
     def reason(self, kind: str, to: tuple[str, ...]) -> str:
-        """In words, for people; of what was sent, the beginning."""
+        """Return the reason as text for people. Long lists of recipients are shortened."""
         pattern = self.capability.pattern
         if self.near == _AT_KIND:
             return f"its kind {pattern['kind']!r} does not match {kind!r}"
@@ -114,7 +117,7 @@ class Miss(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """Whether an envelope is allowed, by which capability, or what came nearest."""
+    """Whether an envelope is allowed, with the capability that allows it, or the nearest miss as the reason."""
 
     allowed: bool
     reason: str
@@ -122,11 +125,11 @@ class Decision(msgspec.Struct, frozen=True):
     source: str | None = None
     """`configured`, `invited`, `default`, `baseline`, or `grant:<id>`."""
     matched: str | None = None
-    """The text of the capability."""
+    """JSON text of the capability."""
 
 
 def read_capability(value: Any, where: str) -> Capability:
-    """A capability from JSON, else `InvalidEnvelope` that says where it stood and what is wrong."""
+    """Compile a capability from JSON. Raises `InvalidEnvelope`, which names the location (`where`) and the error."""
     if not isinstance(value, dict):
         raise InvalidEnvelope(f"`{where}` must be an object")
     kind = value.get("kind")
@@ -153,7 +156,7 @@ def read_capability(value: Any, where: str) -> Capability:
 
 
 def read_capabilities(values: Any, where: str) -> tuple[Capability, ...]:
-    """A list of capabilities from JSON."""
+    """Compile a list of capabilities from JSON. Raises `InvalidEnvelope`."""
     if not isinstance(values, list):
         raise InvalidEnvelope(f"`{where}` must be an array of capabilities")
     return tuple(read_capability(value, f"{where}[{index}]") for index, value in enumerate(values))
@@ -172,7 +175,7 @@ def _depth(value: Any) -> int:
 
 
 def _size(value: Any) -> int:
-    """Every value in it, itself included; the level is known to be shallow."""
+    """Count all values, including the outermost one. The nesting depth was checked before."""
     if isinstance(value, dict):
         return 1 + sum(map(_size, value.values()))
     if isinstance(value, list):
@@ -182,23 +185,23 @@ def _size(value: Any) -> int:
 
 _KNOWN: Final = frozenset(kinds.KINDS)
 BASELINE: Final = read_capability({"kind": kinds.MCP_RESPONSE}, "baseline")
-"""What every participant may send (protocol §2)."""
+"""The capability that every participant has (protocol §2)."""
 CHAT_ONLY: Final = (read_capability({"kind": kinds.CHAT}, "default"),)
-"""What a participant has when nothing was configured."""
+"""The capabilities of a participant when none are configured."""
 
 
 class CapabilitySet:
-    """The effective capabilities of one participant, in order, each with where it came from."""
+    """The effective capabilities of one participant, in order, each with its source."""
 
     def __init__(self, sourced: Iterable[tuple[str, Capability]] = ()) -> None:
-        """Index by exact kind; patterns are tried after them."""
+        """Index the capabilities by exact kind. Patterns of kinds are tried after these."""
         self.sourced = tuple(_with_every_depth(sourced))
         self.text = raw_json.array(capability.text for _, capability in self.sourced)
         self._texts = frozenset(capability.text for _, capability in self.sourced)
         self.managing = tuple(each for each in self.sourced if each[1].manages_streams)
-        """Those by which another's stream may be ended."""
+        """Capabilities that allow ending another participant's stream."""
         self.certain: dict[str, Decision] = {}
-        """What has turned out to be allowed of a kind, whatever else an envelope says; of known kinds alone."""
+        """Cache of known kinds that are allowed, whatever the rest of the envelope contains."""
         self._exact: dict[str, list[tuple[Capability, Decision]]] = {}
         self._patterns: list[tuple[Capability, Decision]] = []
         for source, capability in self.sourced:
@@ -211,7 +214,10 @@ class CapabilitySet:
     def decide(
         self, kind: str, payload: Mapping[str, Any], to: tuple[str, ...] = (), work: Work | None = None
     ) -> Decision:
-        """The first capability that matches, else the nearest miss; `ScannedTooMuch` where that takes too long."""
+        """Return the decision of the first capability that matches, else a denial with the nearest miss.
+
+        Raises `ScannedTooMuch` if that takes too long.
+        """
         if kind in self.certain:
             return self.certain[kind]
         nearest: Miss | None = None
@@ -235,13 +241,16 @@ class CapabilitySet:
         return Decision(False, f"nearest is {nearest.capability.text.decode()}: {nearest.reason(kind, to)}")
 
     def covers(self, asked: Capability, work: Work = UNBOUNDED) -> bool:
-        """Whether one held capability covers the asked one, its power over streams included: it may be handed on."""
+        """Return whether one held capability covers `asked`, so that it may be passed on.
+
+        A capability that manages streams is covered only by one that also manages streams.
+        """
         if asked.text in self._texts:
             return True
         exact = None if asked.kind.negated else asked.kind.exact
         candidates = self.sourced
         if exact is not None:
-            # A pattern for one other kind covers nothing of this.
+            # A capability for exactly one other kind cannot cover this one.
             tried = (*self._exact.get(exact, ()), *self._patterns)
             candidates = tuple(("", capability) for capability, _ in tried)
         return any(
@@ -251,12 +260,12 @@ class CapabilitySet:
 
 
 def _with_every_depth(sourced: Iterable[tuple[str, Capability]]) -> Iterator[tuple[str, Capability]]:
-    """Each capability once, and `**` beside each `*`: the TypeScript clients' matcher needs it (protocol §3)."""
+    """Yield each capability once, and `**` next to each `*`: the TypeScript clients' matcher needs it (protocol §3)."""
     listed: set[bytes] = set()
     for source, capability in sourced:
         together = [capability]
         if capability.pattern["kind"] == "*":
-            twin = {**capability.pattern, "kind": "**"}  # the longest pattern has one too: it is not measured again
+            twin = {**capability.pattern, "kind": "**"}  # not measured again: the longest pattern needs a twin too
             together.append(msgspec.structs.replace(capability, pattern=twin, text=raw_json.encode(twin)))
         for each in together:
             if each.text not in listed:

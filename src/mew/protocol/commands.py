@@ -1,7 +1,7 @@
-"""What a space can be told: the whole input of `Space.handle`.
+"""Commands: the whole input of `Space.handle`.
 
-Frozen values that doors build. A connection is a name that its door chose; `http:<id>` and `log:<id>` are the
-space's own.
+Frozen values that the transports create. A connection is a name that its transport chooses. The names `http:<id>` and
+`log:<id>` belong to the space itself.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -12,25 +12,25 @@ Transport = Literal["websocket", "http", "virtual"]
 
 
 class Start(msgspec.Struct, frozen=True):
-    """The gateway has started: a new epoch, nobody here."""
+    """The gateway has started: a new epoch begins, and no participant is present."""
 
     epoch: str
-    """Unique for each start; every id the gateway makes begins with it."""
+    """Unique for each start. Every id that the gateway creates begins with it."""
 
 
 class Join(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody whose identity is established comes in by a socket."""
+    """A participant or observer joins by a socket. Its identity was checked before."""
 
     connection: str
     participant: str
     observer: bool = False
     anonymous: bool = False
     cause: tuple[str, ...] = ()
-    """The id of the join message, where it had one."""
+    """The id of the join message, if it had one."""
     peer: str | None = None
-    """The address it comes from, for the journal alone."""
+    """The remote address, used only in the journal."""
     source: str | None = None
-    """As in `RefuseConnection`."""
+    """The key for counting refusals, as in `RefuseConnection`."""
 
 
 class Attach(msgspec.Struct, frozen=True):
@@ -40,67 +40,67 @@ class Attach(msgspec.Struct, frozen=True):
 
 
 class Leave(msgspec.Struct, frozen=True):
-    """A connection is gone."""
+    """A connection has closed."""
 
     connection: str
     reason: str | None = None
 
 
 class Receive(msgspec.Struct, frozen=True):
-    """A message came in by a connection: JSON, or a frame."""
+    """A message arrived on a connection: JSON or a frame."""
 
     connection: str
     message: bytes
     text: bool = True
-    """The WebSocket opcode, which a frame keeps."""
+    """Whether the WebSocket opcode is text. A frame is relayed with the same opcode."""
 
 
 class Post(msgspec.Struct, frozen=True):
-    """A message came in over HTTP, from an authenticated participant."""
+    """An authenticated participant sent a message over HTTP."""
 
     participant: str
     message: bytes
     peer: str | None = None
-    """The address it comes from, for the journal alone."""
+    """The remote address, used only in the journal."""
 
 
 class Poll(msgspec.Struct, frozen=True):
-    """An authenticated participant asks over HTTP for what it has received."""
+    """An authenticated participant requests its received messages over HTTP."""
 
     participant: str
     peer: str | None = None
-    """The address it comes from, for the journal alone."""
+    """The remote address, used only in the journal."""
 
 
 class RefuseConnection(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody without a place here wanted to join, or asked over HTTP, and was refused."""
+    """A join or an HTTP request was rejected before the caller was admitted to the space."""
 
     error: str
-    """The code it was refused with."""
+    """The error code of the refusal."""
     peer: str
     source: str | None = None
-    """What its refusals are counted under: an address, or a network of them; None: `peer` without its port."""
+    """The key for counting refusals: an address or a network. None means `peer` without its port."""
     transport: Transport
     participant: str | None = None
-    """The id it claimed; recorded only where it is an id of the space, because it may be anything, even a token."""
+    """The claimed id. It is recorded only if it is an id of the space: it may be anything, even a token."""
 
 
 class Administer(msgspec.Struct, frozen=True, kw_only=True):
-    """Something was done to a space from outside, and is to be on record."""
+    """An administrative action from outside the space, to be recorded in the journal."""
 
     action: str
-    """One of `administration`'s."""
+    """One of the actions defined in `administration`."""
     participant: str | None = None
-    """Whom it is about."""
+    """The participant that the action concerns."""
     observer: bool = False
     uid: int | None = None
-    """The user of the machine who did it; None: not known, or the gateway itself."""
+    """Id of the user on this machine who did it. None if unknown, or if the gateway itself did it."""
     changes: tuple[dict[str, Any], ...] = ()
-    """Of the configuration: key, value before and value after."""
+    """Changes of the configuration: key, value before and value after."""
 
 
 class Lose(msgspec.Struct, frozen=True, kw_only=True):
-    """A reader was too slow, or left, and frames of a stream were dropped for it."""
+    """Frames of a stream were dropped for a reader that was too slow or has left."""
 
     participant: str
     stream_id: str
@@ -108,7 +108,7 @@ class Lose(msgspec.Struct, frozen=True, kw_only=True):
     last: int
     dropped: int
     reason: str | None = None
-    """`disconnected` where nobody is left to be told."""
+    """`disconnected` if the reader can no longer be notified."""
 
 
 class Tick(msgspec.Struct, frozen=True):
@@ -116,7 +116,7 @@ class Tick(msgspec.Struct, frozen=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """Put the whole state on record, so that nobody has to fold what was before."""
+    """Record the whole state, so that earlier records need not be folded."""
 
 
 Command: TypeAlias = (

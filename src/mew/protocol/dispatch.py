@@ -1,7 +1,7 @@
-"""The checks of an incoming message, in their order, and the handler of each kind (protocol §1).
+"""The checks of an incoming message, in order, and the table of handlers by kind (protocol §1).
 
-Pure. The first check that fails gives the answer. A refused envelope is recorded with its header and the digest of its
-payload, so that refusals cost the journal little.
+Pure. The first check that fails determines the error. A rejected envelope is recorded with its header and the digest
+of its payload, so that rejections take little space in the journal.
 """
 
 from collections.abc import Callable
@@ -34,17 +34,20 @@ from mew.protocol.transition import Turn
 from mew.protocol.work import BYTES_PER_UNIT, CONTAINERS_PER_UNIT, JOIN_UNITS, MESSAGE_UNITS
 
 HEAD_BYTES: Final = 1024
-"""Of a payload's text, which are kept."""
+"""Number of leading payload bytes that are kept."""
 FIELD_BYTES: Final = 1024
-"""A header field with more text is left out."""
+"""Header fields with more bytes than this are left out."""
 DETAILED_PER_SECOND: Final = 4
-"""Refused envelopes of one sender, whose header and head are kept; of the others only code and size."""
+"""Rejected envelopes per second and sender that are recorded with header and head. Others: only code and size."""
 DETAILED_AT_ONCE: Final = 64
 _HEADER: Final = frozenset({"protocol", "id", "ts", "from", "to", "kind", "correlation_id", "context"})
 
 
 def shortened(envelope: Envelope) -> bytes:
-    """The envelope as its refusal is recorded: its header fields, and of the payload its size, digest and head."""
+    """Return the form in which a rejected envelope is recorded.
+
+    It has the header fields, and the size, digest and first bytes of the payload.
+    """
     kept = {name: text for name, text in envelope.fields.items() if name in _HEADER and len(text) <= FIELD_BYTES}
     payload = envelope.fields.get("payload")
     if payload is not None:
@@ -58,24 +61,24 @@ def shortened(envelope: Envelope) -> bytes:
 
 
 class RefusalDetails:
-    """Which refused envelopes are recorded in detail: those of a sender that is refused now and then.
+    """Decides which rejected envelopes are recorded in detail: those of senders that are rejected rarely.
 
-    It outlives connections, so that a reconnect gives no new burst; a sender is forgotten when it may burst again.
+    The limits outlive connections, so that a reconnect gives no new burst. A sender is removed when its burst is full.
     """
 
     def __init__(self) -> None:
-        """Nobody was refused lately."""
+        """Start with an empty table."""
         self._buckets: dict[str, Bucket] = {}
 
     def admit(self, sender: str, now: int) -> bool:
-        """Whether one more of this sender's is recorded in detail."""
+        """Whether one more rejected envelope of this sender is recorded in detail."""
         bucket = self._buckets.get(sender)
         if bucket is None:
             bucket = self._buckets[sender] = Bucket(DETAILED_PER_SECOND, DETAILED_AT_ONCE, now)
         return bucket.spend(now)
 
     def forget(self, now: int) -> None:
-        """Forget those who were not refused for a while."""
+        """Remove senders that may use their full burst again."""
         for sender, bucket in list(self._buckets.items()):
             bucket.fill(now)
             if bucket.is_full:
@@ -83,12 +86,12 @@ class RefusalDetails:
 
 
 MOST_FIELDS: Final = 1_024
-"""Fields of one message at its top level."""
+"""Maximum number of top-level fields in one message."""
 REGISTER_REFUSED: Final = "system/register is reserved for the gateway. Use capability/grant instead."
 
 
 def receive(turn: Turn, command: Receive) -> None:
-    """A message of a socket; what a replaced socket still sends is dropped (protocol §2)."""
+    """Handle a message from a socket. Messages from a replaced socket are dropped (protocol §2)."""
     session = turn.space.sessions.get(command.connection)
     if session is None:
         return
@@ -107,7 +110,7 @@ def receive(turn: Turn, command: Receive) -> None:
 
 
 def post(turn: Turn, command: Post) -> None:
-    """A message over HTTP: the same rules, and an answer (protocol §5)."""
+    """Handle a message sent over HTTP: same rules, plus a response (protocol §5)."""
     incoming = Incoming(turn, command.participant, command.message)
     session: Session | None = None
     try:
@@ -133,7 +136,7 @@ def post(turn: Turn, command: Post) -> None:
 
 
 def poll(turn: Turn, command: Poll) -> None:
-    """Asking over HTTP makes present too (protocol §5)."""
+    """Handle a poll over HTTP, which also makes the participant present (protocol §5)."""
     space = turn.space
     try:
         space.budgets.require(command.participant, space.settings.limits, turn.now)
@@ -144,10 +147,10 @@ def poll(turn: Turn, command: Poll) -> None:
 
 
 class Incoming:
-    """One message on its way through the checks; keeps what is known of it when one of them fails."""
+    """One message during its checks. Keeps what is known about the message in case a check fails."""
 
     def __init__(self, turn: Turn, sender: str, message: bytes) -> None:
-        """Nothing is known of it yet."""
+        """Start with an unparsed message."""
         self.turn = turn
         self.sender = sender
         self.message = message
@@ -157,26 +160,26 @@ class Incoming:
 
     @property
     def units(self) -> int:
-        """The work that it has taken, or 0 where it was refused before any."""
+        """Units of work spent on the message; 0 if it was rejected before any work."""
         return self._units and self._units + self.turn.work.units
 
     @property
     def kind(self) -> Any:
-        """As it was sent, whatever it is."""
+        """The `kind` as sent; it may be any JSON value."""
         return self.values.get("kind")
 
     @property
     def at_fault(self) -> tuple[str, ...]:
-        """The id to correlate an error with, where one can be made out."""
+        """The id to correlate an error with; empty if the message has no usable id."""
         return given_id(self.values) if self.envelope is None else (self.envelope.id,)
 
     def refuse_frame(self) -> None:
-        """HTTP has no opcodes to preserve (protocol §5)."""
+        """Raise `InvalidEnvelope` for a frame: HTTP has no opcodes to preserve (protocol §5)."""
         if is_frame(self.message):
             raise InvalidEnvelope("frames cannot be posted; send `stream/data`")
 
     def carry_out(self, session: Session, *, counted: bool = True) -> None:
-        """Check and handle the message; one that is not counted costs its sender nothing of its rate."""
+        """Check and handle the message. With `counted=False` it does not use up the sender's rate."""
         turn, space = self.turn, self.turn.space
         if len(self.message) > space.settings.limits.message_bytes:
             raise MessageTooLarge(
@@ -198,7 +201,7 @@ class Incoming:
         _HANDLERS.get(envelope.kind, _relay)(turn, envelope)
 
     def _read(self) -> tuple[dict[str, Any], dict[str, bytes]]:
-        """The message taken apart, if its parts are not too many for that."""
+        """Parse the message, or raise `InvalidEnvelope` if it is too complex to parse."""
         try:
             containers, slow_units = raw_json.count_parts(self.message)
         except raw_json.NotJSON as error:
@@ -207,21 +210,21 @@ class Incoming:
         return read_object(self.message, most_fields=MOST_FIELDS)
 
     def _check_size(self, kind: str) -> None:
-        """What the gateway acts on is small (protocol, Limits)."""
+        """Raise `QuotaExceeded` if a message that the gateway acts on is too large (protocol, Limits)."""
         limits = self.turn.space.settings.limits
         most = limits.heartbeat_bytes if kind == kinds.HEARTBEAT else limits.control_message_bytes
         if len(self.message) > most and (kind == kinds.HEARTBEAT or kind in kinds.ACTED_ON):
             raise QuotaExceeded(f"a {kind!r} may have {most} bytes; this one has {len(self.message)}")
 
     def charge(self, session: Session | None) -> None:
-        """Have the sender pay for what its message took, what the gateway has said because of it included."""
+        """Charge the sender for the message and for everything that the gateway sent because of it."""
         if session is not None and self._units:
             said = self.turn.said
             work = self.units + said // BYTES_PER_UNIT
             self.turn.space.charge(session.payer, self.turn.now, work=work, size=len(self.message) + said)
 
     def _check(self, envelope: Envelope, session: Session) -> None:
-        """Validity, `system/register`, reserved, paused, capability, in this order."""
+        """Check validity, `system/register`, reserved kinds, pauses and capabilities, in this order."""
         space, kind = self.turn.space, envelope.kind
         claimed = self.values.get("from")
         if space.settings.strict_from and claimed is not None and claimed != self.sender:
@@ -242,9 +245,10 @@ class Incoming:
             require_capability(self.turn, envelope)
 
     def reject(self, refusal: Refusal, sender: str) -> None:
-        """Record the refusal, and of an envelope its header; other text only by its size: it may hold a token.
+        """Record the rejection.
 
-        A sender that is refused again and again is recorded by code and size alone: one record each, but a small one.
+        For an envelope, the header is recorded. For other text, only the size is recorded: it may contain a token.
+        If a sender is rejected repeatedly, its further records have only code and size.
         """
         envelope = self.envelope
         details: dict[str, Any] = {}
@@ -256,7 +260,7 @@ class Incoming:
 
 
 def _tell(turn: Turn, session: Session, incoming: Incoming, refusal: Refusal) -> None:
-    """Answer a refused message of a socket, and close it where the refusal says so."""
+    """Send the error to the socket of a rejected message. Close the socket if the error requires it."""
     if isinstance(refusal, RateLimited):
         suppressed = turn.space.throttle(session.allowance).admit("", refusal.code, turn.now)
         if suppressed is None:
@@ -288,9 +292,9 @@ DECIDED_BY_OWNERSHIP: Final = kinds.ENDINGS | {
     kinds.REVOKE_WRITE,
     kinds.TRANSFER_OWNERSHIP,
 }
-"""No capability is asked for: who owns or writes the stream decides (protocol §4)."""
+"""Kinds that need no capability: ownership of the stream or write access to it decides (protocol §4)."""
 NO_CAPABILITY: Final = DECIDED_BY_OWNERSHIP | {kinds.MCP_APPROVE}
-"""No capability for the kind is asked for: the above, and votes, which the rules of the space decide (protocol §3)."""
+"""Kinds that need no capability: those above, and votes, which the rules of the space decide (protocol §3)."""
 
 _HANDLERS: Final[dict[str, Callable[[Turn, Envelope], None]]] = {
     kinds.HEARTBEAT: _heartbeat,

@@ -1,6 +1,6 @@
-"""What a space wants done: the whole output of `Space.handle`, in order.
+"""Effects: the whole output of `Space.handle`, in order.
 
-Frozen values that a hub carries out. A record stands before the deliveries that it is the record of.
+Frozen values that a hub executes. A record precedes the deliveries that it records.
 """
 
 from typing import Any, TypeAlias
@@ -14,23 +14,23 @@ from mew.protocol.records import Record
 
 
 class Everyone(msgspec.Struct, frozen=True):
-    """All who are present, and observers."""
+    """All present participants and all observers."""
 
 
 class AllBut(msgspec.Struct, frozen=True):
-    """All who are present but one, and observers."""
+    """All present participants except one, and all observers."""
 
     participant: str
 
 
 class Only(msgspec.Struct, frozen=True):
-    """Just these participants, where they are present; no observer."""
+    """Only these participants, if they are present. No observers."""
 
     participants: tuple[str, ...]
 
 
 class To(msgspec.Struct, frozen=True):
-    """Just this connection."""
+    """Only this connection."""
 
     connection: str
 
@@ -40,7 +40,7 @@ EVERYONE = Everyone()
 
 
 class Admit(msgspec.Struct, frozen=True, kw_only=True):
-    """From here on the connection receives what its participant, or an observer, is to receive."""
+    """From now on, the connection receives the messages for its participant or observer."""
 
     connection: str
     participant: str
@@ -49,7 +49,7 @@ class Admit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Close(msgspec.Struct, frozen=True):
-    """The connection receives nothing more; a socket is closed with this code."""
+    """The connection receives nothing more. If it is a socket, it is closed with this code."""
 
     connection: str
     code: int
@@ -57,7 +57,7 @@ class Close(msgspec.Struct, frozen=True):
 
 
 class Deliver(msgspec.Struct, frozen=True):
-    """Send an envelope."""
+    """Send an envelope to an audience."""
 
     audience: Audience
     kind: str
@@ -66,7 +66,7 @@ class Deliver(msgspec.Struct, frozen=True):
 
 
 class DeliverFrame(msgspec.Struct, frozen=True):
-    """Send a frame, its bytes and opcode as they came."""
+    """Send a frame to an audience, with its bytes and opcode unchanged."""
 
     audience: Audience
     stream_id: str
@@ -76,7 +76,7 @@ class DeliverFrame(msgspec.Struct, frozen=True):
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """A capability was asked for, and how it was decided."""
+    """A capability was checked, with this decision."""
 
     envelope_id: str
     participant: str
@@ -85,7 +85,7 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What an HTTP door answers to a `Post`: these fields, or the refusal, which is `bare`."""
+    """The HTTP answer to a `Post`: these fields, or a refusal."""
 
     body: dict[str, Any]
     refusal: Refusal | None = None

@@ -1,6 +1,6 @@
-"""The envelope: what every message but a frame is, taken apart, checked, stamped and put together again.
+"""Envelopes, the format of every message except frames: parsing, checks, stamping and encoding.
 
-Pure. It knows what an envelope is, not who may send it.
+Pure. This module knows the format of an envelope, not who may send it.
 """
 
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ from mew.protocol.timestamps import is_rfc3339, rfc3339
 
 ID_LENGTH: Final = 256
 MOST_NAMED: Final = {"to": 10_000, "correlation_id": 1_024}
-"""Elements of a list in a message that comes in; what was recorded may have more."""
+"""Most elements of each list in an incoming message. Recorded messages may have more."""
 PAYLOAD_FIELDS: Final = 1_024
-"""Of a payload that the gateway takes apart and puts together again."""
+"""Most fields of a payload that the gateway splits into fields and rebuilds."""
 _NULL: Final = b"null"
 _STAMPED: Final = frozenset({"protocol", "id", "ts", "from"})
 _PROTOCOL: Final = raw_json.encode(kinds.PROTOCOL)
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
-    """One message of one sender: the fields the gateway reads, and the text of all of them in their order."""
+    """One message of one sender: the fields that the gateway reads, and the JSON text of all fields in their order."""
 
     id: str
     ts: str
@@ -35,22 +35,22 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     fields: dict[str, bytes]
 
     def encode(self) -> bytes:
-        """The envelope as it is sent out: compact JSON."""
+        """Return the envelope as compact JSON, as it is sent out."""
         return raw_json.join(self.fields)
 
     def with_payload(self, fields: dict[str, bytes]) -> "Envelope":
-        """The same envelope carrying these payload fields."""
+        """Return a copy of the envelope with these payload fields."""
         text = raw_json.join(fields)
         return msgspec.structs.replace(self, payload=raw_json.decode(text), fields={**self.fields, "payload": text})
 
     def with_context(self, context: str) -> "Envelope":
-        """The same envelope in this context, unless its sender gave one."""
+        """Return a copy of the envelope with this context, unless its sender gave one."""
         if self.fields.get("context", _NULL) != _NULL:
             return self
         return msgspec.structs.replace(self, fields={**self.fields, "context": raw_json.encode(context)})
 
     def payload_fields(self) -> dict[str, bytes]:
-        """The text of each payload field, of which there are not too many, else `InvalidEnvelope`."""
+        """Return the JSON text of each payload field. Raises `InvalidEnvelope` if there are too many."""
         if len(self.payload) > PAYLOAD_FIELDS:
             raise InvalidEnvelope(f"the payload of {self.kind!r} may have {PAYLOAD_FIELDS} fields")
         return raw_json.split(self.fields["payload"]) if "payload" in self.fields else {}
@@ -59,7 +59,10 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 def read_object(
     message: bytes, max_nesting: int = raw_json.MAX_NESTING, most_fields: int | None = None
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """A message as the values and the texts of a JSON object's fields, else `InvalidEnvelope`."""
+    """Return the values and the JSON texts of a message's fields.
+
+    Raises `InvalidEnvelope` if the message is not a valid JSON object.
+    """
     try:
         values = raw_json.decode(message, max_nesting)
     except raw_json.NotJSON as error:
@@ -72,7 +75,7 @@ def read_object(
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """What the gateway puts on an envelope that lacks it (protocol §1)."""
+    """Values that the gateway adds to an envelope that lacks them (protocol §1)."""
 
     sender: str
     new_id: str
@@ -80,7 +83,10 @@ class Stamp(msgspec.Struct, frozen=True):
 
 
 def receive(values: dict[str, Any], fields: dict[str, bytes], stamp: Stamp) -> Envelope:
-    """The stamped envelope of a participant's message, else `InvalidEnvelope` naming the field (protocol §1)."""
+    """Return the stamped envelope of a participant's message.
+
+    Raises `InvalidEnvelope`, which names the field (protocol §1).
+    """
     kind = _text(values, "kind")
     if kind is None:
         raise InvalidEnvelope("`kind` is missing")
@@ -107,7 +113,7 @@ def receive(values: dict[str, Any], fields: dict[str, bytes], stamp: Stamp) -> E
 
 
 def check_lists(values: Mapping[str, Any]) -> None:
-    """Refuse a message that names too many recipients, or answers too many others."""
+    """Raise `InvalidEnvelope` if a message has too many recipients or correlation ids."""
     for name, most in MOST_NAMED.items():
         value = values.get(name)
         if isinstance(value, list) and len(value) > most:
@@ -115,13 +121,16 @@ def check_lists(values: Mapping[str, Any]) -> None:
 
 
 def given_id(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """The usable id that a message has, if any, as what answers it is correlated."""
+    """Return the valid id of a message, if any, as the `correlation_id` of an answer to it."""
     value = values.get("id")
     return (value,) if isinstance(value, str) and 0 < len(value) <= ID_LENGTH else ()
 
 
 def check_content(envelope: Envelope) -> None:
-    """The kinds whose payload the gateway requires something of, whoever handles them (protocol §1)."""
+    """Check the payload fields that the gateway requires of a chat and an `mcp/request` (protocol §1).
+
+    The check does not depend on the handler of the kind. Raises `InvalidEnvelope`.
+    """
     if envelope.kind == kinds.CHAT:
         text = envelope.payload.get("text")
         if not isinstance(text, str) or not text:
@@ -135,7 +144,7 @@ def check_content(envelope: Envelope) -> None:
 def _stamped(
     values: dict[str, Any], fields: dict[str, bytes], envelope_id: str, ts: str, sender: str
 ) -> dict[str, bytes]:
-    """The fields with what was missing in front and what was wrong replaced where it stood."""
+    """Return the fields with missing stamps added at the front and wrong values replaced in place."""
     if isinstance(values.get("correlation_id"), str):
         fields["correlation_id"] = b"[" + fields["correlation_id"] + b"]"
     if _STAMPED.isdisjoint(fields):
@@ -157,7 +166,7 @@ def _stamped(
 
 
 def _text(values: dict[str, Any], name: str) -> str | None:
-    """A field that is a string where it is given; null and "" count as not given."""
+    """Return a string field, or None if it is not given; null and "" count as not given."""
     value = values.get(name)
     if value is None or value == "":
         return None
@@ -167,7 +176,7 @@ def _text(values: dict[str, Any], name: str) -> str | None:
 
 
 def _texts(values: dict[str, Any], name: str) -> tuple[str, ...]:
-    """A field that is an array of strings where it is given; `correlation_id` may be one string (protocol §1)."""
+    """Return a field that is an array of strings, if given. `correlation_id` may be one string (protocol §1)."""
     value = values.get(name)
     if value is None:
         return ()
@@ -179,7 +188,7 @@ def _texts(values: dict[str, Any], name: str) -> tuple[str, ...]:
 
 
 def compose(kind: str, payload: bytes, stamp: Stamp, **optional: Any) -> bytes:
-    """The text of an envelope of the gateway's own; `optional` are `to`, `correlation_id` and `context`."""
+    """Return the JSON of an envelope from the gateway itself; `optional` are `to`, `correlation_id` and `context`."""
     fields = {
         "protocol": _PROTOCOL,
         "id": raw_json.encode(stamp.new_id),
@@ -197,6 +206,6 @@ def compose(kind: str, payload: bytes, stamp: Stamp, **optional: Any) -> bytes:
 
 
 def parse(message: bytes) -> Envelope:
-    """An envelope that a gateway sent or recorded, for whoever observes it."""
+    """Parse an envelope that a gateway sent or recorded."""
     values, fields = read_object(message, raw_json.MAX_NESTING_SENT)
     return receive(values, fields, Stamp(sender=str(values.get("from", "")), new_id="", now=0))

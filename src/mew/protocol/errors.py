@@ -1,7 +1,7 @@
 """Why something was refused: one class a code, the parts as attributes.
 
 Pure values that can be raised. Nothing here sends or logs: `Space.handle` turns a refusal into `system/error`,
-a door turns it into an HTTP status.
+a transport turns it into an HTTP status.
 
     MewError
     └── Refusal                     code, message, parts
@@ -117,7 +117,7 @@ class Unauthenticated(Unauthorized):
 
 
 class MissingToken(Unauthenticated):
-    """No token at all; an HTTP door answers 401 instead of 403."""
+    """No token at all. HTTP answers 401 instead of 403."""
 
     status = 401
 
@@ -136,7 +136,7 @@ class CapabilityViolation(Refusal):
 
 
 class UnauthorizedStreamWrite(Refusal):
-    """A frame or `stream/data` of somebody who is not an authorised writer."""
+    """A frame or `stream/data` from a participant that is not an authorized writer."""
 
     code = "unauthorized_stream_write"
     status = 403
@@ -254,7 +254,7 @@ class MessageTooLarge(Refusal):
 
 
 class QuotaExceeded(Refusal):
-    """A limit on how many of something may exist at once."""
+    """A limit on how many of something may exist concurrently."""
 
     code = "quota_exceeded"
     status = 429

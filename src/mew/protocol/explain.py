@@ -1,7 +1,7 @@
 """A dry run of one message, and the list of everything that a participant may send now.
 
-Pure. The dry run executes the code that handles a `Post`, on a copy of the space, until the first effect. So it repeats
-no rule.
+Pure. The dry run executes the code that handles a `Post`, on a copy of the space, until the first effect. It therefore
+does not duplicate any rule.
 """
 
 from contextlib import suppress
@@ -31,28 +31,31 @@ if TYPE_CHECKING:
 
 
 class Right(msgspec.Struct, frozen=True):
-    """By what somebody may send an envelope, as far as its kind and stream are concerned."""
+    """On what authority a participant may send an envelope, as far as its kind and stream are concerned."""
 
     reason: str
     source: str | None = None
-    """Where the capability comes from; `owner` or `writer` of the stream, `proposer`, `approvals`, `everyone`."""
+    """Source of the capability, or `owner`, `writer` (of the stream), `proposer`, `approvals`, `everyone`."""
     capability: Capability | None = None
     nearest: Nearest | None = None
-    """Where a capability is needed and none fits."""
+    """The closest capability, if one is needed and none matches."""
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """What would come of a message."""
+    """The result of a dry run."""
 
     kind: str | None
     right: Right
     refusal: Refusal | None
-    """None: it would be carried out."""
+    """The error; None if the message would be carried out."""
     units: int = 0
-    """What it took to find out (`work`)."""
+    """Units of work that the dry run took (`work`)."""
 
     def answer(self) -> dict[str, Any]:
-        """The body of an HTTP answer. A right that is there although the message is refused is not what is missing."""
+        """The body of the HTTP response.
+
+        A rejected message may still have a capability or source. The rejection then has another reason.
+        """
         right, refusal, near = self.right, self.refusal, self.right.nearest
         return {
             "allowed": refusal is None,
@@ -68,11 +71,11 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 class _Passed(Exception):
-    """Nothing stands in the way any more."""
+    """Raised when all checks have passed."""
 
 
 class _Rehearsal(Turn):
-    """A turn that ends before anything takes effect."""
+    """A turn that stops before anything takes effect."""
 
     __slots__ = ()
 
@@ -81,12 +84,15 @@ class _Rehearsal(Turn):
 
 
 def _take_nothing(_record: Record) -> NoReturn:
-    """In place of `Space.take`, by which alone a space changes."""
+    """Replace `Space.take`, the only method that changes a space, to end the dry run."""
     raise _Passed
 
 
 def explain(space: "Space", participant: str, message: bytes, now: int) -> Explanation:
-    """What would come of this message of a participant's, whoever asks; its rate is neither heeded nor used."""
+    """Return whether this message of a participant would be accepted now, and why; any caller may ask.
+
+    The rate of the participant is neither checked nor used up. Raises `ParticipantNotFound` for an unknown participant.
+    """
     if not space.state.knows(participant):
         raise ParticipantNotFound(f"no participant {participant!r}", participant_id=participant)
     session = session_of(space, participant)
@@ -107,7 +113,7 @@ def explain(space: "Space", participant: str, message: bytes, now: int) -> Expla
 
 
 def session_of(space: "Space", participant: str) -> Session:
-    """The participant's connection; posting makes one where there is none (protocol §5)."""
+    """The session of the participant. If there is none, the one that a post would create (protocol §5)."""
     seat = space.seats.get(participant)
     if seat is not None:
         return space.sessions[seat]
@@ -115,8 +121,10 @@ def session_of(space: "Space", participant: str) -> Session:
 
 
 def as_if_present(space: "Space", session: Session, now: int) -> "Space":
-    """A space that shares everything with this one, but that somebody is present, that no record is taken, and that
-    grants have ended which are due: a message settles those before it is looked at.
+    """Return a copy of the space in which the participant is present and due grants have ended.
+
+    The copy shares everything else with the space, and takes no records. Due grants end first, because handling a real
+    message also ends them before the checks.
     """
     twin, state = copy(space), space.state
     present = {session.participant: Presence(session.transport), **state.present}
@@ -148,7 +156,7 @@ def _end_grants(twin: "Space", due: dict[str, set[str]]) -> None:
 
 
 def _rehearse(turn: Turn, session: Session, incoming: Incoming) -> None:
-    """As `dispatch.post` does it."""
+    """Run the same steps as `dispatch.post`."""
     presence.require_welcome(turn, session.participant)
     turn.space.pass_time(turn.now)
     incoming.refuse_frame()
@@ -162,7 +170,10 @@ _NOTHING = Right("it is no envelope")
 
 
 def _right(space: "Space", envelope: Envelope, work: Work, now: int) -> Right:
-    """Of a stream there is, its owner and writers decide; of everything else, capabilities (protocol §4, Who may)."""
+    """Return the authority for an envelope (protocol §4, Who may).
+
+    For an existing stream, its owner and writers decide. For everything else, capabilities decide.
+    """
     if envelope.kind == kinds.HEARTBEAT:
         return _EVERYONE
     if envelope.kind == kinds.MCP_APPROVE:
@@ -187,7 +198,7 @@ def _named_stream(space: "Space", envelope: Envelope) -> Stream | None:
 
 
 def right_over(space: "Space", stream: Stream, envelope: Envelope, work: Work) -> Right:
-    """By what somebody may send an envelope about this stream (protocol §4, Who may)."""
+    """Return on what authority a participant may send an envelope about this stream (protocol §4, Who may)."""
     sender, name = envelope.sender, stream.stream_id
     if sender == stream.owner:
         return Right(f"{sender!r} owns {name!r}", "owner")
@@ -203,21 +214,21 @@ def right_over(space: "Space", stream: Stream, envelope: Envelope, work: Work) -
 BY_CAPABILITY: Final = tuple(
     sorted(kind for kind in kinds.KINDS - NO_CAPABILITY - {kinds.JOIN} if not kinds.is_reserved(kind))
 )
-"""Every kind of the protocol for which a participant needs a capability."""
+"""All kinds of the protocol that require a capability."""
 BY_OWNERSHIP: Final = tuple(sorted(DECIDED_BY_OWNERSHIP - {kinds.HEARTBEAT}))
-"""Every kind about a stream for which it needs a right over that stream."""
+"""All kinds about a stream that require a permission for that stream."""
 _ONLY_WHILE: Final[dict[str, Status]] = {kinds.STREAM_START: READY, kinds.STREAM_DATA: LIVE}
-"""What a stream takes in one of its states alone (protocol §4)."""
+"""Kinds that a stream accepts only in one of its states (protocol §4)."""
 
 
 STREAM_UNITS: Final = 25
-"""What it takes to say what may be sent on one stream, besides patterns."""
+"""Units of work to list the permissions for one stream, in addition to patterns."""
 MOST_UNITS: Final = 50_000
-"""What trying patterns may take for one answer."""
+"""Maximum units of work for trying patterns in one answer."""
 
 
 class AllowedKind(msgspec.Struct, frozen=True):
-    """A kind that a capability is for."""
+    """A kind that a capability allows."""
 
     kind: str
     capability: Capability
@@ -230,26 +241,26 @@ class AllowedKind(msgspec.Struct, frozen=True):
 
 
 class AllowedOnStream(msgspec.Struct, frozen=True):
-    """What may be sent about one stream."""
+    """The kinds that may be sent about one stream."""
 
     stream_id: str
     kinds: tuple[str, ...]
 
 
 class Actions(msgspec.Struct, frozen=True):
-    """What a participant may send."""
+    """Everything that a participant may send."""
 
     participant: str
     kinds: tuple[AllowedKind, ...] = ()
     streams: tuple[AllowedOnStream, ...] = ()
-    """In order of creation; those on which it may nothing are left out."""
+    """In order of creation. Streams without any permitted kind are left out."""
     refusal: Refusal | None = None
-    """Why it may send nothing at all."""
+    """The reason why it may send nothing at all."""
     units: int = 0
-    """What it took to find out (`work`)."""
+    """Units of work that it took to build the list (`work`)."""
 
     def answer(self) -> dict[str, Any]:
-        """The body of an HTTP answer."""
+        """The body of the HTTP response."""
         refusal = self.refusal
         return {
             "participant": self.participant,
@@ -269,9 +280,10 @@ class Actions(msgspec.Struct, frozen=True):
 
 
 def actions(space: "Space", participant: str, now: int) -> Actions:
-    """What this participant may send now, present or not; whoever asks.
+    """Return what this participant may send now, whether it is present or not; any caller may ask.
 
-    `QuotaExceeded` where finding out takes over `MOST_UNITS`, or over what may be scanned for one message.
+    Raises `QuotaExceeded` if this takes more than `MOST_UNITS`, or more than may be scanned for one message, and
+    `ParticipantNotFound` for an unknown participant.
     """
     if not space.state.knows(participant):
         raise ParticipantNotFound(f"no participant {participant!r}", participant_id=participant)
@@ -305,7 +317,7 @@ def actions(space: "Space", participant: str, now: int) -> Actions:
 
 
 def _allowed(held: CapabilitySet, kind: str) -> AllowedKind | None:
-    """The capability for a kind that a decision would name: one that asks for nothing else, where there is one."""
+    """Return the capability for a kind that a decision would name, or None. One without conditions is preferred."""
     fitting = [
         ((not capability.is_plain, number, capability.kind.exact != name), AllowedKind(kind, capability, source))
         for number, name in enumerate(asked_as(kind))
@@ -316,13 +328,13 @@ def _allowed(held: CapabilitySet, kind: str) -> AllowedKind | None:
 
 
 def _on(space: "Space", stream: Stream, participant: str, work: Work) -> list[str]:
-    """The kinds for which somebody has a right over a stream, in its present state."""
+    """Return the kinds about a stream that a participant may send in the current state of the stream."""
     named = {"stream_id": stream.stream_id}
 
     def has_right(kind: str) -> bool:
         return right_over(space, stream, _about(participant, kind, named), work).source is not None
 
-    # Who may end it in one way may end it in each: patterns are tried once.
+    # A participant that may end a stream in one way may end it in every way, so patterns are tried once.
     may_end = has_right(kinds.STREAM_CLOSE)
     return [
         kind

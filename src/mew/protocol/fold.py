@@ -1,7 +1,7 @@
-"""What each record of the journal makes of a space's state: the one definition of what happened.
+"""Defines how each journal record changes the state of a space.
 
-Pure. The gateway lives by it, recovery repeats it, the audit and the pipeline read it. It decides nothing:
-a record is something that was already accepted.
+Pure. This is the only such definition: the gateway, crash recovery, the audit and the pipeline all use it. It decides
+nothing, because a record describes something that was already accepted.
 """
 
 from collections.abc import Callable
@@ -17,15 +17,16 @@ from mew.protocol.streams import LIVE, Stream, read_entry, read_ready
 from mew.protocol.timestamps import SECOND, rfc3339
 
 LONGEST_TIMEOUT: Final = 31_536_000
-"""Seconds that a pause or a grant may last, where it has an end."""
+"""Longest duration of a pause or a grant that ends, in seconds."""
 SHUTDOWN_SECONDS: Final = 5
-"""How long a participant that was shut down may still say goodbye (protocol §3)."""
+"""Seconds that a participant stays connected after a shutdown, to send its last messages (protocol §3)."""
 
 
 def fold(state: SpaceState, record: Record) -> SpaceState:
-    """The state after the record: the same object, changed, but for a checkpoint, which is a state of its own.
+    """Apply a record and return the new state.
 
-    `OtherFold` where nothing has been folded yet and the checkpoint is of another version of this fold.
+    The state object is changed in place and returned, but a checkpoint gives a new object. Raises `OtherFold` if a
+    checkpoint of an unreadable fold version comes before any other record.
     """
     if record.event == records.CHECKPOINT:
         state = _checkpoint(state, record)
@@ -39,7 +40,10 @@ def fold(state: SpaceState, record: Record) -> SpaceState:
 
 
 def _checkpoint(state: SpaceState, record: Record) -> SpaceState:
-    """One of another version of the fold says nothing: what it stands for has just been folded anew."""
+    """Return the state in the checkpoint.
+
+    If its fold version is unreadable, return the state folded so far: the checkpoint describes the same state.
+    """
     try:
         restored = restore(record.payload)
     except OtherFold:
@@ -52,14 +56,14 @@ def _checkpoint(state: SpaceState, record: Record) -> SpaceState:
 
 
 def count_frames(state: SpaceState, stream_id: str, count: int) -> int:
-    """Count accepted frames or data of a stream; the number of the first of them."""
+    """Count accepted frames or data of a stream, and return the number of the first of them."""
     first = state.frames[stream_id] + 1
     state.frames[stream_id] += count
     return first
 
 
 def _start(state: SpaceState, record: Record) -> None:
-    """A new epoch: nobody is here, and whoever was has just left (architecture, Journal)."""
+    """Begin a new epoch. Participants that were still present have just left (architecture, Journal)."""
     start = raw_json.decode(record.payload)
     state.epoch = start["epoch"]
     state.configured = {
@@ -74,7 +78,7 @@ def _start(state: SpaceState, record: Record) -> None:
 
 
 _IN_STATE: Final = frozenset({"epoch", "participants", "defaults"})
-"""What the state has of a start by itself."""
+"""Keys of a start record that have their own fields in the state."""
 
 
 def _join(state: SpaceState, record: Record) -> None:
@@ -83,7 +87,7 @@ def _join(state: SpaceState, record: Record) -> None:
         state.present[record.participant] = Presence(joined["transport"], joined.get("anonymous", False))
     state.left.pop(record.participant, None)
     if state.closing.get(record.participant, record.time + 1) <= record.time:
-        del state.closing[record.participant]  # a log stayed behind when the socket was shut down; this is a new one
+        del state.closing[record.participant]  # the log stayed connected after the shutdown; this is a new socket
 
 
 def _leave(state: SpaceState, record: Record) -> None:
@@ -176,7 +180,7 @@ def _capability_granted(state: SpaceState, record: Record) -> None:
 
 
 def _capability_revoked(state: SpaceState, record: Record) -> None:
-    """Take away what was granted or configured and is covered by a pattern, or all of one grant (protocol §3)."""
+    """Remove the granted and base capabilities that a pattern covers, or a whole grant (protocol §3)."""
     payload = _payload(record)
     recipient, grant_id = payload["recipient"], payload.get("grant_id")
     patterns = () if grant_id is not None else _capabilities(payload["capabilities"])
@@ -197,7 +201,7 @@ def _capability_revoked(state: SpaceState, record: Record) -> None:
 
 
 def _drop_ends(state: SpaceState, recipient: str) -> None:
-    """A grant that is gone needs no end."""
+    """Drop the end times of grants that no longer exist."""
     held = {grant.grant_id for grant in state.grants.get(recipient, ())}
     left = {grant_id: end for grant_id, end in state.grant_ends.pop(recipient, {}).items() if grant_id in held}
     if left:
@@ -205,7 +209,7 @@ def _drop_ends(state: SpaceState, recipient: str) -> None:
 
 
 def _put(table: dict[str, tuple[Any, ...]], key: str, values: tuple[Any, ...]) -> None:
-    """Keep no empty entries: equal states are equal snapshots."""
+    """Set an entry, or delete it if it would be empty: equal states must have equal snapshots."""
     if values:
         table[key] = values
     else:
@@ -307,4 +311,4 @@ _BY_EVENT: Final[dict[str, _Change]] = {
     records.CONSUMED: _envelope,
     records.FRAME: _frame,
 }
-"""The other events are remarks: they change nothing."""
+"""Events that are not listed do not change the state."""

@@ -1,6 +1,6 @@
-"""Formats of a stream: what its data look like, said in advance as JSON Schema (ADR-STR, format descriptors).
+"""Formats of a stream: its data are described in advance as JSON Schema (ADR-STR, format descriptors).
 
-Pure: a schema is compiled and applied here, and nothing it refers to is ever fetched.
+Pure: this module compiles and applies schemas. It never fetches anything that a schema refers to.
 """
 
 from typing import Any, Final
@@ -25,42 +25,42 @@ from mew.protocol.work import CHECKED_PER_UNIT, Work
 SCHEMA_BYTES: Final = 64 * 2**10
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 SUBSCHEMAS_PER_VALUE: Final = 1_024
-"""How many subschemas of a format may apply to one value of the content: what bounds the work of validating it."""
+"""Maximum subschemas of a format that may apply to one value of the content. This limits the work of validation."""
 
 APPLICATIONS: Final = 2**23
-"""How many steps of validating: bytes of content, each by what it may meet there. Some hundredths of a second."""
+"""Maximum validation steps: bytes of content times the steps each may take. Some hundredths of a second."""
 PATTERN_UNITS: Final = 50_000
-"""What compiling all patterns of one request may cost, in about a microsecond each."""
+"""Maximum cost of compiling all patterns of one request, in units of about a microsecond."""
 
 _DESCRIBED: Final = 2**24
-"""How far it is worth saying where content does not fit, in bytes copied: some tenths of a second.
+"""Maximum bytes copied to locate a mismatch: some tenths of a second.
 
-That it does not fit is found out at once; to say where, the validator makes an error at every turn, each with copies of
-content and schema."""
+Detecting a mismatch is fast. To locate it, the validator creates an error at each step, with copies of content and
+schema."""
 _SCHEMA_BYTES_PER_UNIT: Final = 16
 _NO_REGEX: Final = 'is not a "regex"'
 _REGEX: Final = f" no larger than {schema_cost.COMPILED_BYTES} bytes compiled, without look-around and back-references"
 _ERROR_BYTES: Final = 512
-"""What an error costs besides."""
+"""Bytes that each error costs in addition."""
 
 
 class Format(msgspec.Struct, frozen=True):
-    """One format descriptor; `validator` is None where it has no schema."""
+    """One format descriptor. `validator` is None if it has no schema."""
 
     id: str
     validator: jsonschema_rs.Draft202012Validator | None
     schema_bytes: int = 0
     subschemas: int = 0
-    """How many of them a value of the content can meet."""
+    """Maximum number of subschemas that can apply to one value of the content."""
     weight: int = 0
-    """How many steps a byte of the content can take."""
+    """Maximum steps per byte of the content."""
     remote_weight: int = 0
-    """The same where the content holds numbers that are near to nothing, or very large."""
+    """Maximum steps per byte if the content contains numbers that are close to zero or very large."""
     unique: int = 0
-    """How often the items of one value must all differ."""
+    """Maximum number of `uniqueItems` checks that can apply to one value."""
 
     def steps_on(self, content: Any, size: int) -> int:
-        """How many steps this content can take; it is not looked at where there would be too many anyway."""
+        """Return the maximum steps for this content. The content is not read if its size alone exceeds the limit."""
         least, compared = self.weight * size, 0
         if self.unique and least <= APPLICATIONS:
             compared = self.unique * max(0, size - text_outside_arrays(content))
@@ -72,7 +72,7 @@ class Format(msgspec.Struct, frozen=True):
         return weight * size + (compared * unique_weight(values) if compared else 0)
 
     def describes(self, size: int) -> bool:
-        """Whether it can be said in good time where content of this size does not fit."""
+        """Return whether a mismatch in content of this size can be located fast enough."""
         return self.subschemas * size * (self.schema_bytes + size + _ERROR_BYTES) <= _DESCRIBED
 
 
@@ -82,7 +82,10 @@ class Formats(msgspec.Struct, frozen=True):
     by_id: dict[str, Format] = {}
 
     def choose(self, format_id: Any) -> Format | None:
-        """The format that a `stream/data` names; None on a stream without formats (protocol §4)."""
+        """Return the format that a `stream/data` names; None on a stream without formats (protocol §4).
+
+        If the stream has only one format, `format_id` may be None. Raises `UnknownFormat` for an unknown id.
+        """
         if not self.by_id:
             return None
         if format_id is None and len(self.by_id) == 1:
@@ -94,7 +97,10 @@ class Formats(msgspec.Struct, frozen=True):
 
 
 def check_fits(format_: Format, content: Any, size: int, work: Work | None = None) -> None:
-    """Refuse content, so many bytes of it, that does not fit; it is said where, unless that would take long."""
+    """Raise `SchemaViolation` if content of `size` bytes does not match, or if the check would take too long.
+
+    The error includes the path of the mismatch, unless locating it would take too long.
+    """
     validator = format_.validator
     if validator is None:
         return
@@ -120,7 +126,10 @@ def check_fits(format_: Format, content: Any, size: int, work: Work | None = Non
 
 
 def read_formats(value: Any, most: int, work: Work | None = None) -> Formats:
-    """Format descriptors of a request or announce, each checked, else `InvalidFormat`; `work` is what that takes."""
+    """Check and compile the format descriptors of a request or announce. Adds the cost to `work`.
+
+    Raises `InvalidFormat` for an invalid descriptor, or `InvalidEnvelope` if `value` is not a list.
+    """
     if not isinstance(value, list):
         raise InvalidEnvelope("`payload.formats` must be an array of format descriptors")
     if not value:
@@ -138,7 +147,7 @@ def read_formats(value: Any, most: int, work: Work | None = None) -> Formats:
 
 
 def count_patterns(formats: Any) -> int:
-    """How many patterns the schemas of format descriptors have; what is no descriptor has none."""
+    """Return the number of patterns in the schemas of format descriptors; 0 if `formats` is not an object or list."""
     return len(schema_cost.patterns_in(formats))
 
 
@@ -157,16 +166,16 @@ def _read_format(value: Any, where: str, compiler: "_Compiler") -> Format:
 
 
 class _Compiler:
-    """Compiles the schemas of one request, which together may cost so much and no more."""
+    """Compiles the schemas of one request. The limits apply to all of them together."""
 
     def __init__(self, work: Work) -> None:
-        """Nothing has been spent."""
+        """Start with no cost used. Costs are added to `work`."""
         self._work = work
         self._units = 0
         self._steps = 0
 
     def compile(self, format_id: str, schema: Any, where: str) -> Format:
-        """The format with its validator, else `InvalidFormat`."""
+        """Return the format with its validator. Raises `InvalidFormat` if the schema cannot be used."""
         size = len(raw_json.encode(schema))
         self._work.add(size // _SCHEMA_BYTES_PER_UNIT)
         if size > SCHEMA_BYTES:
@@ -175,7 +184,7 @@ class _Compiler:
             raise InvalidFormat(f"`{where}.$schema` must be {DIALECT!r}")
         try:
             self._check_patterns(schema)
-            # `offline` is what keeps it from fetching; the plain engine refuses patterns that could backtrack.
+            # `offline` prevents fetching. The plain regex engine rejects patterns that could backtrack.
             options = jsonschema_rs.RegexOptions(
                 size_limit=schema_cost.COMPILED_BYTES, dfa_size_limit=schema_cost.CACHE_BYTES
             )
@@ -190,7 +199,7 @@ class _Compiler:
         return Format(format_id, validator, size, cost.subschemas, cost.weight, cost.remote_weight, cost.unique)
 
     def _check_patterns(self, schema: Any) -> None:
-        """Refuse patterns by their number and by what it takes to compile them, before that is tried."""
+        """Raise `TooCostly` for too many patterns, or patterns that are slow to compile. Nothing is compiled here."""
         patterns = schema_cost.patterns_in(schema)
         if len(patterns) > schema_cost.PER_SCHEMA:
             raise TooCostly(f"it has {len(patterns)} patterns; at most {schema_cost.PER_SCHEMA} are allowed")

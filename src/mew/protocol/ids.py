@@ -1,4 +1,4 @@
-"""The syntax of space, participant and stream ids, and which ids are reserved or easily confused. Pure."""
+"""Syntax of space, participant and stream ids, and checks for reserved or easily confused ids. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -13,25 +13,28 @@ SLUG_LENGTH = 64
 
 
 def is_space_id(name: str) -> bool:
-    """Whether a space may be called this (protocol §1)."""
+    """Return whether this is a valid space id (protocol §1)."""
     return _SPACE.fullmatch(name) is not None
 
 
 def is_participant_id(name: str) -> bool:
-    """Whether the characters and the length are those of a participant id (protocol §1)."""
+    """Return whether characters and length are valid for a participant id (protocol §1)."""
     return _PARTICIPANT.fullmatch(name) is not None
 
 
 def is_reserved_id(name: str) -> bool:
-    """Whether the id belongs to the gateway, in any case: people would take `System:Gateway` for it (protocol §1)."""
+    """Return whether the id is reserved for the gateway (protocol §1).
+
+    Case is ignored, because users would mistake `System:Gateway` for the gateway.
+    """
     folded = name.casefold()
     return folded in {"gateway", "system"} or folded.startswith("system:")
 
 
 def looks(name: str) -> str:
-    """What an id looks like at a glance: two ids with the same look are easily confused.
+    """Return a normalized form of an id. Two ids with the same form are easily confused.
 
-    Ids are ASCII, so letters of other scripts need no care.
+    Ids are ASCII, so letters of other scripts need no handling.
     """
     look = name.casefold().translate(_LOOKS)
     for pair, letter in _PAIRS:
@@ -40,35 +43,35 @@ def looks(name: str) -> str:
 
 
 def is_desired_id(name: object) -> bool:
-    """Whether a stream may be called this at its creator's wish; `stream-<n>` is the gateway's own (protocol §4)."""
+    """Return whether a creator may choose this stream id. `stream-<n>` is reserved for the gateway (protocol §4)."""
     return isinstance(name, str) and _SLUG.fullmatch(name) is not None and _NUMBERED.fullmatch(name) is None
 
 
 def namespace(space_id: str, stream_id: str) -> str:
-    """The canonical name of a stream inside its space (ADR-STR)."""
+    """Return the canonical name of a stream: space id and stream id (ADR-STR)."""
     return f"{space_id}/{stream_id}"
 
 
 class IdsIgnoringCase:
-    """The ids in use, found whatever their case: `Alice` must not be free while `alice` is somebody."""
+    """The ids in use, with case-insensitive search: `Alice` must not be available while `alice` is in use."""
 
     def __init__(self, ids: Iterable[str] = ()) -> None:
-        """With these ids."""
+        """Start with these ids in use."""
         self._ids: dict[str, set[str]] = {}
         for each in ids:
             self.add(each)
 
     def add(self, name: str) -> None:
-        """An id is in use."""
+        """Mark an id as in use."""
         self._ids.setdefault(name.casefold(), set()).add(name)
 
     def discard(self, name: str) -> None:
-        """An id is free again."""
+        """Mark an id as available again."""
         same = self._ids.get(name.casefold(), set())
         same.discard(name)
         if not same:
             self._ids.pop(name.casefold(), None)
 
     def other_than(self, name: str) -> str | None:
-        """An id in use that differs from this one in case alone."""
+        """Return an id in use that differs from this one only in case, or None."""
         return min(self._ids.get(name.casefold(), set()) - {name}, default=None)

@@ -1,14 +1,14 @@
 """The kinds of envelopes: their names, who may send them, and which ones the gateway acts on.
 
-Constants only. The table in `dispatch` names the handler of each kind.
+Constants and one check. The table in `dispatch` names the handler of each kind.
 """
 
 GATEWAY = "system:gateway"
-"""Who signs everything the gateway says."""
+"""The sender (`from`) of every envelope that the gateway creates."""
 
 PROTOCOL = "mew/v0.4"
 PROTOCOLS = frozenset({PROTOCOL, "mew/v0.3"})
-"""What `protocol` may say; the second is relayed as it came."""
+"""Accepted values of `protocol`. An envelope with the older version is relayed unchanged."""
 
 JOIN = "system/join"
 HEARTBEAT = "system/heartbeat"
@@ -28,7 +28,7 @@ MCP_REJECT = "mcp/reject"
 MCP_WITHDRAW = "mcp/withdraw"
 PROPOSAL_CLOSED = "mcp/proposal-closed"
 PROPOSAL_FIELD = "proposal"
-"""The field of an envelope about a proposal that only the gateway sets, `proposal: {position, digest}`."""
+"""A field of proposal envelopes that only the gateway sets: `proposal: {position, digest}`."""
 REASONING_CANCEL = "reasoning/cancel"
 
 CAPABILITY_GRANT = "capability/grant"
@@ -59,7 +59,7 @@ STREAM_COMPLETE = "stream/complete"
 STREAM_ERROR = "stream/error"
 STREAM_GAP = "stream/gap"
 STREAM_MANAGE = "stream/manage"
-"""A capability's kind, never an envelope's (ADR-STR, capability model)."""
+"""A kind for capabilities only, never for envelopes (ADR-STR, capability model)."""
 
 GRANT_WRITE = "stream/grant-write"
 REVOKE_WRITE = "stream/revoke-write"
@@ -87,21 +87,21 @@ RELAYED_ONLY = frozenset(
         "participant/restart",
     }
 )
-"""Known kinds that the gateway carries and otherwise leaves alone, like every kind it does not know."""
+"""Known kinds that the gateway only relays, as it does with every unknown kind."""
 
 ENDINGS = frozenset({STREAM_CLOSE, STREAM_COMPLETE, STREAM_ERROR})
-"""Each ends a stream, whichever way it was opened (protocol §4)."""
+"""Kinds that end a stream, regardless of how it was opened (protocol §4)."""
 
 RESERVED = frozenset(
     {STREAM_READY, STREAM_GAP, WRITE_GRANTED, WRITE_REVOKED, OWNERSHIP_TRANSFERRED, INVITE_ACK, PROPOSAL_CLOSED}
 )
-"""Kinds that a participant may not send, besides `system/*` (protocol §1)."""
+"""Kinds that a participant may not send, in addition to `system/*` (protocol §1)."""
 
 FROM_PARTICIPANTS = frozenset({JOIN, HEARTBEAT})
-"""The only `system/*` that a participant may send."""
+"""The only `system/*` kinds that a participant may send."""
 
 CONSUMED = frozenset({JOIN, HEARTBEAT, INVITE, KICK, GRANT_WRITE, REVOKE_WRITE, TRANSFER_OWNERSHIP})
-"""Carried out and not relayed."""
+"""Kinds that the gateway processes and does not relay."""
 
 ACTED_ON = ENDINGS | {
     JOIN,
@@ -119,7 +119,7 @@ ACTED_ON = ENDINGS | {
     MCP_APPROVE,
     MCP_WITHDRAW,
 }
-"""The gateway changes something on these; they are small. What opens a stream has a limit of its own."""
+"""Kinds on which the gateway changes state. Their size limit is small. Kinds that open a stream have another limit."""
 
 ALLOWED_WHILE_PAUSED = ENDINGS | {
     STATUS,
@@ -135,7 +135,7 @@ ALLOWED_WHILE_PAUSED = ENDINGS | {
     HEARTBEAT,
     JOIN,
 }
-"""What a paused participant may still send (protocol §3)."""
+"""Kinds that a paused participant may still send (protocol §3)."""
 
 KINDS = (
     RELAYED_ONLY
@@ -147,9 +147,9 @@ KINDS = (
     | {REGISTER, WELCOME, PRESENCE, ERROR, CAPABILITY_GRANT, CAPABILITY_REVOKE, PAUSE}
     | {STREAM_REQUEST, STREAM_OPEN, STREAM_ANNOUNCE, STREAM_START, STREAM_DATA}
 )
-"""Every kind that the protocol names."""
+"""Every kind that the protocol defines."""
 
 
 def is_reserved(kind: str) -> bool:
-    """Whether only the gateway may send this kind."""
+    """Return whether only the gateway may send this kind."""
     return kind in RESERVED or (kind.startswith("system/") and kind not in FROM_PARTICIPANTS)

@@ -1,7 +1,8 @@
-"""The pattern language of capabilities: what a pattern stands for, and which pattern covers which.
+"""The pattern language of capabilities: which values a pattern matches, and which patterns it covers.
 
-Pure, bounded by the sizes of patterns multiplied, and free of regular expressions: patterns come from participants.
-`covers_*` answer whether every thing the second pattern matches is matched by the first; in doubt, no.
+Pure. Patterns come from participants, so no regular expressions are used. The cost is bounded by the product of the
+pattern sizes. `covers` and `covers_value` return whether the first pattern matches everything that the second one
+matches. If that is uncertain, they return False.
 """
 
 from collections.abc import Callable
@@ -12,39 +13,43 @@ import msgspec
 from mew.protocol.work import UNBOUNDED, Work
 
 MAX_LEAVES: Final = 1_024
-"""A longer list in an envelope fits no pattern: each of its elements is tried against each choice."""
+"""Maximum elements of a list in an envelope. A longer list matches no pattern.
+
+Each element is tried against each choice of a pattern, so long lists would be slow."""
 MAX_SCANNED_TEXT: Final = 64 * 2**10
-"""A longer string is tried on no pattern with text between two stars."""
+"""Maximum characters of a string that is tried on a pattern with text between two stars."""
 TRIAL: Final = 100
-"""What trying any pattern on any value counts, in characters scanned."""
+"""Base cost of trying a pattern on a value, in scanned characters."""
 _PIECE_STEP: Final = 16
-"""Searching for a long piece may take as many steps a character as the piece is long: each so many count once more."""
+"""Number of piece characters that adds the length of the value to the cost once more.
+
+Searching for a long piece may take as many steps per character of the value as the piece has characters."""
 
 ValueTest: TypeAlias = Callable[[Any, Work], bool]
 
 
 class TextTooLong(Exception):
-    """A string in an envelope is too long for a pattern: the capability does not match, whatever else it says."""
+    """A string in an envelope is too long for a pattern. The capability does not match, whatever its other patterns."""
 
 
 _ANY_TEXT: Final = "\ud800"
-"""Half a surrogate pair, put for the stars of a glob: no text of JSON's holds it, so nothing but a star matches it."""
+"""Half a surrogate pair that replaces the stars of a glob. JSON text never contains it, so only a star matches it."""
 
 
 class Glob(msgspec.Struct, frozen=True):
-    """A string pattern in which `*` stands for any text, `/` included, and every other character for itself."""
+    """A string pattern. `*` matches any text, including `/`. Every other character matches itself."""
 
     text: str
     pieces: tuple[str, ...]
-    """The text between the stars: one piece is a literal."""
+    """The text between the stars. A single piece means a literal."""
 
     @classmethod
     def parse(cls, text: str) -> "Glob":
-        """Take the pattern apart once, however often it is used."""
+        """Split the pattern once, so that it can be used many times."""
         return cls(text, tuple(text.split("*")))
 
     def matches(self, value: str) -> bool:
-        """Whether the whole value fits."""
+        """Return whether the pattern matches the whole value."""
         if len(self.pieces) == 1:
             return value == self.text
         first, *middle, last = self.pieces
@@ -59,7 +64,7 @@ class Glob(msgspec.Struct, frozen=True):
         return True
 
     def tried_on(self, value: str, work: Work) -> bool:
-        """Whether a value of an envelope fits; `TextTooLong` where finding out would take long."""
+        """Return whether a value of an envelope matches. Raises `TextTooLong` if the check would be slow."""
         middle = self.pieces[1:-1]
         if not any(middle):
             work.scan(TRIAL)
@@ -70,11 +75,14 @@ class Glob(msgspec.Struct, frozen=True):
         return self.matches(value)
 
     def covers(self, other: "Glob") -> bool:
-        """Exact: a letter that neither pattern uses, put for the other's stars, is matched only by stars of ours."""
+        """Return whether every text that the other glob matches matches this one.
+
+        Exact: the other's stars are replaced by a character that no pattern contains, so only our stars match it.
+        """
         return self.matches(_ANY_TEXT.join(other.pieces))
 
     def is_disjoint(self, other: "Glob") -> bool:
-        """Whether surely no text fits both: exact where one is literal, else judged by their ends."""
+        """Return whether certainly no text matches both. Exact if one is a literal, else based on their ends only."""
         if len(self.pieces) == 1:
             return not other.matches(self.text)
         if len(other.pieces) == 1:
@@ -88,7 +96,7 @@ class Glob(msgspec.Struct, frozen=True):
 
 
 class KindPattern(msgspec.Struct, frozen=True):
-    """A set of kinds: one (`exact`), everything below a prefix, or every kind; or all but such a set."""
+    """A set of kinds: one kind (`exact`), all kinds below a prefix, or every kind. `negated` means all other kinds."""
 
     exact: str | None = None
     prefix: str | None = None
@@ -96,7 +104,7 @@ class KindPattern(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> "KindPattern":
-        """`chat`, `mcp/*`, `mcp/**`, `*`, `**`, and each after `!` (protocol §3)."""
+        """Parse `chat`, `mcp/*`, `mcp/**`, `*` or `**`, each optionally after `!` (protocol §3)."""
         negated = text.startswith("!")
         body = text.removeprefix("!")
         if body in {"*", "**"}:
@@ -107,13 +115,13 @@ class KindPattern(msgspec.Struct, frozen=True):
         return cls(exact=body, negated=negated)
 
     def matches(self, kind: str) -> bool:
-        """Whether the kind belongs to the set."""
+        """Return whether the kind belongs to the set."""
         if self.prefix is not None:
             return kind.startswith(self.prefix) is not self.negated
         return (kind == self.exact) is not self.negated
 
     def covers(self, other: "KindPattern") -> bool:
-        """Whether every kind of the other belongs to this."""
+        """Return whether every kind of the other set belongs to this set."""
         if not self.negated and not other.negated:
             return _within(other, self)
         if self.negated and other.negated:
@@ -124,26 +132,29 @@ class KindPattern(msgspec.Struct, frozen=True):
 
 
 def _within(inner: KindPattern, outer: KindPattern) -> bool:
-    """Whether the bodies nest; negation left aside."""
+    """Return whether `inner` is a subset of `outer`. Negation is ignored."""
     if outer.prefix is not None:
         return (inner.prefix if inner.prefix is not None else str(inner.exact)).startswith(outer.prefix)
     return inner.exact is not None and inner.exact == outer.exact
 
 
 def _apart(one: KindPattern, other: KindPattern) -> bool:
-    """Whether no kind belongs to both bodies; negation left aside."""
+    """Return whether no kind belongs to both sets. Negation is ignored."""
     return not (_within(one, other) or _within(other, one))
 
 
 class _Missing:
-    """Stands for a key the envelope does not have."""
+    """Placeholder for a key that the envelope does not have."""
 
 
 MISSING: Final = _Missing()
 
 
 def _leaves(value: list[Any]) -> list[Any] | None:
-    """The elements of a list and of the lists in it, without recursion; None where either are too many."""
+    """Return the elements of a list and its nested lists. None if there are too many elements or lists.
+
+    Iterative, not recursive.
+    """
     leaves: list[Any] = []
     stack, lists = [value], 1
     while stack:
@@ -158,7 +169,7 @@ def _leaves(value: list[Any]) -> list[Any] | None:
 
 
 def compile_value(pattern: Any) -> ValueTest:
-    """The test of a payload value against a payload pattern (protocol §3): a list fits if every element does."""
+    """Return the test of a payload value against a pattern (protocol §3). A list matches if every element matches."""
     test = _compile_one(pattern)
 
     def fits(value: Any, work: Work) -> bool:
@@ -174,7 +185,7 @@ def compile_value(pattern: Any) -> ValueTest:
 
 
 def _compile_one(pattern: Any) -> ValueTest:
-    """The test of anything but a list."""
+    """Return the test for values that are not lists."""
     if isinstance(pattern, list):
         choices = [_compile_one(each) for each in pattern]
         return lambda value, work: any(choice(value, work) for choice in choices)
@@ -214,9 +225,10 @@ def _compile_text(pattern: str) -> ValueTest:
 
 
 def compile_binding(pattern: Any) -> ValueTest:
-    """The test whether a rule that restricts a value holds: one element of a list suffices, and in doubt it does.
+    """Return the test whether a restricting rule applies to a value. One matching list element suffices.
 
-    Capabilities allow what surely fits; a rule must hold for all that a receiver could take for what the rule names.
+    If it is uncertain, the rule applies. Capabilities allow only what certainly matches. A rule must apply to every
+    value that a receiver could interpret as what the rule names.
     """
     choices = _choices(pattern)
     sorts, tests = {_sort(each) for each in choices}, [_compile_bound(each) for each in choices]
@@ -224,7 +236,7 @@ def compile_binding(pattern: Any) -> ValueTest:
     def holds_for(value: Any, work: Work) -> bool:
         work.scan(TRIAL)
         if value is not None and _sort(value) not in sorts:
-            # Of a type that the rule does not know: it could be another form of what the rule names.
+            # The rule does not know this type: the value could be another form of what the rule names.
             return bool(tests)
         return any(test(value, work) for test in tests)
 
@@ -243,12 +255,12 @@ def _choices(pattern: Any) -> list[Any]:
 
 
 def _sort(value: Any) -> type:
-    """Whole and other numbers are of one type."""
+    """Return the type of a value. Integers count as floats."""
     return float if type(value) is int else type(value)
 
 
 def _compile_bound(pattern: Any) -> ValueTest:
-    """Of a choice: null and what is missing are equal, and as parameters they are `{}`."""
+    """Return the test for one choice. Null equals a missing value, and both equal `{}` if an object is expected."""
     if not isinstance(pattern, dict):
         return _compile_one(pattern)
     keys = [(key, compile_binding(each)) for key, each in pattern.items()]
@@ -261,12 +273,15 @@ def _compile_bound(pattern: Any) -> ValueTest:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Numbers, booleans and null compare by value; `true` is never 1."""
+    """Compare numbers, booleans and null by value. `true` never equals 1."""
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
 def covers_value(held: Any, asked: Any, work: Work = UNBOUNDED) -> bool:
-    """Whether every value that fits `asked` fits `held`. Sound, and complete but for unions and overlapping globs."""
+    """Return whether every value that matches `asked` matches `held`.
+
+    True is always correct. False may be wrong for unions and overlapping globs.
+    """
     if isinstance(asked, list):
         return all(covers_value(held, each, work) for each in asked)
     if isinstance(held, list):

@@ -1,6 +1,6 @@
-"""Typed views of the payloads that the gateway acts on; the payload itself stays as it came.
+"""Typed views of the payloads that the gateway acts on. The payload itself is not changed.
 
-Pure. A field that is wrong is named in the refusal.
+Pure. The error for an invalid payload names the wrong field.
 """
 
 from typing import Any, Literal, TypeVar
@@ -12,28 +12,28 @@ from mew.protocol.errors import InvalidEnvelope
 
 
 class GrantWrite(msgspec.Struct, frozen=True):
-    """Let another participant write (s2w §1)."""
+    """Allow another participant to write to a stream (s2w §1)."""
 
     participant_id: str
     reason: str | None = None
 
 
 class RevokeWrite(msgspec.Struct, frozen=True):
-    """No longer let it (s2w §2)."""
+    """Withdraw a participant's permission to write to a stream (s2w §2)."""
 
     participant_id: str
     reason: str | None = None
 
 
 class TransferOwnership(msgspec.Struct, frozen=True):
-    """Hand the stream over (s2w §3)."""
+    """Transfer a stream to a new owner (s2w §3)."""
 
     new_owner: str
     reason: str | None = None
 
 
 class StreamRequest(msgspec.Struct, frozen=True):
-    """What the gateway reads of `stream/request` and `stream/announce`; every other field is the application's."""
+    """The fields of `stream/request` and `stream/announce` that the gateway reads. The application defines others."""
 
     direction: str | None = None
     encoding: str | None = None
@@ -46,14 +46,14 @@ class StreamRequest(msgspec.Struct, frozen=True):
 
 
 class StreamFailure(msgspec.Struct, frozen=True):
-    """`stream/error` says what and why (ADR-STR)."""
+    """The code and message of a `stream/error` (ADR-STR)."""
 
     code: str
     message: str
 
 
 class CapabilityGrant(msgspec.Struct, frozen=True):
-    """Hand capabilities on (protocol §3)."""
+    """Grant capabilities to another participant (protocol §3)."""
 
     recipient: str
     capabilities: list[Any]
@@ -61,7 +61,7 @@ class CapabilityGrant(msgspec.Struct, frozen=True):
 
 
 class CapabilityRevoke(msgspec.Struct, frozen=True):
-    """Take capabilities away, by grant or by pattern."""
+    """Revoke capabilities, by grant or by pattern."""
 
     recipient: str
     grant_id: str | None = None
@@ -69,7 +69,7 @@ class CapabilityRevoke(msgspec.Struct, frozen=True):
 
 
 class Invite(msgspec.Struct, frozen=True):
-    """Make a new participant known."""
+    """Invite a new participant."""
 
     participant_id: str
     initial_capabilities: list[Any] | None = None
@@ -84,7 +84,7 @@ class Kick(msgspec.Struct, frozen=True):
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Mute participants, for a time or until resumed."""
+    """Pause participants, for a time in seconds or until they are resumed."""
 
     timeout_seconds: float | None = None
 
@@ -93,7 +93,7 @@ T = TypeVar("T")
 
 
 def read(envelope: Envelope, view: type[T]) -> T:
-    """The payload as this view, else `InvalidEnvelope` with the field and what was expected."""
+    """Return the payload as this view. Raises `InvalidEnvelope`, which names the field and what was expected."""
     try:
         return msgspec.convert(envelope.payload, view)
     except msgspec.ValidationError as error:

@@ -1,7 +1,7 @@
-"""Proposals as state of a space: the open ones, the recently closed ones, and the records that change them.
+"""Proposals in the state of a space: open ones, recently closed ones, and the records that change them.
 
 Pure. Only records with the gateway's stamp count. A stamp names the position of its own record, or of an open proposal
-with the same digest. `handlers.proposals` decides who may open or close one.
+with the same digest. `handlers.proposals` decides which participants may open or close a proposal.
 """
 
 from collections.abc import Iterable
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 PROPOSAL_BYTES: Final = 2**20
-"""Of one proposal: its payload and its recipients."""
+"""Maximum size of one proposal: its payload and its recipients."""
 METHOD_LENGTH: Final = 256
 RECIPIENT_BYTES: Final = 4 * 2**10
-"""Method and recipients of every open proposal stand in each welcome."""
+"""The method and the recipients of every open proposal are part of each welcome."""
 OPEN_PER_PROPOSER: Final = 64
 BYTES_PER_PROPOSER: Final = 4 * 2**20
 OPEN_PER_SPACE: Final = 512
@@ -53,11 +53,11 @@ class OpenProposal(msgspec.Struct, frozen=True, kw_only=True):
     """A proposal that may still be fulfilled."""
 
     position: int
-    """Of its record: what identifies it in a space's whole life."""
+    """Position of its record. It identifies the proposal for the lifetime of the space."""
     proposal_id: str
     proposer: str
     anonymous: bool
-    """Whether its proposer has no token, and cannot come back as itself."""
+    """Whether its proposer has no token and therefore cannot return under its identity."""
     to: tuple[str, ...]
     method: str
     digest: str
@@ -65,22 +65,22 @@ class OpenProposal(msgspec.Struct, frozen=True, kw_only=True):
     expires: int
     payload: bytes
     votes: tuple[str, ...] = ()
-    """Who has approved it, the first first; counted again when it is fulfilled."""
+    """Participants that have approved it, in order of their votes. Votes are counted again when it is fulfilled."""
 
     size: int = 0
-    """Bytes that count towards the limits; measured once, because each further proposal adds them up."""
+    """Bytes that count towards the limits. Computed once, because each further proposal adds them up."""
 
     def __post_init__(self) -> None:
-        """Measure it."""
+        """Compute the size if it is not given."""
         if not self.size:
             msgspec.structs.force_setattr(self, "size", size_of(self.payload, self.to))
 
     def stamp(self) -> bytes:
-        """`proposal` as envelopes about it carry it."""
+        """The field `proposal` of envelopes about this proposal."""
         return raw_json.encode({"position": self.position, "digest": self.digest})
 
     def entry(self) -> dict[str, Any]:
-        """Its entry of `open_proposals`: everything but the payload."""
+        """Its entry in `open_proposals`: everything except the payload."""
         return {
             "position": self.position,
             "id": self.proposal_id,
@@ -94,12 +94,12 @@ class OpenProposal(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def content(self) -> bytes:
-        """All of it, as HTTP answers."""
+        """The complete proposal, as returned over HTTP."""
         return raw_json.join({**raw_json.split(raw_json.encode(self.entry())), "payload": self.payload})
 
 
 class ClosedProposal(msgspec.Struct, frozen=True, kw_only=True):
-    """A proposal that can no longer be fulfilled, remembered so that a retry learns what happened."""
+    """A proposal that can no longer be fulfilled. It is remembered so that a retry receives the outcome."""
 
     position: int
     proposal_id: str
@@ -107,12 +107,12 @@ class ClosedProposal(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str
     by: str
     request: str | None
-    """Id of the envelope that closed it; None where no participant did."""
+    """Id of the envelope that closed it; None if no participant closed it."""
     closed: int
 
 
 class ProposalStamp(msgspec.Struct, frozen=True):
-    """What the gateway writes into the field `proposal` of an envelope."""
+    """The content that the gateway writes into the field `proposal` of an envelope."""
 
     position: int
     digest: str
@@ -125,7 +125,7 @@ def size_of(payload: bytes, to: tuple[str, ...]) -> int:
 
 
 def find(state: "SpaceState", proposal_id: str, now: int) -> OpenProposal | ClosedProposal | None:
-    """The proposal of this id, while it is open or remembered."""
+    """Return the proposal with this id while it is open or remembered."""
     known = state.proposals.get(proposal_id)
     if known is not None:
         return known
@@ -134,7 +134,7 @@ def find(state: "SpaceState", proposal_id: str, now: int) -> OpenProposal | Clos
 
 
 def at_position(state: "SpaceState", position: int, now: int) -> OpenProposal | ClosedProposal | None:
-    """The proposal whose record has this position, while it is open or remembered."""
+    """Return the proposal whose record has this position, while it is open or remembered."""
     still_open = next((each for each in state.proposals.values() if each.position == position), None)
     if still_open is not None:
         return still_open
@@ -142,11 +142,11 @@ def at_position(state: "SpaceState", position: int, now: int) -> OpenProposal | 
     return None if name is None else find(state, name, now)
 
 
-# What records change
+# Changes by records
 
 
 def opened(state: "SpaceState", record: Record) -> None:
-    """An `mcp/proposal` with a stamp of the gateway's."""
+    """Apply an `mcp/proposal` with a stamp from the gateway: open the proposal."""
     fields = _stamped_fields(record)
     stamp = _stamp(fields)
     if stamp is None or stamp.position != record.position:
@@ -173,22 +173,22 @@ def opened(state: "SpaceState", record: Record) -> None:
 
 
 def fulfilled(state: "SpaceState", record: Record) -> None:
-    """An `mcp/request` or `mcp/response` with a stamp."""
+    """Apply an `mcp/request` or `mcp/response` with a stamp."""
     _closed_by(state, record, FULFILLED)
 
 
 def rejected(state: "SpaceState", record: Record) -> None:
-    """An `mcp/reject` with a stamp."""
+    """Apply an `mcp/reject` with a stamp."""
     _closed_by(state, record, REJECTED)
 
 
 def withdrawn(state: "SpaceState", record: Record) -> None:
-    """An `mcp/withdraw` with a stamp."""
+    """Apply an `mcp/withdraw` with a stamp."""
     _closed_by(state, record, WITHDRAWN)
 
 
 def approved(state: "SpaceState", record: Record) -> None:
-    """An `mcp/approve` with a stamp: its sender's vote, once."""
+    """Apply an `mcp/approve` with a stamp: the vote of its sender. A second vote has no effect."""
     proposal = _stamped_proposal(state, record)
     if proposal is not None and record.participant not in proposal.votes:
         votes = (*proposal.votes, record.participant)
@@ -196,7 +196,7 @@ def approved(state: "SpaceState", record: Record) -> None:
 
 
 def ended(state: "SpaceState", record: Record) -> None:
-    """The gateway's `mcp/proposal-closed`: an end that no participant sent."""
+    """Apply the gateway's `mcp/proposal-closed`: an end that no participant sent."""
     payload = raw_json.decode(record.payload)["payload"]
     proposal = state.proposals.get(payload["proposal"])
     if proposal is not None:
@@ -204,12 +204,15 @@ def ended(state: "SpaceState", record: Record) -> None:
 
 
 def forget_votes(state: "SpaceState", participant: str) -> None:
-    """A vote ends with its voter's kick."""
+    """Remove the votes of a participant that was kicked."""
     _forget_votes(state, participant, [each for each in state.proposals.values() if participant in each.votes])
 
 
 def forget_lost_votes(state: "SpaceState", participant: str) -> None:
-    """A vote ends with its voter's right to send the request; one that takes too long to find counts as lost."""
+    """Remove votes of a participant that may no longer send the request.
+
+    If checking this takes too much work, the vote is removed too.
+    """
     voted = [each for each in state.proposals.values() if participant in each.votes]
     if voted:
         held, work = state.capabilities(participant), Work()
@@ -219,7 +222,7 @@ def forget_lost_votes(state: "SpaceState", participant: str) -> None:
 
 
 def may_be_sent(proposal: OpenProposal, held: "CapabilitySet", work: Work) -> bool:
-    """Whether capabilities let the request be sent that was proposed."""
+    """Whether the capabilities allow the proposed request. False if checking takes too much work."""
     try:
         return held.decide(kinds.MCP_REQUEST, raw_json.decode(proposal.payload), proposal.to, work).allowed
     except ScannedTooMuch:
@@ -233,14 +236,14 @@ def _forget_votes(state: "SpaceState", participant: str, voted: Iterable[OpenPro
 
 
 def remember(state: "SpaceState", closed: ClosedProposal) -> None:
-    """Keep what has become of a proposal."""
+    """Store the outcome of a proposal."""
     state.closed_proposals[closed.proposal_id] = closed
     state.closed_by_proposer.setdefault(closed.proposer, {})[closed.proposal_id] = None
     state.closed_positions[closed.position] = closed.proposal_id
 
 
 def _close(state: "SpaceState", proposal: OpenProposal, outcome: str, record: Record) -> None:
-    """Close a proposal, remember it, and forget what was remembered for long enough."""
+    """Close a proposal, remember its outcome, and remove outcomes that are too old or too many."""
     del state.proposals[proposal.proposal_id]
     closed = ClosedProposal(
         position=proposal.position,
@@ -281,7 +284,10 @@ def _forget_one(state: "SpaceState", closed: ClosedProposal) -> None:
 
 
 def outcome_of(record: Record) -> str | None:
-    """How an envelope that a gateway of today has accepted ended a proposal; None where it ended none."""
+    """Return how an envelope ended a proposal; None if it ended none.
+
+    The envelope must have been accepted by a current gateway.
+    """
     if record.kind == kinds.PROPOSAL_CLOSED:
         return record.reason
     outcome = _ENDS.get(str(record.kind))
@@ -295,7 +301,7 @@ def _closed_by(state: "SpaceState", record: Record, outcome: str) -> None:
 
 
 def _stamped_proposal(state: "SpaceState", record: Record) -> OpenProposal | None:
-    """The open proposal that a stamped envelope is about."""
+    """Return the open proposal that a stamped envelope refers to."""
     fields = _stamped_fields(record)
     stamp = _stamp(fields)
     if stamp is None:
@@ -307,12 +313,12 @@ def _stamped_proposal(state: "SpaceState", record: Record) -> OpenProposal | Non
 
 
 def _stamped_fields(record: Record) -> dict[str, bytes]:
-    """The fields of an envelope that may have a stamp; most have none, and are not taken apart."""
+    """Return the fields of an envelope that may have a stamp. Most envelopes have none and are not parsed."""
     return raw_json.split(record.payload) if b'"proposal"' in record.payload else {}
 
 
 def _stamp(fields: dict[str, bytes]) -> ProposalStamp | None:
-    """The stamp, where there is one; older gateways relayed a field of this name as it came."""
+    """Return the stamp if there is one. Older gateways relayed a field with this name unchanged."""
     try:
         return msgspec.json.decode(fields.get(kinds.PROPOSAL_FIELD, b"null"), type=ProposalStamp | None)
     except msgspec.ValidationError:

@@ -1,6 +1,6 @@
-"""What each participant holds of a space: its open streams, its capabilities, and what they add to every welcome.
+"""Quotas on the open streams and capabilities of each participant, and on the bytes they add to every welcome.
 
-Pure. Derived from the state so that a check costs much the same however much there is.
+Pure. The totals are derived from the state and kept up to date. So a check costs about the same for any state size.
 """
 
 from mew.protocol.capabilities import Capability
@@ -11,20 +11,20 @@ from mew.protocol.streams import Stream
 
 
 class StreamUsage:
-    """Open streams and their metadata, by the participant that asked for them.
+    """Counts open streams and the bytes of their metadata, for each participant that requested them.
 
-    A stream counts for its creator: a transfer can neither free a quota nor use up another participant's.
+    A stream counts for its creator. A transfer neither frees the creator's quota nor uses the new owner's quota.
     """
 
     def __init__(self) -> None:
-        """No stream is open."""
+        """Start with no open streams."""
         self._held: dict[str, tuple[str, int]] = {}
         self._streams: dict[str, int] = {}
         self._bytes: dict[str, int] = {}
         self._total = 0
 
     def put(self, stream: Stream) -> None:
-        """A stream is open; its creator and its metadata never change."""
+        """Count an open stream. Its creator and its metadata never change, so a known stream is ignored."""
         if stream.stream_id in self._held:
             return
         creator, size = stream.creator, metadata_bytes(stream)
@@ -34,7 +34,7 @@ class StreamUsage:
         self._total += size
 
     def drop(self, stream_id: str) -> None:
-        """A stream has ended."""
+        """Remove a stream that has ended."""
         creator, size = self._held.pop(stream_id)
         self._total -= size
         self._streams[creator] -= 1
@@ -43,7 +43,7 @@ class StreamUsage:
             del self._streams[creator], self._bytes[creator]
 
     def require_room(self, asked: Stream, limits: Limits) -> None:
-        """Refuse one more stream where a quota would be exceeded, and name the quota."""
+        """Raise `QuotaExceeded`, which names the quota, if one more stream would exceed a quota."""
         creator, size = asked.creator, metadata_bytes(asked)
         for quota, limit, value, what in (
             ("streams", limits.streams, len(self._held) + 1, "the space may have {limit} open streams"),
@@ -72,21 +72,21 @@ class StreamUsage:
 
 
 def metadata_bytes(stream: Stream) -> int:
-    """What its request comes to: the names and the texts of all fields that are kept."""
+    """Return the size of a stream's stored request: names and texts of all fields that are kept."""
     fields = {"direction": stream.direction, "encoding": stream.encoding, **stream.fields}
     return sum(len(name) + len(text) for name, text in fields.items())
 
 
 class CapabilityUsage:
-    """The text of what participants were granted or invited with."""
+    """Counts the bytes of the capabilities that participants were granted or invited with."""
 
     def __init__(self) -> None:
-        """Nobody has anything."""
+        """Start with no capabilities."""
         self._sizes: dict[str, int] = {}
         self._total = 0
 
     def put(self, state: SpaceState, participant: str) -> None:
-        """What a participant has may have changed."""
+        """Recompute the total of a participant whose capabilities may have changed."""
         granted = tuple(each.capability for each in state.grants.get(participant, ()))
         size = _text_bytes((*granted, *(state.invited.get(participant) or ())))
         self._total += size - self._sizes.pop(participant, 0)
@@ -94,7 +94,7 @@ class CapabilityUsage:
             self._sizes[participant] = size
 
     def require_room(self, participant: str, capabilities: tuple[Capability, ...], limits: Limits) -> None:
-        """Refuse more capabilities for a participant where a quota would be exceeded, and name the quota."""
+        """Raise `QuotaExceeded`, which names the quota, if these additional capabilities would exceed a quota."""
         added = _text_bytes(capabilities)
         for quota, limit, value, whose in (
             (

@@ -1,7 +1,7 @@
-"""JSON split and joined one level deep, with the nested text untouched.
+"""Split and join JSON one level deep, without changing nested text.
 
-Pure. Values that the gateway need not change stay the bytes that came: `1.0`, twenty digits, duplicate keys
-(protocol §1). A text is bounded before it is decoded: its parts, its numbers, its nesting.
+Pure. Values that the gateway does not need to change keep their original bytes: `1.0`, twenty digits, duplicate keys
+(protocol §1). Limits on parts and numbers are checked before a text is decoded. Nesting is limited too.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,43 +11,43 @@ from typing import Any, TypeAlias
 import msgspec
 
 MAX_NESTING = 128
-"""Levels of objects and arrays in one message; far below where any parser of ours gives up."""
+"""Maximum levels of objects and arrays in one message. It is far below the limits of our parsers."""
 MAX_NESTING_SENT = MAX_NESTING + 8
-"""What the gateway sends may wrap what it was sent: a request's fields stand deeper in a welcome."""
+"""Maximum levels in messages from the gateway, which may wrap received fields: a welcome nests a request's fields."""
 
 MAX_PARTS = 200_000
-"""Arrays, objects and members of objects in one message."""
+"""Maximum number of arrays, objects and object members in one message."""
 MAX_STRINGS = 500_000
-"""Strings in it, names of members included."""
+"""Maximum number of strings in one message, including member names."""
 MAX_ELEMENTS = 1_000_000
-"""Commas in it: elements and members that follow another."""
+"""Maximum number of commas in one message: elements and members that follow another one."""
 MAX_OUTSIDE = 8 * 2**20
-"""Bytes of it outside its strings: integers of any length are read by the digit."""
+"""Maximum bytes outside strings in one message: integers of any length are read digit by digit."""
 MAX_LONG_DIGITS = 2**20
-"""Digits of very long numbers in it, which take longer the longer they are."""
+"""Maximum digits of very long numbers in one message. The time per digit grows with the length of the number."""
 _WINDOW = 256
-"""A number with twice as many digits is seen in at least one window."""
+"""Bytes per window in the search for long numbers. A number with twice as many digits fills at least one window."""
 _FRACTION_WINDOW = 64
-"""The same for fractions, which take several times as long for each digit."""
+"""Bytes per window in the search for long fractions, which take several times as long per digit."""
 MAX_SLOW_UNITS = 48_000
-"""What reading the fractions of one message may take, in units of about a microsecond where they are at their worst."""
+"""Maximum cost of parsing the fractions of one message, in units of about a microsecond in the worst case."""
 _REMOTE_UNITS = 24
-"""For an exponent of three digits: the parser leaves its fast way outside of about 1e-292 to 1e288."""
+"""Units for an exponent of three digits: outside about 1e-292 to 1e288 the parser cannot use its fast path."""
 _EXPONENT_UNITS = 2
-"""For another exponent: with more than 19 digits before it, some lie too near to the middle of two doubles."""
+"""Units for any other exponent: some numbers with more than 19 digits lie too close to the middle of two doubles."""
 _POINTS_PER_UNIT = 3
-"""A fraction at its worst: `9007199254740993.0` is the middle of two doubles."""
+"""Decimal points per unit, in the worst case: `9007199254740993.0` lies in the middle of two doubles."""
 _FEW = 16
-"""Commas of a message whose numbers are not looked at: it has one number more at most."""
+"""A small message with at most this many commas is not checked for slow numbers: it has at most one number more."""
 _SMALL = 2_048
-"""Bytes of a text in which counting commas is quicker than leaving out its strings."""
+"""Maximum bytes of a small message. For small messages, counting commas is faster than removing the strings."""
 _BACKSLASHES = b"\\" * 4_096
-"""An even number of them."""
+"""An even number of backslashes."""
 _FEW_QUOTES = 10_000
 MAX_ESCAPES = 4_000_000
-"""Backslashes in a message that has more quotation marks than these, where its strings have to be left out."""
+"""Maximum backslashes in a message with over `_FEW_QUOTES` quotation marks, if its strings must be removed."""
 _FEW_FRACTIONS = 4_000
-"""Fractions that may be as long as they like."""
+"""Up to this number of decimal points and exponents, the length of fractions is not checked."""
 
 Fields: TypeAlias = Mapping[str, bytes]
 
@@ -59,7 +59,7 @@ _fold_digits = bytes.maketrans(b"123456789E", b"000000000e")
 
 
 class _Keys(dict[str, bytes]):
-    """`,"key":` for each key; those of every message are ready, others are made and forgotten."""
+    """Map each key to `,"key":`. Keys of the envelope are prepared; other keys are encoded on each use, not stored."""
 
     def __missing__(self, key: str) -> bytes:
         return b"," + encode(key) + b":"
@@ -70,11 +70,11 @@ _keys = _Keys({word: b"," + encode(word) + b":" for word in _WORDS})
 
 
 class NotJSON(ValueError):
-    """The bytes are no JSON text that we relay, and why."""
+    """The bytes are not a JSON text that the gateway relays. The message gives the reason."""
 
 
 def decode(text: bytes, max_nesting: int = MAX_NESTING) -> Any:
-    """The value of a JSON text, or `NotJSON`."""
+    """Return the value of a JSON text. Raises `NotJSON` if the text is invalid or nested too deeply."""
     try:
         value = _values.decode(text)
     except RecursionError:
@@ -87,10 +87,10 @@ def decode(text: bytes, max_nesting: int = MAX_NESTING) -> Any:
 
 
 def count_parts(text: bytes) -> tuple[int, int]:
-    """How many arrays and objects a text has at most, and the units of work that its fractions may take.
+    """Return an upper bound for the arrays and objects in a text, and the units of work for its fractions.
 
-    `NotJSON` where either is too much to be decoded quickly. Strings are left out first: to count what they hold would
-    take longer than to skip them.
+    Raises `NotJSON` if the text cannot be decoded quickly. In long texts, strings are removed before counting, because
+    counting inside them would take longer than skipping them.
     """
     if len(text) <= MAX_PARTS:
         return text.count(b"[") + text.count(b"{"), count_slow_numbers(text)
@@ -103,16 +103,16 @@ def count_parts(text: bytes) -> tuple[int, int]:
 
 
 def count_slow_numbers(text: bytes) -> int:
-    """The units of work that reading the fractions of a text may take; `NotJSON` where that is too much."""
+    """Return the units of work for parsing the fractions of a text; 0 if it is small. Raises `NotJSON` if too many."""
     if len(text) <= _SMALL and text.count(b",") <= _FEW:
         return 0
     return _slow_units(_outside_strings(text)[1])
 
 
 def _slow_units(outside: bytes) -> int:
-    """The same of a text without its strings.
+    """Return the units of work for the fractions of a text whose strings were removed, else raise `NotJSON`.
 
-    Each spelling counts as if it were at its worst, because telling the worst from others takes as long as reading it.
+    Each number counts as the worst case, because detecting the worst case takes as long as parsing the number.
     """
     points, exponents, remote = _count(outside, b"."), _count(outside, b"e") + _count(outside, b"E"), 0
     if exponents:
@@ -130,12 +130,15 @@ def _slow_units(outside: bytes) -> int:
 
 
 def _outside_strings(text: bytes) -> tuple[int, bytes]:
-    """How many quotation marks a text has, and what of it is in no string; nothing where the strings are too many."""
+    """Return the number of quotation marks, and the text outside strings.
+
+    The returned text is empty if there are too many strings. Raises `NotJSON` if there are too many backslashes.
+    """
     if text.count(b'"') <= _FEW_QUOTES:
         return _skip_strings(text)
     if text.count(b"\\") > MAX_ESCAPES:
         raise NotJSON(f"over {_FEW_QUOTES} quotation marks and {MAX_ESCAPES} backslashes")
-    if b"\\" in text:  # replaced by as many bytes: that is done in place
+    if b"\\" in text:  # The replacements have the same length, so they are done in place.
         text = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
     most = 2 * MAX_STRINGS
     pieces = text.split(b'"', most + 1)
@@ -144,14 +147,14 @@ def _outside_strings(text: bytes) -> tuple[int, bytes]:
 
 
 def _skip_strings(text: bytes) -> tuple[int, bytes]:
-    """The same by a search from mark to mark, which is faster where they are few, however long the strings are."""
+    """Return the same by searching for each quotation mark: faster if there are few, even if strings are long."""
     quotes, at, outside = 0, 0, []
     while (begin := text.find(b'"', at)) >= 0:
         outside.append(text[at:begin])
         quotes, at = quotes + 1, begin + 1
         while (end := text.find(b'"', at)) >= 0 and _is_escaped(text, at, end):
             at = end + 1
-        if end < 0:  # the string does not end
+        if end < 0:  # The string is not terminated.
             return quotes, b"".join(outside)
         quotes, at = quotes + 1, end + 1
     outside.append(text[at:])
@@ -159,7 +162,7 @@ def _skip_strings(text: bytes) -> tuple[int, bytes]:
 
 
 def _is_escaped(text: bytes, begin: int, quote: int) -> bool:
-    """Whether an odd number of backslashes stands before a quotation mark, none of them before `begin`."""
+    """Return whether an odd number of backslashes precedes a quotation mark. None before `begin` is counted."""
     if text[quote - 1 : quote] != b"\\":
         return False
     while text[max(begin, quote - len(_BACKSLASHES)) : quote] == _BACKSLASHES:
@@ -169,12 +172,12 @@ def _is_escaped(text: bytes, begin: int, quote: int) -> bool:
 
 
 def _count(text: bytes, byte: bytes) -> int:
-    """How often a byte occurs. To find none is several times faster than to count none."""
+    """Return how often a byte occurs. If it is absent, `in` is several times faster than `count`."""
     return text.count(byte) if byte in text else 0
 
 
 def _excess(text: bytes, containers: int, quotes: int) -> str | None:
-    """What there is too much of, as far as counting bytes says."""
+    """Return which limit the text exceeds, judged by byte counts, or None."""
     if containers + _count(text, b":") > MAX_PARTS:
         return f"over {MAX_PARTS} arrays, objects and members of objects"
     if quotes > 2 * MAX_STRINGS:
@@ -189,7 +192,10 @@ def _excess(text: bytes, containers: int, quotes: int) -> str | None:
 
 
 def _long_digits(text: bytes, window: int) -> int:
-    """At most: windows of digits alone, looked for only where enough of them begin with one."""
+    """Return an upper bound for the digits in windows of digits only.
+
+    Windows are checked one by one only if enough of them begin with a digit.
+    """
     if len(text) <= MAX_LONG_DIGITS:
         return 0
     firsts = text[::window]
@@ -197,17 +203,17 @@ def _long_digits(text: bytes, window: int) -> int:
     if begun <= MAX_LONG_DIGITS:
         return begun
     windows = (at for at in range(0, len(text), window) if text[at : at + window].isdigit())
-    # One more than there may be says enough.
+    # Stop one window after the limit: the exact number does not matter then.
     return window * sum(1 for _ in islice(windows, MAX_LONG_DIGITS // window + 1))
 
 
 def split(text: bytes) -> dict[str, bytes]:
-    """The fields of an object whose text `decode` has accepted, each value's text untouched; the last of two wins."""
+    """Return the fields of an object that `decode` has accepted, as unchanged text. The last duplicate key wins."""
     return {key: bytes(value) for key, value in _raw_fields.decode(text).items()}
 
 
 def join(fields: Fields) -> bytes:
-    """The compact JSON object of these fields, in their order."""
+    """Return the compact JSON object with these fields, in their order."""
     parts = [b"{"]
     for key, value in fields.items():
         parts += (_keys[key], value)
@@ -218,12 +224,12 @@ def join(fields: Fields) -> bytes:
 
 
 def array(items: Iterable[bytes]) -> bytes:
-    """The compact JSON array of these texts."""
+    """Return the compact JSON array of these texts."""
     return b"[" + b",".join(items) + b"]"
 
 
 def _nesting(value: Any) -> int:
-    """How many levels of objects and arrays; level by level, because recursion is what this guards against."""
+    """Return the number of levels of objects and arrays. Iterative, because deep nesting would break recursion."""
     depth, level = 0, [value]
     while containers := [each for each in level if isinstance(each, dict | list)]:
         depth += 1

@@ -1,6 +1,6 @@
-"""A record of the journal: one thing that happened in a space, in the one order of the space.
+"""A record of the journal: one event in a space. All records of a space have one order.
 
-Pure values. `Space` makes records, the journal stores them, `fold` applies them (architecture, Journal).
+Pure values. `Space` creates records, the journal stores them, `fold` applies them (architecture, Journal).
 """
 
 from typing import Final
@@ -19,30 +19,30 @@ GAP: Final = "gap"
 WELCOMED: Final = "welcome"
 CHECKPOINT: Final = "checkpoint"
 ADMIN: Final = "admin"
-"""Of the administration: who came in from where, what became of tokens and of the configuration."""
+"""An administrative event: who was admitted from where, and changes of tokens and configuration."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
     """One row of the journal."""
 
     position: int
-    """From 0, without a gap."""
+    """Position in the journal of the space: from 0, without gaps."""
     time: int
-    """Microseconds since 1970 by the gateway's clock, never decreasing within a space."""
+    """Microseconds since 1970 by the gateway's clock. Never decreases within a space."""
     event: str
     participant: str
-    """Whose doing it was; the gateway's own envelopes are `system:gateway`'s."""
+    """The participant that caused the event; `system:gateway` for the gateway's own envelopes."""
     kind: str | None = None
     envelope_id: str | None = None
     stream_id: str | None = None
     frame_number: int | None = None
-    """The gateway's count of accepted frames and data on the stream, from 1."""
+    """The gateway's count of accepted frames and `stream/data` on the stream, from 1."""
     sequence: int | None = None
-    """The sender's, of `stream/data`."""
+    """The sender's sequence number in `stream/data`."""
     reason: str | None = None
-    """Why it was refused, or why it ended."""
+    """Why it was rejected, or why it ended."""
     size: int = 0
     payload: bytes = b""
-    """An envelope's JSON or a frame's bytes after its header, as they were sent out; no token."""
+    """An envelope's JSON, or a frame's bytes after its header, as they were sent out. Contains no token."""
     capability: str | None = None
-    """The capability that allowed it, as JSON."""
+    """The capability that allowed the event, as JSON."""

@@ -1,16 +1,16 @@
 """An upper bound for the work that a JSON Schema and its patterns can cause.
 
-A validator can apply the same subschema many times to one value: thirty definitions, each `anyOf` twice the next, are
-2^30 steps, and `{"items":{"anyOf":[{"$ref":"#"},{"$ref":"#"}]}}` doubles with each level of the content. So a declared
-schema is walked here as a validator walks content, for all contents together. A *state* is the set of subschemas that
-apply to one value, with a count each. For each member name or index there is a next state. A tree or a linked list has
-a state that leads back to itself. A state over the limit is refused.
+A validator can apply the same subschema many times to one value. Thirty definitions, where each `anyOf` refers twice
+to the next, cause 2^30 steps. `{"items":{"anyOf":[{"$ref":"#"},{"$ref":"#"}]}}` doubles the work with each level of the
+content. So this module walks a declared schema like a validator walks content, for every possible content. A *state*
+is the set of subschemas that apply to one value, with a count each. Each member name or index leads to a next state. A
+tree or a linked list has a state that leads back to itself. A schema with a state over the limit is rejected.
 
-The bound is never too low: it counts every alternative, assumes that each pattern of `patternProperties` matches every
-name, and counts the neighbours of `unevaluatedProperties` and `unevaluatedItems` three times, because a validator
-visits them again. A schema is one document: `$id` stands at its root only, and references begin with `#`.
+The bound is never too low. It counts every alternative. It assumes that each pattern of `patternProperties` matches
+every name. It counts the keywords next to `unevaluatedProperties` and `unevaluatedItems` three times, because a
+validator visits them again. A schema is one document: `$id` is allowed at its root only, and references begin with `#`.
 
-The cost of a regular expression follows from its text, or from its size when it is compiled. Pure: no clock is read.
+The cost of a regular expression is derived from its text, or from its compiled size. Pure: no clock is read.
 """
 
 import re
@@ -24,12 +24,12 @@ import msgspec
 from mew.protocol.raw_json import MAX_NESTING
 
 COMPILED_BYTES: Final = 64 * 2**10
-"""What one compiled pattern may take."""
+"""Maximum size of one compiled pattern, in bytes."""
 CACHE_BYTES: Final = 256 * 2**10
-"""What running one may keep for the next time."""
+"""Maximum size of the cache that running one pattern keeps for the next run, in bytes."""
 PER_SCHEMA: Final = 32
 COMPILE_UNITS: Final = 5_000
-"""What compiling one pattern may cost, in about a microsecond each."""
+"""Maximum cost of compiling one pattern, in units of about a microsecond."""
 
 _BASE_UNITS: Final = 300
 _CLASS: Final = re.compile(r"\\[dDsSwW]")
@@ -38,11 +38,11 @@ _LARGE_CLASS: Final = re.compile(r"\\[DSWpPxu]|[^\x00-\x7f]")
 _SMALL_BYTES: Final = 4 * 2**10
 _SMALL_WEIGHT: Final = 64
 _LARGE_WEIGHT: Final = 512
-"""Steps for a character of content; a subschema is one."""
+"""Steps per character of content for a large pattern; `_SMALL_WEIGHT` is for a small one. A subschema is one step."""
 
 
 def patterns_in(schema: Any) -> list[str]:
-    """Every pattern in a schema, wherever it stands; one that stands twice is compiled twice."""
+    """Return every pattern in a schema, at any place. Duplicates are included, because each one is compiled."""
     found: list[str] = []
     stack = [schema]
     while stack:
@@ -56,24 +56,27 @@ def patterns_in(schema: Any) -> list[str]:
 
 
 def own_patterns(schema: dict[str, Any]) -> list[str]:
-    """The patterns of one subschema itself."""
+    """Return the patterns of one subschema, without those of nested subschemas."""
     pattern, members = schema.get("pattern"), schema.get("patternProperties")
     own = [pattern] if isinstance(pattern, str) else []
     return own + (list(members) if isinstance(members, dict) else [])
 
 
 def compile_units(pattern: str) -> int:
-    """At most so many microseconds to compile it: classes are rewritten one by one, each over the whole text."""
+    """Return the maximum cost of compiling a pattern, in units of about a microsecond.
+
+    Character classes are rewritten one by one, and each rewrite processes the whole text.
+    """
     classes = len(_CLASS.findall(pattern))
     units = _BASE_UNITS + len(pattern) // 2 + 5 * classes * classes // 2
     if _IGNORES_CASE.search(pattern):
-        # Every letter of a class is looked up in Unicode's table of cases.
+        # Every letter of a class is looked up in the Unicode case table.
         units += 3_000 * len(_LARGE_CLASS.findall(pattern)) + 20 * pattern.count("[")
     return units
 
 
 def weight(pattern: str) -> int:
-    """How many steps a character of content may take: as many as the compiled pattern has states, in the worst case."""
+    """Return the steps that a pattern may take per character of content: in the worst case, its number of states."""
     try:
         jsonschema_rs.Draft202012Validator(
             {"pattern": pattern}, offline=True, pattern_options=jsonschema_rs.RegexOptions(size_limit=_SMALL_BYTES)
@@ -84,7 +87,7 @@ def weight(pattern: str) -> int:
 
 
 MOST_STEPS: Final = 20_000
-"""How far the walk through all schemas of one request may go, some hundredths of a second; usual ones need far less."""
+"""Maximum steps to walk all schemas of one request: some hundredths of a second. Usual schemas need far less."""
 
 _ONE_SCHEMA: Final = ("not", "if", "then", "else")
 _SCHEMAS: Final = ("allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies")
@@ -96,56 +99,56 @@ _FOR_PARTS: Final = (
     *("items", "prefixItems", "contains"),
 )
 _COMPARED: Final = ("enum", "const", "required", "dependentRequired", "dependencies")
-"""Keywords whose entries a value may be compared with one by one."""
+"""Keywords whose entries may be compared with a value one by one."""
 _BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _NEAREST: Final = 1e-18
 _FARTHEST: Final = 1e18
 _FRACTION_WEIGHT: Final = 32
-"""Steps for a character of content, where a value is compared with a number that is not whole."""
+"""Steps per character of content if a value is compared with a number that is not an integer."""
 _REMOTE_WEIGHT: Final = 512
-"""The same where one of the two is remote: they are compared exactly, and `1e-300` is a fraction of a thousand bits."""
+"""The same if one of the two is remote: the comparison is exact, and `1e-300` is a fraction of a thousand bits."""
 _UNIQUE_WEIGHTS: Final = (16, 7 * _FRACTION_WEIGHT, 7 * _REMOTE_WEIGHT)
-"""What `uniqueItems` adds where content is plain, where it has fractions or long integers, and with remote numbers.
+"""Steps that `uniqueItems` adds for plain content, for fractions or long integers, and for remote numbers.
 
-Up to 15 items are compared each with each, the numbers in them exactly: 7 comparisons for an item."""
+Up to 15 items are compared in pairs, with exact comparison of numbers: 7 comparisons per item."""
 _MOST_COMPARED: Final = 15
 HASHED_WEIGHT: Final = 4
-"""What it adds where the items are more."""
+"""Steps that `uniqueItems` adds if there are more items."""
 _APPLICATORS: Final = frozenset((*_ONE_SCHEMA, *_SCHEMAS, *_REFERENCES, *_UNEVALUATED, *_FOR_PARTS))
 _PERCENT: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
 
 State: TypeAlias = dict[int, int]
-"""Subschemas by their `id()`, and how often each applies to one value."""
+"""Maps the `id()` of each subschema to the number of times it applies to one value."""
 
 
 class TooCostly(ValueError):
-    """One value could meet too many subschemas, or nobody can say how many; and why."""
+    """The schema is too costly, or its cost cannot be determined. The message gives the reason."""
 
 
 class SchemaCost(msgspec.Struct, frozen=True):
-    """What a schema can cost."""
+    """The maximum cost of a schema."""
 
     subschemas: int
-    """The most that one value can meet."""
+    """Maximum number of subschemas that can apply to one value."""
     weight: int
-    """The most steps that one value can take: a subschema is one, and so is each entry of a list it compares with."""
+    """Maximum steps for one value. A subschema is one step, and so is each list entry that is compared."""
     remote_weight: int
-    """The same where the value holds remote numbers."""
+    """Maximum steps for one value that contains remote numbers (see `is_remote`)."""
     steps: int
-    """What it took to find that out."""
+    """Steps used to compute this cost."""
     unique: int = 0
-    """How often the items of one value must all differ."""
+    """Maximum number of `uniqueItems` checks that can apply to one value."""
 
 
 class _Parts(msgspec.Struct, frozen=True):
-    """What applies to one sort of parts of a value: to those with a name or an index, and to the rest."""
+    """The subschemas for one type of parts of a value: by name or index in `named`, and for all others in `rest`."""
 
     named: dict[Any, list[Any]]
     rest: list[Any]
 
 
 class _Node(msgspec.Struct, frozen=True):
-    """One subschema: what else it applies to the same value, to its members, to its items and to its members' names."""
+    """One subschema, and the subschemas it applies to the same value (`here`), its members, items and member names."""
 
     here: list[Any]
     parts: tuple[_Parts, ...] = ()
@@ -155,12 +158,15 @@ class _Node(msgspec.Struct, frozen=True):
 
 
 def applications(schema: Any, most: int) -> int:
-    """The most subschemas that one value can meet, else `TooCostly`."""
+    """Return the maximum number of subschemas that can apply to one value. Raises `TooCostly` if it is over `most`."""
     return measure(schema, most).subschemas
 
 
 def measure(schema: Any, most: int, steps: int = MOST_STEPS) -> SchemaCost:
-    """What a schema can cost, else `TooCostly` where it is more than `most` subschemas a value, or `steps` to say."""
+    """Return the maximum cost of a schema.
+
+    Raises `TooCostly` if more than `most` subschemas can apply to one value, or if the computation needs over `steps`.
+    """
     walk = _Walk(schema, most, steps)
     level = [walk.applied[id(schema)]]
     seen = {frozenset(level[0].items())}
@@ -177,12 +183,12 @@ def measure(schema: Any, most: int, steps: int = MOST_STEPS) -> SchemaCost:
 
 
 def is_remote(value: Any) -> bool:
-    """Whether a number is so near to nothing, or so large, that arithmetic with it takes long."""
+    """Return whether a value is a float so close to zero, or so large, that arithmetic with it is slow."""
     return isinstance(value, float) and value != 0 and not _NEAREST < abs(value) < _FARTHEST
 
 
 def text_outside_arrays(content: Any) -> int:
-    """Characters of strings that stand in no array: no comparison of items looks at them."""
+    """Return the number of characters in strings outside arrays. Comparisons of array items never read them."""
     found, characters = [content], 0
     for each in found:
         if isinstance(each, dict):
@@ -193,13 +199,13 @@ def text_outside_arrays(content: Any) -> int:
 
 
 def unique_weight(values: list[Any]) -> int:
-    """How many steps a byte of content, given as its `values_in`, can take where its items must all differ."""
+    """Return the maximum steps per byte of content under `uniqueItems`. `values` is the `values_in` of the content."""
     numbers = [each for each in values if isinstance(each, float) or (isinstance(each, int) and abs(each) > _FARTHEST)]
     plain, fractions, remote = _UNIQUE_WEIGHTS
     compared = remote if any(map(is_remote, numbers)) else fractions if numbers else plain
     weight, level = 0, values[:1]
     while level := [each for each in level if isinstance(each, dict | list)]:
-        # A value is compared again on each level above it.
+        # A value is compared again for each array level above it.
         lengths = [len(each) for each in level if isinstance(each, list)]
         weight += compared * any(1 < length <= _MOST_COMPARED for length in lengths)
         weight += HASHED_WEIGHT * any(length > _MOST_COMPARED for length in lengths)
@@ -208,7 +214,7 @@ def unique_weight(values: list[Any]) -> int:
 
 
 class _Walk:
-    """The subschemas that can be reached, and what each comes to at the value where it is applied."""
+    """The reachable subschemas, and for each one all subschemas that apply to the same value because of it."""
 
     def __init__(self, schema: Any, most: int, steps: int) -> None:
         self._most = most
@@ -228,7 +234,7 @@ class _Walk:
             self.applied[key] = self._sum([({key: 1}, 1), *((self.applied[target], 1) for target in graph[key])])
 
     def next_states(self, state: State) -> Iterator[State]:
-        """What applies to each part of a value to which this applies."""
+        """Return the states of the parts of a value to which this state applies."""
         nodes = [(self._nodes[key], count) for key, count in state.items()]
         for sort in range(3):
             yield from self._states_of([(node.parts[sort], count) for node, count in nodes if node.parts])
@@ -249,7 +255,7 @@ class _Walk:
         return self._sum((self.applied[id(schema)], count) for schemas, count in applying for schema in schemas)
 
     def _sum(self, states: Iterable[tuple[State, int]]) -> State:
-        """States put together, each as often as said; every step of the walk is counted here."""
+        """Add up states, each multiplied by its count. Counts every step; raises `TooCostly` above a limit."""
         whole: State = {}
         for state, count in states:
             self.steps += len(state) + 1
@@ -263,7 +269,7 @@ class _Walk:
 
 
 def _reachable(schema: Any) -> dict[int, _Node]:
-    """Every subschema that can apply to something, by its `id()`."""
+    """Return every subschema that can apply to a value, by its `id()`."""
     anchors = _anchors(schema)
     found: dict[int, _Node] = {}
     stack = [schema]
@@ -300,11 +306,11 @@ def _unique(schema: Any) -> int:
 
 
 def _weights(schema: Any) -> tuple[int, int]:
-    """How many steps one value takes at this subschema alone, and one with remote numbers."""
+    """Return the steps of one value for this subschema alone: for a usual value, and for one with remote numbers."""
     if not isinstance(schema, dict):
         return 1, 1
     entries = [each for name in _COMPARED if name in schema for each in values_in(schema[name])[1:]]
-    # For what stands alone, the subschema itself is the step.
+    # For a keyword with a single number, the step of the subschema itself is the comparison.
     alone = [schema[name] for name in ("const", *_BOUNDS) if type(schema.get(name)) in {int, float}]
     numbers = [each for each in entries if type(each) in {int, float}] + alone
     patterns = sum(map(weight, own_patterns(schema)))
@@ -319,7 +325,7 @@ def _number_weight(number: float) -> int:
 
 
 def values_in(value: Any) -> list[Any]:
-    """The values that a value is made of, itself included and first."""
+    """Return a value and all values nested in it. The value itself comes first."""
     found = [value]
     for each in found:
         if isinstance(each, dict | list):
@@ -328,7 +334,10 @@ def values_in(value: Any) -> list[Any]:
 
 
 def _parts(schema: dict[str, Any], named: str, to_all: list[Any], to_rest: list[str]) -> _Parts:
-    """`true` and `false` end where they stand, one to a keyword: for parts they do not count."""
+    """Return what applies to one type of parts.
+
+    Boolean schemas are not counted: no other subschema follows from them, and there is one per keyword.
+    """
     names = {name: _objects([each, *to_all]) for name, each in _items(schema.get(named))}
     return _Parts(names, _objects([*to_all, *_given(schema, *to_rest)]))
 
@@ -338,7 +347,7 @@ def _objects(schemas: list[Any]) -> list[Any]:
 
 
 def _items(value: Any) -> Iterator[tuple[Any, Any]]:
-    """The schemas of a list or an object with their places; what is no schema there is not for us to say."""
+    """Return the schemas in a list or an object, with their index or name. Other values are skipped, not reported."""
     places = enumerate(value) if isinstance(value, list) else value.items() if isinstance(value, dict) else ()
     return ((place, each) for place, each in places if isinstance(each, dict | bool))
 
@@ -348,12 +357,12 @@ def _values(value: Any) -> list[Any]:
 
 
 def _given(schema: dict[str, Any], *keywords: str) -> list[Any]:
-    """The schemas under these keywords."""
+    """Return the schemas under these keywords."""
     return _values([schema[keyword] for keyword in keywords if keyword in schema])
 
 
 def _resolve(reference: str, document: Any, anchors: dict[str, Any]) -> Any:
-    """The subschema behind a reference."""
+    """Return the subschema that a reference names. Raises `TooCostly` if it is not in this document."""
     if not reference.startswith("#"):
         raise TooCostly(f"it refers outside itself, to {reference!r}; references within begin with '#'")
     fragment = _PERCENT.sub(lambda match: bytes([int(match[1], 16)]), reference[1:].encode()).decode(errors="replace")
@@ -370,7 +379,7 @@ def _resolve(reference: str, document: Any, anchors: dict[str, Any]) -> Any:
 
 
 def _anchors(document: Any) -> dict[str, Any]:
-    """The subschemas that have a name, wherever they stand."""
+    """Return the subschemas that have an anchor, at any place. Raises `TooCostly` for duplicates or a nested `$id`."""
     anchors: dict[str, Any] = {}
     stack = [document]
     while stack:

@@ -1,6 +1,6 @@
-"""What a space is told once, when it is made: who is configured, what is allowed, how much of it.
+"""The settings of a space: its participants, permissions, limits and rules. Frozen structs without secrets.
 
-Frozen values without secrets. Reading them from a file is somebody else's job.
+`mew.config` reads them from files.
 """
 
 from typing import Any, Literal
@@ -13,90 +13,90 @@ OwnerPolicy = Literal["close", "keep", "transfer"]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much one participant, stream or space may have."""
+    """Limits of one participant, stream or space."""
 
     message_bytes: int = 16 * 2**20
-    """One message; over it `message_too_large`, close 1009, or 413 over HTTP."""
+    """Size of one message. Over it: `message_too_large`, close 1009, or 413 over HTTP."""
     envelopes_per_second: float = 2_000
-    """Of one participant; over it `rate_limited`."""
+    """Envelopes per second of one participant. Over it: `rate_limited`."""
     envelope_burst: int = 4_000
-    """Envelopes of one participant at once."""
+    """Envelopes that one participant may send in a burst."""
     work_per_second: int = 200_000
-    """Of one participant, in units of about a microsecond (protocol, "Limits"); over it `rate_limited`."""
+    """Work per second of one participant, in units of about 1 µs (protocol, "Limits"). Over it: `rate_limited`."""
     work_burst: int = 200_000
-    """Units of work of one participant at once."""
+    """Units of work that one participant may use in a burst."""
     bytes_per_second: int = 32 * 2**20
-    """Of messages of one participant other than frames; over it `rate_limited`."""
+    """Bytes per second of one participant's messages, frames excluded. Over it: `rate_limited`."""
     byte_burst: int = 64 * 2**20
-    """Bytes of one participant at once."""
+    """Bytes that one participant may send in a burst."""
     heartbeat_bytes: int = 4 * 2**10
-    """A heartbeat."""
+    """Size of a heartbeat."""
     control_message_bytes: int = 64 * 2**10
-    """A message that the gateway acts on, such as a grant or the end of a stream."""
+    """Size of a message that the gateway acts on, such as a grant or the end of a stream."""
     explain_bytes: int = 256 * 2**10
-    """A message that is asked about (`mew explain`), instead of sent."""
+    """Size of a message that `mew explain` checks."""
     frames_per_second: float | None = None
-    """Of one participant; over it `rate_limited`. Without it, as many as come."""
+    """Frames per second of one participant. Over it: `rate_limited`. Unlimited by default."""
     frame_burst: int = 4_000
-    """Frames of one participant at once."""
+    """Frames that one participant may send in a burst."""
     connections: int = 10_000
-    """In one space, a tenth for participants with a token; over it `quota_exceeded`, as for all that follow."""
+    """Connections of one space; a tenth is for participants with a token. Over it: `quota_exceeded`, as below."""
     sockets_per_observer: int = 64
     """Joined sockets of one observer token."""
     streams: int = 1_000
-    """Open ones in one space."""
+    """Open streams of one space."""
     streams_per_participant: int = 256
-    """Open ones that one participant asked for, whoever owns them now."""
+    """Open streams that one participant has requested, including those that it has transferred."""
     writers: int = 1_024
-    """Of one stream."""
+    """Writers of one stream."""
     formats: int = 64
-    """Of one stream."""
+    """Formats of one stream."""
     patterns: int = 1_024
     """Regular expressions in the formats of all streams of one space."""
     participant_patterns: int = 256
-    """Of those, in the formats of streams that one participant has opened."""
+    """Regular expressions in the formats of the streams that one participant has opened."""
     stream_request_bytes: int = 256 * 2**10
-    """A request for a stream: its payload stands in every later welcome."""
+    """Size of a stream request: every later welcome repeats its payload."""
     stream_metadata_bytes: int = 2 * 2**20
-    """What the requests of all open streams of one space come to: each welcome repeats it."""
+    """Total size of the requests of all open streams of one space: every welcome repeats them."""
     stream_metadata_bytes_per_participant: int = 2**20
-    """What the requests of one participant's open streams come to."""
+    """Total size of the requests of one participant's open streams."""
     grants: int = 2_048
-    """Pattern values that one participant may be granted: two for a capability that names just a kind."""
+    """Pattern values that one participant may be granted. A capability with only a kind has two."""
     capability_bytes: int = 4 * 2**20
-    """Text of all capabilities that were granted or came with an invitation, in one space."""
+    """Total text of the capabilities granted or given with invitations in one space."""
     capability_bytes_per_participant: int = 128 * 2**10
-    """Text of what one participant was granted or invited with: each welcome repeats it."""
+    """Text of the capabilities granted to one participant or given with its invitation: welcomes repeat it."""
     invitations: int = 10_000
-    """In one space."""
+    """Invitations of one space."""
     desired_ids: int = 100_000
-    """Names of streams in one space."""
+    """Distinct desired stream ids in one space, over its lifetime."""
     live_readers_per_participant: int = 8
-    """Live journals that one participant, or one observer token, follows over HTTP at the same time."""
+    """Live journals that one participant or one observer token may follow over HTTP concurrently."""
 
 
 class StreamSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The space's own choice where a stream makes none."""
+    """Defaults for streams that do not choose."""
 
     on_owner_disconnect: OwnerPolicy = "transfer"
-    """What becomes of a stream whose owner went; `transfer`: to the longest-standing writer present, else it closes."""
+    """What happens to a stream when its owner leaves. `transfer`: the earliest writer that is present owns it."""
     owner_grace_seconds: float = 60
-    """How long an owner that left may come back."""
+    """How long an owner that left may return, in seconds."""
     validate: bool = False
-    """Whether `stream/data` is checked against its format's schema."""
+    """Whether `stream/data` is validated against the schema of its format."""
 
 
 class ApprovalRule(msgspec.Struct, frozen=True, kw_only=True):
-    """Which `mcp/request` needs how many votes, and whose."""
+    """A rule: which `mcp/request` needs how many votes, and whose."""
 
     match: Capability
-    """A pattern for `mcp/request`; it binds each request that fits its payload and any of its recipients."""
+    """A pattern for `mcp/request`. The rule applies if the payload and any recipient match."""
     deciders: tuple[str, ...]
     """Who may vote, and who may reject."""
     quorum: int = 1
-    """How many of them."""
+    """How many votes are needed."""
     not_proposer: bool = True
-    """Whether the proposer's own vote does not count; who sends without a proposal is its proposer."""
+    """Whether the proposer's own vote is ignored. Without a proposal, the sender is the proposer."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,24 +105,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     space_id: str
     """Its id: 1 to 128 letters, digits, `.`, `_`, `@` or `-`, the first a letter or digit."""
     participants: dict[str, tuple[Capability, ...] | None] = {}
-    """Configured ids; None has the defaults."""
+    """Capabilities by configured id; None means the defaults."""
     defaults: tuple[Capability, ...] = CHAT_ONLY
-    """What those may send for whom nothing is said; without it, chat alone."""
+    """Capabilities of participants without their own; chat only by default."""
     output_logs: frozenset[str] = frozenset()
     allow_anonymous: bool = False
-    """Whether a join without a token makes a guest."""
+    """Whether a client may join without a token, as an anonymous participant."""
     strict_from: bool = False
-    """Refuse an envelope whose `from` is wrong, instead of correcting it."""
+    """Whether an envelope with a wrong `from` is refused instead of corrected."""
     http_presence_seconds: float = 60
     connection_url: str = "ws://localhost:8080"
     streams: StreamSettings = StreamSettings()
     limits: Limits = Limits()
-    """How much is allowed."""
+    """The limits."""
     approvals: tuple[ApprovalRule, ...] = ()
-    """Requests that need votes, whoever sends them."""
+    """Rules for requests that need votes, for every sender."""
 
     def effective(self) -> dict[str, Any]:
-        """The configuration as the journal's `start` record keeps it."""
+        """Return the configuration in the form of the journal's `start` record."""
         return {
             "participants": {name: _patterns(held) for name, held in self.participants.items()},
             "defaults": _patterns(self.defaults),

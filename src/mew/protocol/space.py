@@ -1,7 +1,7 @@
-"""A space: commands in, effects out.
+"""State machine of one space: `Space.handle` takes a command and returns its effects.
 
-Pure, synchronous and total: `handle` never raises, never waits, and asks no clock. What the journal determines is in
-`state` and changes only by folding records; what a process holds besides (connections, rates, caches) is here.
+Pure and synchronous: `handle` never raises, never waits and never reads a clock. The data that the journal determines
+is in `state` and changes only by folding records. The other data of the process (connections, rates, caches) is here.
 """
 
 from collections.abc import Callable
@@ -48,36 +48,36 @@ from mew.protocol.welcome import Roster, roster_entry
 
 
 class Ended(msgspec.Struct):
-    """Grants of one recipient whose end has come."""
+    """Expired grants of one recipient that are not recorded as revoked yet."""
 
     grant_ids: dict[str, None]
     before: bytes | None
-    """What the recipient had before, as text, until all are told of the change."""
+    """Capabilities before the expiry, as JSON text. None if the recipient is absent or the change was announced."""
 
 
 class Space:
-    """One space, from the moment its gateway starts."""
+    """One space, from the start of its gateway process."""
 
     def __init__(self, settings: Settings, tokens: Tokens, state: SpaceState | None = None) -> None:
-        """Go on from a state that was folded from the journal, or begin with an empty one."""
+        """Continue from a state that was folded from the journal, or start with an empty state."""
         self.settings = settings
         self.tokens = tokens
         self.state = state or SpaceState(space_id=settings.space_id)
         self.sessions: dict[str, Session] = {}
         self.seats: dict[str, str] = {}
-        """The connection that receives for each participant present."""
+        """The connection that receives the messages of each present participant."""
         self.http_until: dict[str, int] = {}
         self.roster = Roster()
         self.awaited: set[str] = set()
-        """Writers that a restart interrupted and that have not come back yet."""
+        """Writers that were disconnected by a gateway restart and have not reconnected yet."""
         self.suffixes: dict[str, int] = {}
-        """Where to go on looking for a free name."""
+        """Per desired stream id that is in use, the next number suffix to try."""
         self.stream_usage = StreamUsage()
         self.capability_usage = CapabilityUsage()
         self.refusal_details = RefusalDetails()
         self.refused_connections = administration.RefusedConnections()
         self.ids_in_use = IdsIgnoringCase()
-        """Of those who are configured, invited or present."""
+        """Ids of configured, invited and present participants."""
         self._ids = 0
         self._now = 0
         limits = settings.limits
@@ -86,22 +86,25 @@ class Space:
         self._muted: set[str] = set()
         self._mutes_change = _NEVER
         self.next_end = 0
-        """No proposal and no grant ends before this time."""
+        """No proposal expires and no grant ends before this time, in microseconds since 1970."""
         self.ended: dict[str, Ended] = {}
-        """By recipient, the grants whose end has come and is not recorded yet: they give no right."""
+        """Per recipient, grants that have expired but are not recorded as revoked yet: they authorize nothing."""
         self._capabilities: dict[str, CapabilitySet] = {}
         self._formats: dict[str, Formats] = {}
         self._patterns: dict[str, int] = {}
-        """How many patterns the formats of each stream have."""
+        """Number of patterns in the formats of each stream."""
         self._envelope_rates: dict[str, Bucket] = {}
         self._frame_rates: dict[str, Bucket] = {}
         self._throttles: dict[str, ErrorThrottle] = {}
         self.budgets = Budgets()
         self._left: dict[str, int] = {}
-        """Who left when, in this order, as long as their rates are kept."""
+        """When each departed participant left, in order of leaving; kept while its rates are kept."""
 
     def handle(self, command: Command, now: int) -> list[Effect]:
-        """Carry out one command; `now` is in microseconds since 1970 and never goes back here."""
+        """Execute one command and return its effects.
+
+        `now` is in microseconds since 1970. If it is earlier than the last known time, that time is used instead.
+        """
         self._now = self._no_earlier(now)
         turn = Turn(self, self._now)
         _HANDLERS[type(command)](turn, command)
@@ -111,18 +114,21 @@ class Space:
         return max(now, self._now, self.state.time)
 
     def explain(self, participant: str, message: bytes, now: int) -> Explanation:
-        """What would come of this message, posted now, and why (protocol §5); nothing changes.
+        """Return whether this message would be accepted now, and why (protocol §5). Nothing changes.
 
-        `ParticipantNotFound` where nobody is called so.
+        Raises `ParticipantNotFound` if the space does not know the participant.
         """
         return explain(self, participant, message, self._no_earlier(now))
 
     def actions(self, participant: str, now: int) -> Actions:
-        """Everything that a participant may send now (protocol §5); `ParticipantNotFound` likewise."""
+        """Return everything that a participant may send now (protocol §5).
+
+        Raises `ParticipantNotFound` if the space does not know the participant.
+        """
         return actions(self, participant, self._no_earlier(now))
 
     def route(self, participant: str, message: bytes) -> Route | Refusal:
-        """Where a frame goes, or why nowhere: the whole frame rule (protocol §4), in constant time."""
+        """Return the route of a frame, or why it is rejected: the whole frame rule (protocol §4), in constant time."""
         route = self._routes.get(message[: message.find(b"#", 1) + 1])
         if (
             route is not None
@@ -134,7 +140,10 @@ class Space:
         return data.check_frame(self, participant, message)
 
     def accept_frames(self, route: Route, count: int, now: int) -> tuple[int, int, int]:
-        """Number a run of routed frames, a record each: position, time and frame number of the first."""
+        """Assign positions and frame numbers to a batch of routed frames, one record each.
+
+        Returns the position, time and frame number of the first frame.
+        """
         state = self.state
         position = state.position + 1
         state.position += count
@@ -142,16 +151,16 @@ class Space:
         return position, state.time, count_frames(state, route.stream_id, count)
 
     def stream_route(self, stream_header: bytes) -> Route | None:
-        """The route behind a frame's header, live or not."""
+        """Return the route for a frame header, live or not; None if there is no such stream."""
         return self._routes.get(stream_header)
 
     def new_id(self) -> str:
-        """An envelope id that no start of the gateway has used."""
+        """Return a new envelope id, unique across all starts of the gateway."""
         self._ids += 1
         return f"{self.state.epoch}-{self._ids:x}"
 
     def capabilities(self, participant: str) -> CapabilitySet:
-        """The compiled effective capabilities."""
+        """Return the effective capabilities of a participant, compiled and cached."""
         held = self._capabilities.get(participant)
         if held is None:
             ended = self.ended.get(participant)
@@ -160,16 +169,16 @@ class Space:
         return held
 
     def compile_again(self) -> None:
-        """Compile capabilities from the state, apart from the space that this one is a copy of."""
+        """Start an empty capability cache. A copied space calls this to stop sharing the cache of the original."""
         self._capabilities = {}
 
     def roster_entry(self, participant: str) -> bytes:
-        """What others are told of a participant, present or not."""
+        """Return the roster entry that others receive for a participant, present or not."""
         known = self.roster.entries.get(participant)
         return known if known is not None else roster_entry(participant, self.capabilities(participant))
 
     def formats(self, stream_id: str) -> Formats:
-        """The compiled formats of a stream."""
+        """Return the formats of a stream, compiled and cached."""
         compiled = self._formats.get(stream_id)
         if compiled is None:
             declared = self.state.streams[stream_id].value("formats")
@@ -178,13 +187,16 @@ class Space:
         return compiled
 
     def pattern_counts(self, creator: str) -> tuple[int, int]:
-        """How many patterns the streams have that a participant has opened, and how many all have."""
+        """Return the number of patterns in the streams that a participant created, and in all streams."""
         streams = self.state.streams
         own = sum(count for stream_id, count in self._patterns.items() if streams[stream_id].creator == creator)
         return own, sum(self._patterns.values())
 
     def require_rates(self, session: Session, now: int) -> None:
-        """Refuse a message of a sender who is over a rate or owes work or bytes; it costs one envelope."""
+        """Spend one envelope of the sender's rate.
+
+        Raises `RateLimited` if the rate is exceeded, or if the sender owes work units or bytes.
+        """
         limits = self.settings.limits
         if not self.may_send(session.allowance, now):
             wait = self._envelope_rates[session.allowance].wait(now, tokens=1)
@@ -192,11 +204,11 @@ class Space:
         self.budgets.require(session.payer, limits, now)
 
     def charge(self, payer: str, now: int, *, work: int, size: int) -> None:
-        """What something has cost a participant or an observer."""
+        """Charge work units and bytes (`size`) to a participant or an observer."""
         self.budgets.charge(payer, self.settings.limits, now, work=work, size=size)
 
     def may_send(self, participant: str, now: int) -> bool:
-        """Whether a participant's rate lets one more envelope pass, which it costs."""
+        """Return whether a participant's rate allows one more envelope, and spend it if so."""
         bucket = self._envelope_rates.get(participant)
         if bucket is None:
             limits = self.settings.limits
@@ -205,7 +217,7 @@ class Space:
         return bucket.spend(now)
 
     def frame_rate(self, participant: str) -> Bucket:
-        """Likewise for frames; filled at every tick, and by the sender's own commands."""
+        """Return the frame rate of a participant. It is refilled at every tick and by the sender's own commands."""
         limits = self.settings.limits
         bucket = self._frame_rates.get(participant)
         if bucket is None:
@@ -214,25 +226,25 @@ class Space:
         return bucket
 
     def throttle(self, participant: str) -> ErrorThrottle:
-        """What a participant has been told lately."""
+        """Return the throttle that limits repeated errors to a participant."""
         return self._throttles.setdefault(participant, ErrorThrottle())
 
     def is_muted(self, participant: str) -> bool:
-        """Whether the participant is paused or shutting down, as of the last command."""
+        """Return whether the participant is paused or shutting down, as of the last command."""
         return participant in self._muted
 
     def pass_time(self, now: int) -> None:
-        """Let pauses end."""
+        """Unmute participants whose pause or shutdown period has ended by `now`."""
         if now >= self._mutes_change:
             self._derive_mutes(now)
 
     def fill_frame_rates(self, now: int) -> None:
-        """Let the rates of frames recover; `route` knows no time."""
+        """Refill the frame rates up to `now`. `route` takes no time argument, so it cannot do this."""
         for bucket in self._frame_rates.values():
             bucket.fill(now)
 
     def forget(self, participant: str) -> None:
-        """Drop what was kept of a participant only while it was here; its rates stay for a while."""
+        """Drop the data of a participant that left. Its rates are kept for `KEPT_SECONDS`."""
         for table in (self.http_until, self.seats):
             table.pop(participant, None)
         self._left.pop(participant, None)
@@ -241,7 +253,7 @@ class Space:
             self._forget_rates(next(iter(self._left)))
 
     def forget_rates(self, now: int) -> None:
-        """Drop the rates of those who left a minute ago and have not come back."""
+        """Drop the rates of participants that left at least `KEPT_SECONDS` ago and have not reconnected."""
         for participant in [name for name, left in self._left.items() if left + KEPT_SECONDS * SECOND <= now]:
             self._forget_rates(participant)
 
@@ -252,9 +264,9 @@ class Space:
                 table.pop(participant, None)
 
     def take(self, record: Record) -> None:
-        """Become what a new record says, and bring what is derived from the state up to date."""
+        """Apply a new record to the state, and update the data derived from the state."""
         if record.event == records.CHECKPOINT:
-            # It says what this state is: to read it back would change nothing else.
+            # A checkpoint contains exactly this state: reading it back would change nothing else.
             self.state.position, self.state.time = record.position, record.time
             return
         self.state = fold(self.state, record)
@@ -274,7 +286,7 @@ class Space:
             self.next_end = 0
 
     def let_end(self, ended: dict[str, tuple[str, ...]]) -> None:
-        """Take the rights of these grants, by recipient, whose end is recorded later."""
+        """Withdraw the capabilities of expired grants, given per recipient. Their end is recorded later."""
         now_ended: dict[str, Ended] = {}
         for participant, grant_ids in ended.items():
             known = self.ended.get(participant)
@@ -288,7 +300,10 @@ class Space:
         self.ended = now_ended
 
     def capabilities_changed(self, participant: str, before: bytes | None = None) -> bool:
-        """Compile a participant's capabilities anew; whether they differ from before."""
+        """Recompile a participant's capabilities. Return whether they changed.
+
+        They are compared with `before`, or with the cached capabilities if it is None.
+        """
         if before is None:
             before = self.capabilities(participant).text
         self._derive_participant(participant)

@@ -1,6 +1,6 @@
-"""The state of a space that its journal determines, and its canonical JSON in checkpoints.
+"""The state of a space that its journal determines, and its canonical JSON for checkpoints.
 
-Pure data. Only `fold` changes it. Equal states give equal bytes. Sockets, rates and caches belong to `Space`.
+Pure data, changed only by `fold`. Equal states encode to equal bytes. Sockets, rates and caches belong to `Space`.
 """
 
 from collections.abc import Container, Iterator
@@ -15,14 +15,14 @@ from mew.protocol.streams import Status, Stream
 
 
 class Presence(msgspec.Struct, frozen=True):
-    """A participant that is present."""
+    """How a present participant is connected."""
 
     transport: str
     anonymous: bool = False
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """A capability that one participant handed to another."""
+    """A capability that one participant granted to another."""
 
     grant_id: str
     granter: str
@@ -30,7 +30,7 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class SpaceState(msgspec.Struct, kw_only=True):
-    """What has become of a space after the record at `position`."""
+    """State of a space after the record at `position`."""
 
     space_id: str
     position: int = -1
@@ -39,49 +39,49 @@ class SpaceState(msgspec.Struct, kw_only=True):
     configured: dict[str, tuple[Capability, ...] | None] = {}
     defaults: tuple[Capability, ...] = CHAT_ONLY
     configuration: bytes = b""
-    """The rest of the last start's configuration, as JSON; empty where a checkpoint of fold version 1 did not tell."""
+    """The remaining configuration of the last start, as JSON. Empty if a checkpoint of fold version 1 lacks it."""
     invited: dict[str, tuple[Capability, ...] | None] = {}
     kicked: dict[str, None] = {}
     grants: dict[str, tuple[Grant, ...]] = {}
     grant_ends: dict[str, dict[str, int]] = {}
-    """Per recipient, when each grant with an end ends, by its id."""
+    """Per recipient, the end time of each grant that has one, by grant id."""
     revoked: dict[str, tuple[bytes, ...]] = {}
-    """Texts of the configured capabilities that were taken away."""
+    """Per participant, JSON texts of the base capabilities that were revoked."""
     paused: dict[str, int | None] = {}
-    """Until when; None until somebody resumes them."""
+    """When each pause ends; None if it lasts until a resume."""
     closing: dict[str, int] = {}
-    """Shut down: until when they may say goodbye."""
+    """Participants that were shut down, and when each shutdown period ends."""
     present: dict[str, Presence] = {}
     """In order of joining."""
     left: dict[str, int] = {}
-    """When each participant that may come back was last here."""
+    """When each participant that may return was last present."""
     streams: dict[str, Stream] = {}
     """In order of creation."""
     frames: dict[str, int] = {}
     sequences: dict[str, dict[str, int]] = {}
-    """Per stream each writer's last."""
+    """Per stream, the last sequence number of each writer."""
     stream_count: int = 0
     desired_ids: dict[str, None] = {}
-    """Every name a creator's wish has ever used up."""
+    """Every stream id that was ever assigned because a creator desired it. It is never assigned again."""
     proposals: dict[str, OpenProposal] = {}
-    """The open ones by id, in order of opening."""
+    """Open proposals by id, in order of opening."""
     closed_proposals: dict[str, ClosedProposal] = {}
-    """Those that are remembered by id, in order of closing."""
+    """Remembered closed proposals by id, in order of closing."""
     closed_by_proposer: dict[str, dict[str, None]] = {}
-    """The ids of those per proposer, in the same order."""
+    """Ids of the remembered closed proposals per proposer, in the same order."""
     closed_positions: dict[int, str] = {}
-    """The ids of those by the position of their proposal's record."""
+    """Ids of the remembered closed proposals, by the position of the proposal's record."""
 
     def knows(self, participant: str) -> bool:
-        """Whether this is somebody: configured, invited or here."""
+        """Return whether the participant is configured, invited or present."""
         return participant in self.configured or participant in self.invited or participant in self.present
 
     def may_return(self, participant: str) -> bool:
-        """Whether an absent participant can come back as itself: anonymous and kicked ones cannot."""
+        """Return whether an absent participant can reconnect as itself: anonymous and kicked ones cannot."""
         return participant not in self.kicked and (participant in self.configured or participant in self.invited)
 
     def is_muted(self, participant: str, now: int) -> bool:
-        """Whether the participant is paused or shutting down at this time."""
+        """Return whether the participant is paused or shutting down at this time."""
         if participant in self.paused:
             until = self.paused[participant]
             if until is None or now < until:
@@ -89,7 +89,7 @@ class SpaceState(msgspec.Struct, kw_only=True):
         return now < self.closing.get(participant, 0)
 
     def base(self, participant: str) -> tuple[str, tuple[Capability, ...]]:
-        """What a participant starts from, and where that comes from."""
+        """Return a participant's base capabilities, preceded by their source: `invited`, `configured` or `default`."""
         for source, table in (("invited", self.invited), ("configured", self.configured)):
             if participant in table:
                 held = table[participant]
@@ -97,7 +97,7 @@ class SpaceState(msgspec.Struct, kw_only=True):
         return "default", self.defaults
 
     def capabilities(self, participant: str, ended: Container[str] = ()) -> CapabilitySet:
-        """The effective capabilities: base, baseline, granted (protocol §2, Welcome), but no grant that has ended."""
+        """Return the effective capabilities: base, baseline, granted (protocol §2, Welcome), without `ended` grants."""
         return CapabilitySet(self._sourced(participant, ended))
 
     def _sourced(self, participant: str, ended: Container[str]) -> Iterator[tuple[str, Capability]]:
@@ -110,9 +110,9 @@ class SpaceState(msgspec.Struct, kw_only=True):
 
 
 FOLD_VERSION = 2
-"""Raised whenever folding the same records gives another state."""
+"""Increased whenever folding the same records gives a different state."""
 READABLE = frozenset({1, 2})
-"""Versions whose snapshots say all that folding gives today, but for what is optional below: 1 knew no proposals."""
+"""Versions that `restore` reads. Their snapshots are complete but for optional fields: version 1 had no proposals."""
 
 
 class _Stream(msgspec.Struct):
@@ -151,7 +151,7 @@ class _Proposal(msgspec.Struct):
 
 
 class _State(msgspec.Struct):
-    """Maps whose order means something are arrays here; the encoder sorts the keys of the others."""
+    """JSON form of a state. Maps whose order matters are arrays; the encoder sorts the keys of the others."""
 
     fold_version: int
     space_id: str
@@ -175,7 +175,7 @@ class _State(msgspec.Struct):
     proposals: list[_Proposal] = []
     closed_proposals: list[ClosedProposal] = []
     configuration: msgspec.Raw = msgspec.Raw(b"null")
-    """From version 2."""
+    """Present since fold version 2."""
 
 
 _decoder = msgspec.json.Decoder(_State)
@@ -184,7 +184,7 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 
 
 def snapshot(state: SpaceState) -> bytes:
-    """The state as canonical JSON."""
+    """Encode the state as canonical JSON."""
     return _encoder.encode(
         _State(
             fold_version=FOLD_VERSION,
@@ -214,11 +214,11 @@ def snapshot(state: SpaceState) -> bytes:
 
 
 class OtherFold(MewError):
-    """A snapshot of a state as another version of the fold had it."""
+    """The snapshot was written by a fold version that this program cannot read."""
 
 
 def restore(text: bytes) -> SpaceState:
-    """The state that a snapshot was made of; `OtherFold` where that would not be what folding gives today."""
+    """Decode a snapshot. Raises `OtherFold` if its fold version is not in `READABLE`."""
     saved = _decoder.decode(text)
     if saved.fold_version not in READABLE:
         raise OtherFold(

@@ -1,6 +1,7 @@
 """How an envelope names a stream, and how the gateway completes the name before it relays the envelope.
 
-Pure (protocol §4): `payload.stream_id` or `payload.stream.stream_id`, and the namespace as payload and context.
+Pure (protocol §4). A stream is named by `payload.stream_id` or `payload.stream.stream_id`. The gateway adds the
+namespace to the payload and to the context.
 """
 
 import msgspec
@@ -13,7 +14,7 @@ from mew.protocol.state import SpaceState
 
 
 def reference(envelope: Envelope) -> str | None:
-    """The stream that an envelope names, if any; the two places must not contradict each other."""
+    """Return the id of the stream that an envelope names, or None. Raises `InvalidEnvelope` if two fields differ."""
     payload = envelope.payload
     nested = payload.get("stream")
     given = [payload.get("stream_id"), nested.get("stream_id") if isinstance(nested, dict) else None]
@@ -24,7 +25,10 @@ def reference(envelope: Envelope) -> str | None:
 
 
 def checked_reference(state: SpaceState, envelope: Envelope) -> str:
-    """The stream that an envelope has to name, its namespace checked where given."""
+    """Return the stream id that an envelope must name, and check its namespace, if given.
+
+    Raises `InvalidEnvelope` if the id is missing or the namespace is wrong.
+    """
     stream_id = reference(envelope)
     if stream_id is None:
         raise InvalidEnvelope(f"{envelope.kind}: `payload.stream_id` is missing or not a string")
@@ -33,7 +37,7 @@ def checked_reference(state: SpaceState, envelope: Envelope) -> str:
 
 
 def check_namespace(state: SpaceState, envelope: Envelope, stream_id: str) -> None:
-    """Refuse a namespace that is not the stream's own."""
+    """Raise `InvalidEnvelope` if the given namespace is not the namespace of the stream."""
     nested = envelope.payload.get("stream")
     if nested is not None and not isinstance(nested, dict):
         raise InvalidEnvelope(f"{envelope.kind}: `payload.stream` must be an object")
@@ -43,7 +47,7 @@ def check_namespace(state: SpaceState, envelope: Envelope, stream_id: str) -> No
 
 
 def completed(state: SpaceState, envelope: Envelope, stream_id: str) -> Envelope:
-    """The envelope with the stream's whole name in `payload.stream`, and in `context` where that is free."""
+    """Return the envelope with the stream's full name in `payload.stream`, and in `context` if the sender set none."""
     name = namespace(state.space_id, stream_id)
     nested = envelope.payload.get("stream") or {}
     if nested.get("stream_id") != stream_id or nested.get("namespace") != name:

@@ -1,6 +1,6 @@
-"""A stream: its entry in the registry, and its public form.
+"""A stream: its registry entry and its public form.
 
-Pure values. The handlers of streams and ownership decide who may change one.
+Pure values. The handlers of streams and ownership decide who may change a stream.
 """
 
 from typing import Any, Final, Literal
@@ -15,7 +15,7 @@ LIVE: Final = "live"
 Status = Literal["ready", "live"]
 
 OVERLAID: Final = frozenset({"stream_id", "owner", "authorized_writers", "created", "direction", "encoding", "stream"})
-"""Fields of an entry that no request can set (protocol §2, Welcome)."""
+"""Entry fields that the gateway writes itself; `Stream.fields` omits them (protocol §2, Welcome)."""
 
 _UNFORGEABLE: Final = OVERLAID - {"direction", "encoding"}
 
@@ -28,22 +28,22 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     creator: str
     owner: str
     writers: tuple[str, ...]
-    """The owner first, then by time of grant."""
+    """The owner first, then the others in order of their grants."""
     status: Status
     created: str
     direction: bytes
     encoding: bytes
     fields: dict[str, bytes]
-    """Every other field of the request or announce, as it was written."""
+    """All other fields of the request or announce, each as its original JSON text."""
 
     def value(self, name: str) -> Any:
-        """A request field's value, None where it was not given."""
+        """Return the decoded value of a request field, or None if it was not given."""
         text = self.fields.get(name)
         return None if text is None else raw_json.decode(text)
 
     @property
     def targets(self) -> tuple[str, ...] | None:
-        """The only receivers of its data, None for all."""
+        """The only participants that receive the stream's data. None means everyone."""
         target = self.value("target")
         return None if target is None else tuple(dict.fromkeys(target))
 
@@ -51,7 +51,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
 def new_stream(
     space_id: str, stream_id: str, creator: str, status: Status, created: str, request: raw_json.Fields
 ) -> Stream:
-    """The stream that a request or an announce asks for."""
+    """Create the stream that a request or an announce describes."""
     return Stream(
         stream_id=stream_id,
         namespace=namespace(space_id, stream_id),
@@ -72,7 +72,7 @@ def _given(request: raw_json.Fields, name: str, default: bytes) -> bytes:
 
 
 def entry(stream: Stream, *, owner_connected: bool, frames: int) -> bytes:
-    """What a welcome and `stream/open` say of a stream: all that was asked, overlaid by the gateway."""
+    """Return the entry of a stream for a welcome and `stream/open`: the request's fields, overlaid by the gateway's."""
     known = raw_json.encode(
         {
             "stream_id": stream.stream_id,
@@ -99,9 +99,9 @@ def entry(stream: Stream, *, owner_connected: bool, frames: int) -> bytes:
 
 
 def ready_payload(stream: Stream, announce: raw_json.Fields) -> bytes:
-    """What `stream/ready` says: all that was announced, and the canonical name (ADR-STR).
+    """Return the payload of `stream/ready`: all announced fields, and the canonical name (ADR-STR).
 
-    Signed by the gateway, it repeats no field that an announce could pass off as the gateway's.
+    It is sent in the gateway's name. So it omits announced fields that could pass for fields of the gateway.
     """
     canonical = {
         "stream_id": stream.stream_id,
@@ -121,7 +121,7 @@ def ready_payload(stream: Stream, announce: raw_json.Fields) -> bytes:
 
 
 def read_entry(space_id: str, payload: raw_json.Fields) -> Stream:
-    """The stream behind a `stream/open`, whose payload is its entry."""
+    """Return the stream described by the payload of a `stream/open`, which is the stream's entry."""
     creator = str(raw_json.decode(payload["owner"]))
     stream_id = str(raw_json.decode(payload["stream_id"]))
     created = str(raw_json.decode(payload["created"]))
@@ -129,6 +129,6 @@ def read_entry(space_id: str, payload: raw_json.Fields) -> Stream:
 
 
 def read_ready(space_id: str, payload: raw_json.Fields, created: str) -> Stream:
-    """The stream behind a `stream/ready` of this time."""
+    """Return the stream described by the payload of a `stream/ready` that was sent at this time."""
     canonical = raw_json.decode(payload["stream"])
     return new_stream(space_id, canonical["stream_id"], canonical["creator"], READY, created, payload)

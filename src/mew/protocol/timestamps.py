@@ -1,4 +1,4 @@
-"""Times on the wire, RFC 3339 in UTC; inside, whole microseconds since 1970. Pure: no clock."""
+"""Convert times: RFC 3339 in UTC on the wire, integer microseconds since 1970 internally. Pure: no clock is read."""
 
 import re
 from calendar import monthrange
@@ -16,19 +16,19 @@ _RFC3339 = re.compile(
 
 
 def rfc3339(instant: int) -> str:
-    """Microseconds since 1970 as `2026-11-15T14:03:00.000000Z`."""
+    """Format microseconds since 1970 as `2026-11-15T14:03:00.000000Z`."""
     seconds, microseconds = divmod(instant, SECOND)
     return f"{_whole_second(seconds)}.{microseconds:06}Z"
 
 
 @lru_cache(maxsize=16)
 def _whole_second(seconds: int) -> str:
-    """Every envelope has a time, and thousands fall within one second."""
+    """Format a whole second. Cached, because thousands of envelopes fall within the same second."""
     return (_EPOCH + timedelta(seconds=seconds)).isoformat()
 
 
 def instant(text: str) -> int | None:
-    """The microseconds since 1970 that `rfc3339` wrote so; None for any other text."""
+    """Return the microseconds since 1970 for a text that `rfc3339` wrote; None for any other text."""
     try:
         found = (datetime.fromisoformat(text.removesuffix("Z")) - _EPOCH) // _MICROSECOND
     except (ValueError, TypeError):
@@ -37,7 +37,7 @@ def instant(text: str) -> int | None:
 
 
 def is_rfc3339(text: object) -> bool:
-    """Whether a sender's `ts` can be kept as it came (protocol §1)."""
+    """Return whether a sender's `ts` is valid RFC 3339, so that it can be kept unchanged (protocol §1)."""
     if not isinstance(text, str) or _RFC3339.fullmatch(text) is None:
         return False
     day = int(text[8:10])

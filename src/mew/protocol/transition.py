@@ -1,6 +1,6 @@
 """The records and effects that one command has produced so far, in order.
 
-Pure. Handlers check first, then record, relay and send. Nothing is undone.
+Pure. Handlers check first, then record, relay and send. Nothing is rolled back.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -20,58 +20,58 @@ if TYPE_CHECKING:
 
 
 class Saying(msgspec.Struct, frozen=True, kw_only=True):
-    """An envelope of the gateway's own, before it has an id and a time."""
+    """An envelope from the gateway itself, before it has an id and a time."""
 
     kind: str
     payload: bytes
     audience: Audience = EVERYONE
     to: tuple[str, ...] = ()
     cause: tuple[str, ...] = ()
-    """Ids of what it answers to."""
+    """Ids of the envelopes that it answers."""
     stream: Stream | None = None
     recorded: bytes | None = None
-    """The payload as the journal may have it, where the sent one holds a token."""
+    """The payload to record, if the sent payload contains a token."""
 
 
 class Turn:
-    """The effects of one command, growing."""
+    """The effects of one command, collected while it is handled."""
 
     __slots__ = ("answer", "effects", "matched", "now", "refusal", "said", "space", "work")
 
     def __init__(self, space: "Space", now: int) -> None:
-        """Nothing has happened yet."""
+        """Start without any effects."""
         self.space = space
         self.now = now
         self.effects: list[Effect] = []
         self.work = Work()
-        """What it has taken, besides what every message takes."""
+        """Work done so far, in addition to the fixed work for every message."""
         self.said = 0
-        """Bytes of what the gateway has said in its own name."""
+        """Bytes of the envelopes that the gateway itself has sent."""
         self.matched: str | None = None
-        """The capability that allowed the envelope at hand."""
+        """The capability that allowed the current envelope."""
         self.answer: dict[str, Any] = {}
-        """What an HTTP door answers besides id and time."""
+        """Fields of the HTTP response in addition to id and time."""
         self.refusal: Refusal | None = None
-        """What an HTTP door answers instead, where the sender is told in the protocol's own words."""
+        """Error for the HTTP response, if the sender receives a protocol envelope instead of an error."""
 
     def all_checked(self) -> None:
-        """No check follows: what comes now takes effect, as a record does. A rehearsal ends here."""
+        """Mark the end of the checks: everything after this takes effect, as a record does. A dry run stops here."""
 
     def record(self, event: str, participant: str, **columns: Any) -> Record:
-        """Write a record, and let the space become what it says."""
+        """Write a record and apply it to the space. Return the record."""
         record = Record(self.space.state.position + 1, self.now, event, participant, **columns)
         self.space.take(record)
         self.effects.append(record)
         return record
 
     def relay(self, envelope: Envelope, audience: Audience = EVERYONE, **columns: Any) -> None:
-        """Record a participant's envelope and send it on."""
+        """Record the envelope of a participant and relay it."""
         message = envelope.encode()
         self._record_envelope(records.ENVELOPE, envelope, message, columns)
         self.effects.append(Deliver(audience, envelope.kind, envelope.id, message))
 
     def consume(self, envelope: Envelope, **columns: Any) -> None:
-        """Record a participant's envelope that is carried out and not relayed."""
+        """Record the envelope of a participant that is carried out but not relayed."""
         self._record_envelope(records.CONSUMED, envelope, envelope.encode(), columns)
 
     def _record_envelope(self, event: str, envelope: Envelope, message: bytes, columns: dict[str, Any]) -> None:
@@ -91,7 +91,7 @@ class Turn:
         self.effects.append(record)
 
     def say(self, saying: Saying, event: str = records.ENVELOPE, **columns: Any) -> None:
-        """Record an envelope of the gateway's and send it."""
+        """Record an envelope from the gateway and send it."""
         stamp = Stamp(kinds.GATEWAY, self.space.new_id(), self.now)
         message = _compose(saying, saying.payload, stamp)
         self.said += len(message)
@@ -109,7 +109,7 @@ class Turn:
     def send_error(
         self, audience: Audience, participant: str, refusal: Refusal, at_fault: tuple[str, ...] = ()
     ) -> None:
-        """Send `system/error` (protocol §6); the refusal has a record of its own."""
+        """Send `system/error` (protocol §6). The rejection has its own record."""
         saying = Saying(kind=kinds.ERROR, payload=raw_json.encode(refusal.payload()), to=(participant,), cause=at_fault)
         stamp = Stamp(kinds.GATEWAY, self.space.new_id(), self.now)
         message = _compose(saying, saying.payload, stamp)
@@ -117,7 +117,7 @@ class Turn:
         self.effects.append(Deliver(audience, kinds.ERROR, stamp.new_id, message))
 
     def say_of(self, stream: Stream, kind: str, cause: tuple[str, ...], **payload: Any) -> None:
-        """Tell everyone something of a stream; what is None is left out."""
+        """Send all participants an envelope about a stream. Fields that are None are left out."""
         told = {name: value for name, value in payload.items() if value is not None}
         reference = {"stream_id": stream.stream_id, "namespace": stream.namespace}
         text = raw_json.encode({"stream_id": stream.stream_id, **told, "stream": reference})

@@ -1,6 +1,6 @@
-"""The welcome: all that a joiner has to know of a space, as its state says it.
+"""The welcome: everything that a joining participant needs to know about a space.
 
-Pure functions of the state, so that any welcome ever sent can be made again from the journal.
+Pure functions of the state, so any welcome that was ever sent can be rebuilt from the journal.
 """
 
 from collections.abc import Iterable
@@ -12,30 +12,31 @@ from mew.protocol.streams import Stream, entry
 
 
 def roster_entry(participant: str, capabilities: CapabilitySet) -> bytes:
-    """`{id, capabilities}` of one participant."""
+    """Return `{id, capabilities}` of one participant as JSON."""
     return raw_json.join({"id": raw_json.encode(participant), "capabilities": capabilities.text})
 
 
 def stream_entry(state: SpaceState, stream: Stream) -> bytes:
-    """One entry of `active_streams`."""
+    """Return one entry of `active_streams` as JSON."""
     return entry(stream, owner_connected=stream.owner in state.present, frames=state.frames[stream.stream_id])
 
 
 class Roster:
-    """An entry for each participant present, in order of joining, and the text of all of them.
+    """Entries of all present participants in order of joining, and their joined JSON text.
 
-    Where two thousand join at once each is told of all before it: the text grows with them instead of being made anew.
+    When 2,000 participants join concurrently, each receives all earlier entries. So a join extends the text instead of
+    rebuilding it.
     """
 
     def __init__(self, entries: Iterable[tuple[str, bytes]] = ()) -> None:
-        """With these entries."""
+        """Start with these entries."""
         self.entries = dict(entries)
         self._text: bytes | None = None
         self._before: tuple[str, bytes] | None = None
-        """Who came last, and the text before that: what that one is to be told."""
+        """The participant that joined last, and the text before it joined. That text goes into its welcome."""
 
     def put(self, participant: str, entry: bytes) -> None:
-        """Somebody has come, or is described differently."""
+        """Add a participant, or replace its entry."""
         known = self.entries.get(participant)
         if known == entry:
             return
@@ -46,47 +47,50 @@ class Roster:
             self._text, self._before = b",".join((text, entry)), (participant, text)
 
     def drop(self, participant: str) -> None:
-        """Somebody is gone."""
+        """Remove a participant."""
         self.entries.pop(participant, None)
         self._text = self._before = None
 
     def clear(self) -> None:
-        """Nobody is here."""
+        """Remove all participants."""
         self.entries.clear()
         self._text = self._before = None
 
     def text(self) -> bytes:
-        """All entries, with commas between them."""
+        """Return all entries as text, separated by commas."""
         if self._text is None:
             self._text = b",".join(self.entries.values())
         return self._text
 
     def text_without(self, participant: str) -> bytes:
-        """All entries but one."""
+        """Return the text of all entries except the one of this participant."""
         if self._before is not None and self._before[0] == participant:
             return self._before[1]
         return b",".join([entry for name, entry in self.entries.items() if name != participant])
 
 
 def roster(state: SpaceState) -> Roster:
-    """The roster that a state stands for."""
+    """Build the roster of a state."""
     return Roster((name, roster_entry(name, state.capabilities(name))) for name in state.present)
 
 
 def welcome_payload(state: SpaceState, you: str, capabilities: CapabilitySet, others: Roster) -> bytes:
-    """The payload of `system/welcome` (protocol §2); `others` is the roster."""
+    """Return the payload of `system/welcome` (protocol §2); `others` is the roster."""
     may_fulfil = any(capability.kind.matches(kinds.MCP_REQUEST) for _, capability in capabilities.sourced)
     proposals = open_proposals(state) if may_fulfil else None
     return _payload(state, you, _own_capabilities(state, you, capabilities), others.text_without(you), proposals)
 
 
 def observer_payload(state: SpaceState, observer: str, others: Roster) -> bytes:
-    """The payload of an observer's welcome: it has nothing and leaves out nobody, whatever it is called."""
+    """Return the payload of an observer's welcome.
+
+    An observer has no capabilities. All participants are listed, even one with the observer's name.
+    """
     return _payload(state, observer, b"[]", others.text())
 
 
 def open_proposals(state: SpaceState) -> bytes:
-    """`open_proposals`: every open proposal without its payload, in order of opening."""
+    """Return `open_proposals`: every open proposal without its payload, in order of opening."""
     return raw_json.encode([each.entry() for each in state.proposals.values()])
 
 
@@ -104,17 +108,17 @@ def _payload(state: SpaceState, you: str, own: bytes, others: bytes, proposals: 
 
 
 def welcome_at(state: SpaceState, participant: str) -> bytes:
-    """The payload of the welcome that this participant would get in this state."""
+    """Return the payload of the welcome that this participant would receive in this state."""
     return welcome_payload(state, participant, state.capabilities(participant), roster(state))
 
 
 def observer_welcome_at(state: SpaceState, observer: str) -> bytes:
-    """The payload of the welcome that an observer would get in this state."""
+    """Return the payload of the welcome that an observer would receive in this state."""
     return observer_payload(state, observer, roster(state))
 
 
 def _own_capabilities(state: SpaceState, you: str, capabilities: CapabilitySet) -> bytes:
-    """The effective capabilities, and a mirror of the writers' lists that name you (protocol §4)."""
+    """Return the effective capabilities, plus one entry per stream that lists you as a writer (protocol §4)."""
     writable = [
         raw_json.encode({"kind": f"stream/write:{stream.stream_id}"})
         for stream in state.streams.values()

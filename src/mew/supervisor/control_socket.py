@@ -1,7 +1,7 @@
 """The control socket of a running gateway, `.mew/admin.sock`, which only the owner of the space can open.
 
-Requests and answers are one line of JSON each. No answer holds a token: tokens are in files, and a request tells the
-gateway to read them again.
+Each request and each response is one line of JSON. No response contains a token: tokens are in files, and a request
+makes the gateway reload them.
 """
 
 import asyncio
@@ -29,35 +29,35 @@ NAME: Final = "admin.sock"
 
 
 def socket_file(directory: Path) -> Path:
-    """Where the door of a space is."""
+    """Return the path of the control socket of a space."""
     return directory / FOLDER / NAME
 
 
 def listen(directory: Path) -> socket.socket:
-    """Take the door's place; a socket that a dead gateway left there is removed."""
+    """Create and bind the control socket. A socket left by a dead gateway is removed."""
     return unix_sockets.listen(socket_file(directory))
 
 
 def reach(directory: Path, seconds: float) -> socket.socket:
-    """A connection to the gateway that serves a space; `OSError` where none does."""
+    """Connect to the gateway that serves a space. Raises `OSError` if there is none."""
     return unix_sockets.connect(socket_file(directory), seconds)
 
 
 SECONDS: Final = 5.0
-"""For a question, and for its answer."""
+"""Timeout for reading a request, and for sending its response."""
 LONGEST: Final = 64 * 1024
-"""Bytes of a question."""
+"""Maximum size of a request in bytes."""
 REVOKED: Final = 4401
 
 
 class NoAnswer(MewError):
-    """The gateway that should serve the space does not answer at its admin door."""
+    """The gateway of the space does not respond on its control socket."""
 
     exit_code: Final = 3
 
 
 class AdminDoor:
-    """The door of one space."""
+    """The control socket of one space."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class AdminDoor:
         space: "SpaceConfig",
         renew: Callable[[str], Awaitable[None]],
     ) -> None:
-        """Closed. `renew` is told of participants whose token has changed."""
+        """Start closed. `renew` is called with each participant whose token has changed."""
         self._gateway = gateway
         self._tokens = tokens
         self._space = space
@@ -75,12 +75,12 @@ class AdminDoor:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Let the owner in."""
+        """Start to accept connections of the owner."""
         listener = listen(self._space.directory)
         self._server = await asyncio.start_unix_server(self._attend, sock=listener, limit=LONGEST)
 
     async def close(self) -> None:
-        """Let nobody in any more, and leave no socket behind."""
+        """Close all connections, stop listening and remove the socket."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -102,7 +102,7 @@ class AdminDoor:
             async with asyncio.timeout(SECONDS):
                 await writer.drain()
         except (OSError, ValueError, TimeoutError):
-            pass  # gone, or not one of us
+            pass  # disconnected, or not a mew client
         finally:
             writer.close()
 
@@ -123,7 +123,7 @@ class AdminDoor:
         return {"ok": False, "problem": "no such question: expected `do` to be reload, tokens or present"}
 
     def _reload(self, uid: int | None) -> dict[str, Any]:
-        """Read the tokens again; whoever holds one that is no more is shown out."""
+        """Reload the tokens and close connections whose token is no longer valid."""
         lost = self._tokens.reload()
         for identity, action in self._tokens.changes.items():
             record_token(self._gateway, identity, action, uid)
@@ -155,14 +155,17 @@ class AdminDoor:
 
 
 def record_token(gateway: "Gateway", identity: Identity, action: str, uid: int | None = None) -> None:
-    """Put on record what became of somebody's token, and which user of this machine did it."""
+    """Record a change of a participant's token, and the user of this machine who made it."""
     gateway.hubs[identity.space_id].run(
         Administer(action=action, participant=identity.participant, observer=identity.observer, uid=uid)
     )
 
 
 def ask(directory: Path, question: dict[str, Any]) -> dict[str, Any]:
-    """Ask the gateway that serves a space, and wait for its answer: `NoAnswer` where none comes."""
+    """Send a request to the gateway of a space and return the response.
+
+    Raises `NoAnswer` if the gateway does not respond, and `MewError` if it reports a problem.
+    """
     try:
         with reach(directory, SECONDS) as peer:
             peer.sendall(msgspec.json.encode(question) + b"\n")
@@ -177,5 +180,5 @@ def ask(directory: Path, question: dict[str, Any]) -> dict[str, Any]:
 
 
 def reload_tokens(directory: Path) -> dict[str, Any]:
-    """Let a running gateway read the tokens again; what has become of it."""
+    """Make a running gateway reload its tokens; return its response."""
     return ask(directory, {"do": "reload"})

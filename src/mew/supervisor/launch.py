@@ -1,6 +1,6 @@
 """The command, environment, folder and log of a participant that the space starts, from its configuration.
 
-It starts nothing. A token goes into the environment, and into arguments only where they contain `${TOKEN}`.
+This module starts nothing. A token is put into the environment, and into arguments only if they contain `${TOKEN}`.
 """
 
 import os
@@ -21,24 +21,24 @@ from mew.config.tokens import environment_variable
 BRIDGE: Final = "mcp-bridge"
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _TOKENS: Final = "MEW_TOKEN"
-"""How the names of variables with tokens begin; those of others are nobody's business."""
+"""Name prefix of environment variables with tokens. Those of other participants are not passed on."""
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
-    """What every participant of a space is started in."""
+    """Settings shared by all participants of a space."""
 
     url: str
     port: int
     run: str
     environ: Mapping[str, str]
-    """The environment of whoever started the gateway."""
+    """The environment in which the gateway was started."""
 
     def __repr__(self) -> str:
         return f"<World {self.url}>"
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """One participant's process, ready to be started."""
+    """The process of one participant, ready to start."""
 
     participant: str
     argv: tuple[str, ...]
@@ -51,19 +51,19 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Launch {self.participant!r}>"
 
     def __rich_repr__(self) -> Any:
-        """The name alone: the rest may hold secrets."""
+        """Show only the name, because other fields may contain secrets."""
         yield self.participant
 
 
 def launches(participant: ParticipantConfig) -> str | None:
-    """Why an `auto_start` participant cannot be started, if so."""
+    """Return why an `auto_start` participant cannot be started, or None."""
     if participant.type == BRIDGE:
         return None if participant.mcp_server is not None else "auto_start, but there is no mcp_server to bridge to"
     return None if participant.command else "auto_start, but there is no command"
 
 
 def exposes(space: SpaceConfig, participant: ParticipantConfig) -> str | None:
-    """Why an MCP server must not be started: it would serve the folder of the tokens."""
+    """Return why an MCP server must not be started: it would serve the folder with the tokens. None if it may start."""
     server = participant.mcp_server
     if participant.type != BRIDGE or server is None:
         return None
@@ -71,7 +71,7 @@ def exposes(space: SpaceConfig, participant: ParticipantConfig) -> str | None:
 
 
 def launch(space: SpaceConfig, name: str, token: str, world: World) -> Launch:
-    """How a participant of a space is started; `launches` has found nothing against it."""
+    """Return the command and settings to start a participant. Requires that `launches` returned None."""
     participant = space.participants[name]
     given = {"PORT": str(world.port), "SPACE": space.settings.space_id, "TOKEN": token}
     env = _ours(world.environ) | given | _filled(participant.env, given, world.environ)
@@ -100,7 +100,10 @@ def launch(space: SpaceConfig, name: str, token: str, world: World) -> Launch:
 
 
 def fill(text: str, known: Mapping[str, str], others: Mapping[str, str] | None = None) -> str:
-    """Every `${NAME}` that is known replaced; of the others by theirs, or nothing. What is put in is not read again."""
+    """Replace each `${NAME}`: first from `known`, then from `others`, else by nothing.
+
+    If `others` is None, unknown names stay unchanged. Inserted values are not expanded again.
+    """
 
     def value(found: re.Match[str]) -> str:
         name = found[1]
@@ -116,7 +119,7 @@ def _filled(env: Mapping[str, str], known: Mapping[str, str], others: Mapping[st
 
 
 def _ours(environ: Mapping[str, str]) -> dict[str, str]:
-    """Our own environment without tokens; `mew` is found on the path wherever it is installed."""
+    """Return the gateway's environment without tokens. `mew` is found on `PATH` wherever it is installed."""
     env = {name: value for name, value in environ.items() if not name.startswith(_TOKENS)}
     folders, own = env.get("PATH", os.defpath).split(os.pathsep), str(Path(sys.executable).parent)
     return env | {"PATH": os.pathsep.join(folders if own in folders else [*folders, own])}
@@ -125,7 +128,10 @@ def _ours(environ: Mapping[str, str]) -> dict[str, str]:
 def _bridge(
     participant: ParticipantConfig, server: McpServer, space: SpaceConfig, given: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Our own bridge; what is for the server's environment it gets through its own, which `ps` does not show."""
+    """Return the command of the MCP bridge.
+
+    The server's environment is passed through the bridge's own environment, which `ps` does not show.
+    """
     config, limits = participant.bridge_config, []
     if config.init_timeout is not None:
         limits += ["--init-timeout", f"{config.init_timeout / 1000:g}"]
@@ -135,5 +141,5 @@ def _bridge(
     url = address_of(gateway_socket(space.directory))
     where = ("--url", url, "--space", space.settings.space_id, "--cwd", str(folder))
     command = (server.command, *(fill(each, given) for each in server.args))
-    # -P: what lies in the space's directory must not be taken for a module of ours.
+    # -P: a file in the space's directory must not be imported instead of a mew module.
     return (sys.executable, "-P", "-m", "mew.bridge", *where, *limits, "--", *command)

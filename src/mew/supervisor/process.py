@@ -1,4 +1,4 @@
-"""The process of one participant: its own process group, watched, restarted, and ended with all it started."""
+"""The process of one participant: its own process group, supervised, restarted, and stopped with all descendants."""
 
 import asyncio
 import contextlib
@@ -21,30 +21,30 @@ GLANCE_SECONDS: Final = 0.02
 
 
 class RestartLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a participant's process is started again, and how long it may take to end. Times are seconds."""
+    """How often a participant's process is restarted, and how long it may take to stop. Times are in seconds."""
 
     backoff: float = 0.5
-    """Delay before the first restart; each further one in the window waits twice as long."""
+    """Delay before the first restart. It doubles with each further restart in the window."""
     longest: float = 30.0
     restarts: int = 5
-    """So many within `window`; the next end is final."""
+    """Maximum number of restarts within `window`; after that the process is abandoned."""
     window: float = 120.0
     grace: float = 5.0
-    """Between SIGTERM and SIGKILL."""
+    """Time between SIGTERM and SIGKILL."""
 
 
 def should_restart(policy: RestartPolicy, code: int) -> bool:
-    """Whether a process that ended with this exit code is started again at all."""
+    """Return whether the policy allows a restart of a process that exited with this code."""
     return policy == "always" or (policy == "on-failure" and code != 0)
 
 
 class Child:
-    """A participant's process, whichever of them it is by now."""
+    """The process of a participant, across restarts."""
 
     def __init__(
         self, make: Callable[[], Launch], run: str, limits: RestartLimits, changed: Callable[[], None]
     ) -> None:
-        """Not started. `make` is asked again before each start: a token may have been rotated."""
+        """Start without a process. `make` is called before each start, because the token may have been rotated."""
         self._make = make
         self._run = run
         self._limits = limits
@@ -62,22 +62,22 @@ class Child:
         self._watch: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
         self.ended: str | None = None
-        """How its last process ended, while there is no other."""
+        """How the last process ended; None while a process runs."""
         self.given_up: str | None = None
-        """Why it is not started any more."""
+        """Why the process is not restarted any more, or None."""
 
     @property
     def token(self) -> str | None:
-        """The one that the process was given."""
+        """The token that the process received."""
         return self._token
 
     @property
     def pid(self) -> int | None:
-        """The process's number, while it runs."""
+        """The process id, or None while no process runs."""
         return None if self._process is None else self._process.pid
 
     async def start(self) -> None:
-        """Start it and watch over it; one that cannot be started is given up, and that is told."""
+        """Start the process and supervise it. If the start fails, abandon the process and log the reason."""
         if await self._spawn():
             self._watch = asyncio.create_task(self._look_after(), name=f"participant {self.participant}")
 
@@ -135,7 +135,7 @@ class Child:
             await self._spawn()
 
     def _give_up(self, reason: str) -> None:
-        """Not silently: whoever wonders why somebody is missing looks at the gateway's log, or at its own."""
+        """Abandon the process and write the reason to the gateway's log and to the participant's log."""
         self.given_up = reason
         with contextlib.suppress(OSError), self._log.open("a", encoding="utf-8") as file:
             file.write(f"mew: {self.participant} is not started any more: {reason}\n")
@@ -143,14 +143,14 @@ class Child:
         self._changed()
 
     async def restart(self) -> None:
-        """End it and start it anew, as it would be started now."""
+        """Stop the process and start it again with the current configuration."""
         async with self._changing:
             await self._stop()
             self.given_up = None
             await self.start()
 
     async def stop(self) -> None:
-        """Ask it, its group and whatever else it started to end; what has not ended in time is ended."""
+        """Stop the process, its group and everything else it started. Kill what does not end in time."""
         async with self._changing:
             await self._stop()
 
@@ -175,7 +175,7 @@ class Child:
             await process.wait()
 
     async def _sweep(self) -> None:
-        """End what the process has left behind."""
+        """Stop processes that the participant's process left behind."""
         left = marked(self._run, self.participant)
         for number in (signal.SIGTERM, signal.SIGKILL):
             for pid, born in left.items():
@@ -188,14 +188,14 @@ class Child:
 
 
 def _signal(pid: int, born: str, number: signal.Signals) -> None:
-    """One process, if it is still the same."""
+    """Send a signal to a process, if the id still belongs to the same process."""
     if runs(pid, born):
         with contextlib.suppress(OSError):
             os.kill(pid, number)
 
 
 def _ending(code: int) -> dict[str, int | str]:
-    """How a process ended, for the log."""
+    """Return how a process ended, as log fields."""
     if code >= 0:
         return {"code": code}
     try:

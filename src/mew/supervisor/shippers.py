@@ -1,6 +1,6 @@
-"""Processes that ship journals to Kafka, where `journal.kafka` says so: started, started again, and ended with us.
+"""Processes that ship journals to Kafka, if `journal.kafka` is set: started, restarted and stopped with the gateway.
 
-Sends nothing itself and waits for nobody: that a shipper dies, or has no broker, is told in the log and nothing else.
+This module sends nothing itself and waits for no shipper. If a shipper dies or has no broker, that is only logged.
 """
 
 import asyncio
@@ -18,29 +18,29 @@ from mew.config.loader import SpaceConfig
 from mew.gateway.journaling import journal_root
 
 AGAIN_SECONDS: Final = 1.0
-"""How soon a shipper that has ended is started again, at first; twice as late each time, up to `LATEST_SECONDS`."""
+"""Delay before a shipper is restarted. It doubles with each restart, up to `LATEST_SECONDS`."""
 LATEST_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 5.0
 TAKEN_OVER: Final = 4
-"""The exit code of one whose place another process has taken."""
+"""Exit code of a shipper that was replaced by another process."""
 
 
 class Shippers:
-    """The shippers of one gateway, one a space."""
+    """The shippers of one gateway, one per space."""
 
     def __init__(self, spaces: Sequence[SpaceConfig]) -> None:
-        """None is started yet."""
+        """Start without running shippers."""
         wanted = [space for space in spaces if space.journal.enabled and space.journal.kafka is not None]
         self._shippers = [_Shipper(space) for space in wanted]
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Start them; how they fare is nobody's business but theirs."""
+        """Start all shippers. Their failures do not affect the gateway."""
         for each in self._shippers:
             self._tasks.append(asyncio.create_task(each.run(), name=f"shipper {each.space}"))
 
     async def stop(self) -> None:
-        """End them, by force where that takes too long."""
+        """Stop all shippers; kill those that take too long."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -49,7 +49,7 @@ class Shippers:
 
 
 class _Shipper:
-    """The process of one space."""
+    """The shipper process of one space."""
 
     def __init__(self, space: SpaceConfig) -> None:
         self.space = space.settings.space_id
@@ -59,25 +59,25 @@ class _Shipper:
         self._command = (*command, "--to", str(space.journal.kafka), "--journal", root, "--space", self.space)
 
     async def run(self) -> None:
-        """Keep it running, until cancelled."""
+        """Keep the process running until cancelled."""
         again = AGAIN_SECONDS
         while True:
             started = time.monotonic()
             code, said = await self._once()
             if time.monotonic() - started > LATEST_SECONDS:
                 again = AGAIN_SECONDS
-            # Where somebody else has taken its place it does not take it back at once.
+            # After another process took over, do not take its place back immediately.
             again = LATEST_SECONDS if code == TAKEN_OVER else again
             log.warning("shipper ended", space=self.space, code=code, problem=said, again_in_seconds=again)
             await asyncio.sleep(again)
             again = min(2 * again, LATEST_SECONDS)
 
     async def _once(self) -> tuple[int | None, str]:
-        """Start it and hear what it says, to its end: its exit code, and its last words."""
+        """Start the process and read its output to the end; return the exit code and the last message."""
         pipe = subprocess.PIPE
         try:
-            # In a session of its own: an interruption at the terminal is the gateway's to deal with. Its input says
-            # nothing, and ends when we do, however we end.
+            # In a session of its own, so that only the gateway handles a Ctrl-C at the terminal. The shipper's stdin
+            # stays empty and closes when the gateway ends, however it ends.
             process = await asyncio.create_subprocess_exec(
                 *self._command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, start_new_session=True
             )
@@ -87,13 +87,13 @@ class _Shipper:
         log.info("shipper started", space=self.space, process=process.pid)
         assert process.stdout is not None
         said = ""
-        with suppress(ValueError):  # a line that is longer than any of ours
+        with suppress(ValueError):  # a line longer than any shipper event
             async for line in process.stdout:
                 said = self._heard(line) or said
         return await process.wait(), said
 
     def _heard(self, line: bytes) -> str:
-        """Hand on what it tells; what is no event of its is returned."""
+        """Log an event of the shipper. Return any other line as text."""
         try:
             told = msgspec.json.decode(line, type=dict[str, dict[str, Any]])
         except msgspec.DecodeError:
@@ -106,7 +106,7 @@ class _Shipper:
         return ""
 
     async def end(self) -> None:
-        """It goes, whatever it was doing."""
+        """Stop the process; kill it after `STOP_SECONDS`."""
         process = self._process
         if process is None or process.returncode is not None:
             return

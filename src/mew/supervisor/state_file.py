@@ -1,6 +1,6 @@
 """`.mew/pids.json` of a space: the processes that serve it, their start times, and the port.
 
-The gateway that serves the space writes it. Readers do not change it.
+Only the gateway that serves the space writes the file.
 """
 
 import contextlib
@@ -24,11 +24,11 @@ FILE: Final = "pids.json"
 
 
 class BadPids(MewError):
-    """The file is there, but it is not what it should be."""
+    """The file exists but cannot be read or is not valid."""
 
 
 class Pids(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What runs for a space. The first seven fields are those that scripts have always read."""
+    """The processes that run for a space. Scripts rely on the first seven fields."""
 
     space_id: str
     space_name: str = ""
@@ -38,48 +38,48 @@ class Pids(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     agents: dict[str, int] = {}
     clients: dict[str, int] = {}
     births: dict[str, str] = {}
-    """When each of these processes was born, by its pid."""
+    """Process start times by pid."""
     wanted_port: int = 0
-    """The port that was asked for; another may have been free."""
+    """The requested port; the gateway may use another port that was free."""
     host: str = ""
     """The address that the gateway listens on; empty in a file of an earlier version."""
     allowed_hosts: tuple[str, ...] = ()
-    """With those of the command line: `mew doctor` looks at what runs, not only at space.yaml."""
+    """Includes hosts from the command line: `mew doctor` checks the running gateway, not only space.yaml."""
     url: str = ""
     config_file: str = ""
     run: str = ""
-    """The mark that this run's processes bear."""
+    """Environment marker of the processes of this run."""
     started_by: StartedBy = "gateway start"
     since: str = ""
-    """RFC 3339."""
+    """Start time in RFC 3339."""
     default_participant: str | None = None
     people: tuple[str, ...] = ()
-    """Participants that nobody starts: somebody sits there."""
+    """Participants that have no process to start, because a person uses them."""
     ready: bool = False
     """Whether everything has been started."""
     ended: dict[str, str] = {}
-    """Participants that have no process at the moment, and how the last one ended."""
+    """Participants without a process at the moment, and how the last process ended."""
     given_up: dict[str, str] = {}
     """Participants that are not started any more, and why."""
 
     @property
     def running(self) -> bool:
-        """Whether the very gateway that is named runs."""
+        """Whether the gateway of this file still runs."""
         return self.runs(self.gateway)
 
     def runs(self, pid: int) -> bool:
-        """Whether the process that this number stood for runs still."""
+        """Return whether the recorded process with this pid still runs."""
         return runs(pid, self.births.get(str(pid)))
 
     def with_agents(self, agents: dict[str, int]) -> "Pids":
-        """The same with these participants' processes."""
+        """Return a copy with these participant processes."""
         born = {str(pid): birth(pid) for pid in (self.gateway, *agents.values(), *self.clients.values())}
         births = {pid: when or self.births.get(pid, "") for pid, when in born.items()}
         return msgspec.structs.replace(self, agents=agents, births=births)
 
 
 def people(participants: "Mapping[str, ParticipantConfig]") -> tuple[str, ...]:
-    """Those that nobody starts and that no file stands for."""
+    """Return the local participants that have no command and no output log and are not started automatically."""
     return tuple(
         name
         for name, each in participants.items()
@@ -88,12 +88,12 @@ def people(participants: "Mapping[str, ParticipantConfig]") -> tuple[str, ...]:
 
 
 def pids_file(directory: Path) -> Path:
-    """Where a space's processes are written down."""
+    """Return the path of the state file of a space."""
     return directory / SPACE_FOLDER / FILE
 
 
 def read_pids(directory: Path) -> Pids | None:
-    """What is written down of a space; None where nothing is."""
+    """Return the content of the state file, or None if there is none. Raises `BadPids`."""
     file = pids_file(directory)
     try:
         return msgspec.json.decode(file.read_bytes(), type=Pids)
@@ -106,13 +106,13 @@ def read_pids(directory: Path) -> Pids | None:
 
 
 def write_pids(directory: Path, pids: Pids) -> None:
-    """Write it down; whoever reads at that moment sees the old or the new."""
+    """Replace the file atomically: a concurrent reader sees the old or the new content."""
     ensure_space_folder(directory)
     replace_file(pids_file(directory), msgspec.json.format(msgspec.json.encode(pids), indent=2) + b"\n")
 
 
 def forget_pids(directory: Path, run: str) -> None:
-    """Nothing runs any more; what another run has written meanwhile stays."""
+    """Delete the file, unless another run has replaced it in the meantime."""
     with contextlib.suppress(BadPids):
         written = read_pids(directory)
         if written is not None and written.run == run:

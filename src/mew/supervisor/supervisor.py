@@ -1,7 +1,7 @@
 """Supervises the participants that a space starts: starts them in order, restarts them, and stops them.
 
-It starts when the gateway listens, and stops before the gateway does. A participant is a command here; its token is
-passed on unread.
+It starts after the gateway listens and stops before the gateway does. To the supervisor, a participant is a command;
+its token is passed on unread.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from mew.supervisor.state_file import Pids, StartedBy, forget_pids, people, read
 
 
 class Supervisor:
-    """One space's processes."""
+    """The participant processes of one space."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Supervisor:
         limits: RestartLimits | None = None,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """Nothing is started yet. `changed` is called whenever another process runs than before."""
+        """Start without processes. `changed` is called when a process starts, ends or is abandoned."""
         self._space = space
         self._world = world
         self._token_for = token_for
@@ -53,21 +53,21 @@ class Supervisor:
 
     @property
     def agents(self) -> dict[str, int]:
-        """The processes that run, by participant."""
+        """The running processes by participant."""
         return {name: child.pid for name, child in self._children.items() if child.pid is not None}
 
     @property
     def given_up(self) -> dict[str, str]:
-        """Who should run and is not started any more, and why."""
+        """Participants that are not started any more, and why."""
         return self._hopeless | {name: child.given_up for name, child in self._children.items() if child.given_up}
 
     @property
     def ended(self) -> dict[str, str]:
-        """Who has no process at the moment, and how the last one ended."""
+        """Participants without a process at the moment, and how the last process ended."""
         return {name: child.ended for name, child in self._children.items() if child.ended and child.pid is None}
 
     async def start(self) -> None:
-        """Start every participant with `auto_start`, in the order of the file; when this returns, all have begun."""
+        """Start every participant with `auto_start`, in file order. Returns when all have been started."""
         for name, participant in self._space.participants.items():
             if not participant.auto_start:
                 continue
@@ -83,7 +83,7 @@ class Supervisor:
         return lambda: launch(self._space, name, self._token_for(name), self._world)
 
     async def renew(self, name: str) -> None:
-        """Its token has changed: a participant of ours begins anew with the new one, or ends where it has none."""
+        """Handle a changed token: restart the participant with the new token, or stop it if it has none."""
         child = self._children.get(name)
         if child is None or self._stopping:
             return
@@ -100,7 +100,7 @@ class Supervisor:
         await child.restart()
 
     async def stop(self) -> None:
-        """End them all, at the same time: each is asked, and after a while made to."""
+        """Stop all participants concurrently. Those that do not end in time are killed."""
         self._stopping = True
         await asyncio.gather(*(child.stop() for child in reversed(self._children.values())))
 
@@ -113,7 +113,7 @@ class AlreadyRunning(MewError):
 
 
 def refuse_second(spaces: tuple[SpaceConfig, ...]) -> None:
-    """A space is served by one gateway: `AlreadyRunning` where another does."""
+    """Raise `AlreadyRunning` if another gateway serves one of these spaces."""
     for space in spaces:
         pids = read_pids(space.directory)
         if pids is not None and pids.running and pids.gateway != os.getpid():
@@ -122,7 +122,7 @@ def refuse_second(spaces: tuple[SpaceConfig, ...]) -> None:
 
 
 class Household:
-    """The processes of every space of a gateway; `async with` while it serves."""
+    """The processes of all spaces of a gateway; use it with `async with` while the gateway serves."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Household:
         auto_start: bool = True,
         wanted_port: int | None = None,
     ) -> None:
-        """Nothing is started yet."""
+        """Start without processes."""
         self._gateway = gateway
         self._tokens = tokens
         self._environ = environ
@@ -143,11 +143,11 @@ class Household:
         self._wanted_port = wanted_port
         self._run = secrets.token_hex(8)
         self._ran = {each.directory for each in gateway.config.spaces if (each.directory / JOURNAL).exists()}
-        """Where a gateway has been before."""
+        """Directories of the spaces that a gateway has served before."""
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        """Open the doors and start the participants."""
+        """Open the control sockets and start the participants."""
         async with AsyncExitStack() as stack:
             for space in self._gateway.config.spaces:
                 await _Room(self, space).enter(stack)
@@ -157,11 +157,11 @@ class Household:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the participants, close the doors, and leave nothing written down."""
+        """Stop the participants, close the control sockets and remove the state files."""
         await self._stack.aclose()
 
     def supervisor(self, space: SpaceConfig, room: "_Room") -> Supervisor:
-        """For one space."""
+        """Create the supervisor of one space."""
         config, name = self._gateway.config, space.settings.space_id
         url = space.settings.connection_url or f"ws://localhost:{config.port}"
         world = World(url=url, port=config.port, run=self._run, environ=self._environ)
@@ -172,22 +172,23 @@ class Household:
         return Supervisor(space, world, token_for, changed=room.write_down)
 
     def record_changes(self, space: SpaceConfig) -> None:
-        """Put on record what has become of tokens and configuration since a gateway last looked."""
+        """Record the changes of tokens and configuration since a gateway last checked."""
         hub, now = self._gateway.hubs[space.settings.space_id], known_now(self._gateway.config, space, self._tokens)
         before = known_before(space, self._tokens, now, ran=space.directory in self._ran)
         issued = hub.space.state.invited
         for each in changes(before, now):
-            # Their record is `token_issued`, also where the gateway was killed before it could keep what it knew.
+            # Tokens of invited participants have a `token_issued` record, even if the gateway was killed before it
+            # stored its known state.
             if each.action != TOKEN_CREATED or each.participant not in issued:
                 hub.run(each)
         self.remember(space)
 
     def remember(self, space: SpaceConfig) -> None:
-        """Keep what is known now for the next start."""
+        """Store the current state for the next start."""
         remember(self._gateway.config, space, self._tokens)
 
     def pids(self, space: SpaceConfig) -> Pids:
-        """What is known of a space before any of its participants runs."""
+        """Return the state of a space before any of its participants runs."""
         return Pids(
             space_id=space.settings.space_id,
             space_name=space.name,
@@ -213,17 +214,17 @@ class Household:
 
     @property
     def tokens(self) -> TokenStore:
-        """Who holds which token."""
+        """The tokens and their holders."""
         return self._tokens
 
     @property
     def auto_start(self) -> bool:
-        """Whether participants are started at all."""
+        """Whether participants with `auto_start` are started."""
         return self._auto_start
 
 
 class _Room:
-    """One space's part of it."""
+    """The processes and files of one space."""
 
     def __init__(self, household: Household, space: SpaceConfig) -> None:
         self._household = household
@@ -232,7 +233,7 @@ class _Room:
         self._supervisor = household.supervisor(space, self)
 
     async def enter(self, stack: AsyncExitStack) -> None:
-        """Written down before anything is started, so that nothing can be left running unknown."""
+        """Write the state file before anything is started, so that no process can be left running unrecorded."""
         stack.callback(forget_pids, self._space.directory, self._pids.run)
         self.write_down()
         household, supervisor = self._household, self._supervisor
@@ -251,7 +252,7 @@ class _Room:
         self.write_down()
 
     def write_down(self) -> None:
-        """The processes as they are now."""
+        """Write the current processes to the state file."""
         pids = self._pids.with_agents(self._supervisor.agents)
         self._pids = msgspec.structs.replace(pids, ended=self._supervisor.ended, given_up=self._supervisor.given_up)
         try:

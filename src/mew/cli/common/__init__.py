@@ -1,1 +1,1 @@
-"""What several commands share: targets, input, output and errors."""
+"""Code shared by several commands: targets, input, output and errors."""

@@ -1,6 +1,7 @@
-"""The HTTP door of a gateway, from the side of those who knock: an answer in JSON to a request, or events as they come.
+"""HTTP client for the gateway's API: JSON requests and streams of server-sent events.
 
-Must not wait for ever, must not import what a cold shell would feel, and must not put a token into an address.
+It must not wait forever, must not import modules that slow down the start of a command, and must not put a token into
+an address.
 """
 
 import http.client
@@ -17,9 +18,9 @@ from mew.cli.common.errors import Failed, Refused, Unreachable
 from mew.errors import MewError
 
 SECONDS: Final = 10.0
-"""For an answer."""
+"""Timeout for an answer."""
 SILENCE: Final = 40.0
-"""For an event: a comment comes after 15 seconds without one."""
+"""Timeout for an event: the gateway sends a comment after 15 seconds without one."""
 LARGEST_ANSWER: Final = 256 * 2**20
 SCHEMES: Final = {"ws": "http", "http": "http", "wss": "https", "https": "https"}
 _READ: Final = 64 * 2**10
@@ -27,30 +28,30 @@ _OK: Final = 200
 
 
 class BadAddress(MewError):
-    """What was given is no address of a gateway."""
+    """The given text is not a valid gateway address."""
 
 
 class RefusedAs(Refused):
-    """A refusal, with its code and its parts."""
+    """A rejection by the gateway, with its error code and its fields."""
 
     def __init__(self, error: str, message: str, parts: dict[str, Any]) -> None:
-        """In one line, whatever the gateway quotes."""
+        """Build a one-line message, for any text from the gateway."""
         self.error = error
         self.parts = parts
         super().__init__(f"{one_line(message)} ({one_line(error)})")
 
 
 class Ended(MewError):
-    """The gateway has ended an answer that would have gone on."""
+    """The gateway ended an answer that should have continued."""
 
 
 def one_line(text: str) -> str:
-    """A text of somebody else's on a line of ours: nothing in it moves the cursor."""
+    """Return external text on one line, without characters that move the cursor."""
     return "".join(each if each.isprintable() else " " for each in text)
 
 
 class _Local(http.client.HTTPConnection):
-    """HTTP over the socket of a space."""
+    """HTTP over the Unix socket of a space."""
 
     def __init__(self, file: Path, seconds: float) -> None:
         super().__init__("localhost", timeout=seconds)
@@ -61,10 +62,10 @@ class _Local(http.client.HTTPConnection):
 
 
 class Door:
-    """One gateway, and one token for it. Requests follow each other on one connection."""
+    """Client for one gateway with one token. Requests are sent one after another on one connection."""
 
     def __init__(self, url: str, token: str | None, space: str | None = None) -> None:
-        """Nothing is opened yet; `space` is named in every request that can name one."""
+        """Parse the address without connecting. `space` is for requests that name a space. Raises `BadAddress`."""
         self._file = path_of(url)
         if self._file is not None:
             url = "http://localhost"
@@ -84,11 +85,11 @@ class Door:
 
     @property
     def address(self) -> str:
-        """Where it is, for people."""
+        """Address of the gateway, for messages."""
         return f"{self.scheme}://{self.authority}" if self._file is None else str(self._file)
 
     def ask(self, method: str, path: str, body: object = None, *, form: Any = Any, **query: object) -> Any:
-        """The answer, of this form; `Refused` with the gateway's reason, `Unreachable` where nobody answers."""
+        """Return the answer, decoded as `form`. Raises `Refused` with the gateway's reason, or `Unreachable`."""
         data = None if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
         answer = self._request(method, self._target(path, query), data, {}, SECONDS)
         try:
@@ -98,13 +99,13 @@ class Door:
         return self._read(answer.status, text, form)
 
     def say(self, participant: str, envelope: object) -> dict[str, Any]:
-        """Post an envelope in a participant's name."""
+        """Post an envelope as a participant. Returns the gateway's answer."""
         path = f"/participants/{quote(participant, safe=':@')}/messages"
         answer = self.ask("POST", path, envelope, space=self.space)
         return dict(answer)
 
     def events(self, path: str, last: int | None = None, **query: object) -> Iterator[bytes]:
-        """The data of server-sent events, one after the other, for as long as they come; then `Ended`."""
+        """Yield the data of server-sent events, empty for a comment. Raises `Ended` when the stream ends."""
         headers = {"Accept": "text/event-stream"}
         if last is not None:
             headers["Last-Event-ID"] = str(last)
@@ -123,7 +124,7 @@ class Door:
             for event in events:
                 lines = event.split(b"\n")
                 data = [line[6:] for line in lines if line.startswith(b"data: ")]
-                # A comment says that nothing has happened: whoever waits may look at the clock.
+                # A comment means that nothing has happened. The caller can use it to check timeouts.
                 yield data[0] if data else b""
 
     def __enter__(self) -> "Door":
@@ -133,7 +134,7 @@ class Door:
         self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -154,7 +155,7 @@ class Door:
             self.close()
             raise self._unreachable(error) from None
         except ValueError:
-            # A header that HTTP cannot carry: of ours, only the token comes from outside.
+            # The header is not valid in HTTP. Only the token comes from outside.
             raise BadAddress("the token holds what no token may") from None
 
     def _open(self, seconds: float) -> http.client.HTTPConnection:

@@ -13,16 +13,16 @@ import msgspec
 from mew.errors import MewError
 
 LARGEST: Final = 64 * 2**20
-"""Bytes of a file or of standard input that are taken for one value."""
+"""Maximum bytes that are read from a file or standard input for one value."""
 STDIN: Final = "-"
 
 
 class BadValue(MewError):
-    """Something given is not what it should be."""
+    """A given value is invalid."""
 
 
 def bytes_of(option: str, text: str) -> bytes:
-    """What an option gives: its own text, `@file` for a file's, `-` for standard input's."""
+    """Return the bytes of an option: its own text, the contents of a file for `@file`, standard input for `-`."""
     if text == STDIN:
         data = sys.stdin.buffer.read(LARGEST + 1)
     elif text.startswith("@"):
@@ -39,7 +39,7 @@ def bytes_of(option: str, text: str) -> bytes:
 
 
 def text_of(option: str, data: bytes) -> str:
-    """The same as text."""
+    """Decode the bytes of an option as UTF-8. Raises `BadValue`."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -47,7 +47,7 @@ def text_of(option: str, data: bytes) -> str:
 
 
 def object_of(option: str, text: str) -> msgspec.Raw:
-    """A JSON object as it was written: what need not be read is not changed."""
+    """Return a JSON object verbatim, after checking that it is valid."""
     data = bytes_of(option, text)
     try:
         value = msgspec.json.decode(data)
@@ -59,7 +59,7 @@ def object_of(option: str, text: str) -> msgspec.Raw:
 
 
 def value_of(option: str, text: str) -> Any:
-    """Any JSON value."""
+    """Return any JSON value. Raises `BadValue` for invalid JSON."""
     try:
         return msgspec.json.decode(bytes_of(option, text))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -67,17 +67,17 @@ def value_of(option: str, text: str) -> Any:
 
 
 def as_json(value: object) -> str:
-    """One line of JSON."""
+    """Return one line of JSON."""
     return msgspec.json.encode(value, enc_hook=str).decode()
 
 
 def in_colours() -> bool:
-    """Whether standard output shows colours."""
+    """Return whether standard output shows colors."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def require_reader() -> None:
-    """`BrokenPipeError` where nobody reads standard output any more: noticed even while there is nothing to write."""
+    """Raise `BrokenPipeError` if standard output has no reader any more, even if there is nothing to write."""
     if sys.stdout.isatty():
         return
     poll = select.poll()
@@ -87,12 +87,12 @@ def require_reader() -> None:
 
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Is told how much is done, and how much there is."""
+"""Called with the amount done and the total amount."""
 
 
 @contextmanager
 def bar(what: str) -> Iterator[Progress]:
-    """A bar to tell; without a terminal it shows nothing."""
+    """Show a progress bar and yield the function that updates it. Without a terminal it shows nothing."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return

@@ -1,6 +1,6 @@
-"""A journal in words for people: one line a record, and what there is of it.
+"""Formats a journal as text for people: one line per record, and a summary of its contents.
 
-Writes nothing. What participants have said is shown without what could move a cursor.
+Writes nothing. Text of participants is shown without characters that could move the cursor.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ _COLOURS: Final = {
     "frame_rejected": "\x1b[31m",
     "gap": "\x1b[33m",
 }
-"""By event; what is about the space itself is blue."""
+"""Colors by event. Events about the space itself are blue."""
 _OTHER: Final = "\x1b[34m"
 _SORTS: Final = {"damage": "damaged", "torn": "torn end", "unrecorded": "unrecorded"}
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
@@ -36,7 +36,7 @@ _THOUSAND: Final = 1000
 
 
 def readable(record: Record, *, colours: bool) -> str:
-    """One line for one record."""
+    """Return one line for a record."""
     about = [
         record.kind,
         record.stream_id if record.frame_number is None else f"{record.stream_id}#{record.frame_number}",
@@ -54,7 +54,7 @@ def readable(record: Record, *, colours: bool) -> str:
 
 
 def _excerpt(record: Record) -> str:
-    """The beginning of what it holds; of an envelope its payload alone, because the columns have the rest."""
+    """Return the beginning of the contents; for an envelope only its payload, as the columns show the rest."""
     shown = record.payload if record.envelope_id is None else _payload(record.payload)
     text = printable(shown[:_SHOWN_BYTES].decode(errors="backslashreplace"))
     return f"{text}… ({size(len(shown))})" if len(shown) > _SHOWN_BYTES else text
@@ -68,7 +68,7 @@ def _payload(envelope: bytes) -> bytes:
 
 
 def printable(text: str) -> str:
-    """A text with everything that is no ordinary character shown as its number."""
+    """Return the text with each unprintable character replaced by its escape sequence."""
     return text if text.isprintable() else "".join(each if each.isprintable() else _escaped(each) for each in text)
 
 
@@ -77,7 +77,7 @@ def _escaped(character: str) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes, in units that can be read."""
+    """Return a number of bytes in a readable unit."""
     amount, unit = float(count), 0
     while amount >= _THOUSAND and unit < len(_UNITS) - 1:
         amount, unit = amount / _THOUSAND, unit + 1
@@ -85,7 +85,7 @@ def size(count: int) -> str:
 
 
 def described(info: "Info") -> str:
-    """What there is, a line for each thing."""
+    """Return a summary of a journal, one line per item."""
     lines = [("space", info.space), ("journal", str(info.journal))]
     if info.since is None or info.until is None:
         lines.append(("records", "none"))
@@ -107,7 +107,7 @@ def described(info: "Info") -> str:
 
 
 def _named(counts: Counter[str]) -> str:
-    """The most frequent first."""
+    """Return names and counts as text, the most frequent first."""
     shown = [f"{printable(name)} {count:,}" for name, count in counts.most_common(_SHOWN_NAMES)]
     more = len(counts) - len(shown)
     return ", ".join([*shown, f"and {more:,} more"] if more else shown) or "none"
@@ -119,7 +119,7 @@ def _checkpoints(info: "Info") -> str:
 
 
 def verdict(report: "Report") -> str:
-    """What verification has found, the problems first."""
+    """Return the result of a verification as text, the problems first."""
     lines = [f"{_SORTS[problem.sort]}: {problem}" for problem in report.problems]
     if report.first is None or report.last is None:
         lines.append(f"{report.space}: no records")

@@ -1,7 +1,7 @@
-"""Which gateway, space and token a command uses: from options, the environment or the directory, in this order.
+"""Selects gateway, space and token for a command: from options, the environment or the directory, in this order.
 
-The gateway of a directory is reached by its Unix socket alone: any program may listen on its port while it is down.
-Commands that only look use an observer's token, and so take over no participant's connection.
+The gateway of a directory is reached only by its Unix socket: any program may listen on its port while it is down.
+Read-only commands use an observer token, so that they do not take over a participant's connection.
 """
 
 import asyncio
@@ -27,39 +27,39 @@ if TYPE_CHECKING:
 
 
 LOOKING = "mew-command"
-"""The observer as which our own commands look."""
+"""Name of the observer that read-only commands use."""
 
 
 class Nobody(MewError):
-    """It is not clear as whom to speak, or that one has no token here."""
+    """The participant to use is ambiguous, or it has no token here."""
 
 
 class Here(msgspec.Struct, frozen=True, kw_only=True):
-    """A space directory, and the gateway that serves it, or would."""
+    """A space directory, and the gateway that serves it or would serve it."""
 
     directory: Path
     config_file: Path
     space_id: str
     url: str
-    """`ws://` or `wss://`."""
+    """Address with `ws://` or `wss://`."""
     http_url: str
     port: int
     running: bool
 
     @property
     def local(self) -> str:
-        """Where our own commands reach it: by a socket that nobody else can listen on, whatever its port is."""
+        """Address for our own commands: a socket on which no other user can listen, unlike on a port."""
         return address_of(gateway_socket(self.directory))
 
     def require_running(self) -> "Here":
-        """This, if a gateway serves it, else `Unreachable`."""
+        """Return this object. Raises `Unreachable` if no gateway serves the space."""
         if not self.running:
             raise Unreachable(f"space {self.space_id!r} does not run: start it with `mew space up`")
         return self
 
 
 def here(space_dir: Path | None = None) -> Here:
-    """The space of a directory, by default the current one; `ConfigError` where there is none."""
+    """Return the space of a directory, by default the current one. Raises `ConfigError` if there is none."""
     directory = (Path.cwd() if space_dir is None else space_dir).absolute()
     pids = read_pids(directory)
     if pids is not None and pids.url and pids.running:
@@ -94,7 +94,7 @@ def _http(url: str) -> str:
 
 
 def configured(directory: Path, file: Path | None = None) -> "tuple[Path, GatewayConfig]":
-    """The space.yaml of a directory, and what it says."""
+    """Return the path of a directory's space.yaml and its configuration."""
     from mew.config.loader import find_config, load
 
     found = find_config(directory) if file is None else file
@@ -102,7 +102,7 @@ def configured(directory: Path, file: Path | None = None) -> "tuple[Path, Gatewa
 
 
 def token_of(here: Here, participant: str) -> str:
-    """A participant's token: the environment's, else its file's, else space.yaml's; `Nobody` where it has none."""
+    """Return a participant's token: from the environment, else its file, else space.yaml. Raises `Nobody`."""
     from mew.config.tokens import TokenFolder, environment_variable
 
     if token := os.environ.get(environment_variable(participant), "").strip():
@@ -120,7 +120,7 @@ def token_of(here: Here, participant: str) -> str:
 
 
 def observer_token(here: Here, name: str = LOOKING) -> str:
-    """The token of an observer, made where there is none, and known to a gateway that runs."""
+    """Return the token of an observer, created if missing. A running gateway then reloads its tokens."""
     from mew.config.tokens import TokenFolder
 
     folder = TokenFolder(here.directory)
@@ -133,15 +133,15 @@ def observer_token(here: Here, name: str = LOOKING) -> str:
         try:
             reload_tokens(here.directory)
         except MewError:
-            folder.remove(name, observer=True)  # or the next to ask would take it for a valid one
+            folder.remove(name, observer=True)  # otherwise the next caller would use an unknown token
             raise
     return token
 
 
 def who(here: Here, asked: str | None) -> str:
-    """As whom to speak: as asked, else `space.default_participant`, else the only person, else as they answer.
+    """Return the participant to use: as requested, `space.default_participant`, the only person, or the user's choice.
 
-    `Nobody` where that is not clear and nobody sits there to answer.
+    With several people, it asks at the terminal. Raises `Nobody` if there is no terminal or no answer.
     """
     if asked is not None:
         return asked
@@ -162,7 +162,7 @@ def who(here: Here, asked: str | None) -> str:
 
 
 def _answered(names: tuple[str, ...]) -> str:
-    """Whom somebody at the terminal chooses."""
+    """Ask at the terminal which participant to use."""
     while True:
         print(f"As whom? ({', '.join(names)}) ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
@@ -179,7 +179,7 @@ PARTICIPANT: Final = "MEW_PARTICIPANT_ID"
 
 
 class NoToken(MewError):
-    """There is no token to speak or to look with."""
+    """No token is available for the command."""
 
 
 @Parameter(name="*")
@@ -206,7 +206,7 @@ class Reach:
 
     @property
     def address(self) -> str | None:
-        """The gateway that was named, by an option or by the environment."""
+        """The gateway named by an option or by the environment."""
         if self.gateway is not None:
             return self.gateway
         if self.space_dir is not None:
@@ -217,11 +217,11 @@ class Reach:
 
     @property
     def space_id(self) -> str | None:
-        """The space that was named likewise."""
+        """The space named by an option or by the environment."""
         return self.space or (os.environ.get(SPACE) or None if self.space_dir is None else None)
 
     def token(self) -> str | None:
-        """The token that was named, by an option or by the environment."""
+        """Return the token named by an option or the environment. Raises `NoToken` if the named variable is empty."""
         if self.token_env is not None:
             token = os.environ.get(self.token_env, "").strip()
             if not token:
@@ -231,7 +231,7 @@ class Reach:
 
 
 DIRECTORY: Final = Reach()
-"""The space of this directory."""
+"""The space of the current directory."""
 
 
 class Way(msgspec.Struct, frozen=True):
@@ -242,12 +242,12 @@ class Way(msgspec.Struct, frozen=True):
     token: str
 
     def door(self) -> Door:
-        """Its HTTP door."""
+        """Return an HTTP client for the gateway."""
         return Door(self.url, self.token, self.space)
 
     @property
     def socket_url(self) -> str:
-        """Its address for WebSockets."""
+        """The address for WebSockets."""
         if path_of(self.url) is not None:
             return self.url
         scheme, _, rest = self.url.partition("://")
@@ -255,7 +255,7 @@ class Way(msgspec.Struct, frozen=True):
 
 
 def speak(reach: Reach, asked: str | None) -> tuple[Door, str]:
-    """The door, and as whom to speak there."""
+    """Return an HTTP client for the gateway, and the participant to use. Raises `NoToken` or `Nobody`."""
     given, own = reach.token(), os.environ.get(PARTICIPANT) or None
     by_name = asked is None or asked == own or reach.token_env is not None
     place = _directory(reach) if given is None or not by_name or reach.address is None else None
@@ -273,11 +273,11 @@ def speak(reach: Reach, asked: str | None) -> tuple[Door, str]:
 
 
 def look(reach: Reach) -> Way:
-    """The way for somebody who only looks: an observer's token, made where the directory has none."""
+    """Return address and token for a read-only command. Creates an observer token if the directory has none."""
     given = reach.token()
     place = None if reach.token_env is not None else _directory(reach)
     if place is not None:
-        # Before a token is made for a gateway that is not there.
+        # Check this first: do not create a token if the gateway does not run.
         address = reach.address or place.require_running().local
         return Way(address, _space_of(reach, place), observer_token(place))
     if given is None:
@@ -286,7 +286,7 @@ def look(reach: Reach) -> Way:
 
 
 def look_by_socket(reach: Reach) -> Way:
-    """Likewise, for a WebSocket; refused with a participant's own token, whose socket it would take over."""
+    """Same as `look`, for a WebSocket. Rejects a participant's token: it would take over that connection."""
     way = look(reach)
     with way.door() as door:
         you = door.ask("GET", "/participants", space=way.space).get("you") or {}
@@ -300,7 +300,7 @@ def look_by_socket(reach: Reach) -> Way:
 
 
 def _token_of(place: Here, participant: str, *, named: bool) -> str:
-    """Its token. A space that never ran has none yet: there the first thing to say is that it does not run."""
+    """Return the participant's token. If there is none because the space never ran, the error says that first."""
     try:
         return token_of(place, participant)
     except Nobody:
@@ -310,13 +310,13 @@ def _token_of(place: Here, participant: str, *, named: bool) -> str:
 
 
 def _holder(door: Door) -> str:
-    """Whose token it is, by the gateway's word."""
+    """Return the participant that the token belongs to, according to the gateway."""
     with door:
         return str(door.ask("GET", "/participants", space=door.space)["you"]["id"])
 
 
 def _directory(reach: Reach) -> Here | None:
-    """The space of the directory; None where a gateway was named and there is none here."""
+    """Return the space of the directory; None if there is none here and a gateway was named."""
     from mew.config.yaml_source import ConfigError
 
     try:
@@ -364,7 +364,7 @@ HERE: Final = Where()
 
 
 class Seat(msgspec.Struct, frozen=True, kw_only=True):
-    """A place in a space: where it is, and what says that it is ours."""
+    """A participant's connection settings: gateway, space and credentials."""
 
     url: str
     space: str | None = None
@@ -375,18 +375,18 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Seat at {self.url}>"
 
     def __rich_repr__(self) -> Any:
-        """Nothing: msgspec's own would show the token."""
+        """Return nothing: the version of msgspec would show the token."""
         return iter(())
 
 
 def seat(where: Where, token: str | None, participant: str | None, usual: tuple[str, ...] = ()) -> Seat:
-    """The place of whoever is named by token or by id; `usual` are the names to look for where nobody is."""
+    """Return the settings for a token or a participant id. Without either, try the names in `usual`."""
     reach = Reach(where.space_dir, where.gateway, where.space)
     own = (os.environ.get(PARTICIPANT) or None) if where.space_dir is None else None
     if token is None and participant in (None, own):
         token = reach.token()
     found = _seat(reach, token, participant or own, usual)
-    Door(found.url, None)  # says so where that is no address
+    Door(found.url, None)  # raises `BadAddress` for an invalid address
     return found
 
 
@@ -411,7 +411,7 @@ def _seat(reach: Reach, token: str | None, participant: str | None, usual: tuple
 
 
 def _usual(reach: Reach, usual: tuple[str, ...]) -> str | None:
-    """The first of the usual names that the directory's space has; the first at all, to be told that it has not."""
+    """Return the first usual name that the space has; else the first one, so that the error names it."""
     if not usual:
         return None
 
@@ -421,7 +421,7 @@ def _usual(reach: Reach, usual: tuple[str, ...]) -> str | None:
 
 
 def taking_part(work: Coroutine[Any, Any, T]) -> T:
-    """Run what takes part in a space, its errors told with the command's exit codes."""
+    """Run a coroutine that takes part in a space. Converts its errors to those with the command's exit codes."""
     from mew.client.errors import ConnectionLost, NotAdmitted, NotAllowed
     from mew.client.errors import Refused as RefusedByGateway
 
@@ -434,7 +434,7 @@ def taking_part(work: Coroutine[Any, Any, T]) -> T:
 
 
 def log_to_standard_error(level: LogLevel) -> None:
-    """Tell whoever runs it what happens; of each socket only who looks for a fault wants to know."""
+    """Log to standard error. Level `info` omits client details about each socket; use `debug` to see them."""
     form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(level=level.upper(), stream=sys.stderr, format=form)
     if level == "info":

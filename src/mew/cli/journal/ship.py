@@ -82,7 +82,7 @@ def ship(*, to: str, place: Place = _here, way: Way = _usual, json: _Flag = Fals
     tell = partial(_tell, json=json)
     ships = {folder.space: Shipping(folder, address, stop, tell, once=way.once) for folder in folders}
     for each in ships.values():
-        each.begin(anew=way.from_start)
+        each.begin(from_start=way.from_start)
     started = time.monotonic()
     crew = _Crew(ships, stop, supervised=way.supervised)
     crew.work()

@@ -1,7 +1,7 @@
-"""What happens in a space, one thing after the other, as somebody sees it who only looks.
+"""The events of a space in order, as an observer sees them.
 
-From the journal's HTTP door, which begins anywhere in the past, shows refusals too, and goes on without a gap after a
-break; where a space keeps no journal, from an observer's socket, and then from now on. Prints nothing.
+They come from the journal's HTTP API. It can start anywhere in the past, includes rejections, and resumes without a
+gap after a disconnect. If a space has no journal, they come from an observer's WebSocket, starting now. Prints nothing.
 """
 
 import base64
@@ -21,49 +21,49 @@ from mew.errors import MewError
 from mew.protocol.patterns import KindPattern
 
 WINDOW: Final = 512
-"""Positions that are looked through at first for the last few things; then twice as many."""
+"""Number of positions searched first for the latest events. It doubles with each further search."""
 FARTHEST: Final = 500_000
-"""Positions that are looked through for them at most."""
+"""Maximum number of positions searched for them."""
 PAGE: Final = 5_000
 END: Final = 10**18 - 1
 WAITING: Final = 10_000
-"""Things that wait to be shown: whoever reads the gateway waits then, and loses nothing."""
+"""Maximum number of queued events. If the queue is full, the reading thread waits, and nothing is lost."""
 SHORTEST, LONGEST = 0.1, 1.0
 DATA: Final = "stream/data"
 _REFUSALS: Final = frozenset({"rejected", "frame_rejected"})
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened: an envelope, a frame, or a refusal."""
+    """One event: an envelope, a frame, or a rejection."""
 
     time: str
     sender: str
     kind: str | None = None
-    """None of a raw frame."""
+    """None for a raw frame."""
     stream_id: str | None = None
     envelope: bytes | None = None
-    """As it was sent out."""
+    """The envelope as delivered."""
     frame: bytes | None = None
     refused: str | None = None
-    """The code, of a refusal."""
+    """The error code of a rejection."""
     size: int = 0
     withheld: bool = False
-    """A frame for others: that it was there is all one sees."""
+    """A frame for other recipients: an observer sees only that it exists."""
 
     @property
     def is_data(self) -> bool:
-        """Whether it is a stream's data, raw or in an envelope."""
+        """Whether it is stream data, raw or in an envelope."""
         return self.refused is None and (self.envelope is None or self.kind == DATA)
 
 
 class Told(msgspec.Struct, frozen=True):
-    """Something about our own looking, for whoever looks."""
+    """A message about the connection itself, for the user."""
 
     line: str
 
 
 class Filters(msgspec.Struct, frozen=True):
-    """What somebody wants to see."""
+    """Filters that select events."""
 
     kinds: tuple[KindPattern, ...] = ()
     senders: frozenset[str] = frozenset()
@@ -71,11 +71,11 @@ class Filters(msgspec.Struct, frozen=True):
 
     @property
     def wants_data(self) -> bool:
-        """Whether any stream's data could be wanted."""
+        """Whether any stream data can match."""
         return not self.kinds or any(pattern.matches(DATA) for pattern in self.kinds)
 
     def has(self, seen: Seen) -> bool:
-        """Whether this is wanted; a raw frame counts as data."""
+        """Return whether an event matches. A raw frame counts as `stream/data`."""
         return (
             (not self.kinds or any(pattern.matches(seen.kind or DATA) for pattern in self.kinds))
             and (not self.senders or seen.sender in self.senders)
@@ -84,7 +84,7 @@ class Filters(msgspec.Struct, frozen=True):
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """A record as the door shows it."""
+    """A journal record as the HTTP API returns it."""
 
     position: int
     time: str
@@ -100,7 +100,7 @@ class _Record(msgspec.Struct, frozen=True):
     withheld: bool = False
 
     def seen(self) -> Seen | None:
-        """What it shows; None for what is about the journal itself, or not for us."""
+        """Return the event in the record; None if it is about the journal itself or not visible to us."""
         common: dict[str, Any] = {"time": self.time, "sender": self.participant or "", "stream_id": self.stream_id}
         common |= {"kind": self.kind, "size": self.size or 0}
         if self.event in _REFUSALS:
@@ -123,17 +123,17 @@ _record: Final = msgspec.json.Decoder(_Record)
 
 
 class Past:
-    """The journal of a space, through the door."""
+    """The journal of a space, over the HTTP API."""
 
     def __init__(self, door: Door, space: str | None, *, control: bool) -> None:
-        """`control`: without any stream's data."""
+        """Query the bounds of the journal. `control` excludes all stream data."""
         self._door = door
         self.path = f"/spaces/{space or 'default'}/journal"
         self.control = int(control)
         end = self._page(END, 1)
         self.first = end.first or 0
         self.after = 0 if end.last is None else end.last + 1
-        """Where the present begins."""
+        """Position after the last record at creation."""
 
     def _page(self, start: int, limit: int, *, control: int | None = None) -> _Page:
         query = {"from": start, "limit": limit, "control": self.control if control is None else control}
@@ -141,7 +141,7 @@ class Past:
         return page
 
     def since(self, start: int, end: int | None = None, *, control: int | None = None) -> Iterator[Seen]:
-        """What happened from a position on, before another, before the present."""
+        """Yield the events from `start` to before `end`, by default up to `after`."""
         end = self.after if end is None else end
         while start < end:
             page = self._page(start, min(PAGE, end - start), control=control)
@@ -153,7 +153,7 @@ class Past:
             start = page.next
 
     def latest(self, number: int, wants: Callable[[Seen], bool], *, data: bool) -> list[Seen]:
-        """The last few things that are wanted; without `data`, no stream's is read to find them."""
+        """Return up to `number` latest events that match. Without `data`, no stream data is read to find them."""
         control = None if data else 1
         found: deque[Seen] = deque()
         begin, window = self.after, WINDOW
@@ -165,7 +165,7 @@ class Past:
         return list(found)[-number:] if number else []
 
     def position_at(self, since: str) -> int:
-        """The first position at or after a time, which is RFC 3339 in UTC with six digits, as the door writes it."""
+        """Return the first position at or after a time, given as RFC 3339 in UTC with six digits, as in the API."""
         low, high = self.first, self.after
         while low < high:
             middle = (low + high) // 2
@@ -178,25 +178,25 @@ class Past:
 
 
 class Following:
-    """What happens from a position on, read by a thread of its own; `next` gives one thing after the other."""
+    """Events read by a separate thread. `next` returns them one at a time."""
 
     def __init__(self, read: Callable[["Following"], None]) -> None:
-        """`read` runs until it is over, and puts."""
+        """Start the thread. It runs `read`, which calls `put` for each event."""
         self._things: queue.Queue[Seen | Told | BaseException] = queue.Queue(WAITING)
         self._read = read
         threading.Thread(target=self._run, name="following", daemon=True).start()
 
     def put(self, thing: Seen | Told) -> None:
-        """It happened."""
+        """Queue an event. Blocks while the queue is full."""
         self._things.put(thing)
 
     def put_if(self, seen: Seen | None) -> None:
-        """It happened, if it is to be seen."""
+        """Queue an event, unless it is None."""
         if seen is not None:
             self.put(seen)
 
     def next(self, seconds: float) -> Seen | Told | None:
-        """The next thing, if one comes in time; raises why nothing comes any more."""
+        """Return the next event, or None on timeout. Raises the error that ended the reading thread."""
         try:
             thing = self._things.get(timeout=seconds)
         except queue.Empty:
@@ -207,7 +207,7 @@ class Following:
 
     @property
     def waiting(self) -> bool:
-        """Whether more is there already."""
+        """Whether more events are queued."""
         return not self._things.empty()
 
     def _run(self) -> None:
@@ -218,7 +218,7 @@ class Following:
 
 
 def from_journal(way: Way, past: Past) -> Following:
-    """Go on where the past ends; after a break, behind the last thing that came."""
+    """Follow the journal from the end of `past`. After a disconnect, resume after the last received record."""
 
     def read(following: Following) -> None:
         position, wait = past.after - 1, SHORTEST
@@ -243,7 +243,7 @@ def from_journal(way: Way, past: Past) -> Following:
 
 
 def from_socket(way: Way) -> Following:
-    """From now on, by an observer's socket."""
+    """Follow the space from now on, over an observer's WebSocket."""
 
     def read(following: Following) -> None:
         import asyncio
@@ -285,12 +285,12 @@ async def _watch(way: Way, following: Following) -> None:
 
 
 def has_no_journal(error: MewError) -> bool:
-    """Whether that is why the door refused."""
+    """Return whether the request was rejected because the space has no journal."""
     return isinstance(error, RefusedAs) and error.error == "not_found"
 
 
 def frame_json(seen: Seen) -> dict[str, Any]:
-    """A raw frame as JSON, as an `output_log` has it (protocol §5)."""
+    """Return a raw frame as JSON, in the format of an `output_log` (protocol §5)."""
     data = seen.frame or b""
     try:
         told = {"encoding": "text", "data": data.decode()}

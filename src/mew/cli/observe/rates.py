@@ -1,7 +1,7 @@
-"""Who sends how much, and which streams flow: counted from what an observer receives.
+"""Rates of participants and streams, counted from what an observer receives.
 
-Must not send or print anything. A raw frame does not say who sent it: it counts for a participant only where no other
-may write to its stream.
+This module must not send or print anything. A raw frame does not name its sender: it counts for a participant only if
+no other participant may write to the stream.
 """
 
 import time
@@ -17,7 +17,7 @@ from mew.view import SpaceView
 
 
 class ParticipantRates(msgspec.Struct, frozen=True):
-    """What one participant sends, a second."""
+    """What one participant sends, per second."""
 
     id: str
     present: bool
@@ -28,7 +28,7 @@ class ParticipantRates(msgspec.Struct, frozen=True):
 
 
 class StreamRates(msgspec.Struct, frozen=True):
-    """What one stream carries, a second."""
+    """What one stream carries, per second."""
 
     stream_id: str
     owner: str
@@ -36,30 +36,30 @@ class StreamRates(msgspec.Struct, frozen=True):
     writers: tuple[str, ...]
     status: str
     total: int
-    """Frames and data it has carried so far."""
+    """Total number of frames and data envelopes so far."""
     frames: float | None
-    """None: it is for others, and an observer cannot count it."""
+    """None if the stream is for other recipients: an observer cannot count it."""
     bytes: float | None
 
 
 class Rates(msgspec.Struct, frozen=True):
-    """One interval."""
+    """The rates of one interval."""
 
     ts: str
     seconds: float
     participants: tuple[ParticipantRates, ...]
     streams: tuple[StreamRates, ...]
     bytes: float
-    """Of everything that came, a second."""
+    """Of everything received, per second."""
     missed: float
-    """What came too fast to be counted, a second."""
+    """Messages that arrived too fast to be counted, per second."""
 
 
 class Counting:
-    """What has come since the last look."""
+    """Counts the messages received since the last `look`."""
 
     def __init__(self, view: SpaceView) -> None:
-        """Begin with what is there."""
+        """Start from the current state of the view."""
         self._since = time.monotonic()
         self._totals = _totals(view)
         self._last_kinds: dict[str, str] = {}
@@ -74,7 +74,7 @@ class Counting:
         self._stream_bytes: Counter[str] = Counter()
 
     def take(self, message: Message, view: SpaceView) -> None:
-        """It came."""
+        """Count a received message."""
         if isinstance(message, Frame):
             stream = view.streams.get(message.stream_id)
             self._everything += len(message.data)
@@ -95,7 +95,7 @@ class Counting:
             self._envelopes[message.sender] += 1
 
     def look(self, view: SpaceView, ts: str) -> Rates:
-        """The interval that ends now; another begins."""
+        """Return the rates of the interval that ends now, and start the next interval."""
         now = time.monotonic()
         seconds = max(now - self._since, 1e-6)
         names = dict.fromkeys((*view.participants, *self._envelopes, *self._frames))

@@ -1,6 +1,6 @@
-"""What happens in a space, in words for people: a line each.
+"""Formats the events of a space as text for people, one line per event.
 
-Writes nothing. What participants have said is shown without what could move a cursor.
+Writes nothing. Text of participants is shown without characters that could move the cursor.
 """
 
 import zlib
@@ -13,33 +13,33 @@ from mew.cli.common.render import printable, size
 from mew.cli.observe.feed import Seen
 
 SHOWN: Final = 160
-"""Characters of what was said."""
+"""Maximum characters shown of a message."""
 RESET, FAINT, BOLD, RED = "\x1b[0m", "\x1b[2m", "\x1b[1m", "\x1b[31m"
 _NAMES: Final = ("\x1b[32m", "\x1b[33m", "\x1b[34m", "\x1b[35m", "\x1b[36m", "\x1b[92m", "\x1b[94m", "\x1b[95m")
-"""Everybody keeps their colour."""
+"""A participant always has the same color."""
 _GATEWAY: Final = "system:gateway"
 _CLOCK: Final = slice(11, 23)
 
 
 class Paint:
-    """Colours, or none."""
+    """Colors text, if enabled."""
 
     def __init__(self, *, colours: bool) -> None:
-        """With colours, or without."""
+        """Enable or disable colors."""
         self._on = colours
 
     def __call__(self, text: str, colour: str) -> str:
-        """A text in a colour."""
+        """Return text in a color."""
         return f"{colour}{text}{RESET}" if self._on and text else text
 
     def name(self, text: str, width: int = 0) -> str:
-        """Somebody's name."""
+        """Return the name of a participant in its color."""
         shown = printable("gateway" if text == _GATEWAY else text).ljust(width)
         return self(shown, FAINT if text == _GATEWAY else _NAMES[zlib.crc32(text.encode()) % len(_NAMES)])
 
 
 def line(seen: Seen, paint: Paint) -> str:
-    """One thing."""
+    """Return the line for an event."""
     clock, sender = paint(seen.time[_CLOCK], FAINT), paint.name(seen.sender or "?", 12)
     kind = printable(seen.kind or "frame")
     if seen.refused is not None:
@@ -58,30 +58,30 @@ def line(seen: Seen, paint: Paint) -> str:
 
 
 def counted(stream_id: str, frames: int, total: int, seconds: float, paint: Paint) -> str:
-    """Frames that were not shown one by one."""
+    """Return a line about frames that were not shown individually."""
     rate = f", {frames / seconds:,.0f}/s" if seconds > 0 else ""
     word = "frame" if frames == 1 else "frames"
     return paint(f"{'':12} {'':12} {printable(stream_id)}: {frames:,} {word}, {size(total)}{rate}", FAINT)
 
 
 def excerpt(data: bytes) -> str:
-    """The beginning of a frame, as text where it is text."""
+    """Return the beginning of a frame, as text if it is UTF-8, else as hexadecimal."""
     cut = data[:SHOWN]
     try:
         text = cut.decode()
     except UnicodeDecodeError as error:
-        # A character may have been cut in two.
+        # The cut may have split a character.
         text = cut[: error.start].decode() if error.start > SHOWN - 4 else cut.hex(" ", 4)
     return printable(text) + (f"… ({size(len(data))})" if len(data) > SHOWN else "")
 
 
 def said(kind: str, payload: dict[str, Any], stream_id: str | None) -> str:
-    """What an envelope says: the one thing that matters of it, where that is known."""
+    """Return the content of an envelope: its main field if the kind is known, else its payload as JSON."""
     words = _WORDS.get(kind)
     try:
         told = None if words is None else words(payload)
     except (KeyError, TypeError, AttributeError):
-        # Somebody's payload need not be what it usually is.
+        # The payload of a participant may not have the usual fields.
         told = None
     if told is None:
         stream = f"{stream_id} " if stream_id else ""

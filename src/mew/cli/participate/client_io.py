@@ -1,6 +1,6 @@
-"""The pipes of `mew client`: reading lines, writing lines, and the answer to each line.
+"""The pipes of `mew client`: reading lines, writing lines, and tracking whether sent lines are accepted.
 
-Each pipe has a thread, which ends with the process. A line that was in flight when a connection broke is reported, and
+Each pipe has a thread, which ends with the process. A line that was in flight when a connection broke is reported and
 not sent again.
 """
 
@@ -29,7 +29,7 @@ from mew.protocol.settings import Limits
 
 READ_BYTES: Final = 64 * 2**10
 LONGEST: Final = 32 * 2**20
-"""Bytes of a line; a gateway takes no more than 16 MiB of one message."""
+"""Maximum bytes of a line. A gateway accepts at most 16 MiB per message."""
 STDIN: Final = 0
 STDOUT: Final = 1
 
@@ -39,7 +39,7 @@ class BadPipe(MewError):
 
 
 def open_fifo(path: Path) -> int:
-    """A FIFO, made where there is none; it does not end when whoever writes to it, or reads, goes and another comes."""
+    """Open a FIFO, created if missing. It stays open when its writer or reader disconnects and another connects."""
     try:
         if not path.exists():
             os.mkfifo(path, 0o600)
@@ -51,7 +51,7 @@ def open_fifo(path: Path) -> int:
 
 
 def open_file(path: Path) -> int:
-    """A file to be added to, made where there is none, its folder too."""
+    """Open a file for appending. Creates the file and its folder if missing."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -60,10 +60,10 @@ def open_file(path: Path) -> int:
 
 
 class Lines:
-    """The lines of a descriptor. Not read further than one piece ahead of whoever reads here."""
+    """Reads the lines of a descriptor, at most one block ahead of the consumer."""
 
     def __init__(self, descriptor: int) -> None:
-        """Reading begins now."""
+        """Start the reading thread."""
         self._descriptor = descriptor
         self._loop = asyncio.get_running_loop()
         self._pieces: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
@@ -78,11 +78,11 @@ class Lines:
                 piece = b""
             try:
                 asyncio.run_coroutine_threadsafe(self._pieces.put(piece), self._loop).result()
-            except (RuntimeError, asyncio.CancelledError):  # the loop is no more
+            except (RuntimeError, asyncio.CancelledError):  # the event loop is closed
                 return
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Each line as soon as it has come; what stands behind the last break is a line too."""
+        """Yield each line as soon as it is complete. The last line needs no line break."""
         held = bytearray()
         while piece := await self._pieces.get():
             held += piece
@@ -97,17 +97,17 @@ class Lines:
 
 
 class Writer:
-    """Writes to a descriptor; whoever has something to write waits for it, and the loop does not."""
+    """Writes to a descriptor in a thread: the caller waits, and the event loop is not blocked."""
 
     def __init__(self, descriptor: int) -> None:
-        """Ready to write."""
+        """Start the writing thread."""
         self._descriptor = descriptor
         self._loop = asyncio.get_running_loop()
         self._work: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]] = queue.SimpleQueue()
         threading.Thread(target=self._write, name="mew client: writes", daemon=True).start()
 
     async def write(self, data: bytes) -> None:
-        """Write all of it; `OSError` where nobody reads any more."""
+        """Write all of the data. Raises `OSError` if there is no reader any more."""
         done: asyncio.Future[None] = self._loop.create_future()
         self._work.put((data, done))
         await done
@@ -123,7 +123,7 @@ class Writer:
                 tell = _failing(done, error)
             else:
                 tell = _finishing(done)
-            with suppress(RuntimeError):  # the loop is no more
+            with suppress(RuntimeError):  # the event loop is closed
                 self._loop.call_soon_threadsafe(tell)
 
 
@@ -136,27 +136,27 @@ def _finishing(done: "asyncio.Future[None]") -> Callable[[], None]:
 
 
 WINDOW: Final = 500
-"""Lines that may be on their way; who has more to say waits until they have been taken."""
+"""Maximum number of lines in flight. Further lines wait until these are accepted."""
 RATE: Final = 0.9 * Limits().envelopes_per_second
 BURST: Final = Limits().envelope_burst - 2 * WINDOW
-"""Below what a gateway takes unless it is told to take less: our questions count too, and lines may come in heaps."""
+"""Below the default limit of a gateway: our own queries count too, and lines may arrive in bursts."""
 TURN_SECONDS: Final = 0.05
 PAUSE_SECONDS: Final = 0.25
 PONG_SECONDS: Final = 5.0
 _FRAME: Final = b"#"
 _FENCE: Final = "fence-"
-"""How the questions begin that the client asks by itself (`mew.client.pending`)."""
+"""Prefix of the ids of queries that the client itself sends (`mew.client.pending`)."""
 
 
 class Said:
-    """Lines from their sending until they have been taken, or until nobody can tell any more."""
+    """Tracks lines from sending until they are accepted, or until their outcome is unknown."""
 
     def __init__(self, space: Space) -> None:
-        """Nothing has been said yet."""
+        """Start with no lines."""
         self.on_their_way: list[int] = []
-        """The numbers of lines that have been sent and may not have been taken."""
+        """The numbers of lines that were sent and may not have been accepted."""
         self.in_doubt = False
-        """Whether any was on its way when its connection broke."""
+        """Whether the outcome of any line is unknown, for example because its connection broke."""
         self._space = space
         self._over: Connection | None = None
         self._anything = asyncio.Event()
@@ -164,7 +164,7 @@ class Said:
         self._rate = Bucket(RATE, BURST, _now())
 
     async def send(self, number: int, message: bytes) -> None:
-        """Send a line, once, as soon as there is a connection that takes it."""
+        """Send a line once, as soon as there is a writable connection."""
         if not message.startswith(_FRAME):
             while not self._rate.spend(_now()):
                 await asyncio.sleep(TURN_SECONDS)
@@ -186,7 +186,10 @@ class Said:
                 await self._space.connected()
 
     async def all_taken(self) -> None:
-        """Wait until everything has been taken: a join's welcome comes behind it. A broken connection is waited out."""
+        """Wait until all lines are accepted. Reconnects are waited for.
+
+        It sends a join, whose welcome arrives after all earlier lines were handled.
+        """
         while True:
             self._look_for_lost()
             last = self.on_their_way[-1] if self.on_their_way else 0
@@ -202,7 +205,7 @@ class Said:
                 return
 
     async def make_sure(self) -> None:
-        """Ask whenever something was said: else all of it were in doubt when the connection breaks much later."""
+        """Check after each batch of lines that it arrived. Otherwise a much later disconnect puts all in doubt."""
         while True:
             await self._anything.wait()
             await asyncio.sleep(PAUSE_SECONDS)
@@ -211,7 +214,7 @@ class Said:
                 await self._arrived(self._over, self.on_their_way[-1])
 
     async def _arrived(self, connection: Connection, last: int) -> None:
-        """By a ping: its answer comes behind everything too, and the journal keeps nothing of it."""
+        """Check with a ping: its answer also follows all earlier lines, and the journal does not record it."""
         try:
             async with asyncio.timeout(PONG_SECONDS):
                 await connection.ping()
@@ -223,13 +226,13 @@ class Said:
             self._passed(last)
 
     def answers_us(self, message: Message) -> bool:
-        """Whether it is the answer to a question of ours, which is nobody else's business."""
+        """Return whether a message answers one of our own queries. Such messages are not for the user."""
         if isinstance(message, Frame) or message.kind != kinds.WELCOME:
             return False
         return message.id in self._answers or any(cause.startswith(_FENCE) for cause in message.correlation_id)
 
     def _is_answer(self, envelope: Envelope) -> bool:
-        """Whether the gateway welcomes us once more; it is known by its id before anybody else sees it."""
+        """Return whether an envelope is a welcome. Records its id before any other consumer receives it."""
         if envelope.kind == kinds.WELCOME:
             self._answers.add(envelope.id)
         return envelope.kind == kinds.WELCOME
@@ -250,10 +253,10 @@ class Said:
 
 
 def note(words: str) -> None:
-    """Tell whoever looks at standard error."""
+    """Print a message to standard error."""
     print(f"mew: {words}", file=sys.stderr, flush=True)
 
 
 def _now() -> int:
-    """Microseconds, as the protocol counts time."""
+    """Return monotonic time in microseconds, the unit of the protocol."""
     return time.monotonic_ns() // 1_000

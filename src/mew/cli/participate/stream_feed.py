@@ -1,7 +1,7 @@
-"""Standard input on its way into a stream: cut into pieces, numbered, posted.
+"""Sends standard input to a stream: splits it into pieces, numbers them and posts them.
 
-The HTTP door takes no raw frames (protocol §5), so each piece is a `stream/data`. Must not send a piece twice, and must
-not leave one out in silence.
+The HTTP API accepts no raw frames (protocol §5), so each piece is a `stream/data`. This module must not send a piece
+twice, and must not skip one silently.
 """
 
 import base64
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 PATIENCE: Final = 20.0
-"""Seconds of silence after which the participant says that it is still there: present is who spoke within a minute."""
+"""Seconds of silence before a heartbeat: a participant is present if it sent something within a minute."""
 LARGEST: Final = 16 * 2**20
-"""Bytes of a piece, before the gateway has its say."""
+"""Maximum bytes of a piece. The gateway may accept less."""
 TRIES: Final = 8
 _LENGTH: Final = struct.Struct(">I")
 _BUSY_SECONDS: Final = 0.05
 
 
 def pieces(source: IO[bytes], cut: "Cut", idle: Callable[[], None]) -> Iterator[Any]:
-    """What each piece of the input is as the content of a `stream/data`."""
+    """Yield each piece of the input as the content of a `stream/data`. Raises `BadValue` for invalid input."""
     if cut.chunk < 1 or cut.chunk > LARGEST:
         raise BadValue(f"--chunk: expected 1 to {LARGEST} bytes")
     if sum((cut.binary, cut.length_prefixed, cut.json_lines)) > 1:
@@ -47,12 +47,12 @@ def pieces(source: IO[bytes], cut: "Cut", idle: Callable[[], None]) -> Iterator[
 
 
 def packed(data: bytes) -> dict[str, str]:
-    """Bytes as the content of a `stream/data`, in the words in which an `output_log` has a frame."""
+    """Return bytes as the content of a `stream/data`, with the same fields as a frame in an `output_log`."""
     return {"encoding": "base64", "data": base64.b64encode(data).decode()}
 
 
 def unpacked(content: bytes) -> bytes | None:
-    """The bytes in such a content, which is given as its JSON text; None for any other."""
+    """Return the bytes in such a content, given as JSON text; None for any other content."""
     try:
         return msgspec.json.decode(content, type=_Packed).data
     except msgspec.MsgspecError:
@@ -80,7 +80,7 @@ def _value(number: int, line: bytes) -> msgspec.Raw:
 
 
 def _parts(source: IO[bytes], idle: Callable[[], None]) -> Iterator[bytes]:
-    """What comes, as soon as it comes."""
+    """Yield input as soon as it arrives. Calls `idle` after `PATIENCE` seconds without input."""
     from os import read
 
     number = source.fileno()
@@ -137,10 +137,10 @@ def _prefixed(source: IO[bytes], idle: Callable[[], None]) -> Iterator[bytes]:
 
 
 class Feed:
-    """One writer of one stream."""
+    """Writes to one stream as one participant."""
 
     def __init__(self, door: Door, participant: str, stream_id: str, format_id: str | None) -> None:
-        """Nothing is sent yet; which number is the next, the gateway tells."""
+        """Start at sequence 0. If the gateway expects another number, it reports it."""
         self._door = door
         self._participant = participant
         self._stream_id = stream_id
@@ -149,7 +149,7 @@ class Feed:
         self.count = 0
 
     def send(self, content: Any) -> None:
-        """Send a piece, once: if an answer is lost, the number tells whether it was taken."""
+        """Send a piece once. If an answer is lost, the sequence number shows whether the piece was accepted."""
         lost = False
         for _ in range(TRIES):
             try:
@@ -166,7 +166,7 @@ class Feed:
                 else:
                     self._sequence = last + 1
             except Unreachable:
-                # A connection that was idle is closed by the gateway; the next try opens another, or tells.
+                # The gateway closes idle connections. The next try opens a new one, or fails.
                 if lost:
                     raise
                 lost = True
@@ -180,10 +180,10 @@ class Feed:
         return {"kind": "stream/data", "payload": {**named, **self._format, "content": content}}
 
     def stay(self) -> None:
-        """Say that we are still there, while nothing comes."""
+        """Send a heartbeat while there is no input."""
         self._door.close()
         self._door.say(self._participant, {"kind": "system/heartbeat"})
 
     def sent(self) -> dict[str, Any]:
-        """What was sent."""
+        """Return a summary of what was sent."""
         return {"stream_id": self._stream_id, "sent": self.count, "last_sequence": self._sequence - 1}

@@ -1,6 +1,6 @@
-"""Streams as an observer sees them: which there are, how fast they flow, and what is in them.
+"""Streams as an observer sees them: the open streams, their rates and their contents.
 
-Must not send anything: an observer may not.
+This module must not send anything: an observer has no permission to send.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from mew.client.subscriptions import Subscription
 Form = Literal["raw", "json", "text"]
 T = TypeVar("T")
 LOOK_SECONDS: Final = 1.0
-"""After which it is seen whether anybody still reads what is printed."""
+"""Seconds between checks that standard output still has a reader."""
 _COLUMNS: Final = ("stream", "owner", "writers", "status", "frames", "rate", "about")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Do what waits, and tell in the command's words why it cannot be done."""
+    """Run a coroutine. Converts its errors to the errors of the command line."""
     try:
         return asyncio.run(work)
     except NotAdmitted as error:
@@ -40,7 +40,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def listed(way: Way, interval: float) -> list[dict[str, Any]]:
-    """The entry of each open stream, with its `rate`; counted by the gateway, so that targeted ones are right too."""
+    """Return the entry of each open stream, with its `rate` in frames per second.
+
+    The gateway counts the frames, so the rates of targeted streams are correct too.
+    """
     return run(_listed(way, interval))
 
 
@@ -64,7 +67,7 @@ async def _entries(way: Way) -> list[dict[str, Any]]:
 
 
 def table(entries: list[dict[str, Any]]) -> str:
-    """For people."""
+    """Return the streams as a table for people."""
     if not entries:
         return "no open streams"
     rows = [_COLUMNS, *map(_row, entries)]
@@ -91,7 +94,7 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
 
 
 def read(way: Way, stream_id: str, form: Form, count: int | None) -> int:
-    """Print what a stream carries until it ends, or so many pieces have come."""
+    """Print a stream until it ends or `count` pieces were received."""
     return run(_read(way, stream_id, form, count))
 
 
@@ -111,7 +114,7 @@ async def _read(way: Way, stream_id: str, form: Form, count: int | None) -> int:
 
 
 async def _print(frames: Subscription[Frame[Any]], form: Form, count: int | None) -> None:
-    """Until the stream ends, or so many have come."""
+    """Print frames until the stream ends or `count` frames were received."""
     left = count
     async for frame in frames:
         _write(frame, form)
@@ -144,7 +147,7 @@ def _write(frame: Frame[Any], form: Form) -> None:
 
 
 def _bytes(frame: Frame[Any]) -> bytes:
-    """What was sent: of a `stream/data`, the bytes or the text that its content stands for."""
+    """Return the data that was sent; for a `stream/data`, the bytes or the text that its content represents."""
     if frame.sender is None:
         return frame.data
     data = unpacked(frame.data)

@@ -1,7 +1,7 @@
-"""The gateways that run in the background on this machine: starting, finding and stopping them.
+"""Starts, finds and stops the gateways that run in the background on this machine.
 
-A signal goes only to a process whose id and start time are in `.mew/pids.json`, or which carries the mark of that run.
-The list in `~/.mew/running-spaces.json` is for finding spaces; nothing is stopped because of it.
+A signal goes only to a process whose id and start time are in `.mew/pids.json`, or which has the environment marker of
+that run. The list in `~/.mew/running-spaces.json` is only for finding spaces; no process is stopped because of it.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ NAME: Final = "running-spaces.json"
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One space that runs."""
+    """A running space."""
 
     space_id: str
     space_name: str = ""
@@ -43,17 +43,17 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def running(self) -> bool:
-        """Whether its very gateway still does."""
+        """Whether the recorded gateway process still runs."""
         return runs(self.gateway, self.birth)
 
 
 def running_spaces() -> dict[str, Entry]:
-    """Those that run, by directory."""
+    """Return the running spaces, by directory."""
     return {place: entry for place, entry in _read().items() if entry.running}
 
 
 def enlist(pids: Pids) -> None:
-    """A space has been started. A home that cannot be written to is no reason to fail."""
+    """Add a started space to the list. Errors are ignored if the home directory is not writable."""
     entry = Entry(
         space_id=pids.space_id,
         space_name=pids.space_name,
@@ -69,7 +69,7 @@ def enlist(pids: Pids) -> None:
 
 
 def strike(directory: Path) -> None:
-    """A space has been stopped."""
+    """Remove a stopped space from the list."""
     with suppress(OSError, RuntimeError):
         if str(directory) not in _read():
             return
@@ -84,7 +84,7 @@ def _folder() -> Path:
 def _read() -> dict[str, Entry]:
     try:
         return msgspec.json.decode((_folder() / NAME).read_bytes(), type=dict[str, Entry])
-    except (OSError, RuntimeError, msgspec.MsgspecError):  # another program's, or none
+    except (OSError, RuntimeError, msgspec.MsgspecError):  # missing, or written by another program
         return {}
 
 
@@ -94,7 +94,7 @@ def _write(entries: dict[str, Entry]) -> None:
 
 @contextmanager
 def _held() -> Iterator[None]:
-    """Two spaces may be started at the same moment."""
+    """Hold the lock of the list, because two spaces may be started concurrently."""
     _folder().mkdir(mode=0o700, exist_ok=True)
     with (_folder() / ".running-spaces.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -103,28 +103,28 @@ def _held() -> Iterator[None]:
 
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 75.0
-"""For a gateway to end its participants, seal its journal, which may take a minute, and end itself."""
+"""Seconds for a gateway to end its participants, seal its journal (up to a minute) and exit."""
 GRACE_SECONDS: Final = 5.0
-"""For what a dead gateway left behind."""
+"""Seconds for the remaining processes of a dead gateway to end."""
 GLANCE_SECONDS: Final = 0.01
 ROOM_BYTES: Final = 64 * 1024
-"""For the first lines of the log, and the list of processes."""
+"""Free space required for the first lines of the log and the list of processes."""
 LOCK_SECONDS: Final = 150.0
 QUIET_SECONDS: Final = 1.0
-"""What takes longer is told of."""
+"""Seconds after which a progress message is shown."""
 
 
 class NotStarted(MewError):
-    """The gateway ended before it served; what it said is the message, how it ended the code."""
+    """The gateway ended before it was ready. The message is its own error, the exit code is its exit code."""
 
     def __init__(self, problem: str, exit_code: int) -> None:
-        """With the code of the process."""
+        """Store the message and the exit code of the process."""
         super().__init__(problem)
         self.exit_code = exit_code
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be started."""
+    """The settings of a gateway to start."""
 
     directory: Path
     config_file: Path
@@ -133,13 +133,13 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def log(self) -> Path:
-        """Where the gateway's own words go."""
+        """File for the output of the gateway."""
         return self.directory / "logs" / "gateway.log"
 
     def command(self) -> list[str]:
-        """The gateway's command, as it stands in a list of processes.
+        """Return the gateway's command line, as shown in a process list.
 
-        -P: what lies in the space's directory must not be taken for a module of ours.
+        -P: a file in the space's directory must not be imported as one of our modules.
         """
         port = () if self.port is None else ("--port", str(self.port))
         where = ("--space-config", str(self.config_file), "--space-dir", str(self.directory))
@@ -148,7 +148,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """Nobody else starts or stops this space meanwhile."""
+    """Hold the lock of a space: no other command starts or stops it concurrently. Raises `Failed`."""
     file = ensure_space_folder(directory) / "space.lock"
     try:
         opened = file.open("w")
@@ -168,7 +168,7 @@ def held(directory: Path) -> Iterator[None]:
 
 
 def start(order: Order) -> Pids:
-    """Start a gateway of its own session, and wait until it serves and has started the participants."""
+    """Start a gateway in its own session. Returns when it serves and has started the participants."""
     _require_room(order.directory)
     try:
         order.log.parent.mkdir(exist_ok=True)
@@ -182,7 +182,7 @@ def start(order: Order) -> Pids:
             gateway = _launch(order, output)
         pids = _until_ready(order, gateway, said_before)
     except BaseException:
-        # Interrupted, killed, or it does not get ready: nothing of it stays.
+        # Interrupted, or the gateway did not become ready: stop everything that was started.
         if gateway is not None:
             _end_all({gateway.pid: birth(gateway.pid)}, STOP_SECONDS)
             gateway.wait()
@@ -196,7 +196,7 @@ def start(order: Order) -> Pids:
 
 
 def _require_room(directory: Path) -> None:
-    """On a full disk a gateway could neither say where it listens, nor why it has ended."""
+    """Raise `Failed` on a full disk: a gateway could write neither its address nor an error there."""
     probe = ensure_space_folder(directory) / f".room.{os.getpid()}"
     try:
         with probe.open("wb", buffering=0) as file:
@@ -224,7 +224,7 @@ def _launch(order: Order, output: IO[bytes]) -> "subprocess.Popen[bytes]":
 
 @contextlib.contextmanager
 def _signals_later() -> Iterator[None]:
-    """Whatever signal we have a handler for is handled at the end: else we might start what we never hear of."""
+    """Delay signals that have a handler until the end: otherwise we could start a gateway and lose its process id."""
     came: list[int] = []
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     before = {number: handler for number, handler in handlers.items() if callable(handler)}
@@ -255,7 +255,7 @@ def _until_ready(order: Order, gateway: "subprocess.Popen[bytes]", said_before: 
 
 
 def ended_well(pid: int) -> bool:
-    """Whether a gateway that we had started ended because it was told to."""
+    """Wait for a gateway that we started. Returns whether it ended without an error."""
     try:
         return os.waitpid(pid, 0)[1] == 0
     except ChildProcessError:
@@ -263,7 +263,7 @@ def ended_well(pid: int) -> bool:
 
 
 def _last_words(log: Path, said_before: int) -> str:
-    """What the gateway said of why it ended: the sentence for people, else the last line."""
+    """Return why the gateway ended: its last error message, else the last line of its log."""
     lines = _said(log, said_before)
     sentences = [line.removeprefix("mew: ") for line in lines if line.startswith("mew: ")]
     if sentences:
@@ -272,7 +272,7 @@ def _last_words(log: Path, said_before: int) -> str:
 
 
 def _warnings(log: Path, said_before: int) -> list[str]:
-    """What the gateway found odd in the configuration."""
+    """Return the gateway's warnings about the configuration."""
     told = []
     for line in _said(log, said_before):
         if '"event":"configuration"' in line:
@@ -288,7 +288,7 @@ def _said(log: Path, said_before: int) -> list[str]:
 
 
 def healthy(directory: Path) -> bool:
-    """Whether the gateway answers `/health`."""
+    """Return whether the gateway answers `/health`."""
     from mew.cli.common.http_client import Door
 
     try:
@@ -299,14 +299,14 @@ def healthy(directory: Path) -> bool:
 
 
 def stop(directory: Path, pids: Pids) -> list[str]:
-    """Stop everything that was started for a space, and nothing else; the names of what was stopped."""
+    """Stop everything that was started for a space, and nothing else. Returns the names of what was stopped."""
     _require_births(directory, pids)
     agents = {**pids.agents, **pids.clients}
     stopped = [name for name, pid in agents.items() if pids.runs(pid)]
     if pids.running:
         stopped.insert(0, "gateway")
         _end_all({pids.gateway: pids.births[str(pids.gateway)]}, STOP_SECONDS)
-    # What the gateway has not ended, because it was killed: participants, and whatever they started.
+    # If the gateway was killed, its participants and their child processes may still run.
     latest = read_pids(directory)
     left = pids if latest is None or latest.run != pids.run else latest
     named = {pid: pids.births.get(str(pid)) for pid in agents.values()}
@@ -322,14 +322,14 @@ def stop(directory: Path, pids: Pids) -> list[str]:
 
 
 def left_running(pids: Pids) -> list[str]:
-    """The names of what runs of a space besides its gateway, as `stop` would end it."""
+    """Return the names of the running processes of a space, except its gateway. `stop` would end them."""
     named = {**pids.agents, **pids.clients}
     running = [name for name, pid in named.items() if pids.runs(pid)]
     return running + [f"process {pid}" for pid in marked(pids.run) if pid not in named.values()]
 
 
 def _require_births(directory: Path, pids: Pids) -> None:
-    """A number alone may stand for somebody else's process by now."""
+    """Raise `Failed` if a start time is unknown: the process id alone may belong to another process by now."""
     numbers = dict.fromkeys((pids.gateway, *pids.agents.values(), *pids.clients.values()))
     unsure = [pid for pid in numbers if str(pid) not in pids.births and birth(pid) is not None]
     if unsure:
@@ -339,7 +339,7 @@ def _require_births(directory: Path, pids: Pids) -> None:
 
 
 def _end_all(processes: dict[int, str | None], seconds: float) -> None:
-    """Ask each group to end; what still runs after a while is ended."""
+    """Send SIGTERM to each group. After `seconds`, send SIGKILL to those that still run."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pid, born in processes.items():
             with contextlib.suppress(PermissionError):
@@ -356,7 +356,7 @@ def _wait(done: Callable[[], bool], seconds: float) -> None:
 
 
 def progress(words: str) -> bool:
-    """Tell whoever looks at a terminal that something takes its time."""
+    """Print a message about a slow operation if standard error is a terminal. Returns True."""
     if sys.stderr.isatty():
         print(words, file=sys.stderr, flush=True)
     return True

@@ -1,4 +1,4 @@
-"""Text about spaces: tables of states, and log lines for a terminal."""
+"""Text about spaces: status tables, and log lines for a terminal."""
 
 import json
 import os
@@ -12,25 +12,25 @@ from mew.cli.space.processes import Entry
 from mew.supervisor.state_file import Pids
 
 MOST: Final = 256 * 1024
-"""Bytes taken of one file at a time."""
+"""Maximum bytes read from one file at a time."""
 _HIDDEN: Final = frozenset({"timestamp", "level", "logger", "event"})
 
 
 class LogLines:
-    """Follows the logs in a folder, from now on; a file that comes into being is followed from its beginning."""
+    """Follows the logs in a folder from now on. A new file is followed from its beginning."""
 
     def __init__(self, folder: Path) -> None:
-        """What is there already has been seen."""
+        """Skip the existing contents of the files."""
         self._folder = folder
         self._seen = {file: file.stat().st_size for file in folder.glob("*.log")}
         self._halves: dict[Path, bytes] = {}
 
     def new(self) -> Iterator[tuple[str, str]]:
-        """Whose line, and the line, for each that is complete."""
+        """Yield the log's name and the text of each new complete line."""
         for file in sorted(self._folder.glob("*.log")):
             try:
                 yield from ((file.stem, line) for line in self._of(file))
-            except OSError:  # removed meanwhile
+            except OSError:  # removed in the meantime
                 continue
 
     def _of(self, file: Path) -> Iterator[str]:
@@ -47,7 +47,7 @@ class LogLines:
 
 
 def readable(line: str) -> str:
-    """A line of the gateway's log for people; any other line as it is. Neither steers a terminal."""
+    """Return a line of the gateway's log for people, or any other line unchanged, without terminal control codes."""
     try:
         told = json.loads(line) if line.startswith("{") else None
     except ValueError:
@@ -60,17 +60,17 @@ def readable(line: str) -> str:
 
 
 def _harmless(text: str) -> str:
-    """Without what would steer a terminal."""
+    """Return text with control characters replaced, because they could control the terminal."""
     return "".join(letter if letter.isprintable() or letter == "\t" else "�" for letter in text)
 
 
 def as_json(value: Any) -> str:
-    """One compact line."""
+    """Return one compact line of JSON."""
     return msgspec.json.encode(value).decode()
 
 
 def show_up(pids: Pids, *, json: bool, ending: str = "`mew space down`") -> int:
-    """Tell that a space runs, and who could not be started: then it is not as it should be, and the code is 1."""
+    """Print that a space runs, and which participants did not start. Returns the exit code: 1 if any did not."""
     if json:
         print(as_json(status_of(Path(pids.space_dir), pids)), flush=True)
         return int(bool(pids.given_up))
@@ -86,7 +86,7 @@ def show_up(pids: Pids, *, json: bool, ending: str = "`mew space down`") -> int:
 
 
 def status_of(directory: Path, pids: Pids | None) -> dict[str, Any]:
-    """What is known of a space's processes."""
+    """Return the state of a space's processes, for JSON output."""
     if pids is None:
         return {"spaceDir": str(directory), "running": False}
     running, present = pids.running, _present(directory) if pids.running else None
@@ -118,7 +118,7 @@ def _participant(name: str, pids: Pids, present: list[str] | None) -> dict[str, 
 
 
 def _present(directory: Path) -> list[str] | None:
-    """Who is in the space, if its gateway says."""
+    """Return the participants in the space, or None if the gateway does not answer."""
     from mew.supervisor.control_socket import NoAnswer, ask
 
     try:
@@ -128,7 +128,7 @@ def _present(directory: Path) -> list[str] | None:
 
 
 def show_status(directory: Path, pids: Pids | None, *, json: bool) -> None:
-    """One space."""
+    """Print the status of one space."""
     told = status_of(directory, pids)
     if json:
         print(as_json(told))
@@ -149,7 +149,7 @@ def show_status(directory: Path, pids: Pids | None, *, json: bool) -> None:
 
 
 def show_spaces(entries: dict[str, Entry], *, json: bool) -> None:
-    """Every space that runs."""
+    """Print all running spaces."""
     if json:
         print(as_json(list(entries.values())))
         return

@@ -1,7 +1,7 @@
 """The templates of `mew init`: finding them, filling in their values, and writing a space.
 
 The nearest template wins: `./templates`, then `~/.mew/templates`, then the built-in ones. A sensitive value is never
-written into space.yaml, only where it will be found. Existing files are added to, never emptied.
+written into space.yaml, only the name of its environment variable. Existing files are extended, never emptied.
 """
 
 import io
@@ -26,27 +26,27 @@ TEMPLATE: Final = "template.json"
 SPACE: Final = "space.yaml"
 README: Final = "README.md"
 USUAL: Final = "default"
-"""What is taken where nobody says which."""
+"""The template that is used by default."""
 _BUILT_IN: Final = Path(__file__).parents[2] / "templates"
 _UNWANTED: Final = frozenset({".git", "node_modules", "__pycache__"})
 
 
 class Variable(msgspec.Struct, frozen=True):
-    """Something that a template leaves open, as `{{NAME}}`."""
+    """A value that a template leaves open, as `{{NAME}}`."""
 
     name: str
     description: str = ""
     default: Any = ""
     prompt: bool = False
-    """Whether to ask, where there is somebody to ask."""
+    """Whether to ask the user, if the command is interactive."""
     sensitive: bool = False
-    """Stays in the environment, and is written nowhere."""
+    """Stays in the environment and is never written to a file."""
     env_sources: tuple[str, ...] = ()
-    """Variables of the environment that may have it."""
+    """Environment variables that may contain the value."""
 
 
 class _Said(msgspec.Struct, frozen=True):
-    """A template.json, as far as we know it."""
+    """The supported keys of a template.json."""
 
     name: str | None = None
     description: str = ""
@@ -54,37 +54,37 @@ class _Said(msgspec.Struct, frozen=True):
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder that a space is made of."""
+    """A folder from which a space is created."""
 
     name: str
     description: str
     source: str
-    """Where it comes from, for people."""
+    """Where it was found, as text for people."""
     folder: Path
     variables: tuple[Variable, ...] = ()
 
     def space(self) -> str:
-        """Its space.yaml, as it was written."""
+        """Return its space.yaml verbatim. Raises `Failed` if it cannot be read."""
         try:
             return (self.folder / SPACE).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise Failed(f"the template {self.name!r} cannot be used: {self.folder / SPACE}: {error}") from None
 
     def files(self) -> Iterator[tuple[Path, Path]]:
-        """Every other file, and its place in `.mew`."""
+        """Yield every other file, and its path in `.mew`."""
         for path in sorted(self.folder.rglob("*")):
             place = path.relative_to(self.folder)
             if path.is_file() and str(place) not in (TEMPLATE, SPACE) and not _UNWANTED & set(place.parts):
                 yield path, place
 
     def readme(self) -> str:
-        """What it says to people, if it does."""
+        """Return the text of its README.md, or an empty string."""
         path = self.folder / README
         return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 def sources(directory: Path, home: Path) -> tuple[tuple[str, Path], ...]:
-    """Where templates are, the nearest first."""
+    """Return the folders that contain templates, the nearest first."""
     return (
         ("./templates", directory / "templates"),
         ("~/.mew/templates", home / ".mew" / "templates"),
@@ -93,7 +93,7 @@ def sources(directory: Path, home: Path) -> tuple[tuple[str, Path], ...]:
 
 
 def templates(directory: Path, home: Path) -> list[Template]:
-    """All there are, by name; one that is hidden by a nearer one of the same name is left out."""
+    """Return all templates, sorted by name. A nearer template hides others of the same name."""
     found: dict[str, Template] = {}
     for source, folder in sources(directory, home):
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -103,7 +103,7 @@ def templates(directory: Path, home: Path) -> list[Template]:
 
 
 def find_template(name: str, directory: Path, home: Path) -> Template:
-    """The template of this name, or in the folder of this path; `Failed` names those there are."""
+    """Return the template with this name or folder path. Raises `Failed` with the existing names."""
     if "/" in name and (Path(name) / SPACE).is_file():
         return read_template(Path(name), name)
     for source, folder in sources(directory, home):
@@ -114,7 +114,7 @@ def find_template(name: str, directory: Path, home: Path) -> Template:
 
 
 def read_template(folder: Path, source: str) -> Template:
-    """What a folder says of itself; one without a template.json leaves nothing open but the space's name."""
+    """Read the template in a folder. Without a template.json, it leaves only the space's name open."""
     path, said = folder / TEMPLATE, _Said()
     if path.is_file():
         try:
@@ -137,7 +137,7 @@ MODEL: Final = "AGENT_MODEL"
 PORT: Final = "GATEWAY_PORT"
 THEME: Final = "UI_THEME"
 _ALWAYS: Final = {NAME: "${dirname}", DESCRIPTION: "", PORT: "8080", THEME: "default"}
-"""Defined whether a template declares them or not."""
+"""Always defined, even if a template does not declare them."""
 _PLACEHOLDER: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 _KNOWN: Final = re.compile(r"\$\{(dirname|username|date)\}")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./@+-]+")
@@ -145,18 +145,18 @@ _WHOLE_BEFORE: Final = re.compile(r"(?:^|.*[:\-]\s+)$")
 _WHOLE_AFTER: Final = re.compile(r"\s*(?:#.*)?$")
 _AS_JSON: Final = "_JSON"
 _NAME_AS_ID: Final = re.compile(r"""\bid["']?:\s*["']?\{\{\s*SPACE_NAME(_JSON)?\s*\}\}""")
-"""The name of a space in the place of its id."""
+"""The name of a space used as its id."""
 
 Ask = Callable[[Variable, str], str]
-"""Asks somebody, who may leave it at what is suggested."""
+"""Asks the user, who may accept the suggested value."""
 
 
 class Values(msgspec.Struct, frozen=True):
-    """What stands for each `{{NAME}}`."""
+    """The value of each `{{NAME}}`."""
 
     texts: dict[str, str]
     secrets: dict[str, str]
-    """Of each sensitive one, the variable of the environment that has it, or is to have it."""
+    """For each sensitive value, the environment variable that contains it or should contain it."""
 
 
 def resolve(
@@ -166,9 +166,9 @@ def resolve(
     known: Mapping[str, str],
     ask: Ask | None,
 ) -> Values:
-    """Of every variable its value: as said, else as answered, else from the environment, else its default.
+    """Return the value of each variable: as given, else as answered, else from the environment, else its default.
 
-    `known` has `dirname`, `username` and `date`, which defaults may name as `${dirname}`.
+    `known` contains `dirname`, `username` and `date`, which defaults may reference as `${dirname}`.
     """
     texts: dict[str, str] = {}
     secrets: dict[str, str] = {}
@@ -192,7 +192,7 @@ def _default(value: Any, known: Mapping[str, str]) -> str:
 
 
 def space_id(name: str) -> str:
-    """A name as an id: what an id may not hold becomes a dash."""
+    """Convert a name to a space id. Invalid characters become a dash."""
     if is_space_id(name):
         return name
     made = re.sub(r"[^A-Za-z0-9._@-]+", "-", name).strip("-._@")[:128]
@@ -200,10 +200,10 @@ def space_id(name: str) -> str:
 
 
 def render(text: str, values: Values) -> tuple[str, tuple[str, ...]]:
-    """A space.yaml with everything filled in, and the names of what stays open, since nobody defines it."""
+    """Fill in a space.yaml. Also returns the names that stay open because they are not defined."""
     texts, unknown = dict(values.texts), []
     if _NAME_AS_ID.search(text):
-        texts[NAME] = texts[SPACE_ID]  # such a template has the one for both, also where something refers to the id
+        texts[NAME] = texts[SPACE_ID]  # the template uses one value for both, also in references to the id
 
     def fill(found: re.Match[str]) -> str:
         value = _value(found[1], texts, values.secrets)
@@ -218,7 +218,7 @@ def render(text: str, values: Values) -> tuple[str, tuple[str, ...]]:
 
 
 def _value(name: str, texts: Mapping[str, str], secrets: Mapping[str, str]) -> str | None:
-    """What stands for a name: its text, for a secret the variable that has it; `X_JSON` is `X` as JSON."""
+    """Return the text for a name; for a secret, a reference to its variable. `X_JSON` is `X` as JSON."""
     if name in secrets:
         return f"${{{secrets[name]}}}"
     if name not in texts and name.endswith(_AS_JSON) and name.removesuffix(_AS_JSON) in texts:
@@ -227,7 +227,7 @@ def _value(name: str, texts: Mapping[str, str], secrets: Mapping[str, str]) -> s
 
 
 def quoted(value: str, before: str, after: str) -> str:
-    """A value so that YAML reads it as it is, between what stands before and after it on its line."""
+    """Quote a value so that YAML reads it unchanged. `before` and `after` are the text around it on its line."""
     quote = _open_quote(before)
     if quote == '"':
         escaped = re.sub(r'\\(?![nrt"\\])', r"\\\\", value)
@@ -239,7 +239,7 @@ def quoted(value: str, before: str, after: str) -> str:
 
 
 def _open_quote(before: str) -> str:
-    """The quote that is open at the end of this text, if any."""
+    """Return the quote character that is open at the end of this text, or an empty string."""
     quote = ""
     escaped = False
     for each in before:
@@ -256,24 +256,24 @@ def _open_quote(before: str) -> str:
 
 FOLDER: Final = ".mew"
 _KEPT: Final = ("logs/", "tokens/", "journal/", "lake/", "fifos/", "node_modules/", "pids.json", "*.sock", ".env")
-"""What lies in `.mew` and is of this machine."""
+"""Contents of `.mew` that belong only to this machine."""
 _IN_YAML: Final = {DESCRIPTION: ("space", "description"), PORT: ("gateway", "port")}
-"""Where these go in a template that does not name them."""
+"""Where these values are inserted if a template does not contain them."""
 
 
 class Made(msgspec.Struct, frozen=True):
     """A space that is ready to be written."""
 
     text: str
-    """Its space.yaml."""
+    """The text of its space.yaml."""
     space_id: str
     warnings: tuple[str, ...]
     served: tuple[str, ...] = ()
-    """The folders that its file servers serve."""
+    """Folders that its file servers serve."""
 
 
 def make(template: Template, values: Values, said: Mapping[str, str]) -> Made:
-    """The space of a template with these values; `ConfigError` where no gateway could serve it."""
+    """Build the space of a template with these values. Raises `Failed` if no gateway could serve it."""
     source = template.space()
     text, unknown = render(source, values)
     missing = {place: said[name] for name, place in _IN_YAML.items() if name in said and f"{name}" not in source}
@@ -285,7 +285,7 @@ def make(template: Template, values: Values, said: Mapping[str, str]) -> Made:
 
 
 def _with(text: str, places: Mapping[tuple[str, str], str]) -> str:
-    """A YAML text with these entries, its comments and order kept."""
+    """Set these entries in a YAML text. Comments and order are retained."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
@@ -316,7 +316,7 @@ def _served(space: "SpaceConfig") -> Iterator[str]:
 
 
 def _checked(text: str, template: Template) -> "tuple[SpaceConfig, tuple[str, ...]]":
-    """The space as the gateway's own reader reads it, and its warnings."""
+    """Load the space as the gateway does. Returns it and its warnings. Raises `Failed`."""
     from mew.config.loader import ConfigError, load
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -331,18 +331,18 @@ def _checked(text: str, template: Template) -> "tuple[SpaceConfig, tuple[str, ..
 
 
 def _placed(sentence: str, file: Path) -> str:
-    """A sentence about a file as the reader will know it."""
+    """Replace the temporary path in a message by the path that the user will see."""
     return sentence.replace(str(file), f"{FOLDER}/{SPACE}")
 
 
 def existing(directory: Path) -> Path | None:
-    """The space.yaml that is there already."""
+    """Return the existing space.yaml, or None."""
     places = (directory / FOLDER / SPACE, directory / SPACE)
     return next((place for place in places if place.exists()), None)
 
 
 def write(template: Template, made: Made, directory: Path) -> None:
-    """Write it all; `Failed` where that is not possible."""
+    """Write all files of a space. Raises `Failed` if that is not possible."""
     folder = directory / FOLDER
     for each in made.served:
         if (found := find_mew(directory / each, directory)) is not None:
@@ -366,7 +366,7 @@ def write(template: Template, made: Made, directory: Path) -> None:
 
 
 def _add_lines(file: Path, lines: tuple[str, ...]) -> None:
-    """Lines at the end of a file that it does not have yet."""
+    """Append the lines that a file does not contain yet."""
     text = file.read_text(encoding="utf-8", errors="surrogateescape") if file.exists() else ""
     known = {line.strip().rstrip("/") for line in text.splitlines()}
     added = [line for line in lines if line.rstrip("/") not in known]

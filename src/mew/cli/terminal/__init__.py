@@ -31,7 +31,7 @@ def connect_command(where: Where = HERE, *, participant: Participant = None, tok
 
 
 def connect(url: str, space: str, participant: str, token: str, directory: Path | None = None) -> int:
-    """The same, by whoever knows already who comes and where."""
+    """Same as `connect_command`, for callers that already know gateway, space and participant."""
     chosen = Seat(url=url, space=space, participant=participant, token=token)
     return _take_part(chosen, directory or Path.cwd())
 

@@ -1,6 +1,6 @@
-"""The screen: messages, who is there, streams, a line to write; and the proposals that wait for a word.
+"""The terminal's screen: messages, participants, streams, an input line, and open proposals.
 
-What arrives is put aside and drawn ten times a second at most, so that no flood can freeze it.
+Messages are queued and drawn at most ten times a second, so that a flood cannot freeze the screen.
 """
 
 from collections import deque
@@ -32,7 +32,7 @@ from mew.protocol.timestamps import SECOND, instant
 
 SCROLLBACK: Final = 5_000
 PENDING: Final = 1_000
-"""Lines that wait to be drawn; older ones are counted and left out."""
+"""Maximum lines queued for drawing. Older ones are dropped and counted."""
 AT_ONCE: Final = 60
 DRAW_SECONDS: Final = 0.1
 LOOK_SECONDS: Final = 1.0
@@ -41,7 +41,7 @@ HINT: Final = "Enter sends · Ctrl+J new line · ↑ earlier · Tab completes ·
 
 
 class Terminal(App[int]):
-    """Somebody's seat in a space."""
+    """The terminal of one participant in a space."""
 
     TITLE = "mew"
     ENABLE_COMMAND_PALETTE = False
@@ -64,7 +64,7 @@ class Terminal(App[int]):
     """
 
     def __init__(self, space: Space, memory: Memory | None = None) -> None:
-        """Of a space we are in."""
+        """Create the screen for a space that was joined."""
         super().__init__()
         self.space = space
         self.desk = Desk(space, clear=self._clear, leave=self.action_leave)
@@ -75,7 +75,7 @@ class Terminal(App[int]):
         self._rates: Rates | None = None
         self._proposed: deque[Proposed] = deque()
         self._put_off: list[Proposed] = []
-        """Open, and not decided here: not yet, or because we may not."""
+        """Open proposals not decided here: postponed, or we have no permission."""
         self._asking: Approval | None = None
         self._side_wanted = True
         self._talk = RichLog(id="messages", max_lines=SCROLLBACK, wrap=True, min_width=20)
@@ -83,13 +83,13 @@ class Terminal(App[int]):
         self._head, self._people, self._streams = (Static(id=name) for name in ("head", "people", "streams"))
         self._side = VerticalScroll(id="side", can_focus=False)
         self._hint = Static(HINT, id="hint")
-        # Before anything is drawn: whoever has come in misses nothing.
+        # Subscribe before anything is drawn, so that no message is missed.
         self._messages = space.messages(on_missed=self._missed)
         self._events = space.events(on_missed=self._missed)
         self._proposals = space.proposals()
 
     def compose(self) -> ComposeResult:
-        """The screen, from top to bottom."""
+        """Yield the widgets, from top to bottom."""
         yield self._head
         with Horizontal():
             yield self._talk
@@ -102,7 +102,7 @@ class Terminal(App[int]):
         yield self._hint
 
     def on_mount(self) -> None:
-        """Begin to listen."""
+        """Start receiving messages and drawing."""
         self.query_one(Prompt).focus()
         self._say(note(f"You are {self.space.me} in {self.space.id}. /help lists what you can do."))
         self._listen()
@@ -113,7 +113,7 @@ class Terminal(App[int]):
         self._look()
 
     def on_resize(self, event: Resize) -> None:
-        """A narrow screen is for messages alone."""
+        """Hide the side panel on a narrow screen."""
         self._side.display = self._side_wanted and event.size.width >= NARROW
 
     @work
@@ -154,7 +154,7 @@ class Terminal(App[int]):
                 elif isinstance(event, MessageRefused):
                     self._say(problem(str(event.error)))
         except MewError:
-            return  # `_listen` says so
+            return  # `_listen` reports it
 
     @work
     async def _heed_proposals(self) -> None:
@@ -163,10 +163,10 @@ class Terminal(App[int]):
                 self._proposed.append(proposed)
                 self._ask()
         except MewError:
-            return  # `_listen` says so
+            return  # `_listen` reports it
 
     def _ask(self) -> None:
-        """The next question, once the one before is answered."""
+        """Show the next proposal, after the previous one is answered."""
         while self._asking is None and self._proposed:
             proposed = self._proposed.popleft()
             if proposed.state != "open":
@@ -184,7 +184,7 @@ class Terminal(App[int]):
             self.push_screen(self._asking, self._answered)
 
     def _whom(self, proposed: Proposed) -> tuple[str, ...]:
-        """Who can be asked for it by us; nobody, where it is not ours to decide."""
+        """Return the participants that we may send the request to; empty if we may not decide."""
         request = {"kind": "mcp/request", "payload": proposed.request}
         if proposed.to:
             return proposed.to if self.space.can({**request, "to": list(proposed.to)}) else ()
@@ -203,27 +203,27 @@ class Terminal(App[int]):
         self._ask()
 
     def action_proposals(self) -> None:
-        """Ask again about those that were put off."""
+        """Ask again about postponed proposals."""
         again, self._put_off = self._put_off, []
         self._proposed.extend(each for each in again if each.state == "open")
         self._ask()
 
     def on_prompt_entered(self, entered: Prompt.Entered) -> None:
-        """An order, or something to say."""
+        """Run a slash command, or send a chat."""
         if entered.text.startswith("/"):
             self._attempt(carry_out(self.desk, entered.text))
         else:
             self._attempt(_chat(self.desk, entered.text))
 
     def on_prompt_choices(self, choices: Prompt.Choices) -> None:
-        """Show what could be meant."""
+        """Show the possible completions."""
         words = [line.split()[-1] for line in choices.lines]
         self._hint.update(Text("  ".join(words), no_wrap=True, overflow="ellipsis"))
         self.set_timer(5, lambda: self._hint.update(HINT))
 
     @work
     async def _attempt(self, doing: Awaitable[str | None]) -> None:
-        """Do something, and say what came of it."""
+        """Run an action and show its result or its error."""
         try:
             answer = await doing
         except (MewError, ValueError) as error:
@@ -255,7 +255,7 @@ class Terminal(App[int]):
             self._asking.action_answer("later")
 
     def _look(self) -> None:
-        """Renew what stands beside and above the messages."""
+        """Refresh the side panel and the header."""
         view = self.space.view
         self._rates = self._counting.look(view, "")
         width = max(self._people.size.width, 12)
@@ -273,19 +273,19 @@ class Terminal(App[int]):
         self._talk.clear()
 
     def action_page(self, pages: int) -> None:
-        """Look back, or forward again."""
+        """Scroll the messages by a page, back or forward."""
         if pages < 0:
             self._talk.scroll_page_up(animate=False)
         else:
             self._talk.scroll_page_down(animate=False)
 
     def action_side(self) -> None:
-        """Show who is there, or have the whole width for messages."""
+        """Show or hide the side panel."""
         self._side_wanted = not self._side_wanted
         self._side.display = self._side_wanted and self.size.width >= NARROW
 
     def action_leave(self) -> None:
-        """Out of the space."""
+        """Leave the space."""
         self.exit(0)
 
 
@@ -294,7 +294,7 @@ async def _chat(desk: Desk, text: str) -> None:
 
 
 async def _approve(asking: Approval, *, grant: bool) -> str | None:
-    """First what was asked: a grant for what is refused would outlive the refusal."""
+    """Send the request before the grant: otherwise the grant would remain if the request is rejected."""
     proposed = asking.proposed
     try:
         await proposed.approve(asking.to)
@@ -316,6 +316,6 @@ def _is_proposer_here(space: Space, proposed: Proposed) -> bool:
 
 
 def _seconds_left(space: Space, proposed: Proposed) -> float:
-    """Until the proposal ends, by the gateway's clock as far as we know it."""
+    """Return the seconds until the proposal expires, by our estimate of the gateway's clock."""
     end = None if proposed.expires_at is None else instant(proposed.expires_at)
     return LONGEST_SECONDS if end is None else end / SECOND - space.now()

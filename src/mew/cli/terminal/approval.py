@@ -1,7 +1,7 @@
-"""The question whether a proposal is to be carried out: yes, yes and for a while without asking, or no.
+"""The dialog for a proposal: approve it, approve it and grant the capability, or reject it.
 
-Everything a proposer wrote is shown with its hidden characters as numbers. Answers count only while the question has
-stood still for half a second and does not end within two: keys that were meant for something else decide nothing.
+Hidden characters in the proposer's text are shown as escape sequences. An answer counts only if the question has been
+unchanged for half a second and does not expire within two: keys typed for something else must not decide.
 """
 
 import re
@@ -24,7 +24,7 @@ from mew.client.approvals import GRANT_SECONDS
 Answer = Literal["yes", "grant", "no", "later"]
 SETTLES: Final = 0.5
 LAST: Final = 2.0
-"""Seconds before its end from which on a proposal is not decided any more: the answer would come too late."""
+"""Seconds before its expiry when a proposal can no longer be decided: the answer would arrive too late."""
 HOUR: Final = 3_600.0
 SPANS: Final[tuple[tuple[str, float | None], ...]] = (
     ("for one hour", GRANT_SECONDS),
@@ -37,11 +37,11 @@ _LONGEST: Final = 4000
 _UNSEEN: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
-"""Letters and marks that draw nothing, so that one name looks like another."""
+"""Invisible letters and marks, which can make one name look like another."""
 
 
 class Approval(ModalScreen[Answer]):
-    """One proposal, and three answers."""
+    """A dialog with one proposal and three answers."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer('yes')", "yes"),
@@ -71,7 +71,7 @@ class Approval(ModalScreen[Answer]):
         seconds_left: Callable[[], float] = lambda: HOUR,
         is_proposer_here: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Ask about this one; `here` are those who could be asked where it names nobody."""
+        """Ask about a proposal. `here` lists the possible recipients if the proposal names none."""
         super().__init__()
         self.proposed = proposed
         self._here = here
@@ -87,16 +87,16 @@ class Approval(ModalScreen[Answer]):
 
     @property
     def to(self) -> tuple[str, ...]:
-        """Whom to ask: those whom the proposal names, else who was chosen."""
+        """Recipients of the request: those named by the proposal, else the chosen one."""
         return self.proposed.to or ((self._here[self._chosen],) if self._chosen >= 0 else ())
 
     @property
     def seconds(self) -> float | None:
-        """How long a grant lasts."""
+        """Duration of a grant in seconds; None if it lasts until revoked."""
         return SPANS[self._span][1]
 
     def compose(self) -> ComposeResult:
-        """The proposal in words, what it would be given, and the answers."""
+        """Yield the question, the arguments, the effect of a grant, and the answers."""
         with Vertical() as box:
             box.border_title = "A proposal"
             yield self._question
@@ -109,12 +109,12 @@ class Approval(ModalScreen[Answer]):
                 yield Button("No (n)", id="no", variant="error", compact=True, disabled=True)
 
     def on_mount(self) -> None:
-        """From now on it is seen."""
+        """Start the timer when the dialog becomes visible."""
         self._changed()
         self.set_interval(0.1, self._heed_time)
 
     def _changed(self) -> None:
-        """What is asked is another question now."""
+        """Update the text and restart the timer, because the question has changed."""
         self._since = time.monotonic()
         self._granting.update(Text(self._consequences()))
         self._heed_time()
@@ -128,7 +128,7 @@ class Approval(ModalScreen[Answer]):
             button.disabled = not self._counts(str(button.id))
 
     def _counts(self, answer: str) -> bool:
-        """Whether an answer counts now."""
+        """Return whether an answer counts now."""
         if answer == "later":
             return True
         if time.monotonic() - self._since < SETTLES or self._seconds_left() <= LAST:
@@ -145,7 +145,7 @@ class Approval(ModalScreen[Answer]):
         return None
 
     def _consequences(self) -> str:
-        """What "grant" allows, in words; whom to ask first, where that is not said."""
+        """Return text that describes what a grant allows, or asks to choose a recipient first."""
         if not self.to:
             return "It says nobody to ask: t chooses." if self._here else "It says nobody to ask, and nobody is here."
         chosen = "" if self.proposed.to else f"It is asked of {plain(self.to[0])} (t: another). "
@@ -159,32 +159,32 @@ class Approval(ModalScreen[Answer]):
         return f"{chosen}Granted, {who} may {what} of {whom} by itself, with any arguments, {span} (h: another time)."
 
     def action_whole(self) -> None:
-        """Show all that it would be given."""
+        """Show the complete arguments."""
         self._arguments.update(Text(_arguments(self.proposed, None)))
 
     def action_whom(self) -> None:
-        """Another one to ask, where the proposal names nobody."""
+        """Choose the next recipient, if the proposal names none."""
         if self._here and not self.proposed.to:
             self._chosen = (self._chosen + 1) % len(self._here)
             self._changed()
 
     def action_span(self) -> None:
-        """Another time for the grant to last."""
+        """Choose the next duration for the grant."""
         self._span = (self._span + 1) % len(SPANS)
         self._changed()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """As answered."""
+        """Answer with the pressed button."""
         self.action_answer(event.button.id or "no")
 
     def action_answer(self, answer: Answer | str) -> None:
-        """Close with an answer, if it counts."""
+        """Close the dialog with an answer, if it counts."""
         if answer in ("yes", "grant", "no", "later") and self._counts(answer):
             self.dismiss(answer)
 
 
 def plain(text: str) -> str:
-    """A text on one line with everything that does not show itself as its number."""
+    """Return text on one line, with invisible characters as escape sequences."""
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), printable(text))
 
 
@@ -200,7 +200,7 @@ def _asked(proposed: Proposed, *, is_here: bool) -> str:
 
 
 def _arguments(proposed: Proposed, longest: int | None) -> str:
-    """Of a tool its arguments, and what else its params hold; of another method all params, whatever they are."""
+    """Return the arguments of a tool call as JSON; all params if it has other fields or is another method."""
     params = proposed.request.get("params")
     is_call = proposed.tool is not None and isinstance(params, dict) and params.keys() <= {"name", "arguments"}
     given = proposed.params.get("arguments") if is_call else params

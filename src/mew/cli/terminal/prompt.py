@@ -16,24 +16,24 @@ LONGEST: Final = 500
 
 
 class Memory:
-    """Lines that were entered, and where in them somebody looks back."""
+    """The history of entered lines, and the current position in it."""
 
     def __init__(self, file: Path | None = None) -> None:
-        """What the file holds, if there is one."""
+        """Load the history from the file, if there is one."""
         self._file = file
         self._lines = _read(file)
         self._at = len(self._lines)
         self._draft = ""
 
     def add(self, line: str) -> None:
-        """It was entered; the same twice is kept once."""
+        """Add an entered line. Consecutive duplicates are stored once."""
         if not self._lines or self._lines[-1] != line:
             self._lines = [*self._lines, line][-LONGEST:]
             self._write()
         self._at = len(self._lines)
 
     def back(self, current: str) -> str | None:
-        """The line before, with what is being written kept for the way forward; None where there is none."""
+        """Return the previous line, or None at the start. The unfinished line is stored for `forward`."""
         if self._at == 0:
             return None
         if self._at == len(self._lines):
@@ -42,7 +42,7 @@ class Memory:
         return self._lines[self._at]
 
     def forward(self) -> str | None:
-        """The line after, at last what was being written."""
+        """Return the next line, and last the unfinished one; None at the end."""
         if self._at >= len(self._lines):
             return None
         self._at += 1
@@ -60,7 +60,7 @@ class Memory:
 
 
 def _read(file: Path | None) -> list[str]:
-    """Lines of the file; those that are none are left out."""
+    """Read the lines of the file. Invalid ones are skipped."""
     lines = []
     with contextlib.suppress(OSError):
         for each in [] if file is None else file.read_bytes().splitlines():
@@ -70,11 +70,11 @@ def _read(file: Path | None) -> list[str]:
 
 
 Completing = Callable[[str], Sequence[str]]
-"""Whole lines that this one could become."""
+"""Returns the complete lines that could result from this one."""
 
 
 class Prompt(TextArea):
-    """Enter sends; Ctrl+J, or Shift or Alt with Enter where the terminal tells them apart, begins a new line."""
+    """Enter sends. Ctrl+J begins a new line, as do Shift+Enter and Alt+Enter if the terminal distinguishes them."""
 
     @dataclass
     class Entered(Message):
@@ -84,12 +84,12 @@ class Prompt(TextArea):
 
     @dataclass
     class Choices(Message):
-        """There are several ways on."""
+        """Several completions are possible."""
 
         lines: Sequence[str]
 
     def __init__(self, memory: Memory, completing: Completing) -> None:
-        """Empty."""
+        """Start with an empty input line."""
         super().__init__(
             id="prompt",
             compact=True,
@@ -145,7 +145,7 @@ class Prompt(TextArea):
 
 
 def _common(lines: Sequence[str]) -> str:
-    """How all of them begin."""
+    """Return the common prefix of all lines."""
     first, last = min(lines), max(lines)
     alike = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
     return first[:alike]

@@ -1,6 +1,6 @@
-"""What begins with a slash: a table of orders, and what each does at a `Desk`.
+"""Slash commands: a table of the commands, and the function of each, which works on a `Desk`.
 
-Must not draw anything: an order answers in words, or raises.
+This module must not draw anything: a command returns text or raises an error.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,23 +15,23 @@ from mew.protocol import Envelope
 
 
 class BadOrder(MewError):
-    """There is no such order, or it lacks something."""
+    """The command does not exist, or its arguments are missing or invalid."""
 
 
 @dataclass
 class Desk:
-    """Somebody's place in a space, as the orders see it."""
+    """The state of a terminal, as the commands see it."""
 
     space: Space
     clear: Callable[[], None]
     leave: Callable[[], None]
     targets: tuple[str, ...] = ()
-    """To whom one speaks; to everybody where there is none."""
+    """Recipients of chats; all participants if empty."""
     verbose: bool = False
     watched: set[str] = field(default_factory=set)
-    """Streams of which every frame is shown."""
+    """Streams whose frames are all shown."""
     heard: Envelope | None = None
-    """The last chat of somebody else."""
+    """The last chat of another participant."""
     spoken: Envelope | None = None
     """Our own last chat."""
 
@@ -41,18 +41,18 @@ Doing = Callable[[Desk, Words], Awaitable[str | None]]
 
 
 class Order(msgspec.Struct, frozen=True):
-    """One order: what it is called, what it takes, what it does."""
+    """One command: its name, its usage, its description and its function."""
 
     name: str
     usage: str
     about: str
     do: Doing
     least: int = 0
-    """Words it cannot do without."""
+    """Minimum number of arguments."""
 
 
 async def carry_out(desk: Desk, line: str) -> str | None:
-    """Do what a line that begins with a slash says; what it answers."""
+    """Run the command in a line that begins with a slash. Returns its answer. Raises `BadOrder`."""
     name, *words = line.removeprefix("/").split() or ("",)
     order = ORDERS.get(name.lower())
     if order is None:
@@ -65,7 +65,7 @@ async def carry_out(desk: Desk, line: str) -> str | None:
 
 
 def completions(desk: Desk, line: str) -> list[str]:
-    """Whole lines that this one could become."""
+    """Return the complete lines that could result from this one."""
     if not line.startswith("/") or "\n" in line:
         return []
     begun, _, last = line.rpartition(" ")
@@ -236,7 +236,7 @@ _STREAM: Final[dict[str, tuple[int, Doing]]] = {
     "transfer": (2, _transfer),
     "close": (1, _close_stream),
 }
-"""What can be done with streams, and how many words it needs."""
+"""Subcommands of `/stream`, with their minimum number of arguments."""
 
 ORDERS: Final = {
     order.name: order

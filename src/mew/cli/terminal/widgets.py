@@ -1,4 +1,4 @@
-"""What the terminal draws: the list of messages, and the board of participants, streams and proposals."""
+"""Text that the terminal draws: message lines, and the lists of participants and streams."""
 
 import zlib
 from datetime import datetime
@@ -17,15 +17,15 @@ from mew.view import SpaceView
 
 _NAMES: Final = ("green", "yellow", "blue", "magenta", "cyan", "bright_green", "bright_blue", "bright_magenta")
 _QUIET: Final = frozenset({"system/welcome", "system/heartbeat", "stream/data", "system/register"})
-"""Shown only to those who want everything."""
+"""Kinds shown only in verbose mode."""
 _FAINT: Final = ("system/", "stream/", "participant/", "capability/", "mcp/response")
 _BAD: Final = frozenset({"system/error", "stream/error", "mcp/reject", "reasoning/cancel"})
 _INDENT: Final = 9
-"""Columns of the clock."""
+"""Width of the time column."""
 
 
 class Line(msgspec.Struct, frozen=True):
-    """Something to show: when, and what; what is too long goes on below itself."""
+    """A time and a text to show. Long text is wrapped and indented."""
 
     clock: str
     body: Text
@@ -37,7 +37,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def shown(envelope: Envelope, *, verbose: bool) -> Line | None:
-    """An envelope; None where nobody wants to see it."""
+    """Return the line for an envelope, or None if it is not shown."""
     if envelope.kind in _QUIET and not verbose:
         return None
     sender = "gateway" if envelope.sender == GATEWAY else printable(envelope.sender)
@@ -56,22 +56,22 @@ def shown(envelope: Envelope, *, verbose: bool) -> Line | None:
 
 
 def frame_shown(frame: Frame[Any]) -> Line:
-    """A frame of a stream that is watched."""
+    """Return the line for a frame of a watched stream."""
     return Line("", Text.assemble((printable(frame.stream_id), "cyan"), f" {excerpt(frame.data)}"))
 
 
 def note(words: str, style: str = "italic dim") -> Line:
-    """Something the terminal itself has to say."""
+    """Return a line with a message of the terminal itself."""
     return Line(f"{'·':>{_INDENT - 1}}", Text("\n".join(map(printable, words.split("\n"))), style=style))
 
 
 def problem(words: str) -> Line:
-    """Something that did not work."""
+    """Return a line with an error message."""
     return note(words, "red")
 
 
 def colour(name: str) -> str:
-    """Everybody keeps their colour."""
+    """Return the color of a participant. It is always the same for the same name."""
     return "dim" if name == GATEWAY else _NAMES[zlib.crc32(name.encode()) % len(_NAMES)]
 
 
@@ -82,7 +82,7 @@ def _style(kind: str, otherwise: str) -> str:
 
 
 def _clock(ts: str) -> str:
-    """The hour where we are."""
+    """Return the local time of day."""
     try:
         return datetime.fromisoformat(ts).astimezone().strftime("%H:%M:%S")
     except ValueError:
@@ -90,7 +90,7 @@ def _clock(ts: str) -> str:
 
 
 def people(view: SpaceView, rates: Rates | None, width: int) -> Text:
-    """Everybody who is present, ourselves first."""
+    """Return the list of present participants, ourselves first."""
     busy = {} if rates is None else {each.id: each.envelopes + each.frames for each in rates.participants}
     lines = [_person(view.you.id, "you", width)]
     lines += [_person(name, _per_second(busy.get(name, 0)), width) for name in view.participants]
@@ -98,7 +98,7 @@ def people(view: SpaceView, rates: Rates | None, width: int) -> Text:
 
 
 def streams(view: SpaceView, rates: Rates | None, width: int) -> Text:
-    """Every open stream: what flows, and whose it is."""
+    """Return the list of open streams, with status or rate, and owner."""
     if not view.streams:
         return Text("none", style="dim")
     flowing = {} if rates is None else {each.stream_id: each for each in rates.streams}
@@ -120,7 +120,7 @@ def _person(name: str, right: str, width: int) -> Text:
 
 
 def _two(left: str, style: str, right: str, width: int) -> Text:
-    """Something at the left edge, something at the right one."""
+    """Return a line with one text at the left edge and one at the right edge."""
     room = width - len(right) - (1 if right else 0)
     named = Text(left, style=style)
     named.truncate(room, overflow="ellipsis", pad=True)

@@ -1,7 +1,7 @@
-"""What MCP says, as values: tools, resources, prompts, their contents, and the answers that carry them.
+"""MCP data types: tools, resources, prompts, their contents, and the answers that contain them.
 
-Data only: nothing here sends, waits or decides. Names are MCP's in Python's spelling; on the wire they are MCP's own.
-A field that we do not know is dropped, but for `_meta` and `annotations`, which are carried as they came.
+Data only, no I/O. Fields have MCP's names in Python spelling; on the wire they have MCP's own spelling. Unknown fields
+are dropped. `_meta` and `annotations` are kept unchanged.
 """
 
 import base64
@@ -43,7 +43,7 @@ __all__ = [
 
 T = TypeVar("T")
 PROTOCOL_VERSION: Final = "2025-06-18"
-"""The newest version of MCP that this speaks."""
+"""The newest supported version of MCP."""
 PROTOCOL_VERSIONS: Final = frozenset({PROTOCOL_VERSION, "2025-03-26", "2024-11-05"})
 
 INVALID_REQUEST: Final = -32600
@@ -62,14 +62,14 @@ RESOURCES_READ: Final = "resources/read"
 PROMPTS_LIST: Final = "prompts/list"
 PROMPTS_GET: Final = "prompts/get"
 NOTIFICATIONS: Final = "notifications/"
-"""Begins the methods that want no answer."""
+"""Prefix of the methods that require no answer."""
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 RESOURCES_CHANGED: Final = "notifications/resources/list_changed"
 PROMPTS_CHANGED: Final = "notifications/prompts/list_changed"
 
 
 def _always(make: Callable[[], Any]) -> Any:
-    """A default for what others leave out, and we never do: a default made anew is not omitted."""
+    """Return a field whose default is always encoded: msgspec does not omit a default from a custom factory."""
 
     def anew() -> Any:
         return make()
@@ -78,23 +78,23 @@ def _always(make: Callable[[], Any]) -> Any:
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Anything that MCP says."""
+    """Base class of all MCP values."""
 
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
 
-# The messages, as payloads of envelopes: what JSON-RPC adds, the envelope has.
+# Messages, as payloads of envelopes. The envelope replaces the fields that JSON-RPC adds.
 
 
 class Request(Value, frozen=True, kw_only=True):
-    """The payload of an `mcp/request` or `mcp/proposal`: what is asked for."""
+    """The payload of an `mcp/request` or `mcp/proposal`: the method and its parameters."""
 
     method: str
     params: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Error(Value, frozen=True, kw_only=True):
-    """Why there is no result."""
+    """The error of a failed request."""
 
     code: int = _always(lambda: INTERNAL_ERROR)
     message: str = _always(str)
@@ -102,7 +102,7 @@ class Error(Value, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, failure: McpFailure) -> "Error":
-        """The same as an exception."""
+        """Create the error from an exception."""
         return cls(code=failure.code, message=failure.message, data=failure.data)
 
 
@@ -113,7 +113,7 @@ class Response(Value, frozen=True, kw_only=True):
     error: Error | None = None
 
     def unwrap(self) -> dict[str, Any]:
-        """The result; where there is an error, it is raised as `McpFailure`."""
+        """Return the result, or raise `McpFailure` if the response is an error."""
         if self.error is not None:
             raise McpFailure(self.error.code, self.error.message, self.error.data)
         return self.result or {}
@@ -123,49 +123,49 @@ class Response(Value, frozen=True, kw_only=True):
 
 
 class Part(Value, frozen=True, kw_only=True, tag_field="type"):
-    """A piece of what a tool or a prompt says; its `type` is MCP's name of its class."""
+    """Base class of content items in tool results and prompts; on the wire, `type` is the item's MCP type."""
 
     annotations: dict[str, Any] | None = None
 
 
 class TextContent(Part, frozen=True, kw_only=True, tag="text"):
-    """Words."""
+    """Text."""
 
     text: str
 
 
 class _Encoded(Part, frozen=True, kw_only=True):
-    """Bytes of some media type, as base64."""
+    """Bytes with a media type, encoded as base64."""
 
     data: str
     mime_type: str
 
     @property
     def bytes(self) -> bytes:
-        """The bytes themselves."""
+        """The decoded bytes."""
         return base64.b64decode(self.data)
 
 
 class ImageContent(_Encoded, frozen=True, kw_only=True, tag="image"):
-    """A picture."""
+    """An image."""
 
     @classmethod
     def of(cls, data: bytes, mime_type: str) -> "ImageContent":
-        """Of these bytes."""
+        """Create an image from bytes."""
         return cls(data=base64.b64encode(data).decode(), mime_type=mime_type)
 
 
 class AudioContent(_Encoded, frozen=True, kw_only=True, tag="audio"):
-    """A sound."""
+    """Audio."""
 
     @classmethod
     def of(cls, data: bytes, mime_type: str) -> "AudioContent":
-        """Of these bytes."""
+        """Create audio content from bytes."""
         return cls(data=base64.b64encode(data).decode(), mime_type=mime_type)
 
 
 class TextResource(Value, frozen=True, kw_only=True):
-    """What a resource holds, as text."""
+    """The contents of a resource, as text."""
 
     uri: str
     mime_type: str | None = None
@@ -173,7 +173,7 @@ class TextResource(Value, frozen=True, kw_only=True):
 
 
 class BlobResource(Value, frozen=True, kw_only=True):
-    """What a resource holds, as bytes in base64."""
+    """The contents of a resource, as bytes in base64."""
 
     uri: str
     mime_type: str | None = None
@@ -181,12 +181,12 @@ class BlobResource(Value, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, uri: str, data: bytes, mime_type: str | None = None) -> "BlobResource":
-        """Of these bytes."""
+        """Create the contents from bytes."""
         return cls(uri=uri, blob=base64.b64encode(data).decode(), mime_type=mime_type)
 
     @property
     def bytes(self) -> bytes:
-        """The bytes themselves."""
+        """The decoded bytes."""
         return base64.b64decode(self.blob)
 
 
@@ -194,23 +194,23 @@ ResourceContents = TextResource | BlobResource
 
 
 class EmbeddedResource(Part, frozen=True, kw_only=True, tag="resource"):
-    """A resource within an answer. Which of the two it holds tells `contents`."""
+    """A resource embedded in an answer. `contents` returns its text or its bytes."""
 
     resource: dict[str, Any]
 
     @classmethod
     def of(cls, contents: ResourceContents) -> "EmbeddedResource":
-        """Of these contents."""
+        """Embed these contents."""
         return cls(resource=written(contents))
 
     @property
     def contents(self) -> ResourceContents:
-        """What the resource holds."""
+        """The contents of the resource, as `TextResource` or `BlobResource`."""
         return read_contents(self.resource)
 
 
 class ResourceLink(Part, frozen=True, kw_only=True, tag="resource_link"):
-    """Where a resource is that somebody may read."""
+    """A link to a resource that can be read."""
 
     uri: str
     name: str
@@ -221,7 +221,7 @@ class ResourceLink(Part, frozen=True, kw_only=True, tag="resource_link"):
 
 
 class OtherContent(msgspec.Struct, frozen=True):
-    """A piece of a type that this version of MCP does not have, as it came."""
+    """A content item of unknown type or with invalid fields, unchanged."""
 
     fields: dict[str, Any]
 
@@ -234,7 +234,7 @@ _TYPES: Final = frozenset({"text", "image", "audio", "resource", "resource_link"
 
 
 class Tool(Value, frozen=True, kw_only=True):
-    """A tool that somebody offers."""
+    """A tool that a participant offers."""
 
     name: str
     title: str | None = None
@@ -245,16 +245,16 @@ class Tool(Value, frozen=True, kw_only=True):
 
 
 class CallResult(Value, frozen=True, kw_only=True):
-    """What a tool answered."""
+    """The result of a tool call."""
 
     content: list[Any] = _always(list)
-    """Pieces as they are on the wire; `contents` reads them."""
+    """The content items as on the wire; `contents` decodes them."""
     structured_content: dict[str, Any] | None = None
     is_error: bool = False
 
     @property
     def contents(self) -> list[Content | OtherContent]:
-        """The pieces."""
+        """The decoded content items."""
         return [read_content(each) for each in self.content]
 
 
@@ -262,7 +262,7 @@ class CallResult(Value, frozen=True, kw_only=True):
 
 
 class Resource(Value, frozen=True, kw_only=True):
-    """A resource that somebody offers."""
+    """A resource that a participant offers."""
 
     uri: str
     name: str = _always(str)
@@ -274,7 +274,7 @@ class Resource(Value, frozen=True, kw_only=True):
 
 
 class ResourceTemplate(Value, frozen=True, kw_only=True):
-    """Resources that somebody offers, all whose address is of this form (RFC 6570)."""
+    """A URI template (RFC 6570) of resources that a participant offers."""
 
     uri_template: str
     name: str = _always(str)
@@ -285,7 +285,7 @@ class ResourceTemplate(Value, frozen=True, kw_only=True):
 
 
 class ReadResult(Value, frozen=True, kw_only=True):
-    """What was read of a resource."""
+    """The result of reading a resource."""
 
     contents: list[dict[str, Any]] = _always(list)
 
@@ -294,7 +294,7 @@ class ReadResult(Value, frozen=True, kw_only=True):
 
 
 class PromptArgument(Value, frozen=True, kw_only=True):
-    """Something that a prompt can be told."""
+    """An argument of a prompt."""
 
     name: str
     title: str | None = None
@@ -303,7 +303,7 @@ class PromptArgument(Value, frozen=True, kw_only=True):
 
 
 class Prompt(Value, frozen=True, kw_only=True):
-    """A prompt that somebody offers."""
+    """A prompt that a participant offers."""
 
     name: str
     title: str | None = None
@@ -312,29 +312,29 @@ class Prompt(Value, frozen=True, kw_only=True):
 
 
 class PromptMessage(Value, frozen=True, kw_only=True):
-    """One message of a prompt, of the `user` or the `assistant`."""
+    """One message of a prompt, with the role `user` or `assistant`."""
 
     role: str
     content: dict[str, Any]
 
     @classmethod
     def of(cls, text: str, role: str = "user") -> "PromptMessage":
-        """Words."""
+        """Create a text message."""
         return cls(role=role, content=written(TextContent(text=text)))
 
 
 class GetPromptResult(Value, frozen=True, kw_only=True):
-    """A prompt, filled in."""
+    """A prompt with its arguments filled in."""
 
     description: str | None = None
     messages: list[PromptMessage] = _always(list)
 
 
-# Everything else
+# Initialization and paging
 
 
 class Implementation(Value, frozen=True, kw_only=True):
-    """A program that speaks MCP."""
+    """Name and version of an MCP program."""
 
     name: str
     title: str | None = None
@@ -342,7 +342,7 @@ class Implementation(Value, frozen=True, kw_only=True):
 
 
 class InitializeResult(Value, frozen=True, kw_only=True):
-    """What a server says of itself."""
+    """A server's description of itself, the result of `initialize`."""
 
     protocol_version: str = _always(lambda: PROTOCOL_VERSION)
     capabilities: dict[str, Any] = _always(dict)
@@ -351,7 +351,7 @@ class InitializeResult(Value, frozen=True, kw_only=True):
 
 
 class Page(Value, frozen=True, kw_only=True):
-    """A part of a list, whatever it lists."""
+    """One page of a list of tools, resources, resource templates or prompts."""
 
     tools: list[Tool] | None = None
     resources: list[Resource] | None = None
@@ -361,7 +361,7 @@ class Page(Value, frozen=True, kw_only=True):
 
 
 def read(value: Any, kind: type[T]) -> T:
-    """A value of MCP out of what came over the wire; `McpFailure` where it is not what MCP says."""
+    """Decode an MCP value from the wire. Raises `McpFailure` if it is not valid."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -369,13 +369,13 @@ def read(value: Any, kind: type[T]) -> T:
 
 
 def written(value: Any) -> dict[str, Any]:
-    """A value of MCP as it goes over the wire."""
+    """Encode an MCP value for the wire."""
     plain: dict[str, Any] = msgspec.to_builtins(value)
     return plain
 
 
 def read_content(piece: Any) -> Content | OtherContent:
-    """A piece of an answer."""
+    """Decode a content item. An unknown or invalid one becomes `OtherContent`."""
     if not isinstance(piece, Mapping) or piece.get("type") not in _TYPES:
         return OtherContent(dict(piece) if isinstance(piece, Mapping) else {"value": piece})
     try:
@@ -386,7 +386,7 @@ def read_content(piece: Any) -> Content | OtherContent:
 
 
 def read_contents(contents: Any) -> ResourceContents:
-    """What a resource holds."""
+    """Decode the contents of a resource. Raises `McpFailure` if they are not valid."""
     if isinstance(contents, Mapping) and "blob" in contents:
         return read(contents, BlobResource)
     return read(contents, TextResource)

@@ -1,6 +1,6 @@
-"""Asking others by MCP: a request where our capabilities allow it, a proposal where they allow that.
+"""MCP requests to other participants: sent directly if the capabilities allow it, otherwise as a proposal.
 
-The functions here are methods of `Space`. What we may send is asked of `space.can`, with the very envelope.
+The functions here are methods of `Space`. `space.can` checks the envelope that is to be sent.
 """
 
 import asyncio
@@ -24,46 +24,46 @@ if TYPE_CHECKING:
 
 
 Args = Mapping[str, Any] | msgspec.Struct
-"""Arguments of a tool: a mapping, or a struct."""
+"""Arguments of a tool: a mapping or a struct."""
 PROPOSAL: Final = "mcp/proposal"
 ANSWER_SECONDS: Final = 60.0
-"""How long a call waits for its answer, unless told otherwise."""
+"""Default timeout of a call, in seconds."""
 UNAWAITED: Final = "nobody waits for it any more"
-"""Why a proposal is withdrawn on the way out."""
+"""The reason given when a proposal is withdrawn during cleanup."""
 PAGES: Final = 1000
-"""After so many pages a list is taken to have no end."""
+"""Limit on the pages of a list; a list with more pages is treated as endless."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The result of an MCP request, and who brought it about."""
+    """The result of an MCP request, with its requester and its sender."""
 
     result: dict[str, Any]
-    """As MCP has it for the method."""
+    """The result, in the form that MCP defines for the method."""
     by: str
-    """Who sent the request: we, or whoever fulfilled our proposal."""
+    """The participant that sent the request: this one, or the one that fulfilled the proposal."""
     answered_by: str
-    """Whose answer it is."""
+    """The participant that answered."""
     envelope: Envelope
     """The `mcp/response` itself."""
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """What a tool answered, and who brought it about."""
+    """The result of a tool call, with its requester and its sender."""
 
     content: list[mcp.Content | mcp.OtherContent]
-    """The pieces of the answer."""
+    """The content items of the result."""
     structured: dict[str, Any] | None
-    """The same as a JSON object, where the tool gives one."""
+    """The result as a JSON object, if the tool returns one."""
     is_error: bool
-    """Whether the tool failed; then the pieces say why."""
+    """Whether the tool failed; `content` then describes the error."""
     by: str
-    """Who had the tool called: we, or whoever fulfilled our proposal."""
+    """The participant that sent the request: this one, or the one that fulfilled the proposal."""
     answered_by: str
-    """Whose tool it is."""
+    """The participant that offers the tool."""
 
     @property
     def text(self) -> str:
-        """All the words in it, a line for each piece."""
+        """The text of all text items, joined with newlines."""
         return "\n".join(each.text for each in self.content if isinstance(each, mcp.TextContent))
 
 
@@ -79,12 +79,14 @@ async def call(
     timeout: float | None = ANSWER_SECONDS,
     propose: bool | None = None,
 ) -> Answer:
-    """Have somebody answer an MCP request of any method, and wait for the answer.
+    """Send an MCP request of any method to a participant and wait for the answer.
 
-    By `mcp/request` where we may, else by `mcp/proposal` where we may do that; `propose` insists on one of them. Raises
-    `McpFailure` for an error that was answered, `Rejected`, `Withdrawn` or `ProposalExpired` for a proposal that nobody
-    fulfils, `NotAllowed` where we may do neither, `ParticipantNotFound` where `who` is not there or leaves before it
-    has answered, `RequestTimeout` where nothing comes. A proposal that nobody waits for any more is withdrawn.
+    It is sent as `mcp/request` if your capabilities allow that, otherwise as `mcp/proposal`. `propose=True` requires a
+    proposal, `propose=False` a request. If the call is cancelled or times out, its proposal is withdrawn.
+
+    Raises `McpFailure` if the answer is an error; `Rejected`, `Withdrawn` or `ProposalExpired` if the proposal is not
+    fulfilled; `NotAllowed` if you may send neither; `ParticipantNotFound` if `who` is not present, or leaves before it
+    answers a request; `RequestTimeout` after `timeout` seconds.
     """
     payload = {"method": method, "params": {} if params is None else params}
     if _is_direct(space, who, payload, propose):
@@ -95,7 +97,7 @@ async def call(
 async def _by_proposal(
     space: "Space", who: str, method: str, params: Mapping[str, Any] | None, timeout: float | None
 ) -> Answer:
-    """Propose it and wait for what comes of it; both have to be done within the time."""
+    """Send a proposal and wait for its result; the timeout covers both."""
     proposal = None
     try:
         async with asyncio.timeout(timeout) as limit:
@@ -112,7 +114,7 @@ async def _by_proposal(
 
 
 def _is_direct(space: "Space", who: str, payload: Mapping[str, Any], propose: bool | None) -> bool:
-    """Whether to send a request; False: a proposal."""
+    """Return True to send a request, False to send a proposal. Raises `NotAllowed` if neither is allowed."""
     addressed = {"to": [who], "payload": payload}
     if propose is not True and space.can({"kind": kinds.MCP_REQUEST, **addressed}):
         return True
@@ -130,9 +132,10 @@ async def call_tool(
     timeout: float | None = ANSWER_SECONDS,
     propose: bool | None = None,
 ) -> ToolResult:
-    """Call a tool of somebody's and wait for what it answers: `await space.call_tool("calculator", "add", {"a": 1})`.
+    """Call a tool of a participant and wait for its result: `await space.call_tool("calculator", "add", {"a": 1})`.
 
-    By request or by proposal, and with the errors of `call`. A tool that fails is no error here: `is_error` says so.
+    It uses a request or a proposal, and raises the same errors as `call`. A tool that fails does not raise: its result
+    has `is_error` set.
     """
     arguments = msgspec.to_builtins({} if args is None else args)
     params = {"name": name, "arguments": arguments}
@@ -141,25 +144,25 @@ async def call_tool(
 
 
 def tool_result(answer: Answer) -> ToolResult:
-    """The answer to a `tools/call`, read."""
+    """Decode the answer to a `tools/call`."""
     found = mcp.read(answer.result, mcp.CallResult)
     return ToolResult(found.contents, found.structured_content, found.is_error, answer.by, answer.answered_by)
 
 
 async def list_tools(space: "Space", who: str, *, timeout: float | None = ANSWER_SECONDS) -> list[mcp.Tool]:
-    """The tools that somebody offers, all pages of them."""
+    """Return all tools that a participant offers, from all pages."""
     return [each async for page in _pages(space, who, mcp.TOOLS_LIST, timeout) for each in page.tools or ()]
 
 
 async def list_resources(space: "Space", who: str, *, timeout: float | None = ANSWER_SECONDS) -> list[mcp.Resource]:
-    """The resources that somebody offers, all pages of them; those of a template are not among them."""
+    """Return all resources that a participant offers, from all pages; resources of a template are not included."""
     return [each async for page in _pages(space, who, mcp.RESOURCES_LIST, timeout) for each in page.resources or ()]
 
 
 async def list_resource_templates(
     space: "Space", who: str, *, timeout: float | None = ANSWER_SECONDS
 ) -> list[mcp.ResourceTemplate]:
-    """The forms of the addresses of resources that somebody offers, all pages of them."""
+    """Return all resource URI templates that a participant offers, from all pages."""
     pages = _pages(space, who, mcp.RESOURCES_TEMPLATES_LIST, timeout)
     return [each async for page in pages for each in page.resource_templates or ()]
 
@@ -167,13 +170,13 @@ async def list_resource_templates(
 async def read_resource(
     space: "Space", who: str, uri: str, *, timeout: float | None = ANSWER_SECONDS
 ) -> list[mcp.ResourceContents]:
-    """What a resource of somebody's holds: mostly one piece, `.text` or `.bytes`."""
+    """Read a resource of a participant. The list usually has one item, with `.text` or `.bytes`."""
     answer = await call(space, who, mcp.RESOURCES_READ, {"uri": uri}, timeout=timeout)
     return [mcp.read_contents(each) for each in mcp.read(answer.result, mcp.ReadResult).contents]
 
 
 async def list_prompts(space: "Space", who: str, *, timeout: float | None = ANSWER_SECONDS) -> list[mcp.Prompt]:
-    """The prompts that somebody offers, all pages of them."""
+    """Return all prompts that a participant offers, from all pages."""
     return [each async for page in _pages(space, who, mcp.PROMPTS_LIST, timeout) for each in page.prompts or ()]
 
 
@@ -185,7 +188,7 @@ async def get_prompt(
     *,
     timeout: float | None = ANSWER_SECONDS,
 ) -> mcp.GetPromptResult:
-    """A prompt of somebody's, filled in."""
+    """Return a prompt of a participant with its arguments filled in."""
     params = {"name": name, "arguments": {} if args is None else args}
     answer = await call(space, who, mcp.PROMPTS_GET, params, timeout=timeout)
     return mcp.read(answer.result, mcp.GetPromptResult)
@@ -205,11 +208,11 @@ async def _pages(space: "Space", who: str, method: str, timeout: float | None) -
         seen.add(cursor)
 
 
-# What they are made of
+# Helpers
 
 
 async def ask(space: "Space", draft: Draft, timeout: float | None) -> Answer:
-    """Send an `mcp/request` and wait for the answer of one it is addressed to."""
+    """Send an `mcp/request` and wait for the answer of one of its recipients."""
     asked = [draft.to] if isinstance(draft.to, str) else list(draft.to)
 
     def is_answer(envelope: Envelope) -> bool:
@@ -221,14 +224,17 @@ async def ask(space: "Space", draft: Draft, timeout: float | None) -> Answer:
 
 
 def answer_in(response: Envelope, by: str) -> Answer:
-    """What an `mcp/response` says; its error is raised."""
+    """Return the answer in an `mcp/response`. Raises `McpFailure` if it is an error."""
     result = mcp.read(response.payload, mcp.Response).unwrap()
     return Answer(result, by, response.sender, response)
 
 
 @asynccontextmanager
 async def present(space: "Space", asked: list[str], timeout: float | None) -> AsyncIterator[None]:
-    """Wait within, but no longer than this, and only while any of those that were asked is there."""
+    """Limit the waiting in this block to `timeout` seconds and to the presence of at least one recipient.
+
+    Raises `ParticipantNotFound` if no recipient is present, or when the last one leaves; `RequestTimeout` on timeout.
+    """
 
     def are_gone(view: SpaceView) -> bool:
         return not any(each in view.participants or each == space.me for each in asked)
@@ -252,7 +258,7 @@ async def present(space: "Space", asked: list[str], timeout: float | None) -> As
 
 
 def _watch(space: "Space", is_so: Callable[[SpaceView], bool], then: Callable[[], None]) -> Watcher:
-    """Do something in the moment in which the view is so."""
+    """Call `then` as soon as `is_so` returns true for the view."""
 
     def look(view: SpaceView) -> bool:
         found = is_so(view)

@@ -1,7 +1,7 @@
 """Python functions as MCP tools, resources and prompts: signature to JSON Schema, call, result.
 
-Any parameter type that msgspec describes will do: structs, dataclasses, literals, unions, and `Annotated` with
-`msgspec.Meta` for descriptions and limits. An exception of a tool becomes its result, without the traceback.
+Every parameter type that msgspec supports works: structs, dataclasses, literals, unions, and `Annotated` with
+`msgspec.Meta` for descriptions and limits. An exception in a tool becomes an error result, without the traceback.
 """
 
 import copy
@@ -24,10 +24,13 @@ _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYW
 
 
 class Signature:
-    """What a function takes and gives. Made once, where it is registered: there it fails, with the function's name."""
+    """The parameters and return type of a function, read once at registration.
+
+    An unsupported signature raises `TypeError` then, with the name of the function.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        """Read it off the function's annotations."""
+        """Read the annotations of the function."""
         self.function = function
         self.name = getattr(function, "__name__", type(function).__name__)
         self._hints = _hints(function, self.name)
@@ -40,20 +43,23 @@ class Signature:
 
     @property
     def description(self) -> str | None:
-        """Its docstring."""
+        """The docstring of the function."""
         return inspect.getdoc(self.function)
 
     @property
     def returns(self) -> Any:
-        """What it gives; `Any` where that is not said."""
+        """The annotated return type; `Any` if there is none."""
         return self._hints.get("return", Any)
 
     def schema(self) -> dict[str, Any]:
-        """JSON Schema of its arguments: an object."""
+        """Return the JSON Schema of the arguments, which is an object."""
         return schema_of(self._type, self.name)
 
     def arguments(self, given: Any, *, strict: bool = True) -> dict[str, Any]:
-        """What it is called with; `McpFailure` says which argument is wrong. Not strict: numbers may come as text."""
+        """Check and convert the arguments. Raises `McpFailure` with the name of the invalid argument.
+
+        Without `strict`, numbers may be given as text.
+        """
         try:
             values = msgspec.convert(given, self._type, strict=strict)
         except msgspec.ValidationError as error:
@@ -61,13 +67,16 @@ class Signature:
         return {each.name: getattr(values, each.name) for each in self.parameters}
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
-        """Call it, on this loop, with arguments that have been checked; what can be awaited is awaited."""
+        """Call the function on this event loop with checked arguments, and await the result if it is awaitable."""
         outcome = self.function(**arguments)
         return await outcome if inspect.isawaitable(outcome) else outcome
 
 
 def schema_of(kind: Any, name: str) -> dict[str, Any]:
-    """JSON Schema of a type, its outermost part inline as MCP wants it; `TypeError` where there is none."""
+    """Return the JSON Schema of a type, with the top level inline as MCP requires.
+
+    Raises `TypeError` if the type has no JSON Schema.
+    """
     try:
         (outer,), parts = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
     except (TypeError, msgspec.MsgspecError) as error:
@@ -89,7 +98,7 @@ def _refers(schema: Any, reference: str) -> bool:
 
 
 def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
-    """The annotations, of a callable object those of its `__call__`."""
+    """Return the annotations of a function; for a callable object, those of its `__call__`."""
     annotated = function if inspect.isroutine(function) else type(function).__call__
     try:
         return get_type_hints(annotated, include_extras=True)
@@ -98,7 +107,7 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
 
 
 def _named(parameter: inspect.Parameter, name: str) -> inspect.Parameter:
-    """A parameter that can be given by name: MCP knows no other."""
+    """Return the parameter if it can be passed by name; otherwise raise `TypeError`: MCP passes all by name."""
     if parameter.kind not in _NAMED:
         raise TypeError(f"{name}: {parameter} cannot be given by name, and MCP gives arguments by name only")
     return parameter
@@ -119,7 +128,7 @@ _TEXT: Final = "text/plain"
 
 
 class About(msgspec.Struct, frozen=True):
-    """What is said of a resource or a prompt besides what the function says itself."""
+    """Name, description and media type of a resource or prompt; they override what the function itself provides."""
 
     name: str | None = None
     description: str | None = None
@@ -127,13 +136,13 @@ class About(msgspec.Struct, frozen=True):
 
 
 class FunctionResource:
-    """Resources that a function reads: one, or those whose address fits a template such as `note:///{name}`.
+    """Resources that a function reads: one, or all that match a URI template such as `note:///{name}`.
 
-    A variable stands for one segment; `{+path}` and `{path*}` for several.
+    `{name}` matches one path segment; `{+path}` and `{path*}` match several.
     """
 
     def __init__(self, function: Callable[..., Any], template: str, about: About) -> None:
-        """The variables of the template are the function's parameters."""
+        """Register a function. Raises `TypeError` unless its parameters are the variables of the template."""
         self._signature = Signature(function)
         self.template = template
         self.about = about
@@ -145,7 +154,7 @@ class FunctionResource:
 
     @property
     def is_template(self) -> bool:
-        """Whether it stands for many."""
+        """Whether the URI has variables."""
         return bool(self._pattern.groupindex)
 
     def _said(self) -> dict[str, Any]:
@@ -158,21 +167,21 @@ class FunctionResource:
 
     @property
     def resource(self) -> mcp.Resource:
-        """What a list says of one."""
+        """The list entry for a single resource."""
         return mcp.Resource(uri=self.template, **self._said())
 
     @property
     def resource_template(self) -> mcp.ResourceTemplate:
-        """What a list says of many."""
+        """The list entry for a template."""
         return mcp.ResourceTemplate(uri_template=self.template, **self._said())
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The variables in this address; None where it is none of these."""
+        """Return the variables in a URI; None if it does not match."""
         found = self._pattern.fullmatch(uri)
         return None if found is None else {name: unquote(value) for name, value in found.groupdict().items()}
 
     async def read(self, uri: str, variables: dict[str, str]) -> mcp.ReadResult:
-        """What is there. What cannot be found the function says by `LookupError` or `FileNotFoundError`."""
+        """Read the resource. `LookupError` or `FileNotFoundError` from the function means that it does not exist."""
         given = self._signature.arguments(variables, strict=False)
         try:
             value = await self._signature.call(given)
@@ -182,12 +191,12 @@ class FunctionResource:
 
 
 def not_found(uri: str) -> McpFailure:
-    """There is no such resource."""
+    """Return the error for a resource that does not exist."""
     return McpFailure(mcp.RESOURCE_NOT_FOUND, f"there is no resource {uri!r}", {"uri": uri})
 
 
 def _pattern(template: str) -> re.Pattern[str]:
-    """Matches the addresses of a template; made of escaped text and two fixed expressions."""
+    """Return the regular expression of a template, built from escaped text and two fixed expressions."""
     parts, end = [], 0
     for found in _VARIABLE.finditer(template):
         plus, name, star = found.groups()
@@ -217,10 +226,10 @@ def _contents(value: Any, uri: str, mime_type: str | None) -> Iterable[mcp.Resou
 
 
 class FunctionPrompt:
-    """A prompt that a function writes: words, messages, or several of either."""
+    """A prompt that a function creates: a text, a message, or a list of them."""
 
     def __init__(self, function: Callable[..., Any], about: About) -> None:
-        """The function's parameters are the prompt's arguments, which come as text."""
+        """Register a function. Its parameters become the arguments of the prompt, which arrive as text."""
         self._signature = Signature(function)
         properties = self._signature.schema().get("properties", {})
         self.name = about.name or self._signature.name
@@ -238,7 +247,7 @@ class FunctionPrompt:
         )
 
     async def get(self, arguments: dict[str, Any]) -> mcp.GetPromptResult:
-        """Fill it in."""
+        """Call the function and return the prompt with the arguments filled in."""
         value = await self._signature.call(self._signature.arguments(arguments, strict=False))
         if isinstance(value, mcp.GetPromptResult):
             return value
@@ -260,15 +269,15 @@ _PIECES: Final = (
 _SPEAKS_FOR_ITSELF: Final = (str, bytes, bytearray, mcp.CallResult, *_PIECES)
 _BYTES: Final = "application/octet-stream"
 WRAPPED: Final = "result"
-"""Under this name a structured result carries what is no object, as MCP wants one."""
+"""Field name for a structured result that is not an object, because MCP requires an object."""
 _log = logging.getLogger("mew.client")
 
 
 class FunctionTool:
-    """A tool that is a function."""
+    """A tool that calls a function."""
 
     def __init__(self, function: Callable[..., Any], name: str | None, description: str | None) -> None:
-        """What is not said comes from the function."""
+        """Register a function. Its own name and docstring are the default name and description."""
         self._signature = Signature(function)
         self.name = name or self._signature.name
         output, self._wraps = _output(self._signature)
@@ -280,13 +289,16 @@ class FunctionTool:
         )
 
     async def call(self, arguments: Mapping[str, Any]) -> mcp.CallResult:
-        """Call the function. Wrong arguments are `McpFailure`; what it raises itself is a result that says so."""
+        """Call the function. Invalid arguments raise `McpFailure`.
+
+        A `McpFailure` from the function is raised too. Any other exception becomes an error result.
+        """
         given = self._signature.arguments(arguments)
         try:
             return self._result(await self._signature.call(given))
         except McpFailure:
             raise
-        except Exception as error:  # of the tool's: whoever asked is told, and the program's author
+        except Exception as error:  # an error in the tool: report it to the requester and to the log
             _log.warning("the tool %s failed", self.name, exc_info=True)
             return mcp.CallResult(content=[_text(str(error) or type(error).__name__)], is_error=True)
 
@@ -304,13 +316,16 @@ class FunctionTool:
 
 
 def _output(signature: Signature) -> tuple[dict[str, Any] | None, bool | None]:
-    """JSON Schema of the structured result, and whether a value is wrapped to be one; None: as it comes."""
+    """Return the JSON Schema of the structured result, and whether values are wrapped in an object.
+
+    Both are None if the annotation promises nothing: then each value decides.
+    """
     kind = signature.returns
     if kind is Any or kind is None or kind is type(None) or _is_said(kind):
         return None, None
     try:
         schema = schema_of(kind, signature.name)
-    except TypeError:  # it may return what it likes, as long as it can be told
+    except TypeError:  # no schema is promised, but the value can still be returned if it can be encoded
         return None, None
     if schema.get("type") == "object":
         return schema, False
@@ -320,7 +335,7 @@ def _output(signature: Signature) -> tuple[dict[str, Any] | None, bool | None]:
 
 
 def _is_said(kind: Any) -> bool:
-    """Whether values of this type may be told as contents of their own: then nothing structured is promised."""
+    """Whether values of this type may become content items; then no structured result is promised."""
     if isinstance(kind, type):
         return issubclass(kind, _SPEAKS_FOR_ITSELF)
     origin, members = get_origin(kind), get_args(kind)
@@ -332,7 +347,7 @@ def _is_said(kind: Any) -> bool:
 
 
 def _pieces(value: Any, name: str) -> list[dict[str, Any]] | None:
-    """Contents, where the value is some or has its own kind; None: it is told as JSON."""
+    """Return the content items for a text, bytes or MCP contents; None for a value to encode as JSON."""
     if isinstance(value, str):
         return [_text(value)]
     if isinstance(value, bytes | bytearray | memoryview):

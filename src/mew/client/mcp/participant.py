@@ -9,7 +9,7 @@
 
     asyncio.run(participant.run_forever("ws://localhost:8080", space="lab", token=token))
 
-It announces what it offers and calls the function of each request; `server` sends and receives.
+It lists what it offers and calls the function for each request; `server` sends and receives.
 """
 
 import asyncio
@@ -32,21 +32,26 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 CONCURRENCY: Final = 16
-"""How many requests are answered at once, unless told otherwise."""
+"""Default maximum of concurrent requests."""
 PAGE: Final = 100
-"""How many a list has on one page."""
+"""Default number of items on one page of a list."""
 _NOTHING: Final[dict[str, Any]] = {}
 
 
 class Participant(Controls):
-    """Tools, resources and prompts under one name; `run` offers them to a space.
+    """Tools, resources and prompts under one name; `run` offers them in a space.
 
-    Registering is at any time: who is allowed to tell it (`mcp/notification`) tells the others that a list has changed.
-    What others tell a participant to do is obeyed, and the hooks of `Controls` say how: `@participant.on_shutdown`.
+    You can register functions at any time. The other participants are notified that a list has changed, if this one is
+    allowed to send `mcp/notification`. Control requests of others are carried out; set the hooks of `Controls` to
+    handle them, such as `@participant.on_shutdown`.
     """
 
     def __init__(self, name: str | None = None, *, instructions: str | None = None, page: int = PAGE) -> None:
-        """What it calls itself, if not as in the space; how it is to be used; how long a page of a list is."""
+        """Start with nothing registered.
+
+        `name` is the server name for MCP, by default the participant id. `instructions` describe how to use it. `page`
+        is the number of items on one page of a list.
+        """
         super().__init__()
         self.name = name
         self.instructions = instructions
@@ -59,7 +64,7 @@ class Participant(Controls):
 
     @property
     def space(self) -> "Space":
-        """The space it serves; for tools that have something to say there."""
+        """The space that it serves, for tools that send to it. Raises `RuntimeError` while it is not running."""
         if self._space is None:
             raise RuntimeError("this participant is in no space: it has not been run, or has ended")
         return self._space
@@ -75,10 +80,12 @@ class Participant(Controls):
     def tool(self, function: F | None = None, *, name: str | None = None, description: str | None = None) -> Any:
         """Offer a function, sync or async, as a tool: `@participant.tool`, or `@participant.tool(name=…)`.
 
-        Its parameters' annotations are the schema that arguments are checked against; `Annotated[int,
-        msgspec.Meta(description=…)]` describes one; its docstring describes the tool. A text is told as text, bytes
-        as a blob, MCP contents as they are, anything else as JSON and as structured content. What it raises is told
-        as a failed result; `McpFailure` as an error. A sync function is called on the loop: it must not block.
+        The parameter annotations define the schema for checking arguments. `Annotated[int,
+        msgspec.Meta(description=…)]` adds a description to a parameter. The docstring describes the tool.
+
+        A returned text is sent as text, bytes as a blob, MCP contents unchanged, and any other value as JSON and as
+        structured content. An exception is sent as an error result, `McpFailure` as an MCP error. A sync function runs
+        on the event loop, so it must not block.
         """
 
         def register(function: F) -> F:
@@ -94,8 +101,8 @@ class Participant(Controls):
     ) -> Callable[[F], F]:
         """Offer what a function returns as a resource: `@participant.resource("file:///notes/{name}")`.
 
-        Variables in the address are the function's parameters. Text, bytes, or anything else as JSON; `LookupError`
-        or `FileNotFoundError` where there is none.
+        The variables in the URI are the function's parameters. The function returns text, bytes, or another value,
+        which is sent as JSON. It raises `LookupError` or `FileNotFoundError` if the resource does not exist.
         """
 
         def register(function: F) -> F:
@@ -124,7 +131,7 @@ class Participant(Controls):
         return register if function is None else register(function)
 
     def remove_tool(self, name: str) -> None:
-        """Offer a tool no more."""
+        """Stop offering a tool. Raises `KeyError` if it is not registered."""
         del self._tools[name]
         self._tell(mcp.TOOLS_CHANGED)
 
@@ -135,7 +142,7 @@ class Participant(Controls):
     # Answering
 
     async def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The result of an MCP request, as an `McpServer`; `McpFailure` where there is none."""
+        """Answer an MCP request, as an `McpServer`. Raises `McpFailure` if there is no result."""
         if method == mcp.PING or method.startswith(mcp.NOTIFICATIONS):
             return _NOTHING
         if method == mcp.INITIALIZE:
@@ -164,7 +171,7 @@ class Participant(Controls):
         return self.name or ("participant" if self._space is None else self._space.me)
 
     def _lists(self) -> dict[str, tuple[str, Sequence[Any]]]:
-        """What each list holds, under the name that its page gives it."""
+        """Return the items of each list, with their field name in `Page`."""
         resources = self._resources.values()
         return {
             mcp.TOOLS_LIST: ("tools", [each.tool for each in self._tools.values()]),
@@ -196,14 +203,14 @@ class Participant(Controls):
     # Running
 
     async def run(self, space: "Space", *, concurrency: int = CONCURRENCY) -> None:
-        """Serve a space until it ends or somebody shuts us down; at most `concurrency` requests at once.
+        """Serve a space until it ends or this participant is shut down. Handles `concurrency` requests concurrently.
 
-        A space that ended because the gateway no longer lets us in raises why.
+        If the space ended because the gateway no longer admits this participant, the reason is raised.
         """
         await self._run(space, concurrency)
 
     async def _run(self, space: "Space", concurrency: int, *besides: Coroutine[Any, Any, Any]) -> None:
-        """Nothing is awaited before the service is made: who has just joined misses nothing."""
+        """Create the service before the first `await`, so that no request since the join is missed."""
         try:
             if self._space is not None:
                 raise RuntimeError(f"this participant serves {self._space!r} already")
@@ -221,7 +228,7 @@ class Participant(Controls):
     async def _tell_news(self, space: "Space", news: "asyncio.Queue[str]") -> None:
         while True:
             method = await news.get()
-            with suppress(MewError):  # a list that changed is told again when somebody asks for it
+            with suppress(MewError):  # a participant that requests the list gets the new one anyway
                 await notify(space, method)
 
     async def run_forever(
@@ -232,9 +239,9 @@ class Participant(Controls):
         token: str | None = None,
         **options: Unpack[Options],
     ) -> None:
-        """Join, serve, and leave in good order on SIGINT or SIGTERM; `asyncio.run` it, and that is the program.
+        """Join, serve, and leave gracefully on SIGINT or SIGTERM: a complete program with `asyncio.run`.
 
-        Address and options are those of `connect`.
+        The address and the options are the same as for `connect`.
         """
         with told_to_end() as told:
             async with mew.connect(url, space=space, token=token, **options) as joined:

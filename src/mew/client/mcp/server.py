@@ -1,7 +1,7 @@
-"""Answering MCP requests: each that is addressed to us, several at once but not too many.
+"""Answers the MCP requests that are addressed to this participant, with limited concurrency.
 
-It carries requests to whatever answers them and answers back; what they mean is the server's affair. A request is
-answered once: where it is not known whether an answer was taken, it is not sent again.
+It passes each request to an `McpServer` and sends the answer back. The server interprets the request. Each request is
+answered once: if it is unknown whether the gateway accepted an answer, the answer is not sent again.
 """
 
 import asyncio
@@ -39,45 +39,48 @@ if TYPE_CHECKING:
 __all__ = ["NOTIFICATION", "McpFailure", "McpServer", "context_of", "current_request", "notify", "serve"]
 
 NOTIFICATION: Final = "mcp/notification"
-"""No kind that the gateway knows: it relays it where a capability allows it."""
+"""A kind that the gateway does not define; it relays the envelope if a capability allows it."""
 AGAIN: Final = 0.5
-"""Seconds after which an answer that was refused for the moment is sent."""
+"""Retry delay in seconds for an answer that was rejected temporarily."""
 GONE: Final = 5.0
-"""Seconds for a gateway to close after a message that was too large."""
+"""Timeout in seconds for the gateway to close the connection after a message that was too large."""
 _request: ContextVar[Envelope] = ContextVar("mew request")
 _log = logging.getLogger("mew.client")
 
 
 class McpServer(Protocol):
-    """Whatever answers MCP requests: your own tools, or a server behind a bridge."""
+    """An object that answers MCP requests: your own tools, or a server behind a bridge."""
 
     async def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The result of a request; `McpFailure` where there is none."""
+        """Return the result of a request, or raise `McpFailure`."""
         ...
 
 
 def current_request() -> Envelope:
-    """The `mcp/request` that is being answered, for a tool that wants to know who asks; `LookupError` elsewhere."""
+    """Return the `mcp/request` that is being answered, for example to find its sender in a tool.
+
+    Raises `LookupError` outside of a request.
+    """
     return _request.get()
 
 
 async def serve(space: "Space", server: McpServer, *, concurrency: int = 16, controls: Controls | None = None) -> None:
-    """Answer every `mcp/request` addressed to us, until the space ends or somebody shuts us down.
+    """Answer every `mcp/request` addressed to this participant until the space ends or the participant is shut down.
 
-    At most `concurrency` at once; the others wait. `controls` are the hooks for pause, shutdown and the like; without
-    them these are obeyed all the same. A server that fails answers with an error and never ends this. When it is
-    cancelled, what it was answering is cancelled too.
+    At most `concurrency` requests run concurrently; the others wait. `controls` has the hooks for pause, shutdown and
+    other control requests, which are carried out even without hooks. An exception in the server is sent as an error and
+    does not end this call. Cancelling this call cancels the requests that are running.
     """
     await Service(space, server, concurrency=concurrency, controls=controls).run()
 
 
 class Service:
-    """Serving, from the moment in which it is made: requests that come before it runs wait for it."""
+    """Serves requests. It subscribes when it is created; requests that arrive before `run` are queued."""
 
     def __init__(
         self, space: "Space", server: McpServer, *, concurrency: int = 16, controls: Controls | None = None
     ) -> None:
-        """As `serve` says."""
+        """Subscribe to requests and control requests; the arguments are those of `serve`."""
         if concurrency < 1:
             raise ValueError(f"{concurrency} requests at once answer nothing")
         self._space = space
@@ -87,7 +90,7 @@ class Service:
         self._orders = space.envelopes("participant/*", to=space.me, on_missed=_missed)
 
     async def run(self, *besides: Coroutine[Any, Any, Any]) -> None:
-        """Until the space ends, somebody shuts us down, or any of what is done besides has ended."""
+        """Serve until the space ends, the participant is shut down, or one of the other coroutines ends."""
         answering = self._desk.answer_all(self._requests)
         obeying = self._controls.obey(self._space, self._orders)
         async with self._requests, self._orders:
@@ -95,10 +98,10 @@ class Service:
 
 
 async def notify(space: "Space", method: str, params: Mapping[str, Any] | None = None) -> bool:
-    """Tell everybody an MCP notification, such as `notifications/tools/list_changed`; whether we may.
+    """Send an MCP notification to all participants, such as `notifications/tools/list_changed`.
 
-    As an `mcp/notification`, for which the protocol has no rule but that unknown kinds are relayed: it needs a
-    capability of its own.
+    Returns False, and sends nothing, if this participant may not send it. The kind is `mcp/notification`. The protocol
+    does not define it, but relays unknown kinds: it needs a separate capability.
     """
     payload = {"method": method} if params is None else {"method": method, "params": params}
     if not space.can({"kind": NOTIFICATION, "payload": payload}):
@@ -108,7 +111,7 @@ async def notify(space: "Space", method: str, params: Mapping[str, Any] | None =
 
 
 def context_of(envelope: Envelope) -> Any:
-    """The `context` of an envelope, to be carried on as it came; None where it has none."""
+    """Return the `context` of an envelope, to be sent on unchanged; None if it has none."""
     text = envelope.fields.get("context")
     return None if text is None or text == b"null" else msgspec.Raw(text)
 
@@ -118,7 +121,7 @@ def _missed(count: int) -> None:
 
 
 class _Desk:
-    """Where requests come in and answers go out."""
+    """Takes requests from the queue and sends their answers."""
 
     def __init__(self, space: "Space", server: McpServer, controls: Controls, concurrency: int) -> None:
         self._space = space
@@ -127,7 +130,7 @@ class _Desk:
         self._room = asyncio.Semaphore(concurrency)
 
     async def answer_all(self, requests: Subscription[Envelope]) -> None:
-        """Until no more come."""
+        """Answer requests until the subscription ends."""
         crew = Crew(f"mew client: {self._space.me} answers")
         try:
             async for request in requests:
@@ -147,7 +150,7 @@ class _Desk:
             self._room.release()
 
     async def _payload(self, request: Envelope) -> dict[str, Any]:
-        """A result, or an error: whatever happens, the asker is told."""
+        """Return the payload of the answer: a result, or an error if the request fails in any way."""
         method, params = request.payload["method"], request.payload.get("params")
         try:
             if params is not None and not isinstance(params, dict):
@@ -155,12 +158,12 @@ class _Desk:
             return {"result": await self._server.answer(method, params or {})}
         except McpFailure as failure:
             return _failing(failure)
-        except Exception as error:  # of the server's: the next request must be answered all the same
+        except Exception as error:  # an error in the server must not stop later requests
             _log.warning("%s failed", method, exc_info=True)
             return _failing(McpFailure(INTERNAL_ERROR, str(error) or type(error).__name__))
 
     async def _deliver(self, request: Envelope, payload: dict[str, Any]) -> None:
-        """Send the answer; what was surely not taken is sent again when it can be."""
+        """Send the answer. Retry only if the gateway has certainly not accepted it."""
         while True:
             connection = self._space.connection
             try:
@@ -185,7 +188,7 @@ class _Desk:
                 await self._space.connected()
 
     async def _paused(self) -> None:
-        """Wait for the end of a pause, of one that began before we came too."""
+        """Wait for the end of a pause, including a pause that started before this participant joined."""
         if self._controls.paused:
             await self._controls.resumed()
             return
@@ -197,7 +200,7 @@ class _Desk:
 
 
 async def _gone(connection: Connection | None) -> None:
-    """Wait for the end of a connection that the gateway closes (protocol §6): what is sent on it now is lost."""
+    """Wait until the gateway has closed the connection (protocol §6): messages sent before that are lost."""
     if connection is not None:
         with suppress(TimeoutError):
             async with asyncio.timeout(GONE):

@@ -1,1 +1,1 @@
-"""Fan-out: delivers what a space sends to its readers."""
+"""Fan-out: delivers the messages of a space to its readers."""

@@ -1,7 +1,8 @@
-"""Delivers a turn of envelopes and frames to its readers, slice by slice.
+"""Delivers a batch (turn) of envelopes and frames to its readers, in slices.
 
-What everyone receives is joined once. A reader that is left out of something, or receives something alone, gets slices
-of that buffer. So a thousand joins in one turn cost a thousand small exceptions and not a million decisions.
+Messages for all readers are joined once into a shared buffer. A reader that is excluded from a message, or gets one of
+its own, receives slices of that buffer. So a thousand joins in one turn cost a thousand small exceptions, not a million
+decisions.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,22 +17,22 @@ _TRANSPORTS: Final = {"http": "http", "log": "virtual"}
 
 
 class Readers:
-    """The outlets of one space, by connection, and whose they are."""
+    """The outlets of one space by connection, and the participant of each connection."""
 
     def __init__(self) -> None:
-        """Nobody is here."""
+        """Start without connections."""
         self.outlets: dict[str, Outlet] = {}
-        """Of everybody who is connected, admitted or not."""
+        """Outlets of all connections, admitted or not."""
         self._seats: dict[str, str] = {}
         self._names: dict[str, str] = {}
-        """The other way round: who sits on a connection."""
+        """The inverse of `_seats`: the participant of each connection."""
         self._observers: dict[str, None] = {}
         self._all: dict[str, Outlet] = {}
         self._recipients: list[tuple[str, str]] | None = None
 
     def seat(self, participant: str, connection: str) -> None:
-        """From here on the participant receives over this connection."""
-        former = self._seats.pop(participant, None)  # who comes again has come last
+        """Deliver to the participant over this connection from now on."""
+        former = self._seats.pop(participant, None)  # a reconnecting participant moves to the end
         if former is not None:
             self._names.pop(former, None)
             self._all.pop(former, None)
@@ -41,12 +42,12 @@ class Readers:
         self._recipients = None
 
     def observe(self, connection: str) -> None:
-        """From here on the connection receives what everyone receives."""
+        """Deliver to this connection, as an observer, what everyone receives."""
         self._observers[connection] = None
         self._all[connection] = self.outlets[connection]
 
     def drop(self, connection: str) -> Outlet | None:
-        """The connection receives nothing more."""
+        """Remove the connection and return its outlet, or None if it is unknown."""
         self._observers.pop(connection, None)
         participant = self._names.pop(connection, None)
         if participant is not None:
@@ -56,25 +57,25 @@ class Readers:
         return self.outlets.pop(connection, None)
 
     def everyone(self) -> dict[str, Outlet]:
-        """All who are present, and observers, as they are now; not to be changed."""
+        """Return the outlets of all participants and observers present. A live view: do not modify it."""
         return self._all
 
     def connection_of(self, participant: str) -> str | None:
-        """Where a participant receives."""
+        """Return the connection over which a participant receives, or None."""
         return self._seats.get(participant)
 
     def name_of(self, connection: str) -> str | None:
-        """Who receives there; nobody where an observer looks on."""
+        """Return the participant of a connection; None for an observer."""
         return self._names.get(connection)
 
     def recipients(self) -> list[tuple[str, str]]:
-        """All who are present, in the order they came, with how they are connected; observers do not count."""
+        """Return the participants present, in join order, each with its transport. Observers are not included."""
         if self._recipients is None:
             self._recipients = [(name, transport_of(seat)) for name, seat in self._seats.items()]
         return self._recipients
 
     def recipients_of(self, audience: To | Only) -> list[tuple[str, str]]:
-        """Those of them who are meant."""
+        """Return the participants present that this audience names, each with its transport."""
         if isinstance(audience, To):
             name = self._names.get(audience.connection)
             return [] if name is None else [(name, transport_of(audience.connection))]
@@ -82,20 +83,20 @@ class Readers:
         return [(name, transport_of(seats[name])) for name in audience.participants if name in seats]
 
     def came_late(self, late: dict[str, int]) -> list[int]:
-        """How much of a turn was before each who came within it, in the order they came."""
+        """Return how many items preceded each participant that joined within the turn, in join order."""
         return [late[connection] for connection in late if connection in self._names]
 
 
 def transport_of(connection: str) -> str:
-    """How a participant is connected, by the name of its connection."""
+    """Return the transport of a participant, derived from the name of its connection."""
     return _TRANSPORTS.get(connection.partition(":")[0], "websocket")
 
 
 class Shares:
-    """The shares of one turn."""
+    """The per-reader parts of one turn."""
 
     def __init__(self, turn: Sequence[tuple[Audience, Item]], late: dict[str, int], readers: Readers) -> None:
-        """`late` has the connections that came within the turn, and how much of it was before them."""
+        """`late` maps each connection that joined within the turn to the number of items that preceded it."""
         self._items = [item for _, item in turn]
         self._late = late
         self._readers = readers.everyone()
@@ -110,7 +111,7 @@ class Shares:
             self._counts.append(self._counts[-1] + (len(item.messages) if kept else 0))
 
     def _place(self, index: int, audience: Audience, readers: Readers) -> bool:
-        """Note the exceptions that an item makes; whether it is for all others."""
+        """Record the exceptions that an item causes; return whether the item belongs in the shared buffer."""
         match audience:
             case Everyone():
                 return True
@@ -129,12 +130,12 @@ class Shares:
         return False
 
     def connections(self) -> list[str]:
-        """All who may get something, those who get something of their own last."""
+        """Return all connections that may receive something. Those with messages of their own come last."""
         others = [each for each in self._readers if each not in self._own] if self._counts[-1] else []
         return [*others, *self._own]
 
     def wire(self, connection: str) -> tuple[bytes, int]:
-        """A connection's share as bytes, and how many messages they are."""
+        """Return the part of one connection: its bytes and the number of messages in them."""
         own = self._own.get(connection, ())
         if connection not in self._readers:
             chosen = [self._items[index] for index in sorted(own)]
@@ -161,7 +162,7 @@ class Shares:
 
 
 def share_of(connection: str, turn: Iterable[tuple[Audience, Item]], readers: Readers) -> list[Item]:
-    """One connection's share of a turn, or of a part of it, item by item."""
+    """Return the part of a turn, or of a section of it, for one connection, as a list of items."""
     name, is_reader = readers.name_of(connection), connection in readers.everyone()
     share = []
     for audience, item in turn:
@@ -180,15 +181,15 @@ def share_of(connection: str, turn: Iterable[tuple[Audience, Item]], readers: Re
 
 
 SLICE: Final = 250
-"""Readers served before others have a chance: some two milliseconds."""
+"""Maximum number of readers per slice, about two milliseconds of work. Other work runs between slices."""
 SLICE_BYTES: Final = 4 * 2**20
-"""Likewise: where each gets much, fewer are served at once."""
+"""Maximum bytes per slice: with large messages, a slice serves fewer readers."""
 SLICE_SECONDS: Final = 0.0005
-"""Likewise: where each gets a share of its own, and the kernel takes its time."""
+"""Maximum duration of a slice when readers get different parts and the writes are slow."""
 
 
 class Sending:
-    """What a turn has for everybody, and who has not got it yet."""
+    """One turn being delivered, and the readers not served yet."""
 
     def __init__(
         self,
@@ -199,9 +200,9 @@ class Sending:
         mixed: bool,
         frames: Sequence[int] = (),
     ) -> None:
-        """`since` has the connections that get only what came behind some point of the turn.
+        """`since` maps a connection to the index of the first item of the turn that it receives.
 
-        `frames` has the places of the turn where frames are.
+        `frames` lists the indexes of frame items in the turn.
         """
         self.messages = sum(len(item.messages) for _, item in turn)
         self._turn = turn
@@ -215,12 +216,12 @@ class Sending:
             self._waiting = dict(readers.everyone())
         else:
             self._joined = b""
-            # Served from the end: those first for whom something is meant in particular.
+            # popitem() serves from the end, so connections with messages of their own come first.
             named = self._shares.connections()
             self._waiting = {each: readers.outlets[each] for each in named if each in readers.outlets}
 
     def slice(self, counts: Counts) -> bool:
-        """Serve some more; whether all have been served."""
+        """Serve the next readers; return whether all readers have been served."""
         if self._shares is None:
             self._slice_of_all(counts)
         else:
@@ -234,7 +235,7 @@ class Sending:
         return not self._waiting
 
     def _slice_of_all(self, counts: Counts) -> None:
-        """The common case: the same bytes for everybody."""
+        """Serve a slice in the common case: all readers get the same bytes."""
         waiting, joined = self._waiting, self._joined
         direct = put = 0
         for _ in range(min(len(waiting), SLICE, 1 + SLICE_BYTES // len(joined))):
@@ -248,13 +249,13 @@ class Sending:
         counts.delivered_bytes += (direct + put // self.messages) * len(joined)
 
     def serve(self, connection: str, counts: Counts) -> None:
-        """Serve this one now, unless it has been."""
+        """Serve this connection now, unless it has been served already."""
         outlet = self._waiting.pop(connection, None)
         if outlet is not None:
             self._give(connection, outlet, counts)
 
     def _give(self, connection: str, outlet: Outlet, counts: Counts) -> int:
-        """The bytes that one connection got."""
+        """Serve one connection; return the size of its part in bytes."""
         if isinstance(outlet, SocketOutlet) and outlet.closed:
             self._lose(connection, outlet)
             return 0
@@ -276,14 +277,14 @@ class Sending:
         return len(wire)
 
     def _lose(self, connection: str, outlet: SocketOutlet) -> None:
-        """It is gone: of what it does not get only frames count."""
+        """Count the frames that a closed connection misses as lost; ignore the envelopes."""
         if self._frames:
             since = self._since.get(connection, 0)
             missed = [self._turn[place] for place in self._frames if place >= since]
             outlet.put(share_of(connection, missed, self._readers))
 
     def _put(self, outlet: Outlet, wire: bytes, messages: int, items: list[Item]) -> int:
-        """Have it queued; envelopes, which are never dropped, as one piece."""
+        """Hand the messages to the outlet. Envelopes are never dropped, so they are queued as one piece."""
         if not self._frames and isinstance(outlet, SocketOutlet):
             return outlet.put_envelopes(wire, messages)
         return outlet.put(items)

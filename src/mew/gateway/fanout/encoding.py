@@ -1,6 +1,6 @@
-"""What is delivered, as WebSocket messages: envelopes and runs of frames, encoded once for all readers.
+"""Encodes envelopes and runs of frames as WebSocket messages, once for all readers.
 
-Frames that one writer sends in a row stay together: a reader receives all of them, or loses all of them. Pure.
+Consecutive frames from one writer form one item: a reader receives all of them or loses all of them. Pure functions.
 """
 
 import struct
@@ -26,7 +26,7 @@ PING: Final = b"\x89\x00"
 
 
 def head(size: int, *, text: bool) -> bytes:
-    """What stands before a whole message of this size (RFC 6455 §5.2)."""
+    """Return the frame header of an unfragmented message of this size (RFC 6455 §5.2)."""
     first = _TEXT if text else _BINARY
     if size < _SHORT:
         return bytes((first, size))
@@ -36,12 +36,12 @@ def head(size: int, *, text: bool) -> bytes:
 
 
 def encode(message: bytes, *, text: bool = True) -> bytes:
-    """A whole message as one final frame."""
+    """Return a message as one final frame."""
     return head(len(message), text=text) + message
 
 
 def encode_all(messages: Sequence[bytes], *, text: bool) -> bytes:
-    """Messages as frames one behind the other; where all have one size, as a rule, in one go."""
+    """Return consecutive messages as frames. Fast path: messages of the same size share one header."""
     sizes = set(map(len, messages))
     if len(sizes) == 1:
         same = head(sizes.pop(), text=text)
@@ -50,35 +50,35 @@ def encode_all(messages: Sequence[bytes], *, text: bool) -> bytes:
 
 
 def pong(payload: bytes) -> bytes:
-    """The answer to a ping, which has at most 125 bytes (RFC 6455 §5.5.3)."""
+    """Return the reply to a ping. The payload has at most 125 bytes (RFC 6455 §5.5.3)."""
     return bytes((_PONG, len(payload))) + payload
 
 
 ITEM_BYTES: Final = 64 * 1024
-"""Frames together have at most about this many bytes: a slow reader then loses no more than it has to."""
+"""Approximate maximum size of an item with several frames. It limits how many frames a slow reader loses together."""
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
-    """An envelope, or frames of one stream in a row, as server frames and as they are."""
+    """One envelope, or consecutive frames of one stream, both encoded as server frames and unencoded."""
 
     wire: bytes
     messages: Sequence[bytes]
     text: bool = True
     stream_id: str | None = None
-    """Of frames; None marks an envelope, which is never dropped."""
+    """Stream of the frames; None marks an envelope, which is never dropped."""
     first: int = 0
-    """The number of the first frame; the others follow it without a gap."""
+    """Number of the first frame; the following frames are numbered without a gap."""
     record: Record | None = None
-    """Of an envelope, where its delivery is logged: as the journal has it, without tokens."""
+    """The journal record of an envelope, without tokens; set if deliveries are logged."""
 
 
 def envelope_item(message: bytes, record: Record | None = None) -> Item:
-    """An envelope on its way."""
+    """Return an item for one envelope."""
     return Item(encode(message), (message,), record=record)
 
 
 def frame_items(stream_id: str, first: int, messages: list[bytes], *, text: bool) -> Iterator[Item]:
-    """Frames in a row, in pieces of moderate size."""
+    """Yield items for consecutive frames, split into pieces of about `ITEM_BYTES`."""
     wire = encode_all(messages, text=text)
     if len(wire) <= ITEM_BYTES or len(messages) == 1:
         yield Item(wire, messages, text, stream_id, first)
@@ -89,7 +89,7 @@ def frame_items(stream_id: str, first: int, messages: list[bytes], *, text: bool
 
 
 def readable(item: Item) -> list[bytes]:
-    """Each message as a line of JSON: an envelope as it is, a frame as an object without `kind` (protocol §5)."""
+    """Return each message as a line of JSON: envelopes unchanged, frames as objects without `kind` (protocol §5)."""
     if item.stream_id is None:
         return [*item.messages]
     return [_readable_frame(message, text=item.text) for message in item.messages]

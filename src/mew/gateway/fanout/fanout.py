@@ -1,7 +1,8 @@
-"""Fan-out of a space: collects what one turn of the event loop sends, then writes once to each reader.
+"""Fan-out of a space: collects the messages of one event-loop iteration, then writes once to each reader.
 
-It decides when, never what. It flushes immediately while there is time, and in longer turns under load, because a write
-costs the same whatever its size. A large audience is served in slices, so that other work continues in between.
+This module decides when to send, not what. It flushes immediately when idle. Under load it delays flushes and sends
+larger batches, because the cost of a write hardly depends on its size. A large audience is served in slices, so that
+other work continues in between.
 """
 
 import asyncio
@@ -21,19 +22,19 @@ if TYPE_CHECKING:
 
 WINDOW_SECONDS: Final = 0.02
 BUSY: Final = 0.5
-"""Above this share of the time that flushing every message by itself would take, flushes are held off."""
+"""Flushes are delayed if flushing each message separately would take more than this fraction of the time."""
 HOLD_SECONDS: Final = 0.002
 PATIENT_SECONDS: Final = 0.1
-"""For what nobody waits for: who came and went, in a storm of it."""
+"""Longest delay for low-priority messages that no client waits for, such as many joins and leaves."""
 FLUSHES: Final = 8
-"""A flush is held off for as long as so many flushes take."""
+"""A flush is delayed by the duration of this many flushes."""
 
 
 class Pace:
-    """Measures flushes and says how long to hold off the next."""
+    """Measures flushes and computes how long to delay the next one."""
 
     def __init__(self) -> None:
-        """Idle."""
+        """Start idle."""
         self._since = 0.0
         self._messages = 0
         self._flushes = 0
@@ -43,7 +44,7 @@ class Pace:
         self._last_seconds = 0.0
 
     def flushed(self, now: float, seconds: float, messages: int) -> None:
-        """A flush has ended that took so long and sent so many messages."""
+        """Record a flush that ended at `now`, took `seconds` and sent `messages` messages."""
         self._last_end, self._last_seconds = now, seconds
         self._messages += messages
         self._flushes += 1
@@ -54,7 +55,7 @@ class Pace:
             self._since, self._messages, self._flushes, self._seconds = now, 0, 0, 0.0
 
     def hold_off(self, now: float, *, patient: bool = False) -> float:
-        """Seconds to wait before the next flush; none or less: flush at once."""
+        """Return the seconds to wait before the next flush; zero or negative means flush immediately."""
         if not self._busy:
             return 0.0
         most = PATIENT_SECONDS if patient else HOLD_SECONDS
@@ -62,35 +63,35 @@ class Pace:
 
 
 FEW: Final = 50
-"""So many are served ahead of a crowd rather than behind it."""
+"""Audiences up to this size are served before a large audience, not after it."""
 
 
 class Writer(Protocol):
-    """The part of a socket that is asked to wait under load."""
+    """The part of a socket that pauses reading under load."""
 
     def pause_reading(self) -> None:
-        """Leave what comes in to the kernel."""
+        """Stop reading; incoming data stays in the kernel buffer."""
         ...
 
     def resume_reading(self) -> None:
-        """Take it again."""
+        """Continue reading."""
         ...
 
 
 class Fanout:
-    """The outlets of a space, and what is on its way to them."""
+    """The outlets of a space and the messages in flight to them."""
 
     def __init__(
         self, counts: Counts, before_flush: Callable[[], bool], clock: Callable[[], float] = perf_counter
     ) -> None:
-        """`before_flush` puts what belongs to the turn and has not been put yet, and says whether it may leave.
+        """`before_flush` adds all remaining messages of the turn and returns whether the turn may be sent.
 
-        `clock` tells seconds.
+        `clock` returns seconds.
         """
         self.readers = Readers()
         self.history: EnvelopeHistory | None = None
         self.holding = False
-        """Whether writers are to wait for the next flush: there is enough to send."""
+        """Whether writers should pause until the next flush, because there is already enough to send."""
         self._counts = counts
         self._before_flush = before_flush
         self._clock = clock
@@ -98,30 +99,30 @@ class Fanout:
         self._turn: list[tuple[Audience, Item]] = []
         self._mixed = False
         self._frames: list[int] = []
-        """The places of the turn where frames are."""
+        """Indexes of the frame items in the turn."""
         self._late: dict[str, int] = {}
-        """Connections that came within this turn, and how much of it was before them."""
+        """Connections that joined within this turn, with the number of items that preceded them."""
         self._served: dict[str, int] = {}
-        """Connections that were served ahead of this turn's flush, and how much of it they have got."""
+        """Connections served before this turn's flush, with the number of items they already received."""
         self._ahead: dict[str, None] = {}
-        """Connections that are to be served ahead."""
+        """Connections to serve before the next flush."""
         self._wanted = False
         self._urgent = False
-        """Whether somebody waits for what is to be sent."""
+        """Whether a client waits for the messages to be sent."""
         self._stuck = False
-        """Whether the turn may not leave until somebody says so."""
+        """Whether the turn is blocked until `resume` is called."""
         self._due: asyncio.Handle | None = None
         self._is_patient = False
         self._held: list[Writer] = []
         self._sending: Sending | None = None
-        """A turn that has not reached everybody yet."""
+        """A turn that has not reached all its readers yet."""
         self._seconds = 0.0
-        """What it has taken so far."""
+        """Time spent on this turn so far."""
 
-    # What is to be sent
+    # What to send
 
     def put(self, audience: Audience, item: Item, *, patient: bool = False) -> None:
-        """Send this with the turn. Nobody waits for what is patient."""
+        """Add an item to the turn. Use `patient` for low-priority items that no client waits for."""
         if item.stream_id is not None:
             self._frames.append(len(self._turn))
         self._turn.append((audience, item))
@@ -130,7 +131,7 @@ class Fanout:
         self.expect(audience, patient=patient)
 
     def expect(self, audience: Audience, *, patient: bool = False) -> None:
-        """There is, or will be, something to send to them: have it flushed soon."""
+        """Schedule a flush soon: there is, or will be, something to send to this audience."""
         self._wanted = True
         if self._stuck:
             return
@@ -150,7 +151,7 @@ class Fanout:
             self._schedule(patient=False)
 
     def _few(self, audience: Audience) -> list[str] | None:
-        """The connections that are meant, if they are few enough to be served ahead of a crowd."""
+        """Return the connections of this audience, if there are few enough to serve them first; else None."""
         if isinstance(audience, To | Only):
             few = self._connections(audience)
             if len(few) <= FEW:
@@ -169,12 +170,12 @@ class Fanout:
         return [connection for connection in found if connection is not None]
 
     def admit(self, connection: str) -> None:
-        """The connection is a reader from here on: what the turn has had so far is not for it."""
+        """Start to deliver to the connection; earlier items of the turn are not for it."""
         if self._turn:
             self._late[connection] = len(self._turn)
             self._mixed = True
 
-    # When
+    # When to send it
 
     def _schedule(self, *, patient: bool) -> None:
         loop = asyncio.get_running_loop()
@@ -187,12 +188,12 @@ class Fanout:
             self._due = loop.call_later(wait, self._release)
 
     def hold(self, writer: Writer) -> None:
-        """Let a writer wait for the next flush: the kernel gathers what it sends."""
+        """Pause reading from a writer until the next flush; the kernel buffers what it sends."""
         writer.pause_reading()
         self._held.append(writer)
 
     def _release(self) -> None:
-        """The wait is over: read once more what has gathered meanwhile, then flush."""
+        """End the delay: resume the writers, read once what has arrived, then flush."""
         self.holding = False
         held, self._held = self._held, []
         for writer in held:
@@ -210,12 +211,12 @@ class Fanout:
         self._go_on()
 
     def _go_on(self) -> None:
-        """One more slice; then the next turn's time may come."""
+        """Send one more slice; after the last one, schedule the next turn if needed."""
         if self._sending is not None:
             is_over = False
             try:
                 is_over = self._slice(self._sending)
-            finally:  # one that cannot be served keeps nobody else from it
+            finally:  # continue with the other readers after an error
                 if not is_over:
                     asyncio.get_running_loop().call_soon(self._go_on)
             if not is_over:
@@ -224,14 +225,14 @@ class Fanout:
             self._schedule(patient=not self._urgent)
 
     def resume(self) -> None:
-        """What was stuck may leave."""
+        """Unblock the turn."""
         if self._stuck:
             self._stuck = False
             if self._wanted and self._due is None and self._sending is None:
                 self._schedule(patient=False)
 
     def flush(self) -> None:
-        """Send everything that has been put, now."""
+        """Send all messages of the turn now."""
         self._finish()
         self._begin()
         self._finish()
@@ -241,7 +242,7 @@ class Fanout:
             self._slice(self._sending)
 
     def _slice(self, sending: Sending) -> bool:
-        """Serve some more; whether that were all."""
+        """Serve the next slice of readers; return whether all have been served."""
         started = self._clock()
         done = sending.slice(self._counts)
         now = self._clock()
@@ -252,7 +253,7 @@ class Fanout:
         return done
 
     def _begin(self) -> None:
-        """Take the turn, to be sent slice by slice; unless it may not leave."""
+        """Start to send the turn in slices, unless it may not be sent yet."""
         if not self._before_flush():
             self._stuck = True
             return
@@ -268,10 +269,10 @@ class Fanout:
         self._seconds = 0.0
         self._sending = Sending(turn, late | served, self.readers, mixed=mixed, frames=frames)
 
-    # One by one
+    # Single connections
 
     def _serve_ahead(self) -> None:
-        """Give a few connections all that there is for them, while others wait for theirs."""
+        """Send a few connections everything that is ready for them, before the other readers."""
         ahead, self._ahead = self._ahead, {}
         if not self._before_flush():
             self._stuck = True
@@ -280,12 +281,12 @@ class Fanout:
             self._serve(connection)
 
     def serve(self, connection: str) -> None:
-        """Give a connection all that there is for it so far; it stays."""
+        """Send a connection everything that is ready for it. The connection stays open."""
         if self._before_flush():
             self._serve(connection)
 
     def _serve(self, connection: str) -> list[Item]:
-        """All that a connection is to get so far; what of it is of this turn."""
+        """Send a connection everything that is ready for it; return the items of the current turn."""
         if self._sending is not None:
             self._sending.serve(connection, self._counts)
         outlet = self.readers.outlets.get(connection)
@@ -299,13 +300,14 @@ class Fanout:
         return items
 
     def _since(self, connection: str) -> int:
-        """How much of this turn a connection has got, or was before it."""
+        """Return how many items of this turn to skip: the connection already received them, or they preceded it."""
         return self._served.get(connection, self._late.get(connection, 0))
 
     def settle(self, connection: str) -> bool:
-        """Give a connection its share, before it is dropped: what comes behind this is not for it.
+        """Send a connection its part before it is dropped; later messages are not for it.
 
-        Whether it may leave: else the connection has only what could. All that belongs to the turn has been put.
+        Returns False if the turn may not be sent yet: then nothing is sent here. All messages of the turn have been
+        added before that is decided.
         """
         outlet, name = self.readers.outlets.get(connection), self.readers.name_of(connection)
         if isinstance(outlet, SocketOutlet) and outlet.closed:
@@ -321,9 +323,10 @@ class Fanout:
         return True
 
     def _lose(self, connection: str, outlet: SocketOutlet) -> None:
-        """It is gone: of what it misses only frames count, and nothing that has to be recorded first leaves for it.
+        """Count the frames that a closed connection misses as lost; ignore the envelopes.
 
-        Where thousands go at once, each would else look through all that was said of those before it.
+        Nothing is sent, so nothing must be recorded first. If thousands of connections close together, this avoids a
+        search by each one through the messages about all earlier ones.
         """
         if self._sending is not None:
             self._sending.serve(connection, self._counts)
@@ -333,12 +336,12 @@ class Fanout:
             outlet.put(share_of(connection, missed, self.readers))
 
     def drop(self, connection: str) -> Outlet | None:
-        """The connection gets nothing more, of this turn neither."""
+        """Remove the connection; it receives nothing more, including this turn."""
         self._late.pop(connection, None)
         return self.readers.drop(connection)
 
     def _log(self, history: "EnvelopeHistory", turn: list[tuple[Audience, Item]], late: dict[str, int]) -> None:
-        """A line a recipient; who comes within the turn gets nothing of what was before."""
+        """Log one line per recipient. A participant that joined within the turn gets no earlier items."""
         present, came_late = self.readers.recipients(), self.readers.came_late(late)
         for index, (audience, item) in enumerate(turn):
             if item.record is None:

@@ -1,6 +1,7 @@
-"""Where deliveries go: the queues of WebSocket readers, HTTP mailboxes and logs, with their counters.
+"""Delivery targets: queues of WebSocket readers, HTTP mailboxes and log files, with their counters.
 
-Each keeps one order. A slow reader loses its oldest frames and is told which ones; envelopes are never dropped.
+Each target keeps one order. A slow reader loses its oldest frames and is notified which ones. Envelopes are never
+dropped.
 """
 
 from collections import deque
@@ -16,28 +17,28 @@ from mew.gateway.fanout.encoding import Item, readable
 
 
 class Counts(msgspec.Struct):
-    """What has happened since the start."""
+    """Counters since the start."""
 
     envelopes: int = 0
     frames: int = 0
     deliveries: int = 0
-    """Messages handed to readers: what waits for a slow one counts when it is sent."""
+    """Messages sent to readers. A queued message counts when it is sent."""
     delivered_bytes: int = 0
     dropped_frames: int = 0
     refusals: dict[str, int] = {}
     closed_proposals: dict[str, int] = {}
-    """By outcome."""
+    """Closed proposals by outcome."""
 
 
 MAILBOX_MESSAGES: Final = 10_000
 BATCH_BYTES: Final = 64 * 1024
-"""What goes out in one write when a reader catches up: a system call costs the same whatever its size."""
+"""Size of one write when a reader catches up: the cost of a system call hardly depends on its size."""
 WAITING_BYTES: Final = 160
-"""What the objects of a waiting item take, besides its bytes."""
+"""Memory overhead of a queued item, in addition to its bytes."""
 
 
 class Loss(msgspec.Struct):
-    """Frames of one stream that a reader did not get."""
+    """Frames of one stream that a reader did not receive."""
 
     first: int
     last: int
@@ -45,17 +46,17 @@ class Loss(msgspec.Struct):
 
 
 class Outlet(Protocol):
-    """Takes what one connection is to receive."""
+    """Accepts the messages for one connection."""
 
     direct: Callable[[bytes], None] | None
-    """Takes the server frames of a turn, as long as they may go straight through; else `put` is to be used."""
+    """Writes encoded frames directly to the reader. None while that is not possible; use `put` then."""
 
     def put(self, items: list[Item]) -> int:
-        """Take the messages of a turn; how many of them have reached their reader by that."""
+        """Accept the messages of a turn; return how many of them have reached their reader."""
         ...
 
     def close(self, code: int, reason: str) -> None:
-        """Nothing more comes."""
+        """Close the outlet; it receives nothing more."""
         ...
 
 
@@ -63,29 +64,29 @@ class Wire(Protocol):
     """The part of a socket that an outlet needs."""
 
     def write(self, data: bytes) -> None:
-        """Hand bytes to the kernel, or keep them."""
+        """Write bytes to the kernel, or buffer them."""
         ...
 
     def close(self, code: int, reason: str) -> None:
-        """Say goodbye and close."""
+        """Start the close handshake and close."""
         ...
 
 
 class _NoWire:
-    """What is left of a socket that is gone."""
+    """Replaces a socket that has disconnected."""
 
     def write(self, data: bytes) -> None:
-        """Nobody reads it."""
+        """Discard the data."""
 
     def close(self, code: int, reason: str) -> None:
-        """It is closed."""
+        """Do nothing; the socket is already closed."""
 
 
 _NO_WIRE: Final = _NoWire()
 
 
 class Waiting(NamedTuple):
-    """What waits of an item: its bytes, shared with every other reader, and what it would be missed as."""
+    """A queued item: its bytes, shared between all readers, and the data needed to report its loss."""
 
     wire: bytes
     messages: int
@@ -94,34 +95,34 @@ class Waiting(NamedTuple):
 
     @property
     def cost(self) -> int:
-        """What it takes in memory."""
+        """Memory used, in bytes."""
         return len(self.wire) + WAITING_BYTES
 
 
 class Backlog:
-    """What waits for a slow reader, kept apart by kind.
+    """The queue of a slow reader, with frames and envelopes stored separately.
 
-    Dropping the oldest frames costs the same however many envelopes wait before them. An envelope remembers how many
-    items came before it; that restores the one order.
+    The cost of dropping the oldest frames does not depend on the number of envelopes queued before them. Each envelope
+    stores how many frame items preceded it; this restores the common order.
     """
 
     def __init__(self) -> None:
-        """Nothing waits."""
+        """Start with an empty queue."""
         self._frames: deque[Waiting] = deque()
         self._gone = 0
-        """Items with frames that were here once and have been sent or dropped."""
+        """Number of frame items already removed from the queue, sent or dropped."""
         self._envelopes: deque[tuple[int, Waiting]] = deque()
         self.data = 0
-        """What the frames take in memory."""
+        """Memory used by the frames, in bytes."""
         self.control = 0
-        """What the envelopes have on the wire."""
+        """Size of the envelopes on the wire, in bytes."""
 
     def __bool__(self) -> bool:
-        """Whether anything waits."""
+        """Return whether the queue contains anything."""
         return bool(self._frames or self._envelopes)
 
     def add(self, waiting: Waiting) -> None:
-        """One more at the end."""
+        """Append an item."""
         if waiting.stream_id is None:
             self._envelopes.append((self._gone + len(self._frames), waiting))
             self.control += len(waiting.wire)
@@ -130,14 +131,14 @@ class Backlog:
             self.data += waiting.cost
 
     def next_frames(self) -> Waiting:
-        """Take the oldest frames out."""
+        """Remove and return the oldest frame item."""
         waiting = self._frames.popleft()
         self._gone += 1
         self.data -= waiting.cost
         return waiting
 
     def next(self) -> Waiting:
-        """Take the oldest of everything out."""
+        """Remove and return the oldest item of either kind."""
         if not self._envelopes or self._envelopes[0][0] > self._gone:
             return self.next_frames()
         _, waiting = self._envelopes.popleft()
@@ -145,17 +146,17 @@ class Backlog:
         return waiting
 
     def frames(self) -> list[Waiting]:
-        """The frames that wait, oldest first."""
+        """Return the queued frame items, oldest first."""
         return [*self._frames]
 
 
 class SocketOutlet:
-    """A reader behind a socket: straight through while it keeps up, a bounded queue of its own while it does not."""
+    """A reader behind a socket: writes directly while the reader keeps up, else uses a bounded queue."""
 
     __slots__ = ("_backlog", "_limits", "_losses", "_on_loss", "_wire", "closed", "counts", "direct", "paused")
 
     def __init__(self, wire: Wire, *, data_bytes: int, control_bytes: int, on_loss: Callable[[], None]) -> None:
-        """`on_loss` is called when frames begin to be dropped, once an episode."""
+        """`on_loss` is called when frames start to be dropped, once per episode."""
         self._wire = wire
         self._limits = (data_bytes, control_bytes)
         self._on_loss = on_loss
@@ -164,21 +165,21 @@ class SocketOutlet:
         self.paused = False
         self.closed = False
         self.counts = Counts()
-        """Where late deliveries and losses are counted: its space's, once it has joined one."""
+        """Counts delayed deliveries and losses. After a join, these are the counters of the space."""
         self._losses: dict[str, Loss] | None = None
 
     @property
     def losses(self) -> dict[str, Loss]:
-        """By stream, since the reader was last told; when it is gone, also what it was never sent."""
+        """Losses by stream since the last notice to the reader; after it closes, also frames that were never sent."""
         return self._losses or {}
 
     @property
     def queued_bytes(self) -> tuple[int, int]:
-        """Frames and envelopes that wait: what the frames take in memory, and the envelopes on the wire."""
+        """Queued frames (memory) and queued envelopes (size on the wire), in bytes."""
         return (0, 0) if self._backlog is None else (self._backlog.data, self._backlog.control)
 
     def put(self, items: list[Item]) -> int:
-        """Send at once, or queue behind what waits already."""
+        """Send immediately, or append to the queue; return the number of messages sent."""
         if self.direct is not None:
             self.direct(b"".join([item.wire for item in items]))
             return sum(len(item.messages) for item in items)
@@ -191,7 +192,7 @@ class SocketOutlet:
         return 0
 
     def put_envelopes(self, wire: bytes, messages: int) -> int:
-        """Likewise for envelopes alone, all of them as one piece: the same bytes may wait for many readers."""
+        """Same as `put` for envelopes only, as one piece: several readers may queue the same bytes object."""
         if self.direct is not None:
             self.direct(wire)
             return messages
@@ -230,11 +231,11 @@ class SocketOutlet:
             loss.dropped += count
 
     def pause(self) -> None:
-        """The kernel takes no more."""
+        """Start to queue, because the kernel buffer is full."""
         self.paused, self.direct = True, None
 
     def resume(self, notices: list[Item]) -> None:
-        """The kernel takes again: first what was lost is told, then the queue drains until it is full again."""
+        """Continue after a pause: send loss notices first, then the queue until the kernel buffer is full."""
         self.paused = False
         if self.closed:
             return
@@ -263,7 +264,7 @@ class SocketOutlet:
         self.counts.delivered_bytes += size
 
     def abandon(self) -> None:
-        """Nothing more is sent: the frames that wait count as lost."""
+        """Stop sending and discard the queue; queued frames count as lost."""
         self.closed, self.direct = True, None
         if self._backlog is not None:
             for waiting in self._backlog.frames():
@@ -271,23 +272,23 @@ class SocketOutlet:
             self._backlog = None
 
     def disconnect(self) -> None:
-        """The socket is gone. It refers to this outlet, so this outlet must no longer refer to it."""
+        """Release the closed socket. It refers to this outlet, so a reference back would be a cycle."""
         self._wire = _NO_WIRE
 
     def close(self, code: int, reason: str) -> None:
-        """Close the socket; what waits is not sent."""
+        """Close the socket without sending the queue."""
         if not self.closed:
             self.abandon()
             self._wire.close(code, reason)
 
 
 class Mailbox:
-    """What an HTTP presence has received and may still ask for, bounded; the oldest goes first."""
+    """Messages received by an HTTP presence, kept for polling. Bounded: the oldest are dropped first."""
 
     direct: Callable[[bytes], None] | None = None
 
     def __init__(self, most_bytes: int, first: int = 0) -> None:
-        """Empty; its numbers go on from those of the presence before, so that no poll asks for what never comes."""
+        """Start empty. Numbers continue from the previous presence, so that `since` of earlier polls stays valid."""
         self._most_bytes = most_bytes
         self._messages: deque[bytes] = deque()
         self._bytes = 0
@@ -295,45 +296,45 @@ class Mailbox:
 
     @property
     def next_number(self) -> int:
-        """The number of the message that comes next."""
+        """The number of the next message."""
         return self._first + len(self._messages)
 
     def put(self, items: list[Item]) -> int:
-        """Keep the messages until they are too many."""
+        """Store the messages and drop the oldest ones beyond the limits; return how many were added."""
         before = self.next_number
         for item in items:
             for message in readable(item):
                 self._messages.append(message)
                 self._bytes += len(message)
         count = self.next_number - before
-        # The latest is kept however large it is: whoever polls could never get it otherwise.
+        # Keep the latest message even if it is too large; otherwise no poll could ever return it.
         while len(self._messages) > 1 and (self._bytes > self._most_bytes or len(self._messages) > MAILBOX_MESSAGES):
             self._bytes -= len(self._messages.popleft())
             self._first += 1
         return count
 
     def since(self, number: int) -> tuple[list[bytes], int, int]:
-        """The messages from this number on, the next number, and how many before them are gone."""
+        """Return the messages from this number on, the next number, and how many requested ones were dropped."""
         dropped = max(0, self._first - number)
         start = max(0, number - self._first)
         return list(self._messages)[start:], self.next_number, dropped
 
     def close(self, code: int, reason: str) -> None:
-        """Nothing to do: what was received can still be asked for."""
+        """Do nothing: received messages can still be polled."""
 
 
 class LogOutlet:
-    """An `output_log`: a line a message, appended and visible at once."""
+    """An `output_log` file. Each message is appended as one line and is visible immediately."""
 
     direct: Callable[[bytes], None] | None = None
 
     def __init__(self, path: Path) -> None:
-        """Folders are made where they are missing; the file is never truncated."""
+        """Create missing folders; the file is never truncated."""
         ensure_folder(path.parent)
         self._path = path
 
     def put(self, items: list[Item]) -> int:
-        """Append the messages; where that cannot be, they are lost to the file, and nobody else waits for it."""
+        """Append the messages. If that fails, the lines are lost and other readers are not affected."""
         lines = [line + b"\n" for item in items for line in readable(item)]
         left = memoryview(b"".join(lines))
         try:
@@ -346,4 +347,4 @@ class LogOutlet:
         return len(lines)
 
     def close(self, code: int, reason: str) -> None:
-        """The file stays."""
+        """Do nothing; the file remains."""

@@ -1,1 +1,1 @@
-"""The HTTP API of a gateway."""
+"""The HTTP API of the gateway."""

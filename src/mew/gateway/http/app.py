@@ -1,6 +1,6 @@
-"""The HTTP API of a gateway: routes, authentication, answers and errors (protocol §5).
+"""The HTTP API of the gateway: routes, authentication, responses and errors (protocol §5).
 
-Requests become commands of the core, so HTTP and WebSocket follow the same rules.
+Requests become commands of the protocol core, so HTTP and WebSocket follow the same rules.
 """
 
 from functools import cache
@@ -52,18 +52,18 @@ FEATURES: Final = (
 MESSAGES: Final = "/participants/{participant}/messages"
 EXPLAIN: Final = "/participants/{participant}/explain"
 MILLISECONDS: Final = 1_000
-"""In a second."""
+"""Milliseconds per second."""
 NUMBER_LENGTH: Final = 18
-"""Digits of a number that counts messages."""
+"""Maximum digits of a message number."""
 
 
 def json_response(body: Any, status: int = 200) -> Response:
-    """Compact JSON, as everywhere on the wire."""
+    """Return a response with compact JSON, the format used everywhere on the wire."""
     return Response(raw_json.encode(body), status, media_type="application/json")
 
 
 def refused(refusal: Refusal) -> Response:
-    """A refusal as an HTTP answer."""
+    """Return an HTTP response for a refusal."""
     answer = json_response(refusal.payload(), refusal.status)
     wait = refusal.parts.get("retry_after_ms")
     if wait is not None:
@@ -73,19 +73,19 @@ def refused(refusal: Refusal) -> Response:
 
 @cache
 def _openapi() -> bytes:
-    """Made once: it is the same for everybody, and anybody may ask."""
+    """Return the encoded OpenAPI document. Cached: it is the same for all callers and needs no token."""
     return raw_json.encode(document())
 
 
 class HttpDoor:
-    """The endpoints of one gateway."""
+    """The HTTP endpoints of one gateway."""
 
     def __init__(self, gateway: Gateway) -> None:
         """Serve this gateway."""
         self._gateway = gateway
 
     def app(self) -> Starlette:
-        """The application that a server serves."""
+        """Return the ASGI application with all routes."""
         routes = [
             Route("/health", self.health),
             Route("/ready", self.ready),
@@ -102,11 +102,11 @@ class HttpDoor:
         return Starlette(routes=routes, middleware=self._middleware(), exception_handlers=handlers)
 
     def _middleware(self) -> list[Middleware]:
-        """Tells a browser that a page of another origin may read the answer; `exposure` decides which pages may ask."""
+        """Add CORS headers for allowed pages of other origins. `exposure` decides which pages may send requests."""
         allowed = allowed_origins(self._gateway.config)
         if not allowed:
             return []
-        # Every method and header: what does not exist is refused as always, in JSON, and not by a preflight in words.
+        # Allow every method and header: unknown ones then get the usual JSON error, not a plain-text preflight error.
         everything = ["*"]
         return [
             Middleware(
@@ -119,7 +119,7 @@ class HttpDoor:
         ]
 
     async def health(self, _request: Request) -> Response:
-        """Whether the process answers, how much it holds, and whether it can be recorded."""
+        """Return the status, the number of spaces and clients, and whether the journals can be written."""
         gateway = self._gateway
         status, journals = journal_health(gateway)
         return json_response(
@@ -135,20 +135,20 @@ class HttpDoor:
         )
 
     async def ready(self, _request: Request) -> Response:
-        """Whether the gateway takes work."""
+        """Return whether the gateway accepts work: 200 if it does, else 503."""
         ready, report = self._gateway.readiness.report()
         return json_response(report, 200 if ready else 503)
 
     async def openapi(self, _request: Request) -> Response:
-        """What this door answers, for programs."""
+        """Return the OpenAPI document of this API."""
         return Response(_openapi(), media_type="application/json")
 
     async def metrics(self, _request: Request) -> Response:
-        """The gateway's figures, for Prometheus."""
+        """Return the gateway's metrics in the Prometheus format."""
         return Response(exposition(self._gateway), media_type=CONTENT_TYPE)
 
     async def participants(self, request: Request) -> Response:
-        """Who is present in a space, for anybody with a token of that space; and whose token that is."""
+        """Return the participants present and the identity of the token. Requires any token of the space."""
         asked = _asked(request)
         space = self._gateway.lobby.look_in(asked)
         admit(request)
@@ -165,11 +165,11 @@ class HttpDoor:
         return Response(raw_json.join(body), media_type="application/json")
 
     async def messages(self, request: Request) -> Response:
-        """One path, so that whoever tries another method is told of both."""
+        """Serve GET and POST on one route, so that the error for other methods lists both."""
         return await (self.post if request.method == "POST" else self.poll)(request)
 
     async def post(self, request: Request) -> Response:
-        """A message of a participant: the same rules as over a socket, and an answer."""
+        """Post a message as a participant: the same rules as over a WebSocket, with a response."""
         participant, hub = self._authenticated(request)
         message = await _body(request, hub.space.settings.limits.message_bytes)
         await hub.turns.share(participant)
@@ -177,7 +177,7 @@ class HttpDoor:
         hub.require_journal()
         with hub.turns.spending(participant):
             answer = hub.ask(Post(participant, message, peer_of(request)))
-            hub.flush()  # a script that has its answer finds what followed in the output logs
+            hub.flush()  # a script that has the response finds what followed in the output logs
         hub.require_journal()
         if answer is None:
             raise InvalidRequest("nothing came of the message")
@@ -188,14 +188,14 @@ class HttpDoor:
         return refused(answer.refusal)
 
     async def explained(self, request: Request) -> Response:
-        """What a post of this message would come to, and why; or, with GET, all that may be sent. For any token."""
+        """Explain what a post would do (POST), or list all that may be sent (GET). Requires any token of the space."""
         space = self._gateway.lobby.look_in(_asked(request))
         admit(request)
         hub = self._gateway.hubs[space.settings.space_id]
         participant, asked = request.path_params["participant"], _asked(request)
         if request.method != "POST":
             async with paid(self._gateway, space, asked) as bill:
-                bill.work = MOST_UNITS  # where it is refused
+                bill.work = MOST_UNITS  # charged if the request is refused
                 actions = space.actions(participant, hub.clock())
                 answer = raw_json.encode(actions.answer())
                 bill.work, bill.size = actions.units, len(answer)
@@ -209,7 +209,7 @@ class HttpDoor:
         return Response(answer, media_type="application/json")
 
     async def poll(self, request: Request) -> Response:
-        """What the participant has received from a number on."""
+        """Return the messages that the participant has received, from the number `since` on."""
         participant, hub = self._authenticated(request)
         given = request.query_params.get("since", "0")
         if not (given.isascii() and given.isdigit() and len(given) <= NUMBER_LENGTH):
@@ -228,7 +228,7 @@ class HttpDoor:
     async def _refused(self, request: Request, error: Exception) -> Response:
         if not isinstance(error, Refusal):
             raise error
-        # Not the target: a careless client puts its token there.
+        # Do not log the target: a careless client puts its token there.
         exchange = exchange_of(request.scope)
         connection = None if exchange is None else exchange.connection
         self._gateway.refusals.write(
@@ -239,7 +239,8 @@ class HttpDoor:
             asked = JoinRequest(space, request.path_params.get("participant"))
             self._gateway.record_refusal(error, asked, connection, "http")
         if exchange is not None and self._gateway.is_guess(error, _asked(request).token):
-            # Trying tokens takes time, as over a socket. What follows on this connection waits behind the answer.
+            # Delay each failed token attempt, as over WebSocket. Later requests on this connection wait for the
+            # response.
             await exchange.wait(self._gateway.config.timeouts.failed_join_seconds)
         return refused(error)
 
@@ -251,7 +252,7 @@ class HttpDoor:
 
 
 def _mail(hub: Hub, participant: str, since: int) -> Response:
-    """What waits for a participant from a number on, which it pays for."""
+    """Return the messages queued for a participant from a number on. The participant is charged for them."""
     mailbox = hub.mailbox(participant)
     messages, following, dropped = ([], 0, 0) if mailbox is None else mailbox.since(since)
     size = sum(map(len, messages))
@@ -270,7 +271,7 @@ def _asked(request: Request) -> JoinRequest:
 
 
 async def _body(request: Request, most: int) -> bytes:
-    """The body, unless it is larger than it may be: then it is not read to its end."""
+    """Return the body of the request. Raises `MessageTooLarge` beyond `most` bytes and stops reading."""
     parts, size = [], 0
     async for part in request.stream():
         parts.append(part)
@@ -290,10 +291,10 @@ async def _not_found(request: Request, error: Exception) -> Response:
 
 
 async def _gone(_request: Request, _error: Exception) -> Response:
-    """The peer hung up before its request was complete: nobody reads this."""
+    """Handle a peer that disconnected before its request was complete; no client reads this response."""
     return Response(status_code=400)
 
 
 async def _broken(_request: Request, _error: Exception) -> Response:
-    """A fault of ours, which uvicorn logs."""
+    """Return a response for an internal error of the gateway; uvicorn logs the error."""
     return refused(InternalError("the gateway failed; its log says more"))

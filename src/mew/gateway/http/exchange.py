@@ -1,4 +1,4 @@
-"""One HTTP request: its connection, the headers of every answer, and the cost charged to the caller."""
+"""One HTTP request: its connection, the headers of every response, and the cost charged to the caller."""
 
 import asyncio
 import weakref
@@ -20,19 +20,22 @@ from mew.protocol.work import BYTES_PER_UNIT, MESSAGE_UNITS
 
 
 class Bill(msgspec.Struct):
-    """What an answer takes."""
+    """The cost of a response."""
 
     work: int = 0
-    """Units, besides what every request takes."""
+    """Work units in addition to the fixed cost of each request."""
     size: int = 0
-    """Bytes of the answer."""
+    """Size of the response in bytes."""
     received: int = 0
-    """Bytes of what was asked."""
+    """Size of the request in bytes."""
 
 
 @asynccontextmanager
 async def paid(gateway: Gateway, space: Space, asked: JoinRequest) -> AsyncIterator[Bill]:
-    """For what does not wait: refused while its asker owes something, and done when it may have its turn."""
+    """Charge the caller for work that does not await anything.
+
+    Waits for the caller's turn and raises a refusal if a budget is exceeded. The yielded `Bill` is charged on exit.
+    """
     hub, bill = gateway.hubs[space.settings.space_id], Bill()
     payer = gateway.lobby.payer(asked)
     await hub.turns.share(payer)
@@ -56,20 +59,20 @@ class Exchange:
     __slots__ = ("_cycle", "_waiting", "connection", "lost")
 
     def __init__(self, connection: OpenConnection, cycle: RequestResponseCycle) -> None:
-        """The cycle holds its scope, and the scope this: a strong reference would keep all three."""
+        """Keep only a weak reference to the cycle: cycle, scope and exchange would otherwise keep each other alive."""
         self.connection = connection
         self._cycle = weakref.ref(cycle)
         self._waiting: asyncio.Future[None] | None = None
         self.lost = False
-        """Whether the connection is gone, and with it whoever wanted the answer."""
+        """Whether the connection is closed, so that no client waits for the response."""
 
     def lose(self) -> None:
-        """The connection is gone: nothing waits any longer."""
+        """Mark the connection as closed and end a pending `wait`."""
         self.lost = True
         _end(self._waiting)
 
     async def wait(self, seconds: float) -> None:
-        """Let time pass, unless the connection is lost first. Nothing is read meanwhile."""
+        """Wait for `seconds`, or until the connection is closed. Nothing is read in the meantime."""
         if self.lost:
             return
         loop = asyncio.get_running_loop()
@@ -83,7 +86,7 @@ class Exchange:
 
     @property
     def body_pending(self) -> bool:
-        """Whether a part of the request's body has not come yet."""
+        """Whether part of the request body has not arrived yet."""
         cycle = self._cycle()
         return cycle is not None and cycle.more_body
 
@@ -94,26 +97,26 @@ def _end(waiting: asyncio.Future[None] | None) -> None:
 
 
 class GentleClose:
-    """uvicorn's way to the transport, for a request with a body: an answer given before its end is not lost."""
+    """Transport wrapper for uvicorn: a response sent before the end of the request body is not lost."""
 
     __slots__ = ("_cycle", "_hang_up", "_transport")
 
     def __init__(self, transport: asyncio.Transport, hang_up: Callable[[], None], cycle: RequestResponseCycle) -> None:
-        """`hang_up` closes in a way that lets the peer read the answer while it still sends."""
+        """`hang_up` closes the connection so that the peer can read the response while it still sends."""
         self._transport = transport
         self._hang_up = hang_up
         self._cycle = weakref.ref(cycle)
 
     def write(self, data: bytes) -> None:
-        """Send."""
+        """Send the data."""
         self._transport.write(data)
 
     def is_closing(self) -> bool:
-        """Whether it is being closed."""
+        """Return whether the transport is closing."""
         return self._transport.is_closing()
 
     def close(self) -> None:
-        """Close, when what waits has been sent."""
+        """Close after all queued data has been sent."""
         cycle = self._cycle()
         if cycle is not None and cycle.more_body:
             self._hang_up()
@@ -122,34 +125,34 @@ class GentleClose:
 
 
 def exchange_of(scope: Mapping[str, Any]) -> Exchange | None:
-    """The exchange that a request belongs to."""
+    """Return the exchange of a request, or None."""
     found = scope.get("state", {}).get(KEY)
     return found if isinstance(found, Exchange) else None
 
 
 def peer_of(request: Request) -> str:
-    """Where a request comes from; empty for one in memory."""
+    """Return the address a request comes from; empty for an in-memory request."""
     exchange = exchange_of(request.scope)
     return "" if exchange is None else exchange.connection.peer
 
 
 def admit(request: Request) -> None:
-    """The request has a valid token: its connection no longer counts as unadmitted."""
+    """Mark the connection as admitted, because the request has a valid token."""
     exchange = exchange_of(request.scope)
     if exchange is not None:
         exchange.connection.admit()
 
 
 class AnswerHeaders:
-    """ASGI middleware: what every answer says of caching, types and transport, and a 401 of tokens."""
+    """ASGI middleware: adds headers for caching, content type and transport security, and for tokens on a 401."""
 
     def __init__(self, app: ASGIApp, *, tls: bool) -> None:
-        """With TLS, browsers are to use nothing else from then on."""
+        """With TLS, add the header that makes browsers use only TLS from then on."""
         self._app = app
         self._tls = tls
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass everything on, and complete the head of the answer."""
+        """Call the application and complete the headers of its response."""
 
         async def complete(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -168,14 +171,14 @@ class AnswerHeaders:
             headers.setdefault("Strict-Transport-Security", HSTS)
         exchange = exchange_of(scope)
         if exchange is not None and exchange.body_pending:
-            headers["Connection"] = "close"  # what is left of the body is not read
+            headers["Connection"] = "close"  # the rest of the body is not read
         message["headers"] = headers.raw
 
 
 def credentials(path: str, authorization: str | None) -> JoinRequest:
-    """What header and query say of who is coming (protocol §2)."""
+    """Read the space from the query and the token from the `Authorization` header (protocol §2)."""
     scheme, _, token = (authorization or "").partition(" ")
-    # Not urlsplit, which refuses some paths: here any path will do.
+    # Not urlsplit, which rejects some paths. Any path is accepted here.
     spaces = parse_qs(path.partition("?")[2]).get("space")
     return JoinRequest(
         space=spaces[0] if spaces else None, token=token.strip() or None if scheme.lower() == "bearer" else None

@@ -1,6 +1,6 @@
-"""The journal over HTTP: one page of records, or each record as it is written (`GET /spaces/{id}/journal`).
+"""The journal over HTTP: a page of records, or a live stream of them (`GET /spaces/{id}/journal`).
 
-A thread reads the files; the event loop never does. `journal_access` decides which records the caller may see.
+Threads read the files, never the event loop. `journal_access` decides which records the caller may see.
 """
 
 import asyncio
@@ -33,29 +33,29 @@ USUAL_LIMIT: Final = 1_000
 MOST_LIMIT: Final = 10_000
 POSITION_DIGITS: Final = 18
 PAGE_BYTES: Final = 8 * 2**20
-"""Of payloads in one page, unless a single one has more."""
+"""Maximum bytes of payloads in one page, unless a single payload is larger."""
 STEP_RECORDS: Final = 1_000
 STEP_BYTES: Final = 128 * 2**10
-"""Of what is read and sent at once in the live form."""
+"""Bytes read and sent in one step of the live stream."""
 READERS: Final = 2
-"""How many threads read at the same time; whoever comes next waits."""
+"""Number of threads that read concurrently; further requests wait."""
 LIVE_READERS: Final = 64
 LOOK_SECONDS: Final = 0.05
 HEARTBEAT_SECONDS: Final = 15.0
 SLOW_SECONDS: Final = 1.0
-"""After which a reader that takes nothing keeps no more than its position."""
+"""Seconds after which the files are closed for a reader that accepts no data. Its position is kept."""
 MOST_WAIT_SECONDS: Final = 1.0
-"""After which it is looked whether the token is still good."""
+"""Longest wait of a reader over budget, in seconds: its token is checked again after that."""
 MOST_CHECKED: Final = 10_000
 _NO_BREAKS: Final = bytes.maketrans(b"\r\n", b"  ")
-"""Between the tokens of an envelope there may be line breaks; within one there are none."""
+"""JSON envelopes may have line breaks between tokens; within a token there are none."""
 _HEADERS: Final = {"cache-control": "no-store"}
 _REFUSALS: Final = frozenset({records.REJECTED, records.FRAME_REJECTED})
-"""That somebody was refused something, and why, is for all; what they would have said is not."""
+"""All callers may see that a message was rejected and why, but not its content."""
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What a request wants."""
+    """The parameters of a request."""
 
     start: int
     limit: int
@@ -63,7 +63,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Shown(msgspec.Struct):
-    """A record as it is shown: the journal's columns."""
+    """A record as returned to the caller, with the columns of the journal."""
 
     position: int
     time: str
@@ -78,34 +78,37 @@ class Shown(msgspec.Struct):
     size: int | None = None
     payload: msgspec.Raw | msgspec.UnsetType | None = msgspec.UNSET
     payload_base64: bytes | msgspec.UnsetType = msgspec.UNSET
-    """In place of `payload` where it is no JSON."""
+    """Replaces `payload` if that is not JSON."""
     capability: str | None = None
     withheld: bool | msgspec.UnsetType = msgspec.UNSET
-    """It is not for whoever asks: position, time and event are all there is; of a stream's data also its number."""
+    """The caller may not see the content.
+
+    Only position, time and event are set; frames also have stream and number, rejections also have a reason.
+    """
 
 
 class _Known:
-    """What is remembered of a space's journal from one request to the next."""
+    """Data about the journal of a space that is cached between requests."""
 
     def __init__(self) -> None:
         self.targets = Targets()
         self.checked: set[tuple[object, ...]] = set()
-        """Files whose checksums were found right."""
+        """Files whose checksums have been verified."""
 
 
 class JournalDoor:
-    """The journals of one gateway, for whoever has a token."""
+    """The journal endpoint of one gateway. Requires a token."""
 
     def __init__(self, gateway: Gateway) -> None:
         """Serve this gateway."""
         self._gateway = gateway
         self._reading = asyncio.Semaphore(READERS)
         self._live: Counter[Identity] = Counter()
-        """Live readers by whose token they came with."""
+        """Number of live readers by the identity of their token."""
         self._known: dict[str, _Known] = {}
 
     async def read(self, request: Request) -> Response:
-        """A page, or the live form where `Accept` asks for that."""
+        """Return a page of records, or the live stream if the `Accept` header requests it."""
         join = _credentials(request)
         kept, identity = self._admitted(join)
         admit(request)
@@ -124,7 +127,7 @@ class JournalDoor:
         return _Events(self._events(reader, kept, asked), media_type=LIVE, headers=_HEADERS)
 
     def _require_room(self, kept: Kept, identity: Identity) -> None:
-        """Refuse one more live reader, of the gateway or of one participant, beyond what is allowed."""
+        """Raise `QuotaExceeded` if the gateway or the participant already has the maximum number of live readers."""
         own, most = self._live[identity], kept.hub.space.settings.limits.live_readers_per_participant
         if own >= most:
             raise QuotaExceeded(
@@ -143,7 +146,7 @@ class JournalDoor:
             )
 
     def _admitted(self, join: JoinRequest) -> tuple[Kept, Identity]:
-        """The journal that is asked for, and who asks."""
+        """Return the requested journal and the identity of the caller."""
         name = self._gateway.lobby.look_in(join).settings.space_id
         identity = self._gateway.tokens.identify(str(join.token))
         kept = self._gateway.journals.kept.get(name)
@@ -185,10 +188,10 @@ class JournalDoor:
             raise _unreadable(kept, steps, problem) from None
         return Response(body, media_type="application/json", headers=_HEADERS)
 
-    # The live form
+    # The live stream
 
     async def _events(self, reader: "Reader", kept: Kept, asked: Asked) -> AsyncGenerator[bytes, None]:
-        """Events, for as long as somebody reads, the token is good and the gateway serves."""
+        """Yield events while the client is connected, its token is valid and the gateway serves."""
         loop, payer = asyncio.get_running_loop(), self._gateway.lobby.payer(reader.join)
         identity = reader.identity
         steps, onlooker = self._steps(kept, identity, asked)
@@ -202,7 +205,7 @@ class JournalDoor:
                         chunk = await run_in_threadpool(_step, steps, onlooker)
                 elif loop.time() - heard >= HEARTBEAT_SECONDS:
                     chunk = b":\n\n"
-                # Behind the reading: somebody who was removed meanwhile sees nothing of what followed.
+                # Check after the read: a participant removed in the meantime must not see later records.
                 if not self._goes_on(reader):
                     return
                 if chunk:
@@ -225,14 +228,14 @@ class JournalDoor:
             steps.let_go()
 
     async def _settled(self, reader: "Reader", kept: Kept, payer: str) -> None:
-        """A reader that owes work or bytes waits: it follows more slowly, and loses nothing."""
+        """Delay a reader that is over its budget, by at most `MOST_WAIT_SECONDS`. It loses no records."""
         space = kept.hub.space
         wait = space.budgets.owed(payer, kept.hub.clock())
         if wait:
             await reader.wait(min(wait / SECOND, MOST_WAIT_SECONDS))
 
     def _goes_on(self, reader: "Reader") -> bool:
-        """Whether somebody reads, the gateway serves, and the token is good."""
+        """Return whether the client is connected, the gateway serves and the token is valid."""
         if reader.gone or self._gateway.readiness.phase != "ready":
             return False
         try:
@@ -243,13 +246,13 @@ class JournalDoor:
 
 
 def _charge(kept: Kept, payer: str, size: int) -> None:
-    """What was read for somebody, at what it takes to show it."""
+    """Charge the caller for the data returned."""
     work = MESSAGE_UNITS + size // BYTES_PER_UNIT
     kept.hub.space.charge(payer, kept.hub.clock(), work=work, size=size)
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """Who follows a live journal, and on which connection."""
+    """A client that follows a live journal, and its connection."""
 
     join: JoinRequest
     identity: Identity
@@ -257,18 +260,19 @@ class Reader(msgspec.Struct, frozen=True):
 
     @property
     def gone(self) -> bool:
-        """Whether it has hung up."""
+        """Whether the client has disconnected."""
         return self.exchange is not None and self.exchange.lost
 
     async def wait(self, seconds: float) -> None:
-        """Let time pass, unless it hangs up first."""
+        """Wait for `seconds`, or until the client disconnects."""
         await (asyncio.sleep(seconds) if self.exchange is None else self.exchange.wait(seconds))
 
 
 class _Events(StreamingResponse):
-    """Ends what it iterates over however it ends itself.
+    """A streaming response that always closes its iterator, however the response ends.
 
-    Not in a task group, as Starlette has it: cancelled when the peer hangs up, that leaves a cycle with the connection.
+    It does not use a task group as Starlette does: when the peer disconnects, the cancelled group would leave a
+    reference cycle that includes the connection.
     """
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
@@ -282,7 +286,7 @@ class _Events(StreamingResponse):
 
 
 def _credentials(request: Request) -> JoinRequest:
-    """Who asks; the path says for which space."""
+    """Return the caller's credentials. The path names the space."""
     said = credentials("", request.headers.get("authorization"))
     return JoinRequest(space=request.path_params["id"], token=said.token)
 
@@ -297,7 +301,7 @@ def _asked(request: Request) -> Asked:
 
 
 def _resumed(request: Request, asked: Asked) -> Asked:
-    """Behind the event that a reader has seen last, where it says so."""
+    """Start after the last event that the reader has seen, if it sends `Last-Event-ID`."""
     last = request.headers.get("last-event-id")
     if not last:
         return asked
@@ -313,7 +317,7 @@ def _number(name: str, given: str, most: int | None = None) -> int:
 
 
 def _step(steps: Steps, onlooker: Onlooker) -> bytes:
-    """The next events; none where only frames have come and they are not wanted."""
+    """Return the next events, encoded. Empty if only frames arrived and the reader does not want them."""
     return b"".join(
         b"id: %d\nevent: %b\ndata: %b\n\n"
         % (record.position, record.event.encode(), shown(record, onlooker).translate(_NO_BREAKS))
@@ -322,7 +326,7 @@ def _step(steps: Steps, onlooker: Onlooker) -> bytes:
 
 
 def shown(record: Record, onlooker: Onlooker) -> bytes:
-    """A record as JSON, or what may be known of it."""
+    """Return a record as JSON, reduced to what the caller may see."""
     form = Shown(record.position, rfc3339(record.time), record.event)
     if not onlooker.sees(record):
         form.withheld = True
@@ -349,6 +353,6 @@ def shown(record: Record, onlooker: Onlooker) -> bytes:
 
 
 def _unreadable(kept: Kept, steps: Steps, problem: Exception) -> InternalError:
-    """What is wrong is for the operator; whoever asked is told where."""
+    """Log the problem for the operator and return an error that contains only the position."""
     log.error("journal unreadable", space=kept.folder.space, position=steps.at, problem=str(problem))
     return InternalError(f"the journal cannot be read at position {steps.at}; the gateway's log says more")

@@ -1,7 +1,7 @@
-"""What the HTTP door answers, as an OpenAPI document: `GET /openapi.json`.
+"""The OpenAPI document of the HTTP API: `GET /openapi.json`.
 
-Describes and decides nothing. Codes and statuses are those of `mew.protocol.errors`; a test asks a gateway everything
-that is written here, and every example.
+It only describes the API. Codes and statuses come from `mew.protocol.errors`. A test sends everything described here,
+and every example, to a gateway.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from mew.protocol.kinds import PROTOCOLS
 
 JSON: Final = "application/json"
 WHATEVER: Final = (400, 403, 431, 500)
-"""What any request may be answered with: unreadable, from a page that may not, its head too large, a fault of ours."""
+"""Errors any request may get: malformed, page or host not allowed, headers too large, internal error."""
 AUTHENTICATED: Final = (401, 404, 429)
 _TEXT: Final = {"type": "string"}
 _TEXTS: Final = {"type": "array", "items": _TEXT}
@@ -37,11 +37,11 @@ _NAMES: Final = {
     503: "Nothing is recorded now, so nothing is done: the gateway starts, stops, or has no journal.",
 }
 _OWN_CODES: Final = {431: {"invalid_request"}}
-"""Statuses that are HTTP's and not the protocol's."""
+"""Statuses that come from HTTP, not from the protocol."""
 
 
 def codes_by_status() -> dict[int, list[str]]:
-    """Every status a refusal can have, and the codes that come with it."""
+    """Return every status that a refusal can have, with its error codes."""
     found: dict[int, set[str]] = {status: set(codes) for status, codes in _OWN_CODES.items()}
     for refusal in _refusals(Refusal):
         found.setdefault(refusal.status, set()).add(refusal.code)
@@ -56,7 +56,7 @@ def _refusals(kind: type[Refusal]) -> Iterable[type[Refusal]]:
 
 @cache
 def document() -> dict[str, Any]:
-    """The whole document; the same for every gateway of this version."""
+    """Return the complete document. It is the same for every gateway of this version."""
     about = "Spaces that people, agents and tools share. Everything here has its rule in the protocol's reference."
     return {
         "openapi": "3.1.0",
@@ -186,7 +186,7 @@ def _journal() -> Any:
 
 
 def _with_examples(operation: dict[str, Any], examples: tuple[Example, ...]) -> Any:
-    """An example stands twice under one name: in the request, and in the answer it gets."""
+    """Add each example under the same name to the request and to its response."""
     asked = {each.name: {"summary": each.summary, "value": each.request} for each in examples}
     body = {"required": True, "content": {JSON: {"schema": _ref("Envelope"), "examples": asked}}}
     responses = dict(operation["responses"])

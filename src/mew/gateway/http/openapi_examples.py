@@ -1,6 +1,6 @@
-"""Examples of the OpenAPI document: envelopes that can be posted as they stand, in this order, and their answers.
+"""Examples of the OpenAPI document: envelopes that can be posted unchanged, in this order, and their responses.
 
-Data only. They are told of a space `demo` where `alice` may send everything, `bob` is there and may chat.
+Data only. The examples use a space `demo`: `alice` may send everything, and `bob` is present and may chat.
 """
 
 from typing import Any, Final
@@ -11,7 +11,7 @@ _WHEN: Final = "2026-01-05T10:00:00.000000Z"
 
 
 class Example(msgspec.Struct, frozen=True):
-    """One request and its answer."""
+    """One request and its response."""
 
     name: str
     summary: str
@@ -158,7 +158,7 @@ EXPLAINED: Final = (
         },
     ),
 )
-"""Asked about bob."""
+"""Requests about bob."""
 
 ACTIONS: Final[dict[str, Any]] = {
     "participant": "bob",
@@ -180,7 +180,7 @@ ACTIONS: Final[dict[str, Any]] = {
     ],
     "streams": [{"stream_id": "stream-1", "kinds": ["stream/data"]}],
 }
-"""Of bob, when alice has let him write to her stream."""
+"""The answer for bob after alice has allowed him to write to her stream."""
 
 PAGE: Final[dict[str, Any]] = {
     "space": "demo",
@@ -227,11 +227,11 @@ PAGE: Final[dict[str, Any]] = {
     ],
     "next": 7,
 }
-"""What bob is shown from position 5 on, when alice has said hello and then sent something that was refused."""
+"""What bob sees from position 5 on, after alice sent a chat message and then one that was rejected."""
 EVENT: Final = (
     f'id: 6\nevent: rejected\ndata: {{"position":6,"time":"{_WHEN}","event":"rejected","participant":"alice",'
     '"kind":"chat","envelope_id":null,"stream_id":null,"frame_number":null,"sequence":null,'
     '"reason":"invalid_envelope","size":37,'
     '"capability":null,"withheld":true}\n\n'
 )
-"""The second of them in the live form."""
+"""The second record of that page, as an event of the live stream."""

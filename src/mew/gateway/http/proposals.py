@@ -1,6 +1,6 @@
 """One open proposal over HTTP, with its payload (`GET /spaces/{id}/proposals/{position}`).
 
-The welcome lists open proposals without payloads, because those may be large.
+The welcome lists open proposals without their payloads, because payloads may be large.
 """
 
 from typing import Final
@@ -21,14 +21,14 @@ _HEADERS: Final = {"cache-control": "no-store"}
 
 
 class ProposalContent:
-    """Answers with the content of open proposals."""
+    """Returns the content of open proposals."""
 
     def __init__(self, gateway: Gateway) -> None:
-        """Of the spaces of this gateway."""
+        """Serve the spaces of this gateway."""
         self._gateway = gateway
 
     async def read(self, request: Request) -> Response:
-        """The proposal whose record has this position; for any token of the space."""
+        """Return the proposal whose record has this position. Requires any token of the space."""
         token = credentials("", request.headers.get("authorization")).token
         asked = JoinRequest(space=request.path_params["id"], token=token)
         space = self._gateway.lobby.look_in(asked)

@@ -1,4 +1,4 @@
-"""The journal's way to Kafka: the same blocks, sent by a process of their own that only reads what is on the disk.
+"""Ships the journal to Kafka: the same blocks, sent by a separate process that only reads what is fsynced.
 
-Knows nothing of the gateway, which does not wait for it, and nothing of what becomes of the blocks behind the broker.
+Does not depend on the gateway, which does not wait for it, or on how blocks are processed after the broker.
 """

@@ -1,6 +1,6 @@
-"""Where blocks go, and where they land from: `kafka://host:port[,host:port]/topic`.
+"""Address to which blocks are sent and from which they are ingested: `kafka://host:port[,host:port]/topic`.
 
-Pure: nobody is asked whether anything is there.
+Pure: makes no connection.
 """
 
 import re
@@ -18,19 +18,19 @@ _MOST_PORT: Final = 65_535
 
 
 class BadAddress(MewError, ValueError):
-    """No topic is meant by this."""
+    """The text is not a valid address of a topic."""
 
 
 class Address(msgspec.Struct, frozen=True):
-    """A topic, and brokers to ask for it."""
+    """A topic, and the brokers to connect to."""
 
     servers: tuple[str, ...]
-    """Each a host and a port; one that answers is enough."""
+    """Each is `host:port`; one reachable server is enough."""
     topic: str
 
     @property
     def bootstrap(self) -> str:
-        """The servers as Kafka's clients want them said."""
+        """The servers in the format of Kafka clients."""
         return ",".join(self.servers)
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def read_address(text: str, topic: str | None = None) -> Address:
-    """The address that somebody gives; the topic may be given by itself. `BadAddress` says what is wrong."""
+    """Parse an address. The topic may be given separately. Raises `BadAddress` with the reason."""
     if not text.startswith(SCHEME):
         raise BadAddress(f"expected {FORM}, got {text!r}")
     servers, _, named = text.removeprefix(SCHEME).partition("/")

@@ -1,6 +1,6 @@
-"""A block of the journal as a message of Kafka: the block's bytes, and what its headers say of them.
+"""A block of the journal as a Kafka message: the bytes of the block, and headers that describe them.
 
-Pure: bytes in, bytes out. Whoever lands a message decides by its headers, and believes the block.
+Pure: bytes in, bytes out. Ingest decides by the headers, but trusts only the block.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,15 +15,15 @@ from mew.journal.wal import Block
 from mew.protocol.records import CHECKPOINT, FRAME, START, Record
 
 PIECE_BYTES: Final = 900_000
-"""Of a message at most, where a block can be cut: brokers take a megabyte unless they are told otherwise."""
+"""Maximum size of a message if a block can be split: by default, brokers accept one megabyte."""
 _LENGTH_BYTES: Final = 4
 _EVENT: Final = RUN.size - 2
-"""Where in a run its event stands."""
+"""Offset of the event in a run."""
 _NUMBERS: Final = ("first", "last", "count", "schema", "after")
 
 
 class NoLabel(MewError):
-    """Headers that do not say what a message is."""
+    """The headers do not describe a block."""
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -34,19 +34,21 @@ class Label(msgspec.Struct, frozen=True):
     count: int
     schema: int
     epoch: str
-    """That of the first record; empty where it is not known."""
+    """Epoch of the first record; empty if unknown."""
     after: int
-    """The position that comes before the first in the journal: `first` - 1, but where the journal itself has a hole
-    that a checkpoint makes up for; -1 where nothing comes before."""
+    """Position that precedes the first one in the journal; -1 if there is none.
+
+    It is `first` - 1, unless the journal has a gap that a checkpoint bridges.
+    """
 
     def headers(self) -> list[tuple[str, str | bytes | None]]:
-        """The same as Kafka has them."""
+        """Return the headers in the format of Kafka clients."""
         numbers: list[tuple[str, str | bytes | None]] = [(name, str(getattr(self, name))) for name in _NUMBERS]
         return [*numbers, ("epoch", self.epoch)]
 
 
 def read_label(headers: Sequence[tuple[str, bytes | None]]) -> Label:
-    """What a message says of itself; `NoLabel` where it is none of ours."""
+    """Parse the headers of a message. Raises `NoLabel` if they are not those of a block."""
     found = {name: value for name, value in headers if value is not None}
     try:
         numbers = {name: int(found[name]) for name in _NUMBERS}
@@ -56,17 +58,17 @@ def read_label(headers: Sequence[tuple[str, bytes | None]]) -> Label:
 
 
 def sound_head(data: bytes) -> Head:
-    """What a block says of itself; `Damaged` where these bytes are not one whole block."""
+    """Return the head of a block. Raises `Damaged` if the bytes are not one intact block."""
     head = read_head(data)
     check(head, data)
     return head
 
 
-# ---------------------------------------------------------------------------------------------------- cutting blocks
+# ----------------------------------------------------------------------------------------------------- splitting blocks
 
 
 def pieces(block: Block, most: int = PIECE_BYTES) -> Iterator[bytes]:
-    """A block as it is, or where it is large as several; one record is never cut."""
+    """Yield a block unchanged, or split into several if it is large. A record is never split."""
     if len(block.data) <= most or block.head.records == 1:
         yield block.data
         return
@@ -88,7 +90,7 @@ def _text_bytes(record: Record) -> int:
 
 
 def _entries(records: Sequence[Record]) -> list[Entry]:
-    """Records as entries of a block: frames that one writer sent in a row together again."""
+    """Convert records to entries of a block: consecutive frames of one writer are grouped again."""
     found: list[Entry] = []
     frames: list[Record] = []
     for record in records:
@@ -101,7 +103,7 @@ def _entries(records: Sequence[Record]) -> list[Entry]:
 
 
 def _is_plain_frame(record: Record) -> bool:
-    """Whether a run of frames carries all that a record says."""
+    """Whether a run of frames can represent all fields of a record."""
     if record.event != FRAME or record.stream_id is None or record.frame_number is None:
         return False
     carried = Record(
@@ -118,7 +120,7 @@ def _is_plain_frame(record: Record) -> bool:
 
 
 def _follows(last: Record, record: Record) -> bool:
-    """Whether a plain frame belongs to the run of the one before."""
+    """Whether a plain frame belongs to the run of the preceding one."""
     same = (record.time, record.participant, record.stream_id) == (last.time, last.participant, last.stream_id)
     return same and record.frame_number == (last.frame_number or 0) + 1
 
@@ -136,26 +138,26 @@ def _frames(records: Sequence[Record]) -> Frames:
     )
 
 
-# ---------------------------------------------------------------------------------------------------------- epochs
+# --------------------------------------------------------------------------------------------------------------- epochs
 
 
 class _Began(msgspec.Struct):
-    """What the payload of a `start` or a `checkpoint` has for us."""
+    """The field of a `start` or `checkpoint` payload that is needed here."""
 
     epoch: str = ""
 
 
 class Epochs(msgspec.Struct, frozen=True):
-    """What a block says of epochs."""
+    """Epochs named in a block."""
 
     first: str | None = None
-    """That of its first record, where that one tells it."""
+    """Epoch of the first record, if that record names it."""
     told: tuple[str, ...] = ()
-    """All that it tells of, in order."""
+    """All epochs that the block names, in order."""
 
 
 def epochs_in(data: bytes) -> Epochs:
-    """What a whole block says; almost none has a record that does, and to see that none has to be looked at."""
+    """Return the epochs named in an intact block. Most blocks name none and are not decoded."""
     head = read_head(data)
     runs = HEAD_BYTES + _LENGTH_BYTES * (head.strings + head.records) + head.string_bytes
     events = data[runs + _EVENT : runs + head.runs * RUN.size : RUN.size]
@@ -170,5 +172,5 @@ def _epoch(record: Record) -> str:
 
 
 def label_of(head: Head, epoch: str, after: int) -> Label:
-    """The label of a block that stands in the journal behind a position."""
+    """Return the label of a block that follows position `after` in the journal."""
     return Label(head.first, head.last, head.records, SCHEMA_VERSION, epoch, after)

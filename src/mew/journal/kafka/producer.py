@@ -1,7 +1,7 @@
-"""Sends the blocks of one space to a topic, in transactions: what was committed is there, and nothing else is.
+"""Sends the blocks of one space to a topic, in transactions: only committed blocks become visible.
 
-Reads no journal and keeps no position. Whoever opens a sender for a space ends the one before: what that one had
-begun is undone, and it can commit nothing more (a zombie is fenced).
+It reads no journal and stores no position. Opening a sender for a space ends the previous one: its open transaction is
+aborted, and it can commit nothing more (a zombie is fenced).
 """
 
 import logging
@@ -20,12 +20,12 @@ from mew.journal.kafka.address import Address
 from mew.journal.kafka.messages import Label
 
 PATIENCE_SECONDS: Final = 5.0
-"""How long a broker may take before it is said to be away."""
+"""Timeout after which a broker counts as unavailable, in seconds."""
 PARTING_SECONDS: Final = 2.0
 MESSAGE_BYTES: Final = 20 * 2**20
-"""What a topic that we make takes: the largest record that a gateway takes by default, and something around it."""
+"""Maximum message size of a topic created here: the largest record that a gateway accepts by default, and a reserve."""
 _TURN_SECONDS: Final = 0.5
-"""How long a call of Kafka's client lasts before we look whether to stop."""
+"""Maximum time of one call to the Kafka client before the stop condition is checked, in seconds."""
 _LARGEST: Final = 512 * 2**20
 _FENCED: Final = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 _TOO_LARGE: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
@@ -36,46 +36,46 @@ _PASSING: Final = (
     KafkaError._RESOLVE,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.INVALID_REPLICATION_FACTOR,  # said of a new topic while no broker is ready yet
+    KafkaError.INVALID_REPLICATION_FACTOR,  # reported for a new topic while no broker is ready yet
 )
-"""What Kafka's client does not say of itself that it may be asked again."""
+"""Errors that can be retried, although the Kafka client does not mark them as retriable."""
 QUIET: Final = logging.getLogger("mew.journal.kafka")
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
-"""Where Kafka's client says what it does, to nobody: what matters is said by us, once."""
+"""Discards the Kafka client's log messages: relevant errors are reported once by this package."""
 
 
 class Away(MewError):
-    """The broker does not take anything just now."""
+    """The broker is currently unavailable."""
 
 
 class Fenced(MewError):
-    """Somebody else sends this space's blocks from now on."""
+    """Another process now sends the blocks of this space."""
 
 
 class TooLarge(Away):
-    """A message that the topic does not take; all later ones wait behind it."""
+    """The topic rejects a message because of its size; all later ones must wait."""
 
 
 class Stopped(MewError):
-    """It was to stop while it waited."""
+    """A stop was requested during a wait."""
 
 
 class Sender:
-    """One space's way into a topic, as long as nobody else takes it."""
+    """Sends the blocks of one space to a topic, until another sender takes over."""
 
     def __init__(self, address: Address, space: str, stop: Callable[[], bool]) -> None:
-        """Asks nobody yet. `stop` says whether waiting is to be broken off."""
+        """Create the client; no request is made yet. `stop` returns whether to abort a wait."""
         self._address = address
         self._space = space
         self._stop = stop
         self._why = ""
-        """What the client last complained of."""
+        """Last error reported by the client."""
         self._failed: KafkaError | None = None
-        """Why a message of this transaction was not taken."""
+        """Why a message of this transaction was rejected."""
         self._open = False
         self.waiting = 0
-        """Bytes that were sent and not committed."""
+        """Number of bytes sent but not committed."""
         self._producer = Producer(
             {
                 **client_settings(address, self._complain),
@@ -93,7 +93,7 @@ class Sender:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Undo what was not committed, if the broker answers soon; else the next sender does."""
+        """Abort the open transaction if the broker answers soon; otherwise the next sender aborts it."""
         if self._open:
             with suppress(KafkaException):
                 self._producer.abort_transaction(PARTING_SECONDS if self._failed is None else _TURN_SECONDS)
@@ -101,12 +101,12 @@ class Sender:
             self._producer.purge()
 
     def begin(self) -> None:
-        """Make the topic where there is none, and be the one who sends to it; `Away` where nobody answers."""
+        """Create the topic if needed, and become the sender of this space. Raises `Away` if there is no broker."""
         self._patiently(self._find_topic)
         self._patiently(lambda: self._producer.init_transactions(_TURN_SECONDS))
 
     def send(self, data: bytes, label: Label) -> None:
-        """Put a block on its way; nobody sees it before `commit`."""
+        """Send a block; it is not visible before `commit`."""
         try:
             if not self._open:
                 self._producer.begin_transaction()
@@ -126,17 +126,17 @@ class Sender:
         self.waiting += len(data)
 
     def commit(self) -> None:
-        """Wait until everything that was sent is there, for all to see."""
+        """Wait until everything that was sent is committed and visible."""
         if not self._open:
             return
         self._patiently(lambda: self._producer.commit_transaction(_TURN_SECONDS))
         self._open = False
         self.waiting = 0
 
-    # How it goes
+    # Errors and retries
 
     def _patiently(self, call: Callable[[], None]) -> None:
-        """Ask again while that may help, for a while."""
+        """Retry a call while the error is temporary, up to `PATIENCE_SECONDS`."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             if self._stop():
@@ -147,7 +147,7 @@ class Sender:
             except KafkaException as problem:
                 error = problem.args[0]
                 self._producer.poll(0)
-                # What was tried for so long is tried anew, from what was committed.
+                # After this timeout, the caller starts again from the last commit.
                 if not _may_pass(error) or time.monotonic() >= deadline:
                     raise self._told(error) from None
                 if self._stop() and not self._open:
@@ -159,7 +159,7 @@ class Sender:
         found = self._producer.list_topics(timeout=_TURN_SECONDS)
         if self._address.topic in found.topics:
             return
-        # Never compacted: of all blocks of a space, which have one key, only the last would stay.
+        # Never compacted: all blocks of a space have the same key, so only the last one would remain.
         settings = {"max.message.bytes": str(MESSAGE_BYTES), "cleanup.policy": "delete"}
         wanted = NewTopic(self._address.topic, num_partitions=-1, replication_factor=-1, config=settings)
         admin = AdminClient(client_settings(self._address, self._complain), logger=QUIET)
@@ -193,7 +193,7 @@ class Sender:
 
 
 def client_settings(address: Address, complain: Callable[[KafkaError], None]) -> dict[str, Any]:
-    """What each of Kafka's clients of ours is made with: it is quiet, and gives up soon."""
+    """Return the common settings of our Kafka clients: quiet logging, short timeouts."""
     return {
         "bootstrap.servers": address.bootstrap,
         "client.id": "mew-journal",

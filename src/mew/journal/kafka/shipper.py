@@ -1,7 +1,7 @@
-"""Ships the journal of a space: follows what is on the disk, sends it block by block, and keeps how far it has come.
+"""Ships the journal of a space to Kafka: follows fsynced data, sends it block by block, and stores its position.
 
-Nobody waits for it and it asks the gateway nothing. Its place is stored behind each commit, so that a crash sends some
-blocks twice and leaves none out; until then retention leaves them where they are (architecture, Journal).
+It is independent of the gateway, and no other process waits for it. The position is stored after each commit, so a
+crash sends some blocks twice but skips none. Retention keeps blocks until then (architecture, Journal).
 """
 
 import hashlib
@@ -25,40 +25,40 @@ from mew.journal.tail import POLL_SECONDS
 from mew.journal.wal import Block
 
 COMMIT_BYTES: Final = 8 * 2**20
-"""A transaction is committed once it has so much, or nothing more is there."""
+"""A transaction is committed once it has this many bytes, or when there is nothing more to send."""
 COMMIT_SECONDS: Final = 1.0
 AGAIN_SECONDS: Final = 0.5
-"""How soon a broker that is away is tried again, at first; twice as late each time, up to `LATEST_SECONDS`."""
+"""Delay before an unavailable broker is retried, in seconds. It doubles each time, up to `LATEST_SECONDS`."""
 LATEST_SECONDS: Final = 15.0
 _OTHERS: Final = re.compile(r"[^A-Za-z0-9]+")
 _LETTERS: Final = 60
 
 
 class OtherJournal(MewError):
-    """More was sent of a space than its journal has: it is not the one that was sent."""
+    """More of a space was sent than its journal contains: it is a different journal."""
 
     exit_code: ClassVar = 1
 
 
 class Figures(msgspec.Struct):
-    """What was shipped of one space."""
+    """Metrics of the shipping of one space."""
 
     position: int = 0
-    """The first that was not."""
+    """The first position that was not shipped."""
     records: int = 0
     messages: int = 0
     bytes: int = 0
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """Why nothing of a space is shipped just now."""
+    """Why a space is currently not shipped."""
 
     space: str
     problem: str
 
 
 class Resumed(msgspec.Struct, frozen=True):
-    """It goes on."""
+    """Shipping has resumed."""
 
     space: str
 
@@ -67,26 +67,29 @@ Told: TypeAlias = Trouble | Resumed
 
 
 def reader_name(address: Address) -> str:
-    """What a shipper is called among the readers of a journal: another address, another reader."""
+    """Name of a shipper among the readers of a journal; each address has its own."""
     told = _OTHERS.sub("-", address.topic).strip("-")[-_LETTERS:].strip("-")
     return f"kafka-{told}-{hashlib.sha256(str(address).encode()).hexdigest()[:8]}"
 
 
 def forget_shipper(folder: Folder, address: Address) -> None:
-    """Nothing more goes there: retention need not wait for it."""
+    """Unregister a shipper that is no longer used, so that retention does not wait for it."""
     forget(folder, reader_name(address))
 
 
 class Shipping:
-    """One space's journal on its way to a topic."""
+    """Ships the journal of one space to a topic."""
 
     def __init__(
         self, folder: Folder, address: Address, stop: threading.Event, tell: Callable[[Told], None], *, once: bool
     ) -> None:
-        """`tell` hears, once each time, that the broker is away and that it is back."""
+        """`tell` receives `Trouble` when the broker becomes unavailable, and `Resumed` when it is available again.
+
+        Each is sent once per outage. With `once`, shipping ends when everything is sent.
+        """
         self.figures = Figures()
         self.behind = 0
-        """How many records there were to ship when it was begun."""
+        """Number of records to ship at the start."""
         self._folder = folder
         self._address = address
         self._name = reader_name(address)
@@ -96,15 +99,18 @@ class Shipping:
         self._away: str | None = None
         self._again = AGAIN_SECONDS
 
-    def begin(self, *, anew: bool = False) -> None:
-        """Have retention wait from here on; with `anew` everything that there is will be sent again."""
+    def begin(self, *, from_start: bool = False) -> None:
+        """Register as a reader, so that retention waits. With `from_start`, everything is sent again.
+
+        Raises `OtherJournal` if the journal ends before the stored position.
+        """
         known = reader(self._folder, self._name)
-        if known is None or anew:
+        if known is None or from_start:
             register(self._folder, self._name, 0)
         last = Journal(self._folder.root, self._folder.space).last
         end = 0 if last is None else last + 1
         self.behind = end
-        if known is None or anew:
+        if known is None or from_start:
             return
         if known.position > end:
             raise OtherJournal(
@@ -115,7 +121,10 @@ class Shipping:
         self.figures.position = known.position
 
     def run(self) -> None:
-        """Ship until told to stop, or, if once is enough, all that is there; `Away` then where nobody answers."""
+        """Ship until stopped, or with `once` until everything is sent.
+
+        With `once`, an unavailable broker raises `Away`; otherwise it is retried.
+        """
         while not self._stop.is_set():
             try:
                 with Sender(self._address, self._folder.space, self._stop.is_set) as sender:
@@ -137,24 +146,24 @@ class Shipping:
         self._again = min(2 * self._again, LATEST_SECONDS)
 
     def arrived(self) -> None:
-        """Something was committed."""
+        """Reset the retry delay after a commit, and report that shipping has resumed."""
         self._again = AGAIN_SECONDS
         if self._away is not None:
             self._away = None
             self._tell(Resumed(self._folder.space))
 
     def pause(self) -> None:
-        """Wait for news."""
+        """Wait for new records."""
         self._stop.wait(POLL_SECONDS)
 
     @property
     def is_to_stop(self) -> bool:
-        """Whether it was told to."""
+        """Whether a stop was requested."""
         return self._stop.is_set()
 
 
 class _Trip:
-    """From the stored position on, as long as the sender bears it."""
+    """Ships from the stored position on, until the sender fails."""
 
     def __init__(self, folder: Folder, name: str, sender: Sender, shipping: Shipping) -> None:
         known = reader(folder, name)
@@ -205,7 +214,7 @@ class _Trip:
             return
         self._sender.commit()
         known = reader(self._folder, self._name)
-        # One who was suspended here, and is not the sender any more, does not take back what the next one has done.
+        # A sender that was suspended here and replaced must not reset the position stored by its successor.
         if known is None or known.position <= self._at:
             register(self._folder, self._name, self._at, self._epoch)
         total = self._shipping.figures

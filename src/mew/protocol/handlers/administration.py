@@ -1,6 +1,6 @@
-"""Records of the administration: connections with their address, refusals, tokens, changes of the configuration.
+"""Administrative records: connections with their address, refusals, tokens and configuration changes.
 
-Pure. They change no state and no participant sees them. No field holds a token, or text that might be one.
+Pure. These records change no state, and no participant sees them. No field contains a token or text that may be one.
 """
 
 from collections.abc import Iterator, Mapping, Set
@@ -24,24 +24,24 @@ TOKEN_CREATED: Final = "token_created"
 TOKEN_ROTATED: Final = "token_rotated"
 TOKEN_REVOKED: Final = "token_revoked"
 TOKEN_ISSUED: Final = "token_issued"
-"""An inviter was given the token of whom it invited."""
+"""An inviter received the token of the participant that it invited."""
 
 REPEATED_SECONDS: Final = 10
-"""Refused connections from one address with one code are recorded together for so long, but for the first."""
+"""Refusals of one address with one code are recorded together for this long, except the first."""
 ADDRESSES: Final = 1_024
-"""Addresses and codes that are kept apart; those of all others are counted together."""
+"""Maximum number of address and code pairs with a separate count. All others share one count per code."""
 OTHERS: Final = "others"
 
 
 def record(turn: Turn, action: str, actor: str, **details: Any) -> None:
-    """Write one record; details that are None are left out."""
+    """Write one administrative record. Details that are None are left out."""
     told = {name: value for name, value in details.items() if value is not None}
     text = raw_json.encode({"action": action, **told})
     turn.record(records.ADMIN, actor, reason=action, size=len(text), payload=text)
 
 
 def joined(turn: Turn, session: Session, peer: str | None) -> None:
-    """A connection has joined, from this address."""
+    """Record that a connection has joined from this address. Without an address, nothing is recorded."""
     if peer is not None:
         record(
             turn,
@@ -55,7 +55,7 @@ def joined(turn: Turn, session: Session, peer: str | None) -> None:
 
 
 def administer(turn: Turn, command: Administer) -> None:
-    """What was done to a token, and by whom; or what changed in the configuration of the process."""
+    """Record what was done to a token and by which user, or what changed in the configuration of the process."""
     record(
         turn,
         command.action,
@@ -68,7 +68,10 @@ def administer(turn: Turn, command: Administer) -> None:
 
 
 def token_changes(before: Mapping[K, Set[object]], after: Mapping[K, Set[object]]) -> dict[K, str]:
-    """What became of the tokens of each holder, by what tells its tokens apart before and after."""
+    """Return for each holder whether its tokens were created, rotated or revoked.
+
+    The sets contain values that identify the holder's tokens before and after the change.
+    """
     gainers = [holder for holder, held in after.items() if held - before.get(holder, NONE)]
     losers = [holder for holder, held in before.items() if held - after.get(holder, NONE)]
     return {
@@ -82,20 +85,23 @@ def token_changes(before: Mapping[K, Set[object]], after: Mapping[K, Set[object]
 
 
 class RefusedConnections:
-    """Strangers may be refused without end: each first refusal is recorded, the others are counted, exactly."""
+    """Limits the records of refused connections, because strangers can cause any number of refusals.
+
+    The first refusal of each address and code is recorded. Later ones are counted exactly.
+    """
 
     def __init__(self, most: int = ADDRESSES) -> None:
-        """None yet; so many addresses and codes are kept apart."""
+        """Start with an empty table; `most` limits the number of addresses and codes with a separate count."""
         self._most = most
         self._counted: dict[tuple[str, str], list[int]] = {}
-        """By address and code: when the last record was written, and how many are not on record yet."""
+        """By address and code: the time of the last record, and the number of refusals not yet in the journal."""
 
     def __len__(self) -> int:
-        """How many are kept apart now."""
+        """Number of entries in the table."""
         return len(self._counted)
 
     def admit(self, source: str, error: str, now: int) -> bool:
-        """Whether this one gets a record of its own; else it is counted."""
+        """Return True if this refusal gets its own record. Otherwise count it."""
         key = (source, error)
         if key not in self._counted and len(self._counted) >= self._most:
             key = (OTHERS, error)
@@ -107,7 +113,10 @@ class RefusedConnections:
         return False
 
     def due(self, now: int, *, early: bool = False) -> Iterator[tuple[str, str, int]]:
-        """Address, code and count of what was counted and is due, or `early`; those that keep quiet are forgotten."""
+        """Yield address, code and count of all counted refusals that are due; with `early`, of all counted refusals.
+
+        Entries without recent refusals are removed.
+        """
         for (source, error), counted in list(self._counted.items()):
             since, count = counted
             is_due = now - since >= REPEATED_SECONDS * SECOND
@@ -119,8 +128,8 @@ class RefusedConnections:
 
 
 def refuse_connection(turn: Turn, command: RefuseConnection) -> None:
-    """Record a refusal, or count it where the same address was refused for the same reason lately."""
-    # What a proxy says of its client has no port: an IPv6 address would lose its last part here.
+    """Record a refusal, or count it if the same address was recently refused for the same reason."""
+    # A client address from a proxy has no port. Splitting it at the last colon would truncate an IPv6 address.
     source = command.source or command.peer.rpartition(":")[0] or command.peer
     if not turn.space.refused_connections.admit(source, command.error, turn.now):
         return
@@ -138,7 +147,7 @@ def refuse_connection(turn: Turn, command: RefuseConnection) -> None:
 
 
 def record_counted(turn: Turn, *, early: bool = False) -> None:
-    """Record what was counted and is due; `early`: all of it, because the space may end here."""
+    """Record counted refusals that are due. With `early`, record all of them, because the space may end here."""
     for source, error, count in turn.space.refused_connections.due(turn.now, early=early):
         record(turn, REFUSED, kinds.GATEWAY, error=error, peer=source, count=count)
 
@@ -147,7 +156,7 @@ def record_counted(turn: Turn, *, early: bool = False) -> None:
 
 
 def configuration_changed(turn: Turn, before: Mapping[str, Any]) -> None:
-    """Record what differs from the configuration of the start before, if anything does."""
+    """Record the differences from the configuration of the previous start, if there are any."""
     after = raw_json.decode(raw_json.encode(turn.space.settings.effective()))
     changes = [
         {"key": key, "before": old, "after": new}
@@ -158,7 +167,7 @@ def configuration_changed(turn: Turn, before: Mapping[str, Any]) -> None:
 
 
 def last_configuration(state: SpaceState) -> dict[str, Any]:
-    """The effective configuration as of the last start, as far as the state has it; empty before the first start."""
+    """Return the effective configuration of the last start as far as the state has it; empty before the first start."""
     if not state.epoch:
         return {}
     rest = raw_json.decode(state.configuration) if state.configuration else {}
@@ -168,7 +177,7 @@ def last_configuration(state: SpaceState) -> dict[str, Any]:
 
 
 def differences(after: Mapping[str, Any], before: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Key, old and new value of what differs, from the outside in; None stands for what is not there."""
+    """Yield key, old and new value of every difference, including nested ones. None stands for a missing value."""
     for key in dict.fromkeys((*before, *after)):
         old, new = before.get(key), after.get(key)
         if isinstance(old, dict) and isinstance(new, dict):

@@ -1,6 +1,6 @@
-"""Data on a stream: raw frames and `stream/data` of authorized writers, and the frames that a reader lost.
+"""Data on a stream: raw frames and `stream/data` of authorized writers, and reports of frames that a reader lost.
 
-Pure (protocol §4). Frames never touch JSON.
+Pure (protocol §4). Frames are never parsed as JSON.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -34,12 +34,16 @@ if TYPE_CHECKING:
 
 LAST_SEQUENCE = 2**53 - 1
 SKIPPED = "skipped"
-"""Why a `gap` record stands there for a writer: its own numbers have a hole."""
+"""Reason of a `gap` record for a writer that skipped sequence numbers."""
 _ONLOOKER = UnauthorizedStreamWrite("an observer only looks")
 
 
 def data(turn: Turn, envelope: Envelope) -> None:
-    """`stream/data`: known, live, authorised, in order, of a known format, and fitting where asked for."""
+    """Handle `stream/data`.
+
+    The stream must be known and live, and the sender authorized. The sequence number must increase, and the format must
+    be known. If validation is enabled, the content must fit the format.
+    """
     space = turn.space
     stream_id = checked_reference(space.state, envelope)
     route = space.stream_route(header(stream_id))
@@ -80,7 +84,7 @@ def _next_sequence(space: "Space", envelope: Envelope, stream_id: str) -> int:
 
 
 def _record_skipped(turn: Turn, envelope: Envelope, stream_id: str, sequence: int) -> None:
-    """Numbers that a writer leaves out are forwarded as they are, and journalled as a gap (protocol §4)."""
+    """Record a gap if a writer skipped sequence numbers. The numbers are forwarded unchanged (protocol §4)."""
     last = turn.space.state.sequences.get(stream_id, {}).get(envelope.sender)
     if last is None or sequence == last + 1:
         return
@@ -109,7 +113,7 @@ def _audience(targets: tuple[str, ...] | None) -> Audience:
 
 
 def frame(turn: Turn, session: Session, command: Receive) -> None:
-    """One raw frame, by the rule of `Space.route`."""
+    """Handle one raw frame: `Space.route` decides whether it is accepted."""
     space, sender = turn.space, session.participant
     if space.settings.limits.frames_per_second is not None:
         space.frame_rate(session.allowance).fill(turn.now)
@@ -134,7 +138,10 @@ def frame(turn: Turn, session: Session, command: Receive) -> None:
 
 
 def check_frame(space: "Space", participant: str, message: bytes) -> Route | Refusal:
-    """The frame rule at length, in the order of the checks: what `Space.route` asks when its short cut fails."""
+    """Return the route of a frame, or the reason to reject it.
+
+    Applies the complete frame rule, in order. `Space.route` calls it when its fast path fails.
+    """
     limits = space.settings.limits
     if len(message) > limits.message_bytes:
         return MessageTooLarge(f"a message may have {limits.message_bytes} bytes; this one has {len(message)}")
@@ -161,7 +168,7 @@ def _unauthorized(participant: str, stream_id: str) -> UnauthorizedStreamWrite:
 
 
 def _refuse_frame(turn: Turn, session: Session, message: bytes, refusal: Refusal) -> None:
-    """Record it, and tell its sender, not too often."""
+    """Record a rejected frame and send its sender an error, subject to the error throttle."""
     space = turn.space
     named: Any = refusal.parts.get("stream_id")
     known = named if named in space.state.streams else None
@@ -184,7 +191,10 @@ def _refuse_frame(turn: Turn, session: Session, message: bytes, refusal: Refusal
 
 
 def lose(turn: Turn, command: Lose) -> None:
-    """Tell a reader what it lost, once an episode; of one that is gone it is recorded (architecture, Slow readers)."""
+    """Report lost frames to a reader, once per episode (architecture, Slow readers).
+
+    If the reader has disconnected, the loss is only recorded.
+    """
     space, reader = turn.space, command.participant
     name = {
         "stream_id": command.stream_id,
@@ -192,7 +202,7 @@ def lose(turn: Turn, command: Lose) -> None:
     }
     lost = {"from": command.first, "to": command.last, "dropped": command.dropped}
     payload = raw_json.encode({"stream_id": command.stream_id, **lost, "stream": name})
-    # Whoever has come back on another socket has nothing to do with what waited for the one before.
+    # The queue of the closed connection does not concern a participant that has reconnected on another socket.
     audience = Only((reader,) if command.reason is None else ())
     stream = space.state.streams.get(command.stream_id)
     saying = Saying(kind=kinds.STREAM_GAP, payload=payload, audience=audience, to=(reader,), stream=stream)

@@ -1,4 +1,4 @@
-"""Handlers of invite, kick and pause, and of the grant and revocation of capabilities."""
+"""Handlers of invite, kick and pause, and of granting and revoking capabilities."""
 
 import math
 from collections.abc import Callable
@@ -26,7 +26,10 @@ from mew.protocol.work import MOST_SCANNED, ScannedTooMuch, Work
 
 
 def grant(turn: Turn, envelope: Envelope) -> None:
-    """Only what the granter holds, all or nothing; the recipient need not be present."""
+    """Grant capabilities to a participant that need not be present.
+
+    The sender must hold every capability that it grants. If one is missing, nothing is granted.
+    """
     space = turn.space
     asked = read(envelope, CapabilityGrant)
     capabilities = read_capabilities(asked.capabilities, "payload.capabilities")
@@ -50,7 +53,10 @@ def grant(turn: Turn, envelope: Envelope) -> None:
 
 
 def _check_end(turn: Turn, envelope: Envelope, asked: CapabilityGrant) -> None:
-    """A grant that ends has an id of its own: at its end everything granted under that id goes."""
+    """Check the timeout of a grant, and raise `AlreadyExists` if its id conflicts with an earlier grant.
+
+    When a grant ends, everything granted under its id ends. A grant with an end therefore needs its own id.
+    """
     state, seconds = turn.space.state, asked.timeout_seconds
     if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT:
         raise InvalidEnvelope(f"`payload.timeout_seconds` must be over 0 and at most {LONGEST_TIMEOUT}")
@@ -65,7 +71,10 @@ def _check_end(turn: Turn, envelope: Envelope, asked: CapabilityGrant) -> None:
 
 
 def revoke(turn: Turn, envelope: Envelope) -> None:
-    """By grant or by pattern, from the next message on; nothing to revoke is no error."""
+    """Revoke capabilities by grant id or by pattern, effective from the next message.
+
+    A revocation that matches nothing is not an error.
+    """
     asked = read(envelope, CapabilityRevoke)
     if (asked.grant_id is None) == (asked.capabilities is None):
         raise InvalidEnvelope("capability/revoke: give either `payload.grant_id` or `payload.capabilities`")
@@ -79,7 +88,7 @@ def revoke(turn: Turn, envelope: Envelope) -> None:
 
 
 def _compared(turn: Turn, covers: Callable[[Work], bool]) -> bool:
-    """Whether something covers something, if that can be found out quickly."""
+    """Return the result of a comparison, or raise `QuotaExceeded` if it needs too much work."""
     try:
         return covers(turn.work)
     except ScannedTooMuch:
@@ -88,13 +97,13 @@ def _compared(turn: Turn, covers: Callable[[Work], bool]) -> bool:
 
 
 def _require_comparable(turn: Turn, recipient: str, patterns: tuple[Capability, ...]) -> None:
-    """What a revocation takes away is found by the fold, which is not bounded: find out here how long that takes."""
+    """Raise `QuotaExceeded` if a revocation would be slow to apply: the fold that applies it has no limit."""
     for _, held in turn.space.capabilities(recipient).sourced:
         any(_compared(turn, partial(pattern.covers, held)) for pattern in patterns)
 
 
 def check_size(turn: Turn, capabilities: tuple[Capability, ...], what: str) -> None:
-    """Patterns are tried against patterns: so many values at once, no more."""
+    """Raise `QuotaExceeded` if the capabilities have too many pattern values: patterns are compared with patterns."""
     limit = turn.space.settings.limits.grants
     value = sum(capability.size for capability in capabilities)
     if value > limit:
@@ -102,7 +111,7 @@ def check_size(turn: Turn, capabilities: tuple[Capability, ...], what: str) -> N
 
 
 def check_grantable(capabilities: tuple[Capability, ...]) -> None:
-    """`stream/write:<id>` mirrors a stream's list of writers and cannot be handed on (protocol §4)."""
+    """Reject `stream/write:<id>`: it mirrors the writer list of a stream and cannot be granted (protocol §4)."""
     for capability in capabilities:
         kind = capability.pattern["kind"].removeprefix("!")
         if kind.startswith("stream/write:"):
@@ -115,7 +124,10 @@ def _require_known(turn: Turn, participant: str) -> None:
 
 
 def tell_change(turn: Turn, participant: str, cause: tuple[str, ...], before: bytes | None = None) -> None:
-    """A fresh welcome to whom it concerns, the change to all others; `before` where it has happened already."""
+    """Send a new welcome to the participant, and any change of its capabilities to all others.
+
+    `before` is the text of the earlier capabilities, if the change has already been applied.
+    """
     changed = turn.space.capabilities_changed(participant, before)
     if participant in turn.space.state.present:
         presence.welcome(turn, participant, cause)
@@ -127,7 +139,7 @@ LONGEST_PAUSE = LONGEST_TIMEOUT
 
 
 def invite(turn: Turn, envelope: Envelope) -> None:
-    """Make a participant known and give its token to the inviter alone; lifts a kick."""
+    """Make a participant known and send its token only to the inviter. This also lifts a kick."""
     space = turn.space
     asked = read(envelope, Invite)
     if not is_participant_id(asked.participant_id) or is_reserved_id(asked.participant_id):
@@ -152,7 +164,7 @@ def invite(turn: Turn, envelope: Envelope) -> None:
             f"the space has {limit} invitations, the most it may", quota="invitations", limit=limit, value=limit + 1
         )
     space.capability_usage.require_room(invited, initial, space.settings.limits)
-    turn.all_checked()  # a token is made before anything is recorded: that may fail
+    turn.all_checked()  # issuing a token may fail, so it comes before the first record
     secret = {
         "token": space.tokens.issue(space.settings.space_id, invited),
         "connection_url": space.settings.connection_url,
@@ -167,7 +179,7 @@ def invite(turn: Turn, envelope: Envelope) -> None:
 
 
 def _acknowledge(turn: Turn, envelope: Envelope, status: dict[str, str], secret: dict[str, str] | None = None) -> None:
-    """To the inviter alone; the record of it has no token."""
+    """Send the result to the inviter only. The record of it contains no token."""
     inviter = envelope.sender
     saying = Saying(
         kind=kinds.INVITE_ACK,
@@ -193,7 +205,7 @@ def kick(turn: Turn, envelope: Envelope) -> None:
 
 
 def pause(turn: Turn, envelope: Envelope) -> None:
-    """Mute each id in `to`; without `to` it is only a message."""
+    """Mute each participant in `to`. Without `to`, the envelope is only relayed."""
     seconds = read(envelope, Pause).timeout_seconds
     if seconds is not None and not (math.isfinite(seconds) and 0 < seconds <= LONGEST_PAUSE):
         raise InvalidEnvelope(f"`payload.timeout_seconds` must be over 0 and at most {LONGEST_PAUSE}")

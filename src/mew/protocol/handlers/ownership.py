@@ -1,6 +1,6 @@
 """Ownership of streams: grant-write, revoke-write, transfer, and the grace period after the owner leaves.
 
-Pure (s2w; protocol §4, Ownership). Each answer carries the new list of writers; `fold` takes it from there.
+Pure (s2w; protocol §4, Ownership). Each answer contains the new list of writers, and `fold` applies that list.
 """
 
 from mew.protocol import kinds
@@ -17,7 +17,7 @@ OWNER_DISCONNECTED = "owner_disconnected"
 
 
 def grant_write(turn: Turn, envelope: Envelope) -> None:
-    """Let another participant write (s2w §1). Idempotent."""
+    """Allow another participant to write to a stream (s2w §1). Idempotent."""
     grant = read(envelope, GrantWrite)
     stream = _owned_stream(turn, envelope)
     _require_present(turn, grant.participant_id)
@@ -45,7 +45,7 @@ def grant_write(turn: Turn, envelope: Envelope) -> None:
 
 
 def revoke_write(turn: Turn, envelope: Envelope) -> None:
-    """No longer let it (s2w §2). Idempotent; present or not."""
+    """Remove a participant's write access, whether it is present or not (s2w §2). Idempotent."""
     revoke = read(envelope, RevokeWrite)
     stream = _owned_stream(turn, envelope)
     if revoke.participant_id == stream.owner:
@@ -56,7 +56,7 @@ def revoke_write(turn: Turn, envelope: Envelope) -> None:
 
 
 def transfer_ownership(turn: Turn, envelope: Envelope) -> None:
-    """Hand the stream over at once (s2w §3); the previous owner writes no more unless granted again."""
+    """Transfer a stream immediately (s2w §3). The previous owner can write again only after a new grant."""
     transfer = read(envelope, TransferOwnership)
     stream = _owned_stream(turn, envelope)
     _require_present(turn, transfer.new_owner)
@@ -119,7 +119,10 @@ def _transfer(
 
 
 def release(turn: Turn, participant: str, cause: tuple[str, ...] = ()) -> None:
-    """Somebody left: its writing ends at once, its own streams close or wait for it (protocol §2 and §4)."""
+    """Settle the streams of a participant that left (protocol §2 and §4).
+
+    Its write access to other streams ends immediately. Its own streams are closed, transferred, or wait for it.
+    """
     streams = list(turn.space.state.streams.values())
     for stream in streams:
         if stream.owner != participant and participant in stream.writers:
@@ -130,14 +133,14 @@ def release(turn: Turn, participant: str, cause: tuple[str, ...] = ()) -> None:
 
 
 def await_writers(turn: Turn) -> None:
-    """After a restart: who may write and is not here has the grace to come back."""
+    """After a restart, give absent writers a grace period to reconnect."""
     state = turn.space.state
     writers = {writer for stream in state.streams.values() for writer in stream.writers}
     turn.space.awaited = writers - state.present.keys()
 
 
 def settle_absent(turn: Turn, cause: tuple[str, ...] = ()) -> None:
-    """Let graces end: of owners that stay away, and of writers that a restart interrupted."""
+    """Apply grace periods that have ended: of absent owners, and of writers that a restart interrupted."""
     space = turn.space
     space.awaited = {writer for writer in space.awaited if writer not in space.state.present}
     gone = {writer for writer in space.awaited if _grace_over(turn, writer)}
@@ -151,7 +154,7 @@ def settle_absent(turn: Turn, cause: tuple[str, ...] = ()) -> None:
 
 
 def _settle(turn: Turn, stream_id: str, cause: tuple[str, ...]) -> None:
-    """Decide on a stream whose owner is away: wait, hand it over, or close it."""
+    """Decide what happens to a stream whose owner is absent: wait, transfer it, or close it."""
     state = turn.space.state
     stream = state.streams[stream_id]
     policy = stream.value("on_owner_disconnect") or turn.space.settings.streams.on_owner_disconnect

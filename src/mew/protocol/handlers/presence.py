@@ -1,4 +1,4 @@
-"""Start, join, takeover, leave and tick: who is present, and what the others receive about it (protocol §2).
+"""Start, join, takeover, leave and tick: which participants are present, and what the others receive (protocol §2).
 
 Pure. `authentication` has established the identity before a `Join` arrives here.
 """
@@ -23,7 +23,7 @@ DONE = 1000
 
 
 def start(turn: Turn, command: Start) -> None:
-    """Begin a new epoch; streams whose owner can never return do not outlive the old one."""
+    """Begin a new epoch. Streams whose owner can never return do not continue in the new epoch."""
     space = turn.space
     before = administration.last_configuration(space.state)
     payload = {"epoch": command.epoch, **space.settings.effective()}
@@ -36,14 +36,14 @@ def start(turn: Turn, command: Start) -> None:
 
 
 def checkpoint(turn: Turn, _command: Checkpoint) -> None:
-    """Record the state as it is: whoever reads the journal may begin here (architecture, Journal)."""
+    """Record the whole state as a checkpoint. A reader of the journal may start here (architecture, Journal)."""
     administration.record_counted(turn, early=True)
     text = snapshot(turn.space.state)
     turn.record(records.CHECKPOINT, kinds.GATEWAY, size=len(text), payload=text)
 
 
 def join(turn: Turn, command: Join) -> None:
-    """Let a socket in: snapshot, registration and welcome are one step."""
+    """Admit a connection: snapshot, registration and welcome are one step. A refused connection is closed."""
     space = turn.space
     if command.connection in space.sessions:
         return
@@ -85,7 +85,10 @@ def join(turn: Turn, command: Join) -> None:
 
 
 def _require_room(turn: Turn, session: Session) -> None:
-    """Refuse one connection too many; those who only look, and those without a token, leave some to others."""
+    """Raise `TooManyConnections` if there is no room for another connection.
+
+    Observers and participants without a token leave a tenth of the connections to others.
+    """
     space, limits = turn.space, turn.space.settings.limits
     if session.observer:
         own = sum(each.observer and each.participant == session.participant for each in space.sessions.values())
@@ -108,7 +111,10 @@ def _require_room(turn: Turn, session: Session) -> None:
 
 
 def _pay_for_join(turn: Turn, session: Session) -> None:
-    """Refuse whoever owes from before: leaving and coming back costs, and pays for nothing."""
+    """Charge for a join, or raise `JoinRateLimited` if the payer is over a budget.
+
+    Reconnecting costs work and does not reset the budgets.
+    """
     space = turn.space
     try:
         space.budgets.require(session.payer, space.settings.limits, turn.now)
@@ -118,19 +124,19 @@ def _pay_for_join(turn: Turn, session: Session) -> None:
 
 
 def require_welcome(turn: Turn, participant: str) -> None:
-    """Refuse whoever was removed and has not been invited again (protocol §3)."""
+    """Raise `Kicked` if the participant was removed and has not been invited again (protocol §3)."""
     if participant in turn.space.state.kicked:
         raise Kicked(f"{participant!r} was removed from {turn.space.settings.space_id!r}")
 
 
 def attach(turn: Turn, command: Attach) -> None:
-    """Connect an `output_log` participant, if it is not here already."""
+    """Connect an `output_log` participant if it is not connected already."""
     if command.participant not in turn.space.seats and command.participant not in turn.space.state.kicked:
         _enter(turn, _log_session(command.participant))
 
 
 def appear(turn: Turn, participant: str, peer: str | None) -> Session:
-    """Somebody uses the HTTP door: present from now on, if not already (protocol §5)."""
+    """Make a participant that uses the HTTP API present, and return its session (protocol §5)."""
     space = turn.space
     require_welcome(turn, participant)
     if participant in space.settings.output_logs:
@@ -146,7 +152,7 @@ def appear(turn: Turn, participant: str, peer: str | None) -> Session:
 
 
 def _enter(turn: Turn, session: Session, cause: tuple[str, ...] = ()) -> None:
-    """Seat a participant; whoever sat there for it is closed, and then nobody sees a join."""
+    """Register the connection of a participant. Close its previous connection; in that case no join is announced."""
     space = turn.space
     replaced = space.sessions.get(space.seats.get(session.participant, ""))
     if replaced is not None:
@@ -180,7 +186,7 @@ def _admission(session: Session) -> Admit:
 
 
 def welcome(turn: Turn, participant: str, cause: tuple[str, ...] = ()) -> None:
-    """Tell a participant everything there is to know now."""
+    """Send a participant a welcome with the current state of the space."""
     space = turn.space
     payload = welcome_payload(space.state, participant, space.capabilities(participant), space.roster)
     saying = Saying(kind=kinds.WELCOME, payload=payload, audience=Only((participant,)), to=(participant,), cause=cause)
@@ -196,7 +202,10 @@ def _welcome_observer(turn: Turn, session: Session, cause: tuple[str, ...] = ())
 
 
 def tell_presence(turn: Turn, event: str, participant: str, cause: tuple[str, ...] = (), **parts: Any) -> None:
-    """Tell all but the one it is about; `but` leaves out another instead, `known_as` is its entry of before."""
+    """Send a presence event to all except the participant that it is about.
+
+    `but` names another participant to leave out instead. `known_as` is an earlier roster entry of the participant.
+    """
     left_out = parts.pop("but", participant)
     known_as = parts.pop("known_as", None) or turn.space.roster_entry(participant)
     told = {name: raw_json.encode(value) for name, value in parts.items() if value is not None}
@@ -206,7 +215,10 @@ def tell_presence(turn: Turn, event: str, participant: str, cause: tuple[str, ..
 
 
 def rejoin(turn: Turn, session: Session, values: dict[str, Any], cause: tuple[str, ...]) -> None:
-    """A join on a joined socket: a fresh welcome for the same, a refusal for another (protocol §2)."""
+    """Handle a join on a connection that has joined already (protocol §2).
+
+    The same identity gets a new welcome. A different one raises `InvalidRequest`.
+    """
     space = turn.space
     request = read_join(values)
     if (
@@ -222,7 +234,7 @@ def rejoin(turn: Turn, session: Session, values: dict[str, Any], cause: tuple[st
 
 
 def _is_own_token(turn: Turn, session: Session, token: str | None) -> bool:
-    """Whether a token given once more, if any, says the same as before; any of the participant's own does."""
+    """Whether a repeated token, if given, has the same identity. Any token of the participant is accepted."""
     if token is None:
         return True
     identity = turn.space.tokens.identify(token)
@@ -232,14 +244,17 @@ def _is_own_token(turn: Turn, session: Session, token: str | None) -> bool:
 
 
 def leave(turn: Turn, command: Leave) -> None:
-    """A connection is gone; one that was taken over was gone before."""
+    """Handle a closed connection. A connection that was taken over has been removed before."""
     session = turn.space.sessions.get(command.connection)
     if session is not None:
         depart(turn, session, reason=command.reason)
 
 
 def depart(turn: Turn, session: Session, reason: str | None = None, cause: tuple[str, ...] = ()) -> None:
-    """Unseat a participant and tell the others, in the order of protocol §2; its log, if it has one, goes on."""
+    """Remove a connection and notify the others, in the order of protocol §2.
+
+    If the participant has an `output_log`, the log takes over and the participant stays present.
+    """
     space, participant = turn.space, session.participant
     del space.sessions[session.connection]
     if session.observer:
@@ -261,7 +276,7 @@ def depart(turn: Turn, session: Session, reason: str | None = None, cause: tuple
 
 
 def _has_log(turn: Turn, session: Session) -> bool:
-    """Whether an `output_log` stays behind when this connection goes; a kick takes the log along."""
+    """Whether an `output_log` keeps the participant present after this connection closes; not after a kick."""
     return (
         session.transport != "virtual"
         and session.participant in turn.space.settings.output_logs
@@ -270,7 +285,7 @@ def _has_log(turn: Turn, session: Session) -> bool:
 
 
 def remove(turn: Turn, participant: str, code: int, reason: str, cause: tuple[str, ...] = ()) -> None:
-    """Close whatever connection a participant has, and let it leave."""
+    """Close the connection of a participant, if it has one, and let the participant leave."""
     space = turn.space
     session = space.sessions.get(space.seats.get(participant, ""))
     if session is not None:
@@ -279,7 +294,7 @@ def remove(turn: Turn, participant: str, code: int, reason: str, cause: tuple[st
 
 
 def tick(turn: Turn, _command: Tick) -> None:
-    """Let time take effect: pauses, shut-downs, HTTP presences, graces."""
+    """Apply what is due by now: ends of pauses, shutdowns, HTTP presences and grace periods."""
     space = turn.space
     space.pass_time(turn.now)
     space.fill_frame_rates(turn.now)

@@ -1,6 +1,6 @@
-"""Opening and closing proposals: who may, what a fulfilment must repeat, and the rules about votes (protocol §3).
+"""Opening and closing proposals: permissions, the check of a fulfilling request, and the voting rules (protocol §3).
 
-Pure. `protocol.proposals` has their state. Votes are counted again when a proposal is fulfilled.
+Pure. `protocol.proposals` stores their state. Votes are counted again when a proposal is fulfilled.
 """
 
 from functools import lru_cache
@@ -33,16 +33,20 @@ if TYPE_CHECKING:
 
 
 _MOST_RULES: Final = 1_024
-"""Rules whose patterns are kept compiled."""
+"""Maximum number of rules whose compiled patterns are cached."""
 _READ_PER_UNIT: Final = 64
-"""Bytes of a payload whose names are compared in a microsecond."""
+"""Payload bytes whose names are compared per unit of work (about a microsecond)."""
 
 
 def require(turn: Turn, envelope: Envelope, proposal: OpenProposal | None) -> None:
-    """Refuse an `mcp/request` that a rule binds and for which too few have voted; the sender's own is its vote."""
+    """Raise `ApprovalRequired` if a rule applies to an `mcp/request` and too few participants have voted.
+
+    The request itself counts as the vote of its sender.
+    """
     rules = turn.space.settings.approvals
     if rules and proposal is None:
-        # It is relayed as it came: a receiver that takes the first of two names would read what no rule has judged.
+        # The payload is relayed unchanged. If a name occurs twice, a receiver that uses the first value would read
+        # a value that no rule has checked.
         turn.work.add(len(envelope.fields["payload"]) // _READ_PER_UNIT)
         require_unique_names(envelope.fields["payload"])
     for rule in rules:
@@ -68,7 +72,7 @@ def _require_quorum(turn: Turn, rule: ApprovalRule, envelope: Envelope, proposal
 
 
 def may_be_answered(turn: Turn, sender: str, proposal: OpenProposal) -> bool:
-    """Whether enough have voted for a response to end a proposal; the sender's own is its vote, as with a request."""
+    """Whether a proposal has enough votes to be ended by a response. The response counts as the vote of its sender."""
     rules = rules_for(turn, proposal)
     return all(len(_votes(turn, rule, proposal, proposal.votes, sender)) >= rule.quorum for rule in rules)
 
@@ -78,12 +82,16 @@ def _votes(turn: Turn, rule: ApprovalRule, proposal: OpenProposal, cast: tuple[s
 
 
 def _is_readdressed(envelope: Envelope, proposal: OpenProposal) -> bool:
-    """By the id alone (TypeScript) recipients are free, but the voters have seen those of the proposal."""
+    """Whether a request has other recipients than the proposal, so that the votes do not count.
+
+    A request that names its proposal only by id (TypeScript) may choose its recipients. The voters have only seen the
+    recipients of the proposal.
+    """
     return bool(proposal.to) and set(envelope.to) != set(proposal.to)
 
 
 def rules_for(turn: Turn, proposal: OpenProposal) -> list[ApprovalRule]:
-    """The rules that bind the fulfilment of a proposal."""
+    """Return the rules that apply to a request that fulfills the proposal."""
     rules = turn.space.settings.approvals
     if not rules:
         return []
@@ -92,7 +100,11 @@ def rules_for(turn: Turn, proposal: OpenProposal) -> list[ApprovalRule]:
 
 
 def counts(turn: Turn, voter: str, rule: ApprovalRule, proposal: OpenProposal) -> bool:
-    """Whether this participant's vote counts now: a listed decider, not anonymous, that may send the request."""
+    """Whether the vote of this participant counts now.
+
+    The voter must be a listed decider, must not be anonymous, and must be allowed to send the request.
+    A rule may exclude the proposer.
+    """
     return (
         voter in rule.deciders
         and not (rule.not_proposer and voter == proposal.proposer)
@@ -102,19 +114,20 @@ def counts(turn: Turn, voter: str, rule: ApprovalRule, proposal: OpenProposal) -
 
 
 def may_fulfil(turn: Turn, participant: str, proposal: OpenProposal) -> bool:
-    """Whether a participant's capabilities let it send the request that was proposed."""
+    """Whether the capabilities of a participant allow it to send the proposed request."""
     return may_be_sent(proposal, turn.space.capabilities(participant), turn.work)
 
 
 def _is_known(space: "Space", participant: str) -> bool:
-    """Configured or invited, and not removed: an anonymous participant is neither."""
+    """Whether a participant is configured or invited, and not removed. Anonymous participants are neither."""
     return space.state.may_return(participant)
 
 
 def _binds(rule: ApprovalRule, payload: Any, to: tuple[str, ...], work: Work) -> bool:
-    """Any recipient that fits suffices, and a request to nobody is bound too: a rule must not be easy to get past.
+    """Whether a rule applies to a request.
 
-    So does a request that is too long to be compared with the rule's patterns.
+    One matching recipient is enough. A request without recipients also matches, so that a rule is not easy to bypass.
+    A request that is too long to compare with the patterns of the rule matches for the same reason.
     """
     binds_payload, fits_recipient = _binding(rule.match.text), rule.match.fits_recipient
     try:
@@ -135,30 +148,34 @@ SHORTEST_SECONDS: Final = 10
 LONGEST_SECONDS: Final = 86_400
 USUAL_SECONDS: Final = 300
 _RECIPIENTS_PER_UNIT: Final = 4
-"""Recipients that a digest covers."""
+"""Recipients that a digest covers per unit of work."""
 _PROPOSALS_PER_UNIT: Final = 8
-"""Open proposals whose sizes are added up."""
+"""Open proposals whose sizes are added up per unit of work."""
 _HASHED_PER_UNIT: Final = 64
-"""Bytes of a payload whose canonical form is hashed in a microsecond."""
+"""Payload bytes whose canonical form is hashed per unit of work (about a microsecond)."""
 _ROOM: Final = 64 * 2**10
-"""Bytes by which a request's payload may exceed a proposal's: `jsonrpc`, `id` and spaces are not compared."""
+"""Bytes by which the payload of a request may exceed a proposal's: `jsonrpc`, `id` and spaces are not compared."""
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What a proposer may say about its proposal."""
+    """Options that a proposer may set for its proposal."""
 
     expires_in_seconds: float = USUAL_SECONDS
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Which proposal a participant means, and what it has seen of it."""
+    """The proposal that a participant refers to, and the digest that it has seen."""
 
     position: int
     digest: str
 
 
 def propose(turn: Turn, envelope: Envelope) -> None:
-    """Open a proposal where it has a method; first wins, and an id that is taken stays taken."""
+    """Open a proposal if the payload has a method. Without a method, only relay the envelope.
+
+    Raises `AlreadyExists` if the id is that of an open or remembered proposal, and `QuotaExceeded` if there is no room.
+    If the proposer is over its own limits, its oldest proposals are dropped.
+    """
     space, method = turn.space, envelope.payload.get("method")
     known = proposals.find(space.state, envelope.id, turn.now)
     if known is not None:
@@ -190,7 +207,10 @@ def _lifetime(envelope: Envelope) -> float:
 
 
 def _check_size(method: str, payload: bytes, to: tuple[str, ...]) -> None:
-    """Method and recipients stand in every welcome, the rest is kept until it is closed."""
+    """Raise `QuotaExceeded` if a proposal is too large.
+
+    Method and recipients are part of every welcome. The rest is stored until the proposal is closed.
+    """
     if len(method) > proposals.METHOD_LENGTH:
         raise QuotaExceeded(f"the method of a proposal may have {proposals.METHOD_LENGTH} characters")
     if len(raw_json.encode(to)) > proposals.RECIPIENT_BYTES:
@@ -200,7 +220,10 @@ def _check_size(method: str, payload: bytes, to: tuple[str, ...]) -> None:
 
 
 def _surplus(turn: Turn, proposer: str, size: int) -> list[OpenProposal]:
-    """The proposer's oldest that make room for one more of this size; `QuotaExceeded` where the space has none."""
+    """Return the proposer's oldest proposals that must be dropped to make room for one of this size.
+
+    Raises `QuotaExceeded` if the space has no room even then.
+    """
     turn.work.add(len(turn.space.state.proposals) // _PROPOSALS_PER_UNIT)
     open_ones = [each for each in turn.space.state.proposals.values() if turn.now < each.expires]
     own = [each for each in open_ones if each.proposer == proposer]
@@ -221,7 +244,7 @@ def _surplus(turn: Turn, proposer: str, size: int) -> list[OpenProposal]:
 
 
 def request(turn: Turn, envelope: Envelope) -> None:
-    """An `mcp/request`: one that names a proposal fulfils it, if it is the request that was proposed."""
+    """Handle an `mcp/request`. A request that names a proposal and matches it fulfills the proposal."""
     claim = claimed(envelope)
     named = _named(turn, envelope)
     if named is None:
@@ -242,7 +265,7 @@ def _digests(turn: Turn, payload: bytes, to: tuple[str, ...]) -> Digests:
 
 
 def _unknown(turn: Turn, claim: Claim) -> ProposalMismatch | ProposalClosed:
-    """Why a claim is refused whose proposal `correlation_id` does not name, or nobody remembers."""
+    """Return the error for a claim if `correlation_id` names no proposal that is open or remembered."""
     known = proposals.at_position(turn.space.state, claim.position, turn.now)
     if isinstance(known, OpenProposal):
         return ProposalMismatch(
@@ -257,7 +280,11 @@ def _unknown(turn: Turn, claim: Claim) -> ProposalMismatch | ProposalClosed:
 
 
 def _check_same(turn: Turn, proposal: OpenProposal, envelope: Envelope, claim: Claim | None) -> None:
-    """With a claim recipients count, unless the proposal has none; without one, content alone (TypeScript)."""
+    """Raise `ProposalMismatch` if a request differs from its proposal.
+
+    With a claim, recipients are compared too, unless the proposal has none.
+    Without a claim (TypeScript), only the content is compared.
+    """
     parts = {"position": proposal.position, "digest": proposal.digest}
     if claim is not None and (claim.position, claim.digest) != (proposal.position, proposal.digest):
         raise ProposalMismatch(f"{proposal.proposal_id!r} is another proposal than the one you saw", **parts)
@@ -278,9 +305,9 @@ def _check_same(turn: Turn, proposal: OpenProposal, envelope: Envelope, claim: C
 
 
 def respond(turn: Turn, envelope: Envelope) -> None:
-    """An `mcp/response` to a proposal itself: its addressee has done it (TypeScript's agents do so).
+    """Handle an `mcp/response` to the proposal itself: its addressee has carried it out (TypeScript agents do this).
 
-    Where a rule binds the proposal it is no way around the votes: without them it is an opinion.
+    If a rule applies to the proposal and votes are missing, the response is relayed but does not end the proposal.
     """
     proposal = _only_open(turn, envelope)
     if proposal is None or may_be_answered(turn, envelope.sender, proposal):
@@ -290,7 +317,7 @@ def respond(turn: Turn, envelope: Envelope) -> None:
 
 
 def reject(turn: Turn, envelope: Envelope) -> None:
-    """An `mcp/reject`: of one who may decide it closes the proposal, of others it is an opinion."""
+    """Handle an `mcp/reject`. It closes the proposal only if its sender may decide. Otherwise it is only relayed."""
     proposal = _only_open(turn, envelope)
     rules = () if proposal is None else rules_for(turn, proposal)
     if rules and not any(envelope.sender in rule.deciders for rule in rules):
@@ -309,7 +336,7 @@ def _relay_end(turn: Turn, envelope: Envelope) -> None:
 
 
 def withdraw(turn: Turn, envelope: Envelope) -> None:
-    """An `mcp/withdraw`: its proposer's alone."""
+    """Handle an `mcp/withdraw`. Only the proposer may withdraw a proposal."""
     named = _named(turn, envelope)
     if named is None:
         turn.relay(_without_stamp(envelope))
@@ -320,14 +347,14 @@ def withdraw(turn: Turn, envelope: Envelope) -> None:
 
 
 def is_own_withdrawal(space: "Space", envelope: Envelope, now: int) -> bool:
-    """Whether this takes back a proposal of the sender's: that is always allowed, also while paused."""
+    """Whether a message withdraws only proposals of its sender. This is always allowed, even while paused."""
     named = [proposals.find(space.state, each, now) for each in envelope.correlation_id]
     known = [each for each in named if each is not None]
     return bool(known) and all(each.proposer == envelope.sender for each in known)
 
 
 def approve(turn: Turn, envelope: Envelope) -> None:
-    """An `mcp/approve`: a decider's vote."""
+    """Handle an `mcp/approve`: the vote of a decider."""
     claim, named = claimed(envelope), _named(turn, envelope)
     if claim is None or not envelope.correlation_id:
         raise InvalidEnvelope("mcp/approve: `proposal: {position, digest}` and `correlation_id` must name a proposal")
@@ -350,29 +377,32 @@ def approve(turn: Turn, envelope: Envelope) -> None:
     turn.relay(_with_stamp(envelope, proposal.stamp()))
 
 
-# Ends that no participant sent
+# Closing without a participant's message
 
 
 def close(turn: Turn, proposal: OpenProposal, outcome: str) -> None:
-    """Say that a proposal has ended."""
+    """Announce that a proposal has ended."""
     payload = {"position": proposal.position, "proposal": proposal.proposal_id, "outcome": outcome}
     cause = (proposal.proposal_id,)
     turn.say(Saying(kind=kinds.PROPOSAL_CLOSED, payload=raw_json.encode(payload), cause=cause), reason=outcome)
 
 
 def close_all_of(turn: Turn, proposer: str) -> None:
-    """Close what a participant proposed that was removed, or that cannot come back as itself."""
+    """Close all proposals of a participant that was removed, or that cannot return under its identity."""
     state = turn.space.state
     outcome = KICKED if proposer in state.kicked else LEFT
     for proposal in [each for each in state.proposals.values() if each.proposer == proposer]:
         close(turn, proposal, outcome)
 
 
-# Which proposal is meant
+# Find the proposal that an envelope refers to
 
 
 def _named(turn: Turn, envelope: Envelope) -> OpenProposal | ClosedProposal | None:
-    """The one proposal that `correlation_id` names, open or remembered."""
+    """Return the proposal, open or remembered, that `correlation_id` names; None if there is none.
+
+    Raises `ProposalMismatch` if it names several.
+    """
     found = _all_named(turn, envelope)
     if len(found) > 1:
         raise ProposalMismatch(f"`correlation_id` names {len(found)} proposals; name one")
@@ -386,21 +416,24 @@ def _all_named(turn: Turn, envelope: Envelope) -> list[OpenProposal | ClosedProp
 
 
 def _only_open(turn: Turn, envelope: Envelope) -> OpenProposal | None:
-    """The one open proposal that an opinion is about; of several it ends none."""
+    """Return the open proposal that a response or rejection refers to; None unless it names one."""
     found = _all_named(turn, envelope)
     one = found[0] if len(found) == 1 else None
     return one if isinstance(one, OpenProposal) and turn.now < one.expires else None
 
 
 def _open(turn: Turn, named: OpenProposal | ClosedProposal) -> OpenProposal:
-    """The proposal, if it may still be ended; else what has become of it, so that a retry sees that it was done."""
+    """Return the proposal if it is still open. Otherwise raise `ProposalClosed`, so that a retry learns the outcome."""
     if isinstance(named, OpenProposal) and turn.now < named.expires:
         return named
     raise closed(named)
 
 
 def closed(named: OpenProposal | ClosedProposal) -> ProposalClosed:
-    """What has become of a proposal; an open one is due, and only a question has come before its end was told."""
+    """Return the error that describes the outcome of a proposal.
+
+    An open proposal here is past its expiry: a query has arrived before its end was announced.
+    """
     if isinstance(named, ClosedProposal):
         outcome, by, closing = named.outcome, named.by, named.request
     else:
@@ -419,13 +452,13 @@ def closed(named: OpenProposal | ClosedProposal) -> ProposalClosed:
 
 
 def claimed(envelope: Envelope) -> Claim | None:
-    """Which proposal the sender of a request or a vote says that it has seen."""
+    """Return the proposal that the sender of a request or a vote refers to; None if it sent no reference."""
     claim: Claim | None = _field(envelope, Claim)
     return claim
 
 
 def _field(envelope: Envelope, view: type[Any]) -> Any:
-    """What the sender says in `proposal`; None where it says nothing."""
+    """Decode the field `proposal`; None if it is missing. Raises `InvalidEnvelope` if it is malformed."""
     try:
         return msgspec.json.decode(envelope.fields.get(kinds.PROPOSAL_FIELD, b"null"), type=view | None)
     except msgspec.ValidationError as error:

@@ -1,6 +1,6 @@
 """The lifecycle of a stream: request or announce, start, and three ways to end (j8v, s2w, ADR-STR; protocol §4).
 
-Pure. Everything is checked before anything is allocated, relayed or recorded.
+Pure. All checks run before anything is allocated, relayed or recorded.
 """
 
 from mew.protocol import kinds
@@ -24,7 +24,7 @@ from mew.protocol.transition import Saying, Turn
 
 
 def request(turn: Turn, envelope: Envelope) -> None:
-    """The v0.4 way in: relayed, then opened at once with everything that was asked (j8v)."""
+    """Handle the v0.4 request: relay it, then open the stream immediately with all requested fields (j8v)."""
     _check_request(turn, envelope)
     space = turn.space
     stream_id = f"stream-{space.state.stream_count + 1}"
@@ -45,7 +45,7 @@ def request(turn: Turn, envelope: Envelope) -> None:
 
 
 def announce(turn: Turn, envelope: Envelope) -> None:
-    """The handshake's first two steps: intent and formats in, the canonical name out (ADR-STR)."""
+    """Handle the first two steps of the handshake: receive intent and formats, send the canonical name (ADR-STR)."""
     asked = _check_request(turn, envelope)
     if asked.formats is None:
         raise InvalidFormat("`payload.formats` must name at least one format")
@@ -68,7 +68,7 @@ def announce(turn: Turn, envelope: Envelope) -> None:
 
 
 def _check_request(turn: Turn, envelope: Envelope) -> StreamRequest:
-    """What both ways in require of a payload."""
+    """Check what `request` and `announce` both require of a payload, and return the payload."""
     space = turn.space
     limits = space.settings.limits
     if len(envelope.fields.get("payload", b"")) > limits.stream_request_bytes:
@@ -93,7 +93,10 @@ def _check_request(turn: Turn, envelope: Envelope) -> StreamRequest:
 
 
 def _check_pattern_quotas(turn: Turn, creator: str, formats: object) -> None:
-    """Compiled patterns stay in memory as long as their stream is open; whoever owns it, its creator has them."""
+    """Raise `QuotaExceeded` if the formats have too many patterns.
+
+    Compiled patterns stay in memory while their stream is open. They count for its creator, even if the owner changes.
+    """
     asked = count_patterns(formats)
     if not asked:
         return
@@ -109,7 +112,11 @@ def _check_pattern_quotas(turn: Turn, creator: str, formats: object) -> None:
 
 
 def _free_id(turn: Turn, desired: object) -> str:
-    """The desired id where it is usable and free, else the next of `_2`, `_3`…; never one that was ever used."""
+    """Return the desired id if it is usable and free, else the next free one of `_2`, `_3`….
+
+    An id that was ever used is not reused. If the desired id is unusable, or the space has no room for more desired
+    ids, the result is `stream-<number>`.
+    """
     space = turn.space
     used = space.state.desired_ids
     numbered = f"stream-{space.state.stream_count + 1}"
@@ -132,7 +139,7 @@ def _suffixed(desired: str, suffix: int) -> str:
 
 
 def start(turn: Turn, envelope: Envelope) -> None:
-    """The handshake's last step, the owner's: the stream is live."""
+    """Handle the last step of the handshake, which only the owner may send: the stream becomes live."""
     stream = _stream(turn, envelope)
     if envelope.sender != stream.owner:
         raise Unauthorized(f"only {stream.owner!r} may start {stream.stream_id!r}", stream_id=stream.stream_id)
@@ -142,7 +149,7 @@ def start(turn: Turn, envelope: Envelope) -> None:
 
 
 def close(turn: Turn, envelope: Envelope) -> None:
-    """End a stream; a close that names no stream is a message like any other (ts)."""
+    """End a stream. A close that names no stream is relayed like any other message (ts)."""
     stream_id = reference(envelope)
     if stream_id is None or stream_id not in turn.space.state.streams:
         require_capability(turn, envelope)
@@ -152,18 +159,18 @@ def close(turn: Turn, envelope: Envelope) -> None:
 
 
 def complete(turn: Turn, envelope: Envelope) -> None:
-    """End a stream in good order."""
+    """End a stream normally."""
     _end(turn, envelope)
 
 
 def fail(turn: Turn, envelope: Envelope) -> None:
-    """End a stream, saying what went wrong."""
+    """End a stream because of an error. The payload describes the error."""
     read(envelope, StreamFailure)
     _end(turn, envelope)
 
 
 def _end(turn: Turn, envelope: Envelope) -> None:
-    """Its owner may, and who manages streams in general (protocol §4, Who may)."""
+    """End a stream. Only its owner, or a participant that may manage streams, is allowed to (protocol §4, Who may)."""
     stream = _stream(turn, envelope)
     if envelope.sender != stream.owner and managing(turn.space, envelope, turn.work) is None:
         raise Unauthorized(f"only {stream.owner!r} may end {stream.stream_id!r}", stream_id=stream.stream_id)
@@ -176,7 +183,7 @@ def _end(turn: Turn, envelope: Envelope) -> None:
 
 
 def relay_about_stream(turn: Turn, envelope: Envelope) -> None:
-    """A `stream/*` that the gateway does not act on: its reference is completed where it names a stream."""
+    """Relay a `stream/*` message that the gateway does not act on. If it names a stream, complete the reference."""
     stream_id = reference(envelope)
     if stream_id is None or stream_id not in turn.space.state.streams:
         turn.relay(envelope)

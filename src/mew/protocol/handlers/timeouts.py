@@ -1,6 +1,6 @@
-"""What ends with time: proposals, and grants with an end (protocol §3).
+"""Ends that are due at a time: of proposals, and of grants with an end (protocol §3).
 
-Pure. What is due ends before a message is handled, so no approval can be faster than the expiry before it.
+Pure. What is due ends before a message is handled, so an approval cannot be handled before an earlier expiry.
 """
 
 from itertools import islice
@@ -15,13 +15,13 @@ from mew.protocol.transition import Saying, Turn
 
 NEVER: Final = 2**63
 MOST_ENDS: Final = 50
-"""Grants whose end is recorded in one turn; the others follow in the next ones."""
+"""Maximum number of ended grants recorded in one turn. The others follow in the next turns."""
 MOST_SAID: Final = 2**20
-"""Bytes said about them, after which the others wait: a welcome may have megabytes."""
+"""After this many bytes sent about ended grants, the others wait for the next turn: a welcome may have megabytes."""
 
 
 def start(turn: Turn, command: Start) -> None:
-    """Begin a new epoch; what ended while the gateway was away is closed before anyone joins."""
+    """Begin a new epoch. Everything that ended while the gateway was down is closed before any participant joins."""
     presence.start(turn, command)
     for proposal in list(turn.space.state.proposals.values()):
         if proposal.anonymous:
@@ -32,13 +32,16 @@ def start(turn: Turn, command: Start) -> None:
 
 
 def tick(turn: Turn, command: Tick) -> None:
-    """Let time take effect."""
+    """Apply the effects of time that are due by now."""
     presence.tick(turn, command)
     settle(turn)
 
 
 def settle(turn: Turn) -> None:
-    """End what is due: proposals, and of grants as many as one turn may take. The others give no right any more."""
+    """End all due proposals, and as many due grants as one turn may end.
+
+    The remaining due grants no longer give any permission.
+    """
     space = turn.space
     if turn.now < space.next_end:
         return
@@ -49,12 +52,15 @@ def settle(turn: Turn) -> None:
     space.let_end(_ended_grants(state, turn.now))
     _revoke_ended(turn)
     space.next_end = turn.now if space.ended else _next_end(state)
-    # Who comes next does not pay for it.
+    # The sender of the current message is not charged for these bytes.
     turn.said = said
 
 
 def _revoke_ended(turn: Turn) -> None:
-    """Record and tell the ends of some grants: one revocation each, and one change of each recipient's rights."""
+    """Record and announce the ends of grants, up to the limits of one turn.
+
+    Each grant gets its own revocation. Each recipient gets one change of its capabilities.
+    """
     ended, left, most = turn.space.ended, MOST_ENDS, turn.said + MOST_SAID
     for recipient in list(ended):
         if left == 0 or turn.said > most:

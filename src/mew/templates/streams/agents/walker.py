@@ -18,7 +18,7 @@ class Position(msgspec.Struct):
 
 
 async def agent(space: Space) -> None:
-    """Walk for ever. A stream that has ended is opened anew; one that we still own goes on."""
+    """Walk forever. A stream that has ended is opened again; a stream that we still own continues."""
     step = 0
     while True:
         try:

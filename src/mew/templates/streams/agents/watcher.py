@@ -1,4 +1,4 @@
-"""A watcher: it reads every stream of positions, and says now and then what it saw."""
+"""A watcher: it reads every stream of positions, and periodically reports what it saw."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ EVERY = 50
 
 
 class Position(msgspec.Struct):
-    """Where somebody is; the same format as the walker's, told by its name."""
+    """A position, in the same format as the walker's: its name identifies it."""
 
     x: float
     y: float
