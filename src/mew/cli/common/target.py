@@ -4,7 +4,6 @@ The gateway of a directory is reached only by its Unix socket: any program may l
 Read-only commands use an observer token, so that they do not take over a participant's connection.
 """
 
-import asyncio
 import logging
 import os
 import sys
@@ -422,6 +421,8 @@ def _usual(reach: Reach, usual: tuple[str, ...]) -> str | None:
 
 def taking_part(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that takes part in a space. Converts its errors to those with the command's exit codes."""
+    import asyncio  # `mew send` starts without it
+
     from mew.client.errors import ConnectionLost, NotAdmitted, NotAllowed
     from mew.client.errors import Refused as RefusedByGateway
 
