@@ -21,7 +21,15 @@ import pytest
 import mew
 from mew._internal.logging import address
 from mew._internal.processes import birth
-from mew._internal.unix_sockets import SHORT, LocalTransport, UntrustedSocket, address_of, connect, gateway_socket
+from mew._internal.unix_sockets import (
+    SHORT,
+    LocalTransport,
+    UntrustedSocket,
+    address_of,
+    connect,
+    control_socket,
+    gateway_socket,
+)
 from mew.bridge.settings import CannotStart, StdioServer
 from mew.bridge.stdio import Child
 from mew.cli.common.http_client import Door
@@ -30,7 +38,7 @@ from mew.config.loader import load
 from mew.config.served_folders import exposed, served_folders
 from mew.config.tokens import TokenStore, new_token
 from mew.gateway.exposure import is_weak, warnings_of
-from mew.supervisor.control_socket import AdminDoor, socket_file
+from mew.supervisor.control_socket import AdminDoor
 from mew.supervisor.state_file import Pids, read_pids, write_pids
 from tests.bridge.stage import HERE
 from tests.cli.verbs import Lab, command, environment, piped, run
@@ -715,7 +723,7 @@ def test_another_user_gets_no_answer_at_the_admin_door_where_the_mode_would_let_
 
         door = AdminDoor(gateway.gateway, store, gateway.config.spaces[0], renew)
         gateway.do(door.open())
-        file = socket_file(tmp_path)
+        file = control_socket(tmp_path)
         for each in (tmp_path, *tmp_path.parents[:3], file.parent):
             each.chmod(0o755)
         file.chmod(0o666)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from mew._internal.unix_sockets import SHORT
+from mew._internal.unix_sockets import SHORT, control_socket
 from mew.config.tokens import TokenFolder, TokenStore
 from mew.errors import MewError
-from mew.supervisor.control_socket import LONGEST, AdminDoor, NoAnswer, ask, reach, reload_tokens, socket_file
+from mew.supervisor.control_socket import LONGEST, AdminDoor, NoAnswer, ask, reach, reload_tokens
 from tests.gateway.raw import Raw, Running, running_from, upgrade
 
 SPACE = """\
@@ -70,7 +70,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 
 def test_the_door_is_its_owners_alone(lab: Lab) -> None:
-    mode = socket_file(lab.directory).lstat().st_mode
+    mode = control_socket(lab.directory).lstat().st_mode
     assert stat.S_ISSOCK(mode)
     assert stat.S_IMODE(mode) == 0o600
 
@@ -164,16 +164,16 @@ def test_it_can_be_reached_however_deep_the_space_lies(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * SHORT) / ("e" * SHORT)
     deep.mkdir(parents=True)
     with opened(deep) as lab:
-        assert len(os.fsencode(socket_file(deep))) > SHORT
+        assert len(os.fsencode(control_socket(deep))) > SHORT
         assert ask(deep, {"do": "present"})["present"] == []
-        assert stat.S_IMODE(socket_file(deep).lstat().st_mode) == 0o600
+        assert stat.S_IMODE(control_socket(deep).lstat().st_mode) == 0o600
         assert lab.directory == deep
 
 
 def test_what_a_dead_gateway_left_at_the_door_is_in_nobodys_way(tmp_path: Path) -> None:
     (tmp_path / ".mew").mkdir()
     with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(os.path.relpath(socket_file(tmp_path)))
+        dead.bind(os.path.relpath(control_socket(tmp_path)))
     with pytest.raises(NoAnswer, match="Connection refused"):
         ask(tmp_path, {"do": "present"})
     with opened(tmp_path):
@@ -182,16 +182,16 @@ def test_what_a_dead_gateway_left_at_the_door_is_in_nobodys_way(tmp_path: Path) 
 
 def test_a_file_in_the_doors_place_is_not_removed(tmp_path: Path) -> None:
     (tmp_path / ".mew").mkdir()
-    socket_file(tmp_path).write_text("mine", encoding="utf-8")
+    control_socket(tmp_path).write_text("mine", encoding="utf-8")
     with pytest.raises(OSError, match="in use"), opened(tmp_path):
         pass
-    assert socket_file(tmp_path).read_text(encoding="utf-8") == "mine"
+    assert control_socket(tmp_path).read_text(encoding="utf-8") == "mine"
 
 
 def test_when_it_is_closed_nothing_is_left_of_it(tmp_path: Path) -> None:
     with opened(tmp_path):
         pass
-    assert not os.path.lexists(socket_file(tmp_path))
+    assert not os.path.lexists(control_socket(tmp_path))
     with pytest.raises(NoAnswer) as caught:
         ask(tmp_path, {"do": "reload"})
     assert caught.value.exit_code == 3

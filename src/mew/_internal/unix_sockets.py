@@ -14,6 +14,7 @@ from mew.errors import MewError
 
 FOLDER: Final = ".mew"
 NAME: Final = "gateway.sock"
+CONTROL_NAME: Final = "admin.sock"
 VARIABLE: Final = "MEW_SOCKET"
 """Environment variable with the path of the gateway's socket. The gateway sets it for participants it starts."""
 SCHEME: Final = "unix:"
@@ -38,6 +39,11 @@ class UntrustedSocket(MewError):
 def gateway_socket(directory: Path) -> Path:
     """Return the path of the socket on which the gateway of this space listens for its owner."""
     return directory / FOLDER / NAME
+
+
+def control_socket(directory: Path) -> Path:
+    """Return the path of the control socket of the gateway that serves this space."""
+    return directory / FOLDER / CONTROL_NAME
 
 
 def address_of(file: Path) -> str:

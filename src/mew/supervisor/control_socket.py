@@ -14,7 +14,7 @@ import msgspec
 
 from mew._internal import unix_sockets
 from mew._internal.logging import log
-from mew._internal.unix_sockets import FOLDER, is_of_owner, peer_uid
+from mew._internal.unix_sockets import CONTROL_NAME, control_socket, is_of_owner, peer_uid
 from mew.errors import MewError
 from mew.gateway.configuration_changes import remember
 from mew.protocol import Administer, Identity
@@ -25,22 +25,14 @@ if TYPE_CHECKING:
     from mew.gateway.gateway import Gateway
 
 
-NAME: Final = "admin.sock"
-
-
-def socket_file(directory: Path) -> Path:
-    """Return the path of the control socket of a space."""
-    return directory / FOLDER / NAME
-
-
 def listen(directory: Path) -> socket.socket:
     """Create and bind the control socket. A socket left by a dead gateway is removed."""
-    return unix_sockets.listen(socket_file(directory))
+    return unix_sockets.listen(control_socket(directory))
 
 
 def reach(directory: Path, seconds: float) -> socket.socket:
     """Connect to the gateway that serves a space. Raises `OSError` if there is none."""
-    return unix_sockets.connect(socket_file(directory), seconds)
+    return unix_sockets.connect(control_socket(directory), seconds)
 
 
 SECONDS: Final = 5.0
@@ -87,13 +79,13 @@ class AdminDoor:
         if self._server is not None:
             self._server.close()
             self._server = None
-            socket_file(self._space.directory).unlink(missing_ok=True)
+            control_socket(self._space.directory).unlink(missing_ok=True)
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             peer = writer.get_extra_info("socket")
             if not is_of_owner(peer):
-                log.warning("connection of another user refused", socket=NAME)
+                log.warning("connection of another user refused", socket=CONTROL_NAME)
                 return
             async with asyncio.timeout(SECONDS):
                 line = await reader.readline()
@@ -173,7 +165,7 @@ def ask(directory: Path, question: dict[str, Any]) -> dict[str, Any]:
                 answer = msgspec.json.decode(lines.readline(), type=dict[str, Any])
     except (OSError, msgspec.MsgspecError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or "no answer"
-        raise NoAnswer(f"{socket_file(directory)}: the gateway does not answer: {reason}") from None
+        raise NoAnswer(f"{control_socket(directory)}: the gateway does not answer: {reason}") from None
     if not answer.get("ok"):
         raise MewError(str(answer.get("problem")))
     return answer

@@ -37,11 +37,14 @@ PRIVATE: Final = {
 """Libraries that are used through names that they do not promise to keep, and where the sources show it."""
 MODULE_EXTRAS: Final = {
     "mew": (),
+    "mew._internal.logging": ("server",),
     "mew.bridge": ("bridge",),
     "mew.cli.space.gateway": ("server",),
     "mew.cli.pipeline.query": ("pipeline",),
     "mew.cli.terminal": ("terminal",),
     "mew.cli.space.token": ("server",),
+    "mew.config": ("server",),
+    "mew.config.served_folders": (),
     "mew.gateway": ("server",),
     "mew.inspector": ("server",),
     "mew.journal": ("server",),
@@ -49,6 +52,8 @@ MODULE_EXTRAS: Final = {
     "mew.journal.export_mcap": ("mcap", "server"),
     "mew.pipeline": ("pipeline",),
     "mew.pipeline.landing": ("kafka", "pipeline"),
+    "mew.supervisor": ("server",),
+    "mew.supervisor.state_file": (),
 }
 """The extras that the modules of a package need, if no longer name in this table says otherwise."""
 COMBINATIONS: Final = sorted(set(MODULE_EXTRAS.values()))

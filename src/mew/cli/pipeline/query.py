@@ -11,9 +11,7 @@ import msgspec
 from cyclopts import Parameter
 
 from mew.cli.common.io import bar
-from mew.journal.layout import SECOND
-from mew.pipeline.lake.lake import Lake
-from mew.pipeline.lake.values import Progress
+from mew.protocol.timestamps import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +20,8 @@ if TYPE_CHECKING:
 
     from mew.pipeline.jobs.lagging import Lag
     from mew.pipeline.jobs.watching import Told
+    from mew.pipeline.lake.lake import Lake
+    from mew.pipeline.lake.values import Progress
     from mew.pipeline.lookup.output import Asked
 
 
@@ -98,7 +98,7 @@ def spark(lake: Path, open_session: OpenSession) -> Iterator[Any]:
         close_session(session)
 
 
-def summary(progress: Progress, lag: "Mapping[str, Lag]") -> str:
+def summary(progress: "Progress", lag: "Mapping[str, Lag]") -> str:
     """What a batch did: rows by table, how far each space is and how far behind, and how long it took."""
     rows = "\n".join(f"  {name:<22}{count:>14,}" for name, count in progress.rows.items())
     spaces = "\n".join(
@@ -130,7 +130,7 @@ def _behind(lag: "Lag | None") -> str:
     return f"{lag.positions:,} behind, {lag.seconds:.1f} s"
 
 
-def described(lake: Lake, *, json: bool) -> Iterator[str]:
+def described(lake: "Lake", *, json: bool) -> Iterator[str]:
     """A line a table, and a view of a format."""
     from mew.pipeline.lookup import query
     from mew.pipeline.lookup.typed import format_views

@@ -20,10 +20,9 @@ import msgspec
 
 from mew._internal.files import ensure_space_folder, replace_file
 from mew._internal.processes import MARK, birth, marked, runs, signal_group
-from mew._internal.unix_sockets import address_of, gateway_socket
+from mew._internal.unix_sockets import address_of, control_socket, gateway_socket
 from mew.cli.common.errors import Failed
 from mew.errors import MewError
-from mew.supervisor.control_socket import socket_file
 from mew.supervisor.state_file import Pids, pids_file, read_pids
 
 NAME: Final = "running-spaces.json"
@@ -315,7 +314,7 @@ def stop(directory: Path, pids: Pids) -> list[str]:
         _end_all(dict(strays), GRACE_SECONDS)
         stopped += [f"process {pid}" for pid in strays]
     pids_file(directory).unlink(missing_ok=True)
-    socket_file(directory).unlink(missing_ok=True)
+    control_socket(directory).unlink(missing_ok=True)
     gateway_socket(directory).unlink(missing_ok=True)
     strike(directory)
     return stopped
