@@ -25,7 +25,8 @@ CLOSE_SECONDS: Final = 2.0
 SOCKETS: Final = "mew.sockets"
 """Name of the logger for picows messages about single sockets."""
 FAULT_SECONDS: Final = 10.0
-_PEERS_FAULTS: Final = ("WS parser error", "on_ws_frame raised WSProtocolError")
+PEER_FAULTS: Final = ("WS parser error", "on_ws_frame raised WSProtocolError")
+"""How picows' messages about protocol errors of a peer begin."""
 
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
@@ -94,7 +95,7 @@ class Weigher(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Adjust the level of the line. Returns whether to write it."""
-        if str(record.msg).startswith(_PEERS_FAULTS):
+        if str(record.msg).startswith(PEER_FAULTS):
             level, record.exc_info, record.exc_text = self._weigh_fault(record), None, None
         elif record.levelno == logging.INFO:
             level = logging.DEBUG

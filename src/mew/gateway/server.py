@@ -36,6 +36,8 @@ TRIES: Final = 8
 GLANCE_SECONDS: Final = 0.01
 PARTING_SECONDS: Final = 1.0
 """Time for forcibly disconnected sockets to close and to be recorded."""
+COLLECT_AFTER: Final = (20_000, 20, 50)
+"""Container objects created between collections of the first generation; then multiples of these for the others."""
 SWITCH_SECONDS: Final = 0.001
 
 
@@ -221,11 +223,12 @@ class Server:
 def _settle_down() -> None:
     """Tune the process, which runs only the gateway from here on.
 
-    Objects that exist now are excluded from later garbage collections. A log thread that has work yields to the event
-    loop within a millisecond.
+    Objects that exist now are excluded from later garbage collections, and collections are rare: closed connections
+    leave no reference cycles. A log thread that has work yields to the event loop within a millisecond.
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)
     sys.setswitchinterval(SWITCH_SECONDS)
 
 

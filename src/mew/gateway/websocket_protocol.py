@@ -1,11 +1,12 @@
 """The WebSocket protocol of an upgraded connection: an adapter for picows."""
 
 import logging
-from typing import Final
+from typing import Any, Final
 
 from picows import WSUpgradeRequest
 from picows.picows import WSAutoPingStrategy, WSProtocol  # type: ignore[attr-defined]
 
+from mew._internal.logging import PEER_FAULTS
 from mew.gateway.connections import OpenConnection
 from mew.gateway.gateway import Gateway
 from mew.gateway.websocket import Socket
@@ -23,6 +24,11 @@ class _SocketLog(logging.LoggerAdapter[logging.Logger]):
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - logging's name
         return level >= logging.DEBUG and super().isEnabledFor(level)
+
+    def info(self, msg: object, *args: object, **kwargs: Any) -> None:
+        """Skip connects and disconnects before a record is made of them, unless debug lines are written."""
+        if self.logger.isEnabledFor(logging.DEBUG) or str(msg).startswith(PEER_FAULTS):
+            super().info(msg, *args, **kwargs)
 
 
 _log = _SocketLog(logging.getLogger("mew.sockets"))

@@ -273,10 +273,13 @@ class Space:
         if record.event == records.START:
             self._derive_all()
         elif record.event == records.JOINED:
-            self._derive_participant(record.participant)
+            self._derive_presence(record.participant)
         elif record.event == records.LEFT:
             self.roster.drop(record.participant)
-            self._derive_participant(record.participant)
+            if record.participant not in self.state.left:  # an anonymous one takes its grants along
+                self._capabilities.pop(record.participant, None)
+                self.capability_usage.put(self.state, record.participant)
+            self._derive_presence(record.participant)
             self._derive_mutes(record.time)
         elif record.stream_id is not None and record.kind in _ABOUT_STREAMS:
             self._derive_stream(record.stream_id)
@@ -328,6 +331,10 @@ class Space:
     def _derive_participant(self, participant: str) -> None:
         self._capabilities.pop(participant, None)
         self.capability_usage.put(self.state, participant)
+        self._derive_presence(participant)
+
+    def _derive_presence(self, participant: str) -> None:
+        """Update what depends on who is present. Compiled capabilities do not: they are kept for a reconnect."""
         (self.ids_in_use.add if self.state.knows(participant) else self.ids_in_use.discard)(participant)
         if participant in self.state.present:
             self.roster.put(participant, roster_entry(participant, self.capabilities(participant)))
