@@ -21,6 +21,7 @@ from tests.gateway.raw import CLOSE
 from tests.journal.gateways import SPACE, GatewayProcess, gateway, until_gone
 from tests.journal.load import Load, Received, Seen
 
+MANY = ("streams", "streams_per_participant")
 UNLIMITED = (
     "envelopes_per_second",
     "envelope_burst",
@@ -61,7 +62,7 @@ class Killed:
         """Everybody may do everything, and a file of the log is sealed after a few blinks of an eye."""
         self.gateway.configure(
             participants=dict.fromkeys(PARTICIPANTS, ALL),
-            gateway={"limits": {**dict.fromkeys(UNLIMITED, 1_000_000_000), "streams": 100_000}},
+            gateway={"limits": {**dict.fromkeys(UNLIMITED, 1_000_000_000), **dict.fromkeys(MANY, 100_000)}},
             journal={"sync": self.sync, "segment_seconds": 0.3},
         )
 
