@@ -12,9 +12,9 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from mew.journal.generator import SpaceTruth, StreamTruth, Truth, generate, read_truth
+from mew.journal.generator import SpaceTruth, StreamTruth, Truth, acts, generate, read_truth, talk
 from mew.journal.generator.__main__ import main
-from mew.journal.generator.cast import BURST, Secrets
+from mew.journal.generator.cast import BURST, HOST, PILOTS, PLANNERS, TOOLS, Secrets
 from mew.journal.generator.plan import BadPlan, Plan
 from mew.journal.generator.play import Play, Unforeseen
 from mew.journal.generator.telling import tell_together
@@ -430,6 +430,18 @@ def test_a_story_that_the_core_does_not_follow_is_not_told(tmp_path: Path) -> No
     foretold.expect("leave", "host")
     with pytest.raises(Unforeseen, match="not to"):
         play.run(Tick(), foretold)
+
+
+def test_a_proposal_that_nobody_ends_expires_before_the_next_command(tmp_path: Path) -> None:
+    play = Play(0, 1, 0, Files(Folder(tmp_path, "harbour"), segment_bytes=2**20, sealed=False))
+    for name in (*PLANNERS, *PILOTS, *TOOLS):
+        acts.join(play, name)
+    next(talk.proposal(play))
+    play.pass_time(301)
+    acts.join(play, HOST)
+    (conversation,) = play.finish().conversations
+    assert (conversation.kinds, conversation.outcome) == (["mcp/proposal", "mcp/proposal-closed"], "expired")
+    assert conversation.times[1] - conversation.times[0] > 300_000_000
 
 
 def test_a_root_that_has_a_journal_or_a_story_that_is_too_short_is_refused(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ from mew.protocol import (
 from mew.protocol.fold import count_frames
 from mew.protocol.timestamps import rfc3339
 
+LONGEST_STEP: Final = 300
+"""The longest time between two commands that follow each other, in microseconds."""
 _REFUSED: Final = "rejected"
 _REFUSED_FRAME: Final = "frame_rejected"
 _SPOKEN: Final = frozenset({"envelope", "consumed"})
@@ -86,8 +88,9 @@ class Play:
 
     def _start(self) -> None:
         epoch = f"{self.rng.getrandbits(32):08x}"
-        foretold = self.foretell()
+        foretold = self._foretell()
         self.world.start(foretold, epoch)
+        self.world.expire(foretold)
         self.run(Start(epoch), foretold)
         foretold = self.foretell()
         self.world.enter(foretold, cast.SCRIBE, "virtual")
@@ -109,8 +112,9 @@ class Play:
 
     def tick(self) -> None:
         """Let time take effect, as the gateway does ten times a second."""
-        foretold = self.foretell()
+        foretold = self._foretell()
         self.world.tick(foretold)
+        self.world.expire(foretold)
         self.run(Tick(), foretold)
 
     def checkpoint(self) -> None:
@@ -123,13 +127,22 @@ class Play:
     # Commands
 
     def foretell(self) -> Foretold:
-        """To be filled with what the next command must lead to, a moment from now."""
+        """To be filled with what the next command must lead to, a moment from now.
+
+        Proposals that expire before that are closed by a tick of their own.
+        """
+        if self.world.has_expired(self.now + LONGEST_STEP):
+            self.pass_time(LONGEST_STEP / 1_000_000)
+            self.tick()
+        return self._foretell()
+
+    def _foretell(self) -> Foretold:
         self._step()
         return Foretold(self.written, self.now)
 
     def _step(self) -> None:
         """Nothing happens at the same microsecond; quicker than `randrange`, for this is done a million times."""
-        self.now += 20 + int(self.rng.random() * 280)
+        self.now += 20 + int(self.rng.random() * (LONGEST_STEP - 20))
 
     def run(self, command: Command, foretold: Foretold) -> None:
         """Run a command through the core; its records must be the foretold ones."""

@@ -43,8 +43,17 @@ class Thread:
         """It begins with this envelope."""
         self.root = sent.id
         self.last = sent.id
+        self._world = play.world
         self._truth = Conversation(sent.id, [sent.position], [kind], [sent.time])
         play.truth.conversations.append(self._truth)
+
+    def propose(self) -> None:
+        """Open the proposal that begins the conversation: it expires unless it is settled."""
+        self._world.propose(self._truth)
+
+    def settle(self) -> None:
+        """Close the proposal, which a participant is about to end."""
+        del self._world.proposals[self.root]
 
     def add(self, sent: Sent, kind: str, outcome: str | None = None) -> None:
         """Somebody answers; that may be the end."""
@@ -108,17 +117,23 @@ def proposal(play: Play, luck: float | None = None) -> Scene:
         return
     call = _call(play)
     thread = Thread(play, acts.say(play, planner, "mcp/proposal", call), "mcp/proposal")
+    thread.propose()
     yield about(play, 1)
+    if not play.world.is_open(thread.root, play.now):
+        return
     way, origin = play.rng.random() if luck is None else luck, {"correlation_id": [thread.root]}
     if way < 0.15:
         if play.world.may_speak(planner):
+            thread.settle()
             sent = acts.say(play, planner, "mcp/withdraw", {"reason": "no longer needed"}, **origin)
             thread.add(sent, "mcp/withdraw", "withdrawn")
     elif not play.world.may_speak(pilot):
         return
     elif way < 0.3:
+        thread.settle()
         thread.add(acts.say(play, pilot, "mcp/reject", {"reason": "unsafe"}, **origin), "mcp/reject", "rejected")
     else:
+        thread.settle()
         # The same method and params, with a number of the pilot's own: nothing else fulfils a proposal.
         request = {**call, "id": _call(play)["id"]}
         thread.add(acts.say(play, pilot, "mcp/request", request, to=[tool], **origin), "mcp/request")

@@ -168,7 +168,7 @@ class Conversation(msgspec.Struct):
     kinds: list[str]
     times: list[int]
     outcome: str = "open"
-    """`fulfilled`, `rejected`, `withdrawn`, `cancelled` or `open`."""
+    """`fulfilled`, `rejected`, `withdrawn`, `expired`, `cancelled` or `open`."""
 
 
 class SpaceTruth(msgspec.Struct, kw_only=True):

@@ -8,13 +8,15 @@ from typing import Final
 
 from mew.journal.generator.cast import GRACE_SECONDS, HTTP_SECONDS
 from mew.journal.generator.channel import Channel
-from mew.journal.generator.truth import Ended, Owner, SpaceTruth, Stay, Welcome, Writers
+from mew.journal.generator.truth import Conversation, Ended, Owner, SpaceTruth, Stay, Welcome, Writers
 from mew.protocol import GATEWAY
 
 SECOND: Final = 1_000_000
 GRACE: Final = round(GRACE_SECONDS * SECOND)
 GOODBYE: Final = 5 * SECOND
 """How long a participant that was shut down stays."""
+PROPOSAL: Final = 300 * SECOND
+"""The time after which an open proposal expires, because the generator's proposals ask for no other time."""
 HTTP_STAY: Final = round(HTTP_SECONDS * SECOND)
 DISCONNECTED: Final = "disconnected"
 OWNER_DISCONNECTED: Final = "owner_disconnected"
@@ -71,6 +73,8 @@ class World:
         """Until when those who have no socket stay."""
         self.grants: dict[str, set[str]] = {}
         """The ids of what each was granted and still has."""
+        self.proposals: dict[str, tuple[int, Conversation]] = {}
+        """The open proposals by id: when each expires, and its conversation."""
         self._left: dict[str, int] = {}
         self._awaited: set[str] = set()
         self._numbered = 0
@@ -180,6 +184,30 @@ class World:
         for participant in [name for name, until in self.posting.items() if until <= now]:
             self.depart(foretold, participant, "timeout")
         self._settle_absent(foretold)
+
+    # Proposals
+
+    def propose(self, conversation: Conversation) -> None:
+        """Open the proposal that begins a conversation."""
+        self.proposals[conversation.root] = conversation.times[0] + PROPOSAL, conversation
+
+    def is_open(self, proposal: str, now: int) -> bool:
+        """Return whether a proposal is open, and stays open for at least another second."""
+        return proposal in self.proposals and now + SECOND < self.proposals[proposal][0]
+
+    def has_expired(self, now: int) -> bool:
+        """Return whether an open proposal expires by now."""
+        return any(expires <= now for expires, _ in self.proposals.values())
+
+    def expire(self, foretold: Foretold) -> None:
+        """Close the proposals that expire by now."""
+        for proposal, (expires, conversation) in list(self.proposals.items()):
+            if expires <= foretold.time:
+                del self.proposals[proposal]
+                conversation.positions.append(foretold.say("mcp/proposal-closed", reason="expired"))
+                conversation.kinds.append("mcp/proposal-closed")
+                conversation.times.append(foretold.time)
+                conversation.outcome = "expired"
 
     # Membership
 
