@@ -153,7 +153,9 @@ def seated(name: str, count: int, writers: int, wishes: Wishes) -> Iterator[Clie
     with running(name, wishes) as server:
         clients = Clients(server)
         try:
-            clients.join(count)
+            # The last client measures latency. It joins alone: clients that join together are served in any order.
+            clients.join(count - 1)
+            clients.join(1, first=count - 1)
             clients.settle()
             if writers:
                 clients.open(writers)

@@ -135,24 +135,23 @@ class Socket(WSListener):
             self._hub.leave(self.connection)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        """Handle a received frame; a frame that continues a run or may start one takes a fast path."""
-        hub = self._hub
-        if hub is not None and frame.payload_size <= self._run_bytes:
-            message = frame.get_payload_as_bytes()
-            if self._add_frame is not None and self._is_of_run(message, frame):
-                self._add_frame(message)
-                return
-            kind = frame.msg_type
-            if (
-                message[:1] == b"#"
-                and (kind is _BINARY or (kind is _TEXT and message.isascii()))
-                and self._held is None
-                and self._fragments is None
-                and frame.fin
-                and not (self._closing or frame.rsv1 or frame.rsv2 or frame.rsv3)
-            ):
-                hub.receive(self.connection, self._participant, message, text=kind is _TEXT, writer=self)
-                return
+        """Handle a received frame; a raw frame that continues a run or may start one takes a fast path."""
+        if frame.payload_size <= self._run_bytes and frame.fin and not (frame.rsv1 or frame.rsv2 or frame.rsv3):
+            message, kind = frame.get_payload_as_bytes(), frame.msg_type
+            if kind is _BINARY or (kind is _TEXT and message.isascii()):
+                if self._add_frame is not None and kind is self._frame_type and message.startswith(self._frame_header):
+                    self._add_frame(message)
+                    return
+                hub = self._hub
+                if (
+                    hub is not None
+                    and message[:1] == b"#"
+                    and self._held is None
+                    and self._fragments is None
+                    and not self._closing
+                ):
+                    hub.receive(self.connection, self._participant, message, text=kind is _TEXT, writer=self)
+                    return
         if self._held is not None:
             self._held.append(HeldFrame.of(frame))
         else:
@@ -175,17 +174,6 @@ class Socket(WSListener):
             self._pay_pong()
         elif kind == WSMsgType.CLOSE:
             self._answer_close(frame.get_payload_as_bytes())
-
-    def _is_of_run(self, message: bytes, frame: WSFrame) -> bool:
-        """Return whether a frame is complete, valid and continues the current run."""
-        return (
-            message.startswith(self._frame_header)
-            and frame.msg_type is self._frame_type
-            and len(message) <= self._run_bytes
-            and bool(frame.fin)
-            and not (frame.rsv1 or frame.rsv2 or frame.rsv3)
-            and (self._frame_type is not _TEXT or message.isascii())
-        )
 
     def pause_writing(self) -> None:
         """Pause the outlet: the kernel accepts no more bytes."""
