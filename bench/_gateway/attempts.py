@@ -149,6 +149,7 @@ ATTEMPTS: Final = (
     Attempt("four chats of 15 MiB", _text(_A), times=4),
     Attempt("a chat of 15 MiB of brackets", _text(b"[{:," * (15 * MEGABYTE // 4))),
     Attempt("a chat of 15 MiB of escapes", _text(b"[" * MEGABYTE + b"\\\\" * (7 * MEGABYTE))),
+    Attempt("a chat of 15 MiB with 3,999,000 escapes", _text(b"[" * (7 * MEGABYTE) + b"\\n" * 3_999_000)),
     Attempt("5 million empty arrays", _raw(b"[],", 5 * MEGABYTE)),
     Attempt("5 million empty arrays as a heartbeat", _raw(b"[],", 5 * MEGABYTE, b"system/heartbeat")),
     Attempt("199,000 empty arrays", _raw(b"[],", 199_000)),

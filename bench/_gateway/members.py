@@ -32,6 +32,7 @@ CONNECTIONS: Final = 16
 """By which one member reads over HTTP."""
 PATIENCE: Final = 120.0
 LARGE: Final = 10**6
+_HEAD_BYTES: Final = 4_096
 QUIET_SECONDS: Final = 0.3
 ANSWER_SECONDS: Final = 10.0
 STEP_SECONDS: Final = 0.002
@@ -270,11 +271,21 @@ class Member:
             self._more()
         if start > 2:
             size = int.from_bytes(self.unread[2:start], "big")
-        while len(self.unread) < start + size:
+        while len(self.unread) < start + min(size, _HEAD_BYTES):
             self._more()
-        held = bytes(self.unread[start : start + min(size, 4_096)])
-        del self.unread[: start + size]
+        held = bytes(self.unread[start : start + min(size, _HEAD_BYTES)])
+        self._skip(start + size)
         return first, held
+
+    def _skip(self, size: int) -> None:
+        """Read to the end of a frame without keeping it: the time of a copy would count as the gateway's."""
+        missing = size - len(self.unread)
+        del self.unread[:size]
+        while missing > 0:
+            received = self.socket.recv_into(self._buffer[:missing])
+            if not received:
+                raise EOFError("closed")
+            missing -= received
 
     def until(self, words: bytes) -> bytes:
         """Read on until a frame holds these words."""

@@ -257,13 +257,19 @@ def test_text_after_a_string_that_does_not_end_is_not_counted() -> None:
     assert raw_json.count_parts(filled(b'[],"[[[')[:-1])[0] == 2
 
 
-def test_many_escapes_beside_many_strings_are_refused() -> None:
-    strings = b'"",' * 10_000
-    escapes = b"\\n" * (raw_json.MAX_ESCAPES + 1)
-    assert raw_json.count_parts(filled(b'"' + escapes + b'"'))[0] == 1
-    assert raw_json.count_parts(filled(strings + b'"' + escapes[2:] + b'"'))[0] == 1
-    with pytest.raises(raw_json.NotJSON, match="over 10000 quotation marks and 4000000 backslashes"):
-        raw_json.count_parts(filled(strings + b'"' + escapes + b'"'))
+@pytest.mark.parametrize("strings", [b"", b'"",' * 10_000], ids=["few strings", "many strings"])
+def test_many_escapes_are_refused(strings: bytes) -> None:
+    escapes = b"\\n" * raw_json.MAX_ESCAPES
+    assert raw_json.count_parts(filled(strings + b'"' + escapes + b'"'))[0] == 1
+    with pytest.raises(raw_json.NotJSON, match="over 4000000 backslashes"):
+        raw_json.count_parts(filled(strings + b'"' + escapes + b'\\n"'))
+
+
+def test_the_number_of_containers_may_be_given() -> None:
+    nested = b"[" * 129 + b"]" * 129
+    with pytest.raises(raw_json.NotJSON, match="nested deeper than 128 levels"):
+        raw_json.decode(nested, containers=129)
+    assert raw_json.decode(b'["' + b"[" * 129 + b'"]', containers=1) == ["[" * 129]
 
 
 SLOW = raw_json.MAX_SLOW_UNITS

@@ -207,7 +207,7 @@ class Incoming:
         except raw_json.NotJSON as error:
             raise InvalidEnvelope(f"too much to be taken apart: {error}") from None
         self._units += containers // CONTAINERS_PER_UNIT + slow_units
-        return read_object(self.message, most_fields=MOST_FIELDS)
+        return read_object(self.message, most_fields=MOST_FIELDS, containers=containers)
 
     def _check_size(self, kind: str) -> None:
         """Raise `QuotaExceeded` if a message that the gateway acts on is too large (protocol, Limits)."""

@@ -57,14 +57,17 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_object(
-    message: bytes, max_nesting: int = raw_json.MAX_NESTING, most_fields: int | None = None
+    message: bytes,
+    max_nesting: int = raw_json.MAX_NESTING,
+    most_fields: int | None = None,
+    containers: int | None = None,
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return the values and the JSON texts of a message's fields.
+    """Return the values and the JSON texts of a message's fields. `containers` is as for `raw_json.decode`.
 
     Raises `InvalidEnvelope` if the message is not a valid JSON object.
     """
     try:
-        values = raw_json.decode(message, max_nesting)
+        values = raw_json.decode(message, max_nesting, containers)
     except raw_json.NotJSON as error:
         raise InvalidEnvelope(f"not JSON: {error}") from None
     if not isinstance(values, dict):

@@ -45,7 +45,7 @@ _BACKSLASHES = b"\\" * 4_096
 """An even number of backslashes."""
 _FEW_QUOTES = 10_000
 MAX_ESCAPES = 4_000_000
-"""Maximum backslashes in a message with over `_FEW_QUOTES` quotation marks, if its strings must be removed."""
+"""Maximum backslashes in one message: a parser copies a string piece by piece around each of them."""
 _FEW_FRACTIONS = 4_000
 """Up to this number of decimal points and exponents, the length of fractions is not checked."""
 
@@ -73,15 +73,20 @@ class NotJSON(ValueError):
     """The bytes are not a JSON text that the gateway relays. The message gives the reason."""
 
 
-def decode(text: bytes, max_nesting: int = MAX_NESTING) -> Any:
-    """Return the value of a JSON text. Raises `NotJSON` if the text is invalid or nested too deeply."""
+def decode(text: bytes, max_nesting: int = MAX_NESTING, containers: int | None = None) -> Any:
+    """Return the value of a JSON text. Raises `NotJSON` if the text is invalid or nested too deeply.
+
+    `containers` is the result of `count_parts`, if it is known: a text with few containers is not nested deeply.
+    """
     try:
         value = _values.decode(text)
     except RecursionError:
         raise NotJSON("nested too deeply") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise NotJSON(str(error)) from None
-    if _count(text, b"{") + _count(text, b"[") > max_nesting and _nesting(value) > max_nesting:
+    if containers is None:
+        containers = _count(text, b"{") + _count(text, b"[")
+    if containers > max_nesting and _nesting(value) > max_nesting:
         raise NotJSON(f"nested deeper than {max_nesting} levels")
     return value
 
@@ -94,6 +99,8 @@ def count_parts(text: bytes) -> tuple[int, int]:
     """
     if len(text) <= MAX_PARTS:
         return text.count(b"[") + text.count(b"{"), count_slow_numbers(text)
+    if len(text) > MAX_ESCAPES and _count(text, b"\\") > MAX_ESCAPES:
+        raise NotJSON(f"over {MAX_ESCAPES} backslashes")
     quotes, outside = _outside_strings(text)
     containers = _count(outside, b"[") + _count(outside, b"{")
     excess = _excess(outside, containers, quotes)
@@ -130,14 +137,9 @@ def _slow_units(outside: bytes) -> int:
 
 
 def _outside_strings(text: bytes) -> tuple[int, bytes]:
-    """Return the number of quotation marks, and the text outside strings.
-
-    The returned text is empty if there are too many strings. Raises `NotJSON` if there are too many backslashes.
-    """
+    """Return the number of quotation marks, and the text outside strings; this is empty for too many strings."""
     if text.count(b'"') <= _FEW_QUOTES:
         return _skip_strings(text)
-    if text.count(b"\\") > MAX_ESCAPES:
-        raise NotJSON(f"over {_FEW_QUOTES} quotation marks and {MAX_ESCAPES} backslashes")
     if b"\\" in text:  # The replacements have the same length, so they are done in place.
         text = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
     most = 2 * MAX_STRINGS
