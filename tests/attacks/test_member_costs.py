@@ -3,6 +3,7 @@
 Bounds are far above what is measured: `python -m bench._gateway.members` prints the figures themselves.
 """
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,19 @@ def test_a_message_that_is_expensive_is_refused_quickly(tmp_path: Path, name: st
         mallory.send(unmasked(message))
         assert hearing_itself(bob) < SECONDS
         assert mallory.envelope("system/error")["payload"]["error"] == code
+        mallory.close()
+        bob.close()
+
+
+def test_a_burst_of_large_messages_closes_no_reader(tmp_path: Path) -> None:
+    message = unmasked(b'{"kind":"chat","payload":{"text":"%b"}}' % (b"a" * (15 * 2**20)))
+    with running(tmp_path) as gateway:
+        mallory, bob = joined(gateway), joined(gateway, "bob")
+        sender = threading.Thread(target=mallory.send, args=(*[message] * 4,), name="a burst of 60 MiB")
+        sender.start()
+        assert [len(bob.envelope("chat")["payload"]["text"]) for _ in range(4)] == [15 * 2**20] * 4
+        sender.join()
+        assert hearing_itself(bob) < SECONDS
         mallory.close()
         bob.close()
 

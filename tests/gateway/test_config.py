@@ -193,7 +193,7 @@ def test_a_space_needs_no_more_than_an_id(tmp_path: Path) -> None:
         join_bytes=32 * 1024, http_head_bytes=32 * 1024, unadmitted_connections=1024, unadmitted_per_address=256
     )
     assert config.trusted_proxies == ()
-    assert config.queues == Queues(data_bytes=8 * 1024**2, control_bytes=1024**2)
+    assert config.queues == Queues(data_bytes=8 * 1024**2, control_bytes=64 * 1024**2)
     assert (space.name, space.description, space.default_participant) == ("lab", "", None)
     assert (space.participants, space.pipeline, space.routing) == ({}, {}, {})
     assert space.journal == JournalSettings(

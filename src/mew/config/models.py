@@ -44,8 +44,9 @@ class Queues(msgspec.Struct, frozen=True, kw_only=True):
 
     data_bytes: int = 8 * 2**20
     """Frames queued for one reader. Over it the oldest are dropped, and the reader receives `stream/gap`."""
-    control_bytes: int = 2**20
-    """Envelopes queued for one reader. Over it the reader is closed (1013)."""
+    control_bytes: int = 64 * 2**20
+    """Envelopes queued for one reader. Over it the reader is closed (1013). Below `byte_burst`, one member can close
+    readers by a burst of large messages."""
 
 
 class UnadmittedLimits(msgspec.Struct, frozen=True, kw_only=True):
