@@ -42,7 +42,7 @@ def test_a_space_that_does_not_run_is_where_its_configuration_says(tmp_path: Pat
     assert (place.directory, place.config_file, place.space_id) == (tmp_path, tmp_path / "space.yaml", "lab")
     assert (place.url, place.http_url, place.port) == ("ws://localhost:8123", "http://localhost:8123", 8123)
     assert not place.running
-    with pytest.raises(Unreachable, match="space 'lab' does not run: start it with `mew space up`") as caught:
+    with pytest.raises(Unreachable, match="space 'lab' is not running: start it with `mew space up`") as caught:
         place.require_running()
     assert caught.value.exit_code == 3
 
@@ -81,7 +81,7 @@ def test_a_token_is_the_environments_else_the_files_else_the_configurations(
     assert token_of(place, "alice") == "kept"
     monkeypatch.setenv("MEW_TOKEN_ALICE", "given")
     assert token_of(place, "alice") == "given"
-    with pytest.raises(Nobody, match="'bob' has no token yet: `mew token create bob` makes one"):
+    with pytest.raises(Nobody, match="'bob' has no token yet: create one with `mew token create bob`"):
         token_of(place, "bob")
     with pytest.raises(Nobody, match="'zoe' has no token in space 'lab'; its participants are: alice, bob"):
         token_of(place, "zoe")
@@ -104,10 +104,13 @@ def test_one_speaks_as_asked_else_as_the_default_else_as_the_only_person(
 
 @pytest.mark.parametrize(
     ("participants", "choice"),
-    [({"alice": {}, "bob": {}}, "one of alice, bob"), ({"agent": {"command": "x"}}, "a participant of this space")],
+    [
+        ({"alice": {}, "bob": {}}, "several participants can be used here: alice, bob"),
+        ({"agent": {"command": "x"}}, "no participant was given"),
+    ],
 )
 def test_where_it_is_not_clear_as_whom_that_is_asked(tmp_path: Path, participants: dict[str, Any], choice: str) -> None:
-    with pytest.raises(Nobody, match=f"as whom. Name {choice} with --participant"):
+    with pytest.raises(Nobody, match=rf"{choice}\. Choose one with --participant"):
         who(here(space(tmp_path, participants)), None)
 
 
@@ -144,7 +147,7 @@ def test_at_a_terminal_one_is_asked_until_the_answer_is_somebody(tmp_path: Path)
         with suppress(OSError):  # the end of what a terminal has
             while more := os.read(ours, 4096):
                 said += more
-        assert said.count(b"As whom? (alice, bob)") == 2
+        assert said.count(b"Which participant? (alice, bob)") == 2
     finally:
         process.kill()
         process.communicate()

@@ -76,7 +76,7 @@ def test_what_a_gateway_has_recorded_is_found_from_the_directory_of_its_space(tm
     assert "hello" in [line["payload"]["payload"]["text"] for line in lines if line["kind"] == "chat"]
     info = json.loads(succeeds(tmp_path, "info", "--json"))
     assert (info["space"], info["records"], len(info["epochs"])) == ("lab", len(lines), 1)
-    assert "lab: whole: " in succeeds(tmp_path, "verify")
+    assert "lab: intact: " in succeeds(tmp_path, "verify")
 
 
 def test_where_there_is_no_journal_that_is_said_in_a_line(tmp_path: Path) -> None:
@@ -136,13 +136,13 @@ def test_info_tells_what_there_is_in_lines_or_as_json(tmp_path: Path, kept: Kept
 
 
 def test_verify_says_what_is_damaged_and_where_and_fails(tmp_path: Path, kept: Kept) -> None:
-    assert succeeds(tmp_path, "verify", *IN).startswith("lab: whole: 60 records from position 0 to 59 in 3 segments ")
+    assert succeeds(tmp_path, "verify", *IN).startswith("lab: intact: 60 records from position 0 to 59 in 3 segments ")
     assert json.loads(succeeds(tmp_path, "verify", *IN, "--json"))["problems"] == []
     log = kept.folder.logs()[-1]
     os.truncate(log, log.stat().st_size - 1)
     torn = succeeds(tmp_path, "verify", *IN)
-    assert torn.startswith(f"torn end: {log.relative_to(tmp_path)}: byte ")
-    assert "lab: whole: 54 records" in torn
+    assert torn.startswith(f"truncated end: {log.relative_to(tmp_path)}: byte ")
+    assert "lab: intact: 54 records" in torn
     frames = kept.folder.segments()[1].frames
     data = frames.read_bytes()
     frames.write_bytes(data[:100] + b"!" + data[101:])

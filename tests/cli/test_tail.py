@@ -101,7 +101,7 @@ def test_what_cannot_be_is_told(lab: Lab) -> None:
 
 def test_a_space_that_does_not_run_is_told_so_and_no_token_is_made(tmp_path: Path) -> None:
     ran = run(configure(tmp_path), "tail", "--no-follow")
-    assert (ran.code, ran.err) == (3, "mew: space 'lab' does not run: start it with `mew space up`\n")
+    assert (ran.code, ran.err) == (3, "mew: space 'lab' is not running: start it with `mew space up`\n")
     assert [path.name for path in tmp_path.iterdir()] == ["space.yaml"]
 
 

@@ -1,6 +1,6 @@
-"""Errors of commands that end with another code than a wrong use does.
+"""Errors of commands, each with its exit code. A usage error has exit code 2 and is not listed here.
 
-Imports nothing else, so that the command can name them at once.
+This module imports almost nothing, so that the command starts fast.
 """
 
 from typing import ClassVar
@@ -9,18 +9,18 @@ from mew.errors import MewError
 
 
 class Failed(MewError):
-    """It was asked for rightly and could not be done."""
+    """The command was valid, and it failed."""
 
     exit_code: ClassVar = 1
 
 
 class Unreachable(MewError):
-    """No gateway answers."""
+    """No gateway answers at the address."""
 
     exit_code: ClassVar = 3
 
 
 class Refused(MewError):
-    """The gateway answered, and said no."""
+    """The gateway answered and rejected the request."""
 
     exit_code: ClassVar = 4

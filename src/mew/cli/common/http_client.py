@@ -73,9 +73,11 @@ class Door:
             parts = urlsplit(url)
             port = parts.port
         except ValueError:
-            raise BadAddress(f"{url!r} is no address of a gateway: its port is no number") from None
+            raise BadAddress(f"{url!r} is not a valid gateway address: the port is not a number") from None
         if parts.scheme not in SCHEMES or not parts.hostname:
-            raise BadAddress(f"{url!r} is no address of a gateway: it begins with ws://, http:// or unix:/")
+            raise BadAddress(
+                f"{url!r} is not a valid gateway address: it must start with ws://, wss://, http://, https:// or unix:/"
+            )
         self.scheme = SCHEMES[parts.scheme]
         self.host, self.port = parts.hostname, port
         self.authority = parts.netloc.rpartition("@")[2]
@@ -119,7 +121,7 @@ class Door:
             except (OSError, http.client.HTTPException) as error:
                 raise Ended(str(error)) from None
             if not part:
-                raise Ended("the gateway has ended it")
+                raise Ended("the gateway ended the stream of events")
             *events, held = (held + part).split(b"\n\n")
             for event in events:
                 lines = event.split(b"\n")
@@ -156,7 +158,7 @@ class Door:
             raise self._unreachable(error) from None
         except ValueError:
             # The header is not valid in HTTP. Only the token comes from outside.
-            raise BadAddress("the token holds what no token may") from None
+            raise BadAddress("the token contains characters that are not allowed in an HTTP header") from None
 
     def _open(self, seconds: float) -> http.client.HTTPConnection:
         if self._file is not None:
@@ -170,13 +172,15 @@ class Door:
     def _unreachable(self, error: Exception) -> Unreachable:
         self.close()
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return Unreachable(f"no gateway answers at {self.address}: {one_line(str(why))}; `mew space up` starts one")
+        return Unreachable(f"no gateway answers at {self.address}: {one_line(str(why))}. Start one with `mew space up`")
 
     def _read(self, status: int, text: bytes, form: Any) -> Any:
         try:
             answer = msgspec.json.decode(text, type=form if status == _OK else Any)
         except msgspec.MsgspecError:
-            raise Failed(f"{self.address} answered {status}, and not as a gateway does") from None
+            raise Failed(
+                f"{self.address} returned HTTP {status} with a body that is not JSON. Is this a mew gateway?"
+            ) from None
         if status == _OK:
             return answer
         told = answer if isinstance(answer, dict) else {}

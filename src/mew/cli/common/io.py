@@ -34,7 +34,7 @@ def bytes_of(option: str, text: str) -> bytes:
     else:
         return text.encode(errors="surrogateescape")
     if len(data) > LARGEST:
-        raise BadValue(f"{option}: more than {LARGEST} bytes")
+        raise BadValue(f"{option}: the value is longer than {LARGEST} bytes")
     return data
 
 
@@ -43,7 +43,7 @@ def text_of(option: str, data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise BadValue(f"{option}: not UTF-8") from None
+        raise BadValue(f"{option}: the value is not UTF-8") from None
 
 
 def object_of(option: str, text: str) -> msgspec.Raw:
@@ -52,7 +52,7 @@ def object_of(option: str, text: str) -> msgspec.Raw:
     try:
         value = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadValue(f'{option}: not JSON ({error}); give an object such as {{"text":"hello"}}, @file or -') from None
+        raise BadValue(f'{option}: not JSON ({error}); give an object like {{"text":"hello"}}, @file or -') from None
     if not isinstance(value, dict):
         raise BadValue(f'{option}: expected a JSON object, such as {{"text":"hello"}}')
     return msgspec.Raw(data)

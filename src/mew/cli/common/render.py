@@ -30,7 +30,7 @@ _COLOURS: Final = {
 }
 """Colors by event. Events about the space itself are blue."""
 _OTHER: Final = "\x1b[34m"
-_SORTS: Final = {"damage": "damaged", "torn": "torn end", "unrecorded": "unrecorded"}
+_SORTS: Final = {"damage": "damaged", "torn": "truncated end", "unrecorded": "unrecorded"}
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _THOUSAND: Final = 1000
 
@@ -125,6 +125,6 @@ def verdict(report: "Report") -> str:
         lines.append(f"{report.space}: no records")
         return "\n".join(lines)
     held = f"{report.segments:,} segments and {report.logs:,} logs ({size(report.bytes)})"
-    word = "damaged" if report.damaged else "whole"
+    word = "damaged" if report.damaged else "intact"
     found = f"{report.records:,} records from position {report.first:,} to {report.last:,} in {held}"
     return "\n".join([*lines, f"{report.space}: {word}: {found}"])

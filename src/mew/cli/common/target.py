@@ -53,7 +53,7 @@ class Here(msgspec.Struct, frozen=True, kw_only=True):
     def require_running(self) -> "Here":
         """Return this object. Raises `Unreachable` if no gateway serves the space."""
         if not self.running:
-            raise Unreachable(f"space {self.space_id!r} does not run: start it with `mew space up`")
+            raise Unreachable(f"space {self.space_id!r} is not running: start it with `mew space up`")
         return self
 
 
@@ -114,7 +114,7 @@ def token_of(here: Here, participant: str) -> str:
         names = ", ".join(config.spaces[0].participants) or "none"
         raise Nobody(f"{participant!r} has no token in space {here.space_id!r}; its participants are: {names}")
     if not written.tokens:
-        raise Nobody(f"{participant!r} has no token yet: `mew token create {participant}` makes one")
+        raise Nobody(f"{participant!r} has no token yet: create one with `mew token create {participant}`")
     return written.tokens[0]
 
 
@@ -156,17 +156,17 @@ def who(here: Here, asked: str | None) -> str:
         return found[0]
     if found and sys.stdin.isatty() and sys.stderr.isatty():
         return _answered(found)
-    choice = f"one of {', '.join(found)}" if found else "a participant of this space"
-    raise Nobody(f"as whom? Name {choice} with --participant, or set space.default_participant in space.yaml")
+    choice = f"several participants can be used here: {', '.join(found)}" if found else "no participant was given"
+    raise Nobody(f"{choice}. Choose one with --participant, or set space.default_participant in space.yaml")
 
 
 def _answered(names: tuple[str, ...]) -> str:
     """Ask at the terminal which participant to use."""
     while True:
-        print(f"As whom? ({', '.join(names)}) ", end="", file=sys.stderr, flush=True)
+        print(f"Which participant? ({', '.join(names)}) ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
         if not line:
-            raise Nobody("nobody was chosen")
+            raise Nobody("no participant was chosen: standard input ended")
         if line.strip() in names:
             return line.strip()
 
@@ -189,13 +189,14 @@ class Reach:
     Parameters
     ----------
     space_dir
-        The directory of the space, instead of this one.
+        The directory of the space; by default the current directory.
     gateway
-        The address of its gateway, such as ws://localhost:8080, instead of what the directory says.
+        The address of the gateway, such as ws://localhost:8080; by default MEW_SOCKET or MEW_GATEWAY, else the gateway
+        of the directory.
     space
-        The space, by its id, where the gateway has several.
+        The id of the space, if the gateway serves several; by default MEW_SPACE.
     token_env
-        The environment variable that holds the token, instead of MEW_TOKEN or the file of the directory.
+        The environment variable that contains the token; by default MEW_TOKEN, else the token file in the directory.
     """
 
     space_dir: Annotated[Path | None, Parameter(alias="-d")] = None
@@ -224,7 +225,7 @@ class Reach:
         if self.token_env is not None:
             token = os.environ.get(self.token_env, "").strip()
             if not token:
-                raise NoToken(f"the environment variable {self.token_env} holds no token")
+                raise NoToken(f"the environment variable {self.token_env} does not contain a token")
             return token
         return os.environ.get(TOKEN, "").strip() or None if self.space_dir is None else None
 
@@ -263,7 +264,7 @@ def speak(reach: Reach, asked: str | None) -> tuple[Door, str]:
         return door, asked or own or _holder(door)
     if place is None:
         if given is None or reach.address is None:
-            raise NoToken(f"no token: put one into {TOKEN}, or name the directory of a space with --space-dir")
+            raise NoToken(f"no token: set {TOKEN}, or give the directory of a space with --space-dir")
         door = Door(reach.address, given, reach.space_id)
         return door, asked or own or _holder(door)
     participant = who(place, asked)
@@ -280,7 +281,7 @@ def look(reach: Reach) -> Way:
         address = reach.address or place.require_running().local
         return Way(address, _space_of(reach, place), observer_token(place))
     if given is None:
-        raise NoToken(f"no token: put an observer's into {TOKEN}, or name the directory of a space with --space-dir")
+        raise NoToken(f"no token: set {TOKEN} to an observer token, or give the directory of a space with --space-dir")
     return Way(reach.address or here(reach.space_dir).local, reach.space_id, given)
 
 
@@ -292,8 +293,8 @@ def look_by_socket(reach: Reach) -> Way:
     if not you.get("observer"):
         name = you.get("id")
         raise NoToken(
-            f"the token is {name}'s own, and looking with it would take over {name}'s connection: "
-            "`mew token create looking --observer` makes one to look with"
+            f"the token belongs to participant {name}, whose connection it would take over: "
+            "create an observer token with `mew token create looking --observer`"
         )
     return way
 
@@ -346,12 +347,12 @@ class Where:
     Parameters
     ----------
     gateway
-        The address of the gateway, such as ws://localhost:8080; else MEW_SOCKET or MEW_GATEWAY, else the socket of this
-        directory's space.
+        The address of the gateway, such as ws://localhost:8080; by default MEW_SOCKET or MEW_GATEWAY, else the gateway
+        of the directory.
     space
-        The space, by its id; else MEW_SPACE, else the gateway's first.
+        The id of the space; by default MEW_SPACE, else the first space of the gateway.
     space_dir
-        The directory of the space, instead of this one.
+        The directory of the space; by default the current directory.
     """
 
     gateway: Annotated[str | None, Parameter(alias="-g")] = None
