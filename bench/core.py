@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from mew.protocol import Limits, Receive, Space, Start, restore, snapshot
+from mew.protocol import Limits, Receive, SpaceCore, Start, restore, snapshot
 from mew.protocol.frames import build
 from mew.testing import MemorySpace
 
@@ -28,7 +28,7 @@ UNLIMITED = Limits(
 )
 
 
-def stream_with_writers(count: int) -> tuple[Space, str, bytes]:
+def stream_with_writers(count: int) -> tuple[SpaceCore, str, bytes]:
     """A live stream with so many writers; the last of them and a frame of 100 bytes."""
     names = [f"writer-{number}" for number in range(count)]
     lab = MemorySpace(participants={name: [{"kind": "*"}] for name in names}, limits=UNLIMITED)
@@ -39,7 +39,7 @@ def stream_with_writers(count: int) -> tuple[Space, str, bytes]:
     state = lab.state
     state.streams[stream_id] = msgspec.structs.replace(state.streams[stream_id], writers=tuple(names))
     state.left = dict.fromkeys(names, lab.now)
-    space = Space(lab.settings, lab.tokens, restore(snapshot(state)))
+    space = SpaceCore(lab.settings, lab.tokens, restore(snapshot(state)))
     space.handle(Start("bench"), lab.now)
     return space, names[-1], build(stream_id, b"x" * 100)
 
@@ -52,7 +52,7 @@ def microseconds(work: Callable[[int], None], count: int) -> float:
     return (time.perf_counter() - started) / count * 1e6
 
 
-def routing(space: Space, participant: str, frame: bytes) -> Callable[[int], None]:
+def routing(space: SpaceCore, participant: str, frame: bytes) -> Callable[[int], None]:
     """Route the same frame again and again."""
     route = space.route
 
@@ -63,7 +63,7 @@ def routing(space: Space, participant: str, frame: bytes) -> Callable[[int], Non
     return work
 
 
-def numbering(space: Space, participant: str, frame: bytes) -> Callable[[int], None]:
+def numbering(space: SpaceCore, participant: str, frame: bytes) -> Callable[[int], None]:
     """Route a frame and number it, as a gateway does that journals each."""
 
     def work(count: int) -> None:

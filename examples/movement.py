@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 
 import mew
-from mew.client import MessageRefused, Refused, Space, Stream, errors
+from mew.client import MessageRefused, ProtocolError, Space, Stream, errors
 from mew.view import SpaceView
 from roles import Arguments
 
@@ -123,7 +123,7 @@ async def intrude(options: Namespace) -> None:
         for attempt in (cat.send_data(Position(99, 99)), cat.grant(space.me)):
             try:
                 await attempt
-            except Refused as refused:
+            except ProtocolError as refused:
                 print(f"player2 is refused: {refused}")
         # `cat.send` would not even try: the SDK knows who may write. These are the bytes that it would send.
         space.connection.send_raw(f'#{cat.stream_id}#{{"x":99,"y":99}}'.encode())
@@ -169,7 +169,7 @@ async def watch(options: Namespace) -> None:
                 numbers[frame.sender] = frame.sequence
             try:
                 last = frame.value
-            except errors.DoesNotFit:
+            except errors.DecodeError:
                 seen["malformed"] += 1
             if seen["frames"] == options.frames:
                 break

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from mew.client import ConnectionLost, MewError, NotAdmitted, Refused
+from mew.client import ConnectionLost, JoinRefused, MewError, ProtocolError
 
 Role = tuple[str, Callable[[argparse.Namespace], Awaitable[None]]]
 """A participant of space.yaml, and the part that it plays."""
@@ -75,4 +75,4 @@ def _code(error: Exception) -> int:
     """As `mew` itself ends: 3 without a gateway, 4 where it says no, 1 for anything else."""
     if isinstance(error, ConnectionLost):
         return 3
-    return 4 if isinstance(error, NotAdmitted | Refused) else 1
+    return 4 if isinstance(error, JoinRefused | ProtocolError) else 1

@@ -1,11 +1,11 @@
 """A journal that a test can look at: what a hub gives to be recorded, as records."""
 
-from mew.gateway.hub import NoJournal
-from mew.journal.block_format import Frames, decode, encode
+from mew.gateway.hub import NullRecorder
+from mew.journal.block_format import FrameBatch, decode, encode
 from mew.protocol import Record
 
 
-class Collected(NoJournal):
+class Collected(NullRecorder):
     """Keeps everything in a list, each frame as a record."""
 
     def __init__(self, records: list[Record]) -> None:
@@ -14,5 +14,5 @@ class Collected(NoJournal):
     def add(self, record: Record) -> None:
         self.records.append(record)
 
-    def add_frames(self, frames: Frames) -> None:
+    def add_frames(self, frames: FrameBatch) -> None:
         self.records += decode(encode([frames]))

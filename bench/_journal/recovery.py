@@ -14,13 +14,13 @@ from typing import Final
 
 import msgspec
 
-from mew.journal.block_format import Entry, Frames
+from mew.journal.block_format import Entry, FrameBatch
 from mew.journal.generator import generate
-from mew.journal.layout import HOUR, Folder
+from mew.journal.layout import HOUR, JournalFolder
 from mew.journal.recovery import recover
 from mew.journal.sealing import seal
 from mew.journal.wal import LogWriter
-from mew.journal.writer import Behind
+from mew.journal.writer import ReplayBudget
 from mew.protocol import SpaceState
 from mew.protocol.frames import header
 from mew.protocol.records import Record
@@ -62,7 +62,7 @@ def recoveries(records: int = RECORDS) -> list[Recovery]:
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch) / "journal"
         (space,) = generate(root, records=records, spaces=1).spaces
-        folder = Folder(root, space)
+        folder = JournalFolder(root, space)
         found = [_measured("as it comes", folder)]
         _let_fall_behind(folder)
         found.append(_measured("with as much behind as there may be", folder))
@@ -70,7 +70,7 @@ def recoveries(records: int = RECORDS) -> list[Recovery]:
         return found
 
 
-def _measured(name: str, folder: Folder) -> Recovery:
+def _measured(name: str, folder: JournalFolder) -> Recovery:
     told = []
     for _ in range(ROUNDS):
         command = [sys.executable, "-c", _SCRIPT, str(folder.root), folder.space]
@@ -79,21 +79,21 @@ def _measured(name: str, folder: Folder) -> Recovery:
     return Recovery(name, seconds, int(told[0][1]), int(told[0][2]))
 
 
-def _let_fall_behind(folder: Folder) -> None:
+def _let_fall_behind(folder: JournalFolder) -> None:
     """Write on until another checkpoint would be made: so many entries, bytes and files, half of the files sealed."""
     recovered = recover(folder)
     state = recovered.state
     # One hour, which a segment must not leave.
     position, moment = state.position + 1, (state.time // HOUR + 1) * HOUR
     stream = next((each.stream_id for each in state.streams.values() if each.status == LIVE), None)
-    entries = Behind.ENTRIES - recovered.entries
-    files = Behind.FILES - 1
+    entries = ReplayBudget.ENTRIES - recovered.entries
+    files = ReplayBudget.FILES - 1
     for number in range(files):
         writer = LogWriter(folder.log_file(position))
         for _ in range(10):
             block = _block(position, moment, entries // files // 10, state, stream)
             writer.append(block)
-            position = block[-1].position + (len(block[-1].messages) if isinstance(block[-1], Frames) else 1)
+            position = block[-1].position + (len(block[-1].messages) if isinstance(block[-1], FrameBatch) else 1)
         writer.close()
         if number < files // 2:
             seal(folder, writer.path)
@@ -103,13 +103,13 @@ def _block(position: int, moment: int, entries: int, state: SpaceState, stream: 
     """Chats and grants, and between them frames, as many bytes as there may be in all."""
     made: list[Entry] = []
     positions, people = count(position), cycle(state.configured)
-    size = Behind.BYTES // (Behind.FILES * 10)
+    size = ReplayBudget.BYTES // (ReplayBudget.FILES * 10)
     while len(made) < entries - 1:
         made.append(_envelope(next(positions), moment, next(people)))
     if stream is not None:
         message = header(stream) + b"x" * FRAME_BYTES
         made.append(
-            Frames(
+            FrameBatch(
                 next(positions), moment, next(people), stream, 1, len(header(stream)), [message] * (size // FRAME_BYTES)
             )
         )

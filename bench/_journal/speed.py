@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from mew.journal.block_format import Entry, Frames
-from mew.journal.layout import Folder
+from mew.journal.block_format import Entry, FrameBatch
+from mew.journal.layout import JournalFolder
 from mew.journal.sealing import seal
 from mew.journal.segments import verify
 from mew.journal.wal import LogWriter
@@ -44,11 +44,13 @@ def payloads() -> Iterator[bytes]:
     return itertools.cycle(samples)
 
 
-def frames(position: int, writer: int, count: int, data: Iterator[bytes]) -> Frames:
+def frames(position: int, writer: int, count: int, data: Iterator[bytes]) -> FrameBatch:
     """So many frames of one writer, each of 150 bytes with its header."""
     header = b"#stream-%d#" % writer
     messages = [(header + payload).ljust(RECORD_BYTES)[:RECORD_BYTES] for payload in itertools.islice(data, count)]
-    return Frames(position, NOON + position, f"writer-{writer}", f"stream-{writer}", position, len(header), messages)
+    return FrameBatch(
+        position, NOON + position, f"writer-{writer}", f"stream-{writer}", position, len(header), messages
+    )
 
 
 def in_runs(length: int) -> list[list[Entry]]:
@@ -95,7 +97,7 @@ def envelope(position: int, payload: bytes) -> Record:
     )
 
 
-def appending(blocks: list[list[Entry]], folder: Folder) -> float:
+def appending(blocks: list[list[Entry]], folder: JournalFolder) -> float:
     """CPU-seconds to write a log of these blocks, which is left."""
     folder.log.mkdir(parents=True, exist_ok=True)
     gc.collect()
@@ -107,7 +109,7 @@ def appending(blocks: list[list[Entry]], folder: Folder) -> float:
     return time.process_time() - started
 
 
-def sealing(folder: Folder) -> float:
+def sealing(folder: JournalFolder) -> float:
     """CPU-seconds to seal that log."""
     gc.collect()
     started = time.process_time()
@@ -133,7 +135,7 @@ def speed() -> bool:
     with tempfile.TemporaryDirectory() as scratch:
         for number in range(ROUNDS):
             for name, blocks in works.items():
-                folder = Folder(Path(scratch) / str(number), name.replace(" ", "-"))
+                folder = JournalFolder(Path(scratch) / str(number), name.replace(" ", "-"))
                 rounds[f"raw append, {name}"].append(RECORDS / appending(blocks, folder) / 1e6)
                 rounds[f"sealing, {name}"].append(RECORDS / sealing(folder) / 1e6)
     medians = {name: statistics.median(each) for name, each in rounds.items()}

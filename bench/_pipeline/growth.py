@@ -17,12 +17,12 @@ from typing import Final
 
 from bench._pipeline.kernel import SPACE
 from bench._pipeline.whole import write_journal
-from mew.journal.layout import Folder
+from mew.journal.layout import JournalFolder
 from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake
 from mew.pipeline.session import close_session, open_session
 from mew.pipeline.settings import PipelineSettings
-from mew.pipeline.spread import spread
+from mew.pipeline.spread import run_on_spark
 
 FRAMES: Final = 5_000_000
 SHARE: Final = 100
@@ -58,7 +58,7 @@ def _warm(here: Path) -> Iterator[Callable[[Path, Path], float]]:
 
     def run(journal: Path, lake: Path) -> float:
         started = time.perf_counter()
-        done = run_batch(journal, Lake(lake), lambda work, items: spread(session, work, items))
+        done = run_batch(journal, Lake(lake), lambda work, items: run_on_spark(session, work, items))
         assert done is not None
         return time.perf_counter() - started
 
@@ -73,7 +73,7 @@ def _warm(here: Path) -> Iterator[Callable[[Path, Path], float]]:
 
 def _hide(journal: Path, hidden: Path) -> None:
     """Take the last segment of a journal away."""
-    segment = Folder(journal, SPACE).segments()[-1]
+    segment = JournalFolder(journal, SPACE).segments()[-1]
     for path in (segment.control, segment.frames):
         place = hidden / path.relative_to(journal)
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -19,15 +19,15 @@ import numpy as np
 import pyarrow as pa
 
 from mew.journal.arrow import SCHEMA
-from mew.journal.layout import Folder
+from mew.journal.layout import JournalFolder
 from mew.journal.segments import write_segment
 from mew.pipeline.kernel.catalogue import Access, Catalogue, StreamFormats
-from mew.pipeline.kernel.decoding import Options
+from mew.pipeline.kernel.decoding import DecodeOptions
 from mew.pipeline.kernel.formats import format_of
 from mew.pipeline.kernel.processing import UnitResult, process
 from mew.pipeline.kernel.units import Unit, cut, read
 from mew.pipeline.stitch.activity import ControlActivity
-from mew.pipeline.stitch.stitching import Stitched, Until, stitch
+from mew.pipeline.stitch.stitching import MergeTarget, Stitched, merge
 
 FRAMES = 1_000_000
 SEGMENT = 100_000
@@ -94,7 +94,7 @@ def write_journal(root: Path, frames: int) -> None:
     for first in range(0, frames, SEGMENT):
         index = np.arange(first, min(first + SEGMENT, frames))
         some = [pool[place] for place in chance.integers(0, len(pool), len(index)).tolist()]
-        folder = Folder(root, SPACE)
+        folder = JournalFolder(root, SPACE)
         write_segment(folder.hour(NOON), [frame_rows(index, time_[index], some)])
 
 
@@ -123,14 +123,16 @@ def read_all(units: list[Unit]) -> list[tuple[Unit, pa.Table]]:
     return [(unit, pa.concat_tables(read(unit))) for unit in units]
 
 
-def by_kernel(tables: list[tuple[Unit, pa.Table]], options: Options) -> list[UnitResult]:
+def by_kernel(tables: list[tuple[Unit, pa.Table]], options: DecodeOptions) -> list[UnitResult]:
     """Process every unit."""
     return [process(unit, table, CATALOGUE, options) for unit, table in tables]
 
 
 def stitched(done: list[UnitResult], frames: int) -> Stitched:
     """The units of one batch."""
-    return stitch(None, [each.summary for each in done], ControlActivity(), Until(SPACE, frames - 1, NOON + 10**10))
+    return merge(
+        None, [each.summary for each in done], ControlActivity(), MergeTarget(SPACE, frames - 1, NOON + 10**10)
+    )
 
 
 def same(done: list[UnitResult], whole: Stitched, database: duckdb.DuckDBPyConnection, frames: int) -> bool:
@@ -169,9 +171,9 @@ def kernel(frames: int = FRAMES) -> bool:
         with duckdb.connect() as database:
             for _ in range(ROUNDS):
                 tables = spend("read", partial(read_all, units))
-                done = spend("process", partial(by_kernel, tables, Options()))
+                done = spend("process", partial(by_kernel, tables, DecodeOptions()))
                 whole = spend("stitch", partial(stitched, done, frames))
-                spend("process, typed", partial(by_kernel, tables, Options(frozenset([FORMAT.fingerprint]))))
+                spend("process, typed", partial(by_kernel, tables, DecodeOptions(frozenset([FORMAT.fingerprint]))))
                 spend("DuckDB, the like", partial(database.execute, sql))
             equal = same(done, whole, database, frames)
     size = statistics.mean(map(len, payloads()))

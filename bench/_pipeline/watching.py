@@ -23,7 +23,7 @@ import msgspec
 
 import mew
 from mew.client import Space
-from mew.journal.layout import SECOND, Folder, Segment
+from mew.journal.layout import SECOND, JournalFolder, Segment
 from mew.journal.segments import read_control, read_footer, read_frames
 from mew.pipeline.lake import Lake, Progress
 from mew.pipeline.publishing import ACTIVITY, Activity
@@ -178,7 +178,7 @@ class _Sealed(msgspec.Struct, frozen=True):
 
 
 def _measured(folder: Path, heard: Sequence[Heard]) -> Measured:
-    sealed = [_sealed(each) for each in Folder(folder / ".mew" / "journal", "lab").segments()]
+    sealed = [_sealed(each) for each in JournalFolder(folder / ".mew" / "journal", "lab").segments()]
     since, until = (heard[place].figure.start.timestamp() * SECOND for place in (0, -1))
     batches = [each for each in Lake(folder / ".mew" / "lake").history() if each.times["lab"] >= since]
     found = [(each, _final(each.figure, sealed)) for each in heard]

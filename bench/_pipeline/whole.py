@@ -20,13 +20,13 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from bench._pipeline.kernel import FORMAT, NOON, SCHEMA_OF_FRAMES, SEGMENT, SPACE, STREAMS, frame_rows, payloads
 from mew.journal.arrow import to_arrow
 from mew.journal.block_format import encode
-from mew.journal.layout import Folder
+from mew.journal.layout import JournalFolder
 from mew.journal.segments import write_segment
 from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake, Progress
 from mew.pipeline.session import close_session, open_session
 from mew.pipeline.settings import PipelineSettings
-from mew.pipeline.spread import spread
+from mew.pipeline.spread import run_on_spark
 from mew.testing import MemorySpace
 
 FRAMES = 5_000_000
@@ -66,7 +66,7 @@ def write_journal(root: Path, frames: int, segment: int = SEGMENT) -> None:
         formats = [{"id": FORMAT.format_id, "mime_type": FORMAT.mime_type, "schema": SCHEMA_OF_FRAMES}]
         writer.send(kind="stream/announce", payload={"formats": formats, "desired_id": f"stream-{number}"})
         writer.send(kind="stream/start", payload={"stream_id": f"stream-{number}"})
-    folder = Folder(root, SPACE)
+    folder = JournalFolder(root, SPACE)
     write_segment(folder.hour(NOON), [to_arrow(encode(lab.records))])
     chance, pool = np.random.default_rng(7), payloads()
     times = NOON + np.cumsum(chance.integers(0, 3_000_000_000 // frames, frames))
@@ -142,7 +142,7 @@ def _compare(session: SparkSession, here: Path, frames: int) -> bool:
         took.setdefault(what, []).append(time.perf_counter() - started)
 
     def ours(out: Path) -> Progress:
-        run = run_batch(here / "journal", Lake(out), lambda work, items: spread(session, work, items))
+        run = run_batch(here / "journal", Lake(out), lambda work, items: run_on_spark(session, work, items))
         assert run is not None
         parts.append(sum(run.seconds[stage] for stage in STAGES))
         return run

@@ -15,10 +15,10 @@ import msgspec
 
 from mew.protocol import (
     GATEWAY,
+    Admission,
     Admit,
-    AllBut,
-    Answer,
-    Attach,
+    AllExcept,
+    AttachOutputLog,
     Audience,
     Close,
     Command,
@@ -26,27 +26,27 @@ from mew.protocol import (
     DeliverFrame,
     Effect,
     Everyone,
+    HttpAnswer,
     Identity,
     JoinRequest,
     Leave,
-    Lobby,
-    Lose,
-    Only,
+    OneConnection,
     Poll,
     Post,
+    ProtocolError,
     Receive,
+    Recipients,
     Record,
-    Refusal,
-    Settings,
-    Space,
+    ReportLoss,
+    SpaceCore,
+    SpaceSettings,
     SpaceState,
     Start,
     Tick,
-    To,
     fold,
     parse,
     read_capabilities,
-    turn_away,
+    reject_connection,
 )
 from mew.protocol.envelope import Stamp
 from mew.protocol.frames import build, split
@@ -191,14 +191,14 @@ def settings(
     participants: Mapping[str, list[dict[str, Any]] | None] | None = None,
     defaults: list[dict[str, Any]] | None = None,
     **others: Any,
-) -> Settings:
+) -> SpaceSettings:
     """Settings with capabilities written as plain JSON."""
     if defaults is not None:
         others["defaults"] = read_capabilities(defaults, "defaults")
     named = {
         name: None if held is None else read_capabilities(held, name) for name, held in (participants or {}).items()
     }
-    return Settings(space_id=space_id, participants=named, **others)
+    return SpaceSettings(space_id=space_id, participants=named, **others)
 
 
 class MemorySpace:
@@ -221,9 +221,9 @@ class MemorySpace:
             self.tokens.issue(self.settings.space_id, participant)
         self.space = self._start(None)
 
-    def _start(self, state: SpaceState | None) -> Space:
+    def _start(self, state: SpaceState | None) -> SpaceCore:
         self._starts += 1
-        self.space = Space(self.settings, self.tokens, state)
+        self.space = SpaceCore(self.settings, self.tokens, state)
         self.run(Start(f"epoch{self._starts}"))
         return self.space
 
@@ -269,7 +269,7 @@ class MemorySpace:
 
     def log(self, participant: str) -> Client:
         """The `output_log` of a participant: what was written to it."""
-        self.run(Attach(participant))
+        self.run(AttachOutputLog(participant))
         return self._client(f"log:{participant}")
 
     def _client(self, connection: str) -> Client:
@@ -285,16 +285,16 @@ class MemorySpace:
             return
         try:
             request = self._lobby().first_message(message)
-        except Refusal as refusal:
-            self.carry_out(turn_away(client.connection, refusal, self._stamp()))
+        except ProtocolError as refusal:
+            self.carry_out(reject_connection(client.connection, refusal, self._stamp()))
             return
         self._admit(client, request.or_else(client.credentials))
 
     def _admit(self, client: Client, request: JoinRequest) -> None:
         try:
             space, join = self._lobby().admit(client.connection, request)
-        except Refusal as refusal:
-            self.carry_out(turn_away(client.connection, refusal, self._stamp(), request.cause))
+        except ProtocolError as refusal:
+            self.carry_out(reject_connection(client.connection, refusal, self._stamp(), request.cause))
             return
         client.participant, client.observer = join.participant, join.observer
         self.carry_out(space.handle(join, self.now))
@@ -302,19 +302,21 @@ class MemorySpace:
     def _stamp(self) -> Stamp:
         return Stamp(GATEWAY, self.space.new_id(), self.now)
 
-    def _lobby(self) -> Lobby:
-        return Lobby({self.settings.space_id: self.space}, self.tokens)
+    def _lobby(self) -> Admission:
+        return Admission({self.settings.space_id: self.space}, self.tokens)
 
-    def post(self, participant: str, envelope: Mapping[str, Any] | bytes, *, token: str | None = OWN_TOKEN) -> Answer:
+    def post(
+        self, participant: str, envelope: Mapping[str, Any] | bytes, *, token: str | None = OWN_TOKEN
+    ) -> HttpAnswer:
         """A message over HTTP, and its answer."""
         own = token == OWN_TOKEN
         try:
             self._lobby().authenticate(participant, JoinRequest(token=self.token(participant) if own else token))
-        except Refusal as refusal:
-            return Answer(refusal.payload(), refusal)
+        except ProtocolError as refusal:
+            return HttpAnswer(refusal.payload(), refusal)
         message = envelope if isinstance(envelope, bytes) else msgspec.json.encode(envelope)
         self.run(Post(participant, message))
-        return next(effect for effect in self.effects if isinstance(effect, Answer))
+        return next(effect for effect in self.effects if isinstance(effect, HttpAnswer))
 
     def poll(self, participant: str) -> list[Message | Frame]:
         """What reached a participant's HTTP presence and was not asked for yet."""
@@ -324,7 +326,7 @@ class MemorySpace:
     def lose(self, participant: str, stream_id: str, first: int, last: int) -> None:
         """Frames of a stream were dropped for a reader."""
         dropped = last - first + 1
-        self.run(Lose(participant=participant, stream_id=stream_id, first=first, last=last, dropped=dropped))
+        self.run(ReportLoss(participant=participant, stream_id=stream_id, first=first, last=last, dropped=dropped))
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""
@@ -370,11 +372,11 @@ class MemorySpace:
 
     def _audience(self, audience: Audience) -> list[Client]:
         match audience:
-            case To():
+            case OneConnection():
                 connections = [audience.connection]
-            case Only():
+            case Recipients():
                 connections = [self._seats[name] for name in audience.participants if name in self._seats]
-            case AllBut():
+            case AllExcept():
                 seated = [seat for name, seat in self._seats.items() if name != audience.participant]
                 connections = [*seated, *self._observers]
             case Everyone():

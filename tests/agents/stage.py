@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from mew.agents import find
+from mew.agents import load_agent
 from mew.client import Space
-from mew.client.sender import Draft
+from mew.client.sender import OutgoingEnvelope
 from mew.protocol.envelope import Envelope
 from tests.client.stage import ended, joining
 from tests.gateway.raw import Running, running
@@ -42,7 +42,7 @@ def gateway_in(folder: Path) -> Iterator[Running]:
 async def working(gateway: Running, agent: str, name: str | None = None) -> AsyncIterator["asyncio.Task[None]"]:
     """An agent at work, under its own name or another."""
     async with joining(gateway, name or agent) as space:
-        task = asyncio.create_task(find(agent)(space), name=f"{agent} under test")
+        task = asyncio.create_task(load_agent(agent)(space), name=f"{agent} under test")
         try:
             yield task
         finally:
@@ -52,4 +52,4 @@ async def working(gateway: Running, agent: str, name: str | None = None) -> Asyn
 async def propose(space: Space, tool: str, *to: str, **arguments: Any) -> Envelope:
     """A proposal to call a tool, of nobody in particular unless said."""
     payload = {"method": "tools/call", "params": {"name": tool, "arguments": arguments}}
-    return await space.post(Draft(kind="mcp/proposal", payload=payload, to=to))
+    return await space.post(OutgoingEnvelope(kind="mcp/proposal", payload=payload, to=to))

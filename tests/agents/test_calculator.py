@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mew.client import McpFailure
+from mew.client import McpError
 from tests.agents.stage import working
 from tests.client.stage import joining, played
 from tests.gateway.raw import Running
@@ -64,7 +64,7 @@ async def test_an_unknown_tool_and_wrong_arguments_are_json_rpc_errors(
     gateway: Running, tool: str, arguments: dict[str, Any]
 ) -> None:
     async with working(gateway, "calculator"), joining(gateway, "alice") as alice:
-        with pytest.raises(McpFailure) as failure:
+        with pytest.raises(McpError) as failure:
             await alice.call_tool("calculator", tool, arguments)
         assert failure.value.code == -32602
         assert tool in failure.value.message

@@ -38,7 +38,7 @@ async def test_nobody_is_asked_in_the_place_of_one_who_is_not_here(gateway: Runn
     async with working(gateway, "calculator"), working(gateway, "fulfiller"), joining(gateway, "planner") as planner:
         requests, chats = planner.envelopes("mcp/request"), planner.envelopes("chat", sender="fulfiller")
         await propose(planner, "add", *to, a=10, b=5)
-        assert (await anext(chats)).payload["text"] == "Error fulfilling proposal: carol is not here"
+        assert (await anext(chats)).payload["text"] == "Error fulfilling proposal: not in the space: carol"
         await propose(planner, "add", "calculator", a=1, b=1)
         assert (await anext(requests)).payload["params"]["arguments"] == {"a": 1, "b": 1}
 
@@ -61,8 +61,8 @@ async def test_a_tool_that_nobody_has_is_told_by_chat_as_soon_as_it_is_known(
     async with working(gateway, "calculator"), working(gateway, "fulfiller"), joining(gateway, "planner") as planner:
         chats = planner.envelopes("chat", sender="fulfiller")
         await propose(planner, "subtract", a=1, b=1)
-        assert (await anext(chats)).payload["text"] == "Error fulfilling proposal: nobody here has the tool 'subtract'"
-        for to, words in {"fulfiller": "it does not say whom to ask", "carol": "carol is not here"}.items():
+        assert (await anext(chats)).payload["text"] == "Error fulfilling proposal: no participant in the space has the tool 'subtract'"
+        for to, words in {"fulfiller": "the proposal names no recipient and no tool", "carol": "not in the space: carol"}.items():
             await planner.send("mcp/proposal", {"method": "resources/list"}, to=to)
             assert (await anext(chats)).payload["text"] == f"Error fulfilling proposal: {words}"
 

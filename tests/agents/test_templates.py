@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import mew
-from mew.agents import find
+from mew.agents import load_agent
 from mew.cli import main
-from mew.client import NotAllowed, Space
+from mew.client import NotPermitted, Space
 from tests.agents.stage import propose, working
 from tests.client.stage import begun, close_all, ended, joining, played, url_of
 from tests.gateway.raw import Running, running_from
@@ -92,12 +92,12 @@ async def test_what_a_guest_proposes_the_fulfiller_of_the_template_does(
     with running_from(made_of("agents", tmp_path, monkeypatch)) as gateway:
         agents = ("echo", "calculator", "fulfiller")
         spaces = {name: await mew.connect(url_of(gateway), token=gateway.token(name)) for name in (*agents, "guest")}
-        tasks = [await begun(find(name)(spaces[name])) for name in agents]
+        tasks = [await begun(load_agent(name)(spaces[name])) for name in agents]
         guest = spaces["guest"]
         chats = guest.envelopes("chat", sender="fulfiller")
         await propose(guest, "add", a=10, b=5)
         assert (await anext(chats)).payload["text"] == "15"
-        with pytest.raises(NotAllowed):
+        with pytest.raises(NotPermitted):
             await guest.call_tool("calculator", "add", {"a": 1, "b": 1}, propose=False)
         for task in tasks:
             await ended(task)

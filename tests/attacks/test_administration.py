@@ -13,12 +13,12 @@ import pytest
 from mew.config.loader import load
 from mew.config.tokens import TokenFolder, TokenStore
 from mew.gateway.gateway import Gateway
-from mew.gateway.server import Server
+from mew.gateway.server import GatewayServer
 from mew.journal.reader import Journal
 from mew.journal.verify import verify
 from mew.protocol import Record
-from mew.supervisor.control_socket import AdminDoor, reload_tokens
-from mew.supervisor.supervisor import Household
+from mew.supervisor.control_socket import ControlServer, reload_tokens
+from mew.supervisor.supervisor import GatewaySupervisor
 from tests.gateway.raw import TEXT, Raw, Running, frame, head, started, upgrade
 
 SPACE = """\
@@ -84,7 +84,7 @@ def test_everything_of_the_administration_is_on_record_and_nobody_is_shown_it(di
             refused(gateway, msgspec.json.encode({"type": "join", "token": guess, "participantId": "alice"}))
             refused(gateway, msgspec.json.encode({"type": "join", "space": guess, "participantId": guess}))
         asked(gateway, "/participants", "a-guess-of-mine")
-        door = AdminDoor(gateway.gateway, gateway.tokens, gateway.config.spaces[0], nothing)
+        door = ControlServer(gateway.gateway, gateway.tokens, gateway.config.spaces[0], nothing)
         gateway.do(door.open())
         folder = TokenFolder(directory)
         secrets += [folder.kept("bob") or "", folder.replace("bob"), folder.obtain("screen", observer=True)]
@@ -167,13 +167,13 @@ def run_once(directory: Path) -> list[dict[str, Any]]:
     config = load([directory / "space.yaml"], environ={}).listening_on(port=0)
     tokens = TokenStore(config.spaces, environ={})
     gateway = Gateway(config, tokens)
-    server = Server(gateway)
+    server = GatewayServer(gateway)
     server.bind()
-    asyncio.run(served(server, Household(gateway, tokens, environ={}, auto_start=False)))
+    asyncio.run(served(server, GatewaySupervisor(gateway, tokens, environ={}, auto_start=False)))
     return administered(directory)[before:]
 
 
-async def served(server: Server, household: Household) -> None:
+async def served(server: GatewayServer, household: GatewaySupervisor) -> None:
     await server.start()
     async with household:
         pass

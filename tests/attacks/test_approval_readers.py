@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from textual.widgets import Button
 
-from mew.cli.terminal.approval import Approval
-from mew.client import Proposed, Space
-from mew.client.errors import AlreadyExists, MewError, ProposalClosed, ProposalExpired, Refused, Withdrawn
+from mew.cli.terminal.approval import ApprovalDialog
+from mew.client import IncomingProposal, Space
+from mew.client.errors import AlreadyExists, MewError, ProposalClosed, ProposalExpired, ProtocolError, Withdrawn
 from tests.cli.terminal.seated import Seated, seated
 from tests.client.stage import joining, played, until
 from tests.gateway.raw import Running, running
@@ -67,10 +67,10 @@ def later(gateway: Running, seconds: int) -> None:
     hub.clock = lambda: clock() + seconds * 1_000_000
 
 
-async def asked_at(alice: Seated, what: str) -> Approval:
-    await until(lambda: isinstance(alice.terminal.screen, Approval) and what in alice.asked())
+async def asked_at(alice: Seated, what: str) -> ApprovalDialog:
+    await until(lambda: isinstance(alice.terminal.screen, ApprovalDialog) and what in alice.asked())
     screen = alice.terminal.screen
-    assert isinstance(screen, Approval)
+    assert isinstance(screen, ApprovalDialog)
     return screen
 
 
@@ -179,7 +179,7 @@ async def test_the_sdk_takes_no_second_proposal_of_an_id_and_no_forged_end(gatew
         assert list(alice.view.proposals or {}) == [proposed.position]
         closed = {"position": proposed.position, "proposal": first, "outcome": "expired"}
         for kind in ("mcp/proposal-closed", "mcp/withdraw", "mcp/reject", "mcp/request"):
-            with pytest.raises(Refused):
+            with pytest.raises(ProtocolError):
                 await mallory.send(kind, closed if "closed" in kind else READ, correlation_id=first)
         assert (proposed.state, proposed.tool) == ("open", "read_file")
         await proposed.approve()
@@ -227,7 +227,7 @@ async def test_the_sdk_grants_no_pattern(gateway: Running, tool: Any) -> None:
         with pytest.raises(ValueError, match="granted"):
             await proposed.grant()
         with pytest.raises(ValueError, match="pattern"):
-            await Proposed(alice, (await alice.send("mcp/proposal", READ, to="*"))).grant()
+            await IncomingProposal(alice, (await alice.send("mcp/proposal", READ, to="*"))).grant()
         proposals.close()
 
 
@@ -245,7 +245,7 @@ async def test_a_grant_of_the_sdk_is_for_this_tool_these_recipients_and_one_hour
         for to, payload in (("mallory", READ), ("files", EXEC), ("files", {"method": "tools/list"})):
             assert not agent.can({"kind": "mcp/request", "to": [to], "payload": payload})
         later(gateway, 3601)
-        with pytest.raises(Refused):
+        with pytest.raises(ProtocolError):
             await agent.send("mcp/request", READ, to="files")
         proposals.close()
 
@@ -360,7 +360,7 @@ async def test_the_next_question_takes_no_key_that_was_meant_for_the_last(gatewa
         await alice.pilot.press("escape")
         await files.send("mcp/request", {"method": "tools/list"}, to="files")
         assert (await anext(asked)).payload == {"method": "tools/list"}
-        await until(lambda: not isinstance(alice.terminal.screen, Approval))
+        await until(lambda: not isinstance(alice.terminal.screen, ApprovalDialog))
         await alice.pilot.press("f3")  # put off, and not forgotten
         await asked_at(alice, "exec_file")
 
@@ -386,7 +386,7 @@ async def test_the_terminal_says_what_it_grants_and_to_whom(gateway: Running) ->
     async with all_in(gateway) as (agent, _, files), seated(gateway, (100, 30)) as alice:
         grants = files.envelopes("capability/grant")
         await propose(agent, READ, to=())
-        await asked_at(alice, "It says nobody to ask")
+        await asked_at(alice, "It names no recipient")
         assert alice.terminal.screen.query_one("#yes", Button).disabled
         await until_chosen(alice, "files")
         await asked_at(
@@ -403,7 +403,7 @@ async def test_the_terminal_says_what_it_grants_and_to_whom(gateway: Running) ->
 
 async def until_chosen(alice: Seated, who: str) -> None:
     screen = alice.terminal.screen
-    assert isinstance(screen, Approval)
+    assert isinstance(screen, ApprovalDialog)
     while screen.to != (who,):
         await alice.pilot.press("t")
 

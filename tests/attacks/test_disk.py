@@ -67,7 +67,8 @@ def test_a_space_is_not_started_in_the_background_on_a_full_disk(disk: Disk, els
     )
     assert (ran.returncode, ran.stdout) == (1, "")
     assert (
-        ran.stderr == f"mew: {disk.path}/.mew: cannot be written: No space left on device; make room, and start again\n"
+        ran.stderr
+        == f"mew: {disk.path}/.mew: cannot be written: No space left on device; free some disk space and start again\n"
     )
 
 

@@ -20,7 +20,7 @@ import pytest
 
 import mew
 from mew._internal.logging import address
-from mew._internal.processes import birth
+from mew._internal.processes import process_start_id
 from mew._internal.unix_sockets import (
     SHORT,
     LocalTransport,
@@ -30,16 +30,16 @@ from mew._internal.unix_sockets import (
     control_socket,
     gateway_socket,
 )
-from mew.bridge.settings import CannotStart, StdioServer
-from mew.bridge.stdio import Child
-from mew.cli.common.http_client import Door
+from mew.bridge.settings import ServerStartError, StdioServer
+from mew.bridge.stdio import StdioTransport
+from mew.cli.common.http_client import GatewayClient
 from mew.client import ConnectionLost
 from mew.config.loader import load
 from mew.config.served_folders import exposed, served_folders
 from mew.config.tokens import TokenStore, new_token
 from mew.gateway.exposure import is_weak, warnings_of
-from mew.supervisor.control_socket import AdminDoor
-from mew.supervisor.state_file import Pids, read_pids, write_pids
+from mew.supervisor.control_socket import ControlServer
+from mew.supervisor.state_file import ProcessTable, read_pids, write_pids
 from tests.bridge.stage import HERE
 from tests.cli.verbs import Lab, command, environment, piped, run
 from tests.gateway.raw import Raw, head, running, tls_of, upgrade
@@ -109,8 +109,8 @@ def test_the_doctor_names_a_file_server_that_serves_the_tokens(tmp_path: Path) -
 def test_a_bridge_does_not_start_a_file_server_that_serves_tokens(tmp_path: Path) -> None:
     (tmp_path / "a" / ".mew").mkdir(parents=True)
     server = StdioServer(command=("npx", "-y", PACKAGE, str(tmp_path)), cwd=tmp_path)
-    with pytest.raises(CannotStart, match="gives access to"):
-        asyncio.run(Child.start(server, {}))
+    with pytest.raises(ServerStartError, match="gives access to"):
+        asyncio.run(StdioTransport.start(server, {}))
 
 
 @pytest.mark.parametrize(
@@ -469,7 +469,7 @@ def stopped_space(directory: Path, port: int) -> Path:
 def alive(directory: Path, port: int) -> None:
     """As after a gateway that was killed, and whose number another process has: the list says that it runs."""
     own = os.getpid()
-    written = Pids(
+    written = ProcessTable(
         space_id="lab",
         space_name="lab",
         space_dir=str(directory),
@@ -477,7 +477,7 @@ def alive(directory: Path, port: int) -> None:
         gateway=own,
         url=f"ws://localhost:{port}",
         config_file=str(directory / "space.yaml"),
-        births={str(own): birth(own) or ""},
+        births={str(own): process_start_id(own) or ""},
         ready=True,
         default_participant="alice",
         people=("alice", "bob"),
@@ -593,7 +593,7 @@ def test_participants_of_a_gateway_that_died_give_no_token_to_its_successor_on_t
     try:
         until(lambda: set(started) <= {each["id"] for each in participants(tmp_path, lab)})
         os.kill(pids.gateway, signal.SIGKILL)
-        until(lambda: birth(pids.gateway) is None or not pids.running)
+        until(lambda: process_start_id(pids.gateway) is None or not pids.running)
         heard, tried = bytearray(), 0
         with socket.create_server(("127.0.0.1", lab.port)) as impostor:
             impostor.settimeout(0.2)
@@ -629,7 +629,7 @@ def test_the_socket_serves_http_and_websocket_for_the_owner_and_is_removed(tmp_p
     with running(home, host="127.0.0.1") as gateway:
         assert stat.S_IMODE(file.lstat().st_mode) == 0o600
         assert file.lstat().st_uid == os.geteuid()
-        with Door(address_of(file), gateway.token("alice"), "lab") as door:
+        with GatewayClient(address_of(file), gateway.token("alice"), "lab") as door:
             # Neither by the name of a host nor by its origin is anyone refused here: no browser comes this way.
             assert door.ask("GET", "/health")["status"] == "ok"
             assert door.ask("GET", "/participants")["you"]["id"] == "alice"
@@ -654,7 +654,10 @@ def test_a_socket_that_a_dead_gateway_left_is_replaced(tmp_path: Path) -> None:
     dead = socket.socket(socket.AF_UNIX)
     dead.bind(str(gateway_socket(tmp_path)))
     dead.close()
-    with running(tmp_path) as gateway, Door(address_of(gateway_socket(tmp_path)), gateway.token("alice")) as door:
+    with (
+        running(tmp_path) as gateway,
+        GatewayClient(address_of(gateway_socket(tmp_path)), gateway.token("alice")) as door,
+    ):
         assert door.ask("GET", "/health")["status"] == "ok"
 
 
@@ -662,7 +665,7 @@ def test_a_gateway_leaves_the_socket_of_its_successor_alone(tmp_path: Path) -> N
     with running(tmp_path) as first:
         with running(tmp_path):
             assert first.stopping().result(10) is None
-            with Door(address_of(gateway_socket(tmp_path)), None) as door:
+            with GatewayClient(address_of(gateway_socket(tmp_path)), None) as door:
                 assert door.ask("GET", "/health")["status"] == "ok"
         assert not os.path.lexists(gateway_socket(tmp_path))
 
@@ -721,7 +724,7 @@ def test_another_user_gets_no_answer_at_the_admin_door_where_the_mode_would_let_
         async def renew(_participant: str) -> None:
             raise AssertionError("nobody's token has changed")
 
-        door = AdminDoor(gateway.gateway, store, gateway.config.spaces[0], renew)
+        door = ControlServer(gateway.gateway, store, gateway.config.spaces[0], renew)
         gateway.do(door.open())
         file = control_socket(tmp_path)
         for each in (tmp_path, *tmp_path.parents[:3], file.parent):

@@ -9,8 +9,8 @@ import pytest
 
 from mew.bridge import BridgeSettings, StdioServer
 from mew.bridge.bridge import inherited
-from mew.bridge.settings import ServerLost
-from mew.bridge.stdio import Child, read_lines
+from mew.bridge.settings import ServerDisconnected
+from mew.bridge.stdio import StdioTransport, read_lines
 from tests.bridge.stage import bridged, lives, odd
 from tests.client.stage import played, until
 from tests.gateway.raw import Running
@@ -25,7 +25,7 @@ def numbers(caplog: pytest.LogCaptureFixture, word: str) -> list[int]:
 @played
 async def test_a_program_that_ends_when_its_input_ends_is_not_told_twice(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="mew.bridge")
-    child = await Child.start(odd("plain"), os.environ)
+    child = await StdioTransport.start(odd("plain"), os.environ)
     await until(lambda: numbers(caplog, "process"))  # how long it takes to start is not asked
     began = time.monotonic()
     await child.stop()
@@ -36,7 +36,7 @@ async def test_a_program_that_ends_when_its_input_ends_is_not_told_twice(caplog:
 @played
 async def test_a_program_that_heeds_nothing_is_killed_with_all_its_children(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="mew.bridge")
-    child = await Child.start(odd("parent"), os.environ)
+    child = await StdioTransport.start(odd("parent"), os.environ)
     processes = await until(
         lambda: numbers(caplog, "process") and numbers(caplog, "process") + numbers(caplog, "child")
     )
@@ -51,7 +51,7 @@ async def test_a_program_that_heeds_nothing_is_killed_with_all_its_children(capl
 @played
 async def test_a_stop_that_is_cancelled_kills_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="mew.bridge")
-    child = await Child.start(odd("stubborn"), os.environ)
+    child = await StdioTransport.start(odd("stubborn"), os.environ)
     [process] = await until(lambda: numbers(caplog, "process"))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
@@ -87,7 +87,7 @@ async def test_lines_are_cut_where_they_end_however_they_come() -> None:
 async def test_a_line_without_an_end_is_not_kept_for_ever() -> None:
     stream = asyncio.StreamReader()
     stream.feed_data(b"x" * 200)
-    with pytest.raises(ServerLost, match="a line of more than 100 bytes"):
+    with pytest.raises(ServerDisconnected, match="a line of more than 100 bytes"):
         await anext(aiter(read_lines(stream, 100)))
 
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mew.bridge import BadSettings, BridgeSettings, BridgeTimeouts, HttpServer, StdioServer
+from mew.bridge import BridgeSettings, BridgeTimeouts, HttpServer, InvalidSettings, StdioServer
 from mew.bridge.__main__ import main, parser, read_settings
 from tests.bridge.stage import MADE_WITH_MCP, ask, lives, odd, text_of
 from tests.client.stage import joining, played, url_of
@@ -121,7 +121,7 @@ def test_arguments_and_environment_make_the_settings() -> None:
     ],
 )
 def test_settings_that_cannot_work_are_refused_with_a_sentence(arguments: list[str], sentence: str) -> None:
-    with pytest.raises(BadSettings) as refused:
+    with pytest.raises(InvalidSettings) as refused:
         settings(arguments, MEW_TOKEN="t")
     assert str(refused.value) == sentence
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mew.bridge import Bridge, CannotStart, StdioServer, TooManyRestarts
-from mew.client import NotAdmitted
+from mew.bridge import Bridge, ServerStartError, StdioServer, TooManyRestarts
+from mew.client import JoinRefused
 from mew.client.errors import MewError
 from tests.bridge.stage import bridged, lives, odd, settings_for, text_of
 from tests.client.stage import joining, played, until
@@ -93,7 +93,7 @@ async def test_a_server_that_does_not_greet_in_time_never_joins(gateway: Running
 @played
 async def test_a_program_that_does_not_exist_is_not_tried_again(gateway: Running) -> None:
     error = await failure(gateway, StdioServer(command=("no-such-program", "secret")), restarts=5, backoff=10)
-    assert isinstance(error, CannotStart)
+    assert isinstance(error, ServerStartError)
     assert str(error).startswith("cannot start 'no-such-program': ")
     assert "secret" not in str(error)
 
@@ -101,7 +101,7 @@ async def test_a_program_that_does_not_exist_is_not_tried_again(gateway: Running
 @played
 async def test_a_token_that_nobody_knows_ends_the_bridge_and_its_server(gateway: Running) -> None:
     settings = settings_for(gateway, odd("plain"))
-    with pytest.raises(NotAdmitted):
+    with pytest.raises(JoinRefused):
         await Bridge(msgspec.structs.replace(settings, token="wrong")).run()
 
 

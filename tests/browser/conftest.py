@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 from mew.config.loader import Queues
-from mew.journal.maintenance import Keeper
+from mew.journal.maintenance import MaintenanceClient
 from mew.protocol.settings import Limits
 from tests.browser.stage import (
     INSTALL_SECONDS,
@@ -60,7 +60,7 @@ def economy() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(raw, "PATIENCE", STOP_SECONDS)
-        patched.setattr(Keeper, "seal", lambda keeper, folder, log: None)
+        patched.setattr(MaintenanceClient, "seal", lambda keeper, folder, log: None)
         yield
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from mew._internal.processes import birth, marked
+from mew._internal.processes import process_start_id, processes_of_run
 from mew.cli import main
 
 PATIENCE = 30
@@ -114,7 +114,7 @@ class Home:
 
     def left(self) -> dict[int, str]:
         """Processes of any space of ours that still run, marked or named."""
-        return {pid: born for run in self._runs for pid, born in marked(run).items()}
+        return {pid: born for run in self._runs for pid, born in processes_of_run(run).items()}
 
     def clear(self) -> None:
         """The end of a test: everything is stopped, whatever became of it."""
@@ -136,7 +136,7 @@ def worked(pid: int) -> float:
 
 
 def gone(*pids: int) -> bool:
-    return all(birth(pid) is None for pid in pids)
+    return all(process_start_id(pid) is None for pid in pids)
 
 
 def until(done: Callable[[], object]) -> None:

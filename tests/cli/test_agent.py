@@ -19,7 +19,7 @@ def gateway(tmp_path: Path) -> Iterator[Running]:
         yield running
 
 
-def as_alice(gateway: Running, folder: Path) -> mew.client.Connecting:
+def as_alice(gateway: Running, folder: Path) -> mew.client.ConnectContext:
     return mew.connect(url_of(gateway), token=token_of(folder, "alice"))
 
 
@@ -88,7 +88,7 @@ async def test_an_agent_of_ones_own_is_a_function_in_a_file(gateway: Running, tm
         (
             ["-t", "juggler"],
             2,
-            "there is no agent 'juggler': there are echo, calculator, fulfiller, or name a Python file",
+            "there is no agent 'juggler': use echo, calculator, fulfiller, or the path of a Python file",
         ),
         (["-t", "nothing.py"], 2, "there is no file nothing.py"),
         (["-t", "empty.py"], 2, "empty.py has no `async def agent(space)`"),

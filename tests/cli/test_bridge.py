@@ -10,8 +10,8 @@ import pytest
 import mew
 from mew.bridge import BridgeTimeouts, StdioServer
 from mew.cli import main
-from mew.cli.common.target import Seat
-from mew.cli.participate.bridge import Server, Trying, bridge_at, patience_with, stdio_server
+from mew.cli.common.target import JoinTarget
+from mew.cli.participate.bridge import McpServerOptions, Trying, bridge_at, patience_with, stdio_server
 from tests.bridge.stage import odd
 from tests.cli.joined import alone, at_work, lab, token_of, url_of
 from tests.client.stage import played
@@ -40,15 +40,15 @@ async def test_a_server_takes_part_and_both_end_when_told(gateway: Running, tmp_
 
 
 def test_flags_are_the_settings_of_the_bridge() -> None:
-    server = Server(mcp_command="run", mcp_args="-y,a b,", mcp_env="MORE=a=b,LESS=", mcp_cwd=Path("inner"))
+    server = McpServerOptions(mcp_command="run", mcp_args="-y,a b,", mcp_env="MORE=a=b,LESS=", mcp_cwd=Path("inner"))
     assert stdio_server(server) == StdioServer(
         command=("run", "-y", "a b", ""), env={"MORE": "a=b", "LESS": ""}, cwd=Path("inner")
     )
-    assert stdio_server(Server(mcp_command="run")) == StdioServer(command=("run",))
+    assert stdio_server(McpServerOptions(mcp_command="run")) == StdioServer(command=("run",))
     assert patience_with(Trying(init_timeout=1500, max_reconnects=7)) == BridgeTimeouts(initialize=1.5, restarts=7)
     assert patience_with(Trying(reconnect=("False",), max_reconnects=7)).restarts == 0
     assert patience_with(Trying()) == BridgeTimeouts()
-    at = Seat(url="ws://localhost", space="lab", token="secret", participant="tools")
+    at = JoinTarget(url="ws://localhost", space="lab", token="secret", participant="tools")
     made = bridge_at(at, stdio_server(server), BridgeTimeouts())
     assert (made.url, made.space, made.token, made.participant) == ("ws://localhost", "lab", "secret", "tools")
     assert "secret" not in repr(at) + repr(made)
@@ -59,7 +59,7 @@ def test_flags_are_the_settings_of_the_bridge() -> None:
     [
         ([], 2, "--mcp-command"),
         (["-m", "run", "--reconnect", "maybe"], 2, "--reconnect: expected true or false, not 'maybe'"),
-        (["-m", "run", "--mcp-env", "X"], 2, "--mcp-env: expected NAME=VALUE, with commas between them"),
+        (["-m", "run", "--mcp-env", "X"], 2, "--mcp-env: expected NAME=VALUE pairs, separated by commas"),
         (["-m", "run", "--max-reconnects", "-1"], 2, "-1 restarts are fewer than none"),
         (["-m", "run", "--init-timeout", "0"], 2, "initialize must be more than no time, not 0 s"),
         (["-m", "./no-such-program", "--reconnect"], 2, "cannot start './no-such-program'"),

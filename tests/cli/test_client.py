@@ -44,7 +44,7 @@ def test_lines_are_sent_and_what_comes_is_written_until_all_has_been_taken(gatew
     assert [came[1]["payload"]["text"], came[-1]["payload"]["text"]] == ["hello", "last words"]
     assert came[2]["id"] == "mine"
     assert '"n":1.0' in output
-    assert "line 4: no envelope: an object needs a `kind`" in errors
+    assert "line 4: not an envelope: the object has no `kind`" in errors
 
 
 def test_who_has_heard_enough_ends_it_quietly_with_0(gateway: Running, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ async def test_it_comes_back_after_the_connection_broke_and_a_fifo_out_waits_for
 @pytest.mark.parametrize(
     ("flags", "code", "words"),
     [
-        (["--fifo-in", "space.yaml"], 2, "space.yaml is no FIFO: `mkfifo` makes one"),
+        (["--fifo-in", "space.yaml"], 2, "space.yaml is not a FIFO: create one with `mkfifo`"),
         (["--output-file", "space.yaml/out"], 2, "space.yaml/out: "),
         (["--token", "wrong"], 4, "the token is not known here"),
     ],

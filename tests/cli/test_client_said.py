@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import mew
-from mew.cli.participate.client_io import Said
+from mew.cli.participate.client_io import LineSender
 from tests.cli.joined import at_work, lab, ran, token_of, url_of
 from tests.client.proxy import proxied
 from tests.client.stage import begun, ended, played, until
@@ -37,7 +37,7 @@ async def test_lines_on_their_way_when_the_connection_broke_are_named_and_the_ex
             client.stdin.flush()
             assert b"system/welcome" in await asyncio.to_thread(client.stdout.readline)
             errors = (await asyncio.to_thread(client.communicate, b"three\n", SECONDS))[1]
-            assert b"mew: the connection broke: lines 1 to 3 may not have been taken\n" in errors
+            assert b"mew: the connection broke: lines 1 to 3 may be lost\n" in errors
             assert client.returncode == 1
 
 
@@ -54,7 +54,7 @@ async def test_at_the_end_of_the_input_an_outage_is_waited_out(gateway: Running,
             await until(lambda: proxy.connections > 3 or ending.done())
             assert not ending.done()
             proxy.refusing = False
-            assert b"may not have been taken" not in (await ending)[1]
+            assert b"may be lost" not in (await ending)[1]
             assert client.returncode == 0
 
 
@@ -66,7 +66,7 @@ async def test_lines_that_have_been_taken_are_not_in_doubt_when_the_connection_b
         proxied(gateway.port) as (proxy, url),
         mew.connect(url, token=token_of(tmp_path, "bob")) as bob,
     ):
-        said = Said(bob)
+        said = LineSender(bob)
         making_sure = await begun(said.make_sure())
         await said.send(1, b'{"kind":"chat","payload":{"text":"one"}}')
         assert said.on_their_way == [1]

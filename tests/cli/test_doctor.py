@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mew.cli import doctor
-from mew.cli.doctor import Check, look
+from mew.cli.doctor import DoctorCheck, look
 from tests.cli.verbs import Lab, configure, run
 
 FAST_SECONDS = 3
@@ -21,10 +21,10 @@ PATIENCE = 4
 def lone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without what has to start something to know: that is another test's business."""
     monkeypatch.setattr(doctor, "_pipeline", lambda: iter(()))
-    monkeypatch.setattr(doctor, "_node", lambda: Check("node", "ok", "v20"))
+    monkeypatch.setattr(doctor, "_node", lambda: DoctorCheck("node", "ok", "v20"))
 
 
-def found(directory: Path) -> dict[str, Check]:
+def found(directory: Path) -> dict[str, DoctorCheck]:
     """By name; of several of one name, the worst."""
     checks = look(directory)
     return {each.name: each for state in ("ok", "note", "wrong") for each in checks if each.state == state}
@@ -90,7 +90,7 @@ def test_a_port_that_is_taken_is_noted(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         configure(tmp_path, gateway={"port": port, "host": "127.0.0.1"})
         assert found(tmp_path)["port"].state == "note"
-    assert found(tmp_path)["port"] == Check("port", "ok", f"{port} is free")
+    assert found(tmp_path)["port"] == DoctorCheck("port", "ok", f"{port} is free")
     configure(tmp_path)
     assert found(tmp_path)["port"].line == "any that is free"
 
@@ -128,7 +128,7 @@ def test_node_is_noted_where_it_is_missing_or_something_else(tmp_path: Path, mon
     fake.chmod(0o755)
     assert "is it Node.js?" in doctor._node().line
     fake.write_text("#!/bin/sh\necho v99\n", encoding="utf-8")
-    assert doctor._node() == Check("node", "ok", f"v99 ({fake})")
+    assert doctor._node() == DoctorCheck("node", "ok", f"v99 ({fake})")
 
 
 def test_a_gateway_that_does_not_answer_is_wrong() -> None:

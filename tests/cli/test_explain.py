@@ -18,7 +18,7 @@ def told(directory: Path, *arguments: str) -> list[str]:
     ran = run(directory, "explain", *arguments)
     assert (ran.code, ran.err) == (0, "")
     heading, *lines = ran.lines
-    return [heading.removesuffix(" (by the configuration alone)"), *lines]
+    return [heading.removesuffix(" (according to the configuration)"), *lines]
 
 
 def test_what_is_allowed_is_told_with_its_capability(asked: Path) -> None:
@@ -31,7 +31,7 @@ def test_what_depends_on_the_envelope_is_told_with_what_it_must_fit(asked: Path)
     pattern = '{"kind":"mcp/*","payload":{"method":"tools/list"}}'
     assert told(asked, "bob", "mcp/request") == [
         "bob may send mcp/request",
-        f"  allowed where the envelope fits {pattern} [configured]",
+        f"  allowed if the envelope matches {pattern} [configured]",
     ]
 
 
@@ -41,9 +41,9 @@ def test_what_is_not_allowed_is_told_with_the_nearest_and_what_differs(asked: Pa
     for given in (f"@{envelope}", envelope.read_text(encoding="utf-8")):
         assert told(asked, "bob", given) == [
             "bob may not send mcp/request",
-            '  nearest is {"kind":"mcp/*","payload":{"method":"tools/list"}} [configured]',
+            '  the nearest capability is {"kind":"mcp/*","payload":{"method":"tools/list"}} [configured]',
             "  but payload.method: 'tools/call' is not 'tools/list'",
-            "  refused as capability_violation",
+            "  the error would be capability_violation",
         ]
     ran = run(asked, "explain", "bob", "-", given=b'{"kind":"space/kick"}')
     assert ran.lines[0].startswith("bob may not send space/kick")
@@ -54,7 +54,7 @@ def test_what_is_not_allowed_is_told_with_the_nearest_and_what_differs(asked: Pa
     [
         ("carol", "game/move", "  but kind: 'game/move' is not 'chat'"),
         ("carol", "system/welcome", "  'system/welcome' is sent by the gateway alone"),
-        ("alice", "stream/grant-write", "  there is no open stream over which it has that right now"),
+        ("alice", "stream/grant-write", "  there is no open stream for which it may send this now"),
     ],
 )
 def test_a_kind_that_cannot_pass_is_told_why(tmp_path: Path, participant: str, kind: str, why: str) -> None:

@@ -185,7 +185,7 @@ def test_its_life_is_told_in_lines_of_json_on_standard_error(lab: Path) -> None:
         "stopped",
     ]
     assert lines[0]["level"] == "warning"
-    assert "colour: unknown key" in lines[0]["problem"]
+    assert "colour: unknown key" in lines[0]["error"]
     assert (lines[2]["space"], lines[2]["participants"]) == ("lab", 3)
     assert (lines[3]["host"], lines[3]["port"]) == ("localhost", port_of(url))
 

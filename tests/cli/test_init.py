@@ -219,7 +219,7 @@ def test_variables_come_from_flags_then_the_environment_then_defaults(
     assert json.loads(env["CONFIG"]) == {"prompt": 'say "hi"\nand go'}
     assert env["UNKNOWN"] == "{{UNKNOWN}}"
     told = capsys.readouterr()
-    assert "{{UNKNOWN}} is defined nowhere" in told.err
+    assert "{{UNKNOWN}} is not defined" in told.err
     assert "set OTHER_KEY in the environment" in told.out
     everything = "".join(path.read_text(encoding="utf-8") for path in (folder / ".mew").rglob("*") if path.is_file())
     assert "secret" not in everything
@@ -240,7 +240,7 @@ def test_a_space_that_is_there_is_refused_with_1_and_left_alone(
     before = written(folder)
     capsys.readouterr()
     assert main(["init", "agents"]) == 1
-    assert "there is a space here already" in capsys.readouterr().err
+    assert "this directory already has a space" in capsys.readouterr().err
     assert written(folder) == before
     (folder / ".mew" / "space.yaml").rename(folder / "space.yaml")
     assert main(["init", "agents"]) == 1
@@ -273,11 +273,11 @@ def test_gitignore_is_added_to_once(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["nonsense"], 1, "there is no template 'nonsense'; there are: agents, broken, coding, default, "),
+        (["nonsense"], 1, "there is no template 'nonsense'; the templates are: agents, broken, coding, default, "),
         (["../x"], 1, "there is no template '../x'"),
-        (["broken"], 1, "the template 'broken' makes no space: .mew/space.yaml:1: "),
+        (["broken"], 1, "the template 'broken' creates an invalid space: .mew/space.yaml:1: "),
         (["not-json"], 1, "template.json: "),
-        (["--port", "70000"], 2, "--port: 70000 is no port"),
+        (["--port", "70000"], 2, "--port: 70000 is not a valid port"),
         (["--template-info", "nonsense"], 1, "there is no template 'nonsense'"),
     ],
 )
@@ -320,7 +320,7 @@ def on_a_terminal(folder: Path, answers: bytes, *arguments: str) -> tuple[int, s
 def test_on_a_terminal_it_asks_which_template_and_what_is_open(folder: Path) -> None:
     code, shown = on_a_terminal(folder, b"99\nagents\nA lab of mine\n")
     assert code == 0, shown
-    assert "Give a number from 1 to 5, or a name." in shown
+    assert "Enter a number from 1 to 5, or a name." in shown
     assert "What the space is called [my lab]" in shown
     assert configured(folder).spaces[0].name == "A lab of mine"
 

@@ -19,7 +19,7 @@ import duckdb
 import pytest
 from mcap.reader import make_reader
 
-from mew.journal.block_format import Frames
+from mew.journal.block_format import FrameBatch
 from mew.protocol.records import Record
 from tests.cli import verbs
 from tests.cli.test_gateway import SPACE, ask, environment, running, stop, token_of
@@ -91,10 +91,10 @@ def test_where_there_is_no_journal_that_is_said_in_a_line(tmp_path: Path) -> Non
 def test_of_several_spaces_one_has_to_be_named(tmp_path: Path, kept: Kept) -> None:
     assert "space       lab\n" in succeeds(tmp_path, "info", *IN)
     (tmp_path / "journal" / "space=game").mkdir()
-    both = "mew: journal has the journals of 'game', 'lab': say which with --space\n"
+    both = "mew: journal contains the journals of 'game', 'lab': choose one with --space\n"
     assert run(tmp_path, "info", *IN) == (2, "", both)
     assert "space       lab\n" in succeeds(tmp_path, "info", *IN, "--space", "lab")
-    wrong = "mew: journal has no journal of the space 'nobody', only of 'game', 'lab'\n"
+    wrong = "mew: journal has no journal of space 'nobody', only of 'game', 'lab'\n"
     assert run(tmp_path, "info", *IN, "--space", "nobody") == (2, "", wrong)
 
 
@@ -157,7 +157,7 @@ def test_verify_says_what_is_damaged_and_where_and_fails(tmp_path: Path, kept: K
     wrong = f"mew: {frames.relative_to(tmp_path)}: its checksum is wrong"
     assert errors == f"{wrong}\n"
     code, _, errors = run(tmp_path, "export", *IN, "-o", "out.jsonl")
-    assert (code, errors) == (1, f"{wrong}; --through 11 exports what is before it\n")
+    assert (code, errors) == (1, f"{wrong}; use --through 11 to export the records before it\n")
     assert run(tmp_path, "export", *IN, "-o", "out.jsonl", "--through", "11")[0] == 0
     assert run(tmp_path, "export", *IN, "-o", "rest.jsonl", "--from", "30")[0] == 0
 
@@ -181,7 +181,7 @@ def test_tail_shows_those_that_are_wanted_however_far_back_they_are(tmp_path: Pa
     assert found("-n", "2", "--until", "2025-11-15T13:00:00Z") == [28, 29]
     assert found("--since", "2025-11-15T13:00:00.000010Z") == [59]
     assert found("--since", "1m") == []
-    wrong = "mew: --since: expected a time such as 2026-03-01T10:00:00Z, or 15m for so long ago, not 'noon'\n"
+    wrong = "mew: --since: expected a time such as 2026-03-01T10:00:00Z, or 15m for 15 minutes ago, not 'noon'\n"
     assert run(tmp_path, "tail", *IN, "--since", "noon") == (2, "", wrong)
 
 
@@ -280,7 +280,7 @@ def test_what_is_not_sealed_has_no_files(tmp_path: Path) -> None:
     Kept(tmp_path).append()
     code, said, errors = run(tmp_path, "files", *IN)
     assert (code, said) == (0, "")
-    assert errors == "mew: nothing of 'lab' is sealed yet: its records are in journal/.log/lab\n"
+    assert errors == "mew: nothing is sealed yet in space 'lab': its records are in journal/.log/lab\n"
 
 
 def test_records_are_exported_as_lines_to_a_file_or_on_standard_output(tmp_path: Path, kept: Kept) -> None:
@@ -288,7 +288,7 @@ def test_records_are_exported_as_lines_to_a_file_or_on_standard_output(tmp_path:
     assert [json.loads(line)["position"] for line in lines] == list(range(60))
     assert succeeds(tmp_path, "export", *IN, "-o", "-").splitlines() == lines
     code, said, errors = run(tmp_path, "export", *IN, "--to", "jsonl", "-o", "out.jsonl", "--event", "frame")
-    assert (code, said, errors) == (0, "", "30 records in out.jsonl\n")
+    assert (code, said, errors) == (0, "", "wrote 30 records to out.jsonl\n")
     written = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
     assert written == [line for line in lines if json.loads(line)["event"] == "frame"]
 
@@ -296,13 +296,13 @@ def test_records_are_exported_as_lines_to_a_file_or_on_standard_output(tmp_path:
 def test_records_are_exported_as_mcap(tmp_path: Path, kept: Kept) -> None:
     arguments = ("export", *IN, "--to", "mcap")
     code, said, errors = run(tmp_path, *arguments, "-o", "out.mcap", "--stream", "moves")
-    assert (code, said, errors) == (0, "", "50 records in out.mcap\n")
+    assert (code, said, errors) == (0, "", "wrote 50 records to out.mcap\n")
     with (tmp_path / "out.mcap").open("rb") as file:
         topics = [channel.topic for _, channel, _ in make_reader(file).iter_messages()]
     assert {topic: topics.count(topic) for topic in topics} == {"lab/moves/bob": 40, "lab/events": 10}
     code, said, errors = run(tmp_path, *arguments)
     assert (code, said) == (2, "")
-    assert errors == "mew: an MCAP file cannot be written to standard output: name one with --output\n"
+    assert errors == "mew: an MCAP file cannot be written to standard output: give a file with --output\n"
 
 
 def test_without_the_library_mcap_the_extra_is_named_and_no_file_is_left(tmp_path: Path, kept: Kept) -> None:
@@ -320,7 +320,7 @@ def test_without_the_library_mcap_the_extra_is_named_and_no_file_is_left(tmp_pat
 def test_an_export_that_is_interrupted_leaves_no_file(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
     for first in range(0, 400_000, 20_000):
-        kept.write([Frames(first, NOON, "bob", "moves", first + 1, 7, [b"#moves#x"] * 20_000)])
+        kept.write([FrameBatch(first, NOON, "bob", "moves", first + 1, 7, [b"#moves#x"] * 20_000)])
     process = subprocess.Popen(
         command("export", *IN, "-o", "out.jsonl"), cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True
     )
@@ -337,7 +337,7 @@ def test_an_export_that_is_interrupted_leaves_no_file(tmp_path: Path) -> None:
 
 def test_a_reader_that_has_had_enough_ends_it_quietly(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
-    kept.write([Frames(0, NOON, "bob", "moves", 1, 7, [b"#moves#x"] * 20_000)])
+    kept.write([FrameBatch(0, NOON, "bob", "moves", 1, 7, [b"#moves#x"] * 20_000)])
     for arguments in (("export", *IN), ("tail", *IN, "-n", "20000")):
         process = subprocess.Popen(
             command(*arguments), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -354,7 +354,7 @@ def test_a_reader_that_has_had_enough_ends_it_quietly(tmp_path: Path) -> None:
 
 
 def test_hours_that_are_over_are_compacted(tmp_path: Path, kept: Kept) -> None:
-    assert succeeds(tmp_path, "compact", *IN) == "date=2025-11-15/hour=12: 2 segments are now 1\n"
+    assert succeeds(tmp_path, "compact", *IN) == "date=2025-11-15/hour=12: compacted 2 segments into 1\n"
     assert succeeds(tmp_path, "compact", *IN) == "nothing to compact\n"
     assert len(succeeds(tmp_path, "export", *IN).splitlines()) == 60
     assert json.loads(succeeds(tmp_path, "info", *IN, "--json"))["compacted"] == 1

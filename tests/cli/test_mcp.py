@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import mew
-from mew.agents import find
+from mew.agents import load_agent
 from mew.cli import main
 from mew.cli.common.target import LOOKING
 from tests.cli.joined import alone, lab, token_of, url_of
@@ -46,7 +46,7 @@ async def test_the_tools_of_everybody_are_listed_and_nobody_is_sent_away(
         shop = mew.Participant(page=2)
         for name in ("buy", "sell", "steal"):
             shop.tool(name=name, description=f"To {name}.\nAnd more.")(lambda: "done")
-        tasks = [await begun(find("calculator")(calculating)), await begun(shop.run(offering))]
+        tasks = [await begun(load_agent("calculator")(calculating)), await begun(shop.run(offering))]
         connection = alice.connection
         assert await listing(gateway, seconds=10) == 0
         output, errors = capsys.readouterr()
@@ -76,9 +76,9 @@ async def test_who_does_not_answer_offers_none(
 ) -> None:
     async with mew.connect(url_of(gateway), token=token_of(tmp_path, "bob")):
         assert await listing(gateway) == 0
-        assert capsys.readouterr() == ("nobody offers tools\n", "mew: no answer within 1 s from bob\n")
+        assert capsys.readouterr() == ("no participant offers tools\n", "mew: no answer within 1 s from bob\n")
         assert await listing(gateway, "carol") == 1
-        assert capsys.readouterr().err == "mew: not in the space: carol; present are: bob\n"
+        assert capsys.readouterr().err == "mew: not in the space: carol; present: bob\n"
 
 
 @played

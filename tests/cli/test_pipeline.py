@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mew.journal.generator import Truth, generate
-from mew.journal.layout import Folder
+from mew.journal.layout import JournalFolder
 from tests.cli import verbs
 from tests.pipeline.jobs.lakes import contents, run_all
 
@@ -143,7 +143,7 @@ def test_a_refresh_says_so_and_leaves_the_same_tables(made: tuple[Path, Truth], 
 
 def test_a_run_that_cannot_go_on_with_a_space_says_why_with_code_1(made: tuple[Path, Truth], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(made[0], tmp_path / "made"))
-    ill = Folder(folder / "journal", "harbour")
+    ill = JournalFolder(folder / "journal", "harbour")
     for segment in ill.segments()[1:]:
         segment.control.unlink()
     code, said, errors = mew("run", "--journal", "journal", "--lake", "lake", cwd=folder)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mew.cli.space.processes import enlist, running_spaces, strike
-from mew.supervisor.state_file import Pids
+from mew.cli.space.processes import register_space, running_spaces, unregister_space
+from mew.supervisor.state_file import ProcessTable
 
 
 @pytest.fixture
@@ -17,31 +17,33 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def served(name: str) -> Pids:
+def served(name: str) -> ProcessTable:
     """As if this very process were its gateway."""
-    return Pids(space_id=name, space_dir=f"/spaces/{name}", port=8080, gateway=os.getpid()).with_agents({})
+    return ProcessTable(space_id=name, space_dir=f"/spaces/{name}", port=8080, gateway=os.getpid()).with_agents({})
 
 
 def test_what_runs_is_listed_by_its_directory_until_it_is_struck(home: Path) -> None:
-    enlist(served("lab"))
-    enlist(served("game"))
+    register_space(served("lab"))
+    register_space(served("game"))
     assert list(running_spaces()) == ["/spaces/lab", "/spaces/game"]
-    strike(Path("/spaces/lab"))
-    strike(Path("/spaces/lab"))
+    unregister_space(Path("/spaces/lab"))
+    unregister_space(Path("/spaces/lab"))
     assert list(running_spaces()) == ["/spaces/game"]
 
 
 def test_what_has_died_is_not_listed_and_forgotten_with_the_next_entry(home: Path) -> None:
-    dead = Pids(space_id="dead", space_dir="/spaces/dead", gateway=os.getpid(), births={str(os.getpid()): "before"})
-    enlist(dead)
+    dead = ProcessTable(
+        space_id="dead", space_dir="/spaces/dead", gateway=os.getpid(), births={str(os.getpid()): "before"}
+    )
+    register_space(dead)
     assert running_spaces() == {}
-    enlist(served("lab"))
+    register_space(served("lab"))
     assert list(json.loads((home / ".mew" / "running-spaces.json").read_text(encoding="utf-8"))) == ["/spaces/lab"]
 
 
 def test_of_many_that_enlist_at_once_none_is_lost(home: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: enlist(served(f"s{n}")), range(16)))
+        list(pool.map(lambda n: register_space(served(f"s{n}")), range(16)))
     assert len(running_spaces()) == 16
 
 
@@ -50,12 +52,12 @@ def test_what_another_program_wrote_there_is_no_fault_of_ours(home: Path, text: 
     (home / ".mew").mkdir()
     (home / ".mew" / "running-spaces.json").write_text(text, encoding="utf-8")
     assert running_spaces() == {}
-    enlist(served("lab"))
+    register_space(served("lab"))
     assert list(running_spaces()) == ["/spaces/lab"]
 
 
 def test_a_home_that_cannot_be_written_to_stops_nobody(home: Path) -> None:
     (home / ".mew").write_text("in the way", encoding="utf-8")
-    enlist(served("lab"))
-    strike(Path("/spaces/lab"))
+    register_space(served("lab"))
+    unregister_space(Path("/spaces/lab"))
     assert running_spaces() == {}

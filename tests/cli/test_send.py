@@ -122,8 +122,8 @@ def test_who_answers_and_is_no_gateway_is_told_so(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("hello", "--payload", "{}"), "words or --payload"),
-        (("hello", "--kind", "mcp/request"), "words are a chat"),
+        (("hello", "--payload", "{}"), "give a text or --payload"),
+        (("hello", "--kind", "mcp/request"), "a text is only valid for a chat"),
         (("--payload", "{"), "--payload: not JSON"),
         (("--payload", "[]"), "--payload: expected a JSON object"),
         (("--payload", "@nowhere"), "--payload: nowhere: No such file"),
@@ -132,7 +132,7 @@ def test_who_answers_and_is_no_gateway_is_told_so(lab: Lab) -> None:
         (("--gateway", "ws://x:port", "hello"), "not a valid gateway address"),
         (("--as", "nobody", "hello"), "'nobody' has no token"),
         (("--token-env", "NOWHERE", "hello"), "NOWHERE does not contain a token"),
-        ((), "nothing to say"),
+        ((), "the text is empty"),
     ],
 )
 def test_what_was_not_meant_is_told_in_a_line_and_exit_code_2(lab: Lab, arguments: tuple[str, ...], told: str) -> None:

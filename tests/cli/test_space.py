@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mew._internal.processes import birth
+from mew._internal.processes import process_start_id
 from tests.cli.spaces import LEAVING_ONE_BEHIND, PATIENCE, WAITING, Home, gone, python, until, worked
 
 
@@ -48,7 +48,7 @@ def test_a_space_comes_up_in_the_background_is_told_of_and_goes_down_again(home:
         ["worker"],
         {},
     )
-    assert pids["births"] == {str(pid): birth(pid) for pid in (gateway, worker)}
+    assert pids["births"] == {str(pid): process_start_id(pid) for pid in (gateway, worker)}
     assert "listening" in (lab / "logs" / "gateway.log").read_text(encoding="utf-8")
     until(lambda: (lab / "logs" / "worker.log").read_text(encoding="utf-8") == "here\n")
     listed = json.loads((home.folder / ".mew" / "running-spaces.json").read_text(encoding="utf-8"))
@@ -62,11 +62,11 @@ def test_a_space_comes_up_in_the_background_is_told_of_and_goes_down_again(home:
     assert [each["spaceId"] for each in home.mew("space", "status", "--json").json] == ["lab"]
 
     again = home.mew("up", "--detach", at=lab)
-    assert (again.code, again.out) == (0, f"space 'lab' runs already at ws://localhost:{port} (gateway {gateway})\n")
+    assert (again.code, again.out) == (0, f"space 'lab' already runs at ws://localhost:{port} (gateway {gateway})\n")
     elsewhere = home.mew("up", "--detach", "--port", "1", at=lab)
     assert (elsewhere.code, elsewhere.err) == (
         1,
-        f"mew: it listens on port {port}, not on 1; `mew space down` stops it\n",
+        f"mew: the space listens on port {port}, not on 1: stop it first with `mew space down`\n",
     )
 
     down = home.mew("space", "down", "--space-dir", str(lab))
@@ -76,7 +76,7 @@ def test_a_space_comes_up_in_the_background_is_told_of_and_goes_down_again(home:
     assert not (lab / ".mew" / "admin.sock").exists()
     assert json.loads((home.folder / ".mew" / "running-spaces.json").read_text(encoding="utf-8")) == {}
     nothing = home.mew("down", at=lab)
-    assert (nothing.code, nothing.out) == (0, "nothing runs here\n")
+    assert (nothing.code, nothing.out) == (0, "the space is not running\n")
 
 
 def test_a_port_that_is_taken_is_passed_over_and_that_is_said(home: Home) -> None:
@@ -126,7 +126,7 @@ def test_what_a_killed_gateway_left_is_ended_before_the_space_comes_up_anew(home
     ran = home.mew("up", "--detach", at=lab)
     second = home.pids(lab)
     assert second is not None
-    assert (ran.code, ran.err) == (0, "ended what was left of a gateway that had died: worker\n")
+    assert (ran.code, ran.err) == (0, "stopped processes that a dead gateway left behind: worker\n")
     assert gone(first["agents"]["worker"])
     assert not gone(second["gateway"], second["agents"]["worker"])
 
@@ -141,10 +141,10 @@ def test_a_number_that_is_somebody_elses_by_now_is_left_alone(home: Home) -> Non
         file.write_text(json.dumps(written), encoding="utf-8")
         unsure = home.mew("down", at=lab)
         assert unsure.code == 1
-        assert f"does not say when process {foreign.pid} began: it is not touched" in unsure.err
+        assert f"has no start time for process {foreign.pid}, so it is not stopped" in unsure.err
         file.write_text(json.dumps({**written, "births": {str(foreign.pid): "another/1"}}), encoding="utf-8")
         stale = home.mew("down", at=lab)
-        assert (stale.code, stale.out) == (0, "nothing runs here\n")
+        assert (stale.code, stale.out) == (0, "the space is not running\n")
         assert not file.exists()
         assert foreign.poll() is None
     finally:
@@ -188,7 +188,7 @@ def test_in_the_foreground_it_shows_what_is_logged_and_takes_everything_along(
         pids = home.pids(lab)
         assert pids is not None
         until(lambda: (lab / "logs" / "worker.log").read_text(encoding="utf-8").endswith("here\n"))
-        said = "".join(iter(process.stdout.readline, "Ctrl-C stops it\n"))
+        said = "".join(iter(process.stdout.readline, "stop it with Ctrl-C\n"))
         assert "worker" in said
         assert "worker       | at" in iter(lambda: process.stdout.readline().rstrip(), None)  # type: ignore[union-attr]
         (lab / "logs" / "late.log").write_text("something else\n", encoding="utf-8")
@@ -208,13 +208,13 @@ def test_when_somebody_else_stops_it_the_foreground_ends_too(home: Home) -> None
     process = subprocess.Popen(home.command("up"), cwd=lab, env=home.environ, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        assert "Ctrl-C stops it\n" in iter(process.stdout.readline, "")
+        assert "stop it with Ctrl-C\n" in iter(process.stdout.readline, "")
         assert home.mew("down", at=lab).out == "stopped gateway\n"
         said = process.communicate(timeout=PATIENCE)[0]
     finally:
         process.kill()
         process.communicate()
-    assert said.endswith("stopped, by somebody else's word\n")
+    assert said.endswith("stopped by another command\n")
     assert process.returncode == 0
 
 
@@ -223,7 +223,7 @@ def test_the_foreground_stops_nothing_that_somebody_else_has_started_since(home:
     process = subprocess.Popen(home.command("up"), cwd=lab, env=home.environ, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        assert "Ctrl-C stops it\n" in iter(process.stdout.readline, "")
+        assert "stop it with Ctrl-C\n" in iter(process.stdout.readline, "")
         process.send_signal(signal.SIGSTOP)  # it looks away while the space changes hands
         assert home.mew("down", at=lab).out == "stopped gateway\n"
         theirs = home.up(lab)
@@ -244,7 +244,7 @@ def test_when_the_gateway_is_killed_the_foreground_says_so_and_clears_up(home: H
     )
     try:
         assert process.stdout is not None
-        assert "Ctrl-C stops it\n" in iter(process.stdout.readline, "")
+        assert "stop it with Ctrl-C\n" in iter(process.stdout.readline, "")
         pids = home.pids(lab)
         assert pids is not None
         os.kill(pids["gateway"], signal.SIGKILL)
@@ -252,7 +252,7 @@ def test_when_the_gateway_is_killed_the_foreground_says_so_and_clears_up(home: H
     finally:
         process.kill()
         process.communicate()
-    assert (process.returncode, said) == (1, "mew: the gateway has ended; logs/gateway.log says why\n")
+    assert (process.returncode, said) == (1, "mew: the gateway ended unexpectedly: see logs/gateway.log\n")
     assert gone(pids["agents"]["worker"])
 
 
@@ -304,12 +304,11 @@ def test_a_gateway_that_somebody_started_by_hand_is_found_and_not_stopped(home: 
         down = home.mew("down", at=lab)
         assert (down.code, down.err) == (
             1,
-            f"mew: space 'lab' was started by `mew gateway start` (process {gateway.pid}):"
-            " stop it where it was started\n",
+            f"mew: space 'lab' was started by `mew gateway start` (process {gateway.pid}): stop that command instead\n",
         )
         second = home.mew("gateway", "start", at=lab)
         assert second.code == 2
-        assert f"space 'lab' runs already at ws://localhost:{told['port']} (process {gateway.pid})" in second.err
+        assert f"space 'lab' already runs at ws://localhost:{told['port']} (process {gateway.pid})" in second.err
         gateway.send_signal(signal.SIGHUP)  # its terminal was closed
         assert gateway.wait(PATIENCE) == 0
     finally:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mew._internal.processes import MARK, birth, mark_of
+from mew._internal.processes import MARK, mark_of, process_start_id
 from mew.cli import main
 from mew.cli.space import processes
 from tests.cli.spaces import WAITING
@@ -67,7 +67,7 @@ def test_a_dry_run_removes_nothing_and_names_everything(lab: Path, capsys: pytes
 def test_tokens_and_journal_go_only_where_somebody_insists(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = left(lab)
     assert clean(lab, "--all") == 2
-    assert "say --force as well" in capsys.readouterr().err
+    assert "confirm it with --force" in capsys.readouterr().err
     assert left(lab) == before
     assert clean(lab, "--all", "--force") == 0
     assert left(lab) == FOREIGN
@@ -77,7 +77,7 @@ def test_tokens_and_journal_go_only_where_somebody_insists(lab: Path, capsys: py
 
 def run_here(lab: Path) -> None:
     """As if this very process were the gateway."""
-    pids = {"spaceId": "lab", "gateway": os.getpid(), "births": {str(os.getpid()): birth(os.getpid())}}
+    pids = {"spaceId": "lab", "gateway": os.getpid(), "births": {str(os.getpid()): process_start_id(os.getpid())}}
     (lab / ".mew" / "pids.json").write_text(json.dumps(pids), encoding="utf-8")
 
 
@@ -85,7 +85,7 @@ def test_a_space_that_runs_is_not_touched(lab: Path, capsys: pytest.CaptureFixtu
     run_here(lab)
     before = left(lab)
     assert clean(lab, "--all", "--force") == 1
-    assert capsys.readouterr().err == "mew: space 'lab' runs: stop it first, with `mew space down`\n"
+    assert capsys.readouterr().err == "mew: space 'lab' is running: stop it first with `mew space down`\n"
     assert left(lab) == before
 
 
@@ -111,12 +111,12 @@ def test_what_a_killed_gateway_left_running_is_named_and_stays_written_down(
             assert worker.stdout.readline()
             pids = {"spaceId": "lab", "gateway": 0, "run": run}
             if known:
-                pids |= {"agents": {"worker": worker.pid}, "births": {str(worker.pid): birth(worker.pid)}}
+                pids |= {"agents": {"worker": worker.pid}, "births": {str(worker.pid): process_start_id(worker.pid)}}
             (lab / ".mew" / "pids.json").write_text(json.dumps(pids), encoding="utf-8")
             before = left(lab)
             assert clean(lab) == 1
             name = "worker" if known else f"process {worker.pid}"
-            words = f"mew: the gateway of space 'lab' has died, but not {name}: `mew space down` ends that\n"
+            words = f"mew: the gateway of space 'lab' has died, but {name} still runs: stop it with `mew space down`\n"
             assert capsys.readouterr().err == words
             assert left(lab) == before
         finally:
@@ -145,7 +145,7 @@ def test_a_space_that_was_started_while_somebody_thought_it_over_is_not_touched(
     before = left(lab)
     monkeypatch.setattr(sys, "stdin", Keyboard(lambda: run_here(lab)))
     assert clean(lab, "--all") == 1
-    assert capsys.readouterr().err == "mew: space 'lab' runs: stop it first, with `mew space down`\n"
+    assert capsys.readouterr().err == "mew: space 'lab' is running: stop it first with `mew space down`\n"
     assert left(lab) == before
 
 
@@ -154,14 +154,14 @@ def test_while_somebody_starts_or_stops_the_space_nothing_is_removed(
 ) -> None:
     monkeypatch.setattr(processes, "LOCK_SECONDS", 0.0)
     before = left(lab)
-    with processes.held(lab):
+    with processes.space_lock(lab):
         assert clean(lab, "--all", "--force") == 1
-    assert "somebody else has been starting or stopping this space" in capsys.readouterr().err
+    assert "another command is starting or stopping this space" in capsys.readouterr().err
     assert left(lab) == before
 
 
 def test_the_lock_stays_because_somebody_may_hold_it(lab: Path) -> None:
-    with processes.held(lab):
+    with processes.space_lock(lab):
         pass
     lock = lab / ".mew" / "space.lock"
     before = lock.stat().st_ino

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from mew.cli.common.errors import Unreachable
-from mew.cli.common.http_client import RefusedAs
+from mew.cli.common.http_client import ApiError
 from mew.cli.common.io import BadValue
 from mew.cli.participate import stream_feed
-from mew.cli.participate.stream import Cut
+from mew.cli.participate.stream import ChunkOptions
 from mew.cli.participate.stream_feed import Feed, packed, pieces, unpacked
 from mew.client import connect
 from tests.cli.verbs import SECONDS, Lab, command, environment, piped
@@ -64,7 +64,7 @@ def feed(lab: Lab, stream: str, given: bytes, *arguments: str) -> dict[str, Any]
     sink = Feed(*door_of(lab), stream, None)
     with os.fdopen(reader, "rb") as source, sink._door:
         how: Any = dict.fromkeys(arguments, True)
-        for piece in pieces(source, Cut(**how), sink.stay):
+        for piece in pieces(source, ChunkOptions(**how), sink.stay):
             sink.send(piece)
     thread.join(SECONDS)
     return sink.sent()
@@ -76,9 +76,9 @@ def _pour(writer: int, given: bytes) -> None:
 
 
 def door_of(lab: Lab) -> tuple[Any, str]:
-    from mew.cli.common.target import Reach, speak
+    from mew.cli.common.target import TargetOptions, participant_client
 
-    return speak(Reach(space_dir=lab.directory), "alice")
+    return participant_client(TargetOptions(space_dir=lab.directory), "alice")
 
 
 def entry(lab: Lab, stream: str) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def test_a_stream_that_is_not_there_or_not_for_observers_is_told(lab: Lab) -> No
     assert (gone.code, "no stream 'stream-99999'" in gone.err) == (4, True)
     targeted = lab.says("stream", "open", "--target", "watcher")
     ran = lab.mew("stream", "tail", targeted)
-    assert (ran.code, ran.err) == (4, f"mew: {targeted} is for watcher alone: an observer receives none of it\n")
+    assert (ran.code, ran.err) == (4, f"mew: {targeted} is sent only to watcher: an observer does not receive it\n")
     assert lab.mew("stream", "tail", targeted, "--gateway", "ws://127.0.0.1:1").code == 3
 
 
@@ -264,7 +264,7 @@ def cut(given: bytes, **how: Any) -> list[Any]:
     reader, writer = os.pipe()
     _pour(writer, given)
     with os.fdopen(reader, "rb") as source:
-        return list(pieces(source, Cut(**how), lambda: None))
+        return list(pieces(source, ChunkOptions(**how), lambda: None))
 
 
 def test_lines_and_chunks_and_prefixed_pieces() -> None:
@@ -279,7 +279,7 @@ def test_while_nothing_comes_somebody_is_told(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(stream_feed, "PATIENCE", 0.01)
     reader, writer = os.pipe()
     with os.fdopen(reader, "rb") as source:
-        assert list(pieces(source, Cut(), lambda: _pour(writer, b"at last\n"))) == ["at last"]
+        assert list(pieces(source, ChunkOptions(), lambda: _pour(writer, b"at last\n"))) == ["at last"]
 
 
 def test_a_writer_that_says_it_is_still_there_is_heard(lab: Lab, stream: str) -> None:
@@ -297,10 +297,10 @@ def test_a_writer_that_says_it_is_still_there_is_heard(lab: Lab, stream: str) ->
     [
         (b"ok\n\xff\n", {}, "line 2 is not UTF-8"),
         (b"1\n{\n", {"json_lines": True}, "line 2 is not JSON"),
-        (b"\x00\x00\x00\x05ab", {"length_prefixed": True}, "ended within a piece"),
-        (b"\xff\xff\xff\xff", {"length_prefixed": True}, "a piece of 4294967295 bytes"),
+        (b"\x00\x00\x00\x05ab", {"length_prefixed": True}, "ended in the middle of a piece"),
+        (b"\xff\xff\xff\xff", {"length_prefixed": True}, "a piece has 4294967295 bytes"),
         (b"x", {"binary": True, "chunk": 0}, "--chunk"),
-        (b"x", {"binary": True, "json_lines": True}, "one of them"),
+        (b"x", {"binary": True, "json_lines": True}, "give only one of"),
     ],
 )
 def test_input_that_cannot_be_cut_is_told(given: bytes, how: dict[str, Any], told: str) -> None:
@@ -331,8 +331,8 @@ class Answering:
         pass
 
 
-def out_of_order(last: int) -> RefusedAs:
-    return RefusedAs("sequence_out_of_order", "late", {"last_sequence": last})
+def out_of_order(last: int) -> ApiError:
+    return ApiError("sequence_out_of_order", "late", {"last_sequence": last})
 
 
 def test_a_piece_whose_answer_was_lost_is_not_sent_twice() -> None:
@@ -345,7 +345,7 @@ def test_a_piece_whose_answer_was_lost_is_not_sent_twice() -> None:
 
 
 def test_a_piece_that_never_arrived_is_sent_again_and_one_too_fast_a_little_later() -> None:
-    door: Any = Answering(out_of_order(6), Unreachable("gone"), None, RefusedAs("rate_limited", "slow", {}), None)
+    door: Any = Answering(out_of_order(6), Unreachable("gone"), None, ApiError("rate_limited", "slow", {}), None)
     feeding = Feed(door, "alice", "s", None)
     feeding.send("a")
     feeding.send("b")

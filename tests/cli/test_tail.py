@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from mew.cli.observe import feed
-from mew.cli.observe.feed import Filters, Past, Seen, frame_json
+from mew.cli.observe.feed import FeedEvent, FeedFilter, JournalHistory, frame_json
 from mew.cli.observe.tail_render import Paint, counted, line
 from mew.protocol.patterns import KindPattern
 from tests.cli.verbs import SECONDS, Lab, command, configure, environment, lab_in, run
@@ -207,10 +207,10 @@ def test_on_a_terminal_it_has_colours(lab: Lab) -> None:
 # A line
 
 
-def seen(kind: str, payload: Any, **more: Any) -> Seen:
+def seen(kind: str, payload: Any, **more: Any) -> FeedEvent:
     sender = more.pop("sender", "alice")
     envelope = {"from": sender, "kind": kind, "to": more.pop("to", []), "payload": payload}
-    return Seen(time=T, sender=sender, kind=kind, envelope=msgspec.json.encode(envelope), **more)
+    return FeedEvent(time=T, sender=sender, kind=kind, envelope=msgspec.json.encode(envelope), **more)
 
 
 STREAM = {"stream": {"stream_id": "s", "owner": "alice"}, "stream_id": "s"}
@@ -251,18 +251,21 @@ STREAM = {"stream": {"stream_id": "s", "owner": "alice"}, "stream_id": "s"}
             "system/presence bob left (kicked)",
         ),
         (seen("stream/close", {**STREAM, "reason": "done"}, stream_id="s"), 'stream/close s {"reason":"done"}'),
-        (Seen(time=T, sender="alice", stream_id="s", frame=b"text\n"), "frame s text\\n"),
-        (Seen(time=T, sender="alice", stream_id="s", frame=b"\xff\x00"), "frame s ff00"),
-        (Seen(time=T, sender="alice", stream_id="s", frame="ü".encode() * 100), "frame s " + "ü" * 80 + "… (200 B)"),
+        (FeedEvent(time=T, sender="alice", stream_id="s", frame=b"text\n"), "frame s text\\n"),
+        (FeedEvent(time=T, sender="alice", stream_id="s", frame=b"\xff\x00"), "frame s ff00"),
         (
-            Seen(time=T, sender="alice", stream_id="s", frame=b"a" + "ü".encode() * 100),
+            FeedEvent(time=T, sender="alice", stream_id="s", frame="ü".encode() * 100),
+            "frame s " + "ü" * 80 + "… (200 B)",
+        ),
+        (
+            FeedEvent(time=T, sender="alice", stream_id="s", frame=b"a" + "ü".encode() * 100),
             "frame s a" + "ü" * 79 + "… (201 B)",
         ),
-        (Seen(time=T, sender="alice", stream_id="s", frame=b"", withheld=True), "frame s for others"),
-        (Seen(time=T, sender="alice", stream_id="s", refused="paused"), "frame refused: paused on s"),
+        (FeedEvent(time=T, sender="alice", stream_id="s", frame=b"", withheld=True), "frame s for other recipients"),
+        (FeedEvent(time=T, sender="alice", stream_id="s", refused="paused"), "frame refused: paused on s"),
     ],
 )
-def test_a_line_says_the_one_thing_that_matters(happened: Seen, told: str) -> None:
+def test_a_line_says_the_one_thing_that_matters(happened: FeedEvent, told: str) -> None:
     assert line(happened, PLAIN) == f"10:00:00.123 alice        {told}"
 
 
@@ -274,7 +277,7 @@ def test_what_the_gateway_says_is_told_as_the_gateways() -> None:
 def test_everybody_keeps_their_colour_and_a_refusal_is_red() -> None:
     paint = Paint(colours=True)
     assert paint.name("alice") == paint.name("alice") != paint.name("bob")
-    assert "\x1b[31m" in line(Seen(time=T, sender="a", kind="chat", refused="paused"), paint)
+    assert "\x1b[31m" in line(FeedEvent(time=T, sender="a", kind="chat", refused="paused"), paint)
     assert counted("s", 1, 5, 0, PLAIN).strip() == "s: 1 frame, 5 B"
     assert counted("s", 3000, 5000, 2, PLAIN).strip() == "s: 3,000 frames, 5.0 kB, 1,500/s"
 
@@ -307,8 +310,8 @@ class Pages:
         return msgspec.json.decode(msgspec.json.encode(page), type=form)
 
 
-def past_of(pages: Any, *, control: bool = False) -> Past:
-    return Past(pages, "lab", control=control)
+def past_of(pages: Any, *, control: bool = False) -> JournalHistory:
+    return JournalHistory(pages, "lab", control=control)
 
 
 @pytest.mark.parametrize("control", [False, True])
@@ -336,17 +339,17 @@ def test_the_last_few_are_found_each_once_and_in_order(window: int, page: int, m
 
 
 def test_filters_go_together() -> None:
-    chat, frame = seen("chat", {}), Seen(time=T, sender="bob", stream_id="s", frame=b"")
-    assert Filters().has(chat) and Filters().has(frame)
-    assert Filters(kinds=(KindPattern.parse("stream/*"),)).has(frame)
-    assert not Filters(kinds=(KindPattern.parse("chat"),)).has(frame)
-    assert not Filters(senders=frozenset({"bob"}), kinds=(KindPattern.parse("chat"),)).has(chat)
-    assert Filters(streams=frozenset({"s"})).has(frame)
-    assert not Filters(streams=frozenset({"s"})).has(chat)
+    chat, frame = seen("chat", {}), FeedEvent(time=T, sender="bob", stream_id="s", frame=b"")
+    assert FeedFilter().has(chat) and FeedFilter().has(frame)
+    assert FeedFilter(kinds=(KindPattern.parse("stream/*"),)).has(frame)
+    assert not FeedFilter(kinds=(KindPattern.parse("chat"),)).has(frame)
+    assert not FeedFilter(senders=frozenset({"bob"}), kinds=(KindPattern.parse("chat"),)).has(chat)
+    assert FeedFilter(streams=frozenset({"s"})).has(frame)
+    assert not FeedFilter(streams=frozenset({"s"})).has(chat)
 
 
 def test_a_frame_is_json_as_an_output_log_has_it() -> None:
-    assert frame_json(Seen(time=T, sender="a", stream_id="s", frame=b"hi")) == {
+    assert frame_json(FeedEvent(time=T, sender="a", stream_id="s", frame=b"hi")) == {
         "frame": {"stream_id": "s", "encoding": "text", "data": "hi"}
     }
-    assert frame_json(Seen(time=T, sender="a", stream_id="s", frame=b"\xff"))["frame"]["data"] == "/w=="
+    assert frame_json(FeedEvent(time=T, sender="a", stream_id="s", frame=b"\xff"))["frame"]["data"] == "/w=="

@@ -47,7 +47,7 @@ def test_without_a_gateway_tokens_are_files_of_the_owner_alone_and_shown_once(ho
 
     again = home.mew("token", "create", "alice", at=lab)
     assert (again.code, again.out) == (1, "")
-    assert again.err == f"mew: 'alice' has a token already, in {file}; `mew token rotate` makes a new one\n"
+    assert again.err == f"mew: 'alice' already has a token in {file}; replace it with `mew token rotate`\n"
 
     told = home.mew("token", "create", "screen", "--observer", "--json", "-d", str(lab)).json
     assert told["token"] == (lab / ".mew" / "tokens" / "screen.observer").read_text(encoding="utf-8")
@@ -65,17 +65,20 @@ def test_without_a_gateway_tokens_are_files_of_the_owner_alone_and_shown_once(ho
     assert new.out == file.read_text(encoding="utf-8") + "\n"
     assert new.out != made.out
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert home.mew("token", "revoke", "alice", at=lab).out == "'alice' has lost its token\n"
+    assert home.mew("token", "revoke", "alice", at=lab).out == "revoked the token of 'alice'\n"
     assert files(lab) == ["screen.observer"]
 
 
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("create", "zoe"), "'zoe' is no participant of space 'lab' (alice, bob): add it to space.yaml, or invite it"),
-        (("rotate", "alice"), "no token is kept for participant 'alice'; `mew token list` shows whose are"),
-        (("revoke", "eye", "--observer"), "no token is kept for observer 'eye'"),
-        (("revoke", "bob"), "change it there, and restart"),
+        (
+            ("create", "zoe"),
+            "'zoe' is not a participant of space 'lab' (alice, bob): add it to space.yaml, or invite it",
+        ),
+        (("rotate", "alice"), "there is no token for participant 'alice': see `mew token list`"),
+        (("revoke", "eye", "--observer"), "there is no token for observer 'eye'"),
+        (("revoke", "bob"), "change it there and restart the gateway"),
     ],
 )
 def test_what_cannot_be_done_is_said_with_what_to_do_instead(home: Home, words: tuple[str, ...], problem: str) -> None:
@@ -109,7 +112,7 @@ def test_a_running_gateway_heeds_every_change_at_once(home: Home) -> None:
     came_in(port, new["token"]).close()
 
     assert home.mew("token", "revoke", "eye", "--observer", at=lab).out == (
-        "'eye' has lost its token; a connection was closed\n"
+        "revoked the token of 'eye'; closed 1 connection\n"
     )
     assert looker.closed() == 4401
     revoked = home.mew("token", "revoke", "bob", at=lab)

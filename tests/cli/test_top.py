@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from mew.cli.observe.rates import Counting, ParticipantRates, Rates, StreamRates
+from mew.cli.observe.rates import ParticipantRates, RateCounter, Rates, StreamRates
 from mew.cli.observe.top import plain, tables
 from mew.client.frames import Frame
 from mew.protocol import parse
@@ -45,7 +45,7 @@ def envelope(sender: str, kind: str, **payload: Any) -> Any:
 
 def test_envelopes_count_for_their_sender_and_the_gateways_for_nobody() -> None:
     view = view_of()
-    counting = Counting(view)
+    counting = RateCounter(view)
     for message in (envelope("alice", "chat", text="hi"), envelope("system:gateway", "system/presence")):
         counting.take(message, view)
     rates = counting.look(view, T)
@@ -58,7 +58,7 @@ def test_envelopes_count_for_their_sender_and_the_gateways_for_nobody() -> None:
 
 def test_frames_count_for_their_stream_and_for_its_only_writer() -> None:
     before = view_of(stream_of("own", "alice", frames=10), stream_of("shared", "alice", "bob"))
-    counting = Counting(before)
+    counting = RateCounter(before)
     counting.take(Frame("own", b"12345"), before)
     counting.take(Frame("shared", b"123"), before)
     counting.take(envelope("bob", "stream/data", stream={"stream_id": "shared"}, sequence=0, content=1), before)
@@ -77,12 +77,12 @@ def test_frames_count_for_their_stream_and_for_its_only_writer() -> None:
 
 def test_a_stream_for_others_is_not_guessed_at_and_who_has_gone_is_still_told() -> None:
     view = view_of(stream_of("secret", "alice", target=["bob"]))
-    counting = Counting(view)
+    counting = RateCounter(view)
     counting.take(envelope("carol", "chat", text="bye"), view)
     rates = counting.look(view, T)
     assert (rates.streams[0].frames, rates.streams[0].bytes) == (None, None)
     assert [(each.id, each.present) for each in rates.participants][-1] == ("carol", False)
-    assert "carol (gone)" in plain(rates)
+    assert "carol (left)" in plain(rates)
     assert "  ?  " in plain(rates)
 
 

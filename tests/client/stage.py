@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
 import mew
-from mew.client import Connecting, Space
+from mew.client import ConnectContext, Space
 from mew.gateway.gateway import Gateway
 from mew.view import SpaceView, welcomed
 from tests.gateway.raw import Running
@@ -43,7 +43,7 @@ def url_of(gateway: Running) -> str:
     return f"ws://127.0.0.1:{gateway.port}"
 
 
-def joining(gateway: Running, participant: str, **options: Any) -> Connecting:
+def joining(gateway: Running, participant: str, **options: Any) -> ConnectContext:
     """On the way into the gateway's space."""
     return mew.connect(url_of(gateway), space="lab", token=gateway.token(participant), **options)
 

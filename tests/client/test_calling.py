@@ -12,8 +12,8 @@ import pytest
 import mew
 from mew.client import (
     ConnectionLost,
-    McpFailure,
-    NotAllowed,
+    McpError,
+    NotPermitted,
     Participant,
     Proposal,
     Rejected,
@@ -121,7 +121,7 @@ async def test_a_tool_that_fails_is_a_result_and_a_wrong_call_is_an_error(gatewa
     async with scene(gateway, "carol") as (carol, _):
         failed = await carol.call_tool("bob", "fail")
         assert (failed.is_error, failed.text) == (True, "it broke")
-        with pytest.raises(McpFailure, match="missing required field `b`") as raised:
+        with pytest.raises(McpError, match="missing required field `b`") as raised:
             await carol.call_tool("bob", "add", {"a": 1})
         assert raised.value.code == mcp.INVALID_PARAMS
 
@@ -160,7 +160,7 @@ class Endless:
 async def test_a_list_without_an_end_is_given_up(gateway: Running) -> None:
     async with joining(gateway, "bob") as bob, joining(gateway, "alice") as alice:
         task = await begun(serve(bob, Endless()))
-        with pytest.raises(McpFailure, match="without an end"):
+        with pytest.raises(McpError, match="without an end"):
             await alice.list_tools("bob")
         await ended(task)
 
@@ -261,7 +261,7 @@ async def test_a_failed_fulfilment_is_the_failure_of_the_call(rights: Running) -
         proposals = alice.proposals()
         calling = asyncio.create_task(proposer.call_tool("bob", "nothing"))
         await (await anext(proposals)).approve()
-        with pytest.raises(McpFailure, match="there is no tool 'nothing'"):
+        with pytest.raises(McpError, match="there is no tool 'nothing'"):
             await calling
 
 
@@ -398,10 +398,10 @@ async def test_a_proposal_that_its_addressee_answers_itself_is_answered(gateway:
 async def test_what_we_may_neither_request_nor_propose_is_not_sent(rights: Running) -> None:
     async with scene(rights, "silent") as (silent, alice):
         heard = alice.envelopes("mcp/*")
-        with pytest.raises(NotAllowed, match="neither request nor propose 'tools/call' of 'bob'"):
+        with pytest.raises(NotPermitted, match="neither request nor propose 'tools/call' to 'bob'"):
             await silent.call_tool("bob", "one")
         async with joining(rights, "proposer") as proposer:
-            with pytest.raises(NotAllowed):
+            with pytest.raises(NotPermitted):
                 await proposer.call_tool("bob", "one", propose=False)
         await alice.send("mcp/marker")
         assert (await anext(heard)).kind == "mcp/marker"

@@ -14,14 +14,14 @@ import pytest
 
 import mew.client
 from mew.client import (
-    Connecting,
+    ConnectContext,
     Connection,
-    Controls,
-    McpServer,
+    ControlHandler,
+    IncomingProposal,
+    McpHandler,
     Participant,
     Proposal,
     Proposals,
-    Proposed,
     Reasoning,
     Space,
     Stream,
@@ -30,7 +30,7 @@ from mew.client import (
     serve,
 )
 from mew.client.errors import Paused
-from mew.client.sender import Draft
+from mew.client.sender import OutgoingEnvelope
 from mew.protocol import Envelope
 from tests.client.stage import begun, ended, joining, played, until, url_of
 from tests.gateway.raw import Running
@@ -238,7 +238,7 @@ async def propose_now(scene: Scene) -> None:
         await asyncio.sleep(0.002)
 
 
-async def proposed(scene: Scene) -> Proposed:
+async def proposed(scene: Scene) -> IncomingProposal:
     async with scene.alice.proposals() as proposals:
         await scene.bob.send("mcp/proposal", {"method": "m"}, to="bob")
         return await anext(proposals)
@@ -259,19 +259,19 @@ def with_a_proposal(use: Callable[[Proposal], Awaitable[Any]]) -> Recipe:
     return recipe
 
 
-def with_what_was_proposed(use: Callable[[Proposed], Awaitable[Any]]) -> Recipe:
+def with_what_was_proposed(use: Callable[[IncomingProposal], Awaitable[Any]]) -> Recipe:
     async def recipe(scene: Scene) -> None:
         await use(await proposed(scene))
 
     return recipe
 
 
-async def fulfilled(proposal: Proposed) -> None:
-    with suppress(mew.client.McpFailure):  # bob has no method `m`; that is an answer too
+async def fulfilled(proposal: IncomingProposal) -> None:
+    with suppress(mew.client.McpError):  # bob has no method `m`; that is an answer too
         await proposal.fulfil()
 
 
-async def voted(proposal: Proposed) -> None:
+async def voted(proposal: IncomingProposal) -> None:
     with suppress(mew.client.errors.InvalidOperation):  # no rule asks for votes
         await proposal.vote()
 
@@ -323,16 +323,16 @@ def forever(scene: Scene) -> Awaitable[None]:
 
 
 RECIPES: Final[dict[str, list[Recipe]]] = {
-    "Connecting.__aenter__": [entering],
-    "Connecting.__aexit__": [leaving],
-    "Connecting.__await__": [awaiting],
+    "ConnectContext.__aenter__": [entering],
+    "ConnectContext.__aexit__": [leaving],
+    "ConnectContext.__await__": [awaiting],
     "Connection.close": [lambda scene: scene.connection.close()],
     "Connection.drained": [sending(lambda scene: scene.connection.drained())],
     "Connection.gone": [until_gone],
     "Connection.ping": [lambda scene: scene.connection.ping()],
-    "Controls.obey": [bob_does(bob_orders)(obeying)],
-    "Controls.resumed": [resumed],
-    "McpServer.answer": [lambda scene: Slow().answer("m", {})],
+    "ControlHandler.obey": [bob_does(bob_orders)(obeying)],
+    "ControlHandler.resumed": [resumed],
+    "McpHandler.answer": [lambda scene: Slow().answer("m", {})],
     "Participant.answer": [lambda scene: offered().answer("tools/call", {"name": "slow"})],
     "Participant.obey": [bob_does(bob_orders)(obeying)],
     "Participant.resumed": [resumed],
@@ -344,11 +344,11 @@ RECIPES: Final[dict[str, list[Recipe]]] = {
     "Proposals.__aenter__": [bob_does(propose_now)(proposals_read)],
     "Proposals.__aexit__": [bob_does(propose_now)(proposals_read)],
     "Proposals.__anext__": [bob_does(propose_now)(lambda scene: anext(scene.alice.proposals()))],
-    "Proposed.approve": [with_what_was_proposed(lambda proposal: proposal.approve())],
-    "Proposed.fulfil": [bob_serves(with_what_was_proposed(fulfilled))],
-    "Proposed.grant": [with_what_was_proposed(lambda proposal: proposal.grant())],
-    "Proposed.reject": [with_what_was_proposed(lambda proposal: proposal.reject("no"))],
-    "Proposed.vote": [with_what_was_proposed(voted)],
+    "IncomingProposal.approve": [with_what_was_proposed(lambda proposal: proposal.approve())],
+    "IncomingProposal.fulfil": [bob_serves(with_what_was_proposed(fulfilled))],
+    "IncomingProposal.grant": [with_what_was_proposed(lambda proposal: proposal.grant())],
+    "IncomingProposal.reject": [with_what_was_proposed(lambda proposal: proposal.reject("no"))],
+    "IncomingProposal.vote": [with_what_was_proposed(voted)],
     "Reasoning.__aenter__": [sending(thinking(lambda thought: thought.say("hm")))],
     "Reasoning.__aexit__": [thinking(lambda thought: thought.space.chat("within"))],
     "Reasoning.cancel": [thinking(lambda thought: thought.cancel("enough"))],
@@ -373,7 +373,7 @@ RECIPES: Final[dict[str, list[Recipe]]] = {
     "Space.list_tools": [bob_serves(lambda scene: scene.alice.list_tools("bob"))],
     "Space.open_stream": [sending(lambda scene: scene.alice.open_stream())],
     "Space.pause": [sending(lambda scene: scene.alice.pause("bob", seconds=0.01))],
-    "Space.post": [sending(lambda scene: scene.alice.post(Draft(kind="chat", payload={"text": "x"})))],
+    "Space.post": [sending(lambda scene: scene.alice.post(OutgoingEnvelope(kind="chat", payload={"text": "x"})))],
     "Space.propose": [sending(with_a_proposal(nothing))],
     "Space.read_resource": [bob_does(answer_all)(lambda scene: scene.alice.read_resource("bob", "a:"))],
     "Space.request": [sending(asked)],
@@ -521,7 +521,17 @@ def test_every_public_coroutine_is_cancelled() -> None:
 
 def test_the_classes_that_a_program_awaits_are_among_those_looked_at() -> None:
     looked_at = {each.partition(".")[0] for each in public_coroutines()}
-    awaited = (Connecting, Connection, Controls, McpServer, Participant, Proposal, Proposals, Proposed, Reasoning)
+    awaited = (
+        ConnectContext,
+        Connection,
+        ControlHandler,
+        McpHandler,
+        Participant,
+        Proposal,
+        Proposals,
+        IncomingProposal,
+        Reasoning,
+    )
     assert looked_at == {cls.__name__ for cls in (*awaited, Space, Stream, Subscription)} | {"notify", "serve"}
 
 

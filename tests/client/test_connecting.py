@@ -11,8 +11,8 @@ import pytest
 import uvloop
 
 import mew
-from mew.client import ConnectionLost, NotAdmitted, Space
-from mew.client.connection import Address, Connection
+from mew.client import ConnectionLost, JoinRefused, Space
+from mew.client.connection import Connection, GatewayUrl
 from mew.client.errors import SpaceNotFound, Unauthorized
 from mew.client.handshake import LONGEST, SHORTEST, Backoff, _Entrance
 from mew.protocol import Envelope
@@ -80,7 +80,7 @@ def test_another_loop_will_do_as_well(gateway: Running) -> None:
 async def test_who_is_not_let_in_is_told_why(
     gateway: Running, options: dict[str, str], code: int, refusal: type[Exception]
 ) -> None:
-    with pytest.raises(NotAdmitted) as told:
+    with pytest.raises(JoinRefused) as told:
         await mew.connect(url_of(gateway), **options)  # type: ignore[arg-type]
     assert told.value.code == code
     assert isinstance(told.value.refusal, refusal)
@@ -116,7 +116,7 @@ async def test_the_first_space_tells_its_own_name_with_a_stream(gateway: Running
 
 @played
 async def test_the_space_may_stand_in_the_address(gateway: Running) -> None:
-    with pytest.raises(NotAdmitted) as told:
+    with pytest.raises(JoinRefused) as told:
         await mew.connect(f"{url_of(gateway)}/any/path?space=elsewhere", token=gateway.token("alice"))
     assert told.value.code == 4404
 
@@ -213,11 +213,11 @@ def test_a_queue_holds_something() -> None:
 
 
 def test_an_address_has_a_port_and_a_path() -> None:
-    assert Address.parse("ws://gateway").port == 80
-    assert Address.parse("https://gateway/a?space=b").port == 443
-    assert Address.parse("https://gateway/a?space=b").path == "/a?space=b"
-    assert Address.parse("ws://[::1]:8080").host == "::1"
-    assert Address.parse("ws://somebody@gateway:1").authority == "gateway:1"
+    assert GatewayUrl.parse("ws://gateway").port == 80
+    assert GatewayUrl.parse("https://gateway/a?space=b").port == 443
+    assert GatewayUrl.parse("https://gateway/a?space=b").path == "/a?space=b"
+    assert GatewayUrl.parse("ws://[::1]:8080").host == "::1"
+    assert GatewayUrl.parse("ws://somebody@gateway:1").authority == "gateway:1"
 
 
 @played

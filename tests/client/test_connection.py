@@ -6,7 +6,7 @@ import logging
 import pytest
 
 import mew
-from mew.client import ConnectionLost, Gap, NotAdmitted, connection
+from mew.client import ConnectionLost, Gap, JoinRefused, connection
 from tests.client.fake import CHAT, WELCOME, faking, goodbye, pieces, whole
 from tests.client.stage import played, until
 from tests.gateway.raw import CLOSE, PING
@@ -78,7 +78,7 @@ async def test_who_is_turned_away_before_it_has_said_a_word_is_told(code: int) -
         writer.write(whole(code.to_bytes(2, "big") + b"go away", CLOSE))
 
     async with faking(script) as url:
-        with pytest.raises(NotAdmitted if code == 4401 else ConnectionLost, match="go away"):
+        with pytest.raises(JoinRefused if code == 4401 else ConnectionLost, match="go away"):
             await mew.connect(url, token="any")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import mew
-from mew.client import Order, Participant, RequestTimeout, Space, Status
+from mew.client import ControlRequest, Participant, RequestTimeout, Space, Status
 from mew.client.errors import ParticipantNotFound
 from tests.client.proxy import proxied
 from tests.client.stage import begun, ended, joining, played, until
@@ -171,35 +171,35 @@ async def test_orders_to_others_are_not_ours(gateway: Running) -> None:
 
 
 Give = Callable[[Space], Any]
-ORDERS: dict[str, tuple[Give, Order, str]] = {
+ORDERS: dict[str, tuple[Give, ControlRequest, str]] = {
     "pause": (
         lambda space: space.pause("bob", seconds=60, reason="why"),
-        Order("participant/pause", "alice", "why", {"timeout_seconds": 60, "reason": "why"}),
+        ControlRequest("participant/pause", "alice", "why", {"timeout_seconds": 60, "reason": "why"}),
         "paused",
     ),
     "resume": (
         lambda space: space.resume("bob", reason="why"),
-        Order("participant/resume", "alice", "why", {"reason": "why"}),
+        ControlRequest("participant/resume", "alice", "why", {"reason": "why"}),
         "active",
     ),
     "forget": (
         lambda space: space.forget("bob", direction="oldest", entries=3),
-        Order("participant/forget", "alice", None, {"direction": "oldest", "entries": 3}),
+        ControlRequest("participant/forget", "alice", None, {"direction": "oldest", "entries": 3}),
         "forgotten",
     ),
     "clear": (
         lambda space: space.clear("bob", reason="why"),
-        Order("participant/clear", "alice", "why", {"reason": "why"}),
+        ControlRequest("participant/clear", "alice", "why", {"reason": "why"}),
         "cleared",
     ),
     "restart": (
         lambda space: space.restart("bob", mode="hard"),
-        Order("participant/restart", "alice", None, {"mode": "hard"}),
+        ControlRequest("participant/restart", "alice", None, {"mode": "hard"}),
         "restarted",
     ),
     "shutdown": (
         lambda space: space.shutdown("bob", reason="why"),
-        Order("participant/shutdown", "alice", "why", {"reason": "why"}),
+        ControlRequest("participant/shutdown", "alice", "why", {"reason": "why"}),
         "shutting_down",
     ),
 }
@@ -212,11 +212,11 @@ async def test_an_order_calls_its_hook_and_is_confirmed(gateway: Running, name: 
     participant, given = Participant(), []
     give, order, status = ORDERS[name]
 
-    def hook(order: Order) -> dict[str, Any]:
+    def hook(order: ControlRequest) -> dict[str, Any]:
         given.append(order)
         return {"said": "so"}
 
-    async def slow(order: Order) -> dict[str, Any]:
+    async def slow(order: ControlRequest) -> dict[str, Any]:
         await asyncio.sleep(0)
         return hook(order)
 

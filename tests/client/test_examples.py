@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import pytest
 
 import mew
-from mew.client import Connecting
+from mew.client import ConnectContext
 from mew.config.loader import load
 from tests.client.stage import played, url_of
 from tests.gateway.raw import Running, running_from
@@ -114,7 +114,7 @@ class Stage:
                 actor.process.kill()
                 await actor.process.communicate()
 
-    def join(self, participant: str) -> Connecting:
+    def join(self, participant: str) -> ConnectContext:
         """On the way in, as somebody of the space."""
         return mew.connect(url_of(self.gateway), space="seacat", token=self.gateway.token(participant))
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from mew.client import McpFailure, mcp
+from mew.client import McpError, mcp
 
 
 @pytest.mark.parametrize(
     ("value", "wire"),
     [
-        (mcp.Request(method="ping"), {"method": "ping"}),
+        (mcp.McpRequest(method="ping"), {"method": "ping"}),
         (mcp.Tool(name="add"), {"name": "add", "inputSchema": {"type": "object"}}),
         (
             mcp.Tool(name="add", description="Adds.", output_schema={"type": "object"}, meta={"a": 1}),
@@ -34,7 +34,7 @@ from mew.client import McpFailure, mcp
         (mcp.PromptMessage.of("hello"), {"role": "user", "content": {"type": "text", "text": "hello"}}),
         (mcp.GetPromptResult(), {"messages": []}),
         (mcp.InitializeResult(), {"protocolVersion": "2025-06-18", "capabilities": {}}),
-        (mcp.Page(tools=[], next_cursor="7"), {"tools": [], "nextCursor": "7"}),
+        (mcp.ListPage(tools=[], next_cursor="7"), {"tools": [], "nextCursor": "7"}),
         (mcp.TextContent(text="a"), {"type": "text", "text": "a"}),
         (mcp.ImageContent.of(b"png", "image/png"), {"type": "image", "data": "cG5n", "mimeType": "image/png"}),
         (mcp.AudioContent.of(b"wav", "audio/wav"), {"type": "audio", "data": "d2F2", "mimeType": "audio/wav"}),
@@ -47,7 +47,7 @@ from mew.client import McpFailure, mcp
     ],
 )
 def test_a_value_is_spelled_as_mcp_does_and_read_again(value: Any, wire: dict[str, Any]) -> None:
-    assert mcp.written(value) == wire
+    assert mcp.encode_value(value) == wire
     assert mcp.read(wire, type(value)) == value
 
 
@@ -73,7 +73,7 @@ def test_bytes_come_back_as_bytes() -> None:
 
 def test_an_error_is_raised_where_a_result_is_wanted() -> None:
     response = mcp.read({"error": {"code": -32601, "message": "no such method", "data": [1]}}, mcp.Response)
-    with pytest.raises(McpFailure, match="no such method") as raised:
+    with pytest.raises(McpError, match="no such method") as raised:
         response.unwrap()
     assert (raised.value.code, raised.value.data) == (-32601, [1])
 
@@ -84,5 +84,5 @@ def test_a_response_of_nothing_is_an_empty_result() -> None:
 
 @pytest.mark.parametrize("wire", [{"tools": 7}, [], None, {"tools": [{"title": "nameless"}]}])
 def test_what_is_no_mcp_is_a_failure_that_says_so(wire: Any) -> None:
-    with pytest.raises(McpFailure, match="not an MCP Page"):
-        mcp.read(wire, mcp.Page)
+    with pytest.raises(McpError, match="does not fit MCP.s schema"):
+        mcp.read(wire, mcp.ListPage)

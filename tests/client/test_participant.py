@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 import mew
-from mew.client import McpFailure, Participant, Space, current_request, mcp, serve
+from mew.client import McpError, Participant, Space, current_request, mcp, serve
 from tests.client.stage import begun, ended, joining, played, until, url_of
 from tests.gateway.raw import Running
 
@@ -282,7 +282,7 @@ def test_wrong_arguments_are_invalid_params_that_name_the_argument(arguments: An
     def it(a: Annotated[int, msgspec.Meta(ge=0)], b: int = 0) -> int:
         raise AssertionError("it must not be called")
 
-    with pytest.raises(McpFailure, match=complaint) as raised:
+    with pytest.raises(McpError, match=complaint) as raised:
         called(it, **arguments)
     assert raised.value.code == mcp.INVALID_PARAMS
 
@@ -305,7 +305,7 @@ def test_wrong_arguments_are_invalid_params_that_name_the_argument(arguments: An
 def test_what_cannot_be_answered_has_its_code(method: str, params: dict[str, Any], code: int) -> None:
     participant = Participant()
     participant.tool(name="it")(lambda: 1)
-    with pytest.raises(McpFailure) as raised:
+    with pytest.raises(McpError) as raised:
         asked(participant, method, **params)
     assert raised.value.code == code
 
@@ -323,9 +323,9 @@ def test_a_tool_that_fails_says_so_without_a_traceback(caplog: pytest.LogCapture
     assert called(silent)["content"][0]["text"] == "KeyError"
 
     def exact() -> None:
-        raise McpFailure(-32000, "of its own")
+        raise McpError(-32000, "of its own")
 
-    with pytest.raises(McpFailure, match="of its own"):
+    with pytest.raises(McpError, match="of its own"):
         called(exact)
 
 
@@ -406,7 +406,7 @@ def test_a_resource_is_read_by_its_address(uri: str, contents: dict[str, Any]) -
     ],
 )
 def test_a_resource_that_is_not_there_says_so(uri: str, code: int) -> None:
-    with pytest.raises(McpFailure) as raised:
+    with pytest.raises(McpError) as raised:
         asked(library(), "resources/read", uri=uri)
     assert raised.value.code == code
 
@@ -572,11 +572,11 @@ class Broken:
         if method == "raise":
             raise RuntimeError("a fault")
         if method == "fail":
-            raise McpFailure(-32000, "no", {"why": 1})
+            raise McpError(-32000, "no", {"why": 1})
         if method == "unspeakable":
             return {"it": object()}
         if method == "unspeakable failure":
-            raise McpFailure(-32000, "no", object())
+            raise McpError(-32000, "no", object())
         if method == "huge":
             return {"it": "x" * 20 * 2**20}
         return {"ok": True}
@@ -678,7 +678,7 @@ async def test_a_program_leaves_in_good_order_when_it_is_told_to(gateway: Runnin
 
 @played
 async def test_a_program_that_is_not_let_in_says_why(gateway: Running) -> None:
-    with pytest.raises(mew.client.NotAdmitted):
+    with pytest.raises(mew.client.JoinRefused):
         await Participant().run_forever(url_of(gateway), space="lab", token="wrong")
 
 

@@ -13,7 +13,7 @@ from mew.client import (
     ConnectionLost,
     Disconnected,
     Gap,
-    NotAdmitted,
+    JoinRefused,
     ParticipantJoined,
     ParticipantLeft,
     Reconnected,
@@ -173,10 +173,10 @@ async def test_after_a_final_code_nobody_comes_back(gateway: Running, code: int)
             await asyncio.sleep(0)
             await closed_with(gateway, code)
             for each in await asyncio.gather(*waiting, return_exceptions=True):
-                assert isinstance(each, NotAdmitted), each
+                assert isinstance(each, JoinRefused), each
                 assert each.code == code
             for refused in (alice.chat("late"), alice.connected(), anext(alice.envelopes())):
-                with pytest.raises(NotAdmitted):
+                with pytest.raises(JoinRefused):
                     await refused
         assert (proxy.connections, told.gaps) == (1, [])
 
@@ -235,7 +235,7 @@ async def test_a_goodbye_without_a_shutdown_is_a_break_like_any_other(gateway: R
 @played
 async def test_who_was_replaced_does_not_fight_for_its_place(gateway: Running) -> None:
     async with joining(gateway, "alice") as first, joining(gateway, "alice") as second:
-        with pytest.raises(NotAdmitted) as told:
+        with pytest.raises(JoinRefused) as told:
             await anext(first.envelopes())
         assert told.value.code == 4409
         await second.chat("here I am")
@@ -248,10 +248,10 @@ async def test_who_is_removed_while_it_is_away_gives_up_when_it_is_told(gateway:
         await away(proxy, bob)
         await alice.send("space/kick", {"participant_id": "bob"})
         proxy.behave()
-        with pytest.raises(NotAdmitted) as told:
+        with pytest.raises(JoinRefused) as told:
             await waiting
         assert told.value.code == 4403
-        with pytest.raises(NotAdmitted):
+        with pytest.raises(JoinRefused):
             await bob.connected()
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from mew.client.permissions import may_send
+from mew.client.permissions import is_permitted
 from mew.protocol import KINDS
 from mew.protocol.capabilities import read_capability
 from mew.protocol.explain import explain
@@ -70,7 +70,7 @@ def test_what_can_be_sent_is_what_the_gateway_would_take(steps: list[Step]) -> N
                 if envelope["kind"] == "stream/start" and refusal is not None:
                     allowed = refusal.code == "paused"
                 if refusal is None or refusal.code != "paused":
-                    assert may_send(client.view, envelope) == allowed, (name, envelope, refusal)
+                    assert is_permitted(client.view, envelope) == allowed, (name, envelope, refusal)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_what_is_no_envelope_cannot_be_sent(envelope: dict[str, Any]) -> None:
     lab = MemorySpace(participants={"alice": [{"kind": "*"}]})
     view = lab.join("alice").view
     assert view is not None
-    assert not may_send(view, envelope)
+    assert not is_permitted(view, envelope)
 
 
 def about(kind: str, *named: str, stamp: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def test_of_proposals_what_can_be_sent_is_what_the_gateway_would_take() -> None:
         assert client.view is not None
         for envelope in (*taken["alice"], *taken["bob"], *refused):
             allowed = explain(lab.space, name, msgspec.json.encode(envelope), lab.now).refusal is None
-            assert (may_send(client.view, envelope), allowed) == (envelope in taken[name],) * 2, (name, envelope)
+            assert (is_permitted(client.view, envelope), allowed) == (envelope in taken[name],) * 2, (name, envelope)
 
 
 def test_an_observer_can_send_nothing_whatever_it_is_called() -> None:
@@ -139,8 +139,8 @@ def test_an_observer_can_send_nothing_whatever_it_is_called() -> None:
     view = lab.observe("alice").view
     assert view is not None
     for kind in ("chat", "stream/data", "stream/close"):
-        assert not may_send(view, {"kind": kind, "payload": {"text": "x", "stream_id": "stream-1"}})
-    assert may_send(view, {"kind": "system/heartbeat"})
+        assert not is_permitted(view, {"kind": kind, "payload": {"text": "x", "stream_id": "stream-1"}})
+    assert is_permitted(view, {"kind": "system/heartbeat"})
 
 
 @played

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from mew.client import Format, MessageRefused, Stream, errors
-from mew.client.errors import DoesNotFit
+from mew.client.errors import DecodeError
 from mew.client.frames import descriptor, format_id
-from mew.gateway.websocket import Socket
+from mew.gateway.websocket import WebSocketConnection
 from tests.client.stage import joining, played, until
 from tests.gateway.raw import Running, running
 
@@ -82,7 +82,7 @@ async def test_bytes_text_and_values_arrive_as_what_they_were(gateway: Running) 
         assert heard[5].value == Position(1, 2)
         assert heard[6].value == Position(3, 4)
         for other in (0, 3, 7):
-            with pytest.raises(DoesNotFit, match=stream.stream_id):
+            with pytest.raises(DecodeError, match=stream.stream_id):
                 heard[other].value  # noqa: B018
         assert {each.sender for each in heard} == {None}
 
@@ -248,7 +248,7 @@ async def test_a_full_socket_gives_the_frame_back_or_is_waited_for(tmp_path: Pat
             stream = await alice.open_stream(target=["bob"])
             frames = bob.frames()
             sockets = gateway.ask(lambda each: list(each.sockets))
-            gateway.ask(lambda _: list(map(Socket.pause_reading, sockets)))
+            gateway.ask(lambda _: list(map(WebSocketConnection.pause_reading, sockets)))
             written = 0
             while stream.try_send(b"x" * 50_000) is None:
                 written += 1
@@ -258,7 +258,7 @@ async def test_a_full_socket_gives_the_frame_back_or_is_waited_for(tmp_path: Pat
             for _ in range(20):
                 await asyncio.sleep(0)
             assert not any(each.done() for each in waiting)
-            gateway.ask(lambda _: list(map(Socket.resume_reading, sockets)))
+            gateway.ask(lambda _: list(map(WebSocketConnection.resume_reading, sockets)))
             await asyncio.gather(*waiting)
             await until(lambda: bob.view.streams[stream.stream_id].frames == written + 1)
             heard = [(await anext(frames)).data]

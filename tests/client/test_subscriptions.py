@@ -11,9 +11,8 @@ from mew.client import (
     CapabilitiesChanged,
     Event,
     Frame,
+    JoinRefused,
     MessageRefused,
-    Missed,
-    NotAdmitted,
     ParticipantJoined,
     ParticipantLeft,
     Space,
@@ -22,9 +21,10 @@ from mew.client import (
     StreamGap,
     StreamStarted,
     Subscription,
+    SubscriptionOverflow,
 )
 from mew.client.errors import UnauthorizedStreamWrite
-from mew.protocol import Envelope, Lose
+from mew.protocol import Envelope, ReportLoss
 from tests.client.stage import joining, played, shut_down, until
 from tests.gateway.raw import Running
 
@@ -70,7 +70,7 @@ async def test_who_reads_too_slowly_finds_the_place_where_envelopes_are_missing(
         for number in range(10):
             await alice.chat(str(number))
         assert await texts(chats, 3) == ["0", "1", "2"]
-        with pytest.raises(Missed) as missed:
+        with pytest.raises(SubscriptionOverflow) as missed:
             await anext(chats)
         assert missed.value.count == 7
         await alice.chat("10")
@@ -111,12 +111,12 @@ async def test_who_is_thrown_out_reads_to_the_end_and_is_told_why(gateway: Runni
         await alice.send("space/kick", {"participant_id": "bob"})
         assert await texts(chats, 1) == ["goodbye"]
         for _ in range(2):
-            with pytest.raises(NotAdmitted) as told:
+            with pytest.raises(JoinRefused) as told:
                 await anext(chats)
             assert told.value.code == 4403
-        with pytest.raises(NotAdmitted):
+        with pytest.raises(JoinRefused):
             await bob.chat("may I?")
-        with pytest.raises(NotAdmitted):
+        with pytest.raises(JoinRefused):
             await anext(bob.frames())
 
 
@@ -257,7 +257,7 @@ async def test_what_the_gateway_lost_for_us_is_told_in_its_place(gateway: Runnin
 
         def lose(each: Any) -> None:
             hub = each.first_hub
-            hub.run(Lose(participant="bob", stream_id=stream.stream_id, first=2, last=41, dropped=40))
+            hub.run(ReportLoss(participant="bob", stream_id=stream.stream_id, first=2, last=41, dropped=40))
             hub.flush()
 
         gateway.ask(lose)

@@ -14,7 +14,7 @@ import pytest
 from mew.journal.generator import generate
 from mew.pipeline import session
 from mew.pipeline.lake import Lake
-from mew.pipeline.session import CannotStart, log_files, open_session
+from mew.pipeline.session import SparkStartError, log_files, open_session
 from mew.pipeline.settings import PipelineSettings
 from tests.cluster.standalone import JAVA_OPTIONS, Cluster, running, until
 from tests.pipeline.jobs.lakes import CONTENT, contents, run_all
@@ -118,5 +118,7 @@ def test_a_cluster_without_room_for_us_is_not_waited_for_in_silence(
 ) -> None:
     monkeypatch.setattr(session, "WORKERS_SECONDS", 1)
     asked = PipelineSettings(master=cluster.url, driver_memory="512m", worker_memory="2g")
-    with pytest.raises(CannotStart, match=r"has no worker for us after 1 s: one needs a free core and 2g, which is"):
+    with pytest.raises(
+        SparkStartError, match=r"has no worker for us after 1 s: one needs a free core and 2g, which is"
+    ):
         open_session(asked, lake=tmp_path)

@@ -14,7 +14,7 @@ from mew.journal import segments as drafts
 from mew.journal.arrow import SCHEMA, SCHEMA_VERSION
 from mew.journal.block_format import EVENTS, HEAD_BYTES, RUN
 from mew.journal.compaction import FILE_BYTES
-from mew.journal.kafka.messages import Label
+from mew.journal.kafka.messages import MessageHeaders
 from mew.journal.segments import Footer
 from mew.journal.settings import JournalSettings
 
@@ -73,7 +73,7 @@ def test_every_byte_of_a_block_is_accounted_for(title: str, layout: str) -> None
 
 def test_its_numbers_are_those_of_the_program() -> None:
     usual = JournalSettings()
-    behind = writer.Behind
+    behind = writer.ReplayBudget
     for title, words in {
         "## Segments": [f"at most {drafts.GROUP_ROWS:,} rows"],
         "## What can be lost": [f"by default {usual.interval_ms}", f"frames of the last {usual.interval_ms} ms"],
@@ -86,7 +86,7 @@ def test_its_numbers_are_those_of_the_program() -> None:
 
 
 def test_every_header_of_a_message_stands_there() -> None:
-    assert [header for header, _ in table("## Shipping to Kafka")] == list(Label.__struct_fields__)
+    assert [header for header, _ in table("## Shipping to Kafka")] == list(MessageHeaders.__struct_fields__)
 
 
 def test_every_command_stands_there_and_no_other() -> None:

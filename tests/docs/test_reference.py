@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from mew.cli import app
 from mew.client import errors
 from mew.config import loader
-from mew.config.loader import TLS, BridgeConfig, LoggingConfig, McpServer, Timeouts, load
+from mew.config.loader import TLS, BridgeConfig, LoggingConfig, McpServerConfig, Timeouts, load
 from mew.pipeline import open_lake
 from mew.pipeline.lake.progress_table import PROGRESS
 from mew.pipeline.schemas import TABLES, Table
@@ -61,7 +61,7 @@ def test_what_markdown_would_take_for_more_than_text_is_escaped() -> None:
 KNOWN: Final = {
     "space": loader._SPACE,
     "participants.ID": loader._PARTICIPANT,
-    "participants.ID.mcp_server": McpServer.__struct_fields__,
+    "participants.ID.mcp_server": McpServerConfig.__struct_fields__,
     "participants.ID.bridge_config": BridgeConfig.__struct_fields__,
     "defaults": {"capabilities", "routing"},
     "approvals": loader.APPROVAL_KEYS,

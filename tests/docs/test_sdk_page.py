@@ -9,8 +9,8 @@ import msgspec
 
 import mew.client
 from mew.bridge.__main__ import parser
-from mew.client import Controls, Event, Space, errors
-from mew.client.handshake import Options, Settings
+from mew.client import ControlHandler, Event, Space, errors
+from mew.client.handshake import ConnectOptions, ConnectSettings
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")
@@ -38,8 +38,8 @@ def table(title: str) -> list[list[str]]:
 
 def test_every_option_stands_there_with_its_default() -> None:
     listed = {name: default for name, default, _ in table("Connect")}
-    assert listed == {name: str(value) for name, value in msgspec.structs.asdict(Settings()).items()}
-    assert set(listed) == set(Options.__annotations__)
+    assert listed == {name: str(value) for name, value in msgspec.structs.asdict(ConnectSettings()).items()}
+    assert set(listed) == set(ConnectOptions.__annotations__)
 
 
 def test_every_exception_stands_there_and_no_other() -> None:
@@ -52,7 +52,7 @@ def test_every_event_stands_there() -> None:
 
 
 def test_every_order_stands_there_with_its_hook() -> None:
-    hooks = [name.removeprefix("on_") for name in vars(Controls) if name.startswith("on_")]
+    hooks = [name.removeprefix("on_") for name in vars(ControlHandler) if name.startswith("on_")]
     assert [(order, hook) for order, hook, _ in table("Being told what to do")] == [
         (f"space.{name}", f"on_{name}") for name in hooks
     ]

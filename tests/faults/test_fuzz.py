@@ -9,24 +9,24 @@ import pytest
 
 from mew.protocol import (
     ERROR_CODES,
-    Answer,
+    Admission,
     Deliver,
     DeliverFrame,
     Effect,
+    HttpAnswer,
     Join,
     JoinRequest,
     Limits,
-    Lobby,
-    Only,
+    OneConnection,
     Post,
+    ProtocolError,
     Receive,
+    Recipients,
     Record,
-    Refusal,
-    Space,
+    SpaceCore,
     SpaceState,
     Start,
     Tick,
-    To,
     fold,
     observer_welcome_at,
     parse,
@@ -86,8 +86,8 @@ class Target:
         self.settings = settings(participants=people, limits=LIMITS, allow_anonymous=True)
         for name in people:
             self.tokens.issue("lab", name)
-        self.space = Space(self.settings, self.tokens)
-        self.lobby = Lobby({"lab": self.space}, self.tokens)
+        self.space = SpaceCore(self.settings, self.tokens)
+        self.lobby = Admission({"lab": self.space}, self.tokens)
         self.shadow = SpaceState(space_id="lab")
         self.view: SpaceView | None = None
         self.compact = True
@@ -116,11 +116,11 @@ class Target:
                 assert not self.compact or is_compact(effect.message)
                 if envelope.kind == "system/error":
                     assert envelope.payload["error"] in ERROR_CODES
-                if audience == To("onlooker") and envelope.kind == "system/welcome":
+                if audience == OneConnection("onlooker") and envelope.kind == "system/welcome":
                     self.view = welcomed(envelope)
-                elif self.view is not None and not isinstance(audience, To | Only):
+                elif self.view is not None and not isinstance(audience, OneConnection | Recipients):
                     self.view = apply(self.view, envelope)
-            case DeliverFrame(audience=audience) if self.view is not None and not isinstance(audience, Only):
+            case DeliverFrame(audience=audience) if self.view is not None and not isinstance(audience, Recipients):
                 self.view = apply_frame(self.view, effect.message)
 
     def order(self, kind: str, to: list[str] | None = None, **payload: Any) -> None:
@@ -160,16 +160,16 @@ class Target:
         refused = [each for each in records if each.event in {"rejected", "frame_rejected"}]
         if refused and refused[0].event == "rejected":
             assert any(
-                isinstance(each, Deliver) and each.audience == To(connection) and each.kind == "system/error"
+                isinstance(each, Deliver) and each.audience == OneConnection(connection) and each.kind == "system/error"
                 for each in effects
             )
         if is_frame(message) and not session.observer:
             routed = self.space.route(session.participant, message)
-            assert isinstance(routed, Refusal) == bool(refused)
+            assert isinstance(routed, ProtocolError) == bool(refused)
 
     def post(self, message: bytes) -> None:
         effects = self.run(Post(BY_HTTP, message))
-        answers = [each for each in effects if isinstance(each, Answer)]
+        answers = [each for each in effects if isinstance(each, HttpAnswer)]
         assert answers == effects[-1:]
         refusal = answers[0].refusal
         assert refusal is None or refusal.code in ERROR_CODES
@@ -179,7 +179,7 @@ class Target:
         """As the first message of a connection."""
         try:
             self.lobby.admit("c", self.lobby.first_message(message).or_else(JoinRequest(space="lab")))
-        except Refusal as refusal:
+        except ProtocolError as refusal:
             assert refusal.code in ERROR_CODES
 
     def sizes(self) -> dict[str, int]:

@@ -22,7 +22,7 @@ import uvloop
 from mew.config.loader import TLS, GatewayConfig, SpaceConfig, load
 from mew.config.tokens import TokenStore
 from mew.gateway.gateway import Gateway
-from mew.gateway.server import Server
+from mew.gateway.server import GatewayServer
 from mew.journal.settings import JournalSettings
 from mew.protocol import Tokens
 from mew.testing import MemoryTokens, settings
@@ -62,7 +62,7 @@ class Running:
 
     async def _start(self) -> None:
         self.gateway = Gateway(self.config, self.tokens)
-        self.server = Server(self.gateway)
+        self.server = GatewayServer(self.gateway)
         self.server.bind()
         await self.server.start()
 

@@ -13,7 +13,7 @@ import pytest
 from mew._internal.unix_sockets import SHORT, control_socket
 from mew.config.tokens import TokenFolder, TokenStore
 from mew.errors import MewError
-from mew.supervisor.control_socket import LONGEST, AdminDoor, NoAnswer, ask, reach, reload_tokens
+from mew.supervisor.control_socket import LONGEST, ControlServer, ControlUnavailable, ask, reach, reload_tokens
 from tests.gateway.raw import Raw, Running, running_from, upgrade
 
 SPACE = """\
@@ -32,7 +32,7 @@ class Lab:
         self.folder = TokenFolder(directory)
         self.renewed: list[str] = []
         assert isinstance(gateway.tokens, TokenStore)
-        self.door = AdminDoor(gateway.gateway, gateway.tokens, gateway.config.spaces[0], self._renew)
+        self.door = ControlServer(gateway.gateway, gateway.tokens, gateway.config.spaces[0], self._renew)
 
     async def _renew(self, participant: str) -> None:
         self.renewed.append(participant)
@@ -174,7 +174,7 @@ def test_what_a_dead_gateway_left_at_the_door_is_in_nobodys_way(tmp_path: Path) 
     (tmp_path / ".mew").mkdir()
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(os.path.relpath(control_socket(tmp_path)))
-    with pytest.raises(NoAnswer, match="Connection refused"):
+    with pytest.raises(ControlUnavailable, match="Connection refused"):
         ask(tmp_path, {"do": "present"})
     with opened(tmp_path):
         assert ask(tmp_path, {"do": "present"})["ok"] is True
@@ -192,7 +192,7 @@ def test_when_it_is_closed_nothing_is_left_of_it(tmp_path: Path) -> None:
     with opened(tmp_path):
         pass
     assert not os.path.lexists(control_socket(tmp_path))
-    with pytest.raises(NoAnswer) as caught:
+    with pytest.raises(ControlUnavailable) as caught:
         ask(tmp_path, {"do": "reload"})
     assert caught.value.exit_code == 3
     assert "No such file" in str(caught.value)

@@ -12,7 +12,7 @@ from mew.config.loader import (
     ConfigError,
     GatewayConfig,
     LoggingConfig,
-    McpServer,
+    McpServerConfig,
     ParticipantConfig,
     Queues,
     SpaceConfig,
@@ -176,7 +176,7 @@ def test_a_participant_is_kept_as_it_was_written(tmp_path: Path) -> None:
     assert alice.output_log == tmp_path / "logs" / "alice.log"
     assert (alice.io, alice.fifo, alice.default_to) == ("http", True, {"chat": ("bob",)})
     assert bob.type == "mcp-bridge"
-    assert bob.mcp_server == McpServer(command="npx", args=("-y", "files"), env={"A": "b"}, cwd="./files")
+    assert bob.mcp_server == McpServerConfig(command="npx", args=("-y", "files"), env={"A": "b"}, cwd="./files")
     assert bob.bridge_config == BridgeConfig(init_timeout=30000, reconnect=False, max_reconnects=0)
     assert people["carol"] == ParticipantConfig()
 

@@ -8,10 +8,10 @@ import pytest
 import uvloop
 
 from mew.gateway.fanout import delivery, fanout
-from mew.gateway.fanout.encoding import Item, envelope_item
+from mew.gateway.fanout.encoding import EncodedMessage, envelope_item
 from mew.gateway.fanout.fanout import Fanout
-from mew.gateway.fanout.sinks import Counts, Loss, SocketOutlet
-from mew.protocol import EVERYONE, AllBut, Audience, Only, To
+from mew.gateway.fanout.sinks import Counters, DroppedFrames, SocketSink
+from mew.protocol import EVERYONE, AllExcept, Audience, OneConnection, Recipients
 
 
 class Listener:
@@ -26,7 +26,7 @@ class Listener:
         self.writes += 1
         self.heard += messages_of(data)
 
-    def put(self, items: list[Item]) -> int:
+    def put(self, items: list[EncodedMessage]) -> int:
         self.writes += 1
         messages = [message for item in items for message in item.messages]
         self.heard += messages
@@ -49,7 +49,7 @@ class Stage:
     """A fan-out with some readers, on a loop that the test turns by hand."""
 
     def __init__(self, *names: str, through: bool = True) -> None:
-        self.counts = Counts()
+        self.counts = Counters()
         self.fanout = Fanout(self.counts, lambda: True)
         self.listeners: dict[str, Listener] = {}
         for name in names:
@@ -116,7 +116,7 @@ def test_an_outlet_that_fails_keeps_nobody_else_waiting(
     stage = Stage("alice", "bob", "carol", through=False)
     loop.set_exception_handler(lambda _loop, _context: None)
 
-    def fail(_items: list[Item]) -> int:
+    def fail(_items: list[EncodedMessage]) -> int:
         raise OSError("no room")
 
     monkeypatch.setattr(stage.listeners["bob"], "put", fail)
@@ -132,11 +132,11 @@ def test_each_audience_gets_its_own_in_the_order_of_all(loop: asyncio.AbstractEv
     stage = Stage("alice", "bob", "carol", through=through)
     stage.observe("looker")
     stage.put("1")
-    stage.put("2", AllBut("bob"))
-    stage.put("3", Only(("bob", "carol", "nobody")))
-    stage.put("4", To("ws-alice"))
+    stage.put("2", AllExcept("bob"))
+    stage.put("3", Recipients(("bob", "carol", "nobody")))
+    stage.put("4", OneConnection("ws-alice"))
     stage.put("5")
-    stage.put("6", To("ws-gone"))
+    stage.put("6", OneConnection("ws-gone"))
     turn(loop)
     assert stage.heard() == {
         "alice": ["1", "2", "4", "5"],
@@ -153,8 +153,8 @@ def test_who_comes_within_a_turn_gets_only_what_follows(loop: asyncio.AbstractEv
     stage = Stage("alice")
     stage.put("before")
     stage.join("bob", through=through)
-    stage.put("welcome", To("ws-bob"))
-    stage.put("bob came", AllBut("bob"))
+    stage.put("welcome", OneConnection("ws-bob"))
+    stage.put("bob came", AllExcept("bob"))
     stage.put("after")
     turn(loop)
     assert stage.heard() == {"alice": ["before", "bob came", "after"], "bob": ["welcome", "after"]}
@@ -162,9 +162,9 @@ def test_who_comes_within_a_turn_gets_only_what_follows(loop: asyncio.AbstractEv
 
 def test_who_gets_nothing_is_not_written_to(loop: asyncio.AbstractEventLoop) -> None:
     stage = Stage("alice", "bob", "carol")
-    stage.put("for bob", Only(("bob",)))
+    stage.put("for bob", Recipients(("bob",)))
     turn(loop)
-    stage.put("not for bob", AllBut("bob"))
+    stage.put("not for bob", AllExcept("bob"))
     turn(loop)
     assert {name: listener.writes for name, listener in stage.listeners.items()} == {"alice": 1, "bob": 1, "carol": 1}
 
@@ -174,7 +174,7 @@ def test_a_connection_that_is_not_admitted_gets_what_is_for_it_alone(loop: async
     stage.listeners["stranger"] = Listener()
     stage.fanout.readers.outlets["ws-9"] = stage.listeners["stranger"]
     stage.put("for all")
-    stage.put("go away", To("ws-9"))
+    stage.put("go away", OneConnection("ws-9"))
     turn(loop)
     assert stage.heard() == {"alice": ["for all"], "stranger": ["go away"]}
 
@@ -182,7 +182,7 @@ def test_a_connection_that_is_not_admitted_gets_what_is_for_it_alone(loop: async
 def test_who_is_dropped_gets_its_share_first_and_nothing_more(loop: asyncio.AbstractEventLoop) -> None:
     stage = Stage("alice", "bob")
     stage.put("one")
-    stage.put("kicked", AllBut("alice"))
+    stage.put("kicked", AllExcept("alice"))
     stage.fanout.settle("ws-bob")
     stage.fanout.drop("ws-bob")
     stage.put("two")
@@ -201,9 +201,9 @@ class Unplugged:
         raise AssertionError("closed once more")
 
 
-def gone(stage: Stage, name: str) -> SocketOutlet:
+def gone(stage: Stage, name: str) -> SocketSink:
     """A reader whose socket has just ended; the space does not know yet."""
-    outlet = SocketOutlet(Unplugged(), data_bytes=10**6, control_bytes=10**6, on_loss=lambda: None)
+    outlet = SocketSink(Unplugged(), data_bytes=10**6, control_bytes=10**6, on_loss=lambda: None)
     outlet.abandon()
     stage.fanout.readers.outlets[f"ws-{name}"] = outlet
     stage.fanout.admit(f"ws-{name}")
@@ -217,25 +217,25 @@ def test_who_is_gone_has_lost_the_frames_and_nothing_else(
 ) -> None:
     monkeypatch.setattr(delivery, "SLICE", 1)
     stage = Stage("alice", "bob")
-    stage.fanout.put(EVERYONE, Item(b"", (b"#s#0",), stream_id="s", first=1))
+    stage.fanout.put(EVERYONE, EncodedMessage(b"", (b"#s#0",), stream_id="s", first=1))
     outlet = gone(stage, "carol")
-    stage.put("said", AllBut("alice"))
-    stage.fanout.put(EVERYONE, Item(b"", (b"#s#a", b"#s#b"), stream_id="s", first=2))
-    stage.fanout.put(Only(("bob",)), Item(b"", (b"#t#a",), stream_id="t", first=1))
+    stage.put("said", AllExcept("alice"))
+    stage.fanout.put(EVERYONE, EncodedMessage(b"", (b"#s#a", b"#s#b"), stream_id="s", first=2))
+    stage.fanout.put(Recipients(("bob",)), EncodedMessage(b"", (b"#t#a",), stream_id="t", first=1))
     if sent:
         monkeypatch.setattr(stage.fanout, "_go_on", lambda: None)
         turn(loop)
     assert stage.fanout.settle("ws-carol")
-    assert outlet.losses == {"s": Loss(first=2, last=3, dropped=2)}
+    assert outlet.losses == {"s": DroppedFrames(first=2, last=3, dropped=2)}
 
 
 def test_who_is_gone_misses_frames_when_its_turn_comes(loop: asyncio.AbstractEventLoop) -> None:
     stage = Stage("alice")
     outlet = gone(stage, "carol")
-    stage.put("said", AllBut("alice"))
-    stage.fanout.put(EVERYONE, Item(b"", (b"#s#a",), stream_id="s", first=1))
+    stage.put("said", AllExcept("alice"))
+    stage.fanout.put(EVERYONE, EncodedMessage(b"", (b"#s#a",), stream_id="s", first=1))
     turn(loop)
-    assert outlet.losses == {"s": Loss(first=1, last=1, dropped=1)}
+    assert outlet.losses == {"s": DroppedFrames(first=1, last=1, dropped=1)}
     assert stage.counts.deliveries == 1
 
 
@@ -281,9 +281,9 @@ def test_whatever_the_audiences_are_everybody_gets_what_is_meant_for_them_in_ord
             text, who = str(number), chance.sample(present, chance.randint(1, len(present)))
             choices: list[tuple[Audience, list[str]]] = [
                 (EVERYONE, present),
-                (AllBut(who[0]), [name for name in present if name != who[0]]),
-                (Only(tuple(who)), who),
-                (To(f"ws-{who[0]}"), who[:1]),
+                (AllExcept(who[0]), [name for name in present if name != who[0]]),
+                (Recipients(tuple(who)), who),
+                (OneConnection(f"ws-{who[0]}"), who[:1]),
             ]
             audience, meant = chance.choice(choices)
             stage.put(text, audience)
@@ -302,7 +302,7 @@ def test_whatever_the_audiences_are_everybody_gets_what_is_meant_for_them_in_ord
 # Large audiences
 
 
-@pytest.mark.parametrize("audience", [EVERYONE, AllBut("p7")])
+@pytest.mark.parametrize("audience", [EVERYONE, AllExcept("p7")])
 def test_a_large_audience_is_served_in_slices_and_nothing_overtakes(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, audience: Audience
 ) -> None:
@@ -332,12 +332,12 @@ def test_a_few_are_served_ahead_of_a_crowd_and_get_theirs_in_order(
     stage.put("for the crowd")
     turn(loop)
     stage.put("behind it")
-    stage.put("for one", Only(("p3",)))
+    stage.put("for one", Recipients(("p3",)))
     turn(loop)
     heard = stage.heard()
     assert heard.pop("p3") == ["for the crowd", "behind it", "for one"]
     assert sum(each == [] for each in heard.values()) > 20
-    stage.put("and on", Only(("p3", "p4")))
+    stage.put("and on", Recipients(("p3", "p4")))
     stage.fanout.flush()
     heard = stage.heard()
     assert heard.pop("p3") == ["for the crowd", "behind it", "for one", "and on"]
@@ -351,7 +351,7 @@ def test_within_a_turn_those_come_first_for_whom_something_is_meant(
     monkeypatch.setattr(delivery, "SLICE", 1)
     stage = Stage(*(f"p{number}" for number in range(40)))
     stage.put("for the crowd")
-    stage.put("for one", Only(("p0",)))
+    stage.put("for one", Recipients(("p0",)))
     turn(loop)
     heard = stage.heard()
     assert heard.pop("p0") == ["for the crowd", "for one"]
@@ -485,7 +485,7 @@ def test_what_one_waits_for_does_not_wait_for_a_storm(
     stage = Busy(loop)
     stage.join("bob")
     stage.fanout.put(EVERYONE, envelope_item(b"carol came"), patient=True)
-    stage.put("urgent", Only(("bob",)))
+    stage.put("urgent", Recipients(("bob",)))
     turn(loop)
     assert stage.heard() == {"alice": [], "bob": ["carol came", "urgent"]}
     turn_until(loop, lambda: stage.listeners["alice"].heard)
@@ -499,8 +499,8 @@ def test_who_comes_in_a_storm_is_welcomed_ahead_of_it(
     stage = Busy(loop)
     for name in ("bob", "carol"):
         stage.join(name)
-        stage.fanout.put(Only((name,)), envelope_item(b"welcome"), patient=True)
-        stage.fanout.put(AllBut(name), envelope_item(f"{name} came".encode()), patient=True)
+        stage.fanout.put(Recipients((name,)), envelope_item(b"welcome"), patient=True)
+        stage.fanout.put(AllExcept(name), envelope_item(f"{name} came".encode()), patient=True)
     turn(loop)
     assert stage.heard() == {"alice": [], "bob": ["welcome", "carol came"], "carol": ["welcome"]}
     turn_until(loop, lambda: stage.listeners["alice"].heard)

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from mew.gateway.gateway import Gateway, Readiness
-from mew.gateway.http.app import HttpDoor
+from mew.gateway.http.app import HttpApi
 from mew.protocol.errors import JournalUnavailable
 from tests.gateway.asking import Clients, ask, connecting
 from tests.gateway.raw import BINARY, Raw, Running, closing, frame, running, upgrade
@@ -40,7 +40,7 @@ def get(gateway: Gateway, path: str) -> tuple[int, Any]:
         sent.append(message)
 
     scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": [], "http_version": "1.1"}
-    asyncio.run(HttpDoor(gateway).app()(scope, receive, send))
+    asyncio.run(HttpApi(gateway).app()(scope, receive, send))
     return sent[0]["status"], msgspec.json.decode(sent[1]["body"])
 
 

@@ -8,8 +8,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from mew.gateway.gateway import Gateway
-from mew.gateway.metrics import Room
-from mew.journal.layout import Folder, disk_used
+from mew.gateway.metrics import DiskSpaceMonitor
+from mew.journal.layout import JournalFolder, disk_used
 from mew.journal.settings import JournalSettings
 from tests.gateway.asking import Clients, ask, connecting
 from tests.gateway.raw import BINARY, Running, frame, running
@@ -50,7 +50,7 @@ def test_what_is_recorded_is_counted(tmp_path: Path, clients: Clients) -> None:
         gateway.until(lambda it: it.journals.kept["lab"].writer.synced == last)
         shown = figures(clients, gateway)
         assert (shown["position"], shown["synced_position"], shown["records_total"]) == (last, last, last + 1)
-        log = sum(path.stat().st_size for path in Folder(tmp_path / ".mew" / "journal", "lab").logs())
+        log = sum(path.stat().st_size for path in JournalFolder(tmp_path / ".mew" / "journal", "lab").logs())
         assert shown["bytes_total"] >= log > 50 * 100
         assert shown["syncs_total"] >= 1
         assert shown["sync_seconds_total"] > 0
@@ -69,7 +69,7 @@ def test_while_nothing_can_be_written_everybody_who_asks_is_told(
     with running(tmp_path, journal=settings) as gateway:
         alice = clients.joined(gateway)
         gateway.until(lambda it: it.journals.kept["lab"].writer._file is None)
-        folder = Folder(tmp_path / ".mew" / "journal", "lab").log
+        folder = JournalFolder(tmp_path / ".mew" / "journal", "lab").log
         away = folder.with_name("elsewhere")
         folder.rename(away)
         alice.say(kind="chat", payload={"text": "is this recorded?"})
@@ -98,9 +98,9 @@ def test_a_space_without_a_journal_is_well_and_says_so(tmp_path: Path, clients: 
 def test_a_disk_that_fills_up_is_warned_of_once_until_it_has_room(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folders = {"lab": Folder(tmp_path / "journal", "lab")}
+    folders = {"lab": JournalFolder(tmp_path / "journal", "lab")}
     used = disk_used(folders["lab"])
-    room = Room(full=used / 2)
+    room = DiskSpaceMonitor(full=used / 2)
     room.look(folders)
     room.look(folders)
     assert caplog.text.count("fills up") == 1
@@ -130,8 +130,8 @@ def test_what_could_not_be_tidied_once_is_tried_again(tmp_path: Path, monkeypatc
         def tidy(it: Gateway) -> bool:
             before = it.journals._tidying
             with monkeypatch.context() as patch:
-                patch.setattr(Folder, "hours", fail)
-                patch.setattr(Room, "look", fail)
+                patch.setattr(JournalFolder, "hours", fail)
+                patch.setattr(DiskSpaceMonitor, "look", fail)
                 it.journals._tidy()
             return it.journals._tidying is not before
 

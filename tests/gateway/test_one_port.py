@@ -14,7 +14,7 @@ import pytest
 
 from mew.config.loader import GatewayConfig, Timeouts
 from mew.gateway.gateway import Gateway
-from mew.gateway.server import PortTaken, Server
+from mew.gateway.server import GatewayServer, PortInUse
 from mew.protocol import Limits
 from tests.gateway.asking import tokens_of
 from tests.gateway.raw import CLOSE, PING, PONG, Answer, Frame, Raw, Running, closing, frame, head, joined, running
@@ -244,10 +244,10 @@ def test_a_fault_of_ours_is_answered_in_json_and_logged(tmp_path: Path, caplog: 
 # Taking the port, and leaving it
 
 
-def server(directory: Path, **options: Any) -> Server:
+def server(directory: Path, **options: Any) -> GatewayServer:
     with running(directory) as started:
         spaces, tokens = started.config.spaces, started.tokens
-    return Server(Gateway(GatewayConfig(spaces=spaces, **options), tokens))
+    return GatewayServer(Gateway(GatewayConfig(spaces=spaces, **options), tokens))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
@@ -256,7 +256,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path, host: str) -> None:
         other.bind((host, 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(PortTaken, match=rf"{host}:{port}: Address already in use"):
+        with pytest.raises(PortInUse, match=rf"{host}:{port}: Address already in use"):
             server(tmp_path, host=host, port=port).bind()
 
 
@@ -265,14 +265,14 @@ def test_a_port_that_is_taken_on_one_address_is_given_back_on_the_other(tmp_path
         other.bind(("::1", 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(PortTaken, match=rf"::1:{port}: "):
+        with pytest.raises(PortInUse, match=rf"::1:{port}: "):
             server(tmp_path, port=port).bind()
         with socket.create_server(("127.0.0.1", port)):
             pass
 
 
 def test_an_address_that_is_not_ours_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PortTaken, match=r"192\.0\.2\.1:8080: "):
+    with pytest.raises(PortInUse, match=r"192\.0\.2\.1:8080: "):
         server(tmp_path, host="192.0.2.1").bind()
 
 

@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from mew.gateway import journal_access
-from mew.gateway.journal_access import Onlooker, Targets
+from mew.gateway.journal_access import JournalAccess, StreamAudiences
 from mew.journal.block_format import encode
-from mew.journal.layout import SECOND, Folder
+from mew.journal.layout import SECOND, JournalFolder
 from mew.journal.reader import Journal
 from mew.journal.sealing import seal
 from mew.journal.wal import LogWriter
-from mew.protocol import GATEWAY, Identity, Record, Space, Start, records
+from mew.protocol import GATEWAY, Identity, Record, SpaceCore, Start, records
 from mew.protocol.state import snapshot
 from mew.testing import MemoryTokens, settings
 
@@ -32,7 +32,7 @@ def framed(position: int, stream_id: str) -> Record:
 
 def checkpoint(position: int, *fields: tuple[str, bytes]) -> Record:
     """The state of a space with streams that were asked for so."""
-    space = Space(settings(), MemoryTokens())
+    space = SpaceCore(settings(), MemoryTokens())
     space.handle(Start("e"), NOON)
     state = msgspec.json.decode(snapshot(space.state))
     shape = {"namespace": "", "creator": "", "owner": "", "writers": [], "status": "live", "created": "", "frames": 0}
@@ -46,7 +46,7 @@ def checkpoint(position: int, *fields: tuple[str, bytes]) -> Record:
 
 def journal(path: Path, *blocks: list[Record], sealed: int = 0) -> Journal:
     """Each block in a log of its own, the first ones sealed."""
-    folder = Folder(path, "lab")
+    folder = JournalFolder(path, "lab")
     folder.log.mkdir(parents=True)
     for number, block in enumerate(blocks):
         log = LogWriter(folder.log_file(block[0].position))
@@ -60,7 +60,7 @@ def journal(path: Path, *blocks: list[Record], sealed: int = 0) -> Journal:
 def viewers(read: Journal, record: Record) -> list[str]:
     """Who of bob, carol and an observer called bob sees a record, if it is the first thing they look at."""
     everybody = {"bob": BOB, "carol": CAROL, "observer": OBSERVER}
-    return [name for name, each in everybody.items() if Onlooker(each, Targets(), read).sees(record)]
+    return [name for name, each in everybody.items() if JournalAccess(each, StreamAudiences(), read).sees(record)]
 
 
 @pytest.mark.parametrize("sealed", [0, 1, 2, 3])
@@ -90,7 +90,7 @@ def test_what_is_known_of_streams_is_bounded_and_found_again(tmp_path: Path, mon
     monkeypatch.setattr(journal_access, "MOST_STREAMS", 3)
     streams = [opened(n, f"s{n}", "bob") for n in range(10)]
     read = journal(tmp_path, streams)
-    targets = Targets()
+    targets = StreamAudiences()
     for record in streams:
         targets.heed(record)
     for n in range(10):

@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
 from starlette.routing import Route
 
 from mew.config.loader import Timeouts
-from mew.gateway.http.app import HttpDoor
+from mew.gateway.http.app import HttpApi
 from mew.gateway.http.openapi import codes_by_status, document
 from mew.gateway.http.openapi_examples import EXPLAINED, MESSAGES, Example
 from mew.protocol import ERROR_CODES
@@ -98,7 +98,7 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def test_every_endpoint_stands_in_it_and_no_other(gateway: Running) -> None:
-    routes = HttpDoor(gateway.gateway).app().routes
+    routes = HttpApi(gateway.gateway).app().routes
     served = {
         (route.path, method.lower())
         for route in routes

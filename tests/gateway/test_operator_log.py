@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mew._internal.logging import SOCKETS, WAITING_LINES, log, set_up
+from mew._internal.logging import SOCKETS, WAITING_LINES, configure_logging, log
 
 Written = Callable[[], list[dict[str, Any]]]
 
@@ -58,7 +58,7 @@ def lines(root: logging.Logger, stream: io.StringIO) -> list[dict[str, Any]]:
 
 def test_elsewhere_than_on_a_terminal_it_is_compact_json_a_line_each(root: logging.Logger) -> None:
     stream = io.StringIO()
-    set_up("info", stream)
+    configure_logging("info", stream)
     log.info("listening", port=8080, host="ägäisch", odd={1, 2}.__class__)
     (line,) = told(root, stream).splitlines()
     known = json.loads(line)
@@ -75,7 +75,7 @@ def test_elsewhere_than_on_a_terminal_it_is_compact_json_a_line_each(root: loggi
 def test_on_a_terminal_it_is_coloured_and_readable(root: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     stream = Terminal()
-    set_up("info", stream)
+    configure_logging("info", stream)
     log.info("listening", port=8080)
     shown = told(root, stream)
     assert "listening" in shown
@@ -86,7 +86,7 @@ def test_on_a_terminal_it_is_coloured_and_readable(root: logging.Logger, monkeyp
 def test_who_wants_no_colour_gets_none(root: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     stream = Terminal()
-    set_up("info", stream)
+    configure_logging("info", stream)
     log.info("listening", port=8080)
     shown = told(root, stream)
     assert "port=8080" in shown
@@ -102,7 +102,7 @@ def test_nothing_below_the_level_is_told_whoever_says_it(
     root: logging.Logger, name: str, level: str, heard: list[str]
 ) -> None:
     stream = io.StringIO()
-    set_up(level, stream)
+    configure_logging(level, stream)
     logger: Any = log if name == "mew.gateway" else logging.getLogger(name)
     logger.debug("a")
     logger.info("b")
@@ -115,7 +115,7 @@ def test_nothing_below_the_level_is_told_whoever_says_it(
 
 def test_a_library_speaks_in_the_same_voice(root: logging.Logger) -> None:
     stream = io.StringIO()
-    set_up("info", stream)
+    configure_logging("info", stream)
     logging.getLogger("uvicorn.error").warning("%d of %s", 3, "them")
     (line,) = lines(root, stream)
     assert (line["level"], line["logger"], line["event"]) == ("warning", "uvicorn.error", "3 of them")
@@ -127,7 +127,7 @@ def fail(secret: str) -> None:
 
 @pytest.mark.parametrize("stream", [io.StringIO(), Terminal()], ids=["elsewhere", "on a terminal"])
 def test_a_fault_of_ours_has_a_traceback_that_shows_no_values(root: logging.Logger, stream: io.StringIO) -> None:
-    set_up("info", stream)
+    configure_logging("info", stream)
     try:
         fail("a token")
     except RuntimeError:
@@ -143,7 +143,7 @@ def test_a_fault_of_ours_has_a_traceback_that_shows_no_values(root: logging.Logg
 )
 def test_a_peers_fault_is_no_error_and_has_no_traceback(root: logging.Logger, sentence: str) -> None:
     stream = io.StringIO()
-    set_up("info", stream)
+    configure_logging("info", stream)
     logging.getLogger(SOCKETS).error(sentence, (1002, "unmasked"), exc_info=ValueError("x"))
     (line,) = lines(root, stream)
     assert line["level"] == "info"
@@ -152,7 +152,7 @@ def test_a_peers_fault_is_no_error_and_has_no_traceback(root: logging.Logger, se
 
 def test_a_peers_fault_is_not_told_where_only_warnings_are_wanted(root: logging.Logger) -> None:
     stream = io.StringIO()
-    set_up("warning", stream)
+    configure_logging("warning", stream)
     logging.getLogger(SOCKETS).error("WS parser error: %s, initiate disconnect", ())
     logging.getLogger(SOCKETS).error("Initiate disconnect because of exception from WSListener.on_ws_frame")
     assert [line["event"].partition(" ")[0] for line in lines(root, stream)] == ["Initiate"]
@@ -160,11 +160,11 @@ def test_a_peers_fault_is_not_told_where_only_warnings_are_wanted(root: logging.
 
 def test_that_somebody_came_or_went_is_a_detail(root: logging.Logger) -> None:
     stream = io.StringIO()
-    set_up("info", stream)
+    configure_logging("info", stream)
     logging.getLogger(SOCKETS).info("Disconnected")
     assert lines(root, stream) == []
     stream = io.StringIO()
-    set_up("debug", stream)
+    configure_logging("debug", stream)
     logging.getLogger(SOCKETS).info("Disconnected")
     assert [(line["event"], line["level"]) for line in lines(root, stream)] == [("Disconnected", "debug")]
 
@@ -172,7 +172,7 @@ def test_that_somebody_came_or_went_is_a_detail(root: logging.Logger) -> None:
 def test_a_line_that_cannot_be_made_does_not_hurt_whoever_logs(root: logging.Logger) -> None:
     root.handlers.clear()  # pytest's own would not take it
     stream = io.StringIO()
-    set_up("info", stream)
+    configure_logging("info", stream)
     logging.getLogger("uvicorn.error").warning("%d", "no number, but a secret")
     shown = told(root, stream)
     assert "could not be made" in shown
@@ -181,7 +181,7 @@ def test_a_line_that_cannot_be_made_does_not_hurt_whoever_logs(root: logging.Log
 
 def test_nobody_waits_for_a_reader_that_does_not_read_and_what_is_left_out_is_counted(root: logging.Logger) -> None:
     stream = Stuck()
-    set_up("info", stream)
+    configure_logging("info", stream)
     for number in range(WAITING_LINES + 500):
         log.info("line", number=number)
     stream.read_on.set()
@@ -193,7 +193,7 @@ def test_nobody_waits_for_a_reader_that_does_not_read_and_what_is_left_out_is_co
 
 def test_a_stream_that_is_gone_hurts_nobody(root: logging.Logger) -> None:
     stream = io.StringIO()
-    set_up("info", stream)
+    configure_logging("info", stream)
     stream.close()
     log.info("line")
     root.handlers[-1].close()

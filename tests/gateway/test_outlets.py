@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from mew.gateway.fanout import sinks
-from mew.gateway.fanout.encoding import ITEM_BYTES, Item, encode, envelope_item, frame_items, readable
-from mew.gateway.fanout.sinks import LogOutlet, Loss, Mailbox, SocketOutlet
+from mew.gateway.fanout.encoding import ITEM_BYTES, EncodedMessage, encode, envelope_item, frame_items, readable
+from mew.gateway.fanout.sinks import DroppedFrames, FileSink, HttpMailbox, SocketSink
 
 PLENTY = 1 << 30
 
@@ -24,7 +24,7 @@ class FakeWire:
         self.closed: list[tuple[int, str]] = []
         self.room: int | None = None
         """Writes until it is full; None: any number."""
-        self.outlet: SocketOutlet | None = None
+        self.outlet: SocketSink | None = None
 
     def write(self, data: bytes) -> None:
         self.sent.append(data)
@@ -47,7 +47,7 @@ class Stage:
     def __init__(self, *, data_bytes: int = PLENTY, control_bytes: int = PLENTY) -> None:
         self.wire = FakeWire()
         self.episodes = 0
-        self.outlet = SocketOutlet(
+        self.outlet = SocketSink(
             self.wire, data_bytes=data_bytes, control_bytes=control_bytes, on_loss=self._lost_something
         )
         self.wire.outlet = self.outlet
@@ -55,26 +55,26 @@ class Stage:
     def _lost_something(self) -> None:
         self.episodes += 1
 
-    def put(self, *items: Item) -> None:
+    def put(self, *items: EncodedMessage) -> None:
         if self.outlet.direct is not None:
             self.outlet.direct(joined(items))
         else:
             assert self.outlet.put(list(items)) == 0
 
 
-def joined(items: Iterable[Item]) -> bytes:
+def joined(items: Iterable[EncodedMessage]) -> bytes:
     return b"".join(item.wire for item in items)
 
 
-def envelope(text: str) -> Item:
+def envelope(text: str) -> EncodedMessage:
     return envelope_item(text.encode())
 
 
-def frame(number: int, stream_id: str = "s", size: int = 10) -> Item:
+def frame(number: int, stream_id: str = "s", size: int = 10) -> EncodedMessage:
     return run(number, 1, stream_id, size)
 
 
-def run(first: int, count: int, stream_id: str = "s", size: int = 10) -> Item:
+def run(first: int, count: int, stream_id: str = "s", size: int = 10) -> EncodedMessage:
     messages = [f"#{stream_id}#{number:0{size}}".encode() for number in range(first, first + count)]
     (item,) = frame_items(stream_id, first, messages, text=True)
     return item
@@ -159,7 +159,7 @@ def test_the_oldest_frames_are_dropped_and_counted() -> None:
     stage.outlet.pause()
     for number in range(1, 11):
         stage.put(frame(number))
-    assert stage.outlet.losses == {"s": Loss(1, 7, 7)}
+    assert stage.outlet.losses == {"s": DroppedFrames(1, 7, 7)}
     assert stage.outlet.queued_bytes == (cost(3), 0)
     stage.outlet.resume([])
     assert stage.wire.bytes == joined(frame(number) for number in (8, 9, 10))
@@ -177,14 +177,14 @@ def test_losses_are_counted_by_stream() -> None:
     stage = Stage(data_bytes=cost(1))
     stage.outlet.pause()
     stage.put(frame(5, "a"), frame(1, "b"), frame(6, "a"), frame(8, "a"), frame(9, "a"))
-    assert stage.outlet.losses == {"a": Loss(5, 8, 3), "b": Loss(1, 1, 1)}
+    assert stage.outlet.losses == {"a": DroppedFrames(5, 8, 3), "b": DroppedFrames(1, 1, 1)}
 
 
 def test_frames_in_a_row_wait_and_are_lost_together_and_each_is_counted() -> None:
     stage = Stage(data_bytes=2 * (len(run(1, 10).wire) + sinks.WAITING_BYTES))
     stage.outlet.pause()
     stage.put(run(1, 10), run(11, 10), envelope("a"), run(21, 10))
-    assert stage.outlet.losses == {"s": Loss(1, 10, 10)}
+    assert stage.outlet.losses == {"s": DroppedFrames(1, 10, 10)}
     assert stage.outlet.counts.dropped_frames == 10
     stage.outlet.resume([])
     assert stage.wire.bytes == joined([run(11, 10), envelope("a"), run(21, 10)])
@@ -207,7 +207,7 @@ def test_a_frame_larger_than_the_queue_is_lost() -> None:
     stage = Stage(data_bytes=cost(1))
     stage.outlet.pause()
     stage.put(frame(1, size=1000))
-    assert stage.outlet.losses == {"s": Loss(1, 1, 1)}
+    assert stage.outlet.losses == {"s": DroppedFrames(1, 1, 1)}
     assert stage.outlet.queued_bytes == (0, 0)
 
 
@@ -222,7 +222,7 @@ def test_an_episode_is_reported_once_and_ends_when_the_reader_is_told() -> None:
     stage.outlet.pause()
     stage.put(frame(5), frame(6))
     assert stage.episodes == 2
-    assert stage.outlet.losses == {"s": Loss(5, 5, 1)}
+    assert stage.outlet.losses == {"s": DroppedFrames(5, 5, 1)}
 
 
 def test_what_was_lost_is_told_before_anything_else() -> None:
@@ -244,7 +244,7 @@ def test_notices_go_out_together_even_if_the_kernel_is_full_right_away() -> None
     assert stage.wire.bytes == joined([envelope("gap of s"), envelope("gap of t")])
     assert stage.outlet.queued_bytes == (cost(1), 0)
     stage.put(frame(3))
-    assert stage.outlet.losses == {"s": Loss(2, 2, 1)}
+    assert stage.outlet.losses == {"s": DroppedFrames(2, 2, 1)}
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -252,7 +252,7 @@ def test_whatever_happens_every_frame_is_received_or_told_and_the_order_kept(see
     chance = random.Random(seed)
     stage = Stage(data_bytes=cost(chance.randint(0, 20)))
     told: list[tuple[str, int, int, int]] = []
-    sent: list[Item] = []
+    sent: list[EncodedMessage] = []
     numbers = {"a": 0, "b": 0}
 
     def resume(room: int | None) -> None:
@@ -261,7 +261,7 @@ def test_whatever_happens_every_frame_is_received_or_told_and_the_order_kept(see
         stage.outlet.resume([])
 
     for _ in range(300):
-        turn: list[Item] = []
+        turn: list[EncodedMessage] = []
         for _ in range(chance.randint(1, 5)):
             stream = chance.choice("ab")
             numbers[stream] += 1
@@ -281,7 +281,7 @@ def test_whatever_happens_every_frame_is_received_or_told_and_the_order_kept(see
     assert sum(dropped for *_, dropped in told) == len(lost)
 
 
-def _told(item: Item, told: list[tuple[str, int, int, int]]) -> bool:
+def _told(item: EncodedMessage, told: list[tuple[str, int, int, int]]) -> bool:
     return any(stream == item.stream_id and first <= item.first <= last for stream, first, last, _ in told)
 
 
@@ -302,7 +302,7 @@ def test_frames_do_not_count_against_the_envelopes_nor_envelopes_against_the_fra
     stage.outlet.pause()
     stage.put(*(frame(number) for number in range(100)), envelope("a"))
     assert stage.wire.closed == []
-    assert stage.outlet.losses == {"s": Loss(0, 97, 98)}
+    assert stage.outlet.losses == {"s": DroppedFrames(0, 97, 98)}
 
 
 def test_nothing_follows_a_close() -> None:
@@ -331,7 +331,7 @@ def test_what_a_reader_leaves_unread_is_lost() -> None:
     stage.put(frame(1), envelope("a"), frame(2), frame(3))
     stage.outlet.abandon()
     stage.put(frame(4))
-    assert stage.outlet.losses == {"s": Loss(1, 4, 4)}
+    assert stage.outlet.losses == {"s": DroppedFrames(1, 4, 4)}
     assert stage.episodes == 1
 
 
@@ -364,7 +364,7 @@ def test_an_envelope_reads_as_it_is() -> None:
 
 
 def test_a_mailbox_numbers_what_it_holds_and_tells_what_is_gone() -> None:
-    box = Mailbox(most_bytes=6)
+    box = HttpMailbox(most_bytes=6)
     for text in ("aa", "bb", "cc", "dd"):
         box.put([envelope(text)])
     assert box.since(0) == ([b"bb", b"cc", b"dd"], 4, 1)
@@ -375,13 +375,13 @@ def test_a_mailbox_numbers_what_it_holds_and_tells_what_is_gone() -> None:
 
 def test_a_mailbox_holds_so_many_messages_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sinks, "MAILBOX_MESSAGES", 2)
-    box = Mailbox(most_bytes=PLENTY, first=5)
+    box = HttpMailbox(most_bytes=PLENTY, first=5)
     box.put([envelope(text) for text in "abc"])
     assert box.since(5) == ([b"b", b"c"], 8, 1)
 
 
 def test_a_closed_mailbox_can_still_be_asked() -> None:
-    box = Mailbox(most_bytes=PLENTY)
+    box = HttpMailbox(most_bytes=PLENTY)
     box.put([envelope("a")])
     box.close(1001, "bye")
     assert box.since(0) == ([b"a"], 1, 0)
@@ -389,8 +389,8 @@ def test_a_closed_mailbox_can_still_be_asked() -> None:
 
 def test_a_log_is_made_with_its_folders_and_only_ever_grows(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "down" / "alice.log"
-    LogOutlet(path).put([envelope("{}")])
-    log = LogOutlet(path)
+    FileSink(path).put([envelope("{}")])
+    log = FileSink(path)
     log.put([envelope("[]"), frame(1, size=1)])
     log.close(1001, "bye")
     assert path.read_bytes() == b'{}\n[]\n{"frame":{"stream_id":"s","encoding":"text","data":"1"}}\n'
@@ -398,7 +398,7 @@ def test_a_log_is_made_with_its_folders_and_only_ever_grows(tmp_path: Path) -> N
 
 def test_a_log_that_cannot_be_written_loses_lines_and_goes_on_when_it_can(tmp_path: Path) -> None:
     path = tmp_path / "alice.log"
-    log = LogOutlet(path)
+    log = FileSink(path)
     path.mkdir()
     assert log.put([envelope("{}")]) == 0
     path.rmdir()
@@ -414,7 +414,7 @@ def test_a_log_gets_the_whole_line_however_little_is_taken_at_a_time(
             return super().write(data[:3])
 
     path = tmp_path / "alice.log"
-    log = LogOutlet(path)
+    log = FileSink(path)
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", lambda self, mode, buffering: Thin(self, mode))
         log.put([envelope('{"kind":"chat"}')])

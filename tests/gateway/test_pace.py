@@ -2,12 +2,12 @@
 
 import pytest
 
-from mew.gateway.fanout.fanout import HOLD_SECONDS, PATIENT_SECONDS, WINDOW_SECONDS, Pace
+from mew.gateway.fanout.fanout import HOLD_SECONDS, PATIENT_SECONDS, WINDOW_SECONDS, FlushPacer
 
 
-def busy(flush_seconds: float, *, a_second: float = 10_000) -> tuple[Pace, float]:
+def busy(flush_seconds: float, *, a_second: float = 10_000) -> tuple[FlushPacer, float]:
     """A pace after a window of flushes that took so long each, and the time then."""
-    pace, now = Pace(), 100.0
+    pace, now = FlushPacer(), 100.0
     pace.flushed(now, flush_seconds, 0)
     while now < 100 + 2 * WINDOW_SECONDS:
         now += 0.01
@@ -16,7 +16,7 @@ def busy(flush_seconds: float, *, a_second: float = 10_000) -> tuple[Pace, float
 
 
 def test_nothing_is_held_off_at_first() -> None:
-    assert Pace().hold_off(100.0) <= 0
+    assert FlushPacer().hold_off(100.0) <= 0
 
 
 @pytest.mark.parametrize(("a_second", "is_held"), [(400, False), (600, True)])

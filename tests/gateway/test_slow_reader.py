@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mew.config.loader import Queues, Timeouts
-from mew.gateway.fanout.sinks import SocketOutlet
+from mew.gateway.fanout.sinks import SocketSink
 from mew.gateway.gateway import Gateway
 from mew.gateway.server import KERNEL_BUFFER
 from tests.gateway.raw import CLOSE, PING, PONG, TEXT, Raw, Running, closing, frame, joined, running, tls_of
@@ -49,7 +49,7 @@ class Lab:
     def _listen(self, gateway: Gateway) -> None:
         gateway.first_hub.journal = self.journal
 
-    def outlet(self, gateway: Gateway) -> SocketOutlet:
+    def outlet(self, gateway: Gateway) -> SocketSink:
         """Alice's, on the gateway's side."""
         sessions = gateway.first_hub.space.sessions
         named = {each.connection: each.outlet for each in gateway.sockets}
@@ -67,7 +67,7 @@ class Lab:
         assert data <= DATA
         assert control <= CONTROL
 
-    def flood_until(self, question: Callable[[SocketOutlet], bool]) -> None:
+    def flood_until(self, question: Callable[[SocketSink], bool]) -> None:
         for _ in range(1000):
             self.flood()
             if self.gateway.ask(lambda gateway: question(self.outlet(gateway))):

@@ -5,12 +5,12 @@ from itertools import pairwise
 
 import pytest
 
-from mew.gateway.scheduling import A_TURN, TURN_SECONDS, Turnstile
+from mew.gateway.scheduling import A_TURN, TURN_SECONDS, LoopThrottle
 
 
 def test_who_comes_alone_passes_at_once() -> None:
     async def come() -> list[int]:
-        gate, passed = Turnstile(lambda: 0.0), list[int]()
+        gate, passed = LoopThrottle(lambda: 0.0), list[int]()
         gate.put(lambda: passed.append(1))
         return passed
 
@@ -19,7 +19,7 @@ def test_who_comes_alone_passes_at_once() -> None:
 
 def test_a_crowd_passes_in_its_order_with_turns_for_others_between() -> None:
     async def come() -> tuple[list[int], list[int]]:
-        gate, passed, seen = Turnstile(lambda: 0.0), list[int](), list[int]()
+        gate, passed, seen = LoopThrottle(lambda: 0.0), list[int](), list[int]()
         for number in range(5 * A_TURN):
             gate.put(lambda number=number: passed.append(number))  # type: ignore[misc]
         while len(passed) < 5 * A_TURN:
@@ -39,7 +39,7 @@ def test_a_crowd_passes_in_its_order_with_turns_for_others_between() -> None:
 
 def test_who_comes_behind_a_crowd_waits_for_it() -> None:
     async def come() -> list[str]:
-        gate, passed = Turnstile(lambda: 0.0), list[str]()
+        gate, passed = LoopThrottle(lambda: 0.0), list[str]()
         for _ in range(2 * A_TURN):
             gate.put(lambda: passed.append("crowd"))
         await asyncio.sleep(0)
@@ -60,7 +60,7 @@ def test_a_crowd_has_a_bounded_share_of_each_turn() -> None:
         now += 0.4 * TURN_SECONDS
 
     async def come() -> list[int]:
-        gate, done = Turnstile(lambda: now), list[float]()
+        gate, done = LoopThrottle(lambda: now), list[float]()
         for _ in range(10):
             gate.put(work)
         while not done or done[-1] < now:
@@ -79,7 +79,7 @@ def test_one_passes_in_each_turn_however_long_it_takes() -> None:
         now += 9 * TURN_SECONDS
 
     async def come() -> list[float]:
-        gate, seen = Turnstile(lambda: now), list[float]()
+        gate, seen = LoopThrottle(lambda: now), list[float]()
         for _ in range(3):
             gate.put(work)
         for _ in range(4):
@@ -92,7 +92,7 @@ def test_one_passes_in_each_turn_however_long_it_takes() -> None:
 
 def test_a_join_that_fails_keeps_nobody_behind_it_waiting() -> None:
     async def come() -> list[str]:
-        gate, passed = Turnstile(lambda: 0.0), list[str]()
+        gate, passed = LoopThrottle(lambda: 0.0), list[str]()
         asyncio.get_running_loop().set_exception_handler(lambda _loop, context: passed.append(context["message"][:9]))
 
         def fail() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mew.protocol import Checked
+from mew.protocol import CapabilityChecked
 from tests.interaction.doors import Door
 
 ADMIN = [{"kind": "*"}]
@@ -290,7 +290,9 @@ def test_every_decision_has_a_reason(open_space: Door) -> None:
     reasons = []
     for kind in ("note", "memo"):
         alice.send(kind=kind)
-        reasons += [(each.decision.allowed, each.decision.reason) for each in lab.effects if isinstance(each, Checked)]
+        reasons += [
+            (each.decision.allowed, each.decision.reason) for each in lab.effects if isinstance(each, CapabilityChecked)
+        ]
     assert reasons == [(True, 'allowed by {"kind":"note"}'), (False, "no capability is for 'memo'")]
 
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import HealthCheck, given
 
 from mew.protocol import (
-    Answer,
-    Checked,
+    CapabilityChecked,
     Checkpoint,
     Deliver,
     DeliverFrame,
     Effect,
+    HttpAnswer,
     Limits,
-    Lose,
     Record,
+    ReportLoss,
     SpaceState,
     fold,
     observer_welcome_at,
@@ -371,7 +371,7 @@ def test_what_a_reader_lost_is_recorded_and_told_unless_it_is_gone(open_space: D
         bob.leave()
     elif reader == "back":
         bob = lab.join("bob")
-    lab.run(Lose(participant="bob", stream_id=stream_id, first=3, last=9, dropped=5, reason=reason))
+    lab.run(ReportLoss(participant="bob", stream_id=stream_id, first=3, last=9, dropped=5, reason=reason))
     gap = only(lab, "gap")
     assert (gap.participant, gap.kind, gap.stream_id, gap.reason) == ("bob", "stream/gap", stream_id, reason)
     told = payload(gap)["payload"]
@@ -694,7 +694,7 @@ def test_a_posted_invitation_is_answered_with_the_token_once(open_space: Door) -
 def comparable(effect: Effect) -> Any:
     """An effect as a value: compiled capabilities and refusals are equal by what they say."""
     match effect:
-        case Checked():
+        case CapabilityChecked():
             return (
                 effect.envelope_id,
                 effect.participant,
@@ -702,7 +702,7 @@ def comparable(effect: Effect) -> Any:
                 effect.decision.allowed,
                 effect.decision.reason,
             )
-        case Answer():
+        case HttpAnswer():
             return effect.body
     return effect
 

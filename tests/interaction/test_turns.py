@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
-from mew.protocol import Answer, Command, Effect, Leave, Record
+from mew.protocol import Command, Effect, HttpAnswer, Leave, Record
 from mew.protocol.records import ADMIN
 from mew.testing import OWN_TOKEN, Client, Frame, MemorySpace, Message
 from tests.chance import examples
@@ -65,7 +65,9 @@ class Remembered(MemorySpace):
         self.deeds.append(lambda lab, _: lab.advance(seconds))
         super().advance(seconds)
 
-    def post(self, participant: str, envelope: Mapping[str, Any] | bytes, *, token: str | None = OWN_TOKEN) -> Answer:
+    def post(
+        self, participant: str, envelope: Mapping[str, Any] | bytes, *, token: str | None = OWN_TOKEN
+    ) -> HttpAnswer:
         self.deeds.append(lambda lab, _: lab.post(participant, envelope, token=token))
         return super().post(participant, envelope, token=token)
 

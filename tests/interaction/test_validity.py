@@ -7,7 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.protocol import KINDS, Attach, Command, Join, Leave, Limits, Lose, Poll, Post, Receive, Tick, snapshot
+from mew.protocol import (
+    KINDS,
+    AttachOutputLog,
+    Command,
+    Join,
+    Leave,
+    Limits,
+    Poll,
+    Post,
+    Receive,
+    ReportLoss,
+    Tick,
+    snapshot,
+)
 from mew.testing import MemorySpace
 from tests.chance import examples
 from tests.interaction.doors import Door
@@ -910,9 +923,9 @@ commands: st.SearchStrategy[Command] = st.one_of(
     *[st.builds(Post, names, messages)] * 2,
     st.builds(Leave, connections),
     st.builds(Poll, names),
-    st.builds(Attach, st.just("log")),
+    st.builds(AttachOutputLog, st.just("log")),
     st.builds(
-        Lose,
+        ReportLoss,
         participant=names,
         stream_id=st.sampled_from(["stream-1", "none"]),
         first=st.just(1),

@@ -6,7 +6,7 @@ Must not know how damage is found: only what must come of it.
 import random
 from pathlib import Path
 
-from mew.journal.block_format import Damaged
+from mew.journal.block_format import CorruptData
 from mew.journal.layout import Segment
 from mew.journal.reader import Journal
 from mew.journal.verify import Report, verify
@@ -15,13 +15,13 @@ from mew.protocol.records import Record
 from tests.journal.kept import Kept
 
 
-def read_until_damage(kept: Kept, start: int = 0) -> tuple[list[Record], Damaged | None]:
+def read_until_damage(kept: Kept, start: int = 0) -> tuple[list[Record], CorruptData | None]:
     """The records from a position on, as far as they can be read, and what ended it."""
     found: list[Record] = []
     try:
         for record in Journal(kept.folder.root, kept.folder.space).records(start):
             found.append(record)
-    except Damaged as damage:
+    except CorruptData as damage:
         return found, damage
     return found, None
 

@@ -4,16 +4,16 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mew.journal.block_format import EVENTS, Entry, Frames
+from mew.journal.block_format import EVENTS, Entry, FrameBatch
 from mew.protocol.records import Record
 
 texts = st.none() | st.text(max_size=20)
 numbers = st.none() | st.integers(0, 2**53 - 1)
 
 
-def frames_of(participant: str, stream_id: str, time: int, first: int, payloads: list[bytes]) -> Frames:
+def frames_of(participant: str, stream_id: str, time: int, first: int, payloads: list[bytes]) -> FrameBatch:
     """Frames that have their headers yet to get."""
-    return Frames(0, time, participant, stream_id, first, len(f"#{stream_id}#".encode()), payloads)
+    return FrameBatch(0, time, participant, stream_id, first, len(f"#{stream_id}#".encode()), payloads)
 
 
 frames = st.builds(
@@ -47,10 +47,10 @@ def placed(entries: list[Any], first: int) -> list[Entry]:
     found: list[Entry] = []
     for entry in entries:
         changes = {name: getattr(entry, name) for name in entry.__struct_fields__} | {"position": first}
-        if isinstance(entry, Frames):
+        if isinstance(entry, FrameBatch):
             changes["messages"] = [f"#{entry.stream_id}#".encode() + payload for payload in entry.messages]
         found.append(type(entry)(**changes))
-        first += len(entry.messages) if isinstance(entry, Frames) else 1
+        first += len(entry.messages) if isinstance(entry, FrameBatch) else 1
     return found
 
 

@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
-from mew.journal.layout import Folder
+from mew.journal.layout import JournalFolder
 from tests.gateway.raw import Answer, Raw, upgrade
 from tests.journal.waiting import until
 
@@ -29,7 +29,7 @@ class GatewayProcess:
     def __init__(self, folder: Path, logs: Path | None = None) -> None:
         self.folder = folder
         self._logs = logs or folder
-        self.journal = Folder(folder / ".mew" / "journal", SPACE)
+        self.journal = JournalFolder(folder / ".mew" / "journal", SPACE)
         self.port = 0
         self.starts = 0
         self._clients: list[Raw] = []

@@ -6,8 +6,8 @@ Must not read the journal: what a reader finds is compared with `records`.
 import json
 from pathlib import Path
 
-from mew.journal.block_format import Entry, Frames, decode, encode
-from mew.journal.layout import HOUR, SECOND, Folder
+from mew.journal.block_format import Entry, FrameBatch, decode, encode
+from mew.journal.layout import HOUR, SECOND, JournalFolder
 from mew.journal.sealing import seal
 from mew.journal.wal import LogWriter
 from mew.protocol.records import Record
@@ -25,7 +25,7 @@ def entries(first: int, time: int) -> list[Entry]:
     number = first + 4
     return [
         Record(first, time, "envelope", "alice", "chat", f"a-{first}", size=len(said), payload=said, capability="{}"),
-        Frames(first + 1, time, "bob", "moves", first + 1, 7, frames),
+        FrameBatch(first + 1, time, "bob", "moves", first + 1, 7, frames),
         Record(
             number, time, "envelope", "bob", "stream/data", f"b-{first}", "moves", number, first, None, len(sent), sent
         ),
@@ -39,7 +39,7 @@ class Kept:
     """One journal, as it grows."""
 
     def __init__(self, path: Path, space: str = "lab") -> None:
-        self.folder = Folder(path / "journal", space)
+        self.folder = JournalFolder(path / "journal", space)
         self.folder.log.mkdir(parents=True)
         self.records: list[Record] = []
         """All that was written."""

@@ -13,7 +13,7 @@ from typing import Final
 import duckdb
 import msgspec
 
-from mew.journal.layout import Folder
+from mew.journal.layout import JournalFolder
 from mew.journal.reader import Journal
 from mew.protocol import SpaceState, fold
 from mew.protocol.records import FRAME, Record
@@ -55,7 +55,7 @@ class Killed:
         self.sealers: list[int] = []
 
     @property
-    def folder(self) -> Folder:
+    def folder(self) -> JournalFolder:
         return self.gateway.journal
 
     def configure(self) -> None:
@@ -183,7 +183,7 @@ def _let_pass(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
-def count_in_glob(folder: Folder) -> tuple[int, int]:
+def count_in_glob(folder: JournalFolder) -> tuple[int, int]:
     """How many rows, and how many positions, whoever reads all Parquet files finds."""
     files = f"{folder.root}/**/*.parquet"
     query = "select count(*), count(distinct position) from read_parquet(?)"

@@ -7,13 +7,13 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from mew.journal.block_format import Entry, Frames
-from mew.journal.layout import Folder
+from mew.journal.block_format import Entry, FrameBatch
+from mew.journal.layout import JournalFolder
 from mew.journal.recovery import Recovered, recover
 from mew.journal.sealing import seal
 from mew.journal.settings import JournalSettings
-from mew.journal.writer import Writer
-from mew.protocol import Checkpoint, Effect, Record, Space, SpaceState, Start, fold, snapshot
+from mew.journal.writer import JournalWriter
+from mew.protocol import Checkpoint, Effect, Record, SpaceCore, SpaceState, Start, fold, snapshot
 from mew.protocol.frames import header
 from mew.protocol.records import FRAME
 from mew.testing import MemorySpace
@@ -28,12 +28,12 @@ class Files:
     """The journal of one space, written as a gateway does, and interrupted as chance has it."""
 
     def __init__(self, path: Path, space: str, chance: Random) -> None:
-        self.folder = Folder(path / "journal", space)
+        self.folder = JournalFolder(path / "journal", space)
         self.folder.log.mkdir(parents=True)
         self.chance = chance
         self.complete: list[Path] = []
         self._waiting: list[Record] = []
-        self._writer: Writer | None = None
+        self._writer: JournalWriter | None = None
 
     def add(self, record: Record) -> None:
         self._waiting.append(record)
@@ -43,9 +43,11 @@ class Files:
         if not self._waiting:
             return
         if self._writer is None:
-            self._writer = Writer(self.folder, UNHURRIED, on_closed=self.complete.append, on_problem=_must_not_be)
+            self._writer = JournalWriter(
+                self.folder, UNHURRIED, on_closed=self.complete.append, on_problem=_must_not_be
+            )
         for entry in in_rows(self._waiting):
-            if isinstance(entry, Frames):
+            if isinstance(entry, FrameBatch):
                 self._writer.add_frames(entry)
             else:
                 self._writer.add(entry)
@@ -89,8 +91,8 @@ def in_rows(records: list[Record]) -> list[Entry]:
             continue
         stream_id, prefix = str(record.stream_id), header(str(record.stream_id))
         message, last = prefix + record.payload, entries[-1] if entries else None
-        if isinstance(last, Frames) and (last.participant, last.stream_id) == (record.participant, stream_id):
-            entries[-1] = Frames(
+        if isinstance(last, FrameBatch) and (last.participant, last.stream_id) == (record.participant, stream_id):
+            entries[-1] = FrameBatch(
                 last.position,
                 last.time,
                 last.participant,
@@ -102,7 +104,7 @@ def in_rows(records: list[Record]) -> list[Entry]:
         else:
             number = int(record.frame_number or 0)
             entries.append(
-                Frames(record.position, record.time, record.participant, stream_id, number, len(prefix), [message])
+                FrameBatch(record.position, record.time, record.participant, stream_id, number, len(prefix), [message])
             )
     return entries
 
@@ -126,7 +128,7 @@ class LivingWorld(World):
         self.seats.clear()
         self.gone.clear()
         again = recover(self.files.folder).state
-        self.space, self.twin = (Space(self.settings, self.tokens, state) for state in (recovered, again))
+        self.space, self.twin = (SpaceCore(self.settings, self.tokens, state) for state in (recovered, again))
         self.run(Start(f"epoch{recovered.position}"))
 
     def _carry_out(self, effect: Effect) -> None:

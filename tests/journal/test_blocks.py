@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from mew.journal.block_format import EVENTS, Damaged, Entry, Frames, check, decode, encode, pieces, read_head
+from mew.journal.block_format import EVENTS, CorruptData, Entry, FrameBatch, check, decode, encode, pieces, read_head
 from mew.protocol import records
 from mew.protocol.records import Record
 from tests.chance import examples
@@ -51,14 +51,14 @@ def test_every_event_has_a_number() -> None:
 SAMPLE = encode(
     [
         Record(7, 1_000, "envelope", "alice", "chat", "a-1", size=2, payload=b"{}", capability='{"kind":"chat"}'),
-        Frames(8, 1_001, "bob", "stream-1", 1, 10, [b"#stream-1#x=1", b"#stream-1#"]),
+        FrameBatch(8, 1_001, "bob", "stream-1", 1, 10, [b"#stream-1#x=1", b"#stream-1#"]),
     ]
 )
 
 
 def test_a_block_cut_off_anywhere_is_damaged() -> None:
     for size in range(len(SAMPLE)):
-        with pytest.raises(Damaged):
+        with pytest.raises(CorruptData):
             decode(SAMPLE[:size])
 
 
@@ -66,12 +66,12 @@ def test_a_block_with_any_bit_flipped_is_damaged() -> None:
     for bit in range(8 * len(SAMPLE)):
         flipped = bytearray(SAMPLE)
         flipped[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(Damaged):
+        with pytest.raises(CorruptData):
             decode(bytes(flipped))
 
 
 def test_bytes_behind_a_block_are_not_of_it() -> None:
-    with pytest.raises(Damaged):
+    with pytest.raises(CorruptData):
         check(read_head(SAMPLE), SAMPLE + b"x")
 
 

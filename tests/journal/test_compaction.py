@@ -17,20 +17,20 @@ import pytest
 
 from mew.journal import compaction
 from mew.journal.arrow import from_arrow, to_arrow
-from mew.journal.block_format import Damaged, Entry, Frames, encode
+from mew.journal.block_format import CorruptData, Entry, FrameBatch, encode
 from mew.journal.compaction import (
     ROOM_BYTES,
     CannotExchange,
-    Postponed,
-    alone,
+    CompactionDeferred,
     closed_hours,
     compact,
     empty_trash,
-    exchange,
+    exclusive_maintenance,
     is_scattered,
     require_exchange,
+    swap_directories,
 )
-from mew.journal.layout import HOUR, SECOND, Folder, Segment
+from mew.journal.layout import HOUR, SECOND, JournalFolder, Segment
 from mew.journal.segments import read_footer, read_segment, verify, write_segment
 from mew.journal.wal import LogWriter
 from mew.protocol.records import Record
@@ -47,26 +47,26 @@ def entries(first: int, count: int, time: int) -> list[Entry]:
     messages = [b"#s#%d" % number * 20 for number in range(count - 2)]
     return [
         Record(first, time, "envelope", "alice", "chat", f"a-{first}", size=2, payload=b"{}"),
-        Frames(first + 1, time, "bob", "s", first, 3, messages),
+        FrameBatch(first + 1, time, "bob", "s", first, 3, messages),
         Record(first + count - 1, time, "envelope", "bob", "chat", f"b-{first}", size=3, payload=b'"b"'),
     ]
 
 
-def sealed(folder: Folder, time: int, segments: int, first: int = 0, count: int = 10) -> int:
+def sealed(folder: JournalFolder, time: int, segments: int, first: int = 0, count: int = 10) -> int:
     """So many segments of an hour from a position on; the position that follows them."""
     for start in range(first, first + segments * count, count):
         write_segment(folder.hour(time), [to_arrow(encode(entries(start, count, time)))])
     return first + segments * count
 
 
-def journal(path: Path, segments: int = 4) -> Folder:
+def journal(path: Path, segments: int = 4) -> JournalFolder:
     """A journal with segments in the hour from ten o'clock on."""
-    folder = Folder(path / "journal", "lab")
+    folder = JournalFolder(path / "journal", "lab")
     sealed(folder, TEN, segments)
     return folder
 
 
-def records(folder: Folder) -> list[Record]:
+def records(folder: JournalFolder) -> list[Record]:
     return [record for segment in folder.segments() for record in from_arrow(read_segment(segment))]
 
 
@@ -128,7 +128,7 @@ def test_a_file_grows_no_larger_than_it_may(tmp_path: Path) -> None:
 
 
 def test_a_segment_larger_than_a_file_may_be_is_cut_between_its_row_groups(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "journal", "lab")
+    folder = JournalFolder(tmp_path / "journal", "lab")
     following = sealed(folder, TEN, 1, count=250_000)
     sealed(folder, TEN, 1, following)
     [large, _] = folder.segments()
@@ -138,7 +138,7 @@ def test_a_segment_larger_than_a_file_may_be_is_cut_between_its_row_groups(tmp_p
 
 
 def test_a_row_group_has_at_most_100_000_rows(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "journal", "lab")
+    folder = JournalFolder(tmp_path / "journal", "lab")
     sealed(folder, TEN, 4, count=60_000)
     [made] = compact(folder, folder.hour(TEN))
     metadata = pq.read_metadata(made.frames)
@@ -156,7 +156,7 @@ def test_where_positions_are_missing_a_new_segment_begins(tmp_path: Path) -> Non
     assert read_by_duckdb(folder.root) == [*range(40), *range(50, 70)]
 
 
-def peak_of_compaction(folder: Folder, answer: Connection) -> None:
+def peak_of_compaction(folder: JournalFolder, answer: Connection) -> None:
     """For a process of its own, so that nothing else is counted."""
     compact(folder, folder.hour(TEN))
     answer.send(pa.default_memory_pool().max_memory())
@@ -164,7 +164,7 @@ def peak_of_compaction(folder: Folder, answer: Connection) -> None:
 
 def test_memory_does_not_grow_with_the_hour(tmp_path: Path) -> None:
     def peak(name: str, segments: int) -> int:
-        folder = Folder(tmp_path / name, "lab")
+        folder = JournalFolder(tmp_path / name, "lab")
         sealed(folder, TEN, segments, count=40_000)
         ours, theirs = multiprocessing.Pipe()
         process = CONTEXT.Process(target=peak_of_compaction, args=(folder, theirs))
@@ -180,7 +180,7 @@ def test_memory_does_not_grow_with_the_hour(tmp_path: Path) -> None:
 
 
 def test_hours_that_are_over_and_scattered_are_closed(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "journal", "lab")
+    folder = JournalFolder(tmp_path / "journal", "lab")
     following = sealed(folder, TEN, 2)
     following = sealed(folder, TEN + HOUR, 1, following)
     following = sealed(folder, TEN + 2 * HOUR, 2, following)
@@ -195,7 +195,7 @@ def test_hours_that_are_over_and_scattered_are_closed(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_is_not_there_has_nothing_to_compact(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "journal", "lab")
+    folder = JournalFolder(tmp_path / "journal", "lab")
     assert closed_hours(folder, TEN) == []
     assert compact(folder, folder.hour(TEN)) == []
     assert empty_trash(folder, NEVER) == []
@@ -237,7 +237,7 @@ def test_an_hour_of_which_a_log_is_left_is_not_closed(tmp_path: Path) -> None:
     log.close()
     before = everything(tmp_path)
     assert closed_hours(folder, TEN + HOUR) == []
-    with pytest.raises(Postponed, match="log"):
+    with pytest.raises(CompactionDeferred, match="log"):
         compact(folder, folder.hour(TEN))
     assert everything(tmp_path) == before
 
@@ -249,7 +249,7 @@ def test_where_there_is_too_little_room_an_hour_is_left_as_it_is(
     free = ROOM_BYTES
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=free))
     before = everything(tmp_path)
-    with pytest.raises(Postponed, match="too little room on the disk"):
+    with pytest.raises(CompactionDeferred, match="too little room on the disk"):
         compact(folder, folder.hour(TEN))
     assert everything(tmp_path) == before
     free += 10**6
@@ -267,10 +267,10 @@ def test_a_log_of_another_hour_is_no_hindrance(tmp_path: Path) -> None:
 
 
 def test_two_do_not_compact_a_space_at_once(tmp_path: Path) -> None:
-    folder, other = journal(tmp_path), Folder(tmp_path / "journal", "other")
+    folder, other = journal(tmp_path), JournalFolder(tmp_path / "journal", "other")
     sealed(other, TEN, 2)
-    with alone(folder):
-        with pytest.raises(Postponed, match="lab"):
+    with exclusive_maintenance(folder):
+        with pytest.raises(CompactionDeferred, match="lab"):
             compact(folder, folder.hour(TEN))
         assert len(compact(other, other.hour(TEN))) == 1
     assert len(compact(folder, folder.hour(TEN))) == 1
@@ -288,7 +288,7 @@ def test_an_hour_with_damage_is_left_as_it_is_and_the_file_is_named(tmp_path: Pa
     path.write_bytes(data)
     before = everything(tmp_path)
     assert closed_hours(folder, TEN + HOUR) == [folder.hour(TEN)]
-    with pytest.raises(Damaged, match=path.name):
+    with pytest.raises(CorruptData, match=path.name):
         compact(folder, folder.hour(TEN))
     assert everything(tmp_path) == before
 
@@ -297,7 +297,7 @@ def test_a_segment_whose_frames_are_gone_is_damage(tmp_path: Path) -> None:
     folder = journal(tmp_path)
     path = folder.segments()[1].frames
     path.unlink()
-    with pytest.raises(Damaged, match=path.name):
+    with pytest.raises(CorruptData, match=path.name):
         compact(folder, folder.hour(TEN))
     assert len(folder.segments()) == 4
 
@@ -305,7 +305,7 @@ def test_a_segment_whose_frames_are_gone_is_damage(tmp_path: Path) -> None:
 def test_segments_that_overlap_are_not_put_together(tmp_path: Path) -> None:
     folder = journal(tmp_path)
     sealed(folder, TEN, 1, first=35)
-    with pytest.raises(Damaged, match="overlaps"):
+    with pytest.raises(CorruptData, match="overlaps"):
         compact(folder, folder.hour(TEN))
     assert len(folder.segments()) == 5
 
@@ -322,7 +322,7 @@ def test_what_appears_while_an_hour_is_compacted_is_not_lost(tmp_path: Path, mon
         real(file)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    with pytest.raises(Postponed, match="changed"):
+    with pytest.raises(CompactionDeferred, match="changed"):
         compact(folder, folder.hour(TEN))
     assert len(folder.segments()) == 5
     assert list(folder.trash.iterdir()) == []
@@ -334,9 +334,9 @@ def test_what_appears_just_before_the_exchange_is_not_lost(tmp_path: Path, monke
 
     def late(one: Path, other: Path) -> None:
         sealed(folder, TEN, 1, first=40)
-        exchange(one, other)
+        swap_directories(one, other)
 
-    monkeypatch.setattr(compaction, "exchange", late)
+    monkeypatch.setattr(compaction, "swap_directories", late)
     compact(folder, folder.hour(TEN))
     assert [(each.first, each.last) for each in folder.segments()] == [(0, 39), (40, 49)]
     assert [record.position for record in records(folder)] == list(range(50))
@@ -356,7 +356,7 @@ def test_where_folders_cannot_be_exchanged_nothing_is_changed(tmp_path: Path) ->
             compact(folder, folder.hour(TEN))
         assert list(elsewhere.iterdir()) == []
         with pytest.raises(CannotExchange, match="compaction needs it"):
-            exchange(elsewhere, folder.hour(TEN))
+            swap_directories(elsewhere, folder.hour(TEN))
     finally:
         shutil.rmtree(elsewhere)
     folder.trash.unlink()
@@ -370,11 +370,11 @@ def test_an_exchange_swaps_two_folders_and_leaves_no_trace_when_only_tried(tmp_p
         (path / f"of {path.name}").touch()
     require_exchange(tmp_path / "a", tmp_path / "b")
     assert [path.name for path in tmp_path.rglob("*") if path.name.startswith(".")] == []
-    exchange(one, other)
+    swap_directories(one, other)
     assert [path.name for path in one.iterdir()] == ["of other"]
     assert [path.name for path in other.iterdir()] == ["of one"]
     with pytest.raises(FileNotFoundError):
-        exchange(one, tmp_path / "b/nothing")
+        swap_directories(one, tmp_path / "b/nothing")
     assert [path.name for path in one.iterdir()] == ["of other"]
 
 
@@ -395,11 +395,11 @@ def test_the_trash_is_emptied_of_what_is_old_enough(tmp_path: Path) -> None:
 def test_a_space_empties_no_other_ones_trash(tmp_path: Path) -> None:
     root = tmp_path / "journal"
     for space in ("lab", "lab.2"):
-        folder = Folder(root, space)
+        folder = JournalFolder(root, space)
         sealed(folder, TEN, 2)
         compact(folder, folder.hour(TEN))
     (folder.trash / "lab.txt").touch()
-    [removed] = empty_trash(Folder(root, "lab"), NEVER)
+    [removed] = empty_trash(JournalFolder(root, "lab"), NEVER)
     assert removed.name.startswith("lab.2026-03-01.10.")
     assert {path.name.partition(".2026")[0] for path in folder.trash.iterdir()} == {"lab.2", "lab.txt"}
 
@@ -407,7 +407,7 @@ def test_a_space_empties_no_other_ones_trash(tmp_path: Path) -> None:
 def test_the_trash_is_not_emptied_under_a_compaction(tmp_path: Path) -> None:
     folder = journal(tmp_path)
     compact(folder, folder.hour(TEN))
-    with alone(folder), pytest.raises(Postponed):
+    with exclusive_maintenance(folder), pytest.raises(CompactionDeferred):
         empty_trash(folder, NEVER)
     assert len(list(folder.trash.iterdir())) == 1
 
@@ -424,7 +424,7 @@ def test_what_a_crashed_compaction_left_does_not_come_into_the_hour(tmp_path: Pa
 # ------------------------------------------------------------------------------------------------ crashes
 
 
-def compact_and_empty(folder: Folder, size: int) -> None:
+def compact_and_empty(folder: JournalFolder, size: int) -> None:
     compact(folder, folder.hour(TEN), file_bytes=size)
     empty_trash(folder, NEVER)
 
@@ -435,12 +435,12 @@ def test_a_crash_at_any_step_leaves_each_record_once(tmp_path: Path) -> None:
     size = 2 * max(each.control.stat().st_size + each.frames.stat().st_size for each in template.segments())
     compacted = []
 
-    def prepared(number: int) -> tuple[Folder, int]:
+    def prepared(number: int) -> tuple[JournalFolder, int]:
         shutil.copytree(template.root, folder_of(number).root)
         return folder_of(number), size
 
-    def folder_of(number: int) -> Folder:
-        return Folder(tmp_path / str(number) / "journal", "lab")
+    def folder_of(number: int) -> JournalFolder:
+        return JournalFolder(tmp_path / str(number) / "journal", "lab")
 
     for number in crashes(compact_and_empty, prepared):
         folder = folder_of(number)
@@ -476,7 +476,7 @@ def count_all_the_while(root: Path, answers: Connection) -> None:
 
 
 def test_a_glob_that_counts_all_the_while_sees_each_record_once(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "journal", "lab")
+    folder = JournalFolder(tmp_path / "journal", "lab")
     hours, following = 24, 0
     for number in range(hours):
         following = sealed(folder, TEN + number * HOUR, 6, following, count=5)

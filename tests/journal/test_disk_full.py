@@ -296,7 +296,7 @@ def fails_to_start(folder: Path, elsewhere: Path) -> str:
 def test_a_second_gateway_on_the_same_journal_is_told_who_has_it(tmp_path: Path) -> None:
     with gateway(tmp_path, participants=EVERYBODY) as process:
         process.start()
-        runs = f"mew: space 'lab' runs already at ws://localhost:{process.port} (process {process.process.pid})"
+        runs = f"mew: space 'lab' already runs at ws://localhost:{process.port} (process {process.process.pid})"
         assert fails_to_start(tmp_path, tmp_path) == runs
         (tmp_path / ".mew" / "pids.json").unlink()
         said = fails_to_start(tmp_path, tmp_path)

@@ -19,8 +19,8 @@ import pytest
 from pyarrow import feather
 
 from mew.journal.arrow import SCHEMA
-from mew.journal.block_format import Entry, Frames
-from mew.journal.layout import Folder
+from mew.journal.block_format import Entry, FrameBatch
+from mew.journal.layout import JournalFolder
 from mew.journal.sealing import seal
 from mew.journal.wal import LogWriter, read_blocks
 from mew.pipeline import java
@@ -47,7 +47,7 @@ def entries(first: int, time: int) -> list[Entry]:
         Record(
             first + 1, time + 1, "envelope", "Žofie 🤖", "chat", "z-1", None, None, None, None, 2, b"{}", '{"kind":"*"}'
         ),
-        Frames(first + 2, time + 2, "bob", "stream-1", 2**53 - 3, 10, [b"#stream-1#\x00\xff\xfe", b"#stream-1#"]),
+        FrameBatch(first + 2, time + 2, "bob", "stream-1", 2**53 - 3, 10, [b"#stream-1#\x00\xff\xfe", b"#stream-1#"]),
         Record(
             first + 4, time + 3, "envelope", "bob", "stream/data", "", "stream-1", 7, 2**53 - 1, None, 2, b"{}", None
         ),
@@ -69,7 +69,7 @@ class Journal(msgspec.Struct, frozen=True):
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory: pytest.TempPathFactory) -> Journal:
     """Segments of two days, one of control alone, and a log that is not sealed yet."""
-    folder = Folder(tmp_path_factory.mktemp("engines") / "journal", SPACE)
+    folder = JournalFolder(tmp_path_factory.mktemp("engines") / "journal", SPACE)
     folder.log.mkdir(parents=True)
     times = (MIDNIGHT - 10**6, MIDNIGHT, MIDNIGHT + 10**6)
     for first, time in zip((0, 6, 12), times, strict=True):
@@ -82,7 +82,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Journal:
     return Journal(folder.root, rows)
 
 
-def write_log(folder: Folder, written: list[Entry]) -> None:
+def write_log(folder: JournalFolder, written: list[Entry]) -> None:
     with closing(LogWriter(folder.log_file(written[0].position))) as writer:
         writer.append(written)
 

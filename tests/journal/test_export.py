@@ -13,7 +13,7 @@ from mcap.reader import make_reader
 from mcap.records import Channel, Message, Schema
 
 from mew.journal import export_mcap
-from mew.journal.export import CannotExport, Wanted, to_json, whole_file, write_jsonl
+from mew.journal.export import JournalExportError, RecordFilter, to_json, whole_file, write_jsonl
 from mew.journal.export_mcap import write_mcap
 from mew.journal.reader import Journal
 from mew.protocol.records import Record
@@ -30,7 +30,7 @@ def journal(kept: Kept) -> Journal:
     return Journal(kept.folder.root, kept.folder.space)
 
 
-def lines(kept: Kept, wanted: Wanted) -> list[dict[str, Any]]:
+def lines(kept: Kept, wanted: RecordFilter) -> list[dict[str, Any]]:
     file = io.BytesIO()
     count = write_jsonl(wanted.of(journal(kept)), file)
     found = [json.loads(line) for line in file.getvalue().splitlines()]
@@ -39,7 +39,7 @@ def lines(kept: Kept, wanted: Wanted) -> list[dict[str, Any]]:
 
 
 def positions(kept: Kept, **wanted: Any) -> list[int]:
-    return [line["position"] for line in lines(kept, Wanted(**wanted))]
+    return [line["position"] for line in lines(kept, RecordFilter(**wanted))]
 
 
 # Lines of JSON
@@ -47,7 +47,7 @@ def positions(kept: Kept, **wanted: Any) -> list[int]:
 
 def test_a_line_has_every_column_of_its_record(tmp_path: Path) -> None:
     kept = varied(tmp_path)
-    for line, record in zip(lines(kept, Wanted()), kept.records, strict=True):
+    for line, record in zip(lines(kept, RecordFilter()), kept.records, strict=True):
         payload = base64.b64decode(line["payload_base64"]) if "payload_base64" in line else line["payload"]
         expected = record.payload if "payload_base64" in line else json.loads(record.payload)
         assert payload == expected
@@ -124,7 +124,7 @@ def test_a_file_has_its_name_only_once_it_is_whole(tmp_path: Path) -> None:
         file.write(b"all")
     assert path.read_text(encoding="utf-8") == "all"
     with (
-        pytest.raises(CannotExport, match="nowhere/out: No such file or directory"),
+        pytest.raises(JournalExportError, match="nowhere/out: No such file or directory"),
         whole_file(tmp_path / "nowhere/out"),
     ):
         pass
@@ -148,8 +148,8 @@ def kept_of(path: Path, lab: MemorySpace) -> Kept:
     return kept
 
 
-def exported(kept: Kept, wanted: Wanted | None = None) -> Any:
-    wanted = wanted or Wanted()
+def exported(kept: Kept, wanted: RecordFilter | None = None) -> Any:
+    wanted = wanted or RecordFilter()
     file = io.BytesIO()
     count = write_mcap(journal(kept), wanted, wanted.range_of(journal(kept)), file)
     reader = make_reader(io.BytesIO(file.getvalue()), validate_crcs=True)
@@ -246,16 +246,16 @@ def test_a_file_says_whose_records_it_has_and_which(tmp_path: Path, lab: MemoryS
     (metadata,) = exported(kept).iter_metadata()
     everything = {"space": "lab", "records": str(last + 1), "first": "0", "last": str(last)}
     assert (metadata.name, metadata.metadata) == ("mew.journal", everything)
-    (metadata,) = exported(kept, Wanted(first=3, last=5)).iter_metadata()
+    (metadata,) = exported(kept, RecordFilter(first=3, last=5)).iter_metadata()
     assert metadata.metadata == {"space": "lab", "records": "3", "first": "3", "last": "5"}
-    (metadata,) = exported(kept, Wanted(streams=frozenset({"none"}))).iter_metadata()
+    (metadata,) = exported(kept, RecordFilter(streams=frozenset({"none"}))).iter_metadata()
     assert metadata.metadata == {"space": "lab", "records": "0"}
 
 
 def test_formats_are_known_however_late_an_export_begins(tmp_path: Path, lab: MemorySpace) -> None:
     play(lab)
     first = next(record.position for record in lab.records if record.frame_number == 2)
-    wanted = Wanted(first=first, streams=frozenset({"moves"}))
+    wanted = RecordFilter(first=first, streams=frozenset({"moves"}))
     ((schema, *_), *rest) = messages(exported(kept_of(tmp_path, lab), wanted), "lab/moves/alice")
     assert schema is not None and schema.name == "move"
     assert len(rest) == 1
@@ -343,5 +343,5 @@ def test_more_channels_than_a_file_can_have_are_refused(
 ) -> None:
     monkeypatch.setattr(export_mcap, "MOST_CHANNELS", 3)
     play(lab)
-    with pytest.raises(CannotExport, match="at most 3 channels"):
+    with pytest.raises(JournalExportError, match="at most 3 channels"):
         exported(kept_of(tmp_path, lab))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.journal.layout import HOUR, SECOND, Folder, Segment, covering, log_first, segments_in, spaces
+from mew.journal.layout import HOUR, SECOND, JournalFolder, Segment, covering, first_position, segments_in, spaces
 
 TEN = int(datetime(2026, 3, 1, 10, tzinfo=UTC).timestamp()) * SECOND
 NOWHERE = Path("nowhere")
@@ -29,7 +29,7 @@ def ranges(segments: list[Segment]) -> list[tuple[int, int]]:
 
 
 def test_a_segment_lies_under_its_space_day_and_hour(tmp_path: Path) -> None:
-    hour = Folder(tmp_path / "journal", "lab").hour(TEN + HOUR - 1)
+    hour = JournalFolder(tmp_path / "journal", "lab").hour(TEN + HOUR - 1)
     segment = Segment(hour, 7, 1234)
     assert hour.relative_to(tmp_path) == Path("journal/space=lab/date=2026-03-01/hour=10")
     assert segment.control.name == "00000000000000000007-00000000000000001234.control.parquet"
@@ -48,35 +48,35 @@ def test_a_segment_lies_under_its_space_day_and_hour(tmp_path: Path) -> None:
     ],
 )
 def test_an_hour_begins_at_its_first_microsecond_by_utc(time: int, path: str) -> None:
-    folder = Folder(NOWHERE, "lab")
+    folder = JournalFolder(NOWHERE, "lab")
     assert folder.hour(time) == folder.sealed / path
 
 
 def test_a_file_of_the_log_is_named_by_its_first_position_and_read_in_order(tmp_path: Path) -> None:
-    folder = Folder(tmp_path, "lab")
+    folder = JournalFolder(tmp_path, "lab")
     folder.log.mkdir(parents=True)
     for first in (100, 99, 2**62, 0):
         folder.log_file(first).touch()
     assert folder.log_file(99) == tmp_path / ".log/lab/00000000000000000099.log"
-    assert [log_first(path) for path in folder.logs()] == [0, 99, 100, 2**62]
+    assert [first_position(path) for path in folder.logs()] == [0, 99, 100, 2**62]
 
 
 @pytest.mark.parametrize("name", ["checkpoint", "synced", "lock", "7.log", "00000000000000000007.log.tmp", "x.log"])
 def test_what_lies_beside_the_log_is_no_log(tmp_path: Path, name: str) -> None:
-    folder = Folder(tmp_path, "lab")
+    folder = JournalFolder(tmp_path, "lab")
     folder.log.mkdir(parents=True)
     (folder.log / name).touch()
     assert folder.logs() == []
 
 
 def test_no_glob_from_the_root_sees_the_trash(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "journal", "lab")
+    folder = JournalFolder(tmp_path / "journal", "lab")
     folder.trash.mkdir()
     (folder.trash / "x.parquet").touch()
     folder.root.mkdir()
     assert folder.trash.parent == folder.root.parent
     assert list(folder.root.rglob("*")) == []
-    assert Folder(tmp_path / "other", "lab").trash != folder.trash
+    assert JournalFolder(tmp_path / "other", "lab").trash != folder.trash
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_no_glob_from_the_root_sees_the_trash(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_is_no_commit_mark_is_not_seen(tmp_path: Path, name: str) -> None:
-    folder = Folder(tmp_path, "lab")
+    folder = JournalFolder(tmp_path, "lab")
     hour = folder.hour(TEN)
     committed(hour, (10, 19))
     (hour / name).touch()
@@ -101,20 +101,20 @@ def test_a_file_that_is_no_commit_mark_is_not_seen(tmp_path: Path, name: str) ->
 
 
 def test_a_segment_without_frames_counts(tmp_path: Path) -> None:
-    hour = Folder(tmp_path, "lab").hour(TEN)
+    hour = JournalFolder(tmp_path, "lab").hour(TEN)
     committed(hour, (0, 3), frames=False)
     assert ranges(segments_in(hour)) == [(0, 3)]
 
 
 def test_a_journal_that_is_not_there_is_empty(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "none", "lab")
+    folder = JournalFolder(tmp_path / "none", "lab")
     assert (folder.hours(), folder.segments(), folder.logs()) == ([], [], [])
     assert segments_in(folder.hour(TEN)) == []
     assert list(spaces(folder.root)) == []
 
 
 def test_segments_are_in_order_over_hours_and_days(tmp_path: Path) -> None:
-    folder = Folder(tmp_path, "lab")
+    folder = JournalFolder(tmp_path, "lab")
     committed(folder.hour(TEN + 20 * HOUR), (60, 69))
     committed(folder.hour(TEN), (5, 59), (0, 4))
     committed(folder.hour(TEN + 21 * HOUR), (70, 70))
@@ -123,7 +123,7 @@ def test_segments_are_in_order_over_hours_and_days(tmp_path: Path) -> None:
 
 
 def test_from_a_position_on_the_first_segment_holds_it(tmp_path: Path) -> None:
-    folder = Folder(tmp_path, "lab")
+    folder = JournalFolder(tmp_path, "lab")
     every = [(10 * number, 10 * number + 9) for number in range(6)]
     for number in range(3):
         committed(folder.hour(TEN + number * HOUR), *every[2 * number : 2 * number + 2])
@@ -132,16 +132,16 @@ def test_from_a_position_on_the_first_segment_holds_it(tmp_path: Path) -> None:
 
 
 def test_a_space_does_not_see_the_segments_of_another(tmp_path: Path) -> None:
-    committed(Folder(tmp_path, "lab").hour(TEN), (0, 9))
-    assert Folder(tmp_path, "la").segments() == []
-    assert Folder(tmp_path, "lab").segments() != []
+    committed(JournalFolder(tmp_path, "lab").hour(TEN), (0, 9))
+    assert JournalFolder(tmp_path, "la").segments() == []
+    assert JournalFolder(tmp_path, "lab").segments() != []
 
 
 def test_a_space_is_known_by_its_segments_or_by_its_log(tmp_path: Path) -> None:
-    committed(Folder(tmp_path, "sealed").hour(TEN), (0, 9))
-    committed(Folder(tmp_path, "both").hour(TEN), (0, 9))
+    committed(JournalFolder(tmp_path, "sealed").hour(TEN), (0, 9))
+    committed(JournalFolder(tmp_path, "both").hour(TEN), (0, 9))
     for name in ("both", "new"):
-        Folder(tmp_path, name).log.mkdir(parents=True)
+        JournalFolder(tmp_path, name).log.mkdir(parents=True)
     assert list(spaces(tmp_path)) == ["both", "new", "sealed"]
 
 

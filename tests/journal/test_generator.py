@@ -20,7 +20,7 @@ from mew.journal.generator.play import Play, Unforeseen
 from mew.journal.generator.telling import tell_together
 from mew.journal.generator.truth import Owner, ReaderGap, Skipped, Writers
 from mew.journal.generator.writing import Files
-from mew.journal.layout import HOUR, Folder, spaces
+from mew.journal.layout import HOUR, JournalFolder, spaces
 from mew.journal.reader import Journal
 from mew.journal.recovery import recover
 from mew.journal.wal import read_blocks
@@ -119,7 +119,7 @@ def test_a_sealed_journal_has_nothing_left_in_the_log_and_breaks_at_hours_at_cra
     generated: Generated,
 ) -> None:
     for truth, records in generated.both():
-        folder = Folder(generated.root, truth.space)
+        folder = JournalFolder(generated.root, truth.space)
         assert folder.logs() == []
         assert len(folder.hours()) > 1
         segments = folder.segments()
@@ -135,7 +135,7 @@ def test_unsealed_the_log_has_every_record_and_says_that_it_is_synced(tmp_path: 
     root = tmp_path / "journal"
     truth = generate(root, records=SHORT, spaces=1, seed=7, seal=False)
     name = next(spaces(root))
-    folder = Folder(root, name)
+    folder = JournalFolder(root, name)
     assert folder.segments() == []
     last = folder.logs()[-1]
     assert folder.synced.read_text().split() == [f"{last.stem:0>20}", f"{last.stat().st_size:020}"]
@@ -232,7 +232,7 @@ def test_the_journal_folds_to_the_owners_and_writers_that_the_truth_has_at_every
         assert sorted(state.kicked) == truth.kicked
         assert sorted(state.present) == sorted(truth.present)
         assert sorted(state.invited) == sorted(truth.invited)
-        assert snapshot(recover(Folder(generated.root, truth.space)).state) == snapshot(state)
+        assert snapshot(recover(JournalFolder(generated.root, truth.space)).state) == snapshot(state)
         held = {grant.grant_id for grants in state.grants.values() for grant in grants}
         assert held <= {grant.grant_id for grant in truth.grants if grant.revoked is None}
 
@@ -396,7 +396,7 @@ def test_a_closed_stream_comes_back_under_a_new_id_with_another_schema_in_the_sa
     generated: Generated,
 ) -> None:
     for truth, _ in generated.both():
-        segments = Folder(generated.root, truth.space).segments()
+        segments = JournalFolder(generated.root, truth.space).segments()
         moves = [each for each in truth.streams.values() if each.format_ids == ["movement/2d"]]
         assert {"moves", "moves_2"} <= {each.stream_id for each in moves}
         assert len({msgspec.json.encode(each.formats) for each in moves}) == 2
@@ -425,7 +425,7 @@ def test_two_spaces_mean_different_things_by_one_format_id(generated: Generated)
 
 
 def test_a_story_that_the_core_does_not_follow_is_not_told(tmp_path: Path) -> None:
-    play = Play(0, 1, 0, Files(Folder(tmp_path, "harbour"), segment_bytes=2**20, sealed=False))
+    play = Play(0, 1, 0, Files(JournalFolder(tmp_path, "harbour"), segment_bytes=2**20, sealed=False))
     foretold = play.foretell()
     foretold.expect("leave", "host")
     with pytest.raises(Unforeseen, match="not to"):
@@ -433,7 +433,7 @@ def test_a_story_that_the_core_does_not_follow_is_not_told(tmp_path: Path) -> No
 
 
 def test_a_proposal_that_nobody_ends_expires_before_the_next_command(tmp_path: Path) -> None:
-    play = Play(0, 1, 0, Files(Folder(tmp_path, "harbour"), segment_bytes=2**20, sealed=False))
+    play = Play(0, 1, 0, Files(JournalFolder(tmp_path, "harbour"), segment_bytes=2**20, sealed=False))
     for name in (*PLANNERS, *PILOTS, *TOOLS):
         acts.join(play, name)
     next(talk.proposal(play))

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from mew.journal import maintenance
-from mew.journal.layout import Folder
-from mew.journal.maintenance import Answer, Keeper
+from mew.journal.layout import JournalFolder
+from mew.journal.maintenance import Answer, MaintenanceClient
 from tests.journal.kept import Kept
 from tests.journal.waiting import until
 
@@ -38,11 +38,11 @@ class Sealer:
 
     def __init__(self, folder: Path, behaviour: str) -> None:
         self.folder = folder
-        self.journal = Folder(folder / "journal", "lab")
+        self.journal = JournalFolder(folder / "journal", "lab")
         script = folder / "sealer.py"
         script.write_text(SEALER.format(folder=str(folder), behaviour=behaviour), encoding="utf-8")
         self.answers: list[Answer] = []
-        self.keeper = Keeper(self.answers.append, (sys.executable, str(script)))
+        self.keeper = MaintenanceClient(self.answers.append, (sys.executable, str(script)))
 
     def ask(self, *numbers: int) -> None:
         for number in numbers:
@@ -139,8 +139,8 @@ def test_an_answer_that_is_none_is_reported_and_the_next_request_is_tried(
 def test_a_sealer_that_cannot_be_started_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "PAUSE_SECONDS", 0.01)
     answers: list[Answer] = []
-    keeper = Keeper(answers.append, (str(tmp_path / "nothing"),))
-    folder = Folder(tmp_path, "lab")
+    keeper = MaintenanceClient(answers.append, (str(tmp_path / "nothing"),))
+    folder = JournalFolder(tmp_path, "lab")
     keeper.seal(folder, folder.log_file(0))
     assert keeper.close(20)
     (answer,) = answers
@@ -185,7 +185,7 @@ def test_the_real_sealer_seals_and_says_what_it_could_not_do(tmp_path: Path) -> 
     broken = damaged.end()
     broken.write_bytes(broken.read_bytes()[:-1])
     answers: list[Answer] = []
-    keeper = Keeper(answers.append)
+    keeper = MaintenanceClient(answers.append)
     keeper.seal(damaged.folder, broken)
     keeper.seal(kept.folder, log)
     assert keeper.close(30)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mew.journal.block_format import Entry, Frames
+from mew.journal.block_format import Entry, FrameBatch
 from mew.journal.wal import LogDamaged, LogWriter, read_blocks
 from mew.protocol.records import Record
 
@@ -17,7 +17,9 @@ def entries(first: int) -> list[Entry]:
     """Four records from this position on."""
     return [
         Record(first, 1_000 + first, "envelope", "alice", "chat", f"a-{first}", size=2, payload=b"{}"),
-        Frames(first + 1, 1_000 + first, "bob", "stream-1", first, 10, [b"#stream-1#x", b"#stream-1#", b"#stream-1#y"]),
+        FrameBatch(
+            first + 1, 1_000 + first, "bob", "stream-1", first, 10, [b"#stream-1#x", b"#stream-1#", b"#stream-1#y"]
+        ),
     ]
 
 

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 
 from mew.journal.arrow import SCHEMA, from_arrow
-from mew.journal.block_format import Damaged, encode
+from mew.journal.block_format import CorruptData, encode
 from mew.journal.compaction import compact
-from mew.journal.layout import Folder
-from mew.journal.reader import MADE, Journal, Missing
+from mew.journal.layout import JournalFolder
+from mew.journal.reader import MADE, Journal, RecordsMissing
 from mew.journal.sealing import seal
 from mew.journal.segments import SegmentDamaged
 from mew.journal.settings import JournalSettings
 from mew.journal.wal import LogDamaged, LogWriter
-from mew.journal.writer import Writer
+from mew.journal.writer import JournalWriter
 from mew.protocol.records import Record
 from tests.journal.kept import NOON, Kept, entries, varied
 
@@ -53,7 +53,7 @@ def test_nothing_is_read_behind_the_last_position_that_is_wanted(tmp_path: Path,
     for path in (kept.folder.segments()[1].control, kept.folder.segments()[1].frames):
         path.write_bytes(b"damaged")
     assert positions(list(journal(kept).records(last=11, control=control)))[-1] == 11
-    with pytest.raises(Damaged):
+    with pytest.raises(CorruptData):
         list(journal(kept).records(last=12, control=control))
 
 
@@ -64,7 +64,7 @@ def test_control_comes_without_frames_and_no_frames_file_is_opened(tmp_path: Pat
     for start in kept.starts():
         expected = [record for record in kept.control if record.position >= start]
         assert list(journal(kept).records(start, control=True)) == expected
-    with pytest.raises(Damaged):
+    with pytest.raises(CorruptData):
         list(journal(kept).records())
 
 
@@ -184,7 +184,7 @@ def test_a_frames_file_that_is_gone_is_missed_and_not_looked_for_for_ever(tmp_pa
     kept = varied(tmp_path)
     kept.folder.segments()[1].frames.unlink()
     found = []
-    with pytest.raises(Damaged, match=r"frames\.parquet: it is missing"):
+    with pytest.raises(CorruptData, match=r"frames\.parquet: it is missing"):
         for record in journal(kept).records():
             found.append(record)
     assert found == kept.records[:12]
@@ -202,7 +202,7 @@ def test_what_retention_took_away_is_not_missed_from_the_beginning_but_from_wher
     assert read.first == 12
     assert list(read.records()) == kept.records[12:]
     assert list(read.records(12)) == kept.records[12:]
-    with pytest.raises(Missing, match="no records 5 to 11"):
+    with pytest.raises(RecordsMissing, match="no records 5 to 11"):
         list(read.records(5))
 
 
@@ -214,7 +214,7 @@ def test_a_hole_is_not_read_over(tmp_path: Path, which: int) -> None:
     for log in kept.folder.logs()[:1]:
         log.unlink()
     found = []
-    with pytest.raises(Missing, match=f"no records {gone.first} to"):
+    with pytest.raises(RecordsMissing, match=f"no records {gone.first} to"):
         for record in journal(kept).records():
             found.append(record)
     assert found == kept.records[: gone.first]
@@ -446,7 +446,7 @@ def test_a_follower_goes_on_behind_what_went_unrecorded(tmp_path: Path) -> None:
     assert kept.next == 113
     kept.end()
     kept.next += 1
-    with pytest.raises(Missing):
+    with pytest.raises(RecordsMissing):
         followed(kept, kept.append)
 
 
@@ -493,17 +493,17 @@ def test_a_look_without_news_lists_no_folder(tmp_path: Path, monkeypatch: pytest
 # With the real writer
 
 
-def sealed_meanwhile(folder: Folder, closed: "list[Path]", over: threading.Event) -> None:
+def sealed_meanwhile(folder: JournalFolder, closed: "list[Path]", over: threading.Event) -> None:
     while not over.is_set() or closed:
         if closed:
             seal(folder, closed.pop(0))
         over.wait(0.001)
 
 
-def write(folder: Folder, first: int, blocks: int, on_closed: Callable[[Path], None]) -> int:
+def write(folder: JournalFolder, first: int, blocks: int, on_closed: Callable[[Path], None]) -> int:
     """What one gateway writes in its life; the position that follows."""
     settings = JournalSettings(interval_ms=1, segment_bytes=20_000)
-    writer = Writer(folder, settings, on_closed=lambda path: on_closed(Path(path)), on_problem=print)
+    writer = JournalWriter(folder, settings, on_closed=lambda path: on_closed(Path(path)), on_problem=print)
     for at in range(first, first + 6 * blocks, 6):
         for entry in entries(at, NOON):
             if isinstance(entry, Record):
@@ -517,7 +517,7 @@ def write(folder: Folder, first: int, blocks: int, on_closed: Callable[[Path], N
 
 @pytest.mark.parametrize("synced_only", [False, True])
 def test_nothing_is_lost_or_repeated_while_gateways_write_and_a_sealer_seals(tmp_path: Path, synced_only: bool) -> None:
-    folder = Folder(tmp_path / "journal", "lab")
+    folder = JournalFolder(tmp_path / "journal", "lab")
     folder.log.mkdir(parents=True)
     closed: list[Path] = []
     over = threading.Event()

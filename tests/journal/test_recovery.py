@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.journal import sealing, wal
-from mew.journal.block_format import Damaged
-from mew.journal.layout import Folder, log_first
+from mew.journal.block_format import CorruptData
+from mew.journal.layout import JournalFolder, first_position
 from mew.journal.reader import Journal
-from mew.journal.recovery import JournalDamaged, mend, recover, synced_bytes
+from mew.journal.recovery import JournalDamaged, recover, synced_bytes, truncate_torn_tail
 from mew.journal.sealing import seal
 from mew.journal.segments import read_footer
 from mew.journal.wal import LogWriter, read_blocks
-from mew.journal.writer import Behind
-from mew.protocol import OtherFold, Record, SpaceState, snapshot
+from mew.journal.writer import ReplayBudget
+from mew.protocol import Record, SnapshotVersionError, SpaceState, snapshot
 from mew.testing import Client
 from tests.chance import examples
 from tests.histories import CONFIGURATION, History, Step, histories
@@ -115,7 +115,7 @@ def test_any_of_the_logs_may_be_sealed_and_any_may_still_be_there(lab: LivingSpa
 
 
 def test_no_journal_is_an_empty_space(tmp_path: Path) -> None:
-    recovered = recover(Folder(tmp_path, "lab"))
+    recovered = recover(JournalFolder(tmp_path, "lab"))
     assert (recovered.entries, recovered.torn) == (0, None)
     assert snapshot(recovered.state) == snapshot(SpaceState(space_id="lab"))
 
@@ -187,10 +187,10 @@ def of_another_fold(record: Record) -> Record:
     return msgspec.structs.replace(record, payload=payload)
 
 
-def written_anew(lab: LivingSpace, change: Callable[[list[Record]], list[Record]]) -> Folder:
+def written_anew(lab: LivingSpace, change: Callable[[list[Record]], list[Record]]) -> JournalFolder:
     """The journal of a space, but with other records; a hole begins a new log, as a writer does."""
     lab.files.end()
-    folder = Folder(lab.files.folder.root.with_name("changed"), "lab")
+    folder = JournalFolder(lab.files.folder.root.with_name("changed"), "lab")
     folder.log.mkdir(parents=True)
     writer, following = None, -1
     for record in change(lab.records):
@@ -252,7 +252,7 @@ def test_a_hole_that_only_a_checkpoint_of_another_fold_ends_cannot_be_gone_on_be
     lab.checkpoint()
     at = lab.state.position
     folder = written_anew(lab, lambda records: [*records[: before + 1], of_another_fold(records[at])])
-    with pytest.raises(OtherFold):
+    with pytest.raises(SnapshotVersionError):
         recover(folder)
 
 
@@ -290,13 +290,13 @@ def test_recovery_reads_no_more_than_what_is_behind_the_checkpoint(tmp_path: Pat
     assert lab.state.position > 8000
     assert recovered.entries == 2
     assert snapshot(recovered.state) == snapshot(lab.state)
-    assert Behind.ENTRIES <= 50_000
+    assert ReplayBudget.ENTRIES <= 50_000
 
 
 # --------------------------------------------------------------------------------------------- what a crash leaves
 
 
-def cuts(folder: Folder) -> Iterator[tuple[int, int]]:
+def cuts(folder: JournalFolder) -> Iterator[tuple[int, int]]:
     """Every place at which a crash may cut the last block off, and where the block begins."""
     last = folder.logs()[-1]
     *_, block = read_blocks(last)
@@ -343,7 +343,7 @@ def test_files_that_a_crash_left_empty_go_away(lab: LivingSpace) -> None:
     logs = folder.logs()
     for first in (lab.state.position + 1, lab.state.position + 5):
         folder.log_file(first).touch()
-    assert mend(folder) is None
+    assert truncate_torn_tail(folder) is None
     assert folder.logs() == logs
 
 
@@ -393,20 +393,20 @@ def test_a_segment_that_is_damaged_behind_the_checkpoint_is_told(lab: LivingSpac
     lab.files.seal_some(every=True)
     segment = lab.files.folder.segments()[0]
     os.truncate(segment.control, segment.control.stat().st_size - 20)
-    with pytest.raises(Damaged, match=segment.control.name):
+    with pytest.raises(CorruptData, match=segment.control.name):
         recover(lab.files.folder)
 
 
 @pytest.mark.parametrize("mark", ["", "nonsense", "1", "x y", "00000000000000000000"])
 def test_a_mark_that_cannot_be_read_says_nothing(tmp_path: Path, mark: str) -> None:
-    folder = Folder(tmp_path, "lab")
+    folder = JournalFolder(tmp_path, "lab")
     folder.log.mkdir(parents=True)
     folder.synced.write_text(mark, encoding="ascii")
     assert synced_bytes(folder, folder.log_file(0)) == 0
 
 
 def test_the_mark_speaks_for_all_files_before_its_own(tmp_path: Path) -> None:
-    folder = Folder(tmp_path, "lab")
+    folder = JournalFolder(tmp_path, "lab")
     folder.log.mkdir(parents=True)
     for first in (0, 10, 20):
         folder.log_file(first).write_bytes(b"x" * 100)
@@ -424,7 +424,7 @@ def test_logs_may_be_sealed_while_they_are_recovered(
     busy(lab)
     lab.files.end()
     for look in range(20):
-        folder = Folder(tmp_path / f"{look}" / "journal", "lab")
+        folder = JournalFolder(tmp_path / f"{look}" / "journal", "lab")
         shutil.copytree(lab.files.folder.root, folder.root)
         with monkeypatch.context() as patch:
             looks = Looks(patch, folder, look)
@@ -438,13 +438,13 @@ def test_logs_may_be_sealed_while_they_are_recovered(
 class Looks:
     """Counts how often somebody looks what is in a folder; just after one of these looks, two logs are sealed."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, folder: Folder, which: int) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, folder: JournalFolder, which: int) -> None:
         self.count = -1
         self._folder = folder
         self._which = which
         self._logs = folder.logs()[:2]
         for name in ("logs", "segments", "hours"):
-            patch.setattr(Folder, name, self._counting(getattr(Folder, name)))
+            patch.setattr(JournalFolder, name, self._counting(getattr(JournalFolder, name)))
 
     def _counting(self, look: Callable[..., object]) -> Callable[..., object]:
         def looked(*arguments: object) -> object:
@@ -500,7 +500,7 @@ def test_two_sealers_of_one_log_make_one_segment(lab: LivingSpace) -> None:
     assert failed == []
     assert folder.logs() == []
     assert [(each.first, each.last) for each in folder.segments()] == [
-        (log_first(log), following - 1)
-        for log, following in zip(logs, [*map(log_first, logs[1:]), lab.state.position + 1], strict=True)
+        (first_position(log), following - 1)
+        for log, following in zip(logs, [*map(first_position, logs[1:]), lab.state.position + 1], strict=True)
     ]
     assert snapshot(recover(folder).state) == snapshot(lab.state)

@@ -11,9 +11,9 @@ import duckdb
 import pytest
 
 from mew.journal.arrow import to_arrow
-from mew.journal.block_format import Entry, Frames, encode
-from mew.journal.compaction import Postponed, alone, compact
-from mew.journal.layout import HOUR, SECOND, Folder, disk_used
+from mew.journal.block_format import Entry, FrameBatch, encode
+from mew.journal.compaction import CompactionDeferred, compact, exclusive_maintenance
+from mew.journal.layout import HOUR, SECOND, JournalFolder, disk_used
 from mew.journal.retention import BadReader, forget, readers, register, retain
 from mew.journal.segments import verify, write_segment
 from mew.journal.wal import LogWriter
@@ -28,15 +28,15 @@ STEP = 20 * 60 * SECOND
 def entries(first: int, time: int, *, checkpoint: bool) -> list[Entry]:
     """Ten records; the fifth may be a checkpoint."""
     return [
-        Frames(first, time, "bob", "s", first + 1, 3, [b"#s#x"] * 4),
+        FrameBatch(first, time, "bob", "s", first + 1, 3, [b"#s#x"] * 4),
         Record(first + 4, time, CHECKPOINT if checkpoint else "envelope", "system:gateway", "chat"),
-        Frames(first + 5, time, "bob", "s", first + 5, 3, [b"#s#y"] * 5),
+        FrameBatch(first + 5, time, "bob", "s", first + 5, 3, [b"#s#y"] * 5),
     ]
 
 
-def journal(path: Path, checkpoints: set[int], segments: int = 10) -> Folder:
+def journal(path: Path, checkpoints: set[int], segments: int = 10) -> JournalFolder:
     """A segment of ten records every twenty minutes from ten o'clock on; some have a checkpoint in the middle."""
-    folder = Folder(path / "journal", "lab")
+    folder = JournalFolder(path / "journal", "lab")
     for number in range(segments):
         time = TEN + number * STEP
         block = encode(entries(10 * number, time, checkpoint=number in checkpoints))
@@ -44,12 +44,12 @@ def journal(path: Path, checkpoints: set[int], segments: int = 10) -> Folder:
     return folder
 
 
-def kept(folder: Folder) -> list[int]:
+def kept(folder: JournalFolder) -> list[int]:
     """The numbers of the segments that are there."""
     return [segment.first // 10 for segment in folder.segments()]
 
 
-def cut(folder: Folder, number: int, readers: dict[str, int] | None = None) -> list[int]:
+def cut(folder: JournalFolder, number: int, readers: dict[str, int] | None = None) -> list[int]:
     """Keep what is not older than a segment; the numbers of those that were removed."""
     removed = retain(folder, keep_seconds=3600, now=TEN + number * STEP + HOUR, readers=readers)
     return [segment.first // 10 for segment in removed]
@@ -103,7 +103,7 @@ def test_a_damaged_segment_does_not_stop_it(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_is_not_there_has_nothing_to_remove(tmp_path: Path) -> None:
-    assert cut(Folder(tmp_path / "journal", "lab"), 10) == []
+    assert cut(JournalFolder(tmp_path / "journal", "lab"), 10) == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -118,7 +118,7 @@ def test_another_spaces_segments_stay(tmp_path: Path) -> None:
     folder = journal(tmp_path, {7})
     shutil.copytree(folder.sealed, folder.root / "space=other")
     cut(folder, 10)
-    assert kept(Folder(folder.root, "other")) == list(range(10))
+    assert kept(JournalFolder(folder.root, "other")) == list(range(10))
 
 
 def test_below_a_log_that_is_not_sealed_nothing_goes(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_below_a_log_that_is_not_sealed_nothing_goes(tmp_path: Path) -> None:
 
 def test_nothing_goes_while_somebody_compacts(tmp_path: Path) -> None:
     folder = journal(tmp_path, {7})
-    with alone(folder), pytest.raises(Postponed):
+    with exclusive_maintenance(folder), pytest.raises(CompactionDeferred):
         cut(folder, 10)
     assert kept(folder) == list(range(10))
 
@@ -190,7 +190,7 @@ def test_a_reader_of_whom_nothing_is_known_holds_everything(tmp_path: Path, cont
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "a b"])
 def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> None:
-    folder = Folder(tmp_path / "journal", "lab")
+    folder = JournalFolder(tmp_path / "journal", "lab")
     with pytest.raises(BadReader, match="name"):
         register(folder, name, 0)
     assert list(tmp_path.iterdir()) == []
@@ -199,7 +199,7 @@ def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> No
 def test_a_reader_for_whom_there_is_no_room_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = Folder(tmp_path / "journal", "lab")
+    folder = JournalFolder(tmp_path / "journal", "lab")
     register(folder, "pipeline", 1)
 
     def full(_file: int) -> None:
@@ -213,10 +213,10 @@ def test_a_reader_for_whom_there_is_no_room_leaves_nothing_behind(
 
 
 def test_a_crash_while_a_reader_registers_leaves_what_it_said_before_or_now(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "journal", "lab")
+    folder = JournalFolder(tmp_path / "journal", "lab")
     seen = []
 
-    def prepared(_number: int) -> tuple[Folder, str, int]:
+    def prepared(_number: int) -> tuple[JournalFolder, str, int]:
         register(folder, "pipeline", 1)
         return folder, "pipeline", 2
 
@@ -228,7 +228,7 @@ def test_a_crash_while_a_reader_registers_leaves_what_it_said_before_or_now(tmp_
 # ------------------------------------------------------------------------------------------------------ crashes
 
 
-def cut_at_eight(folder: Folder) -> None:
+def cut_at_eight(folder: JournalFolder) -> None:
     cut(folder, 8)
 
 
@@ -242,10 +242,10 @@ def test_a_crash_at_any_step_leaves_a_journal_without_a_hole(tmp_path: Path) -> 
     template = journal(tmp_path / "template", {3, 7})
     first = []
 
-    def folder_of(number: int) -> Folder:
-        return Folder(tmp_path / str(number) / "journal", "lab")
+    def folder_of(number: int) -> JournalFolder:
+        return JournalFolder(tmp_path / str(number) / "journal", "lab")
 
-    def prepared(number: int) -> tuple[Folder]:
+    def prepared(number: int) -> tuple[JournalFolder]:
         shutil.copytree(template.root, folder_of(number).root)
         return (folder_of(number),)
 
@@ -295,4 +295,6 @@ def test_what_is_half_written_where_something_stays_is_left_alone(tmp_path: Path
 def test_how_full_the_disk_is_is_told_even_before_the_journal_is_there(tmp_path: Path) -> None:
     found = os.statvfs(tmp_path)
     used = found.f_blocks - found.f_bfree
-    assert disk_used(Folder(tmp_path / "not/yet", "lab")) == pytest.approx(used / (used + found.f_bavail), abs=0.05)
+    assert disk_used(JournalFolder(tmp_path / "not/yet", "lab")) == pytest.approx(
+        used / (used + found.f_bavail), abs=0.05
+    )

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.journal.block_format import Frames
-from mew.journal.layout import Folder
+from mew.journal.block_format import FrameBatch
+from mew.journal.layout import JournalFolder
 from mew.journal.segments import read_segment, verify
 from mew.journal.wal import LogWriter
 from mew.protocol.records import Record
@@ -60,24 +60,24 @@ def sealer() -> Iterator[Sealer]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path / "journal", "lab")
+def folder(tmp_path: Path) -> JournalFolder:
+    return JournalFolder(tmp_path / "journal", "lab")
 
 
-def logged(folder: Folder, first: int, time: int = HOUR, event: str = "leave") -> Path:
+def logged(folder: JournalFolder, first: int, time: int = HOUR, event: str = "leave") -> Path:
     """A complete file of the log, of four records."""
     folder.log.mkdir(parents=True, exist_ok=True)
     with closing(LogWriter(folder.log_file(first))) as writer:
-        frames = Frames(first + 1, time, "bob", "stream-1", first + 1, 10, [b"#stream-1#x"] * 3)
+        frames = FrameBatch(first + 1, time, "bob", "stream-1", first + 1, 10, [b"#stream-1#x"] * 3)
         writer.append([Record(first, time, event, "bob", payload=b"{}"), frames])
     return writer.path
 
 
-def request(folder: Folder, log: Path) -> dict[str, Any]:
+def request(folder: JournalFolder, log: Path) -> dict[str, Any]:
     return {"root": str(folder.root), "space": folder.space, "log": str(log)}
 
 
-def test_a_log_is_sealed_and_its_segment_told(sealer: Sealer, folder: Folder) -> None:
+def test_a_log_is_sealed_and_its_segment_told(sealer: Sealer, folder: JournalFolder) -> None:
     log = logged(folder, 4)
     answer = sealer.ask(seal=request(folder, log))
     (segment,) = folder.segments()
@@ -89,7 +89,7 @@ def test_a_log_is_sealed_and_its_segment_told(sealer: Sealer, folder: Folder) ->
     assert not log.exists()
 
 
-def test_a_log_that_holds_nothing_is_told_so(sealer: Sealer, folder: Folder) -> None:
+def test_a_log_that_holds_nothing_is_told_so(sealer: Sealer, folder: JournalFolder) -> None:
     folder.log.mkdir(parents=True)
     log = folder.log_file(4)
     LogWriter(log).close()
@@ -98,7 +98,7 @@ def test_a_log_that_holds_nothing_is_told_so(sealer: Sealer, folder: Folder) -> 
     assert not log.exists()
 
 
-def test_asked_again_it_gives_the_same_answer(sealer: Sealer, folder: Folder) -> None:
+def test_asked_again_it_gives_the_same_answer(sealer: Sealer, folder: JournalFolder) -> None:
     log = logged(folder, 0)
     once, again = (sealer.ask(seal=request(folder, log))["sealed"] for _ in range(2))
     assert {**once, "seconds": 0} == {**again, "seconds": 0}
@@ -116,7 +116,7 @@ BAD_LINES = [
 ]
 
 
-def test_a_bad_line_is_answered_and_the_next_is_done(sealer: Sealer, folder: Folder) -> None:
+def test_a_bad_line_is_answered_and_the_next_is_done(sealer: Sealer, folder: JournalFolder) -> None:
     for line in BAD_LINES:
         sealer.tell(line)
         failed = sealer.hear()["failed"]
@@ -124,7 +124,7 @@ def test_a_bad_line_is_answered_and_the_next_is_done(sealer: Sealer, folder: Fol
     assert sealer.ask(seal=request(folder, logged(folder, 0)))["sealed"]["records"] == 4
 
 
-def test_what_cannot_be_done_is_told_with_the_request(sealer: Sealer, folder: Folder) -> None:
+def test_what_cannot_be_done_is_told_with_the_request(sealer: Sealer, folder: JournalFolder) -> None:
     log = logged(folder, 0)
     os.truncate(log, log.stat().st_size - 1)
     asked = request(folder, log)
@@ -134,12 +134,12 @@ def test_what_cannot_be_done_is_told_with_the_request(sealer: Sealer, folder: Fo
     assert log.exists()
 
 
-def test_a_log_that_is_not_there_is_told_so(sealer: Sealer, folder: Folder) -> None:
+def test_a_log_that_is_not_there_is_told_so(sealer: Sealer, folder: JournalFolder) -> None:
     failed = sealer.ask(seal=request(folder, folder.log_file(9)))["failed"]
     assert "No such file" in failed["problem"]
 
 
-def test_hours_that_are_over_are_compacted(sealer: Sealer, folder: Folder) -> None:
+def test_hours_that_are_over_are_compacted(sealer: Sealer, folder: JournalFolder) -> None:
     for first in (0, 4, 8):
         sealer.ask(seal=request(folder, logged(folder, first)))
     named = {"root": str(folder.root), "space": folder.space}
@@ -149,7 +149,7 @@ def test_hours_that_are_over_are_compacted(sealer: Sealer, folder: Folder) -> No
     assert read_segment(segment).column("position").to_pylist() == list(range(12))
 
 
-def test_an_hour_that_cannot_be_compacted_does_not_keep_others_from_it(sealer: Sealer, folder: Folder) -> None:
+def test_an_hour_that_cannot_be_compacted_does_not_keep_others_from_it(sealer: Sealer, folder: JournalFolder) -> None:
     for first, hour in ((0, 1), (4, 1), (8, 2), (12, 2)):
         sealer.ask(seal=request(folder, logged(folder, first, hour * HOUR)))
     damaged = folder.segments()[0].frames
@@ -160,7 +160,7 @@ def test_an_hour_that_cannot_be_compacted_does_not_keep_others_from_it(sealer: S
     assert [(segment.first, segment.last) for segment in folder.segments()] == [(0, 3), (4, 7), (8, 15)]
 
 
-def test_what_need_not_be_kept_is_removed(sealer: Sealer, folder: Folder) -> None:
+def test_what_need_not_be_kept_is_removed(sealer: Sealer, folder: JournalFolder) -> None:
     for first, hour in ((0, 1), (4, 2), (8, 3)):
         sealer.ask(seal=request(folder, logged(folder, first, hour * HOUR, "checkpoint")))
     named = {"root": str(folder.root), "space": folder.space}
@@ -174,13 +174,13 @@ def test_it_takes_no_time_from_others(sealer: Sealer) -> None:
     assert os.getpriority(os.PRIO_PROCESS, sealer.process.pid) == min(os.getpriority(os.PRIO_PROCESS, 0) + 10, 19)
 
 
-def test_an_interrupt_is_not_for_it(sealer: Sealer, folder: Folder) -> None:
+def test_an_interrupt_is_not_for_it(sealer: Sealer, folder: JournalFolder) -> None:
     sealer.ask(seal={})
     sealer.process.send_signal(signal.SIGINT)
     assert sealer.ask(seal=request(folder, logged(folder, 0)))["sealed"]["records"] == 4
 
 
-def test_it_ends_with_its_input_after_all_that_was_asked(folder: Folder) -> None:
+def test_it_ends_with_its_input_after_all_that_was_asked(folder: JournalFolder) -> None:
     lines = [msgspec.json.encode({"seal": request(folder, logged(folder, first))}) for first in range(0, 40, 4)]
     sealer = Sealer()
     sealer.tell(*lines)
@@ -191,7 +191,7 @@ def test_it_ends_with_its_input_after_all_that_was_asked(folder: Folder) -> None
     assert sealer.process.wait() == 0
 
 
-def test_what_was_asked_is_done_even_if_nobody_listens(folder: Folder) -> None:
+def test_what_was_asked_is_done_even_if_nobody_listens(folder: JournalFolder) -> None:
     logs = [logged(folder, first) for first in range(0, 40, 4)]
     sealer = Sealer()
     sealer.stdout.close()

@@ -13,8 +13,8 @@ import pytest
 
 from mew.journal import wal
 from mew.journal.arrow import from_arrow, to_arrow
-from mew.journal.block_format import HEAD_BYTES, Damaged, Entry, Frames, encode
-from mew.journal.layout import Folder, Segment
+from mew.journal.block_format import HEAD_BYTES, CorruptData, Entry, FrameBatch, encode
+from mew.journal.layout import JournalFolder, Segment
 from mew.journal.sealing import seal
 from mew.journal.segments import read_segment, verify, write_segment
 from mew.journal.wal import LogDamaged, LogWriter
@@ -28,12 +28,12 @@ def entries(first: int) -> list[Entry]:
     """Five records, two of them control."""
     return [
         Record(first, HOUR, "start", "system:gateway", payload=b'{"epoch":"e-%d"}' % first),
-        Frames(first + 1, HOUR, "bob", "stream-1", first, 10, [b"#stream-1#x", b"#stream-1#", b"#stream-1#y"]),
+        FrameBatch(first + 1, HOUR, "bob", "stream-1", first, 10, [b"#stream-1#x", b"#stream-1#", b"#stream-1#y"]),
         Record(first + 4, HOUR + 1, "leave", "bob"),
     ]
 
 
-def logged(folder: Folder, first: int = 0, blocks: int = 3) -> Path:
+def logged(folder: JournalFolder, first: int = 0, blocks: int = 3) -> Path:
     """A complete file of the log."""
     folder.log.mkdir(parents=True, exist_ok=True)
     with closing(LogWriter(folder.log_file(first))) as writer:
@@ -46,7 +46,7 @@ def records(log: Path) -> list[Record]:
     return [record for block in wal.read_blocks(log) for record in block.records()]
 
 
-def glob(folder: Folder) -> list[int]:
+def glob(folder: JournalFolder) -> list[int]:
     """The positions that somebody sees who reads all Parquet files there are."""
     pattern = str(folder.root / "**" / "*.parquet")
     if not list(folder.root.glob("**/*.parquet")):
@@ -55,22 +55,22 @@ def glob(folder: Folder) -> list[int]:
     return [position for (position,) in found.fetchall()]
 
 
-def files(folder: Folder) -> set[str]:
+def files(folder: JournalFolder) -> set[str]:
     return {path.name for path in folder.root.rglob("*") if path.is_file()}
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path / "journal", "lab")
+def folder(tmp_path: Path) -> JournalFolder:
+    return JournalFolder(tmp_path / "journal", "lab")
 
 
-def sealed(folder: Folder, log: Path) -> Segment:
+def sealed(folder: JournalFolder, log: Path) -> Segment:
     segment = seal(folder, log)
     assert segment is not None
     return segment
 
 
-def test_a_log_becomes_a_segment_of_its_hour_and_goes_away(folder: Folder) -> None:
+def test_a_log_becomes_a_segment_of_its_hour_and_goes_away(folder: JournalFolder) -> None:
     log = logged(folder, first=40)
     written = records(log)
     segment = sealed(folder, log)
@@ -81,28 +81,28 @@ def test_a_log_becomes_a_segment_of_its_hour_and_goes_away(folder: Folder) -> No
     verify(segment)
 
 
-def test_blocks_of_every_size_are_sealed(folder: Folder) -> None:
+def test_blocks_of_every_size_are_sealed(folder: JournalFolder) -> None:
     folder.log.mkdir(parents=True)
     log, first = folder.log_file(0), 0
     with closing(LogWriter(log)) as writer:
         for count in (1, 2, 20_000, 1, 50_000, 3):
-            writer.append([Frames(first, HOUR, "bob", f"s-{count}", first, 3, [b"#s#x"] * count)])
+            writer.append([FrameBatch(first, HOUR, "bob", f"s-{count}", first, 3, [b"#s#x"] * count)])
             first += count
     written = records(log)
     assert list(from_arrow(read_segment(sealed(folder, log)))) == written
 
 
-def test_a_log_without_a_block_is_only_deleted(folder: Folder) -> None:
+def test_a_log_without_a_block_is_only_deleted(folder: JournalFolder) -> None:
     assert seal(folder, logged(folder, blocks=0)) is None
     assert files(folder) == set()
 
 
-def test_a_log_that_was_sealed_before_is_its_segment(folder: Folder) -> None:
+def test_a_log_that_was_sealed_before_is_its_segment(folder: JournalFolder) -> None:
     log = logged(folder)
     assert seal(folder, log) == seal(folder, log)
 
 
-def test_a_log_that_never_was_cannot_be_sealed(folder: Folder) -> None:
+def test_a_log_that_never_was_cannot_be_sealed(folder: JournalFolder) -> None:
     sealed(folder, logged(folder))
     with pytest.raises(FileNotFoundError):
         seal(folder, folder.log_file(15))
@@ -115,7 +115,7 @@ def test_a_crash_at_any_step_costs_no_record_and_doubles_none(tmp_path: Path) ->
     folders = {}
 
     def prepare(number: int) -> tuple[Any, ...]:
-        folders[number] = folder = Folder(tmp_path / str(number), "lab")
+        folders[number] = folder = JournalFolder(tmp_path / str(number), "lab")
         return folder, logged(folder)
 
     for number in crashes(seal, prepare):
@@ -152,7 +152,7 @@ def trace(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_the_log_is_deleted_last_when_both_files_and_their_names_are_on_the_disk(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
+    folder: JournalFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sealed(folder, logged(folder, blocks=1))
     log = logged(folder, first=5)
@@ -174,7 +174,7 @@ def test_the_log_is_deleted_last_when_both_files_and_their_names_are_on_the_disk
     ]
 
 
-def test_frames_that_a_crash_left_of_a_longer_log_do_not_stay(folder: Folder) -> None:
+def test_frames_that_a_crash_left_of_a_longer_log_do_not_stay(folder: JournalFolder) -> None:
     """The control file was not there yet, and the log lost its end."""
     long = write_segment(folder.hour(HOUR), [to_arrow(encode([*entries(0), *entries(5)]))])
     long.control.unlink()
@@ -183,13 +183,13 @@ def test_frames_that_a_crash_left_of_a_longer_log_do_not_stay(folder: Folder) ->
     assert glob(folder) == [0, 1, 2, 3, 4]
 
 
-def test_a_log_in_a_larger_segment_that_is_whole_is_only_deleted(folder: Folder) -> None:
+def test_a_log_in_a_larger_segment_that_is_whole_is_only_deleted(folder: JournalFolder) -> None:
     large = write_segment(folder.hour(HOUR), [to_arrow(encode([*entries(0), *entries(5), *entries(10)]))])
     assert sealed(folder, logged(folder, first=5, blocks=1)) == large
     assert (glob(folder), folder.logs()) == (list(range(15)), [])
 
 
-def test_two_that_seal_the_same_log_make_one_segment(folder: Folder) -> None:
+def test_two_that_seal_the_same_log_make_one_segment(folder: JournalFolder) -> None:
     log = logged(folder, blocks=200)
     found: list[Segment | None] = []
     both = [threading.Thread(target=lambda: found.append(seal(folder, log))) for _ in range(2)]
@@ -216,7 +216,7 @@ def places(log: Path) -> Iterator[tuple[int, int]]:
     return ((block.offset, block.offset + len(block.data)) for block in wal.read_blocks(log))
 
 
-def test_a_log_with_a_flipped_bit_anywhere_is_neither_sealed_nor_deleted(folder: Folder) -> None:
+def test_a_log_with_a_flipped_bit_anywhere_is_neither_sealed_nor_deleted(folder: JournalFolder) -> None:
     log, chance = logged(folder), random.Random(7)
     kept, blocks = log.read_bytes(), list(places(log))
     heads = [8 * begin + bit for begin, _ in blocks for bit in range(8 * HEAD_BYTES)]
@@ -230,7 +230,7 @@ def test_a_log_with_a_flipped_bit_anywhere_is_neither_sealed_nor_deleted(folder:
         log.write_bytes(kept)
 
 
-def test_a_log_with_a_torn_end_is_neither_sealed_nor_deleted(folder: Folder) -> None:
+def test_a_log_with_a_torn_end_is_neither_sealed_nor_deleted(folder: JournalFolder) -> None:
     log = logged(folder)
     os.truncate(log, log.stat().st_size - 1)
     with pytest.raises(LogDamaged, match=log.name):
@@ -238,7 +238,7 @@ def test_a_log_with_a_torn_end_is_neither_sealed_nor_deleted(folder: Folder) -> 
     assert files(folder) == {log.name}
 
 
-def test_a_log_with_a_hole_is_neither_sealed_nor_deleted(folder: Folder) -> None:
+def test_a_log_with_a_hole_is_neither_sealed_nor_deleted(folder: JournalFolder) -> None:
     log = logged(folder)
     (_, begin), (end, _), *_ = [*places(log)][:1] + [*places(log)][2:]
     kept = log.read_bytes()
@@ -248,7 +248,7 @@ def test_a_log_with_a_hole_is_neither_sealed_nor_deleted(folder: Folder) -> None
     assert files(folder) == {log.name}
 
 
-def test_a_log_under_another_name_is_neither_sealed_nor_deleted(folder: Folder) -> None:
+def test_a_log_under_another_name_is_neither_sealed_nor_deleted(folder: JournalFolder) -> None:
     log = logged(folder).rename(folder.log_file(3))
     with pytest.raises(LogDamaged, match="position 3 is missing: it goes on with 0"):
         seal(folder, log)
@@ -256,29 +256,29 @@ def test_a_log_under_another_name_is_neither_sealed_nor_deleted(folder: Folder) 
 
 
 @pytest.mark.parametrize("part", ["control", "frames"])
-def test_a_damaged_segment_is_sealed_again_while_its_log_is_there(folder: Folder, part: str) -> None:
+def test_a_damaged_segment_is_sealed_again_while_its_log_is_there(folder: JournalFolder, part: str) -> None:
     log = logged(folder)
     kept = log.read_bytes()
     segment = sealed(folder, log)
     damaged(getattr(segment, part), 800)
     log.write_bytes(kept)
-    with pytest.raises(Damaged):
+    with pytest.raises(CorruptData):
         verify(segment)
     assert sealed(folder, log) == segment
     verify(segment)
     assert glob(folder) == list(range(15))
 
 
-def test_a_log_in_a_larger_segment_that_is_damaged_is_kept(folder: Folder) -> None:
+def test_a_log_in_a_larger_segment_that_is_damaged_is_kept(folder: JournalFolder) -> None:
     large = write_segment(folder.hour(HOUR), [to_arrow(encode([*entries(0), *entries(5)]))])
     damaged(large.frames, 800)
     log = logged(folder, blocks=1)
-    with pytest.raises(Damaged, match=large.frames.name):
+    with pytest.raises(CorruptData, match=large.frames.name):
         seal(folder, log)
     assert log.exists()
 
 
-def test_a_log_of_which_only_a_part_is_sealed_is_kept(folder: Folder) -> None:
+def test_a_log_of_which_only_a_part_is_sealed_is_kept(folder: JournalFolder) -> None:
     write_segment(folder.hour(HOUR), [to_arrow(encode(entries(5)))])
     log = logged(folder)
     with pytest.raises(LogDamaged, match="only some are sealed"):

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from mew.journal.arrow import SCHEMA, from_arrow, to_arrow
-from mew.journal.block_format import Entry, Frames, decode, encode
-from mew.journal.layout import Folder, Segment
+from mew.journal.block_format import Entry, FrameBatch, decode, encode
+from mew.journal.layout import JournalFolder, Segment
 from mew.journal.segments import (
     SegmentDamaged,
     read_control,
@@ -30,7 +30,7 @@ def entries(first: int = 0) -> list[Entry]:
     """Eight records: four frames and stream data, four others."""
     return [
         Record(first, HOUR, "start", "system:gateway", payload=b'{"epoch":"e-%d","limits":{}}' % first),
-        Frames(first + 1, HOUR, "bob", "stream-1", 1, 10, [b"#stream-1#x", b"#stream-1#", b"#stream-1#yy"]),
+        FrameBatch(first + 1, HOUR, "bob", "stream-1", 1, 10, [b"#stream-1#x", b"#stream-1#", b"#stream-1#yy"]),
         Record(first + 4, HOUR + 1, "checkpoint", "system:gateway", payload=b"{}"),
         Record(first + 5, HOUR + 2, "envelope", "bob", "stream/data", "b-1", "stream-1", 4, 9, None, 2, b"{}", "{}"),
         Record(first + 6, HOUR + 2, "rejected", "eve", "stream/data", "e-1", "stream-1", reason="not a writer", size=9),
@@ -44,7 +44,7 @@ def batches(*many: Sequence[Entry]) -> Iterator[pa.RecordBatch]:
 
 @pytest.fixture
 def hour(tmp_path: Path) -> Path:
-    return Folder(tmp_path / "journal", "lab").hour(HOUR)
+    return JournalFolder(tmp_path / "journal", "lab").hour(HOUR)
 
 
 def positions(table: pa.Table) -> list[int]:
@@ -103,8 +103,11 @@ def test_both_files_say_the_version_of_the_schema_and_show_plain_types(hour: Pat
 
 
 def test_a_row_group_has_at_most_a_hundred_thousand_rows(hour: Path) -> None:
-    many: list[Entry] = [Frames(0, HOUR, "bob", "s", 1, 3, [b"#s#x"] * 150_000), Record(150_000, HOUR, "leave", "bob")]
-    more: list[Entry] = [Frames(150_001, HOUR, "bob", "s", 150_001, 3, [b"#s#x"] * 60_000)]
+    many: list[Entry] = [
+        FrameBatch(0, HOUR, "bob", "s", 1, 3, [b"#s#x"] * 150_000),
+        Record(150_000, HOUR, "leave", "bob"),
+    ]
+    more: list[Entry] = [FrameBatch(150_001, HOUR, "bob", "s", 150_001, 3, [b"#s#x"] * 60_000)]
     segment = write_segment(hour, batches(many, more))
     metadata = pq.read_metadata(segment.frames)
     assert [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)] == [100_000] * 2 + [
@@ -115,7 +118,9 @@ def test_a_row_group_has_at_most_a_hundred_thousand_rows(hour: Path) -> None:
 
 def test_large_payloads_make_smaller_row_groups(hour: Path) -> None:
     frame = b"#s#" + bytes(1 << 20)
-    segment = write_segment(hour, batches(*([Frames(n * 10, HOUR, "bob", "s", 1, 3, [frame] * 10)] for n in range(10))))
+    segment = write_segment(
+        hour, batches(*([FrameBatch(n * 10, HOUR, "bob", "s", 1, 3, [frame] * 10)] for n in range(10)))
+    )
     assert pq.read_metadata(segment.frames).num_row_groups == 2
     verify(segment)
 

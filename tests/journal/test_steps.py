@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from mew.journal import reader as steps
-from mew.journal.block_format import Damaged
+from mew.journal.block_format import CorruptData
 from mew.journal.compaction import compact
-from mew.journal.reader import Missing, Steps
+from mew.journal.reader import JournalCursor, RecordsMissing
 from mew.protocol.records import Record
 from tests.journal.kept import IN_A_BLOCK, Kept, varied
 
@@ -20,10 +20,10 @@ class Readers:
     """Readers that let go in the end."""
 
     def __init__(self) -> None:
-        self._made: list[Steps] = []
+        self._made: list[JournalCursor] = []
 
-    def __call__(self, kept: Kept, start: int = 0, *, control: bool = False) -> Steps:
-        self._made.append(Steps(kept.folder.root, kept.folder.space, start, control=control))
+    def __call__(self, kept: Kept, start: int = 0, *, control: bool = False) -> JournalCursor:
+        self._made.append(JournalCursor(kept.folder.root, kept.folder.space, start, control=control))
         return self._made[-1]
 
     def let_go(self) -> None:
@@ -38,7 +38,7 @@ def reader() -> Iterator[Readers]:
     made.let_go()
 
 
-def all_of(reading: Steps, records: int = MANY, size: int = LARGE) -> list[Record]:
+def all_of(reading: JournalCursor, records: int = MANY, size: int = LARGE) -> list[Record]:
     """Everything, in steps that are no larger than this."""
     found: list[Record] = []
     while taken := reading.take(records, size):
@@ -67,7 +67,7 @@ def test_a_step_ends_with_the_record_that_makes_it_too_large(tmp_path: Path, rea
     assert all_of(reading) == kept.records[5:]
 
 
-def change(what: str, kept: Kept, reading: Steps) -> None:
+def change(what: str, kept: Kept, reading: JournalCursor) -> None:
     if "let go" in what:
         reading.let_go()
     if "sealed" in what:
@@ -123,7 +123,7 @@ def test_what_stands_before_damage_is_given_before_the_damage_is_told(tmp_path: 
     reading = reader(kept)
     assert reading.take(MANY, LARGE) == kept.records[: 2 * IN_A_BLOCK]
     for _ in range(2):
-        with pytest.raises(Damaged, match=log.name):
+        with pytest.raises(CorruptData, match=log.name):
             reading.take(MANY, LARGE)
 
 
@@ -138,7 +138,7 @@ def test_what_retention_takes_away_meanwhile_is_stepped_over_and_another_hole_is
     for path in (second.control, second.frames):
         path.unlink()
     assert reading.take(MANY, LARGE) == kept.records[2:IN_A_BLOCK]
-    with pytest.raises(Missing, match=f"{IN_A_BLOCK} to {2 * IN_A_BLOCK - 1}"):
+    with pytest.raises(RecordsMissing, match=f"{IN_A_BLOCK} to {2 * IN_A_BLOCK - 1}"):
         reading.take(MANY, LARGE)
     for path in (first.control, first.frames):
         path.unlink()
@@ -150,5 +150,5 @@ def test_a_file_that_stays_away_is_told_by_name(tmp_path: Path, reader: Readers)
     kept.seal()
     (segment,) = kept.folder.segments()
     segment.frames.unlink()
-    with pytest.raises(Damaged, match=segment.frames.name):
+    with pytest.raises(CorruptData, match=segment.frames.name):
         reader(kept).take(MANY, LARGE)

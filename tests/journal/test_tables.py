@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.journal.arrow import SCHEMA, from_arrow, to_arrow, to_batches
-from mew.journal.block_format import Frames, decode, encode, read_head
+from mew.journal.block_format import FrameBatch, decode, encode, read_head
 from mew.protocol.records import Record
 from tests.chance import examples
 from tests.journal.entries import entry_lists, firsts, placed, unplaced
@@ -46,10 +46,10 @@ def test_a_record_has_the_columns_of_the_schema() -> None:
 
 @pytest.mark.parametrize("header", [0, 5, 11])
 def test_a_message_shorter_than_its_header_has_no_payload(header: int) -> None:
-    block = encode([Frames(0, 0, "bob", "s", 1, header, [b"#s#", b"", b"#s#abcdefghijkl"])])
+    block = encode([FrameBatch(0, 0, "bob", "s", 1, header, [b"#s#", b"", b"#s#abcdefghijkl"])])
     assert list(from_arrow(to_arrow(block))) == list(decode(block))
 
 
 def test_a_block_of_ordinary_size_is_one_batch() -> None:
-    block = encode([Frames(n * 64, n, f"w-{n}", "s", 1, 3, [b"#s#" + bytes(150)] * 64) for n in range(100)])
+    block = encode([FrameBatch(n * 64, n, f"w-{n}", "s", 1, 3, [b"#s#" + bytes(150)] * 64) for n in range(100)])
     assert [batch.num_rows for batch in to_batches(block)] == [6400]

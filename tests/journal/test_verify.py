@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from mew.journal.arrow import to_arrow
-from mew.journal.block_format import Frames, encode
+from mew.journal.block_format import FrameBatch, encode
 from mew.journal.compaction import compact
-from mew.journal.layout import Folder
+from mew.journal.layout import JournalFolder
 from mew.journal.reader import Journal
 from mew.journal.segments import write_segment
 from mew.journal.settings import JournalSettings
 from mew.journal.verify import Problem, verify
 from mew.journal.wal import LogWriter, read_blocks
-from mew.journal.writer import Writer
+from mew.journal.writer import JournalWriter
 from mew.protocol.records import Record
 from tests.journal.damaging import Flips, read_until_damage, verified
 from tests.journal.kept import NOON, Kept, entries, varied
@@ -116,7 +116,7 @@ def test_whole_blocks_behind_a_damaged_one_are_found_though_nobody_reaches_them(
 def test_a_copy_of_a_block_in_a_frame_is_not_taken_for_a_block(tmp_path: Path) -> None:
     kept = Kept(tmp_path).append()
     copied = kept.folder.logs()[0].read_bytes()
-    kept.write([Frames(6, NOON + 1, "bob", "moves", 1, 7, [b"#moves#" + copied * 2])])
+    kept.write([FrameBatch(6, NOON + 1, "bob", "moves", 1, 7, [b"#moves#" + copied * 2])])
     kept.append()
     log = kept.end()
     second = list(read_blocks(log))[1].offset
@@ -159,7 +159,7 @@ def test_a_time_that_goes_back_is_found_in_logs_and_segments(tmp_path: Path) -> 
     kept = Kept(tmp_path)
     times = [NOON + 3, NOON + 5, NOON + 4]
     for time in times:
-        kept.write([chat(kept.next, time), Frames(kept.next + 1, time, "bob", "moves", 1, 7, [b"#moves#x"])])
+        kept.write([chat(kept.next, time), FrameBatch(kept.next + 1, time, "bob", "moves", 1, 7, [b"#moves#x"])])
     log = kept.end()
     offset = list(read_blocks(log))[2].offset
     what = "is before that of the record before it"
@@ -322,13 +322,13 @@ def test_a_log_that_is_being_written_to_is_not_damaged(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_is_written_to_all_the_while_is_never_taken_for_damaged(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "journal", "lab")
+    folder = JournalFolder(tmp_path / "journal", "lab")
     folder.log.mkdir(parents=True)
     over = threading.Event()
 
     def write() -> None:
         settings = JournalSettings(interval_ms=1, segment_seconds=0.2)
-        writer = Writer(folder, settings, on_closed=lambda path: None, on_problem=print)
+        writer = JournalWriter(folder, settings, on_closed=lambda path: None, on_problem=print)
         for position in range(20_000):
             writer.add(Record(position, NOON, "envelope", "alice", "chat", size=5000, payload=b"x" * 5000))
             writer.commit()

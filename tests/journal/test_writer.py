@@ -13,12 +13,12 @@ import pytest
 
 from mew.journal import wal
 from mew.journal import writer as writing_it
-from mew.journal.block_format import Entry, Frames
-from mew.journal.layout import HOUR, Folder, log_first
+from mew.journal.block_format import Entry, FrameBatch
+from mew.journal.layout import HOUR, JournalFolder, first_position
 from mew.journal.recovery import synced_bytes
 from mew.journal.settings import JournalSettings
 from mew.journal.wal import LogWriter, read_blocks
-from mew.journal.writer import BLOCK_BYTES, PIECE, Behind, Writer, blocks_of
+from mew.journal.writer import BLOCK_BYTES, PIECE, JournalWriter, ReplayBudget, blocks_of
 from mew.protocol.records import Record
 from tests.journal.waiting import PATIENCE, until
 
@@ -33,24 +33,24 @@ def control(position: int, time: int = NOON, payload: bytes = b"{}", event: str 
     return Record(position, time, event, "alice", "chat", f"a-{position}", size=len(payload), payload=payload)
 
 
-def frames(position: int, count: int = 1, time: int = NOON, size: int = 10) -> Frames:
-    return Frames(position, time, "bob", "moves", position + 1, 7, [b"#moves#" + b"x" * size] * count)
+def frames(position: int, count: int = 1, time: int = NOON, size: int = 10) -> FrameBatch:
+    return FrameBatch(position, time, "bob", "moves", position + 1, 7, [b"#moves#" + b"x" * size] * count)
 
 
 class Kept:
     """A writer, and everything it says."""
 
     def __init__(self, path: Path, settings: JournalSettings) -> None:
-        self.folder = Folder(path / "journal", "lab")
+        self.folder = JournalFolder(path / "journal", "lab")
         self.folder.log.mkdir(parents=True, exist_ok=True)
         self.closed: list[Path] = []
         self.told: list[str | None] = []
-        self.writer = Writer(self.folder, settings, on_closed=self.closed.append, on_problem=self.told.append)
+        self.writer = JournalWriter(self.folder, settings, on_closed=self.closed.append, on_problem=self.told.append)
 
     def turn(self, *entries: Entry) -> bool:
         """What a turn of the loop does: add, then commit."""
         for entry in entries:
-            if isinstance(entry, Frames):
+            if isinstance(entry, FrameBatch):
                 self.writer.add_frames(entry)
             else:
                 self.writer.add(entry)
@@ -227,7 +227,7 @@ def test_a_file_that_is_old_enough_ends_and_so_does_the_next(tmp_path: Path, set
         for number in range(4):
             kept.turn(control(number))
             kept.until_closed(number + 1)
-    assert [log_first(path) for path in kept.closed] == [0, 1, 2, 3]
+    assert [first_position(path) for path in kept.closed] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("settings", [ALWAYS, QUICK], ids=["always", "interval"])
@@ -239,7 +239,7 @@ def test_a_file_that_is_full_ends_and_so_does_the_next(tmp_path: Path, settings:
             kept.until_closed(number + 1)
         kept.turn(control(6))
         assert len(kept.folder.logs()) == 4
-    assert [log_first(path) for path in kept.closed] == [0, 2, 4, 6]
+    assert [first_position(path) for path in kept.closed] == [0, 2, 4, 6]
 
 
 def test_while_nothing_comes_no_file_is_made(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_an_hour_ends_its_file_and_no_block_has_two_hours(tmp_path: Path) -> Non
         kept.turn(control(0, last), frames(1, 2, last))
         kept.turn(frames(3, 2, last), frames(5, 1, last + 1), control(6, last + 1))
         kept.turn(control(7, last + 1), control(8, last + 1 + HOUR))
-    assert [log_first(path) for path in kept.closed] == [0, 5, 8]
+    assert [first_position(path) for path in kept.closed] == [0, 5, 8]
     hours = [{record.time // HOUR for block in read_blocks(path) for record in block.records()} for path in kept.closed]
     assert [len(each) for each in hours] == [1, 1, 1]
     assert kept.positions() == list(range(9))
@@ -318,17 +318,17 @@ def test_there_is_no_room_for_the_copy_of_a_checkpoint_and_nobody_minds(tmp_path
 def test_a_checkpoint_is_wanted_after_many_entries_many_bytes_or_many_files(tmp_path: Path) -> None:
     with writing(tmp_path, LONG) as kept:
         assert not kept.wants_checkpoint()
-    few, many, large = Behind(Behind.ENTRIES - 1), Behind(Behind.ENTRIES), Behind()
+    few, many, large = ReplayBudget(ReplayBudget.ENTRIES - 1), ReplayBudget(ReplayBudget.ENTRIES), ReplayBudget()
     assert (few.is_much(), many.is_much()) == (False, True)
-    large.bytes = Behind.BYTES
+    large.bytes = ReplayBudget.BYTES
     assert large.is_much()
-    files = Behind()
-    files.files = Behind.FILES
+    files = ReplayBudget()
+    files.files = ReplayBudget.FILES
     assert files.is_much()
 
 
 def test_a_checkpoint_that_is_large_is_not_made_of_every_few_entries() -> None:
-    behind = Behind(Behind.ENTRIES, snapshot=1000)
+    behind = ReplayBudget(ReplayBudget.ENTRIES, snapshot=1000)
     behind.bytes = 3999
     assert not behind.is_much()
     behind.bytes = 4000
@@ -336,9 +336,11 @@ def test_a_checkpoint_that_is_large_is_not_made_of_every_few_entries() -> None:
 
 
 def test_behind_a_checkpoint_the_counting_begins_anew(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "journal", "lab")
+    folder = JournalFolder(tmp_path / "journal", "lab")
     folder.log.mkdir(parents=True)
-    writer = Writer(folder, LONG, on_closed=lambda _: None, on_problem=lambda _: None, behind=Behind.ENTRIES)
+    writer = JournalWriter(
+        folder, LONG, on_closed=lambda _: None, on_problem=lambda _: None, behind=ReplayBudget.ENTRIES
+    )
     wanted = [writer.wants_checkpoint]
     writer.add(control(0, event="checkpoint"))
     assert writer.commit()
@@ -499,7 +501,7 @@ def test_who_goes_on_without_a_record_drops_it_and_begins_again_with_a_checkpoin
         assert kept.problem() is None
         assert not kept.wants_checkpoint()
         assert kept.positions() == [0, 9, 10]
-    assert [log_first(path) for path in kept.closed] == [0, 9]
+    assert [first_position(path) for path in kept.closed] == [0, 9]
     assert kept.writer.figures.unrecorded == 8
     assert kept.told[-1] is None
 
@@ -619,14 +621,14 @@ def test_a_file_whose_closing_is_complained_of_ends_as_any_other(
             kept.turn(frames(number * 2, size=1200), control(number * 2 + 1))
             kept.until_closed(number + 1)
         assert kept.problem() is None
-    assert [log_first(path) for path in kept.closed] == [0, 2, 4]
+    assert [first_position(path) for path in kept.closed] == [0, 2, 4]
 
 
 # ---------------------------------------------------------------------------------------------- checkpoints' copy
 
 
 def test_the_copy_of_a_checkpoint_is_the_checkpoint(tmp_path: Path) -> None:
-    folder = Folder(tmp_path, "lab")
+    folder = JournalFolder(tmp_path, "lab")
     folder.log.mkdir(parents=True)
     assert wal.load(folder) is None
     for position in (3, 9):
@@ -637,7 +639,7 @@ def test_the_copy_of_a_checkpoint_is_the_checkpoint(tmp_path: Path) -> None:
 
 
 def test_a_torn_or_damaged_copy_of_a_checkpoint_is_none(tmp_path: Path) -> None:
-    folder = Folder(tmp_path, "lab")
+    folder = JournalFolder(tmp_path, "lab")
     folder.log.mkdir(parents=True)
     wal.save(folder, control(3, event="checkpoint"))
     whole = folder.checkpoint.read_bytes()
@@ -652,7 +654,7 @@ def test_a_torn_or_damaged_copy_of_a_checkpoint_is_none(tmp_path: Path) -> None:
 
 
 def test_what_is_no_checkpoint_is_no_copy_of_one(tmp_path: Path) -> None:
-    folder = Folder(tmp_path, "lab")
+    folder = JournalFolder(tmp_path, "lab")
     folder.log.mkdir(parents=True)
     wal.save(folder, control(3))
     assert wal.load(folder) is None
@@ -661,7 +663,7 @@ def test_what_is_no_checkpoint_is_no_copy_of_one(tmp_path: Path) -> None:
 def test_a_crash_while_a_checkpoint_is_copied_leaves_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = Folder(tmp_path, "lab")
+    folder = JournalFolder(tmp_path, "lab")
     folder.log.mkdir(parents=True)
     before = control(3, event="checkpoint")
     wal.save(folder, before)

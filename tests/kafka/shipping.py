@@ -14,9 +14,9 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from mew.journal.kafka.address import read_address
-from mew.journal.kafka.messages import Label, read_label
-from mew.journal.kafka.shipper import Figures, Shipping, Told
-from mew.journal.layout import Folder
+from mew.journal.kafka.messages import MessageHeaders, read_label
+from mew.journal.kafka.shipper import Shipping, ShippingStats, Told
+from mew.journal.layout import JournalFolder
 from tests.journal.waiting import until
 
 SECONDS: Final = 60.0
@@ -36,7 +36,7 @@ def ship_once(journal: Path, to: str, *options: str) -> dict[str, Any]:
     return dict(json.loads(ran.stdout.splitlines()[-1])["shipped"]["spaces"])
 
 
-def ship_here(folder: Folder, to: str, *, anew: bool = False) -> Figures:
+def ship_here(folder: JournalFolder, to: str, *, anew: bool = False) -> ShippingStats:
     """The same in this process, of one space."""
     shipping = Shipping(folder, read_address(to), threading.Event(), _must_not_be, once=True)
     shipping.begin(from_start=anew)
@@ -124,7 +124,7 @@ class Sent:
 
     def __init__(self, message: Any) -> None:
         self.space = message.key().decode()
-        self.label: Label = read_label(message.headers())
+        self.label: MessageHeaders = read_label(message.headers())
         self.data: bytes = message.value()
         self.partition: int = message.partition()
 

@@ -17,17 +17,17 @@ from pyspark.sql import SparkSession
 
 from mew.journal.generator import Truth, generate
 from mew.journal.kafka.address import read_address
-from mew.journal.kafka.messages import Label
-from mew.journal.layout import Folder
+from mew.journal.kafka.messages import MessageHeaders
+from mew.journal.layout import JournalFolder
 from mew.journal.reader import Journal
 from mew.journal.verify import verify
-from mew.pipeline.jobs.watching import Finished, Trouble, Watch
+from mew.pipeline.jobs.watching import BatchFinished, Watch, WatchError
 from mew.pipeline.lake import Lake
 from mew.pipeline.landing import topic as topics
 from mew.pipeline.landing.keeping import Landings
-from mew.pipeline.landing.landing import Arrived, Landing, own_journal
+from mew.pipeline.landing.landing import Ingest, IngestResult, own_journal
 from mew.pipeline.landing.reading import stage
-from mew.pipeline.landing.topic import Source
+from mew.pipeline.landing.topic import TopicSource
 from mew.pipeline.landing.values import LandingError, LandingPlan
 from mew.pipeline.landing.watching import LandingWatch
 from tests.journal.kept import Kept
@@ -53,15 +53,15 @@ def local(journal: tuple[Path, Truth], tmp_path_factory: pytest.TempPathFactory)
     return contents(lake)
 
 
-def land(spark: SparkSession, lake: Path, to: str, most: int = 5_000) -> list[Arrived]:
-    return list(Landing(Lake(lake), read_address(to), lambda: spark, most).arrivals())
+def land(spark: SparkSession, lake: Path, to: str, most: int = 5_000) -> list[IngestResult]:
+    return list(Ingest(Lake(lake), read_address(to), lambda: spark, most).arrivals())
 
 
 def landed(lake: Path, space: str = "lab") -> list[Any]:
     """The records of the lake's own journal; every byte of it is as it should be, and no record is there twice."""
     root = own_journal(lake)
     assert not verify(root, space).damaged
-    segments = Folder(root, space).segments()
+    segments = JournalFolder(root, space).segments()
     assert sum(each.last - each.first + 1 for each in segments) == segments[-1].last - segments[0].first + 1
     return list(Journal(root, space).records())
 
@@ -85,7 +85,7 @@ def test_slices_repeats_and_a_landing_that_was_killed_change_nothing(
     journal: tuple[Path, Truth], spark: SparkSession, topic: str, tmp_path: Path
 ) -> None:
     root, truth = journal
-    lake, spaces = tmp_path / "lake", [Folder(root, space) for space in truth.spaces]
+    lake, spaces = tmp_path / "lake", [JournalFolder(root, space) for space in truth.spaces]
     for folder in spaces:
         ship_here(folder, topic)
     (first, *_) = land(spark, lake, topic, most=5)
@@ -198,7 +198,7 @@ def test_a_hole_stops_the_space_with_an_alarm_until_the_records_come(
     assert len([row for row in dicts(lake, "audit") if row["check"] == "landing"]) == 1
 
 
-def _register(folder: Folder, topic: str, position: int) -> None:
+def _register(folder: JournalFolder, topic: str, position: int) -> None:
     from mew.journal.kafka.shipper import reader_name
     from mew.journal.retention import register
 
@@ -212,14 +212,14 @@ def test_what_is_no_block_is_an_alarm_and_what_is_too_new_is_left_where_it_is(
     kept.append(1).sync()
     ship_here(kept.folder, topic)
     producer = Producer({"bootstrap.servers": address.bootstrap})
-    producer.produce(address.topic, key="lab", value=b"hello", headers=Label(6, 6, 1, 1, "", 5).headers())
+    producer.produce(address.topic, key="lab", value=b"hello", headers=MessageHeaders(6, 6, 1, 1, "", 5).headers())
     producer.produce(address.topic, key="lab", value=b"hello")
     producer.produce(address.topic, value=None)
     assert producer.flush(30) == 0
     (arrived,) = land(spark, lake, topic)
     assert sorted((each.space, len(each.sample)) for each in arrived.alarms) == [("", 1), ("lab", 2)]
     assert landed(lake) == kept.records
-    producer.produce(address.topic, key="lab", value=b"hello", headers=Label(6, 6, 1, 2, "", 5).headers())
+    producer.produce(address.topic, key="lab", value=b"hello", headers=MessageHeaders(6, 6, 1, 2, "", 5).headers())
     assert producer.flush(30) == 0
     for _ in range(2):
         with pytest.raises(LandingError, match="schema version 2; this program reads version 1"):
@@ -232,7 +232,7 @@ def test_messages_that_are_gone_before_they_are_read_are_an_error_and_no_gap(
     kept, lake, address = Kept(tmp_path), tmp_path / "lake", read_address(topic)
     kept.append(3).sync()
     ship_here(kept.folder, topic)
-    found = Source(address).look()
+    found = TopicSource(address).look()
     Landings(lake).plan(LandingPlan(1, found.cluster, address.topic, found.partitions))
     (used,) = [number for number, each in found.partitions.items() if each.to]
     admin = AdminClient({"bootstrap.servers": address.bootstrap})
@@ -285,17 +285,17 @@ def test_a_watch_lands_what_comes_and_waits_for_a_broker_that_is_away(
     kept, lake, stop = Kept(tmp_path), Lake(tmp_path / "lake"), Enough()
     kept.append(3).seal()
     ship_here(kept.folder, topic)
-    landing = Landing(lake, read_address(topic), lambda: spark)
+    landing = Ingest(lake, read_address(topic), lambda: spark)
     landing.journal.mkdir(parents=True)
     watch = Watch(landing.journal, lake, one_by_one, stop)
     watch.land = LandingWatch(landing, stop)
     told = watch.run()
-    assert next(each for each in told if isinstance(each, Finished)).records == 18
+    assert next(each for each in told if isinstance(each, BatchFinished)).records == 18
     broker.kill()
     with monkeypatch.context() as impatient:
         impatient.setattr(topics, "ANSWER_SECONDS", 1)
         away = next(told)
-    assert isinstance(away, Trouble)
+    assert isinstance(away, WatchError)
     assert topic in away.problem
     broker.start()
     kept.append(2).seal()

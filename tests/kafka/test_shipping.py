@@ -13,11 +13,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from mew.journal.block_format import Frames, decode
+from mew.journal.block_format import FrameBatch, decode
 from mew.journal.generator import generate
 from mew.journal.kafka.address import read_address
-from mew.journal.kafka.shipper import Figures, reader_name
-from mew.journal.layout import HOUR, Folder
+from mew.journal.kafka.shipper import ShippingStats, reader_name
+from mew.journal.layout import HOUR, JournalFolder
 from mew.journal.reader import Journal
 from mew.journal.retention import readers, retain
 from mew.protocol.records import Record
@@ -85,7 +85,7 @@ def test_it_goes_on_from_where_it_was_and_from_the_start_if_asked(tmp_path: Path
     kept = Kept(tmp_path)
     kept.append(3).seal()
     assert ship_here(kept.folder, topic).records == 18
-    assert ship_here(kept.folder, topic) == Figures(position=18)
+    assert ship_here(kept.folder, topic) == ShippingStats(position=18)
     kept.append(2).sync()
     assert ship_here(kept.folder, topic).records == 12
     assert records(topic) == kept.records
@@ -127,8 +127,8 @@ def test_a_block_that_is_too_large_for_a_broker_is_cut_and_a_large_record_goes_t
     tmp_path: Path, topic: str
 ) -> None:
     kept = Kept(tmp_path)
-    kept.write([Frames(0, kept.time, "bob", "moves", 1, 0, [b"x" * 10_000] * 300)])
-    kept.write([Frames(300, kept.time, "bob", "moves", 301, 0, [b"y" * (5 * 2**20)])])
+    kept.write([FrameBatch(0, kept.time, "bob", "moves", 1, 0, [b"x" * 10_000] * 300)])
+    kept.write([FrameBatch(300, kept.time, "bob", "moves", 301, 0, [b"y" * (5 * 2**20)])])
     kept.sync()
     ship_here(kept.folder, topic)
     assert records(topic) == kept.records
@@ -220,4 +220,4 @@ def test_without_the_library_the_extra_is_named(tmp_path: Path) -> None:
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 1
     assert ran.stderr == "mew: this command needs confluent_kafka: install mew-protocol[kafka]\n"
-    assert readers(Folder(tmp_path / "journal", "lab")) == {}
+    assert readers(JournalFolder(tmp_path / "journal", "lab")) == {}

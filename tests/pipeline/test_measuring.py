@@ -10,9 +10,9 @@ import pytest
 from mew.journal.generator import generate
 from mew.journal.layout import SECOND
 from mew.pipeline.jobs.lagging import Lag, lags
-from mew.pipeline.jobs.watching import Compacted, Finished, Watch
+from mew.pipeline.jobs.watching import BatchFinished, CompactionDone, Watch
 from mew.pipeline.lake import Lake
-from mew.pipeline.measuring import CannotMeasure, Meter, served
+from mew.pipeline.measuring import CannotMeasure, WatchMetrics, served
 from tests.pipeline.jobs.growing import Growing
 from tests.pipeline.jobs.lakes import one_by_one
 
@@ -38,14 +38,14 @@ def test_how_far_a_watch_is_behind_is_told_before_and_after_each_batch(tmp_path:
     journal = Growing(whole, tmp_path / "journal")
     journal.grow(1)
     watch = Watch(journal.path, Lake(tmp_path / "lake"), one_by_one, Never())
-    meter = Meter(journal.path, watch, lambda: (7, 2))
+    meter = WatchMetrics(journal.path, watch, lambda: (7, 2))
     before = figures(meter.text())
     assert before['mew_pipeline_lag_positions{space="harbour"}'] > 0
     assert before["mew_pipeline_batches_total"] == 0
     told = next(watch.run())
-    assert isinstance(told, Finished)
+    assert isinstance(told, BatchFinished)
     meter.note(told)
-    meter.note(Compacted(("frames",)))
+    meter.note(CompactionDone(("frames",)))
     after = figures(meter.text())
     for space in truth.spaces:
         assert after[f'mew_pipeline_lag_positions{{space="{space}"}}'] == 0

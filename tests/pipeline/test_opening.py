@@ -72,7 +72,7 @@ def test_a_table_is_an_attribute_too(folder: Path, spark: SparkSession) -> None:
 def ended(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[SparkSession]:
     """The sessions that were ended. The tests' own Spark stands for one that a lake has just started, and lives on."""
     found: list[SparkSession] = []
-    wanted = session.Wanted(PipelineSettings(), PipelineSettings().master)
+    wanted = session.SessionOptions(PipelineSettings(), PipelineSettings().master)
     monkeypatch.setattr(session, "_opened", session._Opened(wanted, spark))
     monkeypatch.setattr(session, "_close", lambda each, patience: found.append(each))
     return found

@@ -12,13 +12,13 @@ import pytest
 import mew
 from mew.client import Frame, Space, Subscription
 from mew.journal.generator import generate
-from mew.journal.layout import SECOND, Folder, Segment
+from mew.journal.layout import SECOND, JournalFolder, Segment
 from mew.journal.reader import Journal
 from mew.journal.segments import read_control, read_frames
-from mew.pipeline.jobs.made import Made
+from mew.pipeline.jobs.made import BatchPreview
 from mew.pipeline.jobs.running import Batches
 from mew.pipeline.lake import Lake
-from mew.pipeline.publishing import ACTIVITY, Activity, Alarm, CannotPublish, Publisher, figures
+from mew.pipeline.publishing import ACTIVITY, Activity, CannotPublish, PublishedAlarm, Publisher, figures
 from tests.client.gateways import gateway_process
 from tests.pipeline.jobs.lakes import dicts, one_by_one, run_all
 from tests.pipeline.jobs.planting import write_journal
@@ -70,7 +70,7 @@ async def _play(space: Space, told: Subscription[Frame[Activity]]) -> list[tuple
 
 def _waited(journal: Path, heard: list[tuple[float, Activity]]) -> list[float]:
     """From the sealing of what made a figure final to its being heard."""
-    sealed = [(_last_time(each), each.control.stat().st_mtime) for each in Folder(journal, "lab").segments()]
+    sealed = [(_last_time(each), each.control.stat().st_mtime) for each in JournalFolder(journal, "lab").segments()]
     found = []
     for at, figure in heard:
         end = figure.start.timestamp() + figure.seconds
@@ -112,9 +112,9 @@ def test_a_participant_hears_what_flowed_a_moment_after_it_was_sealed(tmp_path: 
     assert statistics.median(waited) < SLACK * GOAL_SECONDS
 
 
-def _made(journal: Path, lake: Path, most: int | None = None, *, refresh: bool = False) -> list[Made]:
+def _made(journal: Path, lake: Path, most: int | None = None, *, refresh: bool = False) -> list[BatchPreview]:
     """What every batch that is to be done was about to commit."""
-    shown: list[Made] = []
+    shown: list[BatchPreview] = []
     batches = Batches(journal, Lake(lake), one_by_one, shown.append)
     while batches.next(most=most, refresh=refresh) is not None:
         refresh = False
@@ -155,7 +155,7 @@ def test_figures_are_those_of_one_batch_and_alarms_come_with_them(tmp_path: Path
     found = figures(made, "harbour", "nobody")
     final = [row for row in dicts(tmp_path / "lake", "stream_activity") if not row["open"]]
     assert sum(isinstance(each, Activity) for each in found) == len(final) > 0
-    (alarm,) = [each for each in found if isinstance(each, Alarm)]
+    (alarm,) = [each for each in found if isinstance(each, PublishedAlarm)]
     assert (alarm.check, alarm.violations) == ("refusals", 1)
     assert alarm.sample[0]["position"] == records[index].position
     assert figures(made, "orchard", "nobody") == []

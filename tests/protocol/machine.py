@@ -10,19 +10,19 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from mew.protocol import (
-    Answer,
-    Attach,
+    AttachOutputLog,
     Checkpoint,
     Deliver,
     Envelope,
+    HttpAnswer,
     Join,
     Leave,
     Limits,
     Poll,
     Post,
+    ProtocolError,
     Receive,
     Record,
-    Refusal,
     Tick,
 )
 from mew.testing import settings
@@ -166,7 +166,7 @@ class World(Stage):
     @action(weight=1)
     def attach_the_log(self) -> None:
         self.model.attach(LOG)
-        self.run(Attach(LOG))
+        self.run(AttachOutputLog(LOG))
 
     @action(weight=1, who=NAMES)
     def poll(self, who: str) -> None:
@@ -243,7 +243,7 @@ class World(Stage):
         self.run(Receive(connection, message, text))
         assert self._code() == code, f"a frame of {who} on {stream_id}: {self._code()}, not {code}"
         routed = self.space.route(who, message)
-        assert (routed.code if isinstance(routed, Refusal) else None) == code
+        assert (routed.code if isinstance(routed, ProtocolError) else None) == code
         self.check_receivers([message], receivers, accepted=code is None)
 
     @action(
@@ -389,7 +389,11 @@ class World(Stage):
         for effect in self.effects:
             if isinstance(effect, Record) and effect.event in {"rejected", "frame_rejected"}:
                 return effect.reason
-            if isinstance(effect, Answer) and effect.refusal is not None and effect.refusal.code != "already_exists":
+            if (
+                isinstance(effect, HttpAnswer)
+                and effect.refusal is not None
+                and effect.refusal.code != "already_exists"
+            ):
                 return effect.refusal.code
         return None
 

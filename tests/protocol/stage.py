@@ -11,10 +11,9 @@ import msgspec
 from mew.protocol import (
     GATEWAY,
     Admit,
-    AllBut,
-    Answer,
+    AllExcept,
     Audience,
-    Checked,
+    CapabilityChecked,
     Close,
     Command,
     Deliver,
@@ -22,16 +21,17 @@ from mew.protocol import (
     Effect,
     Envelope,
     Everyone,
-    Only,
+    HttpAnswer,
+    OneConnection,
+    ProtocolError,
     Receive,
+    Recipients,
     Record,
-    Refusal,
-    Settings,
-    Space,
+    SpaceCore,
+    SpaceSettings,
     SpaceState,
     Start,
     Tick,
-    To,
     fold,
     observer_welcome_at,
     parse,
@@ -73,12 +73,12 @@ class Listener:
 class Stage:
     """Where a history is played: every command goes to the space and to its twin, every effect to who listens."""
 
-    def __init__(self, settings: Settings, model: Model) -> None:
+    def __init__(self, settings: SpaceSettings, model: Model) -> None:
         self.settings = settings
         self.model = model
         self.tokens = MemoryTokens()
-        self.space = Space(settings, self.tokens)
-        self.twin = Space(settings, self.tokens)
+        self.space = SpaceCore(settings, self.tokens)
+        self.twin = SpaceCore(settings, self.tokens)
         self.shadow = SpaceState(space_id=settings.space_id)
         self.records: list[Record] = []
         self.listeners: dict[str, Listener] = {}
@@ -106,8 +106,8 @@ class Stage:
         for record in self.records:
             folded = fold(folded, record)
         checkpoint = Record(folded.position, folded.time, "checkpoint", GATEWAY, payload=snapshot(self.twin.state))
-        self.twin = Space(self.settings, self.tokens, fold(SpaceState(space_id="?"), checkpoint))
-        self.space = Space(self.settings, self.tokens, folded)
+        self.twin = SpaceCore(self.settings, self.tokens, fold(SpaceState(space_id="?"), checkpoint))
+        self.space = SpaceCore(self.settings, self.tokens, folded)
         self.run(Start(f"epoch{folded.position}"))
 
     def run(self, command: Command) -> list[Effect]:
@@ -124,7 +124,7 @@ class Stage:
         frame = next((each for each in effects if isinstance(each, DeliverFrame)), None)
         if frame is not None and isinstance(command, Receive):
             route = self.twin.route(self.space.sessions[command.connection].participant, command.message)
-            if not isinstance(route, Refusal):
+            if not isinstance(route, ProtocolError):
                 record = effects[0]
                 assert isinstance(record, Record)
                 numbered = self.twin.accept_frames(route, 1, now)
@@ -161,7 +161,7 @@ class Stage:
     def _deliver(self, deliver: Deliver) -> None:
         envelope = parse(deliver.message)
         assert envelope.encode() == deliver.message == msgspec.json.format(deliver.message, indent=-1)
-        if isinstance(deliver.audience, To) and deliver.audience.connection not in self.listeners:
+        if isinstance(deliver.audience, OneConnection) and deliver.audience.connection not in self.listeners:
             self.refused[deliver.audience.connection] = envelope.payload["error"]
         for listener in self._audience(deliver.audience):
             listener.hears(envelope)
@@ -169,11 +169,11 @@ class Stage:
     def _audience(self, audience: Audience) -> list[Listener]:
         listening = list(self.listeners.values())
         match audience:
-            case To():
+            case OneConnection():
                 return [each for each in listening if each.connection == audience.connection]
-            case Only():
+            case Recipients():
                 return [each for each in listening if each.participant in audience.participants and not each.observer]
-            case AllBut():
+            case AllExcept():
                 return [each for each in listening if each.observer or each.participant != audience.participant]
             case Everyone():
                 return listening
@@ -255,10 +255,10 @@ def _view(payload: bytes) -> SpaceView:
 def _plain(effect: Effect) -> object:
     """An effect as something that can be compared."""
     match effect:
-        case Checked(decision=decision):
+        case CapabilityChecked(decision=decision):
             made = (decision.allowed, decision.reason, decision.source, decision.matched)
             return effect.envelope_id, effect.participant, effect.kind, made
-        case Answer(refusal=refusal):
+        case HttpAnswer(refusal=refusal):
             return effect.body, None if refusal is None else refusal.code
         case _:
             return effect
@@ -279,7 +279,7 @@ def _announcements(effects: list[Effect]) -> list[tuple[Any, ...]]:
     """What the gateway says to more than one, in the model's words."""
     told: list[tuple[Any, ...]] = []
     for effect in effects:
-        if not isinstance(effect, Deliver) or isinstance(effect.audience, To | Only):
+        if not isinstance(effect, Deliver) or isinstance(effect.audience, OneConnection | Recipients):
             continue
         envelope = parse(effect.message)
         payload = envelope.payload

@@ -7,10 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.protocol import Close, Deliver, Identity, Join, JoinRequest, Lobby, Space, Start, To, parse, turn_away
+from mew.protocol import (
+    Admission,
+    Close,
+    Deliver,
+    Identity,
+    Join,
+    JoinRequest,
+    OneConnection,
+    SpaceCore,
+    Start,
+    parse,
+    reject_connection,
+)
 from mew.protocol.authentication import is_join, read_join
 from mew.protocol.envelope import Stamp
-from mew.protocol.errors import InvalidEnvelope, Kicked, MissingToken, Refusal, SpaceNotFound, Unauthenticated
+from mew.protocol.errors import InvalidEnvelope, Kicked, MissingToken, ProtocolError, SpaceNotFound, Unauthenticated
 from mew.testing import NOON, MemoryTokens
 from mew.testing import settings as space_settings
 from tests.chance import examples
@@ -18,22 +30,22 @@ from tests.chance import examples
 FREE = JoinRequest(participant="guest")
 
 
-def lobby(*space_ids: str, **configuration: Any) -> Lobby:
+def lobby(*space_ids: str, **configuration: Any) -> Admission:
     tokens = MemoryTokens()
-    spaces = {name: Space(space_settings(name, {"alice": None}, **configuration), tokens) for name in space_ids}
+    spaces = {name: SpaceCore(space_settings(name, {"alice": None}, **configuration), tokens) for name in space_ids}
     for space in spaces.values():
         space.handle(Start("epoch"), NOON)
         tokens.issue(space.settings.space_id, "alice")
-    return Lobby(spaces, tokens)
+    return Admission(spaces, tokens)
 
 
-def tokens_of(entrance: Lobby) -> MemoryTokens:
+def tokens_of(entrance: Admission) -> MemoryTokens:
     assert isinstance(entrance.tokens, MemoryTokens)
     return entrance.tokens
 
 
-def refused(entrance: Lobby, request: JoinRequest) -> type[Refusal]:
-    with pytest.raises(Refusal) as caught:
+def refused(entrance: Admission, request: JoinRequest) -> type[ProtocolError]:
+    with pytest.raises(ProtocolError) as caught:
         entrance.admit("c1", request)
     return caught.type
 
@@ -100,7 +112,7 @@ def test_a_first_message_of_numbers_that_are_slow_to_read_is_no_join(number: byt
 def test_any_first_message_is_a_request_or_a_refusal(message: bytes) -> None:
     try:
         assert isinstance(lobby("lab").first_message(message), JoinRequest)
-    except Refusal as refusal:
+    except ProtocolError as refusal:
         assert refusal.code in {"unauthorized", "invalid_envelope"}
 
 
@@ -174,8 +186,8 @@ def test_whoever_holds_a_token_of_a_space_may_look_in(observer: bool) -> None:
         (JoinRequest("nowhere", token="token-of-alice@first"), SpaceNotFound),
     ],
 )
-def test_nobody_else_looks_in(request_: JoinRequest, refusal: type[Refusal]) -> None:
-    with pytest.raises(Refusal) as caught:
+def test_nobody_else_looks_in(request_: JoinRequest, refusal: type[ProtocolError]) -> None:
+    with pytest.raises(ProtocolError) as caught:
         lobby("first", "second").look_in(request_)
     assert caught.type is refusal
 
@@ -226,12 +238,14 @@ def test_a_kicked_stranger_is_no_longer_somebody_and_is_refused_by_the_space_its
         ("observer-token-of-alice@lab", Unauthenticated),
     ],
 )
-def test_http_asks_for_the_token_of_the_participant_in_the_path(token: str | None, refusal: type[Refusal]) -> None:
+def test_http_asks_for_the_token_of_the_participant_in_the_path(
+    token: str | None, refusal: type[ProtocolError]
+) -> None:
     entrance = lobby("lab", "elsewhere")
     tokens = tokens_of(entrance)
     tokens.issue("lab", "bob")
     tokens.issue("lab", "alice", observer=True)
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ProtocolError) as caught:
         entrance.authenticate("alice", JoinRequest("lab", token=token))
     assert caught.type is refusal
 
@@ -259,11 +273,11 @@ def test_http_in_an_unknown_space_is_not_found_even_without_a_token() -> None:
         (InvalidEnvelope("`token` of a join must be a string"), 4401),
     ],
 )
-def test_who_never_came_in_is_told_why_and_closed(refusal: Refusal, code: int) -> None:
-    told, closed = turn_away("c1", refusal, Stamp("system:gateway", "id-1", NOON), ("join-1",))
+def test_who_never_came_in_is_told_why_and_closed(refusal: ProtocolError, code: int) -> None:
+    told, closed = reject_connection("c1", refusal, Stamp("system:gateway", "id-1", NOON), ("join-1",))
     assert isinstance(told, Deliver)
     envelope = parse(told.message)
-    assert (told.audience, told.kind, told.envelope_id) == (To("c1"), "system/error", "id-1")
+    assert (told.audience, told.kind, told.envelope_id) == (OneConnection("c1"), "system/error", "id-1")
     assert (envelope.sender, envelope.payload) == ("system:gateway", refusal.payload())
     assert envelope.correlation_id == ("join-1",)
     assert closed == Close("c1", code, refusal.code)
@@ -271,7 +285,7 @@ def test_who_never_came_in_is_told_why_and_closed(refusal: Refusal, code: int) -
 
 def test_no_refusal_at_the_threshold_repeats_a_token() -> None:
     for request in (JoinRequest(token="secret"), JoinRequest("nowhere", "alice", "secret")):
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(ProtocolError) as caught:
             lobby("lab").admit("c1", request)
         assert b"secret" not in msgspec.json.encode(caught.value.payload())
 

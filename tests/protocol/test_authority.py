@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.protocol import Checked
+from mew.protocol import CapabilityChecked
 from mew.testing import MemorySpace
 
 
-def checked(lab: MemorySpace) -> list[Checked]:
-    return [effect for effect in lab.effects if isinstance(effect, Checked)]
+def checked(lab: MemorySpace) -> list[CapabilityChecked]:
+    return [effect for effect in lab.effects if isinstance(effect, CapabilityChecked)]
 
 
 def lab_with(*held: dict[str, Any]) -> tuple[MemorySpace, Any]:

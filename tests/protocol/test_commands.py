@@ -6,17 +6,17 @@ import pytest
 
 from mew.protocol import (
     Administer,
-    Answer,
-    Attach,
+    AttachOutputLog,
     Checkpoint,
     Command,
+    HttpAnswer,
     Join,
     Leave,
-    Lose,
     Poll,
     Post,
     Receive,
     RefuseConnection,
+    ReportLoss,
     Start,
     Tick,
 )
@@ -25,12 +25,12 @@ from mew.testing import MemorySpace
 EXAMPLES: list[Command] = [
     Start("epoch2"),
     Join(connection="c1", participant="alice"),
-    Attach("alice"),
+    AttachOutputLog("alice"),
     Leave("c1"),
     Receive("c1", b"{}"),
     Post("alice", b"{}"),
     Poll("alice"),
-    Lose(participant="alice", stream_id="stream-1", first=1, last=2, dropped=2),
+    ReportLoss(participant="alice", stream_id="stream-1", first=1, last=2, dropped=2),
     Tick(),
     Checkpoint(),
     RefuseConnection(error="unauthorized", peer="10.0.0.1:99", transport="websocket"),
@@ -64,7 +64,7 @@ def test_a_message_is_text_unless_its_door_says_otherwise() -> None:
 def test_an_answer_does_not_keep_where_its_refusal_was_raised(command: Command) -> None:
     lab = MemorySpace(participants={"alice": None, "bob": [{"kind": "*"}]})
     lab.join("bob").send(kind="space/kick", payload={"participant_id": "alice"})
-    answers = [each for each in lab.space.handle(command, lab.now) if isinstance(each, Answer)]
+    answers = [each for each in lab.space.handle(command, lab.now) if isinstance(each, HttpAnswer)]
     (refusal,) = [each.refusal for each in answers]
     assert refusal is not None
     assert (refusal.__traceback__, refusal.__context__, refusal.__cause__) == (None, None, None)

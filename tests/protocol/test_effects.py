@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from mew.protocol import EVERYONE, AllBut, Audience, Deliver, DeliverFrame, Only, Record, To
+from mew.protocol import EVERYONE, AllExcept, Audience, Deliver, DeliverFrame, OneConnection, Recipients, Record
 from mew.testing import MemorySpace
 from tests.chance import examples
 from tests.histories import CONFIGURATION, History, Step, histories
@@ -38,12 +38,12 @@ def test_the_positions_of_records_have_no_gap(steps: list[Step]) -> None:
     ("audience", "receivers"),
     [
         (EVERYONE, {"alice", "bob", "onlooker"}),
-        (AllBut("alice"), {"bob", "onlooker"}),
-        (AllBut("nobody"), {"alice", "bob", "onlooker"}),
-        (Only(("alice", "absent")), {"alice"}),
-        (Only(()), set()),
-        (To("c3"), {"onlooker"}),
-        (To("c9"), set()),
+        (AllExcept("alice"), {"bob", "onlooker"}),
+        (AllExcept("nobody"), {"alice", "bob", "onlooker"}),
+        (Recipients(("alice", "absent")), {"alice"}),
+        (Recipients(()), set()),
+        (OneConnection("c3"), {"onlooker"}),
+        (OneConnection("c9"), set()),
     ],
 )
 def test_an_audience_is_who_its_name_says(audience: Audience, receivers: set[str]) -> None:

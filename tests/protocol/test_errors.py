@@ -7,7 +7,7 @@ import pytest
 
 from mew.errors import MewError
 from mew.protocol import errors
-from mew.protocol.errors import ERROR_CODES, Refusal
+from mew.protocol.errors import ERROR_CODES, ProtocolError
 
 STATUSES = {
     400: {
@@ -40,19 +40,19 @@ CLOSING = {
 }
 
 
-def below(error: type[Refusal]) -> Iterator[type[Refusal]]:
+def below(error: type[ProtocolError]) -> Iterator[type[ProtocolError]]:
     for each in error.__subclasses__():
         yield each
         yield from below(each)
 
 
-REFUSALS = list(below(Refusal))
+REFUSALS = list(below(ProtocolError))
 
 
 def test_the_codes_are_these_and_each_has_its_status() -> None:
     assert set().union(*STATUSES.values()) == ERROR_CODES
     by_status: dict[int, set[str]] = {}
-    for refusal in Refusal.__subclasses__():
+    for refusal in ProtocolError.__subclasses__():
         by_status.setdefault(refusal.status, set()).add(refusal.code)
     assert by_status == STATUSES
 
@@ -62,7 +62,7 @@ def test_a_missing_token_is_401_and_a_wrong_one_403() -> None:
 
 
 def test_each_code_has_one_class_of_its_own() -> None:
-    own = [refusal.code for refusal in Refusal.__subclasses__()]
+    own = [refusal.code for refusal in ProtocolError.__subclasses__()]
     assert len(own) == len(set(own))
     for refusal in REFUSALS:
         assert refusal.code in own
@@ -70,18 +70,18 @@ def test_each_code_has_one_class_of_its_own() -> None:
 
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
     drawn = re.findall(r"[├└]── (\w+) +(\w+)", str(errors.__doc__))
-    assert drawn[1:] == [(refusal.__name__, refusal.code) for refusal in Refusal.__subclasses__()]
-    assert drawn[0][0] == "Refusal"
-    assert Refusal.__bases__ == (MewError,)
+    assert drawn[1:] == [(refusal.__name__, refusal.code) for refusal in ProtocolError.__subclasses__()]
+    assert drawn[0][0] == "ProtocolError"
+    assert ProtocolError.__bases__ == (MewError,)
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
-def test_only_these_close_a_socket(refusal: type[Refusal]) -> None:
+def test_only_these_close_a_socket(refusal: type[ProtocolError]) -> None:
     assert refusal.close_code == CLOSING.get(refusal)
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
-def test_a_refusal_says_its_code_its_sentence_and_its_parts_in_this_order(refusal: type[Refusal]) -> None:
+def test_a_refusal_says_its_code_its_sentence_and_its_parts_in_this_order(refusal: type[ProtocolError]) -> None:
     raised = refusal("no such thing", stream_id="stream-1", targets=["bob"])
     assert list(raised.payload().items()) == [
         ("error", refusal.code),
@@ -94,5 +94,5 @@ def test_a_refusal_says_its_code_its_sentence_and_its_parts_in_this_order(refusa
 
 
 def test_a_refusal_is_short_however_long_what_it_quotes() -> None:
-    raised = Refusal("x" * 501, stream_id="y" * 257, last_sequence=7)
+    raised = ProtocolError("x" * 501, stream_id="y" * 257, last_sequence=7)
     assert (raised.message, raised.parts) == ("x" * 500, {"stream_id": "y" * 256, "last_sequence": 7})

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.protocol import KINDS, Answer, Limits, snapshot
+from mew.protocol import KINDS, HttpAnswer, Limits, snapshot
 from mew.protocol.errors import AlreadyExists, ParticipantNotFound
 from mew.testing import MemorySpace
 from tests.chance import examples
@@ -53,7 +53,7 @@ def explained(lab: MemorySpace, participant: str, message: Any) -> dict[str, Any
     return lab.space.explain(participant, text, lab.now).answer()
 
 
-def as_posted(answer: Answer) -> tuple[bool, str | None, str | None]:
+def as_posted(answer: HttpAnswer) -> tuple[bool, str | None, str | None]:
     """Whether it passed, else the code and the sentence. An invitation of somebody known is carried out, as it were."""
     refusal = answer.refusal
     if refusal is None or isinstance(refusal, AlreadyExists):

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mew.protocol import FOLD_VERSION, OtherFold, Record, SpaceState, fold, records, snapshot
-from mew.protocol.fold import count_frames
+from mew.protocol import FOLD_VERSION, Record, SnapshotVersionError, SpaceState, fold, records, snapshot
+from mew.protocol.fold import advance_frame_number
 from mew.testing import MemorySpace
 from tests.protocol.states import plain, rich_state
 
@@ -119,7 +119,7 @@ def test_a_checkpoint_of_another_fold_says_nothing_to_a_state_that_was_folded() 
 
 
 def test_a_checkpoint_of_another_fold_is_nothing_to_begin_with() -> None:
-    with pytest.raises(OtherFold, match=f"version 0; this program folds as version {FOLD_VERSION}"):
+    with pytest.raises(SnapshotVersionError, match=f"version 0; this program folds as version {FOLD_VERSION}"):
         fold(SpaceState(space_id="lab"), other_fold())
 
 
@@ -132,8 +132,8 @@ def test_only_the_gateways_own_word_opens_a_stream() -> None:
 
 def test_frames_are_numbered_from_one() -> None:
     state = SpaceState(space_id="lab", frames={"moves": 0})
-    assert count_frames(state, "moves", 3) == 1
-    assert count_frames(state, "moves", 1) == 4
+    assert advance_frame_number(state, "moves", 3) == 1
+    assert advance_frame_number(state, "moves", 1) == 4
     assert state.frames == {"moves": 4}
 
 

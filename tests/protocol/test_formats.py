@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol import raw_json
-from mew.protocol.errors import InvalidEnvelope, InvalidFormat, Refusal, SchemaViolation, UnknownFormat
-from mew.protocol.formats import APPLICATIONS, SCHEMA_BYTES, Format, Formats, check_fits, read_formats
+from mew.protocol.errors import InvalidEnvelope, InvalidFormat, ProtocolError, SchemaViolation, UnknownFormat
+from mew.protocol.formats import APPLICATIONS, SCHEMA_BYTES, FormatDescriptor, Formats, check_fits, read_formats
 from mew.protocol.work import CHECKED_PER_UNIT, Work
 from tests.chance import examples
 
@@ -27,7 +27,7 @@ def declared(schema: Any) -> Formats:
     return read_formats([{"id": "f", "schema": schema}], MOST)
 
 
-def check(format_: Format | None, content: Any) -> None:
+def check(format_: FormatDescriptor | None, content: Any) -> None:
     assert format_ is not None
     check_fits(format_, content, len(msgspec.json.encode(content)))
 
@@ -286,7 +286,7 @@ def test_content_that_would_take_long_to_check_is_refused_unread() -> None:
 
 def test_so_many_steps_may_be_taken_for_so_many_bytes() -> None:
     anything = jsonschema_rs.Draft202012Validator(True)
-    format_ = Format("f", anything, weight=1_024)
+    format_ = FormatDescriptor("f", anything, weight=1_024)
     check_fits(format_, "x", APPLICATIONS // 1_024)
     with pytest.raises(SchemaViolation, match="in good time"):
         check_fits(format_, "x", APPLICATIONS // 1_024 + 1)
@@ -295,7 +295,7 @@ def test_so_many_steps_may_be_taken_for_so_many_bytes() -> None:
 @pytest.mark.parametrize(("schema_bytes", "described"), [(15 * 1_024 - 512, True), (15 * 1_024 - 511, False)])
 def test_it_is_said_where_unless_that_means_copying_sixteen_megabytes(schema_bytes: int, described: bool) -> None:
     """1,024 bytes against one subschema: each makes an error with the schema, the content and 512 bytes more."""
-    assert Format("f", None, schema_bytes, subschemas=1).describes(1_024) is described
+    assert FormatDescriptor("f", None, schema_bytes, subschemas=1).describes(1_024) is described
 
 
 JSON = st.recursive(
@@ -313,7 +313,7 @@ KEYWORDS = st.sampled_from(
 def test_whatever_is_declared_is_refused_or_works(schema: Any, content: Any) -> None:
     try:
         check(declared(schema).choose(None), content)
-    except Refusal as refusal:
+    except ProtocolError as refusal:
         assert refusal.code in {"invalid_format", "schema_violation"}
 
 

@@ -7,21 +7,21 @@ import pytest
 
 from mew.protocol import (
     Admit,
-    Answer,
-    Attach,
+    AttachOutputLog,
     Close,
     Deliver,
     Effect,
+    HttpAnswer,
     Join,
     Leave,
     Limits,
-    Only,
+    OneConnection,
     Poll,
+    Recipients,
     Record,
     Start,
     StreamSettings,
     Tick,
-    To,
     parse,
 )
 from mew.testing import MemorySpace
@@ -109,7 +109,7 @@ def test_an_observer_is_admitted_and_welcomed_and_no_more() -> None:
     effects = lab.run(Join(connection="c1", participant="onlooker", observer=True))
     assert outline(effects) == ["admit c1", "record system/welcome", "deliver system/welcome"]
     welcome = of_type(effects, Deliver)[0]
-    assert (welcome.audience, parse(welcome.message).to) == (To("c1"), ("onlooker",))
+    assert (welcome.audience, parse(welcome.message).to) == (OneConnection("c1"), ("onlooker",))
     assert lab.run(Leave("c1")) == []
 
 
@@ -144,10 +144,10 @@ def test_who_was_kicked_does_not_come_in_by_any_door() -> None:
         kick(alice, name)
     assert [each.code for each in of_type(lab.run(Join(connection="c9", participant="bob")), Close)] == [4403]
     (answer,) = lab.run(Poll("bob"))
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, HttpAnswer)
     assert answer.body["error"] == "unauthorized"
     assert lab.post("carol", {"kind": "chat", "payload": {"text": "x"}}).body["error"] == "unauthorized"
-    assert lab.run(Attach("carol")) == []
+    assert lab.run(AttachOutputLog("carol")) == []
     assert list(lab.state.present) == ["alice"]
 
 
@@ -332,5 +332,5 @@ def test_a_welcome_goes_to_its_participant_alone() -> None:
     lab = lab_of("alice")
     lab.join("alice")
     assert [each.audience for each in of_type(lab.effects, Deliver) if each.kind == "system/welcome"] == [
-        Only(("alice",))
+        Recipients(("alice",))
     ]

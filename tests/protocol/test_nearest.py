@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mew.protocol.authorization import QUOTED_LENGTH, Nearest, asked_as, nearest_miss
+from mew.protocol.authorization import QUOTED_LENGTH, NearestMiss, checked_kinds, nearest_miss
 from mew.protocol.capabilities import Capability, CapabilitySet, read_capability
 from mew.protocol.envelope import Envelope
 from mew.protocol.work import Work
@@ -20,7 +20,7 @@ def sent(kind: str, payload: dict[str, Any] | None = None, to: tuple[str, ...] =
     return Envelope(id="1", ts="", sender="alice", kind=kind, to=to, payload=payload or {}, fields={})
 
 
-def nearest(held: list[dict[str, Any]], envelope: Envelope) -> Nearest | None:
+def nearest(held: list[dict[str, Any]], envelope: Envelope) -> NearestMiss | None:
     sourced = [(f"source {n}", read_capability(each, "it")) for n, each in enumerate(held)]
     return nearest_miss(CapabilitySet(sourced), envelope, Work())
 
@@ -189,7 +189,7 @@ def test_whatever_does_not_fit_something_is_wrong_with_it(case: tuple[list[Capab
     kind, payload, to = envelope
     found = nearest_miss(CapabilitySet(("configured", each) for each in owned), sent(kind, payload, to), Work())
     assert found is not None
-    misses = [each.miss(asked, payload, to) for each in owned for asked in asked_as(kind)]
+    misses = [each.miss(asked, payload, to) for each in owned for asked in checked_kinds(kind)]
     assert found.why.startswith(("kind: ", "to", "payload.")[max(miss.near for miss in misses if miss is not None)])
 
 

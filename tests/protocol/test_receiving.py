@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mew.protocol import Answer, Close, Deliver, Limits, Poll, Post, Receive
+from mew.protocol import Close, Deliver, HttpAnswer, Limits, Poll, Post, Receive
 from mew.testing import MemorySpace
 
 EVERYTHING = [{"kind": "*"}]
@@ -143,7 +143,7 @@ def test_who_was_kicked_can_neither_post_nor_poll() -> None:
     lab = lab_of()
     lab.join("alice").send(kind="space/kick", payload={"participant_id": "bob"})
     for command in (Post("bob", b'{"kind":"system/heartbeat"}'), Poll("bob")):
-        (answer,) = [effect for effect in lab.run(command) if isinstance(effect, Answer)]
+        (answer,) = [effect for effect in lab.run(command) if isinstance(effect, HttpAnswer)]
         assert answer.body["error"] == "unauthorized"
         assert answer.refusal is not None
         assert answer.refusal.status == 403

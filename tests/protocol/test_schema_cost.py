@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mew.protocol import schema_cost
-from mew.protocol.schema_cost import TooCostly, applications, measure, unique_weight
+from mew.protocol.schema_cost import SchemaTooComplex, count_subschemas, measure, unique_weight
 from tests.chance import examples
 
 MOST = 1_024
@@ -29,23 +29,23 @@ def tree(**others: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
 def test_definitions_that_double_thirty_times_are_refused(keyword: str) -> None:
-    with pytest.raises(TooCostly, match="over 1024 subschemas can apply to one value"):
-        applications(doubling(keyword, 30), MOST)
+    with pytest.raises(SchemaTooComplex, match="over 1024 subschemas can apply to one value"):
+        count_subschemas(doubling(keyword, 30), MOST)
 
 
 def test_the_count_is_exact_where_nothing_is_guessed() -> None:
     # Two nodes on each level below the first: the reference, and what it leads to.
-    assert applications(doubling("anyOf", 3), MOST) == 2 * (1 + 2 + 4 + 8)
+    assert count_subschemas(doubling("anyOf", 3), MOST) == 2 * (1 + 2 + 4 + 8)
 
 
 @pytest.mark.parametrize("place", ["here", "below"])
 def test_as_many_as_the_limit_are_allowed_and_no_more(place: str) -> None:
     def cost(alternatives: int) -> int:
         schema: dict[str, Any] = {"anyOf": [{} for _ in range(alternatives)]}
-        return applications(schema if place == "here" else {"items": schema}, most=10)
+        return count_subschemas(schema if place == "here" else {"items": schema}, most=10)
 
     assert cost(9) == 10
-    with pytest.raises(TooCostly, match="over 10 subschemas"):
+    with pytest.raises(SchemaTooComplex, match="over 10 subschemas"):
         cost(10)
 
 
@@ -57,11 +57,11 @@ def test_as_many_as_the_limit_are_allowed_and_no_more(place: str) -> None:
     ],
 )
 def test_what_applies_to_parts_is_counted_there(keyword: str) -> None:
-    assert applications({keyword: {"allOf": [{}, {}, {}]}}, MOST) == 4
+    assert count_subschemas({keyword: {"allOf": [{}, {}, {}]}}, MOST) == 4
 
 
 def test_what_stands_beside_unevaluated_counts_three_times() -> None:
-    assert applications({"unevaluatedProperties": False, "allOf": [{}, {}]}, MOST) == 1 + 3 * 2
+    assert count_subschemas({"unevaluatedProperties": False, "allOf": [{}, {}]}, MOST) == 1 + 3 * 2
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_what_stands_beside_unevaluated_counts_three_times() -> None:
     ],
 )
 def test_a_recursion_that_multiplies_is_refused(schema: dict[str, Any]) -> None:
-    with pytest.raises(TooCostly, match="over 1024"):
-        applications(schema, MOST)
+    with pytest.raises(SchemaTooComplex, match="over 1024"):
+        count_subschemas(schema, MOST)
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ def test_a_recursion_that_multiplies_is_refused(schema: dict[str, Any]) -> None:
     ],
 )
 def test_ordinary_schemas_pass(schema: Any, cost: int) -> None:
-    assert applications(schema, MOST) == cost
+    assert count_subschemas(schema, MOST) == cost
 
 
 def test_what_grows_with_the_depth_is_counted_to_the_deepest_content_there_is() -> None:
     """Each level adds one loop more, and no content is nested deeper than a message may be."""
     loop = {"items": {"$ref": "#/$defs/loop"}}
     schema = {"$defs": {"loop": loop}, "items": {"allOf": [{"$ref": "#"}, {"$ref": "#/$defs/loop"}]}}
-    assert 128 < applications(schema, MOST) < 400
+    assert 128 < count_subschemas(schema, MOST) < 400
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ def test_what_grows_with_the_depth_is_counted_to_the_deepest_content_there_is() 
     ],
 )
 def test_a_schema_that_applies_itself_to_the_same_value_is_refused(schema: dict[str, Any]) -> None:
-    with pytest.raises(TooCostly, match="itself to the same value"):
-        applications(schema, MOST)
+    with pytest.raises(SchemaTooComplex, match="itself to the same value"):
+        count_subschemas(schema, MOST)
 
 
 @pytest.mark.parametrize(
@@ -156,20 +156,20 @@ def test_a_schema_that_applies_itself_to_the_same_value_is_refused(schema: dict[
     ],
 )
 def test_a_reference_that_cannot_be_followed_here_is_refused(schema: dict[str, Any], why: str) -> None:
-    with pytest.raises(TooCostly, match=why):
-        applications(schema, MOST)
+    with pytest.raises(SchemaTooComplex, match=why):
+        count_subschemas(schema, MOST)
 
 
 def test_an_anchor_may_be_both_kinds_at_once() -> None:
-    assert applications({"$anchor": "a", "$dynamicAnchor": "a", "items": {"$ref": "#a"}}, MOST) == 2
+    assert count_subschemas({"$anchor": "a", "$dynamicAnchor": "a", "items": {"$ref": "#a"}}, MOST) == 2
 
 
 def test_the_walk_itself_is_bounded() -> None:
     """A chain of references to follow, begun from many places."""
     chain = {f"d{step}": {"$ref": f"#/$defs/d{step + 1}", "items": {}} for step in range(400)}
     schema = {"properties": {f"p{each}": {"$ref": "#/$defs/d0"} for each in range(400)}, "$defs": {**chain, "d400": {}}}
-    with pytest.raises(TooCostly, match="refer to one another too much"):
-        applications(schema, MOST)
+    with pytest.raises(SchemaTooComplex, match="refer to one another too much"):
+        count_subschemas(schema, MOST)
 
 
 def test_a_union_of_two_hundred_types_passes() -> None:
@@ -177,7 +177,7 @@ def test_a_union_of_two_hundred_types_passes() -> None:
         f"t{each}": {"properties": {"type": {"const": each}, f"v{each}": {"type": "string"}}} for each in range(200)
     }
     schema = {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in types], "$defs": types}
-    assert applications(schema, MOST) == 401
+    assert count_subschemas(schema, MOST) == 401
 
 
 # What a validator really does, counted by a keyword that every subschema of the test has.
@@ -257,8 +257,8 @@ def test_no_validation_takes_more_steps_than_were_foreseen(schema: Any, content:
             steps += 1
 
     try:
-        foreseen = applications(schema, MOST) * values_in(content)
-    except TooCostly:
+        foreseen = count_subschemas(schema, MOST) * values_in(content)
+    except SchemaTooComplex:
         return
     validator = jsonschema_rs.Draft202012Validator(counted(schema), keywords={"count": Count}, offline=True)
     validator.is_valid(content)

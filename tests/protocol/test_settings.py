@@ -1,7 +1,7 @@
 """What the configuration of a space leaves in its journal."""
 
 from mew.protocol import raw_json
-from mew.protocol.settings import Limits, Settings
+from mew.protocol.settings import Limits, SpaceSettings
 from mew.testing import settings
 
 
@@ -23,7 +23,7 @@ def test_the_effective_configuration_is_plain_json_with_capabilities_as_written(
 
 
 def test_whoever_is_not_configured_otherwise_may_chat() -> None:
-    assert Settings(space_id="lab").effective()["defaults"] == [{"kind": "chat"}]
+    assert SpaceSettings(space_id="lab").effective()["defaults"] == [{"kind": "chat"}]
 
 
 def test_the_limits_are_those_that_the_rules_name() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.protocol import Leave, Limits, Receive, Refusal, Route, Space, Tick, snapshot
+from mew.protocol import Leave, Limits, ProtocolError, Receive, Route, SpaceCore, Tick, snapshot
 from mew.protocol.errors import Paused
 from mew.protocol.frames import build, header
 from mew.protocol.handlers.data import check_frame
@@ -62,7 +62,7 @@ def test_the_short_cut_for_frames_decides_as_the_rule_at_length_does(steps: list
                 assert told(lab.space.route(name, message)) == told(check_frame(lab.space, name, message))
 
 
-def told(decision: Route | Refusal) -> object:
+def told(decision: Route | ProtocolError) -> object:
     return decision if isinstance(decision, Route) else decision.payload()
 
 
@@ -71,7 +71,7 @@ def told(decision: Route | Refusal) -> object:
 def test_whatever_a_frame_looks_like_there_is_a_decision(message: bytes, name: str) -> None:
     lab = MemorySpace(participants={"alice": ALL})
     open_stream(lab.join("alice"))
-    assert isinstance(lab.space.route(name, b"#" + message), Route | Refusal)
+    assert isinstance(lab.space.route(name, b"#" + message), Route | ProtocolError)
 
 
 @by_chance
@@ -206,5 +206,5 @@ def test_a_connection_that_is_not_there_does_nothing(command: Leave | Receive) -
 
 def test_a_space_that_goes_on_from_a_state_begins_with_it() -> None:
     lab = MemorySpace(participants={"alice": ALL})
-    again = Space(lab.settings, lab.tokens, lab.folded())
+    again = SpaceCore(lab.settings, lab.tokens, lab.folded())
     assert snapshot(again.state) == snapshot(lab.state)

@@ -6,7 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol import raw_json
-from mew.protocol.streams import LIVE, OVERLAID, READY, Stream, entry, new_stream, read_entry, read_ready, ready_payload
+from mew.protocol.streams import (
+    LIVE,
+    OVERLAID,
+    READY,
+    StreamEntry,
+    entry,
+    new_stream,
+    read_entry,
+    read_ready,
+    ready_payload,
+)
 from tests.chance import examples
 
 NOON = "2025-11-15T12:00:00.000000Z"
@@ -21,12 +31,12 @@ FIELDS = st.dictionaries(
 by_chance = examples(40)
 
 
-def stream_of(fields: dict[str, Any], *, ready: bool = False) -> Stream:
+def stream_of(fields: dict[str, Any], *, ready: bool = False) -> StreamEntry:
     texts = {name: raw_json.encode(value) for name, value in fields.items()}
     return new_stream("lab", "s", "alice", READY if ready else LIVE, NOON, texts)
 
 
-def shown(stream: Stream) -> dict[str, Any]:
+def shown(stream: StreamEntry) -> dict[str, Any]:
     value: dict[str, Any] = raw_json.decode(entry(stream, owner_connected=True, frames=3))
     return value
 

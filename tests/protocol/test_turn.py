@@ -5,19 +5,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.protocol import Answer, Deliver, Effect, Everyone, Only, Record
+from mew.protocol import Deliver, Effect, Everyone, HttpAnswer, Recipients, Record
 from mew.protocol.errors import Unauthorized
-from mew.protocol.transition import Saying, Turn
+from mew.protocol.transition import GatewayMessage, Transition
 from mew.testing import MemorySpace
 
 NOON = "2025-11-15T12:00:00.000000Z"
 
 
 @pytest.fixture
-def turn() -> Turn:
+def turn() -> Transition:
     lab = MemorySpace(participants={"alice": [{"kind": "*"}]})
     lab.join("alice").send(kind="stream/request", payload={})
-    return Turn(lab.space, lab.now)
+    return Transition(lab.space, lab.now)
 
 
 def of(effects: list[Effect]) -> tuple[Record, Deliver]:
@@ -32,7 +32,7 @@ def envelope(text: bytes) -> dict[str, Any]:
     return value
 
 
-def test_a_record_takes_the_next_position_and_the_turns_time(turn: Turn) -> None:
+def test_a_record_takes_the_next_position_and_the_turns_time(turn: Transition) -> None:
     before = turn.space.state.position
     records = [turn.record("gap", "alice"), turn.record("gap", "alice", reason="why")]
     assert [(each.position, each.time, each.reason) for each in records] == [
@@ -43,8 +43,12 @@ def test_a_record_takes_the_next_position_and_the_turns_time(turn: Turn) -> None
     assert turn.space.state.position == before + 2
 
 
-def test_what_the_gateway_says_is_recorded_and_sent_alike(turn: Turn) -> None:
-    turn.say(Saying(kind="stream/gap", payload=b'{"a":1.0}', audience=Only(("alice",)), to=("alice",), cause=("c",)))
+def test_what_the_gateway_says_is_recorded_and_sent_alike(turn: Transition) -> None:
+    turn.say(
+        GatewayMessage(
+            kind="stream/gap", payload=b'{"a":1.0}', audience=Recipients(("alice",)), to=("alice",), cause=("c",)
+        )
+    )
     record, delivery = of(turn.effects)
     assert record.payload == delivery.message
     assert (record.participant, record.kind, record.envelope_id) == (
@@ -53,21 +57,21 @@ def test_what_the_gateway_says_is_recorded_and_sent_alike(turn: Turn) -> None:
         delivery.envelope_id,
     )
     assert (record.size, record.stream_id) == (len(delivery.message), None)
-    assert delivery.audience == Only(("alice",))
+    assert delivery.audience == Recipients(("alice",))
     assert delivery.message.endswith(b'"payload":{"a":1.0}}')
     said = envelope(delivery.message)
     assert (said["from"], said["to"], said["correlation_id"], said["ts"]) == ("system:gateway", ["alice"], ["c"], NOON)
 
 
-def test_a_secret_is_sent_and_not_recorded(turn: Turn) -> None:
-    turn.say(Saying(kind="space/invite-ack", payload=b'{"token":"secret"}', recorded=b'{"status":"created"}'))
+def test_a_secret_is_sent_and_not_recorded(turn: Transition) -> None:
+    turn.say(GatewayMessage(kind="space/invite-ack", payload=b'{"token":"secret"}', recorded=b'{"status":"created"}'))
     record, delivery = of(turn.effects)
     assert envelope(delivery.message)["payload"] == {"token": "secret"}
     assert envelope(record.payload)["payload"] == {"status": "created"}
     assert {**envelope(record.payload), "payload": 0} == {**envelope(delivery.message), "payload": 0}
 
 
-def test_what_is_said_of_a_stream_names_it_whole_and_leaves_out_what_is_none(turn: Turn) -> None:
+def test_what_is_said_of_a_stream_names_it_whole_and_leaves_out_what_is_none(turn: Transition) -> None:
     stream = turn.space.state.streams["stream-1"]
     turn.say_of(stream, "stream/close", ("c",), reason=None, authorized_writers=("alice",))
     record, delivery = of(turn.effects)
@@ -81,8 +85,8 @@ def test_what_is_said_of_a_stream_names_it_whole_and_leaves_out_what_is_none(tur
     assert (record.stream_id, record.reason, delivery.audience) == ("stream-1", None, Everyone())
 
 
-def test_an_error_has_no_record_of_its_own(turn: Turn) -> None:
-    turn.send_error(Only(("alice",)), "alice", Unauthorized("no", stream_id="x"), ("at-fault",))
+def test_an_error_has_no_record_of_its_own(turn: Transition) -> None:
+    turn.send_error(Recipients(("alice",)), "alice", Unauthorized("no", stream_id="x"), ("at-fault",))
     (delivery,) = turn.effects
     assert isinstance(delivery, Deliver)
     told = envelope(delivery.message)
@@ -90,11 +94,11 @@ def test_an_error_has_no_record_of_its_own(turn: Turn) -> None:
     assert told["payload"] == {"error": "unauthorized", "message": "no", "stream_id": "x"}
 
 
-def test_an_answer_is_accepted_unless_a_handler_says_more(turn: Turn) -> None:
+def test_an_answer_is_accepted_unless_a_handler_says_more(turn: Transition) -> None:
     turn.finish("e1", NOON)
     turn.answer = {"status": "granted", "stream_id": "stream-1"}
     turn.finish("e2", NOON)
     assert turn.effects == [
-        Answer({"id": "e1", "status": "accepted", "timestamp": NOON}),
-        Answer({"id": "e2", "status": "granted", "stream_id": "stream-1", "timestamp": NOON}),
+        HttpAnswer({"id": "e1", "status": "accepted", "timestamp": NOON}),
+        HttpAnswer({"id": "e2", "status": "granted", "stream_id": "stream-1", "timestamp": NOON}),
     ]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.protocol import Limits, Receive, Record, Refusal, Route, fold
-from mew.protocol.effects import Close, Deliver, DeliverFrame, Everyone, Only
+from mew.protocol import Limits, ProtocolError, Receive, Record, Route, fold
+from mew.protocol.effects import Close, Deliver, DeliverFrame, Everyone, Recipients
 from mew.protocol.frames import build, split
 from mew.testing import Client, MemorySpace
 from tests.chance import examples
@@ -25,7 +25,7 @@ def open_stream(client: Client, **fields: Any) -> str:
     return str(client.take("stream/open")["payload"]["stream_id"])
 
 
-def agree(lab: MemorySpace, answer: Route | Refusal, client: Client, message: bytes) -> None:
+def agree(lab: MemorySpace, answer: Route | ProtocolError, client: Client, message: bytes) -> None:
     """What is carried out is what was answered."""
     frames = dict(lab.state.frames)
     effects = lab.run(Receive(client.connection, message, text=False))
@@ -34,7 +34,7 @@ def agree(lab: MemorySpace, answer: Route | Refusal, client: Client, message: by
     if isinstance(answer, Route):
         [record], [delivery] = records, delivered
         number = frames[answer.stream_id] + 1
-        audience = Everyone() if answer.targets is None else Only(answer.targets)
+        audience = Everyone() if answer.targets is None else Recipients(answer.targets)
         assert delivery == DeliverFrame(audience, answer.stream_id, number, message, text=False)
         assert (record.event, record.participant, record.payload) == ("frame", client.participant, split(message)[1])
         assert (record.stream_id, record.frame_number) == (answer.stream_id, number)
@@ -124,7 +124,7 @@ def test_the_answer_is_one_object_however_many_may_write() -> None:
         assert len(answers[0].writers) == count
         assert isinstance(answers[0].writers, frozenset)
         assert all(answer is answers[0] for answer in answers)
-        assert isinstance(lab.space.route("nobody", build(stream_id, b"")), Refusal)
+        assert isinstance(lab.space.route("nobody", build(stream_id, b"")), ProtocolError)
 
 
 def test_a_route_is_made_anew_when_the_writers_change() -> None:

@@ -50,7 +50,7 @@ again_anew() { local now; now=$(jq .agents.again .mew/pids.json) && [[ $now != "
 until_true again_anew
 down
 mew space down >"$scratch/down.out"
-same "$(cat "$scratch/down.out")" 'nothing runs here'
+same "$(cat "$scratch/down.out")" 'the space is not running'
 same "$(left_running)" "$bystanders"
 alive $foreign || fail "a foreign process was stopped"
 kill $foreign

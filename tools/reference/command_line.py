@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 from cyclopts import App, Argument
 
 from mew.cli import FAILED, INTERRUPTED, USAGE_ERROR, app
-from mew.cli.common.errors import Failed, Refused, Unreachable
+from mew.cli.common.errors import CommandFailed, RequestRefused, Unreachable
 from tools.reference.writing import MADE, code, indented, sentence, table
 
 INTRO: Final = """\
@@ -25,10 +25,10 @@ Every command says with `--help` what stands here. [The guide](../command.md) te
 ENDS: Final = "A command ends with one of these codes.\n\n"
 CODES: Final = (
     (0, "Done."),
-    (FAILED, inspect.getdoc(Failed)),
+    (FAILED, inspect.getdoc(CommandFailed)),
     (USAGE_ERROR, "Wrong use, or wrong configuration."),
     (Unreachable.exit_code, inspect.getdoc(Unreachable)),
-    (Refused.exit_code, inspect.getdoc(Refused)),
+    (RequestRefused.exit_code, inspect.getdoc(RequestRefused)),
     (INTERRUPTED, "Interrupted."),
 )
 SHORT: Final = {("mew", "up"): ("mew", "space", "up"), ("mew", "down"): ("mew", "space", "down")}

@@ -20,7 +20,7 @@ from mew.config.models import (
     BridgeConfig,
     GatewayConfig,
     LoggingConfig,
-    McpServer,
+    McpServerConfig,
     ParticipantConfig,
     Queues,
     SpaceConfig,
@@ -31,7 +31,7 @@ from mew.journal.kafka.address import FORM
 from mew.journal.settings import JournalSettings
 from mew.pipeline.settings import PipelineSettings
 from mew.protocol.capabilities import Capability
-from mew.protocol.settings import ApprovalRule, Limits, Settings, StreamSettings
+from mew.protocol.settings import ApprovalRule, Limits, SpaceSettings, StreamSettings
 from tools.reference.writing import MADE, code, sentence, table
 
 Struct = type[msgspec.Struct]
@@ -82,7 +82,7 @@ PARTS: Final = (
     Part(
         "space",
         "What the space is called. Only `id` is needed.",
-        ((Settings, ("space_id",)), (SpaceConfig, ("name", "description", "default_participant"))),
+        ((SpaceSettings, ("space_id",)), (SpaceConfig, ("name", "description", "default_participant"))),
         renamed={"space_id": "id"},
         added=(Key("ui_theme", "text", NONE, "Known from other gateways, and without effect."),),
     ),
@@ -92,12 +92,12 @@ PARTS: Final = (
         (_all(ParticipantConfig),),
         written={"type": ("`local`, `mcp-bridge`", "`local`")},
     ),
-    Part("participants.ID.mcp_server", "The server of an `mcp-bridge`.", (_all(McpServer),)),
+    Part("participants.ID.mcp_server", "The server of an `mcp-bridge`.", (_all(McpServerConfig),)),
     Part("participants.ID.bridge_config", "How the bridge treats its server.", (_all(BridgeConfig),)),
     Part(
         "defaults",
         "What holds for participants of whom nothing else is said.",
-        ((Settings, ("defaults",)), (SpaceConfig, ("routing",))),
+        ((SpaceSettings, ("defaults",)), (SpaceConfig, ("routing",))),
         renamed={"defaults": "capabilities"},
         written={"capabilities": ("list of capabilities", "`[{kind: chat}]`")},
     ),
@@ -114,7 +114,7 @@ PARTS: Final = (
         "but `allow_anonymous`, `strict_from` and the `limits` that concern a space.",
         (
             (GatewayConfig, ("host", "port", "tls", "allowed_origins", "allowed_hosts", "trusted_proxies", "timeouts")),
-            (Settings, ("allow_anonymous", "strict_from", "limits")),
+            (SpaceSettings, ("allow_anonymous", "strict_from", "limits")),
         ),
     ),
     Part("gateway.tls", "Paths from the space's directory.", (_all(TLS),)),

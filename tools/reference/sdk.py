@@ -29,13 +29,19 @@ def _names(module: str, text: str) -> list[str]:
 SECTIONS: Final = {
     "Connect": (
         "`mew.connect` and `mew.Participant` are the same as here, and load the rest when they are first asked for.",
-        _names("mew.client", "connect Connecting Options Connection"),
+        _names("mew.client", "connect ConnectContext ConnectOptions Connection"),
     ),
-    "The space": ("What you are in once you are connected.", _names("mew.client", "Space Subscription Gap Missed")),
+    "The space": (
+        "What you are in once you are connected.",
+        _names("mew.client", "Space Subscription Gap SubscriptionOverflow"),
+    ),
     "Streams": ("", _names("mew.client", "Stream Format Frame StreamGap")),
-    "Requests and proposals": ("", _names("mew.client", "Answer ToolResult Proposal Proposals Proposed Reasoning")),
-    "Offering tools": ("", _names("mew.client", "Participant McpServer serve current_request notify")),
-    "Being told what to do": ("", _names("mew.client", "Controls Order Status")),
+    "Requests and proposals": (
+        "",
+        _names("mew.client", "McpAnswer ToolResult Proposal Proposals IncomingProposal Reasoning"),
+    ),
+    "Offering tools": ("", _names("mew.client", "Participant McpHandler serve current_request notify")),
+    "Being told what to do": ("", _names("mew.client", "ControlHandler ControlRequest Status")),
     "Events": (
         "What `Space.events` gives.",
         _names(
@@ -51,18 +57,21 @@ SECTIONS: Final = {
         _names("mew.view", "SpaceView ParticipantView ProposalView StreamView welcomed apply apply_frame"),
     ),
     "Tests": ("", _names("mew.testing", "MemorySpace Client Message Frame MemoryTokens settings")),
-    "The lake": ("", ["mew.pipeline.open_lake", "mew.pipeline.opening.OpenLake", "mew.pipeline.lookup.asking.Answer"]),
+    "The lake": (
+        "",
+        ["mew.pipeline.open_lake", "mew.pipeline.opening.OpenLake", "mew.pipeline.lookup.asking.QueryResult"],
+    ),
     "The bridge": (
         "",
         _names("mew.bridge", "run Bridge BridgeSettings StdioServer HttpServer BridgeTimeouts")
-        + _names("mew.bridge", "BadSettings CannotStart ServerLost TooManyRestarts"),
+        + _names("mew.bridge", "InvalidSettings ServerStartError ServerDisconnected TooManyRestarts"),
     ),
-    "Agents": ("", _names("mew.agents", "run find Agent AgentSettings AGENTS BadAgent")),
+    "Agents": ("", _names("mew.agents", "run load_agent Agent AgentSettings AGENTS BadAgent")),
 }
 """Heading to a sentence, and the names below it."""
 MADE_BY_USERS: Final = {
     "mew.client.Participant",
-    "mew.client.Controls",
+    "mew.client.ControlHandler",
     "mew.testing.MemorySpace",
     "mew.testing.MemoryTokens",
     "mew.bridge.Bridge",

@@ -50,7 +50,7 @@ def address(peer: Any) -> str:
     return "{}:{}".format(*peer[:2]) if peer else "unknown"
 
 
-def set_up(level: str, stream: TextIO) -> None:
+def configure_logging(level: str, stream: TextIO) -> None:
     """Write log lines of the gateway and its libraries to `stream`, from this level up."""
     handler = _Writer(stream)
     handler.setFormatter(_formatter(coloured=stream.isatty() and "NO_COLOR" not in os.environ, people=stream.isatty()))

@@ -25,7 +25,7 @@ def _boot() -> str | None:
         return None
 
 
-def birth(pid: int) -> str | None:
+def process_start_id(pid: int) -> str | None:
     """Return the start time of a process as text to compare; None if it does not run or is a zombie."""
     if pid <= 0:
         return None
@@ -55,14 +55,14 @@ def _told_by_ps(pid: int) -> str | None:
     return None if not began or state[:1] in _DEAD else " ".join(began.split())
 
 
-def runs(pid: int, born: str | None) -> bool:
-    """Return whether the process with this start time still runs."""
-    return born is not None and birth(pid) == born
+def is_running(pid: int, born: str | None) -> bool:
+    """Return whether the process with this start time is still running."""
+    return born is not None and process_start_id(pid) == born
 
 
 def signal_group(pid: int, born: str | None, number: signal.Signals) -> bool:
     """Signal the group that this process leads, else only the process. Returns whether it was running."""
-    if not runs(pid, born):
+    if not is_running(pid, born):
         return False
     with contextlib.suppress(ProcessLookupError):
         if os.getpgid(pid) == pid:
@@ -78,7 +78,7 @@ def mark_of(run: str, participant: str = "") -> str:
     return f"{run}/{participant}"
 
 
-def marked(run: str, participant: str | None = None) -> dict[int, str]:
+def processes_of_run(run: str, participant: str | None = None) -> dict[int, str]:
     """Return the processes of a run, or of one participant in it, with their start times. Linux only.
 
     They are found by the marker in their environment.
@@ -95,6 +95,6 @@ def marked(run: str, participant: str | None = None) -> dict[int, str]:
         except OSError:  # it has ended, or belongs to another user
             continue
         bears = any(each == wanted or (participant is None and each.startswith(wanted)) for each in variables)
-        if bears and (born := birth(int(entry.name))) is not None:
+        if bears and (born := process_start_id(int(entry.name))) is not None:
             found[int(entry.name)] = born
     return found

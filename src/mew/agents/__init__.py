@@ -5,6 +5,6 @@
 Each is an ordinary participant that uses the SDK. It has only the permissions that its space grants.
 """
 
-from mew.agents.runner import AGENTS, Agent, AgentSettings, BadAgent, find, run
+from mew.agents.runner import AGENTS, Agent, AgentSettings, BadAgent, load_agent, run
 
-__all__ = ["AGENTS", "Agent", "AgentSettings", "BadAgent", "find", "run"]
+__all__ = ["AGENTS", "Agent", "AgentSettings", "BadAgent", "load_agent", "run"]

@@ -39,14 +39,14 @@ class BadExpression(MewError):
     """An expression that cannot be evaluated. The message says why."""
 
 
-class TooLarge(BadExpression):
+class NumberTooLarge(BadExpression):
     """A final or intermediate result has too many digits."""
 
 
 def evaluate(expression: str) -> Number:
     """Return the value of an expression. Raises `BadExpression` if it has none."""
     if len(expression) > LENGTH:
-        raise BadExpression(f"the expression has {len(expression)} characters; {LENGTH} are the most")
+        raise BadExpression(f"the expression has {len(expression)} characters; the maximum is {LENGTH}")
     return _Parser(_tokens(expression)).value()
 
 
@@ -73,18 +73,18 @@ def _decimal(number: Fraction) -> str:
 def exact(number: int | float) -> Number:
     """Convert a number from outside. A JSON number with a decimal point is converted exactly as written."""
     if isinstance(number, float) and not math.isfinite(number):
-        raise BadExpression(f"{number} is no number to calculate with")
+        raise BadExpression(f"{number} is not a finite number")
     return checked(Fraction(repr(number)) if isinstance(number, float) else Fraction(number))
 
 
 def checked(number: Number) -> Number:
-    """Return the number if it is finite and not too large. Raises `TooLarge` otherwise."""
+    """Return the number if it is finite and not too large. Raises `NumberTooLarge` otherwise."""
     if isinstance(number, float):
         if math.isfinite(number):
             return number
-        raise TooLarge("the result is too large")
+        raise NumberTooLarge("the result is too large")
     if abs(number.numerator) >= _LIMIT or number.denominator >= _LIMIT:
-        raise TooLarge(f"the result is too large: it has more than {DIGITS} digits")
+        raise NumberTooLarge(f"the result is too large: it has more than {DIGITS} digits")
     return number
 
 
@@ -108,9 +108,9 @@ def _apply(operation: Callable[..., Number], *numbers: Number) -> Number:
     except ZeroDivisionError:
         raise BadExpression("division by zero") from None
     except OverflowError:
-        raise TooLarge("the result is too large") from None
+        raise NumberTooLarge("the result is too large") from None
     except (ValueError, TypeError):
-        raise BadExpression("it has no real value") from None
+        raise BadExpression("the result is not a real number") from None
 
 
 def _floor_divide(a: Number, b: Number) -> Number:
@@ -131,7 +131,9 @@ def _power(base: Number, exponent: Number) -> Number:
         return _power_of_zero(exponent)
     bits = max(abs(base.numerator), base.denominator).bit_length() - 1
     if max(bits, 1) * abs(times) > _BITS:
-        raise TooLarge(f"{text_of(base)[:20]} ** {text_of(exponent)[:20]} is too large: more than {DIGITS} digits")
+        raise NumberTooLarge(
+            f"{text_of(base)[:20]} ** {text_of(exponent)[:20]} is too large: more than {DIGITS} digits"
+        )
     return base**times
 
 
@@ -143,9 +145,9 @@ def _power_of_zero(exponent: Number) -> Number:
 
 def _factorial(number: Number) -> Number:
     if isinstance(number, float) or number.denominator != 1 or number < 0:
-        raise BadExpression(f"there is no factorial of {text_of(number)}, only of 0, 1, 2, …")
+        raise BadExpression(f"the factorial of {text_of(number)} is not defined: use 0, 1, 2, …")
     if number > DIGITS or math.lgamma(number.numerator + 1) > DIGITS * math.log(10):
-        raise TooLarge(f"{text_of(number)[:20]}! is too large: more than {DIGITS} digits")
+        raise NumberTooLarge(f"{text_of(number)[:20]}! is too large: more than {DIGITS} digits")
     return Fraction(math.factorial(number.numerator))
 
 
@@ -161,7 +163,7 @@ def _root(number: Number) -> Number:
 def _round(number: Number, places: Number = Fraction(0)) -> Number:
     """Round to a number of decimal places. A half is rounded away from zero."""
     if isinstance(places, float) or places.denominator != 1 or abs(places) > DIGITS:
-        raise BadExpression(f"round to how many places? {text_of(places)[:20]} is no such number")
+        raise BadExpression(f"cannot round to {text_of(places)[:20]} decimal places")
     factor = Fraction(10) ** places.numerator
     away = math.floor(abs(Fraction(number)) * factor + Fraction(1, 2)) / factor
     return away if number >= 0 else -away
@@ -208,10 +210,10 @@ def _tokens(expression: str) -> list[_Token]:
     for match in _TOKEN.finditer(expression):
         sort, text = str(match.lastgroup), match[str(match.lastgroup)]
         if sort == "other":
-            raise BadExpression(f"{text!r} means nothing here")
+            raise BadExpression(f"unexpected character {text!r}")
         found.append((sort, _SIGNS.get(text, text)))
     if not found:
-        raise BadExpression("there is no expression")
+        raise BadExpression("the expression is empty")
     return [*found, _END]
 
 
@@ -219,7 +221,7 @@ def _literal(text: str) -> Number:
     """Return a number exactly as written. Its size is checked before conversion."""
     mantissa, _, power = text.lower().partition("e")
     if len(mantissa) > DIGITS or len(power.lstrip("+-0")) > len(str(DIGITS)) or abs(int(power or "0")) > DIGITS:
-        raise TooLarge(f"{text[:20]} is too large: more than {DIGITS} digits")
+        raise NumberTooLarge(f"{text[:20]} is too large: more than {DIGITS} digits")
     return checked(Fraction(text))
 
 
@@ -314,7 +316,7 @@ class _Parser:
         if name in _NAMES:
             return _NAMES[name]
         if name not in _FUNCTIONS:
-            raise BadExpression(f"{name[:40]!r} is not known; there are {', '.join(sorted((*_FUNCTIONS, *_NAMES)))}")
+            raise BadExpression(f"{name[:40]!r} is not known; the known names are {', '.join(sorted((*_FUNCTIONS, *_NAMES)))}")
         function, counts = _FUNCTIONS[name]
         if self._takes("(") is None:
             raise self._unexpected(f"an opening bracket after {name}")
@@ -323,5 +325,5 @@ class _Parser:
             numbers.append(self._deeper(self._sum))
         self._closed(numbers[0])
         if len(numbers) not in counts:
-            raise BadExpression(f"{name} does not take {len(numbers)} numbers")
+            raise BadExpression(f"{name} does not accept {len(numbers)} numbers")
         return _apply(function, *numbers)

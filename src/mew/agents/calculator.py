@@ -11,7 +11,7 @@ import msgspec
 from mew.agents import arithmetic
 from mew.agents.arithmetic import BadExpression, Number
 from mew.client import Participant, Space, mcp
-from mew.client.mcp.server import Service
+from mew.client.mcp.server import McpService
 
 Given: TypeAlias = int | float
 """A JSON number."""
@@ -21,7 +21,7 @@ Expression = Annotated[str, msgspec.Meta(description="such as (2 + 3) * 4 / 7, 2
 async def calculator(space: Space) -> None:
     """Answer calculation requests until the space ends or the agent is shut down."""
     participant = tools()
-    await Service(space, participant, controls=participant).run()
+    await McpService(space, participant, controls=participant).run()
 
 
 def tools() -> Participant:
@@ -52,4 +52,4 @@ def _told(work: Callable[[], Number]) -> mcp.CallResult:
         text, failed = arithmetic.text_of(work()), False
     except BadExpression as error:
         text, failed = str(error), True
-    return mcp.CallResult(content=[mcp.written(mcp.TextContent(text=text))], is_error=failed)
+    return mcp.CallResult(content=[mcp.encode_value(mcp.TextContent(text=text))], is_error=failed)

@@ -5,9 +5,9 @@ It answers only chat messages.
 
 from typing import Final
 
-from mew.agents.replies import missed, say
+from mew.agents.replies import missed, reply
 from mew.client import Participant, Space, Subscription
-from mew.client.mcp.server import Service
+from mew.client.mcp.server import McpService
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
 
@@ -16,9 +16,9 @@ BEGINNING: Final = "Echo: "
 
 async def echo(space: Space) -> None:
     """Echo every chat of other participants until the space ends or the agent is shut down."""
-    participant = Participant(instructions="Say something, and it comes back.")
+    participant = Participant(instructions="Send a chat, and it is sent back.")
     chats = space.envelopes(kinds.CHAT, on_missed=missed)
-    service = Service(space, participant, controls=participant)
+    service = McpService(space, participant, controls=participant)
     await service.run(_answer_all(space, participant, chats))
 
 
@@ -26,7 +26,7 @@ async def _answer_all(space: Space, participant: Participant, chats: Subscriptio
     async for chat in chats:
         if chat.sender != space.me and not _is_echo(chat):
             await participant.resumed()
-            await say(space, f"{BEGINNING}{chat.payload['text']}", chat)
+            await reply(space, f"{BEGINNING}{chat.payload['text']}", chat)
 
 
 def _is_echo(chat: Envelope) -> bool:

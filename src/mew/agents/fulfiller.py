@@ -10,13 +10,13 @@ from typing import Final
 
 import msgspec
 
-from mew.agents.replies import log, missed, say
-from mew.client import Answer, Participant, Proposals, Proposed, Space, mcp
-from mew.client.errors import McpFailure, MewError, ParticipantNotFound
+from mew.agents.replies import log, missed, reply
+from mew.client import IncomingProposal, McpAnswer, Participant, Proposals, Space, mcp
+from mew.client.errors import McpError, MewError, ParticipantNotFound
 from mew.client.mcp.calls import ask, tool_result
-from mew.client.mcp.server import Service, context_of
-from mew.client.sender import Draft
-from mew.client.tasks import Crew
+from mew.client.mcp.server import McpService, context_of
+from mew.client.sender import OutgoingEnvelope
+from mew.client.tasks import TaskSet
 from mew.protocol import kinds
 
 AT_ONCE: Final = 16
@@ -27,16 +27,16 @@ ANSWER_SECONDS: Final = 60.0
 
 async def fulfiller(space: Space) -> None:
     """Fulfill every proposal of other participants until the space ends or the agent is shut down."""
-    participant = Participant(instructions="Propose a request, and it is made for you.")
+    participant = Participant(instructions="Propose a request, and it is sent for you.")
     proposals = space.proposals(on_missed=missed)
-    service = Service(space, participant, controls=participant)
+    service = McpService(space, participant, controls=participant)
     await service.run(_fulfil_all(space, participant, proposals))
 
 
 async def _fulfil_all(space: Space, participant: Participant, proposals: Proposals) -> None:
-    crew, room = Crew(f"mew agent: {space.me} fulfils"), asyncio.Semaphore(AT_ONCE)
+    crew, room = TaskSet(f"mew agent: {space.me} fulfils"), asyncio.Semaphore(AT_ONCE)
 
-    async def work(proposed: Proposed) -> None:
+    async def work(proposed: IncomingProposal) -> None:
         try:
             await _fulfil(space, proposed)
         finally:
@@ -51,23 +51,23 @@ async def _fulfil_all(space: Space, participant: Participant, proposals: Proposa
         await crew.dismiss()
 
 
-async def _fulfil(space: Space, proposed: Proposed) -> None:
+async def _fulfil(space: Space, proposed: IncomingProposal) -> None:
     """Carry out a proposal if it is still open. Reports the result or the error as a chat."""
-    log.info("Fulfilling proposal %s: %s", proposed.id, proposed.tool or proposed.method)
+    log.info("fulfilling proposal %s: %s", proposed.id, proposed.tool or proposed.method)
     try:
         asked = await _whom(space, proposed)
         if proposed.state != "open":
-            log.info("proposal %s is %s already", proposed.id, proposed.state)
+            log.info("proposal %s is already %s", proposed.id, proposed.state)
             return
         text = _words(proposed, await _ask(space, proposed, asked))
     except MewError as error:
-        log.warning("error for proposal %s: %s", proposed.id, error)
+        log.warning("cannot fulfill proposal %s: %s", proposed.id, error)
         text = f"Error fulfilling proposal: {error}"
     with suppress(MewError):  # if the space has ended, the loop that reads proposals gets the error
-        await say(space, text, proposed.envelope)
+        await reply(space, text, proposed.envelope)
 
 
-async def _ask(space: Space, proposed: Proposed, whom: list[str]) -> Answer:
+async def _ask(space: Space, proposed: IncomingProposal, whom: list[str]) -> McpAnswer:
     """Send the proposed request and return the answer.
 
     The request refers to the position and digest of the proposal. If the proposal was addressed to us, the request to
@@ -76,32 +76,32 @@ async def _ask(space: Space, proposed: Proposed, whom: list[str]) -> Answer:
     if space.me not in proposed.to:
         return await proposed.fulfil(whom, ANSWER_SECONDS)
     context = context_of(proposed.envelope)
-    draft = Draft(
+    draft = OutgoingEnvelope(
         kind=kinds.MCP_REQUEST, payload=proposed.request, to=whom, correlation_id=proposed.id, context=context
     )
     return await ask(space, draft, ANSWER_SECONDS)
 
 
-def _words(proposed: Proposed, answer: Answer) -> str:
-    """Return the text of an answer. Raises `McpFailure` if the tool failed."""
+def _words(proposed: IncomingProposal, answer: McpAnswer) -> str:
+    """Return the text of an answer. Raises `McpError` if the tool failed."""
     if proposed.method != mcp.TOOLS_CALL:
         return msgspec.json.encode(answer.result).decode()
     result = tool_result(answer)
     if result.is_error:
-        raise McpFailure(mcp.INTERNAL_ERROR, result.text or "the tool failed")
+        raise McpError(mcp.INTERNAL_ERROR, result.text or "the tool failed")
     return result.text or msgspec.json.encode(answer.result).decode()
 
 
-async def _whom(space: Space, proposed: Proposed) -> list[str]:
+async def _whom(space: Space, proposed: IncomingProposal) -> list[str]:
     """Return the participants to ask: those named if all are present; if none but us is named, one with the tool."""
     named = [each for each in proposed.to if each != space.me]
     missing = [each for each in named if each not in space.view.participants]
     if missing:
-        raise ParticipantNotFound(f"{', '.join(missing)} is not here", participants=missing)
+        raise ParticipantNotFound(f"not in the space: {', '.join(missing)}", participants=missing)
     if named:
         return named
     if proposed.tool is None:
-        raise ParticipantNotFound("it does not say whom to ask", participants=[])
+        raise ParticipantNotFound("the proposal names no recipient and no tool", participants=[])
     return [await who_has(space, proposed.tool)]
 
 
@@ -118,7 +118,7 @@ async def who_has(space: Space, tool: str) -> str:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    raise ParticipantNotFound(f"nobody here has the tool {tool!r}", tool=tool)
+    raise ParticipantNotFound(f"no participant in the space has the tool {tool!r}", tool=tool)
 
 
 async def _offers(space: Space, who: str, tool: str) -> str | None:

@@ -7,9 +7,9 @@ import asyncio
 import logging
 from typing import Final
 
-from mew.client import ConnectionLost, Refused, Space
+from mew.client import ConnectionLost, ProtocolError, Space
 from mew.client.errors import RateLimited
-from mew.client.sender import Draft
+from mew.client.sender import OutgoingEnvelope
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
 
@@ -19,17 +19,17 @@ AGAIN: Final = 0.5
 log = logging.getLogger("mew.agents")
 
 
-async def say(space: Space, text: str, about: Envelope) -> None:
+async def reply(space: Space, text: str, about: Envelope) -> None:
     """Answer an envelope by chat. The chat is sent again only if it was certainly not accepted."""
-    draft = Draft(kind=kinds.CHAT, payload={"text": text}, to=about.sender, correlation_id=about.id)
+    draft = OutgoingEnvelope(kind=kinds.CHAT, payload={"text": text}, to=about.sender, correlation_id=about.id)
     while True:
         try:
             await space.post(draft)
             return
         except RateLimited:
             await asyncio.sleep(AGAIN)
-        except Refused as refused:
-            log.warning("the answer to %s was refused: %s", about.id, refused)
+        except ProtocolError as refused:
+            log.warning("the answer to %s was rejected: %s", about.id, refused)
             return
         except ConnectionLost as lost:
             if lost.unconfirmed:
@@ -40,4 +40,4 @@ async def say(space: Space, text: str, about: Envelope) -> None:
 
 def missed(count: int) -> None:
     """Log that envelopes were lost because they arrived faster than they were answered."""
-    log.warning("%d came faster than they were answered, and were lost", count)
+    log.warning("%d messages were lost: they arrived faster than they were answered", count)

@@ -18,7 +18,7 @@ from mew.agents.echo import echo
 from mew.agents.fulfiller import fulfiller
 from mew.agents.replies import log
 from mew.client import Space
-from mew.client.tasks import told_to_end
+from mew.client.tasks import shutdown_requested
 from mew.errors import MewError
 
 Agent = Callable[[Space], Coroutine[Any, Any, None]]
@@ -49,12 +49,12 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
         return f"AgentSettings(url={self.url!r}, space={self.space!r})"
 
 
-def find(kind: str) -> Agent:
+def load_agent(kind: str) -> Agent:
     """Return the agent of this name, or `agent(space)` from this Python file. Raises `BadAgent` if there is none."""
     if kind in AGENTS:
         return AGENTS[kind]
     if not kind.endswith(".py"):
-        raise BadAgent(f"there is no agent {kind!r}: there are {', '.join(AGENTS)}, or name a Python file")
+        raise BadAgent(f"there is no agent {kind!r}: use {', '.join(AGENTS)}, or the path of a Python file")
     if not Path(kind).is_file():
         raise BadAgent(f"there is no file {kind}")
     return _load(Path(kind))
@@ -81,7 +81,7 @@ async def run(agent: Agent, settings: AgentSettings) -> None:
 
     A broken connection is reestablished. Raises `ConnectionLost` if the first connection fails.
     """
-    with told_to_end() as told:
+    with shutdown_requested() as told:
         joining = mew.connect(
             settings.url, space=settings.space, token=settings.token, participant=settings.participant
         )
@@ -99,7 +99,7 @@ async def _until(told: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
         if worker is not None:
             worker.cancel()
 
-    watching = asyncio.create_task(watch(), name="mew agent: until told")
+    watching = asyncio.create_task(watch(), name="mew agent: wait for stop")
     try:
         await work
     except asyncio.CancelledError:

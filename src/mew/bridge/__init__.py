@@ -8,24 +8,24 @@ its participant may send, and which participants may call its tools.
 
 from mew.bridge.bridge import Bridge, run
 from mew.bridge.settings import (
-    BadSettings,
     BridgeSettings,
     BridgeTimeouts,
-    CannotStart,
     HttpServer,
-    ServerLost,
+    InvalidSettings,
+    ServerDisconnected,
+    ServerStartError,
     StdioServer,
     TooManyRestarts,
 )
 
 __all__ = [
-    "BadSettings",
     "Bridge",
     "BridgeSettings",
     "BridgeTimeouts",
-    "CannotStart",
     "HttpServer",
-    "ServerLost",
+    "InvalidSettings",
+    "ServerDisconnected",
+    "ServerStartError",
     "StdioServer",
     "TooManyRestarts",
     "run",

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mew.bridge.bridge import run
-from mew.bridge.settings import BadSettings, BridgeSettings, BridgeTimeouts, HttpServer, StdioServer
+from mew.bridge.settings import BridgeSettings, BridgeTimeouts, HttpServer, InvalidSettings, StdioServer
 from mew.errors import MewError
 
 FAILED = 1
@@ -48,9 +48,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def read_settings(said: argparse.Namespace, environ: Mapping[str, str]) -> BridgeSettings:
-    """The settings, or `BadSettings` with a sentence that says what is missing."""
+    """The settings, or `InvalidSettings` with a sentence that says what is missing."""
     if bool(said.http) == bool(said.command):
-        raise BadSettings("give either --http URL, or -- and the command of an MCP server")
+        raise InvalidSettings("give either --http URL, or -- and the command of an MCP server")
     server: StdioServer | HttpServer
     if said.http:
         names = _pairs(said.header_env, "--header-env")
@@ -74,13 +74,13 @@ def read_settings(said: argparse.Namespace, environ: Mapping[str, str]) -> Bridg
 def _pairs(said: Sequence[str], option: str) -> dict[str, str]:
     pairs = [each.partition("=") for each in said]
     if not all(name and sign for name, sign, _ in pairs):
-        raise BadSettings(f"{option} takes NAME=VALUE")
+        raise InvalidSettings(f"{option} takes NAME=VALUE")
     return {name: value for name, _, value in pairs}
 
 
 def _variable(environ: Mapping[str, str], name: str) -> str:
     if not (value := environ.get(name)):
-        raise BadSettings(f"the environment has no {name}")
+        raise InvalidSettings(f"the environment has no {name}")
     return value
 
 

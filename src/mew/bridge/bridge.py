@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import mew
 from mew._internal.backoff import RestartBudget
-from mew.bridge.mcp_session import LISTS, LOST, Conversation, open_conversation
-from mew.bridge.settings import BridgeSettings, CannotStart, TooManyRestarts
-from mew.client import ConnectionLost, Refused, Space
-from mew.client.errors import McpFailure
+from mew.bridge.mcp_session import LISTS, LOST, McpSession, open_conversation
+from mew.bridge.settings import BridgeSettings, ServerStartError, TooManyRestarts
+from mew.client import ConnectionLost, ProtocolError, Space
+from mew.client.errors import McpError
 from mew.client.mcp.server import notify, serve
 from mew.errors import MewError
 
@@ -40,7 +40,7 @@ class Bridge:
             limits.restarts, limits.window, first_delay=limits.backoff, longest_delay=limits.longest
         )
         self._stopping = asyncio.Event()
-        self._conversation: asyncio.Future[Conversation] = asyncio.get_running_loop().create_future()
+        self._conversation: asyncio.Future[McpSession] = asyncio.get_running_loop().create_future()
         self._changes: set[str] = set()
         self._changed = asyncio.Event()
 
@@ -95,18 +95,18 @@ class Bridge:
                 await asyncio.gather(telling, return_exceptions=True)
 
     async def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the MCP server's answer, waiting for a server that restarts. Raises `McpFailure`."""
+        """Return the MCP server's answer, waiting for a server that restarts. Raises `McpError`."""
         seconds = self._settings.patience.call
         try:
             async with asyncio.timeout(seconds):
                 conversation = await asyncio.shield(self._conversation)
                 return await conversation.ask(method, params)
         except TimeoutError:
-            raise McpFailure(TIMED_OUT, f"the MCP server did not answer {method!r} in {seconds:g} s") from None
+            raise McpError(TIMED_OUT, f"the MCP server did not answer {method!r} in {seconds:g} s") from None
         except MewError as error:
-            if isinstance(error, McpFailure):
+            if isinstance(error, McpError):
                 raise
-            raise McpFailure(LOST, str(error)) from None
+            raise McpError(LOST, str(error)) from None
 
     async def _tell(self, space: Space) -> None:
         """Report changed lists to the space. After a lost connection, report them when it is connected again."""
@@ -125,7 +125,7 @@ class Bridge:
         try:
             if not await notify(space, f"notifications/{name}/list_changed"):
                 log.info("the list of %s has changed, and %s has no capability to say so", name, space.me)
-        except Refused as error:
+        except ProtocolError as error:
             log.warning("the list of %s has changed, and the gateway did not take it: %s", name, error)
 
     def _change(self, name: str) -> None:
@@ -161,13 +161,13 @@ class Bridge:
                 finally:
                     self._conversation = asyncio.get_running_loop().create_future()
                 return await conversation.why()
-        except CannotStart as error:
+        except ServerStartError as error:
             raise self._fail(error) from None
         except Exception as error:  # any error of the library ends only this conversation
             log.debug("the conversation failed", exc_info=True)
             return _sentence(error)
 
-    def _begin(self, conversation: Conversation) -> None:
+    def _begin(self, conversation: McpSession) -> None:
         if self._restarted:
             for name in conversation.lists:  # the restarted server may have different lists
                 self._change(name)

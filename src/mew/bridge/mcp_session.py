@@ -20,9 +20,9 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
 from mew import __version__
-from mew.bridge.settings import HttpServer, ServerLost, StdioServer
-from mew.bridge.stdio import Child
-from mew.client.errors import McpFailure
+from mew.bridge.settings import HttpServer, ServerDisconnected, StdioServer
+from mew.bridge.stdio import StdioTransport
+from mew.client.errors import McpError
 
 LOST: Final = mcp.CONNECTION_CLOSED
 """Error code of a call whose server was lost (−32000)."""
@@ -56,10 +56,10 @@ class PlainResult(mcp.Result, extra="allow"):
     """An unchanged result. Unknown fields are retained."""
 
 
-class Conversation:
+class McpSession:
     """A conversation with an MCP server after the handshake."""
 
-    def __init__(self, session: ClientSession, server: StdioServer | HttpServer, child: Child | None) -> None:
+    def __init__(self, session: ClientSession, server: StdioServer | HttpServer, child: StdioTransport | None) -> None:
         """Use `open_conversation` instead of calling this directly."""
         self._session = session
         self._server = server
@@ -75,14 +75,14 @@ class Conversation:
         return getattr(self._session.server_capabilities, capability, None) is not None
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the server's result. Raises `McpFailure`; for a server's error, with its code and message."""
+        """Return the server's result. Raises `McpError`; for a server's error, with its code and message."""
         if method == "ping":
             return {}
         if method == "initialize":
             return self._introduction()
         capability = SERVED.get(method)
         if capability is None or not self._has(capability):
-            raise McpFailure(mcp.METHOD_NOT_FOUND, f"the MCP server behind this participant has no {method!r}")
+            raise McpError(mcp.METHOD_NOT_FOUND, f"the MCP server behind this participant has no {method!r}")
         request = mcp.Request[dict[str, Any], str](method=method, params=dict(params))
         try:
             result = await self._session.send_request(request, PlainResult)
@@ -90,7 +90,7 @@ class Conversation:
             raise await self._failure(error) from None
         except ValueError as error:
             log.warning("%s: its answer to %s is not what MCP says: %s", self._server.name, method, error)
-            raise McpFailure(mcp.INTERNAL_ERROR, "the MCP server's answer is not what MCP says") from None
+            raise McpError(mcp.INTERNAL_ERROR, "the MCP server's answer is not what MCP says") from None
         return result.model_dump(by_alias=True, exclude_unset=True)
 
     def _introduction(self) -> dict[str, Any]:
@@ -104,15 +104,15 @@ class Conversation:
         )
         return said.model_dump(by_alias=True, exclude_none=True, mode="json")
 
-    async def _failure(self, error: MCPError) -> McpFailure:
+    async def _failure(self, error: MCPError) -> McpError:
         """Convert an error for the caller. If the session is lost, also end the conversation; if in doubt, ping."""
         if error.code == mcp.INVALID_REQUEST and error.message == FORGOTTEN:
             self._over.set()
         elif error.code != LOST or not error.message.startswith(UNANSWERED):
-            return McpFailure(error.code, error.message, error.data)
+            return McpError(error.code, error.message, error.data)
         elif self._child is None:
             await self._look()
-        return McpFailure(LOST, "the MCP server was lost before it answered")
+        return McpError(LOST, "the MCP server was lost before it answered")
 
     # The end
 
@@ -151,28 +151,28 @@ class Conversation:
 @asynccontextmanager
 async def open_conversation(
     server: StdioServer | HttpServer, environment: Mapping[str, str], changed: Changed, seconds: float
-) -> AsyncIterator[Conversation]:
-    """Start or reach the server and do the handshake. Raises `ServerLost` if that fails or takes over `seconds`."""
+) -> AsyncIterator[McpSession]:
+    """Start or reach the server and do the handshake, or raise `ServerDisconnected` after `seconds`."""
 
     async def heard(message: IncomingMessage) -> None:
         _heard(message, server.name, changed)
 
-    child: Child | None = None
+    child: StdioTransport | None = None
     async with AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(seconds):
                 session, child = await _connect(stack, server, environment, heard)
                 await _greet(session, server.name)
         except TimeoutError:
-            raise ServerLost(f"{server.name!r} did not answer `initialize` within {seconds:g} s") from None
+            raise ServerDisconnected(f"{server.name!r} did not answer `initialize` within {seconds:g} s") from None
         except (MCPError, ValueError, RuntimeError) as error:
             if child is not None and child.silent.is_set():
-                raise ServerLost(f"{await child.why()}, without an answer to `initialize`") from None
-            raise ServerLost(f"{server.name!r} did not take our `initialize`: {error}") from None
+                raise ServerDisconnected(f"{await child.why()}, without an answer to `initialize`") from None
+            raise ServerDisconnected(f"{server.name!r} did not take our `initialize`: {error}") from None
         if session.discover_result is not None:
             listening = asyncio.create_task(_listen(session, changed), name=f"mew bridge: changes of {server.name}")
             stack.push_async_callback(_cancelled, listening)
-        yield Conversation(session, server, child)
+        yield McpSession(session, server, child)
 
 
 async def _connect(
@@ -180,10 +180,10 @@ async def _connect(
     server: StdioServer | HttpServer,
     environment: Mapping[str, str],
     heard: MessageHandlerFnT,
-) -> tuple[ClientSession, Child | None]:
+) -> tuple[ClientSession, StdioTransport | None]:
     """Return a session before the handshake, and the child process of a stdio server."""
     if isinstance(server, StdioServer):
-        child = await Child.start(server, environment)
+        child = await StdioTransport.start(server, environment)
         stack.push_async_callback(child.stop)
         session = ClientSession(child.incoming, child.outgoing, message_handler=heard, client_info=WHO)
         return await stack.enter_async_context(session), child

@@ -9,15 +9,15 @@ import msgspec
 from mew.errors import MewError
 
 
-class BadSettings(MewError):
+class InvalidSettings(MewError):
     """The settings are invalid."""
 
 
-class CannotStart(MewError):
+class ServerStartError(MewError):
     """The program of the MCP server cannot be run. A retry would not help."""
 
 
-class ServerLost(MewError):
+class ServerDisconnected(MewError):
     """The MCP server ended, stopped responding, or was never reachable."""
 
 
@@ -31,7 +31,7 @@ SECRET: Final = "…"
 def _positive(**times: float) -> None:
     for name, seconds in times.items():
         if not seconds > 0:
-            raise BadSettings(f"{name} must be more than no time, not {seconds:g} s")
+            raise InvalidSettings(f"{name} must be more than no time, not {seconds:g} s")
 
 
 class StdioServer(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,9 +45,9 @@ class StdioServer(msgspec.Struct, frozen=True, kw_only=True):
     """Working directory of the program; by default the bridge's own."""
 
     def __post_init__(self) -> None:
-        """Raise `BadSettings` if the command is empty."""
+        """Raise `InvalidSettings` if the command is empty."""
         if not self.command or not self.command[0]:
-            raise BadSettings("an MCP server over stdio needs a command")
+            raise InvalidSettings("an MCP server over stdio needs a command")
 
     def __repr__(self) -> str:
         return f"StdioServer({self.name!r})"
@@ -69,9 +69,11 @@ class HttpServer(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between checks that the server still knows our session: it may have restarted unnoticed."""
 
     def __post_init__(self) -> None:
-        """Raise `BadSettings` if the address or the interval is invalid."""
+        """Raise `InvalidSettings` if the address or the interval is invalid."""
         if not self.url.startswith(("http://", "https://")):
-            raise BadSettings(f"an MCP server over HTTP needs an address with http:// or https://, not {self.url!r}")
+            raise InvalidSettings(
+                f"an MCP server over HTTP needs an address with http:// or https://, not {self.url!r}"
+            )
         _positive(ping=self.ping)
 
     def __repr__(self) -> str:
@@ -102,11 +104,11 @@ class BridgeTimeouts(msgspec.Struct, frozen=True, kw_only=True):
     """Maximum delay before a restart."""
 
     def __post_init__(self) -> None:
-        """Raise `BadSettings` if a time is not positive or `restarts` is negative."""
+        """Raise `InvalidSettings` if a time is not positive or `restarts` is negative."""
         delays = {"backoff": self.backoff, "longest": self.longest}
         _positive(initialize=self.initialize, call=self.call, window=self.window, **delays)
         if self.restarts < 0:
-            raise BadSettings(f"{self.restarts} restarts are fewer than none")
+            raise InvalidSettings(f"{self.restarts} restarts are fewer than none")
 
 
 class BridgeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,9 +130,9 @@ class BridgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Maximum number of calls that the server processes concurrently."""
 
     def __post_init__(self) -> None:
-        """Raise `BadSettings` if `concurrency` is below 1."""
+        """Raise `InvalidSettings` if `concurrency` is below 1."""
         if self.concurrency < 1:
-            raise BadSettings(f"a bridge that works on {self.concurrency} calls at a time answers nobody")
+            raise InvalidSettings(f"a bridge that works on {self.concurrency} calls at a time answers nobody")
 
     def __repr__(self) -> str:
         token = None if self.token is None else SECRET

@@ -18,7 +18,7 @@ from typing import Final, Self
 from mcp.shared.message import SessionMessage
 from mcp.types.jsonrpc import jsonrpc_message_adapter
 
-from mew.bridge.settings import CannotStart, ServerLost, StdioServer
+from mew.bridge.settings import ServerDisconnected, ServerStartError, StdioServer
 from mew.config.served_folders import exposed
 
 CHUNK: Final = 2**16
@@ -38,7 +38,7 @@ LOOK_SECONDS: Final = 0.01
 log = logging.getLogger("mew.bridge.server")
 
 
-class Child:
+class StdioTransport:
     """A started program."""
 
     def __init__(self, process: Process, name: str) -> None:
@@ -48,7 +48,7 @@ class Child:
         self._name = name
         self.silent = asyncio.Event()
         """Set when the program will send no more messages."""
-        self.incoming = Incoming(process.stdout, self.silent)
+        self.incoming = StdioMessages(process.stdout, self.silent)
         self.outgoing = Outgoing(process.stdin)
         self._tasks = [
             asyncio.create_task(_log_lines(process.stderr, name), name=f"mew bridge: log of {name}"),
@@ -57,9 +57,9 @@ class Child:
 
     @classmethod
     async def start(cls, server: StdioServer, environment: Mapping[str, str]) -> Self:
-        """Run the program. Raises `CannotStart` if that fails or if it would serve a folder with tokens."""
+        """Run the program. Raises `ServerStartError` if that fails or if it would serve a folder with tokens."""
         if (problem := exposed(server.command, server.cwd or Path.cwd(), Path.cwd())) is not None:
-            raise CannotStart(problem)
+            raise ServerStartError(problem)
         try:
             process = await asyncio.create_subprocess_exec(
                 *server.command,
@@ -72,7 +72,7 @@ class Child:
             )
         except (OSError, ValueError) as error:
             where = "" if server.cwd is None else f" in {str(server.cwd)!r}"
-            raise CannotStart(f"cannot start {server.name!r}{where}: {error}") from None
+            raise ServerStartError(f"cannot start {server.name!r}{where}: {error}") from None
         return cls(process, server.name)
 
     # The end
@@ -139,7 +139,7 @@ class Child:
         return True
 
 
-class Incoming:
+class StdioMessages:
     """Messages from the program. An invalid line is returned as an exception."""
 
     def __init__(self, stdout: asyncio.StreamReader, silent: asyncio.Event) -> None:
@@ -163,7 +163,7 @@ class Incoming:
         try:
             return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
         except ValueError:
-            return ServerLost(f"not a message of MCP: {_readable(line, 200)!r}")
+            return ServerDisconnected(f"not a message of MCP: {_readable(line, 200)!r}")
 
     async def aclose(self) -> None:
         """Stop receiving. Sets `silent`."""
@@ -225,7 +225,7 @@ async def read_lines(stream: asyncio.StreamReader, longest: int) -> AsyncIterato
                 yield line
         begun += rest
         if len(begun) > longest:
-            raise ServerLost(f"a line of more than {longest} bytes")
+            raise ServerDisconnected(f"a line of more than {longest} bytes")
     if begun.strip():
         yield bytes(begun)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from mew.cli.common.errors import Failed
+from mew.cli.common.errors import CommandFailed
 from mew.supervisor.state_file import pids_file
 
 OFFER = "There is no space in this directory. `mew init` makes one; `mew init --list-templates` shows what kinds."
@@ -70,8 +70,8 @@ def install(
             return 0
         written = app.install_completion(shell=shell, output=output, add_to_startup=output is None)
     except ShellDetectionError:
-        raise Failed("which shell this is cannot be made out: name it, --shell bash") from None
+        raise CommandFailed("which shell this is cannot be made out: name it, --shell bash") from None
     except OSError as error:
-        raise Failed(f"{error.filename}: {error.strerror}") from None
+        raise CommandFailed(f"{error.filename}: {error.strerror}") from None
     print(f"written to {written}; open a new shell, or `source` it in this one")
     return 0

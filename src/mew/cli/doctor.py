@@ -20,7 +20,7 @@ from cyclopts import Parameter
 
 from mew import __version__
 from mew.cli import FAILED
-from mew.cli.common.io import as_json, in_colours
+from mew.cli.common.io import as_json, use_color
 from mew.cli.common.render import printable, size
 from mew.errors import MewError
 
@@ -64,7 +64,7 @@ def doctor(
 
 
 def _lines(found: Iterable[tuple[str, str, str]]) -> list[str]:
-    colours = in_colours()
+    colours = use_color()
     return [
         f"{_COLOURS[state] if colours else ''}{state:<5}{chr(27) + '[0m' if colours else ''} "
         f"{name:<14} {printable(line)}"
@@ -99,7 +99,7 @@ _FOR: Final = {
 }
 
 
-class Check(msgspec.Struct, frozen=True):
+class DoctorCheck(msgspec.Struct, frozen=True):
     """One thing that was looked at."""
 
     name: str
@@ -108,7 +108,7 @@ class Check(msgspec.Struct, frozen=True):
     """What was found, or what is missing and what to do."""
 
 
-def look(directory: Path, *, deep: bool = False) -> list[Check]:
+def look(directory: Path, *, deep: bool = False) -> list[DoctorCheck]:
     """Everything, in the order in which people read it."""
     with ThreadPoolExecutor(2, thread_name_prefix="doctor") as pool:
         # Java takes its time to say its name.
@@ -123,11 +123,11 @@ def look(directory: Path, *, deep: bool = False) -> list[Check]:
 # The machine
 
 
-def _python() -> Check:
+def _python() -> DoctorCheck:
     running = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < OLDEST:
-        return Check("python", "wrong", f"{running}: mew needs {'.'.join(map(str, OLDEST))} or newer")
-    return Check("python", "ok", f"{running}, mew {__version__}")
+        return DoctorCheck("python", "wrong", f"{running}: mew needs {'.'.join(map(str, OLDEST))} or newer")
+    return DoctorCheck("python", "ok", f"{running}, mew {__version__}")
 
 
 def _has(module: str) -> bool:
@@ -137,92 +137,96 @@ def _has(module: str) -> bool:
         return False
 
 
-def _extras() -> Iterator[Check]:
+def _extras() -> Iterator[DoctorCheck]:
     missing = {name: [each for each in modules if not _has(each)] for name, modules in EXTRAS.items()}
     if missing["server"]:
         what = ", ".join(missing["server"])
-        yield Check("server", "wrong", f"{what} not installed, so no gateway here: install mew-protocol[server]")
+        yield DoctorCheck("server", "wrong", f"{what} not installed, so no gateway here: install mew-protocol[server]")
     left_out = [name for name, each in missing.items() if each and name != "server"]
     there = ", ".join(name for name in EXTRAS if not missing[name])
     if left_out:
         hints = "; ".join(f"{_FOR[name]} needs mew-protocol[{name}]" for name in left_out)
-        yield Check("extras", "note", f"installed: {there or 'none'}; {hints}")
+        yield DoctorCheck("extras", "note", f"installed: {there or 'none'}; {hints}")
     else:
-        yield Check("extras", "ok", there)
+        yield DoctorCheck("extras", "ok", there)
 
 
-def _clock() -> Check:
+def _clock() -> DoctorCheck:
     now = time.time()
     if now < RELEASED:
         told = time.strftime("%Y-%m-%d", time.gmtime(now))
-        return Check("clock", "wrong", f"it says {told}, which is past: set the clock, or the journal's order is lost")
+        return DoctorCheck(
+            "clock", "wrong", f"it says {told}, which is past: set the clock, or the journal's order is lost"
+        )
     with tempfile.TemporaryFile() as file:
         drift = os.fstat(file.fileno()).st_mtime - now
     if abs(drift) > SECONDS:
-        return Check("clock", "note", f"the disk's clock is {drift:+.0f} s off this machine's: is it a network's?")
-    return Check("clock", "ok", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)))
+        return DoctorCheck(
+            "clock", "note", f"the disk's clock is {drift:+.0f} s off this machine's: is it a network's?"
+        )
+    return DoctorCheck("clock", "ok", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)))
 
 
-def _files() -> Check:
+def _files() -> DoctorCheck:
     try:
         import resource
     except ImportError:
-        return Check("open files", "note", "how many are allowed is not known here")
+        return DoctorCheck("open files", "note", "how many are allowed is not known here")
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed == resource.RLIM_INFINITY:
-        return Check("open files", "ok", "any number")
+        return DoctorCheck("open files", "ok", "any number")
     if allowed < FEW_FILES:
         advice = f"`ulimit -n {most}`" if most > allowed else "ask whoever runs this machine"
-        return Check("open files", "note", f"{allowed}, so few connections: {advice}")
-    return Check("open files", "ok", f"{allowed:,}")
+        return DoctorCheck("open files", "note", f"{allowed}, so few connections: {advice}")
+    return DoctorCheck("open files", "ok", f"{allowed:,}")
 
 
-def _disk(directory: Path) -> Check:
+def _disk(directory: Path) -> DoctorCheck:
     place = next(each for each in (directory, *directory.parents) if each.is_dir())
     try:
         free = shutil.disk_usage(place).free
     except OSError as error:
-        return Check("disk", "wrong", f"{place}: {error.strerror}")
+        return DoctorCheck("disk", "wrong", f"{place}: {error.strerror}")
     if not os.access(place, os.W_OK):
-        return Check("disk", "wrong", f"{place} cannot be written to: tokens, logs and journal go there")
+        return DoctorCheck("disk", "wrong", f"{place} cannot be written to: tokens, logs and journal go there")
     if free < TOO_LITTLE:
-        return Check("disk", "wrong", f"{size(free)} free at {place}: a gateway stops to record; make room")
+        return DoctorCheck("disk", "wrong", f"{size(free)} free at {place}: a gateway stops to record; make room")
     state: State = "note" if free < LITTLE else "ok"
-    return Check("disk", state, f"{size(free)} free at {place}")
+    return DoctorCheck("disk", state, f"{size(free)} free at {place}")
 
 
-def _node() -> Check:
+def _node() -> DoctorCheck:
     found = shutil.which("node")
     if found is None:
-        return Check("node", "note", "not found: templates with agents in JavaScript need Node.js 18 or newer")
+        return DoctorCheck("node", "note", "not found: templates with agents in JavaScript need Node.js 18 or newer")
     try:
         ran = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=SECONDS, check=True)
     except (OSError, subprocess.SubprocessError):
-        return Check("node", "note", f"{found} does not say its version: is it Node.js?")
-    return Check("node", "ok", f"{ran.stdout.strip()} ({found})")
+        return DoctorCheck("node", "note", f"{found} does not say its version: is it Node.js?")
+    return DoctorCheck("node", "ok", f"{ran.stdout.strip()} ({found})")
 
 
 # The space of the directory
 
 
-def _space(directory: Path) -> Iterator[Check]:
+def _space(directory: Path) -> Iterator[DoctorCheck]:
     try:
         from mew.config.loader import ConfigError, find_config, load
     except ImportError:
         return
     if not any((directory / each).is_file() for each in (".mew/space.yaml", "space.yaml")):
-        yield Check("configuration", "note", f"no space in {directory}: `mew init` makes one")
+        yield DoctorCheck("configuration", "note", f"no space in {directory}: `mew init` makes one")
         return
     try:
         file = find_config(directory)
         config = load([file], environ=os.environ)
     except ConfigError as error:
-        yield Check("configuration", "wrong", str(error))
+        yield DoctorCheck("configuration", "wrong", str(error))
         return
     space = config.spaces[0]
     told = f"{file}: space {space.settings.space_id!r}, {len(space.participants)} participants"
-    yield Check("configuration", "ok", told)
-    yield from (Check("configuration", "note", warning) for warning in config.warnings)
+    yield DoctorCheck("configuration", "ok", told)
+    yield from (DoctorCheck("configuration", "note", warning) for warning in config.warnings)
     yield from _alike(config)
     yield from _commands(config)
     yield from _tokens(directory)
@@ -230,7 +234,7 @@ def _space(directory: Path) -> Iterator[Check]:
     yield from _gateway(directory, config)
 
 
-def _alike(config: "GatewayConfig") -> Iterator[Check]:
+def _alike(config: "GatewayConfig") -> Iterator[DoctorCheck]:
     """Ids that people confuse: who approves something reads the name of whoever asks for it."""
     from mew.protocol.ids import looks
 
@@ -240,10 +244,10 @@ def _alike(config: "GatewayConfig") -> Iterator[Check]:
     for same in ids.values():
         if len(same) > 1:
             names = " and ".join(repr(each) for each in same)
-            yield Check("participants", "note", f"{names} look alike: people confuse them, so rename one")
+            yield DoctorCheck("participants", "note", f"{names} look alike: people confuse them, so rename one")
 
 
-def _commands(config: "GatewayConfig") -> Iterator[Check]:
+def _commands(config: "GatewayConfig") -> Iterator[DoctorCheck]:
     """What is to be started by itself can be."""
     from mew.supervisor.launch import exposes
 
@@ -253,23 +257,23 @@ def _commands(config: "GatewayConfig") -> Iterator[Check]:
         if not command or "${" in command:
             continue
         if participant.mcp_server is not None and (problem := exposes(space, participant)) is not None:
-            yield Check("participants", "wrong", f"{name}: {problem}")
+            yield DoctorCheck("participants", "wrong", f"{name}: {problem}")
         if shutil.which(command) is None and not (space.directory / command).exists():
-            yield Check("participants", "note", f"{name}: there is no command {command!r} here")
+            yield DoctorCheck("participants", "note", f"{name}: there is no command {command!r} here")
 
 
-def _tokens(directory: Path) -> Iterator[Check]:
+def _tokens(directory: Path) -> Iterator[DoctorCheck]:
     from mew.config.tokens import TokenFolder
 
     warnings: list[str] = []
     try:
         held = TokenFolder(directory).read(warnings)
     except MewError as error:
-        yield Check("tokens", "wrong", str(error))
+        yield DoctorCheck("tokens", "wrong", str(error))
         return
-    yield from (Check("tokens", "note", warning) for warning in warnings)
+    yield from (DoctorCheck("tokens", "note", warning) for warning in warnings)
     if not warnings:
-        yield Check("tokens", "ok", f"{len(held)} in .mew/tokens, none of them open to others")
+        yield DoctorCheck("tokens", "ok", f"{len(held)} in .mew/tokens, none of them open to others")
 
 
 def _as_running(directory: Path, config: "GatewayConfig") -> "GatewayConfig":
@@ -283,7 +287,7 @@ def _as_running(directory: Path, config: "GatewayConfig") -> "GatewayConfig":
     return config
 
 
-def _exposure(config: "GatewayConfig") -> Iterator[Check]:
+def _exposure(config: "GatewayConfig") -> Iterator[DoctorCheck]:
     """What other machines, and other users of this one, could do."""
     from mew.config.tokens import TokenStore
     from mew.gateway.exposure import require_safe, warnings_of
@@ -292,18 +296,18 @@ def _exposure(config: "GatewayConfig") -> Iterator[Check]:
         require_safe(config)
         found = list(warnings_of(config, TokenStore(config.spaces, environ=os.environ, generate=False)))
     except MewError as error:
-        yield Check("exposure", "wrong", str(error))
+        yield DoctorCheck("exposure", "wrong", str(error))
         return
-    yield from (Check("exposure", "note", warning) for warning in found)
+    yield from (DoctorCheck("exposure", "note", warning) for warning in found)
 
 
-def _gateway(directory: Path, config: "GatewayConfig") -> Iterator[Check]:
-    from mew.cli.common.target import here
+def _gateway(directory: Path, config: "GatewayConfig") -> Iterator[DoctorCheck]:
+    from mew.cli.common.target import find_space
 
     try:
-        place = here(directory)
+        place = find_space(directory)
     except MewError as error:
-        yield Check("gateway", "wrong", str(error))
+        yield DoctorCheck("gateway", "wrong", str(error))
         return
     if place.running:
         yield _health(place.local, place.http_url)
@@ -311,54 +315,56 @@ def _gateway(directory: Path, config: "GatewayConfig") -> Iterator[Check]:
         yield _port(config.host, config.port)
 
 
-def _health(address: str, url: str) -> Check:
-    from mew.cli.common.http_client import Door
+def _health(address: str, url: str) -> DoctorCheck:
+    from mew.cli.common.http_client import GatewayClient
 
     try:
-        with Door(address, None) as door:
+        with GatewayClient(address, None) as door:
             health = door.ask("GET", "/health")
     except MewError as error:
-        return Check("gateway", "wrong", f"it runs and does not answer: {error}")
+        return DoctorCheck("gateway", "wrong", f"it runs and does not answer: {error}")
     state: State = "ok" if health["status"] == "ok" else "wrong"
     journals = ", ".join(f"{name}: {each}" for name, each in health.get("journal", {}).items())
     told = f"{health['status']} at {url}, {health['clients']} connected, up {health['uptime']:.0f} s"
-    return Check("gateway", state, f"{told}; journal {journals}" if journals and state != "ok" else told)
+    return DoctorCheck("gateway", state, f"{told}; journal {journals}" if journals and state != "ok" else told)
 
 
-def _port(host: str, port: int) -> Check:
+def _port(host: str, port: int) -> DoctorCheck:
     if port == 0:
-        return Check("port", "ok", "any that is free")
+        return DoctorCheck("port", "ok", "any that is free")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
-            return Check("port", "note", f"{port}: {error.strerror}; `mew space up` takes the next that is free")
-    return Check("port", "ok", f"{port} is free")
+            return DoctorCheck("port", "note", f"{port}: {error.strerror}; `mew space up` takes the next that is free")
+    return DoctorCheck("port", "ok", f"{port} is free")
 
 
 # The pipeline
 
 
-def _pipeline() -> Iterator[Check]:
+def _pipeline() -> Iterator[DoctorCheck]:
     try:
         version("pyspark")
         from mew.pipeline.checks import checks
     except (ImportError, PackageNotFoundError):
         return  # the extras have said so
     for each in checks():
-        yield Check(each.name, "ok" if each.ok else "note", each.line if each.ok else f"for mew pipeline: {each.line}")
+        yield DoctorCheck(
+            each.name, "ok" if each.ok else "note", each.line if each.ok else f"for mew pipeline: {each.line}"
+        )
 
 
-def _spark() -> Check:
+def _spark() -> DoctorCheck:
     """A session that is opened, used and closed."""
     began = time.monotonic()
     try:
         from mew.pipeline.session import close_session, open_session
         from mew.pipeline.settings import PipelineSettings
     except ImportError as error:
-        return Check("spark", "note", f"{error.name} is not installed: install mew-protocol[pipeline]")
+        return DoctorCheck("spark", "note", f"{error.name} is not installed: install mew-protocol[pipeline]")
 
     def count(folder: str) -> int:
         session = open_session(PipelineSettings(driver_memory="1g"), lake=Path(folder))
@@ -370,8 +376,8 @@ def _spark() -> Check:
     with tempfile.TemporaryDirectory(prefix="mew-doctor-") as folder:
         problem = _problem(lambda: count(folder))
     if problem is not None:
-        return Check("spark", "wrong", f"does not start: {problem}")
-    return Check("spark", "ok", f"started, counted to two and stopped in {time.monotonic() - began:.1f} s")
+        return DoctorCheck("spark", "wrong", f"does not start: {problem}")
+    return DoctorCheck("spark", "ok", f"started, counted to two and stopped in {time.monotonic() - began:.1f} s")
 
 
 def _problem(work: Callable[[], int]) -> str | None:

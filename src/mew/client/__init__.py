@@ -16,20 +16,20 @@ from typing import Any, Unpack
 
 from mew._internal.unix_sockets import FOLDER, VARIABLE, address_of, gateway_socket
 from mew.client import errors, mcp
-from mew.client.approvals import Proposals, Proposed
-from mew.client.connection import Address, Connection
-from mew.client.control import Controls, Order, Status
+from mew.client.approvals import IncomingProposal, Proposals
+from mew.client.connection import Connection, GatewayUrl
+from mew.client.control import ControlHandler, ControlRequest, Status
 from mew.client.errors import (
     ConnectionLost,
-    McpFailure,
+    JoinRefused,
+    McpError,
     MewError,
-    Missed,
-    NotAdmitted,
-    NotAllowed,
+    NotPermitted,
     ProposalExpired,
-    Refused,
+    ProtocolError,
     Rejected,
     RequestTimeout,
+    SubscriptionOverflow,
     Withdrawn,
 )
 from mew.client.events import (
@@ -45,10 +45,10 @@ from mew.client.events import (
     StreamStarted,
 )
 from mew.client.frames import Format, Frame, Gap, StreamGap
-from mew.client.handshake import Options, Settings, Target
-from mew.client.mcp.calls import Answer, ToolResult
+from mew.client.handshake import ConnectOptions, ConnectSettings, ConnectTarget
+from mew.client.mcp.calls import McpAnswer, ToolResult
 from mew.client.mcp.participant import Participant
-from mew.client.mcp.server import McpServer, current_request, notify, serve
+from mew.client.mcp.server import McpHandler, current_request, notify, serve
 from mew.client.proposals import Proposal
 from mew.client.reasoning import Reasoning
 from mew.client.space import Space
@@ -56,36 +56,35 @@ from mew.client.streams import Stream
 from mew.client.subscriptions import Subscription
 
 __all__ = [
-    "Answer",
     "CapabilitiesChanged",
-    "Connecting",
+    "ConnectContext",
+    "ConnectOptions",
     "Connection",
     "ConnectionLost",
-    "Controls",
+    "ControlHandler",
+    "ControlRequest",
     "Disconnected",
     "Event",
     "Format",
     "Frame",
     "Gap",
-    "McpFailure",
-    "McpServer",
+    "IncomingProposal",
+    "JoinRefused",
+    "McpAnswer",
+    "McpError",
+    "McpHandler",
     "MessageRefused",
     "MewError",
-    "Missed",
-    "NotAdmitted",
-    "NotAllowed",
-    "Options",
-    "Order",
+    "NotPermitted",
     "Participant",
     "ParticipantJoined",
     "ParticipantLeft",
     "Proposal",
     "ProposalExpired",
     "Proposals",
-    "Proposed",
+    "ProtocolError",
     "Reasoning",
     "Reconnected",
-    "Refused",
     "Rejected",
     "RequestTimeout",
     "Space",
@@ -96,6 +95,7 @@ __all__ = [
     "StreamGap",
     "StreamStarted",
     "Subscription",
+    "SubscriptionOverflow",
     "ToolResult",
     "Withdrawn",
     "connect",
@@ -107,10 +107,10 @@ __all__ = [
 ]
 
 
-class Connecting:
+class ConnectContext:
     """A pending connection: use it with `async with`, or `await` it and close the returned `Space`."""
 
-    def __init__(self, target: Target, settings: Settings) -> None:
+    def __init__(self, target: ConnectTarget, settings: ConnectSettings) -> None:
         """Store the target and the settings; nothing connects yet."""
         self._target = target
         self._settings = settings
@@ -141,8 +141,8 @@ def connect(
     space: str | None = None,
     token: str | None = None,
     participant: str | None = None,
-    **options: Unpack[Options],
-) -> Connecting:
+    **options: Unpack[ConnectOptions],
+) -> ConnectContext:
     """Join a space of the gateway at `url`: `async with mew.connect(url, space=…, token=…) as space`.
 
     The token identifies the participant. Pass `participant` only without a token, in a space that admits participants
@@ -158,10 +158,10 @@ def connect(
         url = _address()
         space = space or os.environ.get("MEW_SPACE")
         token = token or os.environ.get("MEW_TOKEN")
-    settings = Settings(**options)
+    settings = ConnectSettings(**options)
     if settings.queue < 1:
         raise ValueError(f"a queue of {settings.queue} holds nothing")
-    return Connecting(Target(Address.parse(url, settings.tls), space, token, participant), settings)
+    return ConnectContext(ConnectTarget(GatewayUrl.parse(url, settings.tls), space, token, participant), settings)
 
 
 def _address() -> str:

@@ -23,16 +23,15 @@ from mew.client.errors import (
     NotFound,
     ProposalClosed,
     ProposalExpired,
-    Refused,
+    ProtocolError,
     Withdrawn,
-    refused_as,
 )
-from mew.client.handshake import Target
-from mew.client.mcp.calls import ANSWER_SECONDS, PROPOSAL, Answer, ask
+from mew.client.handshake import ConnectTarget
+from mew.client.mcp.calls import ANSWER_SECONDS, PROPOSAL, McpAnswer, ask
 from mew.client.mcp.server import context_of
 from mew.client.proposals import REJECT, WITHDRAW, stamp_of
-from mew.client.sender import Draft, Names
-from mew.client.subscriptions import EnvelopeQueue, OnMissed, Room, Subscription, Wanted
+from mew.client.sender import Names, OutgoingEnvelope
+from mew.client.subscriptions import EnvelopeFilter, EnvelopeQueue, OnMissed, QueueLimits, Subscription
 from mew.protocol import kinds, raw_json
 from mew.protocol.envelope import ID_LENGTH, Envelope
 from mew.view import ProposalView, SpaceView
@@ -46,7 +45,7 @@ LARGEST: Final = 4 * 2**20
 """Maximum size of an HTTP response in bytes; a proposal has at most 1 MiB."""
 
 
-async def read_proposal(target: Target, space_id: str, proposal: ProposalView) -> Envelope:
+async def read_proposal(target: ConnectTarget, space_id: str, proposal: ProposalView) -> Envelope:
     """Read the `mcp/proposal` of this entry. Raises `ProposalClosed` or `NotFound` if it is no longer open."""
     path = f"{target.address.path.partition('?')[0].rstrip('/')}/spaces/{quote(space_id, safe='')}/proposals"
     status, body = await _get(target, f"{path}/{proposal.position}")
@@ -81,7 +80,7 @@ def _envelope(proposal: ProposalView, payload: bytes) -> Envelope:
     )
 
 
-async def _get(target: Target, path: str) -> tuple[int, bytes]:
+async def _get(target: ConnectTarget, path: str) -> tuple[int, bytes]:
     try:
         async with asyncio.timeout(SECONDS):
             reader, writer = await _open(target)
@@ -94,7 +93,7 @@ async def _get(target: Target, path: str) -> tuple[int, bytes]:
         raise ConnectionLost(f"{target.address.name} does not tell what was proposed: {error}") from error
 
 
-async def _open(target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _open(target: ConnectTarget) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     address = target.address
     if address.file is None:
         return await asyncio.open_connection(address.host, address.port, ssl=address.tls)
@@ -104,7 +103,7 @@ async def _open(target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWri
         raise ConnectionLost(str(error)) from error
 
 
-def _head(target: Target, path: str) -> bytes:
+def _head(target: ConnectTarget, path: str) -> bytes:
     lines = [f"GET {path} HTTP/1.1", f"Host: {target.address.authority}", "Connection: close"]
     if target.token is not None:
         lines.append(f"Authorization: Bearer {target.token}")
@@ -123,7 +122,7 @@ async def _answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 def _refusal(status: int, body: bytes) -> MewError:
     try:
-        return refused_as(msgspec.json.decode(body, type=dict[str, Any]))
+        return ProtocolError.from_payload(msgspec.json.decode(body, type=dict[str, Any]))
     except msgspec.MsgspecError:
         return ConnectionLost(f"the gateway answered {status}")
 
@@ -145,7 +144,7 @@ _STATES: Final[dict[str, State]] = {
 _OVER: Final = frozenset({"withdrawn", "expired", "closed"})
 
 
-class Proposed:
+class IncomingProposal:
     """A proposal of another participant: `approve` it, `fulfil` it, or `reject` it."""
 
     def __init__(self, space: "Space", envelope: Envelope) -> None:
@@ -230,16 +229,16 @@ class Proposed:
         """
         return await self._space.post(self._request(to))
 
-    async def fulfil(self, to: Names = (), timeout: float | None = ANSWER_SECONDS) -> Answer:
+    async def fulfil(self, to: Names = (), timeout: float | None = ANSWER_SECONDS) -> McpAnswer:
         """Approve it and wait for the answer. The proposer receives the answer too."""
         return await ask(self._space, self._request(to), timeout)
 
-    def _request(self, to: Names) -> Draft:
+    def _request(self, to: Names) -> OutgoingEnvelope:
         if self.state == "withdrawn":
             raise Withdrawn
         if self.state == "expired":
             raise ProposalExpired
-        return Draft(
+        return OutgoingEnvelope(
             kind=kinds.MCP_REQUEST,
             payload=self.request,
             to=self._whom(to),
@@ -292,7 +291,7 @@ class Proposed:
 
     async def vote(self) -> Envelope:
         """Vote for it, if a rule of the space requires several votes; the last approver calls `approve` instead."""
-        draft = Draft(kind=kinds.MCP_APPROVE, payload={}, correlation_id=self.id, proposal=self._claim())
+        draft = OutgoingEnvelope(kind=kinds.MCP_APPROVE, payload={}, correlation_id=self.id, proposal=self._claim())
         return await self._space.post(draft)
 
     async def reject(self, reason: str | None = None) -> Envelope:
@@ -304,12 +303,12 @@ class Proposed:
 class _ProposalQueue(EnvelopeQueue):
     """Queue of other participants' proposals. One that is withdrawn before it is read is removed."""
 
-    def __init__(self, space: "Space", room: Room, on_missed: OnMissed | None) -> None:
-        super().__init__(Wanted(), room, on_missed)
+    def __init__(self, space: "Space", room: QueueLimits, on_missed: OnMissed | None) -> None:
+        super().__init__(EnvelopeFilter(), room, on_missed)
         self._space = space
         self._queued: dict[str, State] = {}
         """The state of each queued proposal, by id."""
-        self._handed_out: WeakValueDictionary[str, Proposed] = WeakValueDictionary()
+        self._handed_out: WeakValueDictionary[str, IncomingProposal] = WeakValueDictionary()
         self._latest = -1
         """The position of the last received proposal. In a welcome, proposals at later positions are new."""
         self.unread: dict[str, ProposalView] = {}
@@ -351,9 +350,9 @@ class _ProposalQueue(EnvelopeQueue):
         else:
             self.unread.pop(item.id, None)
 
-    def hand_out(self, space: "Space", envelope: Envelope) -> Proposed:
-        """Return the `Proposed` for a queued envelope, with the state that it reached while queued."""
-        proposed = Proposed(space, envelope)
+    def hand_out(self, space: "Space", envelope: Envelope) -> IncomingProposal:
+        """Return the `IncomingProposal` for a queued envelope, with the state that it reached while queued."""
+        proposed = IncomingProposal(space, envelope)
         proposed.state = self._queued.pop(envelope.id, "open")
         self._handed_out[envelope.id] = proposed
         return proposed
@@ -395,7 +394,7 @@ class Proposals:
     def __aiter__(self) -> "Proposals":
         return self
 
-    async def __anext__(self) -> Proposed:
+    async def __anext__(self) -> IncomingProposal:
         while True:
             if self._next is None:
                 self._next = await anext(self._subscription)
@@ -415,7 +414,7 @@ class Proposals:
             except ConnectionLost:
                 await self._space.connected()  # raises the reason if the space has ended
                 await asyncio.sleep(_RETRY_SECONDS)
-            except Refused:
+            except ProtocolError:
                 return None
             else:
                 del self._queue.unread[envelope.id]

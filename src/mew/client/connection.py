@@ -45,7 +45,7 @@ _SCHEMES: Final = {"ws": 80, "http": 80, "wss": 443, "https": 443}
 _log = logging.getLogger("mew.client")
 
 
-class Address(msgspec.Struct, frozen=True):
+class GatewayUrl(msgspec.Struct, frozen=True):
     """The address of a gateway."""
 
     host: str
@@ -62,7 +62,7 @@ class Address(msgspec.Struct, frozen=True):
         return self.authority if self.file is None else str(self.file)
 
     @classmethod
-    def parse(cls, url: str, context: ssl.SSLContext | None = None) -> "Address":
+    def parse(cls, url: str, context: ssl.SSLContext | None = None) -> "GatewayUrl":
         """Parse a URL: `ws://`, `wss://`, `http://`, `https://`, or `unix:` with the path of a socket.
 
         Raises `ValueError` if it is not a valid address.
@@ -303,7 +303,7 @@ class _LocalProtocol(WSProtocol):  # type: ignore[misc]
         super().connection_made(LocalTransport(transport))
 
 
-async def open_connection(address: Address, connection: Connection) -> None:
+async def open_connection(address: GatewayUrl, connection: Connection) -> None:
     """Connect the socket and upgrade it to WebSocket. Raises `ConnectionLost` if that fails."""
 
     def listener(*_: Any) -> Connection:

@@ -15,10 +15,10 @@ import msgspec
 
 from mew.client.errors import MewError
 from mew.client.events import Reconnected
-from mew.client.mcp.calls import ANSWER_SECONDS, present
-from mew.client.sender import Draft, Names
+from mew.client.mcp.calls import ANSWER_SECONDS, wait_until_present
+from mew.client.sender import Names, OutgoingEnvelope
 from mew.client.subscriptions import Subscription
-from mew.client.tasks import Crew
+from mew.client.tasks import TaskSet
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 Hook = Callable[..., Any]
-"""Takes an `Order` or no argument; may be a coroutine function. A mapping that it returns is added to the answer."""
+"""Takes a `ControlRequest` or no argument; may be a coroutine function. A returned mapping is added to the answer."""
 H = TypeVar("H", bound=Hook)
 COMPACT: Final = "participant/compact"
 RESTART: Final = "participant/restart"
@@ -45,7 +45,7 @@ _DONE: Final = {
 _log = logging.getLogger("mew.client")
 
 
-class Order(msgspec.Struct, frozen=True):
+class ControlRequest(msgspec.Struct, frozen=True):
     """A received control request, passed to its hook."""
 
     kind: str
@@ -58,7 +58,7 @@ class Order(msgspec.Struct, frozen=True):
     """The full payload, with fields such as `timeout_seconds`, `direction`, `entries`, `mode`, `fields`."""
 
 
-class Controls:
+class ControlHandler:
     """Handles the control requests that a participant receives.
 
     Each hook is optional; set it with its decorator, such as `@controls.on_pause`. While paused, no new MCP request is
@@ -141,7 +141,7 @@ class Controls:
         """Handle control requests until a shutdown or the end of the subscription."""
         self._going = asyncio.Event()  # bound to this event loop
         self._going.set()
-        crew = Crew(f"mew client: {space.me} obeys")
+        crew = TaskSet(f"mew client: {space.me} obeys")
         crew.start(self._go_on_when_back(space))
         try:
             async for envelope in orders:
@@ -215,12 +215,14 @@ class Controls:
             _log.info("%s for %s was not sent: %s", kind, envelope.sender, error)
 
 
-def _arguments(hook: Hook, envelope: Envelope) -> tuple[Order, ...]:
-    """Return the hook's arguments: an `Order`, or none if the hook takes no parameters."""
+def _arguments(hook: Hook, envelope: Envelope) -> tuple[ControlRequest, ...]:
+    """Return the hook's arguments: an `ControlRequest`, or none if the hook takes no parameters."""
     if not inspect.signature(hook).parameters:
         return ()
     reason = envelope.payload.get("reason")
-    return (Order(envelope.kind, envelope.sender, reason if isinstance(reason, str) else None, envelope.payload),)
+    return (
+        ControlRequest(envelope.kind, envelope.sender, reason if isinstance(reason, str) else None, envelope.payload),
+    )
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -252,7 +254,9 @@ async def status(
     Raises `ParticipantNotFound` if the participant is not present, `RequestTimeout` if it does not answer in time.
     """
     payload = {"fields": list(fields)} if fields else {}
-    told = await _ask(space, Draft(kind=kinds.REQUEST_STATUS, payload=payload, to=who), kinds.STATUS, timeout)
+    told = await _ask(
+        space, OutgoingEnvelope(kind=kinds.REQUEST_STATUS, payload=payload, to=who), kinds.STATUS, timeout
+    )
     return Status(told.sender, str(told.payload.get("status", "")), told.payload)
 
 
@@ -271,7 +275,7 @@ async def compact(
     Raises `ParticipantNotFound` if the participant is not present, `RequestTimeout` if it does not answer in time.
     """
     payload = {} if reason is None else {"reason": reason}
-    done = await _ask(space, Draft(kind=COMPACT, payload=payload, to=who), kinds.COMPACT_DONE, timeout)
+    done = await _ask(space, OutgoingEnvelope(kind=COMPACT, payload=payload, to=who), kinds.COMPACT_DONE, timeout)
     return done.payload
 
 
@@ -295,12 +299,12 @@ async def _order(space: "Space", kind: str, who: Names, **fields: Any) -> Envelo
     return await space.send(kind, payload, to=who)
 
 
-async def _ask(space: "Space", draft: Draft, kind: str, timeout: float | None) -> Envelope:
+async def _ask(space: "Space", draft: OutgoingEnvelope, kind: str, timeout: float | None) -> Envelope:
     """Send a control request and wait for the answer of its recipient."""
     who = str(draft.to)
 
     def is_answer(envelope: Envelope) -> bool:
         return (envelope.kind, envelope.sender) == (kind, who)
 
-    async with present(space, [who], timeout):
+    async with wait_until_present(space, [who], timeout):
         return await space.post(draft, is_answer)

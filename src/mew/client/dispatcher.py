@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mew.client.connection import Closed
-from mew.client.errors import MewError, refused
+from mew.client.errors import MewError, error_from_envelope
 from mew.client.events import Event, MessageRefused, Reconnected, StreamDiscovered, events_between, reason_in
 from mew.client.frames import Frame, Gap, gap_between, raw_frame
-from mew.client.pending import Answers
-from mew.client.stream_router import Interest, Lanes
+from mew.client.pending import PendingRequests
+from mew.client.stream_router import StreamFilter, StreamRouter
 from mew.client.subscriptions import EnvelopeQueue, FrameQueue, ItemQueue, Queue, Subscription
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope, parse
@@ -28,7 +28,7 @@ _NOTHING: Final = SpaceView(ParticipantView("", []), {}, {}, -1)
 Message = Envelope | Frame[Any]
 
 
-class Watcher:
+class Waiter:
     """A caller that waits for an envelope or for a state of the view."""
 
     __slots__ = ("future", "wants")
@@ -54,12 +54,12 @@ class Watcher:
             self.future.exception()
 
 
-class Inbox:
+class Dispatcher:
     """The receiving side of a space: the view, pending requests and subscriptions."""
 
-    def __init__(self, answers: Answers, handle: Callable[[str], "Stream"]) -> None:
+    def __init__(self, answers: PendingRequests, handle: Callable[[str], "Stream"]) -> None:
         """Start with an empty view and no subscriptions."""
-        self.lanes = Lanes(_NOTHING)
+        self.lanes = StreamRouter(_NOTHING)
         self.answers = answers
         self.latest_welcome: Envelope | None = None
         self.ahead = 0.0
@@ -72,9 +72,9 @@ class Inbox:
         self._envelopes: tuple[EnvelopeQueue, ...] = ()
         self._events: tuple[ItemQueue[Event], ...] = ()
         self._messages: tuple[ItemQueue[Message], ...] = ()
-        self.watchers: tuple[Watcher, ...] = ()
+        self.watchers: tuple[Waiter, ...] = ()
         """Watchers of envelopes."""
-        self.view_watchers: tuple[Watcher, ...] = ()
+        self.view_watchers: tuple[Waiter, ...] = ()
         self._is_over = False
         self._error: MewError | None = None
 
@@ -119,8 +119,8 @@ class Inbox:
         if envelope.kind == kinds.SHUTDOWN and self.me in envelope.to:
             self.told_to_leave = True
         if by_gateway and envelope.kind == kinds.ERROR and not self.answers.knows(envelope):
-            self.answers.blame(refused(envelope))
-            self.tell(MessageRefused(refused(envelope)))
+            self.answers.blame(error_from_envelope(envelope))
+            self.tell(MessageRefused(error_from_envelope(envelope)))
         self.answers.take(envelope, self.me)
         self._hand_on(envelope)
         if changed:
@@ -205,7 +205,7 @@ class Inbox:
 
         return self._subscribed(queue, forget)
 
-    def read_frames(self, queue: FrameQueue, interest: Interest) -> Subscription[Frame[Any]]:
+    def read_frames(self, queue: FrameQueue, interest: StreamFilter) -> Subscription[Frame[Any]]:
         """Subscribe a queue to frames from now on."""
         return self._subscribed(queue, self.lanes.read(queue, interest))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from mew.client.errors import Refused
+from mew.client.errors import ProtocolError
 from mew.client.frames import Gap, is_same
 from mew.view import ParticipantView, SpaceView
 
@@ -65,7 +65,7 @@ class CapabilitiesChanged(msgspec.Struct, frozen=True):
 class MessageRefused(msgspec.Struct, frozen=True):
     """The gateway rejected a message for which no call waits, such as a frame."""
 
-    error: Refused
+    error: ProtocolError
     """The error that the gateway returned."""
 
 

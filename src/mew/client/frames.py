@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
-from mew.client.errors import DoesNotFit
+from mew.client.errors import DecodeError
 from mew.protocol.envelope import Envelope
 from mew.view import SpaceView, StreamView
 
@@ -44,14 +44,14 @@ class Frame(msgspec.Struct, Generic[T], frozen=True):
     def value(self) -> T | None:
         """The decoded data; None if there is no decoder. Decoded on each access.
 
-        Raises `DoesNotFit` if the data do not match the format.
+        Raises `DecodeError` if the data do not match the format.
         """
         if self.decode is None:
             return None
         try:
             found: T = self.decode(self.data)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise DoesNotFit(f"a frame of {self.stream_id!r} is not what its format says: {error}") from error
+            raise DecodeError(f"a frame of {self.stream_id!r} is not what its format says: {error}") from error
         return found
 
 

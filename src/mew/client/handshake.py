@@ -12,8 +12,8 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from mew.client.connection import Address, Closed, Connection, open_connection
-from mew.client.errors import ConnectionLost, MewError, NotAdmitted, Refused, refused
+from mew.client.connection import Closed, Connection, GatewayUrl, open_connection
+from mew.client.errors import ConnectionLost, JoinRefused, MewError, ProtocolError, error_from_envelope
 from mew.client.frames import Gap
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope, parse
@@ -28,7 +28,7 @@ STABLE: Final = 10.0
 """After a connection that lasted at least this many seconds, the backoff starts again at the shortest wait."""
 
 
-class Options(TypedDict, total=False):
+class ConnectOptions(TypedDict, total=False):
     """The options of `connect`."""
 
     reconnect: bool
@@ -49,7 +49,7 @@ class Options(TypedDict, total=False):
     """Called for each envelope in flight when the connection broke: the gateway may or may not have accepted it."""
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ConnectSettings(msgspec.Struct, frozen=True):
     """The options, with defaults filled in."""
 
     reconnect: bool = True
@@ -62,10 +62,10 @@ class Settings(msgspec.Struct, frozen=True):
     on_unconfirmed: Callable[[Envelope], None] | None = None
 
 
-class Target(msgspec.Struct, frozen=True):
+class ConnectTarget(msgspec.Struct, frozen=True):
     """The address and space to join, and the participant to join as."""
 
-    address: Address
+    address: GatewayUrl
     space: str | None = None
     token: str | None = None
     participant: str | None = None
@@ -116,7 +116,7 @@ class _Entrance:
     def __init__(self, connection: Connection, welcome: Welcome) -> None:
         self._connection = connection
         self._welcome = welcome
-        self._refusal: Refused | None = None
+        self._refusal: ProtocolError | None = None
         self.entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         connection.on_envelope = self._envelope
         connection.on_closed = self._closed
@@ -128,7 +128,7 @@ class _Entrance:
                 self._welcome(self._connection, envelope)
                 self.entered.set_result(None)
         elif envelope.kind == kinds.ERROR:
-            self._refusal = refused(envelope)
+            self._refusal = error_from_envelope(envelope)
 
     def forget(self) -> None:
         """Stop waiting, and mark any exception as retrieved."""
@@ -137,19 +137,19 @@ class _Entrance:
 
     def _closed(self, closed: Closed) -> None:
         if not self.entered.done():
-            self.entered.set_exception(verdict(closed, self._refusal))
+            self.entered.set_exception(error_for_close(closed, self._refusal))
 
 
-def verdict(closed: Closed, refusal: Refused | None = None) -> MewError:
-    """Return the error for a closed connection: `NotAdmitted` for a final close code, else `ConnectionLost`."""
+def error_for_close(closed: Closed, refusal: ProtocolError | None = None) -> MewError:
+    """Return the error for a closed connection: `JoinRefused` for a final close code, else `ConnectionLost`."""
     told = f"{closed}: {refusal}" if refusal is not None else str(closed)
     if closed.code in FINAL:
-        return NotAdmitted(closed.code, told, refusal)
+        return JoinRefused(closed.code, told, refusal)
     return ConnectionLost(told, code=closed.code, refusal=refusal)
 
 
-async def admit(target: Target, welcome: Welcome, seconds: float) -> None:
-    """Connect and join. Raises `NotAdmitted` if the gateway rejects the join, `ConnectionLost` if it is unreachable.
+async def join_space(target: ConnectTarget, welcome: Welcome, seconds: float) -> None:
+    """Connect and join. Raises `JoinRefused` if the gateway rejects the join, `ConnectionLost` if it is unreachable.
 
     Raises `ConnectionLost` after `seconds` without a welcome, too.
     """

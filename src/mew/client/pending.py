@@ -14,10 +14,10 @@ from itertools import count
 from typing import Final
 
 from mew.client.connection import Closed
-from mew.client.errors import ConnectionLost, MessageTooLarge, MewError, RateLimited, Refused, refused
+from mew.client.errors import ConnectionLost, MessageTooLarge, MewError, RateLimited, error_from_envelope
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope, Stamp, read_object, receive
-from mew.protocol.errors import Refusal
+from mew.protocol.errors import ProtocolError
 from mew.protocol.timestamps import SECOND
 
 PATIENCE: Final = 5.0
@@ -32,7 +32,7 @@ UNTOLD: Final = frozenset({kinds.KICK})
 Accepts = Callable[[Envelope], bool]
 
 
-class Pending:
+class PendingRequest:
     """One sent message that waits for its answer."""
 
     __slots__ = ("accepted", "accepts", "future", "id", "kind", "message", "number", "since")
@@ -66,12 +66,12 @@ class Pending:
             self.future.set_exception(error)
 
 
-class Answers:
+class PendingRequests:
     """The table of sent messages without an answer."""
 
     def __init__(self, build_fence: Callable[[str], None]) -> None:
         """Start with an empty table. `build_fence` sends a join with the id that it receives."""
-        self._pending: dict[str, Pending] = {}
+        self._pending: dict[str, PendingRequest] = {}
         self._fences: dict[str, int] = {}
         self._numbers = count(1)
         self._build_fence = build_fence
@@ -79,7 +79,7 @@ class Answers:
         self._too_quick: float | None = None
         """Loop time of the last rate limit error; None if there was none."""
 
-    def expect(self, pending: Pending) -> None:
+    def expect(self, pending: PendingRequest) -> None:
         """Register a message that is about to be sent."""
         pending.number = next(self._numbers)
         self._pending[pending.id] = pending
@@ -87,7 +87,7 @@ class Answers:
         if self._timer is None or patience < PATIENCE:
             self._look_in(patience)
 
-    def forget(self, pending: Pending) -> None:
+    def forget(self, pending: PendingRequest) -> None:
         """Remove a message that no caller waits for any more."""
         self._pending.pop(pending.id, None)
 
@@ -110,10 +110,10 @@ class Answers:
         """Whether the envelope answers a pending message or a fence."""
         return any(cause in self._pending or cause in self._fences for cause in envelope.correlation_id)
 
-    def _answer(self, asked: Pending, envelope: Envelope) -> None:
+    def _answer(self, asked: PendingRequest, envelope: Envelope) -> None:
         by_gateway = envelope.sender == kinds.GATEWAY
         if by_gateway and envelope.kind == kinds.ERROR:
-            error = refused(envelope)
+            error = error_from_envelope(envelope)
             if isinstance(error, RateLimited):
                 self._too_quick = asyncio.get_running_loop().time()
             asked.fail(error)
@@ -122,7 +122,7 @@ class Answers:
         if self._accepts(asked, envelope):
             asked.finish(envelope)
 
-    def _accepts(self, asked: Pending, envelope: Envelope) -> bool:
+    def _accepts(self, asked: PendingRequest, envelope: Envelope) -> bool:
         """Whether this is the answer. For kinds without an echo, any answer of the gateway counts."""
         if asked.accepts is None:
             return envelope.sender == kinds.GATEWAY and asked.kind in kinds.CONSUMED
@@ -148,7 +148,7 @@ class Answers:
         if self._pending:
             self._look_in(PATIENCE)
 
-    def _unaccepted(self) -> list[Pending]:
+    def _unaccepted(self) -> list[PendingRequest]:
         return [each for each in self._pending.values() if not each.accepted]
 
     def _fence(self) -> str:
@@ -168,13 +168,13 @@ class Answers:
                 else:
                     each.fail(RateLimited("the gateway dropped it without a word: more messages than it takes"))
 
-    def _was_too_quick(self, pending: Pending) -> bool:
+    def _was_too_quick(self, pending: PendingRequest) -> bool:
         """Whether it may have been dropped: the gateway reports at least one of its drops within a second."""
         return self._too_quick is not None and self._too_quick > pending.since - 1.0
 
     # The end
 
-    def blame(self, error: Refused) -> None:
+    def blame(self, error: ProtocolError) -> None:
         """Assign an error without a message id. A message that is too large to parse is found by its size."""
         if isinstance(error, MessageTooLarge):
             for each in self._unaccepted():
@@ -197,7 +197,7 @@ class Answers:
             if each.future.done():
                 continue
             if not each.accepted:
-                with suppress(Refusal):  # an invalid envelope was not accepted
+                with suppress(ProtocolError):  # an invalid envelope was not accepted
                     unconfirmed.append(each.sent(me))
             if isinstance(error, ConnectionLost):
                 each.fail(ConnectionLost(f"{error}; {_fate(each)}", unconfirmed=not each.accepted, code=error.code))
@@ -212,6 +212,6 @@ class Answers:
             self._timer = None
 
 
-def _fate(pending: Pending) -> str:
+def _fate(pending: PendingRequest) -> str:
     taken = "was taken, its answer will not come" if pending.accepted else "may have been taken or not"
     return f"{pending.kind} {pending.id!r} {taken}"

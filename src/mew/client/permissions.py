@@ -16,14 +16,14 @@ from mew.protocol.authorization import decide, managing
 from mew.protocol.capabilities import CapabilitySet, read_capabilities
 from mew.protocol.dispatch import DECIDED_BY_OWNERSHIP
 from mew.protocol.envelope import Envelope, Stamp, check_content, read_object, receive
-from mew.protocol.errors import Refusal
+from mew.protocol.errors import ProtocolError
 from mew.protocol.handlers.proposals import claimed
 from mew.protocol.stream_references import reference
 from mew.protocol.work import Work
 from mew.view import ProposalView, SpaceView, StreamView
 
 if TYPE_CHECKING:
-    from mew.protocol.space import Space
+    from mew.protocol.space import SpaceCore
 
 
 _MIRROR: Final = "stream/write:"
@@ -43,7 +43,7 @@ class _Holder:
         return self._held
 
 
-def may_send(view: SpaceView, envelope: Mapping[str, Any]) -> bool:
+def is_permitted(view: SpaceView, envelope: Mapping[str, Any]) -> bool:
     """Whether this participant may send the envelope, if it is not paused and the kind's own checks pass."""
     try:
         values, fields = read_object(msgspec.json.encode({**envelope, "kind": envelope["kind"]}))
@@ -54,12 +54,12 @@ def may_send(view: SpaceView, envelope: Mapping[str, Any]) -> bool:
         if kinds.is_reserved(asked.kind) or is_observer(view):
             return False
         return _is_allowed(view, asked)
-    except (Refusal, KeyError, TypeError, msgspec.MsgspecError):
+    except (ProtocolError, KeyError, TypeError, msgspec.MsgspecError):
         return False
 
 
 def _is_allowed(view: SpaceView, envelope: Envelope) -> bool:
-    space = cast("Space", _Holder(view))
+    space = cast("SpaceCore", _Holder(view))
     if envelope.kind == kinds.MCP_APPROVE:
         return _may_vote(view, envelope)
     if envelope.kind == kinds.MCP_WITHDRAW and (proposed := _open_proposals(view, envelope)):

@@ -12,9 +12,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from mew.client.errors import ConnectionLost, MewError, ProposalExpired, Rejected, RequestTimeout, Withdrawn
-from mew.client.mcp.calls import PROPOSAL, UNAWAITED, Answer, answer_in
-from mew.client.sender import Draft, Names
-from mew.client.subscriptions import EnvelopeQueue, Room, Subscription, Wanted
+from mew.client.mcp.calls import PROPOSAL, UNAWAITED, McpAnswer, answer_in
+from mew.client.sender import Names, OutgoingEnvelope
+from mew.client.subscriptions import EnvelopeFilter, EnvelopeQueue, QueueLimits, Subscription
 from mew.protocol import kinds, raw_json
 from mew.protocol.envelope import Envelope
 
@@ -32,8 +32,8 @@ _CHAIN: Final = frozenset({kinds.MCP_REQUEST, kinds.MCP_RESPONSE, REJECT, WITHDR
 class _Chain(EnvelopeQueue):
     """Queue of the envelopes that follow a proposal: requests, their responses, rejections, and its withdrawal."""
 
-    def __init__(self, room: Room) -> None:
-        super().__init__(Wanted(), room)
+    def __init__(self, room: QueueLimits) -> None:
+        super().__init__(EnvelopeFilter(), room)
         self._ids: set[str] = set()
 
     def begin(self, proposal_id: str) -> None:
@@ -64,7 +64,7 @@ class Proposal:
         self._chain = chain
         self._connection = space.connection
         self._fulfilled: dict[str, Envelope] = {}
-        self._end: Answer | MewError | None = None
+        self._end: McpAnswer | MewError | None = None
         self.envelope = envelope
         """The `mcp/proposal` itself."""
 
@@ -88,10 +88,10 @@ class Proposal:
         """Stop following the proposal, without withdrawing it."""
         self._chain.close()
 
-    async def result(self, timeout: float | None = None) -> Answer:
+    async def result(self, timeout: float | None = None) -> McpAnswer:
         """Wait for the result of the proposal; `by` of the answer names the participant that fulfilled it.
 
-        Raises `Rejected`; `Withdrawn`; `ProposalExpired` if it was not fulfilled before it expired; `McpFailure` if the
+        Raises `Rejected`; `Withdrawn`; `ProposalExpired` if it was not fulfilled before it expired; `McpError` if the
         fulfilling request failed; `ConnectionLost` if the connection broke and the result may have been missed.
         Raises `RequestTimeout` after `timeout` seconds; you can then call this again.
         """
@@ -114,7 +114,7 @@ class Proposal:
         self._space.link.require()  # raises the reason why the space has ended
         raise ConnectionLost("the proposal is no longer followed")
 
-    def _read(self, envelope: Envelope) -> Answer | MewError | None:
+    def _read(self, envelope: Envelope) -> McpAnswer | MewError | None:
         """Return the outcome that an envelope of the chain decides; None if the proposal is still open."""
         kind, reason = envelope.kind, _reason(envelope)
         if kind == kinds.WELCOME:
@@ -133,7 +133,7 @@ class Proposal:
             return None
         return self._answer(envelope)
 
-    def _answer(self, response: Envelope) -> Answer | MewError | None:
+    def _answer(self, response: Envelope) -> McpAnswer | MewError | None:
         """Return the outcome in a response; None if its sender is not a recipient of the request or the proposal."""
         causes = [self._fulfilled.get(each) or self.envelope for each in response.correlation_id]
         cause = next((each for each in causes if not each.to or response.sender in each.to), None)
@@ -170,7 +170,7 @@ async def propose(
     lifetime = None if expires_in is None else {"expires_in_seconds": expires_in}
     try:
         envelope = await space.post(
-            Draft(kind=PROPOSAL, payload=payload, to=who, proposal=lifetime, on_sent=sent.append)
+            OutgoingEnvelope(kind=PROPOSAL, payload=payload, to=who, proposal=lifetime, on_sent=sent.append)
         )
     except BaseException as error:
         following.close()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from mew.client.errors import MewError
-from mew.client.sender import Draft, Names
+from mew.client.sender import Names, OutgoingEnvelope
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
 
@@ -109,7 +109,7 @@ def _why(error: BaseException) -> str:
     return f"{type(error).__name__}: {told}" if told else type(error).__name__
 
 
-def in_context(space: "Space", draft: Draft) -> Draft:
+def in_context(space: "Space", draft: OutgoingEnvelope) -> OutgoingEnvelope:
     """Return the draft with the context of the current reasoning, unless the draft has its own context."""
     thought = _current.get()
     while thought is not None and not thought.is_open:

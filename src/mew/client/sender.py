@@ -1,6 +1,6 @@
 """Sends envelopes: composes each one, sends it once, and waits for the answer.
 
-Every envelope goes through `Sender.post`. The gateway decides what may be sent.
+Every envelope goes through `EnvelopeSender.post`. The gateway decides what may be sent.
 """
 
 import secrets
@@ -11,19 +11,19 @@ from typing import Any
 
 import msgspec
 
-from mew.client.dispatcher import Inbox
+from mew.client.dispatcher import Dispatcher
 from mew.client.errors import InvalidEnvelope
-from mew.client.pending import Accepts, Answers, Pending
-from mew.client.session import Link
+from mew.client.pending import Accepts, PendingRequest, PendingRequests
+from mew.client.session import ReconnectingSession
 from mew.protocol import kinds, raw_json
 from mew.protocol.envelope import Envelope, parse
-from mew.protocol.errors import Refusal
+from mew.protocol.errors import ProtocolError
 from mew.protocol.stream_references import reference
 
 Names = str | Sequence[str]
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
+class OutgoingEnvelope(msgspec.Struct, frozen=True, kw_only=True):
     """An envelope without an id."""
 
     kind: str
@@ -65,10 +65,10 @@ def _checked(message: bytes) -> bytes:
     return message
 
 
-class Sender:
+class EnvelopeSender:
     """Sends envelopes over the current connection."""
 
-    def __init__(self, link: Link, inbox: Inbox, answers: Answers) -> None:
+    def __init__(self, link: ReconnectingSession, inbox: Dispatcher, answers: PendingRequests) -> None:
         """Choose a random prefix, so that envelope ids are unique to this client."""
         self._link = link
         self._inbox = inbox
@@ -76,12 +76,12 @@ class Sender:
         self._prefix = secrets.token_hex(5)
         self._numbers = count(1)
 
-    async def post(self, draft: Draft, accepts: Accepts | None = None) -> Envelope:
+    async def post(self, draft: OutgoingEnvelope, accepts: Accepts | None = None) -> Envelope:
         """Send an envelope and wait for its echo, or for the answer for which `accepts` returns true."""
         connection = await self._link.writable()
         envelope_id = f"{self._prefix}-{next(self._numbers)}"
         message = draft.encode(envelope_id)
-        pending = Pending(envelope_id, draft.kind, message, accepts)
+        pending = PendingRequest(envelope_id, draft.kind, message, accepts)
         if draft.on_sent is not None:
             draft.on_sent(envelope_id)
         if accepts is None and not self._is_answered(draft.kind, message):
@@ -98,7 +98,7 @@ class Sender:
     def _is_answered(self, kind: str, message: bytes) -> bool:
         """Whether the gateway answers if it accepts this: not heartbeats, nor data that only others receive."""
         if kind == kinds.STREAM_DATA and self._inbox.lanes.has_targets:
-            with suppress(Refusal):
+            with suppress(ProtocolError):
                 lane = self._inbox.lanes.lane(str(reference(parse(message))))
                 return lane is None or lane.echoes
         return kind != kinds.HEARTBEAT

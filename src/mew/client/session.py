@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from mew.client.connection import NORMAL, Closed, Connection
-from mew.client.dispatcher import Inbox
-from mew.client.errors import ConnectionLost, MewError, NotAdmitted
+from mew.client.dispatcher import Dispatcher
+from mew.client.errors import ConnectionLost, JoinRefused, MewError
 from mew.client.events import Disconnected
-from mew.client.handshake import FINAL, Backoff, Settings, Target, admit, verdict
+from mew.client.handshake import FINAL, Backoff, ConnectSettings, ConnectTarget, error_for_close, join_space
 from mew.protocol.envelope import Envelope
 
 T = TypeVar("T")
@@ -19,10 +19,10 @@ BURST: Final = 256
 """Messages after which a busy sender yields to other tasks, even if the socket is never full."""
 
 
-class Link:
+class ReconnectingSession:
     """The link to a space across reconnects, from the first welcome to the end."""
 
-    def __init__(self, target: Target, settings: Settings, inbox: Inbox) -> None:
+    def __init__(self, target: ConnectTarget, settings: ConnectSettings, inbox: Dispatcher) -> None:
         """Start disconnected."""
         self.target = target
         self.connection: Connection | None = None
@@ -44,7 +44,7 @@ class Link:
     async def open(self) -> None:
         """Connect and join for the first time. A failure is final; there is no retry."""
         try:
-            await admit(self.target, self._welcomed, self._settings.timeout)
+            await join_space(self.target, self._welcomed, self._settings.timeout)
         except BaseException:
             self.abandon()
             raise
@@ -102,7 +102,7 @@ class Link:
         return connection
 
     def require(self) -> Connection:
-        """Return the connection. Raises `ConnectionLost` or `NotAdmitted` if there is none."""
+        """Return the connection. Raises `ConnectionLost` or `JoinRefused` if there is none."""
         if self.connection is None:
             if self._over is not None:
                 raise self._over.with_traceback(None)
@@ -139,7 +139,7 @@ class Link:
         connection, self.connection = self.connection, None
         if self._over is not None or connection is None:
             return
-        error = verdict(closed)
+        error = error_for_close(closed)
         self._give_up_on_answers(closed, error)
         if closed.code in FINAL or not self._settings.reconnect:
             self._end(error, error)
@@ -174,8 +174,8 @@ class Link:
             await broken.gone()
         await asyncio.sleep(self._backoff.next())
         try:
-            await admit(self.target, self._welcomed, self._settings.timeout)
-        except NotAdmitted as error:
+            await join_space(self.target, self._welcomed, self._settings.timeout)
+        except JoinRefused as error:
             self._end(error, error)
         except ConnectionLost:
             pass  # the next try may succeed

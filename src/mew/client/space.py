@@ -11,19 +11,28 @@ from typing import Any, TypeVar, overload
 from mew.client import approvals, control, reasoning
 from mew.client import proposals as own_proposals
 from mew.client.connection import Connection
-from mew.client.dispatcher import Inbox, Message, Watcher
+from mew.client.dispatcher import Dispatcher, Message, Waiter
 from mew.client.errors import RequestTimeout
 from mew.client.events import Event
 from mew.client.frames import Frame, decoder, descriptors, format_id
-from mew.client.handshake import Settings, Target
+from mew.client.handshake import ConnectSettings, ConnectTarget
 from mew.client.mcp import calls
-from mew.client.pending import Accepts, Answers
-from mew.client.permissions import may_send
-from mew.client.sender import Draft, Names, Sender
-from mew.client.session import Link
-from mew.client.stream_router import Interest, Lanes
+from mew.client.pending import Accepts, PendingRequests
+from mew.client.permissions import is_permitted
+from mew.client.sender import EnvelopeSender, Names, OutgoingEnvelope
+from mew.client.session import ReconnectingSession
+from mew.client.stream_router import StreamFilter, StreamRouter
 from mew.client.streams import Stream
-from mew.client.subscriptions import EnvelopeQueue, FrameQueue, ItemQueue, OnGap, OnMissed, Room, Subscription, Wanted
+from mew.client.subscriptions import (
+    EnvelopeFilter,
+    EnvelopeQueue,
+    FrameQueue,
+    ItemQueue,
+    OnGap,
+    OnMissed,
+    QueueLimits,
+    Subscription,
+)
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
 from mew.protocol.patterns import KindPattern
@@ -37,14 +46,14 @@ ANSWER_SECONDS = 60.0
 class Space:
     """A joined space. `connect` creates it; `close`, or the end of `async with`, leaves it."""
 
-    def __init__(self, target: Target, settings: Settings) -> None:
+    def __init__(self, target: ConnectTarget, settings: ConnectSettings) -> None:
         """Create the space without a connection; `connect` opens the connection."""
-        self._answers = Answers(self._fence)
-        self._inbox = Inbox(self._answers, self.stream)
-        self.room = Room(settings.queue, settings.queue_bytes)
+        self._answers = PendingRequests(self._fence)
+        self._inbox = Dispatcher(self._answers, self.stream)
+        self.room = QueueLimits(settings.queue, settings.queue_bytes)
         """Queue limits of each subscription."""
-        self.link = Link(target, settings, self._inbox)
-        self._sender = Sender(self.link, self._inbox, self._answers)
+        self.link = ReconnectingSession(target, settings, self._inbox)
+        self._sender = EnvelopeSender(self.link, self._inbox, self._answers)
         self.sequences: dict[str, int] = {}
         """The last sequence number that this participant used, by stream id."""
 
@@ -62,7 +71,7 @@ class Space:
         return self._inbox.lanes.view
 
     @property
-    def lanes(self) -> Lanes:
+    def lanes(self) -> StreamRouter:
         """The streams and their local readers."""
         return self._inbox.lanes
 
@@ -105,7 +114,7 @@ class Space:
         It uses the gateway's own matching code. It does not know whether this participant is paused or over the rate
         limit, nor whose votes an approval rule requires.
         """
-        return may_send(self._inbox.lanes.known, envelope)
+        return is_permitted(self._inbox.lanes.known, envelope)
 
     # Subscriptions
 
@@ -121,10 +130,10 @@ class Space:
         """Subscribe to envelopes from now on, including your own. `kind` may be a pattern such as `mcp/*`.
 
         Patterns work as in capabilities. If the reader is too slow, envelopes are dropped. At the position of the gap
-        the iterator raises `Missed` once, or calls `on_missed` with the number of missing envelopes.
+        the iterator raises `SubscriptionOverflow` once, or calls `on_missed` with the number of missing envelopes.
         """
         pattern = None if kind is None else KindPattern.parse(kind)
-        wanted = Wanted(pattern, sender, to, correlation_id)
+        wanted = EnvelopeFilter(pattern, sender, to, correlation_id)
         return self.subscribe(EnvelopeQueue(wanted, self.room, on_missed))
 
     def subscribe(self, queue: EnvelopeQueue) -> Subscription[Envelope]:
@@ -168,7 +177,7 @@ class Space:
         named = None if format is None else format_id(format)
         decode = None if format is None else decoder(format)
         queue = FrameQueue(self.room, format_id=named, decode=decode, on_gap=on_gap)
-        return self._inbox.read_frames(queue, Interest(stream_id, namespace, named))
+        return self._inbox.read_frames(queue, StreamFilter(stream_id, namespace, named))
 
     def messages(self, *, on_missed: OnMissed | None = None) -> Subscription[Message]:
         """Subscribe to all envelopes and raw frames from now on, in the order received."""
@@ -203,21 +212,21 @@ class Space:
         finally:
             self.unwatch_view(watcher)
 
-    def watch_view(self, predicate: Callable[[SpaceView], bool]) -> Watcher:
+    def watch_view(self, predicate: Callable[[SpaceView], bool]) -> Waiter:
         """Call `predicate` at every change of the view until it returns true or `unwatch_view` is called."""
         watcher = self._watcher(predicate)
         self._inbox.view_watchers += (watcher,)
         return watcher
 
-    def unwatch_view(self, watcher: Watcher) -> None:
+    def unwatch_view(self, watcher: Waiter) -> None:
         """Stop calling the predicate of this watcher."""
         self._inbox.view_watchers = tuple(each for each in self._inbox.view_watchers if each is not watcher)
         watcher.forget()
 
-    def _watcher(self, predicate: Callable[[Any], bool]) -> Watcher:
+    def _watcher(self, predicate: Callable[[Any], bool]) -> Waiter:
         if self.link.over is not None:
             self.link.require()
-        return Watcher(predicate)
+        return Waiter(predicate)
 
     # Sending
 
@@ -230,9 +239,11 @@ class Space:
         `unconfirmed` is true if the envelope was in flight. The gateway does not answer a heartbeat, so this does not
         wait for one.
         """
-        return await self.post(Draft(kind=kind, payload=payload, to=to, correlation_id=correlation_id, context=context))
+        return await self.post(
+            OutgoingEnvelope(kind=kind, payload=payload, to=to, correlation_id=correlation_id, context=context)
+        )
 
-    async def post(self, draft: Draft, accepts: Accepts | None = None) -> Envelope:
+    async def post(self, draft: OutgoingEnvelope, accepts: Accepts | None = None) -> Envelope:
         """Send a draft and wait for its echo, or for the answer for which `accepts` returns true."""
         return await self._sender.post(reasoning.in_context(self, draft), accepts)
 
@@ -254,7 +265,7 @@ class Space:
         `answer` limits which envelopes count as the answer: a kind, a pattern of kinds, or a predicate. Raises
         `RequestTimeout` after `timeout` seconds.
         """
-        pending = self.post(Draft(kind=kind, payload=payload, to=to), _accepting(answer))
+        pending = self.post(OutgoingEnvelope(kind=kind, payload=payload, to=to), _accepting(answer))
         return await _within(timeout, pending)
 
     # Streams
@@ -280,7 +291,7 @@ class Space:
         def is_answer(envelope: Envelope) -> bool:
             return envelope.kind == answer and envelope.sender == kinds.GATEWAY
 
-        return await self.post(Draft(kind=kind, payload=payload), is_answer)
+        return await self.post(OutgoingEnvelope(kind=kind, payload=payload), is_answer)
 
     # MCP requests to other participants
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _COUNTED: Final = frozenset({kinds.STREAM_DATA, kinds.STREAM_GAP})
 
 
-class Interest(msgspec.Struct, frozen=True):
+class StreamFilter(msgspec.Struct, frozen=True):
     """A filter that selects streams. A field that is None matches everything."""
 
     stream_id: str | None = None
@@ -43,7 +43,7 @@ class Interest(msgspec.Struct, frozen=True):
         )
 
 
-class Lane:
+class StreamRoute:
     """The routing state of one stream: its readers, decoder and frame count."""
 
     __slots__ = ("decode", "echoes", "frames", "header", "queues", "stream", "stream_id", "writable")
@@ -63,17 +63,17 @@ class Lane:
         """Whether this participant receives its data, including its own."""
 
 
-class Lanes:
+class StreamRouter:
     """The view of a space and the lanes of its streams."""
 
     def __init__(self, view: SpaceView) -> None:
         """Start with the view of a welcome."""
         self._view = view
         self._stale = False
-        self._by_header: dict[bytes, Lane] = {}
+        self._by_header: dict[bytes, StreamRoute] = {}
         self._unheard: set[str] = set()
         """Ids of the streams whose data this participant does not receive."""
-        self._readers: dict[FrameQueue, Interest] = {}
+        self._readers: dict[FrameQueue, StreamFilter] = {}
         self.space: str | None = None
         """The id of the space. Only the namespaces of its streams contain it; None until a stream is known."""
         self.welcome(view)
@@ -138,15 +138,15 @@ class Lanes:
 
     # Lanes
 
-    def lane(self, stream_id: str) -> Lane | None:
+    def lane(self, stream_id: str) -> StreamRoute | None:
         """Return the lane of a known stream, or None."""
         return self._by_header.get(header(stream_id))
 
-    def find(self, prefix: bytes) -> Lane | None:
+    def find(self, prefix: bytes) -> StreamRoute | None:
         """Return the lane of the frames that start with this header, or None."""
         return self._by_header.get(prefix)
 
-    def _lay(self, stream: StreamView) -> Lane:
+    def _lay(self, stream: StreamView) -> StreamRoute:
         """Create or update the lane of a stream from its current state."""
         lane = self.lane(stream.stream_id)
         if lane is None:
@@ -160,13 +160,13 @@ class Lanes:
         (self._unheard.discard if lane.echoes else self._unheard.add)(stream.stream_id)
         return lane
 
-    def _new(self, stream_id: str, stream: StreamView | None) -> Lane:
-        lane = Lane(stream_id)
+    def _new(self, stream_id: str, stream: StreamView | None) -> StreamRoute:
+        lane = StreamRoute(stream_id)
         lane.queues = [queue for queue, interest in self._readers.items() if interest.covers(stream_id, stream)]
         self._by_header[lane.header] = lane
         return lane
 
-    def _close(self, lane: Lane) -> None:
+    def _close(self, lane: StreamRoute) -> None:
         """Remove the lane of an ended stream, and end the subscriptions to this stream alone."""
         del self._by_header[lane.header]
         self._unheard.discard(lane.stream_id)
@@ -183,7 +183,7 @@ class Lanes:
 
     # Readers
 
-    def read(self, queue: FrameQueue, interest: Interest) -> Callable[[], None]:
+    def read(self, queue: FrameQueue, interest: StreamFilter) -> Callable[[], None]:
         """Route matching frames to a queue from now on. Call the returned function to stop."""
         self._readers[queue] = interest
         for lane in self._by_header.values():
@@ -204,7 +204,7 @@ class Lanes:
 
     # Frames
 
-    def frame(self, message: bytes, *, text: bool) -> Lane:
+    def frame(self, message: bytes, *, text: bool) -> StreamRoute:
         """Pass a raw frame to its readers, and return its lane."""
         lane = self._by_header.get(message[: message.find(b"#", 1) + 1])
         if lane is None:
@@ -215,10 +215,10 @@ class Lanes:
             queue.put(lane, message, text=text)
         return lane
 
-    def _stray(self, message: bytes) -> Lane:
+    def _stray(self, message: bytes) -> StreamRoute:
         """Return a temporary lane for a stream that is not in the view; only readers of its id receive the frame."""
         stream_id, _ = split(message)
-        lane = Lane(stream_id)
+        lane = StreamRoute(stream_id)
         lane.queues = [queue for queue, interest in self._readers.items() if interest.covers(stream_id, None)]
         return lane
 
@@ -239,7 +239,7 @@ class Lanes:
         for queue in lane.queues:
             queue.put_data(lane, envelope)
 
-    def tell_gap(self, lane: Lane, frames: int, cause: Cause) -> None:
+    def tell_gap(self, lane: StreamRoute, frames: int, cause: Cause) -> None:
         """Report a gap at this position to the readers of a stream."""
         for queue in lane.queues:
             queue.put_gap(lane, frames, cause)

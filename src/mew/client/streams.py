@@ -9,7 +9,7 @@ import msgspec
 
 from mew.client.errors import SequenceOutOfOrder, StreamNotFound, StreamNotLive, UnauthorizedStreamWrite, UnknownFormat
 from mew.client.frames import Frame, format_id
-from mew.client.sender import Draft
+from mew.client.sender import OutgoingEnvelope
 from mew.client.subscriptions import OnGap, Subscription
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
@@ -19,7 +19,7 @@ from mew.view import StreamView
 if TYPE_CHECKING:
     from mew.client.connection import Connection
     from mew.client.space import Space
-    from mew.client.stream_router import Lane
+    from mew.client.stream_router import StreamRoute
 
 
 D = TypeVar("D")
@@ -95,7 +95,7 @@ class Stream:
             raise self._objection()
         connection.send_raw(message, text=text)
 
-    def _lane(self) -> "Lane":
+    def _lane(self) -> "StreamRoute":
         lane = self._space.lanes.find(self._header)
         if lane is None:
             raise StreamNotFound(f"no stream {self.stream_id!r}", stream_id=self.stream_id)
@@ -141,7 +141,7 @@ class Stream:
             sequences[self.stream_id] = payload["sequence"] = sequences.get(self.stream_id, -1) + 1
             return payload
 
-        return await self._space.post(Draft(kind=kinds.STREAM_DATA, payload=numbered))
+        return await self._space.post(OutgoingEnvelope(kind=kinds.STREAM_DATA, payload=numbered))
 
     # Lifecycle
 
@@ -175,4 +175,4 @@ class Stream:
 
     async def _say(self, kind: str, **fields: Any) -> Envelope:
         told = {name: value for name, value in fields.items() if value is not None}
-        return await self._space.post(Draft(kind=kind, payload={"stream_id": self.stream_id, **told}))
+        return await self._space.post(OutgoingEnvelope(kind=kind, payload={"stream_id": self.stream_id, **told}))

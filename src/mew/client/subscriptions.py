@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from mew.client.errors import Missed
+from mew.client.errors import SubscriptionOverflow
 from mew.client.frames import Cause, Decode, Frame, StreamGap, data_frame, raw_frame
 from mew.protocol.envelope import Envelope
 from mew.protocol.patterns import KindPattern
@@ -25,7 +25,7 @@ ITEM_BYTES: Final = 160
 """Memory of a queued frame in bytes, in addition to its data."""
 
 
-class Room(msgspec.Struct, frozen=True):
+class QueueLimits(msgspec.Struct, frozen=True):
     """The limits of a queue."""
 
     items: int = 10_000
@@ -130,8 +130,8 @@ class _Hole:
 class ItemQueue(Queue[T]):
     """A queue of items in order. New items are dropped while it is full; the gap is counted and reported in place."""
 
-    def __init__(self, room: Room, on_missed: OnMissed | None = None) -> None:
-        """Start empty. At a gap, call `on_missed` with the number of missing items; without it, raise `Missed`."""
+    def __init__(self, room: QueueLimits, on_missed: OnMissed | None = None) -> None:
+        """Start empty. At a gap, call `on_missed` with the number of missing items, or raise `SubscriptionOverflow`."""
         super().__init__()
         self._items: deque[T | _Hole] = deque()
         self._most = room.items
@@ -158,12 +158,12 @@ class ItemQueue(Queue[T]):
                 return item
             self.missed += item.count
             if self._on_missed is None:
-                raise Missed(item.count)
+                raise SubscriptionOverflow(item.count)
             self._on_missed(item.count)
         return None
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class EnvelopeFilter(msgspec.Struct, frozen=True):
     """A filter for envelopes. A field that is None matches everything."""
 
     kind: KindPattern | None = None
@@ -184,7 +184,7 @@ class Wanted(msgspec.Struct, frozen=True):
 class EnvelopeQueue(ItemQueue[Envelope]):
     """A queue of the envelopes that match a filter."""
 
-    def __init__(self, wanted: Wanted, room: Room, on_missed: OnMissed | None = None) -> None:
+    def __init__(self, wanted: EnvelopeFilter, room: QueueLimits, on_missed: OnMissed | None = None) -> None:
         """Take the envelopes that match `wanted`."""
         super().__init__(room, on_missed)
         self._matches = wanted.matches
@@ -195,7 +195,7 @@ class EnvelopeQueue(ItemQueue[Envelope]):
             self.put(envelope)
 
 
-class Source(Protocol):
+class StreamSource(Protocol):
     """The stream of a frame."""
 
     stream_id: str
@@ -207,7 +207,12 @@ class FrameQueue(Queue[Frame[Any]]):
     """A queue of frames in order. When it is full, the oldest are dropped and reported per stream."""
 
     def __init__(
-        self, room: Room, *, format_id: str | None = None, decode: Decode | None = None, on_gap: OnGap | None = None
+        self,
+        room: QueueLimits,
+        *,
+        format_id: str | None = None,
+        decode: Decode | None = None,
+        on_gap: OnGap | None = None,
     ) -> None:
         """Start empty. `decode` overrides the decoder that a stream declares.
 
@@ -215,7 +220,7 @@ class FrameQueue(Queue[Frame[Any]]):
         """
         super().__init__()
         self._format_id = format_id
-        self._items: deque[tuple[Source, Any, bool | None]] = deque()
+        self._items: deque[tuple[StreamSource, Any, bool | None]] = deque()
         """Source, message, and whether the message is text; None there means an envelope or a gap."""
         self._room = room
         self._most = room.items
@@ -225,7 +230,7 @@ class FrameQueue(Queue[Frame[Any]]):
         self._on_gap = on_gap
         self._lost: dict[tuple[str, Cause], int] = {}
 
-    def put(self, source: Source, message: bytes, *, text: bool) -> None:
+    def put(self, source: StreamSource, message: bytes, *, text: bool) -> None:
         """Add a raw frame."""
         items = self._items
         items.append((source, message, text))
@@ -235,7 +240,7 @@ class FrameQueue(Queue[Frame[Any]]):
         if self.waiter is not None:
             self.wake()
 
-    def put_data(self, source: Source, envelope: Envelope) -> None:
+    def put_data(self, source: StreamSource, envelope: Envelope) -> None:
         """Add a `stream/data` envelope, if its format matches."""
         if self._format_id is not None and envelope.payload.get("format_id") not in (None, self._format_id):
             return
@@ -244,7 +249,7 @@ class FrameQueue(Queue[Frame[Any]]):
         self._trim()
         self.wake()
 
-    def put_gap(self, source: Source, frames: int, cause: Cause) -> None:
+    def put_gap(self, source: StreamSource, frames: int, cause: Cause) -> None:
         """Add a gap: frames are missing at this position."""
         self._items.append((source, StreamGap(source.stream_id, frames, cause), None))
         self._bytes += ITEM_BYTES

@@ -10,7 +10,7 @@ from typing import Any
 _log = logging.getLogger("mew.client")
 
 
-class Crew:
+class TaskSet:
     """The background tasks of one owner. An exception that a task does not handle itself is logged."""
 
     def __init__(self, name: str) -> None:
@@ -37,7 +37,7 @@ class Crew:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def race(name: str, *works: Coroutine[Any, Any, Any]) -> None:
+async def first_completed(name: str, *works: Coroutine[Any, Any, Any]) -> None:
     """Run all coroutines until the first ends, then cancel the others. Raises the first exception among them."""
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(work, name=name) for work in works]
@@ -53,7 +53,7 @@ async def race(name: str, *works: Coroutine[Any, Any, Any]) -> None:
 
 
 @contextmanager
-def told_to_end() -> Iterator[asyncio.Event]:
+def shutdown_requested() -> Iterator[asyncio.Event]:
     """Yield an event that is set on SIGINT or SIGTERM, if the event loop supports signal handlers."""
     loop, told = asyncio.get_running_loop(), asyncio.Event()
     caught = []

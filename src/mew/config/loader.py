@@ -17,7 +17,7 @@ from mew.config.models import (
     BridgeConfig,
     GatewayConfig,
     LoggingConfig,
-    McpServer,
+    McpServerConfig,
     ParticipantConfig,
     Queues,
     RestartPolicy,
@@ -25,26 +25,26 @@ from mew.config.models import (
     Timeouts,
     UnadmittedLimits,
 )
-from mew.config.yaml_source import ConfigError, Place, Section, read_yaml
-from mew.journal.kafka.address import FORM, Address, BadAddress, read_address
+from mew.config.yaml_source import ConfigError, ConfigSection, ConfigValue, read_yaml
+from mew.journal.kafka.address import FORM, InvalidTopicUrl, TopicUrl, read_address
 from mew.journal.settings import ErrorPolicy, JournalSettings, SyncMode
 from mew.protocol import kinds
 from mew.protocol.capabilities import CHAT_ONLY, Capability, read_capability
 from mew.protocol.errors import InvalidEnvelope
 from mew.protocol.ids import is_participant_id, is_reserved_id, is_space_id
-from mew.protocol.settings import ApprovalRule, Limits, OwnerPolicy, Settings, StreamSettings
+from mew.protocol.settings import ApprovalRule, Limits, OwnerPolicy, SpaceSettings, StreamSettings
 
 APPROVAL_KEYS: Final = frozenset(ApprovalRule.__struct_fields__)
 _MATCH: Final = frozenset({"payload", "to"})
 
 
-def read_approvals(top: Section) -> tuple[ApprovalRule, ...]:
+def read_approvals(top: ConfigSection) -> tuple[ApprovalRule, ...]:
     """Read the approval rules, in the order of the file."""
     place = top.get("approvals")
     return () if place is None else tuple(_read_rule(each) for each in place.items("a list of rules"))
 
 
-def _read_rule(place: Place) -> ApprovalRule:
+def _read_rule(place: ConfigValue) -> ApprovalRule:
     given = place.section()
     _refuse_others(given, APPROVAL_KEYS)
     deciders = given.required("deciders")
@@ -58,7 +58,7 @@ def _read_rule(place: Place) -> ApprovalRule:
     )
 
 
-def _read_match(place: Place) -> Capability:
+def _read_match(place: ConfigValue) -> Capability:
     """Read the patterns for payload and recipients as a capability. The kind is always `mcp/request`."""
     _refuse_others(place.section(), _MATCH)
     try:
@@ -67,7 +67,7 @@ def _read_match(place: Place) -> Capability:
         raise place.error(refusal.message) from None
 
 
-def _refuse_others(section: Section, known: frozenset[str]) -> None:
+def _refuse_others(section: ConfigSection, known: frozenset[str]) -> None:
     for key, place in section.entries():
         if key not in known:
             raise place.error(f"unknown key; expected {', '.join(sorted(known))}")
@@ -84,7 +84,7 @@ _RETENTION: Final = re.compile(r"([0-9]{1,6})(s|m|h|d)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-def read_journal(top: Section) -> JournalSettings:
+def read_journal(top: ConfigSection) -> JournalSettings:
     """Read the journal settings of the space."""
     given, usual = top.section("journal", JOURNAL_KEYS), JournalSettings()
     mode, interval_ms = _read_sync(given, usual)
@@ -101,7 +101,7 @@ def read_journal(top: Section) -> JournalSettings:
     )
 
 
-def _read_sync(given: Section, usual: JournalSettings) -> tuple[SyncMode, int]:
+def _read_sync(given: ConfigSection, usual: JournalSettings) -> tuple[SyncMode, int]:
     place = given.get("sync")
     if place is None:
         return usual.sync, usual.interval_ms
@@ -116,7 +116,7 @@ def _read_sync(given: Section, usual: JournalSettings) -> tuple[SyncMode, int]:
     return "interval", int(found[2])
 
 
-def _read_retention(given: Section) -> float | None:
+def _read_retention(given: ConfigSection) -> float | None:
     place = given.get("retention")
     if place is None:
         return None
@@ -129,7 +129,7 @@ def _read_retention(given: Section) -> float | None:
     return float(int(found[1]) * _SECONDS[found[2]])
 
 
-def _read_kafka(given: Section) -> Address | None:
+def _read_kafka(given: ConfigSection) -> TopicUrl | None:
     if given.get("kafka") is None:
         return None
     section = given.section("kafka", _KAFKA)
@@ -138,7 +138,7 @@ def _read_kafka(given: Section) -> Address | None:
         raise place.error("nothing can be sent of a journal that is not kept: see journal.enabled")
     try:
         return read_address(place.text(FORM), topic)
-    except BadAddress as problem:
+    except InvalidTopicUrl as problem:
         raise place.error(str(problem)) from None
 
 
@@ -148,7 +148,7 @@ __all__ = [
     "ConfigError",
     "GatewayConfig",
     "LoggingConfig",
-    "McpServer",
+    "McpServerConfig",
     "ParticipantConfig",
     "Queues",
     "RestartPolicy",
@@ -203,7 +203,7 @@ def load(files: Sequence[Path], *, environ: Mapping[str, str], directory: Path |
     return msgspec.structs.replace(gateway, spaces=spaces, warnings=warnings).listening_on()
 
 
-def _read_gateway(top: Section, directory: Path) -> GatewayConfig:
+def _read_gateway(top: ConfigSection, directory: Path) -> GatewayConfig:
     given = top.section("gateway", _GATEWAY)
     limits, timeouts = given.section("limits"), given.section("timeouts", frozenset(Timeouts.__struct_fields__))
     queues = Queues()
@@ -223,7 +223,7 @@ def _read_gateway(top: Section, directory: Path) -> GatewayConfig:
     )
 
 
-def _read_proxies(given: Section) -> tuple[str, ...]:
+def _read_proxies(given: ConfigSection) -> tuple[str, ...]:
     place = given.get("trusted_proxies")
     if place is None:
         return ()
@@ -235,7 +235,7 @@ def _read_proxies(given: Section) -> tuple[str, ...]:
     return given.texts("trusted_proxies")
 
 
-def _read_tls(given: Section, directory: Path) -> TLS | None:
+def _read_tls(given: ConfigSection, directory: Path) -> TLS | None:
     if given.get("tls") is None:
         return None
     section = given.section("tls", frozenset(TLS.__struct_fields__))
@@ -246,7 +246,7 @@ def _read_tls(given: Section, directory: Path) -> TLS | None:
     return TLS(**{key: directory / place.text() for key, place in paths.items()})
 
 
-def _warn_of_second_gateway(top: Section, first: Path) -> None:
+def _warn_of_second_gateway(top: ConfigSection, first: Path) -> None:
     """Warn about host, port and similar keys in any file but the first: they have no effect."""
     given = top.section("gateway", _GATEWAY)
     for key, place in (*given.entries(), *given.section("limits").entries()):
@@ -254,7 +254,7 @@ def _warn_of_second_gateway(top: Section, first: Path) -> None:
             place.warn(f"ignored: the first configuration, {first}, speaks for the gateway")
 
 
-def _read_space(top: Section, environ: Mapping[str, str], directory: Path | None) -> SpaceConfig:
+def _read_space(top: ConfigSection, environ: Mapping[str, str], directory: Path | None) -> SpaceConfig:
     file = top.place.file.absolute()
     directory = directory or (file.parent.parent if file.parent.name == ".mew" else file.parent)
     given, defaults = top.section("space", _SPACE), top.section("defaults", frozenset({"capabilities", "routing"}))
@@ -279,19 +279,19 @@ def _read_space(top: Section, environ: Mapping[str, str], directory: Path | None
     )
 
 
-def _read_space_id(given: Section) -> str:
+def _read_space_id(given: ConfigSection) -> str:
     place = given.required("id")
     if not is_space_id(place.text("a space id")):
         raise place.error("expected 1 to 128 letters, digits, `.`, `_`, `@` or `-`, the first a letter or digit")
     return place.text()
 
 
-def _read_settings(top: Section, space_id: str, participants: Mapping[str, ParticipantConfig]) -> Settings:
+def _read_settings(top: ConfigSection, space_id: str, participants: Mapping[str, ParticipantConfig]) -> SpaceSettings:
     gateway, defaults = top.section("gateway"), _read_capabilities(top.section("defaults"))
     streams = top.section("streams", frozenset(StreamSettings.__struct_fields__))
     usual, grace = StreamSettings(), streams.number("owner_grace_seconds", zero=True)
     policy = streams.choice("on_owner_disconnect", ("close", "keep", "transfer"))
-    return Settings(
+    return SpaceSettings(
         space_id=space_id,
         participants={name: each.capabilities for name, each in participants.items()},
         defaults=CHAT_ONLY if defaults is None else defaults,
@@ -308,7 +308,7 @@ def _read_settings(top: Section, space_id: str, participants: Mapping[str, Parti
     )
 
 
-def _read_approvals(top: Section, participants: Mapping[str, ParticipantConfig]) -> tuple[ApprovalRule, ...]:
+def _read_approvals(top: ConfigSection, participants: Mapping[str, ParticipantConfig]) -> tuple[ApprovalRule, ...]:
     """Read the rules. Warn about each decider that is not configured: it has no vote until it is invited."""
     rules = read_approvals(top)
     for name in dict.fromkeys(decider for rule in rules for decider in rule.deciders):
@@ -317,7 +317,7 @@ def _read_approvals(top: Section, participants: Mapping[str, ParticipantConfig])
     return rules
 
 
-def _numbers(section: Section, kind: type[msgspec.Struct]) -> dict[str, Any]:
+def _numbers(section: ConfigSection, kind: type[msgspec.Struct]) -> dict[str, Any]:
     """Read the numeric fields that the section contains: each above 0, and an integer if the field is `int`."""
     found: dict[str, Any] = {}
     for field in msgspec.structs.fields(kind):
@@ -327,7 +327,7 @@ def _numbers(section: Section, kind: type[msgspec.Struct]) -> dict[str, Any]:
     return found
 
 
-def _read_logging(top: Section, environ: Mapping[str, str]) -> LoggingConfig:
+def _read_logging(top: ConfigSection, environ: Mapping[str, str]) -> LoggingConfig:
     """Read which logs to write. The environment overrides the file; `enabled: false` disables all (protocol §7)."""
     logs = ("envelope_history", "capability_decisions")
     given = top.section("gateway_logging", frozenset({"enabled", *logs}))
@@ -348,7 +348,7 @@ def _overridden(environ: Mapping[str, str], variable: str, configured: bool) -> 
     return word in _YES
 
 
-def _read_participant(name: str, place: Place, directory: Path) -> ParticipantConfig:
+def _read_participant(name: str, place: ConfigValue, directory: Path) -> ParticipantConfig:
     if not is_participant_id(name):
         raise place.error("no participant id: expected 1 to 128 letters, digits, `.`, `_`, `@`, `:` or `-`")
     if is_reserved_id(name):
@@ -379,15 +379,17 @@ def _read_participant(name: str, place: Place, directory: Path) -> ParticipantCo
     )
 
 
-def _read_mcp_server(given: Section) -> McpServer | None:
+def _read_mcp_server(given: ConfigSection) -> McpServerConfig | None:
     if given.get("mcp_server") is None:
         return None
-    server = given.section("mcp_server", frozenset(McpServer.__struct_fields__))
+    server = given.section("mcp_server", frozenset(McpServerConfig.__struct_fields__))
     command = server.required("command").text()
-    return McpServer(command=command, args=server.words("args"), env=server.variables("env"), cwd=server.text("cwd"))
+    return McpServerConfig(
+        command=command, args=server.words("args"), env=server.variables("env"), cwd=server.text("cwd")
+    )
 
 
-def _read_bridge(given: Section) -> BridgeConfig:
+def _read_bridge(given: ConfigSection) -> BridgeConfig:
     return BridgeConfig(
         init_timeout=given.number("init_timeout"),
         reconnect=given.flag("reconnect", default=True),
@@ -395,13 +397,13 @@ def _read_bridge(given: Section) -> BridgeConfig:
     )
 
 
-def _read_capabilities(given: Section) -> tuple[Capability, ...] | None:
+def _read_capabilities(given: ConfigSection) -> tuple[Capability, ...] | None:
     """Read the `capabilities` of a participant or of the defaults; None if the key is missing."""
     place = given.get("capabilities")
     return None if place is None else tuple(map(_read_capability, place.items("a list of capabilities")))
 
 
-def _read_capability(place: Place) -> Capability:
+def _read_capability(place: ConfigValue) -> Capability:
     if not isinstance(place.node.value, dict):
         raise place.expected("a capability such as `kind: chat`")
     try:
@@ -410,7 +412,7 @@ def _read_capability(place: Place) -> Capability:
         raise place.error(refusal.message) from None
 
 
-def _refuse_shared(tops: Sequence[Section], spaces: Sequence[SpaceConfig]) -> None:
+def _refuse_shared(tops: Sequence[ConfigSection], spaces: Sequence[SpaceConfig]) -> None:
     """Reject spaces that share an id or a directory: `.mew` in the directory holds a space's tokens and logs."""
     seen: dict[str | Path, Path] = {}
     for top, space in zip(tops, spaces, strict=True):
@@ -421,9 +423,9 @@ def _refuse_shared(tops: Sequence[Section], spaces: Sequence[SpaceConfig]) -> No
             seen[key] = top.place.file
 
 
-def _refuse_shared_tokens(tops: Sequence[Section]) -> None:
+def _refuse_shared_tokens(tops: Sequence[ConfigSection]) -> None:
     """Reject a token that is used twice: a token identifies one participant in one space (protocol §2)."""
-    holders: dict[str, Place] = {}
+    holders: dict[str, ConfigValue] = {}
     for top in tops:
         for _, participant in top.section("participants").entries():
             tokens = participant.section().get("tokens") if participant.node.value is not None else None

@@ -10,7 +10,7 @@ import msgspec
 
 from mew.journal.settings import JournalSettings
 from mew.protocol.capabilities import Capability
-from mew.protocol.settings import Settings
+from mew.protocol.settings import SpaceSettings
 
 RestartPolicy: TypeAlias = Literal["never", "on-failure", "always"]
 
@@ -82,7 +82,7 @@ class _Discreet(msgspec.Struct, frozen=True, kw_only=True):
         return iter(())
 
 
-class McpServer(_Discreet, frozen=True, kw_only=True):
+class McpServerConfig(_Discreet, frozen=True, kw_only=True):
     """The MCP server behind a bridge. `args` and `env` are as written; the supervisor fills in `${…}`."""
 
     command: str
@@ -135,7 +135,7 @@ class ParticipantConfig(_Discreet, frozen=True, kw_only=True):
     """Accepted for compatibility, without effect: use `mew client connect --fifo-in`."""
     default_to: dict[str, tuple[str, ...]] = {}
     """Default recipients of a kind. Accepted for compatibility, without effect."""
-    mcp_server: McpServer | None = None
+    mcp_server: McpServerConfig | None = None
     """The server behind a bridge."""
     bridge_config: BridgeConfig = BridgeConfig()
     """How the bridge starts and restarts it."""
@@ -144,7 +144,7 @@ class ParticipantConfig(_Discreet, frozen=True, kw_only=True):
 class SpaceConfig(_Discreet, frozen=True, kw_only=True):
     """One space, as its space.yaml describes it."""
 
-    settings: Settings
+    settings: SpaceSettings
     directory: Path
     """The directory of the space: it holds `.mew`, and relative paths start there."""
     file: Path

@@ -64,7 +64,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Place:
+class ConfigValue:
     """A value and its location in the file."""
 
     file: Path
@@ -105,49 +105,49 @@ class Place:
             raise self.expected("a string")
         return self.node.text
 
-    def items(self, what: str = "a list") -> list["Place"]:
+    def items(self, what: str = "a list") -> list["ConfigValue"]:
         """Return the elements of a list. Raises `ConfigError` for anything else."""
         if not isinstance(self.node.value, list):
             raise self.expected(what)
         return [self.below(index, each) for index, each in enumerate(self.node.value)]
 
-    def section(self, known: frozenset[str] | None = None) -> "Section":
+    def section(self, known: frozenset[str] | None = None) -> "ConfigSection":
         """Return the value as a mapping. With `known`, every other key gets a warning."""
         if not isinstance(self.node.value, dict):
             raise self.expected("a mapping")
-        section = Section(self, self.node.value)
+        section = ConfigSection(self, self.node.value)
         for key, place in section.entries():
             if known is not None and key not in known:
                 place.warn("unknown key, ignored")
         return section
 
-    def below(self, key: Key, node: Node) -> "Place":
+    def below(self, key: Key, node: Node) -> "ConfigValue":
         """Return the place of a value inside this one."""
-        return Place(self.file, (*self.path, key), node, self.warnings)
+        return ConfigValue(self.file, (*self.path, key), node, self.warnings)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Section:
+class ConfigSection:
     """A mapping with typed access by key. A key without a value counts as missing."""
 
-    place: Place
+    place: ConfigValue
     nodes: dict[str, Node]
 
-    def entries(self) -> list[tuple[str, Place]]:
+    def entries(self) -> list[tuple[str, ConfigValue]]:
         """Return every key and its value, including keys without a value."""
         return [(key, self.place.below(key, node)) for key, node in self.nodes.items()]
 
-    def get(self, key: str) -> Place | None:
+    def get(self, key: str) -> ConfigValue | None:
         """Return the value of a key, or None if it is missing."""
         node = self.nodes.get(key)
         return None if node is None or node.value is None else self.place.below(key, node)
 
-    def section(self, key: str, known: frozenset[str] | None = None) -> "Section":
+    def section(self, key: str, known: frozenset[str] | None = None) -> "ConfigSection":
         """Return the section under a key, or an empty one if it is missing."""
         place = self.get(key) or self.place.below(key, Node({}, self.place.node.line))
         return place.section(known)
 
-    def required(self, key: str) -> Place:
+    def required(self, key: str) -> ConfigValue:
         """Return the value of a key. Raises `ConfigError` if it is missing."""
         place = self.get(key)
         if place is None:
@@ -225,7 +225,7 @@ class Section:
         return value
 
 
-def read_yaml(file: Path) -> Place:
+def read_yaml(file: Path) -> ConfigValue:
     """Parse the single document of a YAML file. Raises `ConfigError` if that fails."""
     try:
         data = file.read_bytes()
@@ -248,7 +248,7 @@ def read_yaml(file: Path) -> Place:
         raise ConfigError(f"not YAML: {_without_words(str(error.problem))}", file=file, line=line) from None
     except (YAMLError, ValueError, OverflowError):
         raise ConfigError("not YAML", file=file) from None
-    return Place(file, (), node, [])
+    return ConfigValue(file, (), node, [])
 
 
 class _Builder:

@@ -13,7 +13,7 @@ import msgspec
 
 from mew._internal.logging import log
 from mew.config.loader import GatewayConfig
-from mew.config.models import McpServer, ParticipantConfig, SpaceConfig
+from mew.config.models import McpServerConfig, ParticipantConfig, SpaceConfig
 from mew.config.tokens import TokenFolder, TokenStore
 from mew.errors import MewError
 from mew.protocol import Administer
@@ -45,7 +45,7 @@ def _program(participant: ParticipantConfig, tokens: TokenStore) -> dict[str, An
     return told
 
 
-def _server(server: McpServer, tokens: TokenStore) -> dict[str, Any]:
+def _server(server: McpServerConfig, tokens: TokenStore) -> dict[str, Any]:
     told = _command(server.command, server.args, server.env, tokens)
     return told if server.cwd is None else {**told, "cwd": server.cwd}
 

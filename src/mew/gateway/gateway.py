@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from mew.config.loader import GatewayConfig, SpaceConfig, Timeouts
 from mew.gateway.connections import Connections, OpenConnection, RefusalLog, TrustedProxies
-from mew.gateway.fanout.sinks import LogOutlet
+from mew.gateway.fanout.sinks import FileSink
 from mew.gateway.history_log import CapabilityDecisions, EnvelopeHistory, LineLog
 from mew.gateway.hub import Hub
 from mew.gateway.journaling import Journals
-from mew.gateway.scheduling import Turnstile
-from mew.protocol import JoinRequest, Lobby, Refusal, RefuseConnection, Space, Start, Tokens
+from mew.gateway.scheduling import LoopThrottle
+from mew.protocol import Admission, JoinRequest, ProtocolError, RefuseConnection, SpaceCore, Start, Tokens
 from mew.protocol.commands import Transport
 from mew.protocol.errors import JournalUnavailable, Unauthenticated
 
 if TYPE_CHECKING:
-    from mew.gateway.websocket import Socket
+    from mew.gateway.websocket import WebSocketConnection
 
 
 NANOSECONDS: Final = 1_000
@@ -105,23 +105,23 @@ class Gateway:
             unadmitted=config.unadmitted.unadmitted_connections, per_address=config.unadmitted.unadmitted_per_address
         )
         self.refusals = RefusalLog(self._clock)
-        self.sockets: set[Socket] = set()
-        self.entry = Turnstile()
-        self.exit = Turnstile()
+        self.sockets: set[WebSocketConnection] = set()
+        self.entry = LoopThrottle()
+        self.exit = LoopThrottle()
         self.losses = 0
         self.hubs = {each.settings.space_id: self._hub(each) for each in config.spaces}
-        self.lobby = Lobby({name: hub.space for name, hub in self.hubs.items()}, tokens)
+        self.lobby = Admission({name: hub.space for name, hub in self.hubs.items()}, tokens)
         self.message_bytes = max(hub.space.settings.limits.message_bytes for hub in self.hubs.values())
         self._connections = 0
         self._looking: asyncio.TimerHandle | None = None
 
     def _hub(self, space: SpaceConfig) -> Hub:
         logs = {
-            name: LogOutlet(space.directory / each.output_log)
+            name: FileSink(space.directory / each.output_log)
             for name, each in space.participants.items()
             if each.output_log is not None
         }
-        core = Space(space.settings, self.tokens)
+        core = SpaceCore(space.settings, self.tokens)
         hub = Hub(core, clock=self._clock, log_outlets=logs, mailbox_bytes=self.config.queues.data_bytes)
         folder, name = space.directory / ".mew" / "logs", space.settings.space_id
         if space.logging.envelope_history:
@@ -151,7 +151,7 @@ class Gateway:
             self.hubs[space.settings.space_id].space.settings = space.settings
 
     def record_refusal(
-        self, refusal: Refusal, request: JoinRequest, connection: OpenConnection, transport: Transport
+        self, refusal: ProtocolError, request: JoinRequest, connection: OpenConnection, transport: Transport
     ) -> None:
         """Record a rejected connection in the requested space, or in the first space if there is no such space."""
         hub = self.hubs.get(request.space or "", self.first_hub)
@@ -166,7 +166,7 @@ class Gateway:
                 )
             )
 
-    def is_guess(self, refusal: Refusal, token: str | None) -> bool:
+    def is_guess(self, refusal: ProtocolError, token: str | None) -> bool:
         """Return whether an unknown token was rejected; the answer is then delayed by `failed_join_seconds`."""
         return isinstance(refusal, Unauthenticated) and token is not None and self.tokens.identify(token) is None
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mew._internal.files import ensure_folder
 from mew._internal.logging import log
-from mew.protocol import Checked, Record, kinds, raw_json, records
+from mew.protocol import CapabilityChecked, Record, kinds, raw_json, records
 from mew.protocol.rate_limit import Bucket
 from mew.protocol.timestamps import rfc3339
 
@@ -224,11 +224,11 @@ class CapabilityDecisions:
         self._log = log
         self._space_id = raw_json.encode(space_id)
 
-    def decided(self, checked: Checked, now: int, held: bytes) -> None:
+    def decided(self, checked: CapabilityChecked, now: int, held: bytes) -> None:
         """Log a decision. `held` is the sender's capabilities as JSON."""
         self._log.put(self._line, checked, now, held, size=len(held) + LINE_BYTES)
 
-    def _line(self, checked: Checked, now: int, held: bytes) -> bytes:
+    def _line(self, checked: CapabilityChecked, now: int, held: bytes) -> bytes:
         decision, encode = checked.decision, raw_json.encode
         asked = b'{"timestamp":"%b","event":"capability_check","envelope_id":%b,"participant":%b,"space_id":%b' % (
             rfc3339(now).encode(),

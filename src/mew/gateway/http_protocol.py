@@ -25,8 +25,8 @@ from mew.gateway.exposure import Origins
 from mew.gateway.gateway import Gateway
 from mew.gateway.http.app import refused
 from mew.gateway.http.exchange import HSTS, KEY, AnswerHeaders, Exchange, GentleClose, credentials, exchange_of
-from mew.gateway.websocket_protocol import UNADMITTED_MARGIN, Upgraded
-from mew.protocol import JoinRequest, Refusal, raw_json
+from mew.gateway.websocket_protocol import UNADMITTED_MARGIN, WebSocketProtocol
+from mew.protocol import JoinRequest, ProtocolError, raw_json
 from mew.protocol.errors import InvalidRequest
 
 HEADERS: Final = 100
@@ -68,7 +68,7 @@ def upgrade_fault(method: str, version: str, headers: Mapping[bytes, bytes]) -> 
     return None
 
 
-class First(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     """The protocol of every new connection: HTTP, until the peer requests an upgrade."""
 
     _in_head = True
@@ -104,7 +104,7 @@ class First(HttpToolsProtocol):
         """`address:port` of the peer itself, which may be a proxy; `local` on a Unix socket."""
         self._client_address = self._address = connection.peer.rpartition(":")[0]
         self._head_limit = gateway.config.unadmitted.http_head_bytes
-        self._stranger: Refusal | None = None
+        self._stranger: ProtocolError | None = None
         """Why the current request is rejected, for HTTP and WebSocket alike; None if it is allowed."""
 
     # Time and size
@@ -309,7 +309,7 @@ class First(HttpToolsProtocol):
         else:
             self._refuse(status, refusal)
 
-    def _log_refused(self, status: int, refusal: Refusal) -> None:
+    def _log_refused(self, status: int, refusal: ProtocolError) -> None:
         self._gateway.refusals.write(
             "request refused", self._connection, error=refusal.code, status=status, reason=refusal.message
         )
@@ -320,7 +320,7 @@ class First(HttpToolsProtocol):
         self._deaf = True
         self._await(None)
 
-    def _refuse(self, status: int, refusal: Refusal) -> None:
+    def _refuse(self, status: int, refusal: ProtocolError) -> None:
         """Send an error response and close gently: closing with unread bytes could discard the response."""
         body = raw_json.encode(refusal.payload())
         head = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", "content-type: application/json"]
@@ -398,12 +398,12 @@ class First(HttpToolsProtocol):
             return
         try:
             self._gateway.readiness.require()
-        except Refusal as refusal:
+        except ProtocolError as refusal:
             self._refuse(refusal.status, refusal)
             return
         self._await(None)
         self.connections.discard(self)
-        protocol = Upgraded(self._gateway, self._connection, self._said())
+        protocol = WebSocketProtocol(self._gateway, self._connection, self._said())
         protocol.connection_made(self.transport)
         self.transport.set_protocol(protocol)
         self._release()

@@ -11,33 +11,33 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from mew.gateway.fanout.encoding import Item, envelope_item, frame_items
+from mew.gateway.fanout.encoding import EncodedMessage, envelope_item, frame_items
 from mew.gateway.fanout.fanout import Fanout
-from mew.gateway.fanout.sinks import Counts, LogOutlet, Mailbox, Outlet, SocketOutlet
+from mew.gateway.fanout.sinks import Counters, FileSink, HttpMailbox, Sink, SocketSink
 from mew.gateway.scheduling import Turns
-from mew.journal.block_format import Frames
+from mew.journal.block_format import FrameBatch
 from mew.protocol import (
     EVERYONE,
     GATEWAY,
     Admit,
-    Answer,
-    Attach,
+    AttachOutputLog,
     Audience,
-    Checked,
+    CapabilityChecked,
     Checkpoint,
     Close,
     Command,
     Deliver,
     DeliverFrame,
     Effect,
+    HttpAnswer,
     Leave,
-    Lose,
-    Only,
     Post,
     Receive,
+    Recipients,
     Record,
+    ReportLoss,
     Route,
-    Space,
+    SpaceCore,
     Tick,
     raw_json,
     records,
@@ -69,7 +69,7 @@ class Recorder(Protocol):
         """Add a record to the journal."""
         ...
 
-    def add_frames(self, frames: Frames) -> None:
+    def add_frames(self, frames: FrameBatch) -> None:
         """Add the frames of one run to the journal."""
         ...
 
@@ -78,7 +78,7 @@ class Recorder(Protocol):
         ...
 
 
-class NoJournal:
+class NullRecorder:
     """A recorder that stores nothing, for a space without a journal."""
 
     problem: str | None = None
@@ -87,7 +87,7 @@ class NoJournal:
     def add(self, record: Record) -> None:
         """Ignore the record."""
 
-    def add_frames(self, frames: Frames) -> None:
+    def add_frames(self, frames: FrameBatch) -> None:
         """Ignore the frames."""
 
     def commit(self) -> bool:
@@ -101,7 +101,7 @@ class _Named(msgspec.Struct):
     id: str
 
 
-def refusal_to(space: Space, participant: str, message: bytes, problem: str, now: int) -> bytes | None:
+def refusal_to(space: SpaceCore, participant: str, message: bytes, problem: str, now: int) -> bytes | None:
     """Compose the error for a message that cannot be recorded; None if throttled, for frames (protocol §4, §6)."""
     cause: tuple[str, ...] = ()
     parts = {}
@@ -124,7 +124,7 @@ _PATIENT: Final = frozenset({"system/presence", "system/welcome"})
 _INBOUND: Final = frozenset({records.ENVELOPE, records.CONSUMED, records.REJECTED})
 
 
-class Run:
+class FrameRun:
     """Consecutive frames from one connection to one stream that have no numbers yet."""
 
     __slots__ = ("audience", "connection", "messages", "participant", "route", "text", "writer")
@@ -134,13 +134,13 @@ class Run:
         self.connection = connection
         self.participant = participant
         self.route = route
-        self.audience: Audience = EVERYONE if route.targets is None else Only(route.targets)
+        self.audience: Audience = EVERYONE if route.targets is None else Recipients(route.targets)
         self.text = text
         self.messages = [message]
-        self.writer: RunWriter | None = None
+        self.writer: FrameRunSource | None = None
 
 
-class RunWriter(Protocol):
+class FrameRunSource(Protocol):
     """A transport that adds frames to a run directly, until any other event in the space ends the run."""
 
     def begin_run(self, header: bytes, add: Callable[[bytes], None], *, text: bool) -> None:
@@ -156,16 +156,16 @@ class Hub:
     """One space and the outlets of all its connections."""
 
     def __init__(
-        self, space: Space, *, clock: Callable[[], int], log_outlets: dict[str, LogOutlet], mailbox_bytes: int
+        self, space: SpaceCore, *, clock: Callable[[], int], log_outlets: dict[str, FileSink], mailbox_bytes: int
     ) -> None:
         """Start without a journal; assign `journal` to add one. `clock` returns microseconds since 1970."""
         self.space = space
         self.clock = clock
-        self.journal: Recorder = NoJournal()
+        self.journal: Recorder = NullRecorder()
         self.refusing = False
         """Whether messages are rejected because they cannot be recorded."""
         self.decisions: CapabilityDecisions | None = None
-        self.counts = Counts()
+        self.counts = Counters()
         self.fanout = Fanout(self.counts, self._commit)
         self.turns = Turns()
         self.lag = 0.0
@@ -173,11 +173,11 @@ class Hub:
         self._mailbox_bytes = mailbox_bytes
         self._log_outlets = log_outlets
         self._mail_numbers: dict[str, int] = {}
-        self._run: Run | None = None
-        self._missed: list[Lose] = []
+        self._run: FrameRun | None = None
+        self._missed: list[ReportLoss] = []
         """Losses of closed readers: processed after the effects that closed them."""
         self._held_closes: list[Close] = []
-        self._held_writable: dict[str, list[Item]] = {}
+        self._held_writable: dict[str, list[EncodedMessage]] = {}
         """Work held until the journal recovers: connections to close, and writable readers with their loss notices."""
         self._inbound = "websocket"
         """The transport of the command whose effects are carried out."""
@@ -195,10 +195,10 @@ class Hub:
             self.carry_out(self._handle(self._missed.pop(0)))
         return effects
 
-    def ask(self, command: Command) -> Answer | None:
+    def ask(self, command: Command) -> HttpAnswer | None:
         """Run a command and return its answer, or None if it has none."""
         effects = self.run(command)
-        return next((effect for effect in effects if isinstance(effect, Answer)), None)
+        return next((effect for effect in effects if isinstance(effect, HttpAnswer)), None)
 
     def _handle(self, command: Command) -> list[Effect]:
         """Pass a command to the core. This ends the run: later frames are numbered after it and authorized again."""
@@ -235,7 +235,7 @@ class Hub:
         writable, self._held_writable = self._held_writable, {}
         for connection, notices in writable.items():
             outlet = self.fanout.readers.outlets.get(connection)
-            if notices and isinstance(outlet, SocketOutlet):
+            if notices and isinstance(outlet, SocketSink):
                 outlet.resume(notices)
             else:
                 self.writable(connection)
@@ -251,7 +251,7 @@ class Hub:
     # Frames
 
     def receive(
-        self, connection: str, participant: str, message: bytes, *, text: bool, writer: RunWriter | None = None
+        self, connection: str, participant: str, message: bytes, *, text: bool, writer: FrameRunSource | None = None
     ) -> None:
         """Handle a message of a joined socket; frames with a route take a fast path without a command."""
         if self.refusing:
@@ -264,7 +264,7 @@ class Hub:
             routed = None if session.observer else self.space.route(participant, message)
             if isinstance(routed, Route):
                 self._end_run()
-                self._run = Run(connection, participant, routed, message, text=text)
+                self._run = FrameRun(connection, participant, routed, message, text=text)
                 if writer is not None:
                     self._run.writer = writer
                     writer.begin_run(header(routed.stream_id), self._run.messages.append, text=text)
@@ -284,15 +284,15 @@ class Hub:
         self.counts.frames += len(run.messages)
         stream_id, messages = run.route.stream_id, run.messages
         skipped = len(header(stream_id))
-        self.journal.add_frames(Frames(position, time, run.participant, stream_id, number, skipped, messages))
+        self.journal.add_frames(FrameBatch(position, time, run.participant, stream_id, number, skipped, messages))
         for item in frame_items(stream_id, number, messages, text=run.text):
             self.fanout.put(run.audience, item)
 
     # Connections
 
-    def attach(self, connection: str, outlet: Outlet) -> None:
+    def attach(self, connection: str, outlet: Sink) -> None:
         """Register the outlet of a connection; it receives messages once the core admits it."""
-        if isinstance(outlet, SocketOutlet):
+        if isinstance(outlet, SocketSink):
             outlet.counts = self.counts
         self.fanout.readers.outlets[connection] = outlet
 
@@ -313,7 +313,7 @@ class Hub:
     def writable(self, connection: str) -> None:
         """Handle a socket that accepts bytes again: report lost frames to its reader, then send the queue."""
         outlet = self.fanout.readers.outlets.get(connection)
-        if not isinstance(outlet, SocketOutlet):
+        if not isinstance(outlet, SocketSink):
             return
         if self.refusing:
             self._held_writable.setdefault(connection, [])
@@ -324,13 +324,13 @@ class Hub:
         else:
             outlet.resume(notices)
 
-    def _losses(self, connection: str, reason: str | None = None) -> list[Lose]:
+    def _losses(self, connection: str, reason: str | None = None) -> list[ReportLoss]:
         """Return the losses of a reader since its last notice; observers receive no notice."""
         outlet, name = self.fanout.readers.outlets.get(connection), self.fanout.readers.name_of(connection)
-        if not isinstance(outlet, SocketOutlet) or not outlet.losses or name is None:
+        if not isinstance(outlet, SocketSink) or not outlet.losses or name is None:
             return []
         return [
-            Lose(
+            ReportLoss(
                 participant=name,
                 stream_id=stream_id,
                 first=loss.first,
@@ -341,16 +341,16 @@ class Hub:
             for stream_id, loss in outlet.losses.items()
         ]
 
-    def _notices(self, lose: Lose) -> list[Item]:
+    def _notices(self, lose: ReportLoss) -> list[EncodedMessage]:
         """Record a loss and return its `stream/gap` envelope, which is sent before all queued items."""
         effects = self._handle(lose)
         self.carry_out([effect for effect in effects if isinstance(effect, Record)])
         return [envelope_item(each.message) for each in effects if isinstance(each, Deliver)]
 
-    def mailbox(self, participant: str) -> Mailbox | None:
+    def mailbox(self, participant: str) -> HttpMailbox | None:
         """Return the mailbox of a participant connected over HTTP, or None."""
         outlet = self.fanout.readers.outlets.get(f"http:{participant}")
-        return outlet if isinstance(outlet, Mailbox) else None
+        return outlet if isinstance(outlet, HttpMailbox) else None
 
     # Effects
 
@@ -369,7 +369,7 @@ class Hub:
                 record = None if history is None else self._record_of(effect, latest)
                 item = envelope_item(effect.message, record)
                 self.fanout.put(effect.audience, item, patient=effect.kind in _PATIENT)
-            elif isinstance(effect, Checked):
+            elif isinstance(effect, CapabilityChecked):
                 if self.decisions is not None:
                     held = self.space.capabilities(effect.participant).text
                     self.decisions.decided(effect, self.space.state.time, held)
@@ -408,7 +408,7 @@ class Hub:
         outlets = self.fanout.readers.outlets
         if admit.transport == "http":
             first = self._mail_numbers.get(admit.participant, 0)
-            outlets[admit.connection] = Mailbox(self._mailbox_bytes, first)
+            outlets[admit.connection] = HttpMailbox(self._mailbox_bytes, first)
         elif admit.transport == "virtual":
             outlets[admit.connection] = self._log_outlets[admit.participant]
         self.fanout.admit(admit.connection)
@@ -429,7 +429,7 @@ class Hub:
 
     def _drop(self, connection: str) -> None:
         outlet = self.fanout.drop(connection)
-        if isinstance(outlet, Mailbox):
+        if isinstance(outlet, HttpMailbox):
             self._mail_numbers[connection.removeprefix("http:")] = outlet.next_number
 
     def flush(self) -> None:
@@ -441,7 +441,7 @@ class Hub:
     def start(self, output_logs: list[str]) -> None:
         """Attach the output logs of these participants and start the tick timer."""
         for participant in output_logs:
-            self.run(Attach(participant))
+            self.run(AttachOutputLog(participant))
         self._tick()
 
     def _tick(self) -> None:

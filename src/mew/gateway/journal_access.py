@@ -56,7 +56,7 @@ class _Addressed(msgspec.Struct):
     to: list[str] = []
 
 
-class Targets:
+class StreamAudiences:
     """The recipients of each stream's data in one space. A stream's id and targets never change."""
 
     def __init__(self) -> None:
@@ -131,10 +131,10 @@ def _checkpoint_in(segment: Segment, before: int) -> int | None:
     return max((position for position in found if position < before), default=None)
 
 
-class Onlooker:
+class JournalAccess:
     """A holder of a token of the space who reads its journal."""
 
-    def __init__(self, identity: Identity, targets: Targets, journal: Journal) -> None:
+    def __init__(self, identity: Identity, targets: StreamAudiences, journal: Journal) -> None:
         """`journal` is searched for streams that started before the records shown."""
         self._me = None if identity.observer else identity.participant
         self._targets = targets

@@ -17,12 +17,12 @@ from mew._internal.logging import log
 from mew.config.loader import SpaceConfig
 from mew.errors import MewError
 from mew.gateway.hub import Hub
-from mew.gateway.metrics import Room
-from mew.journal.layout import Folder
-from mew.journal.maintenance import Answer, Keeper
+from mew.gateway.metrics import DiskSpaceMonitor
+from mew.journal.layout import JournalFolder
+from mew.journal.maintenance import Answer, MaintenanceClient
 from mew.journal.recovery import recover
 from mew.journal.settings import JournalSettings
-from mew.journal.writer import Behind, Writer
+from mew.journal.writer import JournalWriter, ReplayBudget
 from mew.protocol import Checkpoint
 
 TIDY_SECONDS: Final = 60.0
@@ -37,17 +37,17 @@ The next start then need not read those entries.
 """
 
 
-class JournalTaken(MewError):
+class JournalLocked(MewError):
     """The journal is unavailable: another gateway has locked it, or it cannot be written."""
 
 
-class Kept(msgspec.Struct):
+class OpenJournal(msgspec.Struct):
     """The journal of one space."""
 
-    folder: Folder
+    folder: JournalFolder
     settings: JournalSettings
     hub: Hub
-    writer: Writer
+    writer: JournalWriter
     lock: int
 
 
@@ -56,28 +56,28 @@ class Journals:
 
     def __init__(self, clock: Callable[[], int]) -> None:
         """Start without journals. `clock` returns microseconds since 1970."""
-        self.kept: dict[str, Kept] = {}
-        self.keeper = Keeper(_heard)
-        self.room = Room()
+        self.kept: dict[str, OpenJournal] = {}
+        self.keeper = MaintenanceClient(_heard)
+        self.room = DiskSpaceMonitor()
         self._clock = clock
         self._tidying: asyncio.TimerHandle | None = None
 
     def open(self, space: SpaceConfig, hub: Hub) -> None:
         """Lock a space's journal, recover the space's state from it, and record all further events.
 
-        Does nothing if the journal is disabled. Raises `JournalTaken` or `JournalDamaged`.
+        Does nothing if the journal is disabled. Raises `JournalLocked` or `JournalDamaged`.
         """
         if not space.journal.enabled:
             return
         name = space.settings.space_id
-        folder = Folder(journal_root(space), name)
+        folder = JournalFolder(journal_root(space), name)
         try:
             self._open(space, hub, folder)
         except OSError as error:
             problem = f"{error.filename or folder.log}: {error.strerror}: the journal of {name!r} cannot be written"
-            raise JournalTaken(problem) from None
+            raise JournalLocked(problem) from None
 
-    def _open(self, space: SpaceConfig, hub: Hub, folder: Folder) -> None:
+    def _open(self, space: SpaceConfig, hub: Hub, folder: JournalFolder) -> None:
         name, lock = folder.space, _locked(folder)
         recovered = recover(folder)
         left = folder.logs()
@@ -86,15 +86,15 @@ class Journals:
         if recovered.state.position >= 0:
             hub.space.state = recovered.state
             log.info("journal recovered", space=name, position=recovered.state.position, entries=recovered.entries)
-        writer = Writer(
+        writer = JournalWriter(
             folder,
             space.journal,
             on_closed=lambda path: self.keeper.seal(folder, path),
             on_problem=_teller(hub, name),
-            behind=recovered.entries if recovered.entries < LONG_TAIL else Behind.ENTRIES,
+            behind=recovered.entries if recovered.entries < LONG_TAIL else ReplayBudget.ENTRIES,
         )
         hub.journal = writer
-        self.kept[name] = Kept(folder, space.journal, hub, writer, lock)
+        self.kept[name] = OpenJournal(folder, space.journal, hub, writer, lock)
         for path in left:
             self.keeper.seal(folder, path)
 
@@ -146,7 +146,7 @@ def journal_root(space: SpaceConfig) -> Path:
     return space.directory / ".mew" / "journal"
 
 
-def _locked(folder: Folder) -> int:
+def _locked(folder: JournalFolder) -> int:
     """Lock a space's journal for this process; return the file descriptor. Closing it releases the lock."""
     folder.log.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder.lock, os.O_RDWR | os.O_CREAT, 0o600)
@@ -155,7 +155,7 @@ def _locked(folder: Folder) -> int:
     except BlockingIOError:
         holder = os.read(lock, 20).decode(errors="replace").strip() or "unknown"
         os.close(lock)
-        raise JournalTaken(f"{folder.root}: process {holder} writes the journal of {folder.space!r}") from None
+        raise JournalLocked(f"{folder.root}: process {holder} writes the journal of {folder.space!r}") from None
     # On a full disk the process id may not be written; only the lock matters.
     with suppress(OSError):
         os.ftruncate(lock, 0)

@@ -20,8 +20,8 @@ from mew.protocol.rate_limit import BUDGETS
 if TYPE_CHECKING:
     from mew.gateway.gateway import Gateway
     from mew.gateway.hub import Hub
-    from mew.gateway.journaling import Kept
-    from mew.journal.layout import Folder
+    from mew.gateway.journaling import OpenJournal
+    from mew.journal.layout import JournalFolder
 
 
 FULL: Final = 0.8
@@ -39,7 +39,7 @@ _COUNTED: Final = {
     "unrecorded": "Records that were dropped because they could not be written.",
 }
 """Descriptions by attribute name in the writer's figures."""
-_SHOWN: Final[dict[str, tuple[str, Callable[["Kept"], float]]]] = {
+_SHOWN: Final[dict[str, tuple[str, Callable[["OpenJournal"], float]]]] = {
     "position": ("The last position that the kernel has.", lambda kept: kept.writer.written),
     "synced_position": ("The last position that the disk has.", lambda kept: kept.writer.synced),
     "available": ("Whether the journal can be written.", lambda kept: int(kept.writer.problem is None)),
@@ -74,7 +74,7 @@ def journal_health(gateway: "Gateway") -> tuple[str, dict[str, str]]:
     return "degraded" if any(problems.values()) else "ok", said
 
 
-class Room:
+class DiskSpaceMonitor:
     """Warns once about each disk that fills up, and again only after it had free space in between."""
 
     def __init__(self, full: float = FULL) -> None:
@@ -83,7 +83,7 @@ class Room:
         """Used fraction from which on a disk is too full."""
         self._warned: set[str] = set()
 
-    def look(self, folders: Mapping[str, "Folder"]) -> None:
+    def look(self, folders: Mapping[str, "JournalFolder"]) -> None:
         """Check all disks. Warn about those that have become too full since the last check."""
         for space, folder in folders.items():
             used = disk_used(folder)

@@ -114,7 +114,7 @@ TURN_SECONDS: Final = 0.0005
 """Maximum time per event-loop iteration for queued calls. At least one call runs, however long it takes."""
 
 
-class Turnstile:
+class LoopThrottle:
     """Runs a single call immediately, and many concurrent calls in small groups."""
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:

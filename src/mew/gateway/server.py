@@ -23,9 +23,9 @@ from mew.errors import MewError
 from mew.gateway.connections import Listener, OpenConnection, descriptors_left
 from mew.gateway.exposure import Origins
 from mew.gateway.gateway import Gateway
-from mew.gateway.http.app import HttpDoor
+from mew.gateway.http.app import HttpApi
 from mew.gateway.http.exchange import AnswerHeaders
-from mew.gateway.http_protocol import UNSENT_LOOKS, First
+from mew.gateway.http_protocol import UNSENT_LOOKS, HttpConnection
 from mew.gateway.unix_listener import LocalSockets
 
 KERNEL_BUFFER: Final = 128 * 1024
@@ -45,11 +45,11 @@ Company: TypeAlias = AbstractAsyncContextManager[object]
 """A context that runs while the gateway serves: entered once it listens, exited before it stops."""
 
 
-class PortTaken(MewError):
+class PortInUse(MewError):
     """The gateway cannot listen on its port, for example because another process does."""
 
 
-class Server:
+class GatewayServer:
     """Listens for a gateway until it is stopped."""
 
     def __init__(self, gateway: Gateway) -> None:
@@ -64,7 +64,7 @@ class Server:
         self.port = 0
 
     def bind(self) -> None:
-        """Bind the port on every address of the configured host; raise `PortTaken` if it is unavailable."""
+        """Bind the port on every address of the configured host; raise `PortInUse` if it is unavailable."""
         config = self._gateway.config
         hosts = ["127.0.0.1", "::1"] if config.host == "localhost" else [config.host]
         for attempt in range(1, TRIES + 1):
@@ -72,7 +72,7 @@ class Server:
                 self._bind(hosts, config.port)
                 self._gateway.listens_on(self.port)
                 return
-            except PortTaken:
+            except PortInUse:
                 self._release()
                 # With port 0, a port that is free on one address may be in use on the other: try again.
                 if config.port or attempt == TRIES:
@@ -86,7 +86,7 @@ class Server:
             except OSError as error:
                 if self._sockets and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                     continue  # this machine has no IPv6
-                raise PortTaken(f"cannot listen on {host}:{self.port}: {error.strerror}") from None
+                raise PortInUse(f"cannot listen on {host}:{self.port}: {error.strerror}") from None
             self.port = listener.getsockname()[1]
             self._sockets.append(listener)
 
@@ -113,8 +113,8 @@ class Server:
     def _http_config(self) -> uvicorn.Config:
         tls = self._gateway.config.tls
         config = uvicorn.Config(
-            AnswerHeaders(HttpDoor(self._gateway).app(), tls=tls is not None),
-            http=First,
+            AnswerHeaders(HttpApi(self._gateway).app(), tls=tls is not None),
+            http=HttpConnection,
             ws=WSProtocol,
             lifespan="off",
             log_config=None,
@@ -131,7 +131,7 @@ class Server:
 
         async def connect(accepted: socket.socket, connection: OpenConnection) -> None:
             await loop.connect_accepted_socket(
-                lambda: First(gateway, origins, config, self._http, connection),
+                lambda: HttpConnection(gateway, origins, config, self._http, connection),
                 accepted,
                 ssl=config.ssl,
                 ssl_handshake_timeout=None if tls is None else times.handshake_seconds,
@@ -153,7 +153,7 @@ class Server:
         """Find peers that do not read their answers; one timer for all of them costs less than a timer each."""
         hurry = self._gateway.connections.others_waited()
         for each in list(self._http.connections):
-            if isinstance(each, First):
+            if isinstance(each, HttpConnection):
                 each.look_at_unsent(hurry=hurry)
         period = self._gateway.config.timeouts.write_seconds / UNSENT_LOOKS
         self._looking = asyncio.get_running_loop().call_later(period, self._look)

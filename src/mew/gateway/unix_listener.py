@@ -18,7 +18,7 @@ from mew._internal.unix_sockets import LocalTransport, gateway_socket, is_of_own
 from mew.errors import MewError
 from mew.gateway.exposure import Origins
 from mew.gateway.gateway import Gateway
-from mew.gateway.http_protocol import First
+from mew.gateway.http_protocol import HttpConnection
 from mew.protocol.errors import Unauthorized
 
 LOCAL_PEER = "local"
@@ -32,7 +32,7 @@ class _EveryRequest(Origins):
         return None
 
 
-class LocalConnection(First):
+class LocalConnection(HttpConnection):
     """A connection from the owner of the directory."""
 
     def connection_made(self, transport: Any) -> None:

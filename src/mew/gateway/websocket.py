@@ -14,9 +14,9 @@ from picows import WSFrame, WSListener, WSMsgType, WSTransport
 
 from mew.config.tokens import fingerprint
 from mew.gateway.fanout.encoding import PING, envelope_item, pong
-from mew.gateway.fanout.sinks import SocketOutlet
+from mew.gateway.fanout.sinks import SocketSink
 from mew.gateway.scheduling import HeldFrame
-from mew.protocol import GATEWAY, Close, Deliver, JoinRequest, Refusal, turn_away
+from mew.protocol import GATEWAY, Close, Deliver, JoinRequest, ProtocolError, reject_connection
 from mew.protocol.envelope import Stamp
 from mew.protocol.errors import MessageTooLarge
 from mew.protocol.frames import is_frame
@@ -44,7 +44,7 @@ _MESSAGES: Final = (WSMsgType.TEXT, WSMsgType.BINARY)
 """A tuple, because a set would hash the enum member in Python code at each test."""
 
 
-class Socket(WSListener):
+class WebSocketConnection(WSListener):
     """One WebSocket. Rarely used state is created on demand, because thousands of sockets may be idle."""
 
     __slots__ = (
@@ -101,7 +101,7 @@ class Socket(WSListener):
         self._owed_pong: bytes | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._closing = False
-        self.outlet = SocketOutlet(
+        self.outlet = SocketSink(
             self,
             data_bytes=gateway.config.queues.data_bytes,
             control_bytes=gateway.config.queues.control_bytes,
@@ -314,7 +314,7 @@ class Socket(WSListener):
     def _take_join(self, message: bytes) -> None:
         try:
             request = self._gateway.lobby.first_message(message)
-        except Refusal as refusal:
+        except ProtocolError as refusal:
             self._turn_away(refusal)
             return
         self._join(request if self._credentials is None else request.or_else(self._credentials))
@@ -331,7 +331,7 @@ class Socket(WSListener):
         try:
             space, join = self._gateway.lobby.admit(self.connection, request)
             self._gateway.hubs[space.settings.space_id].require_journal()
-        except Refusal as refusal:
+        except ProtocolError as refusal:
             self._refuse_join(refusal, request)
             return
         self._clear_deadline()
@@ -344,7 +344,7 @@ class Socket(WSListener):
         self._hub.attach(self.connection, self.outlet)
         self._hub.run(msgspec.structs.replace(join, peer=self._opened.peer, source=self._opened.source))
 
-    def _refuse_join(self, refusal: Refusal, request: JoinRequest) -> None:
+    def _refuse_join(self, refusal: ProtocolError, request: JoinRequest) -> None:
         """Reject a join. To slow down token guessing, an unknown token delays the answer on this connection only."""
         if not self._gateway.is_guess(refusal, request.token):
             self._turn_away(refusal, request)
@@ -354,21 +354,21 @@ class Socket(WSListener):
         seconds = self._gateway.config.timeouts.failed_join_seconds
         self._set_deadline(seconds, lambda: self._answer_refusal(refusal, request))
 
-    def _turn_away(self, refusal: Refusal, request: JoinRequest | None = None) -> None:
+    def _turn_away(self, refusal: ProtocolError, request: JoinRequest | None = None) -> None:
         """Record a rejected join, send the error and close the connection."""
         request = request or JoinRequest()
         self._record_refusal(refusal, request)
         self._answer_refusal(refusal, request)
 
-    def _record_refusal(self, refusal: Refusal, request: JoinRequest) -> None:
+    def _record_refusal(self, refusal: ProtocolError, request: JoinRequest) -> None:
         self._refused = True
         self._gateway.refusals.write("connection turned away", self._opened, error=refusal.code)
         self._gateway.record_refusal(refusal, request, self._opened, "websocket")
 
-    def _answer_refusal(self, refusal: Refusal, request: JoinRequest) -> None:
+    def _answer_refusal(self, refusal: ProtocolError, request: JoinRequest) -> None:
         hub = self._gateway.first_hub
         stamp = Stamp(GATEWAY, hub.space.new_id(), hub.clock())
-        for effect in turn_away(self.connection, refusal, stamp, request.cause):
+        for effect in reject_connection(self.connection, refusal, stamp, request.cause):
             if isinstance(effect, Deliver):
                 self.outlet.put([envelope_item(effect.message)])
             elif isinstance(effect, Close):

@@ -9,7 +9,7 @@ from picows.picows import WSAutoPingStrategy, WSProtocol  # type: ignore[attr-de
 from mew._internal.logging import PEER_FAULTS
 from mew.gateway.connections import OpenConnection
 from mew.gateway.gateway import Gateway
-from mew.gateway.websocket import Socket
+from mew.gateway.websocket import WebSocketConnection
 from mew.protocol import JoinRequest
 
 FRAME_MARGIN: Final = 64 * 1024
@@ -34,7 +34,7 @@ class _SocketLog(logging.LoggerAdapter[logging.Logger]):
 _log = _SocketLog(logging.getLogger("mew.sockets"))
 
 
-class Upgraded(WSProtocol):  # type: ignore[misc]
+class WebSocketProtocol(WSProtocol):  # type: ignore[misc]
     """The protocol of a connection that has been upgraded."""
 
     __slots__ = ("_connection", "_counts", "_deaf", "_unadmitted_bytes")
@@ -43,9 +43,9 @@ class Upgraded(WSProtocol):  # type: ignore[misc]
         """Use the gateway's limits and timeouts; `said` holds the credentials from the request head."""
         handed_over = [said]
 
-        def listener(_: WSUpgradeRequest) -> Socket:
+        def listener(_: WSUpgradeRequest) -> WebSocketConnection:
             # This function is kept until the connection closes. `pop` releases the token, which may be large.
-            return Socket(gateway, handed_over.pop(), connection)
+            return WebSocketConnection(gateway, handed_over.pop(), connection)
 
         self._deaf = False
         self._connection = connection
@@ -73,7 +73,7 @@ class Upgraded(WSProtocol):  # type: ignore[misc]
             if self._counts:
                 self._count_unadmitted(listener, size)
 
-    def _count_unadmitted(self, listener: Socket, size: int) -> None:
+    def _count_unadmitted(self, listener: WebSocketConnection, size: int) -> None:
         """Count bytes received before the join; above the limit, reject the join and drop further bytes."""
         if self._connection.admitted:
             self._counts = False

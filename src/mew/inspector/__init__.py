@@ -55,7 +55,7 @@ _TYPES: Final = {
 _ALLOWED: Final = ("GET", "HEAD")
 
 
-class File(msgspec.Struct, frozen=True):
+class StaticFile(msgspec.Struct, frozen=True):
     """One file, ready to be sent."""
 
     content: bytes
@@ -66,7 +66,7 @@ class File(msgspec.Struct, frozen=True):
     caching: str
 
     @classmethod
-    def of(cls, content: bytes, path: str) -> "File":
+    def of(cls, content: bytes, path: str) -> "StaticFile":
         """Create a file from its content and its path in the page."""
         tag = f'"{sha256(content).hexdigest()[:32]}"'
         media_type = _TYPES[path.rpartition(".")[2]]
@@ -75,10 +75,10 @@ class File(msgspec.Struct, frozen=True):
         return cls(content, gzip.compress(content, mtime=0), tag, media_type, caching)
 
 
-def page_files() -> dict[str, File]:
+def page_files() -> dict[str, StaticFile]:
     """Return every file of the page by its request path."""
     folder = files("mew.inspector") / STATIC
-    found = {f"/{path}": File.of(content, path) for path, content in _read(folder, "")}
+    found = {f"/{path}": StaticFile.of(content, path) for path, content in _read(folder, "")}
     found["/"] = found.pop(f"/{INDEX}")
     return found
 
@@ -91,7 +91,7 @@ def _read(folder: Traversable, path: str) -> list[tuple[str, bytes]]:
     return found
 
 
-class Page(BaseRoute):
+class InspectorPage(BaseRoute):
     """A route that serves only the files of the page."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Page(BaseRoute):
         await answer(scope, receive, send)
 
 
-def answered(file: File, request: Request) -> Response:
+def answered(file: StaticFile, request: Request) -> Response:
     """Return the response to a request for a file."""
     headers = {**HEADERS, "cache-control": file.caching, "etag": file.tag, "vary": "Accept-Encoding"}
     if _has(request.headers.get("if-none-match", ""), file.tag):
@@ -130,4 +130,4 @@ def _has(given: str, tag: str) -> bool:
     return any(each.strip().removeprefix("W/") in {tag, "*"} for each in given.split(","))
 
 
-__all__ = ["Page"]
+__all__ = ["InspectorPage"]

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from mew.journal.block_format import ABSENT, EVENTS, HEAD_BYTES, RUN, Damaged, Head, read_head
+from mew.journal.block_format import ABSENT, EVENTS, HEAD_BYTES, RUN, CorruptData, Head, read_head
 from mew.protocol.records import Record
 
 SCHEMA_VERSION: Final = 1
@@ -51,10 +51,10 @@ _EVENTS: Final = pa.array(EVENTS, pa.string())
 
 
 def to_arrow(block: bytes) -> pa.RecordBatch:
-    """Convert an intact block to one batch. Raises `Damaged` if it has more bytes than one batch can hold."""
+    """Convert an intact block to one batch. Raises `CorruptData` if it has more bytes than one batch can hold."""
     batches = list(to_batches(block, (1 << 31) - 1))
     if len(batches) > 1:
-        raise Damaged("a block of more bytes than one batch can hold")
+        raise CorruptData("a block of more bytes than one batch can hold")
     return batches[0]
 
 

@@ -41,11 +41,11 @@ _STREAM_ID: Final = 3
 _NUMBERS: Final = {event: number for number, event in enumerate(EVENTS)}
 
 
-class Damaged(MewError):
+class CorruptData(MewError):
     """Bytes that are not an intact block; the message says what is wrong."""
 
 
-class Frames(msgspec.Struct, frozen=True, gc=False):
+class FrameBatch(msgspec.Struct, frozen=True, gc=False):
     """Consecutive frames of one writer to one stream; each frame is a record."""
 
     position: int
@@ -60,7 +60,7 @@ class Frames(msgspec.Struct, frozen=True, gc=False):
     messages: Sequence[bytes]
 
 
-Entry: TypeAlias = Record | Frames
+Entry: TypeAlias = Record | FrameBatch
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -102,7 +102,7 @@ def pieces(entries: Sequence[Entry]) -> list[bytes]:
     runs: list[bytes] = []
     messages: list[bytes] = []
     for entry in entries:
-        if isinstance(entry, Frames):
+        if isinstance(entry, FrameBatch):
             runs.append(_frames_run(entry, strings))
             messages += entry.messages
         else:
@@ -134,7 +134,7 @@ def pieces(entries: Sequence[Entry]) -> list[bytes]:
     return [mark + checked[0], *checked[1:]]
 
 
-def _frames_run(frames: Frames, strings: dict[str | None, int]) -> bytes:
+def _frames_run(frames: FrameBatch, strings: dict[str | None, int]) -> bytes:
     return RUN.pack(
         frames.time, frames.first, ABSENT, ABSENT, len(frames.messages),
         strings.setdefault(frames.participant, len(strings)), 0, 0, strings.setdefault(frames.stream_id, len(strings)),
@@ -156,24 +156,24 @@ def _record_run(record: Record, strings: dict[str | None, int]) -> bytes:
 
 
 def read_head(data: bytes) -> Head:
-    """Return the head of the block that begins here. It does not check the body. Raises `Damaged`."""
+    """Return the head of the block that begins here. It does not check the body. Raises `CorruptData`."""
     if len(data) < HEAD_BYTES:
-        raise Damaged(f"a head has {HEAD_BYTES} bytes, here are {len(data)}")
+        raise CorruptData(f"a head has {HEAD_BYTES} bytes, here are {len(data)}")
     magic, checksum = _MARK.unpack_from(data)
     version, *counted = _COUNTED.unpack_from(data, _MARK.size)
     if magic != MAGIC:
-        raise Damaged("no block begins here")
+        raise CorruptData("no block begins here")
     if version != VERSION:
-        raise Damaged(f"a block of version {version}; this program reads version {VERSION}")
+        raise CorruptData(f"a block of version {version}; this program reads version {VERSION}")
     return Head(checksum, *counted)
 
 
 def check(head: Head, block: bytes) -> None:
-    """Raise `Damaged` unless `block` has exactly the bytes that were written, head and body."""
+    """Raise `CorruptData` unless `block` has exactly the bytes that were written, head and body."""
     if len(block) != HEAD_BYTES + head.body_bytes:
-        raise Damaged(f"a block of {HEAD_BYTES + head.body_bytes} bytes, of which {len(block)} are here")
+        raise CorruptData(f"a block of {HEAD_BYTES + head.body_bytes} bytes, of which {len(block)} are here")
     if crc32(memoryview(block)[_MARK.size :]) != head.checksum:
-        raise Damaged("its checksum is wrong")
+        raise CorruptData("its checksum is wrong")
 
 
 class FrameCount(msgspec.Struct, frozen=True, gc=False):
@@ -205,7 +205,7 @@ class _Run(msgspec.Struct, frozen=True, gc=False):
 
 
 def decode(block: bytes) -> Iterator[Record]:
-    """Yield the records of a whole block in order. If it is damaged, raise `Damaged` before the first record."""
+    """Yield the records of a whole block in order. If it is damaged, raise `CorruptData` before the first record."""
     return (record for run in _runs(block) for record in _records(block, run))
 
 
@@ -235,7 +235,7 @@ def _unpacked(head: Head, block: bytes) -> Iterator[_Run]:
     start, position, index = at + RUN.size * head.runs, head.first, head.strings
     for time, number, sequence, size, count, *texts, skipped, event in RUN.iter_unpack(block[at:start]):
         if event >= len(EVENTS):
-            raise Damaged(f"an event of number {event}, which this program does not know")
+            raise CorruptData(f"an event of number {event}, which this program does not know")
         named = tuple([strings[each] for each in texts])
         here = lengths[index : index + count]
         yield _Run(position, time, number, sequence, size, count, named, skipped, EVENTS[event], here, start)

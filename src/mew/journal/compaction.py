@@ -21,8 +21,8 @@ import msgspec
 import pyarrow as pa
 
 from mew.errors import MewError
-from mew.journal.block_format import Damaged
-from mew.journal.layout import DIGITS, Folder, Segment, segments_in
+from mew.journal.block_format import CorruptData
+from mew.journal.layout import DIGITS, JournalFolder, Segment, segments_in
 from mew.journal.segments import SegmentDamaged, make_folder, merged, read_control, read_footer, verify, write_segment
 from mew.journal.wal import read_blocks, sync_folder
 
@@ -49,7 +49,7 @@ class CannotExchange(MewError):
         self.other = other
 
 
-def exchange(one: Path, other: Path) -> None:
+def swap_directories(one: Path, other: Path) -> None:
     """Exchange the names of two paths atomically, and wait until both names are fsynced."""
     _exchange_names(one, other)
     for parent in {one.parent, other.parent}:
@@ -108,11 +108,11 @@ ROOM_BYTES: Final = 64_000_000
 _MODE: Final = 0o600
 
 
-class Postponed(MewError):
+class CompactionDeferred(MewError):
     """The operation cannot be done now; the message gives the reason. Nothing was changed."""
 
 
-def closed_hours(folder: Folder, now: int) -> list[Path]:
+def closed_hours(folder: JournalFolder, now: int) -> list[Path]:
     """Return the finished hours worth compacting, oldest first. `now` is in microseconds since 1970."""
     present = folder.hour(now)
     unsealed = _unsealed_hours(folder)
@@ -128,7 +128,7 @@ def is_scattered(hour: Path) -> bool:
 def _is_compacted(segment: Segment) -> bool:
     try:
         return read_footer(segment).compacted
-    except Damaged:
+    except CorruptData:
         # Compacting the hour reports the damage.
         return False
     except FileNotFoundError:
@@ -136,13 +136,13 @@ def _is_compacted(segment: Segment) -> bool:
         return True
 
 
-def _unsealed_hours(folder: Folder) -> set[Path]:
+def _unsealed_hours(folder: JournalFolder) -> set[Path]:
     """Hours with an unsealed log file, which will become a segment there."""
     found = set()
     for log in folder.logs():
         try:
             block = next(read_blocks(log), None)
-        except (Damaged, FileNotFoundError):
+        except (CorruptData, FileNotFoundError):
             # If the log is repaired later, the hour is compacted again.
             continue
         if block is not None:
@@ -150,15 +150,15 @@ def _unsealed_hours(folder: Folder) -> set[Path]:
     return found
 
 
-def compact(folder: Folder, hour: Path, *, file_bytes: int = FILE_BYTES) -> list[Segment]:
+def compact(folder: JournalFolder, hour: Path, *, file_bytes: int = FILE_BYTES) -> list[Segment]:
     """Merge an hour's segments into as few as the maximum size allows. Returns the new ones; empty if not needed.
 
-    Raises `Damaged` with the damaged file, or `Postponed` if another process is working on the journal, the disk has
-    too little room, or the hour is not ready. In each case the hour is unchanged.
+    Raises `CorruptData` with the damaged file, or `CompactionDeferred` if another process is working on the journal,
+    the disk has too little room, or the hour is not ready. In each case the hour is unchanged.
     """
     if not segments_in(hour):
         return []
-    with alone(folder):
+    with exclusive_maintenance(folder):
         if not is_scattered(hour):
             return []
         names = _names(hour)
@@ -175,33 +175,33 @@ def compact(folder: Folder, hour: Path, *, file_bytes: int = FILE_BYTES) -> list
             made = _write_anew(segments, new, file_bytes)
             _require_sealed(folder, hour)
             if _names(hour) != names:
-                raise Postponed(f"{hour} changed while it was compacted, and was left as it is")
+                raise CompactionDeferred(f"{hour} changed while it was compacted, and was left as it is")
         except BaseException:
             shutil.rmtree(new, ignore_errors=True)
             raise
-        exchange(new, hour)
+        swap_directories(new, hour)
         _give_back(new, hour, names)
         return [msgspec.structs.replace(segment, hour=hour) for segment in made]
 
 
 @contextmanager
-def alone(folder: Folder) -> Iterator[None]:
-    """Lock the space against other compaction and retention. Raises `Postponed` if another process has the lock."""
+def exclusive_maintenance(folder: JournalFolder) -> Iterator[None]:
+    """Lock the space against other compaction and retention, or raise `CompactionDeferred` if it is locked."""
     make_folder(folder.log)
     lock = os.open(folder.log / "compact.lock", os.O_RDWR | os.O_CREAT, _MODE)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Postponed(f"somebody else is tidying the journal of {folder.space!r}") from None
+            raise CompactionDeferred(f"somebody else is tidying the journal of {folder.space!r}") from None
         yield
     finally:
         os.close(lock)
 
 
-def _require_sealed(folder: Folder, hour: Path) -> None:
+def _require_sealed(folder: JournalFolder, hour: Path) -> None:
     if hour in _unsealed_hours(folder):
-        raise Postponed(f"{hour} was left as it is: not all of its log is sealed")
+        raise CompactionDeferred(f"{hour} was left as it is: not all of its log is sealed")
 
 
 def _require_room(trash: Path, segments: list[Segment]) -> None:
@@ -209,7 +209,9 @@ def _require_room(trash: Path, segments: list[Segment]) -> None:
     paths = [path for each in segments for path in (each.control, each.frames) if path.exists()]
     needed = sum(path.stat().st_size for path in paths)
     if shutil.disk_usage(trash).free < needed + ROOM_BYTES:
-        raise Postponed(f"{segments[0].hour} was left as it is: there is too little room on the disk to write it anew")
+        raise CompactionDeferred(
+            f"{segments[0].hour} was left as it is: there is too little room on the disk to write it anew"
+        )
 
 
 def _names(hour: Path) -> set[str]:
@@ -230,7 +232,7 @@ def _write_anew(segments: list[Segment], new: Path, file_bytes: int) -> list[Seg
         verify(made[-1])
     rows = sum(map(_rows, made))
     if rows != pieces.rows or rows != sum(map(_records, segments)):
-        raise Damaged(f"{new}: {rows} records were written, and {pieces.rows} were read")
+        raise CorruptData(f"{new}: {rows} records were written, and {pieces.rows} were read")
     return made
 
 
@@ -277,7 +279,7 @@ def _records(segment: Segment) -> int:
 
 
 def _give_back(old: Path, hour: Path, names: set[str]) -> None:
-    """Move files that appeared in the hour between the last check and the exchange to the new folder, frames first."""
+    """Move files that appeared in the hour between the last check and the swap to the new folder, frames first."""
     late = sorted(_names(old) - names, reverse=True)
     for name in late:
         (old / name).rename(hour / name)
@@ -288,7 +290,7 @@ def _give_back(old: Path, hour: Path, names: set[str]) -> None:
 # ---------------------------------------------------------------------------------------------------------------- trash
 
 
-def empty_trash(folder: Folder, before: int) -> list[Path]:
+def empty_trash(folder: JournalFolder, before: int) -> list[Path]:
     """Delete this space's folders that were put into the trash before a time; return them.
 
     `before` is in microseconds since 1970. The folders were replaced by compaction, or are left over from a crashed
@@ -297,7 +299,7 @@ def empty_trash(folder: Folder, before: int) -> list[Path]:
     if not folder.trash.is_dir():
         return []
     ours = re.compile(rf"{re.escape(folder.space)}\.[0-9-]{{10}}\.[0-9]{{2}}\.[0-9]{{{DIGITS}}}-[0-9]{{{DIGITS}}}")
-    with alone(folder):
+    with exclusive_maintenance(folder):
         found = sorted(path for path in folder.trash.iterdir() if ours.fullmatch(path.name) is not None)
         # An exchange changes the ctime of the folder, not that of its files.
         old = [path for path in found if path.stat().st_ctime_ns // 1000 < before]
@@ -306,7 +308,7 @@ def empty_trash(folder: Folder, before: int) -> list[Path]:
     return old
 
 
-def _trash_name(folder: Folder, segments: list[Segment]) -> str:
+def _trash_name(folder: JournalFolder, segments: list[Segment]) -> str:
     hour = segments[0].hour
     date, number = hour.parent.name.removeprefix("date="), hour.name.removeprefix("hour=")
     return f"{folder.space}.{date}.{number}.{segments[0].first:0{DIGITS}}-{segments[-1].last:0{DIGITS}}"

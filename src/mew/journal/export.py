@@ -22,7 +22,7 @@ _NO_BREAKS: Final = bytes.maketrans(b"\r\n", b"  ")
 """An envelope may have line breaks between tokens, but not within them."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class RecordFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Selects records. A field with its default value does not restrict the selection."""
 
     first: int = 0
@@ -80,7 +80,7 @@ _WIDER: Final = 8
 """Factor by which the search range grows with each attempt."""
 
 
-def last_of(journal: Journal, wanted: Wanted, count: int) -> tuple[list[Record], int]:
+def last_of(journal: Journal, wanted: RecordFilter, count: int) -> tuple[list[Record], int]:
     """Return up to `count` selected records from the end, and the position after the last record of the journal."""
     end, first = journal.last, journal.first
     if end is None or first is None:
@@ -161,7 +161,7 @@ def write_jsonl(records: Iterable[Record], file: IO[bytes]) -> int:
     return count
 
 
-class CannotExport(MewError):
+class JournalExportError(MewError):
     """The export cannot be written; the message gives the reason."""
 
 
@@ -177,7 +177,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         unfinished.replace(path)
     except OSError as problem:
         unfinished.unlink(missing_ok=True)
-        raise CannotExport(f"{path}: {problem.strerror or problem}") from None
+        raise JournalExportError(f"{path}: {problem.strerror or problem}") from None
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise

@@ -23,7 +23,7 @@ from mcap.writer import Writer
 
 from mew import __version__
 from mew.errors import MewError
-from mew.journal.export import CannotExport, Wanted, is_json, to_json
+from mew.journal.export import JournalExportError, RecordFilter, is_json, to_json
 from mew.journal.reader import Journal, is_frame
 from mew.protocol import kinds, raw_json
 from mew.protocol.records import CHECKPOINT, CONSUMED, ENVELOPE, FRAME, WELCOMED, Record
@@ -50,7 +50,7 @@ _NANOSECONDS: Final = 1000
 """Nanoseconds in a microsecond."""
 
 
-def write_mcap(journal: Journal, wanted: Wanted, records: Iterable[Record], file: IO[bytes]) -> int:
+def write_mcap(journal: Journal, wanted: RecordFilter, records: Iterable[Record], file: IO[bytes]) -> int:
     """Write the selected records; return their number.
 
     `records` are all records from the beginning of the selection. Streams opened earlier are looked up in the journal.
@@ -166,7 +166,9 @@ class _Export:
         found = self._channels.get((topic, format_))
         if found is None:
             if len(self._channels) == MOST_CHANNELS:
-                raise CannotExport(f"an MCAP file has at most {MOST_CHANNELS} channels: export fewer streams at a time")
+                raise JournalExportError(
+                    f"an MCAP file has at most {MOST_CHANNELS} channels: export fewer streams at a time"
+                )
             metadata = {"space": self._space, **(about or {})}
             found = self._writer.register_channel(topic, format_.encoding, self._schema(format_), metadata)
             self._channels[topic, format_] = found

@@ -52,7 +52,7 @@ class Segment(msgspec.Struct, frozen=True):
         return f"{self.first:0{DIGITS}}-{self.last:0{DIGITS}}"
 
 
-class Folder:
+class JournalFolder:
     """The journal of one space on disk."""
 
     def __init__(self, root: Path, space: str) -> None:
@@ -135,7 +135,7 @@ def _named(folder: Path, prefix: str) -> list[Path]:
         return []
 
 
-def log_first(path: Path) -> int:
+def first_position(path: Path) -> int:
     """Position of the first record of a log file, according to its name."""
     return int(path.name.removesuffix(LOG))
 
@@ -164,7 +164,7 @@ def spaces(root: Path) -> Iterator[str]:
     yield from sorted(sealed | {path.name for path in root.glob(f"{LOG}/*")})
 
 
-def disk_used(folder: Folder) -> float:
+def disk_used(folder: JournalFolder) -> float:
     """Used part of the file system with the journal, from 0 to 1, calculated as in `df`."""
     path = folder.root.absolute()
     usage = shutil.disk_usage(next(each for each in (path, *path.parents) if each.exists()))

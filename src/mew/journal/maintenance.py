@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.journal.layout import Folder
+from mew.journal.layout import JournalFolder
 
 SEALER: Final = (sys.executable, "-m", "mew.journal.maintenance_worker")
 TRIES: Final = 3
@@ -25,7 +25,7 @@ PAUSE_SECONDS: Final = 0.5
 Answer = dict[str, Any]
 
 
-class Keeper:
+class MaintenanceClient:
     """Runs maintenance for the journals of one gateway."""
 
     def __init__(self, on_answer: Callable[[Answer], None], command: Sequence[str] = SEALER) -> None:
@@ -42,11 +42,11 @@ class Keeper:
         """Number of requests that have not been started."""
         return self._requests.qsize()
 
-    def seal(self, folder: Folder, log: Path) -> None:
+    def seal(self, folder: JournalFolder, log: Path) -> None:
         """Request that a complete log file is turned into a segment."""
         self._ask({"seal": {"root": str(folder.root), "space": folder.space, "log": str(log)}})
 
-    def tidy(self, folder: Folder, *, now: int, retention_seconds: float | None) -> None:
+    def tidy(self, folder: JournalFolder, *, now: int, retention_seconds: float | None) -> None:
         """Request retention, which frees disk space, and then compaction of finished hours, which needs some.
 
         `now` is in microseconds since 1970. Without `retention_seconds`, nothing is deleted.

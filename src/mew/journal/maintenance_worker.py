@@ -24,7 +24,7 @@ import msgspec
 import pyarrow as pa
 
 from mew.errors import MewError
-from mew.journal.layout import HOUR, Folder, Segment, log_first
+from mew.journal.layout import HOUR, JournalFolder, Segment, first_position
 from mew.journal.sealing import seal
 
 NICENESS: Final = 10
@@ -59,7 +59,7 @@ class Retain(msgspec.Struct, frozen=True):
     keep_seconds: float
 
 
-class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MaintenanceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One input line: exactly one of these fields is set."""
 
     seal: Seal | None = None
@@ -97,7 +97,7 @@ def answer(line: bytes) -> Answer:
     """Process one request and return the answer. Errors are returned as `failed`, not raised."""
     started = time.perf_counter()
     try:
-        name, done = _done(msgspec.json.decode(line, type=Request))
+        name, done = _done(msgspec.json.decode(line, type=MaintenanceRequest))
     except Exception as problem:  # One failed request must not affect the next.
         known = isinstance(problem, MewError | OSError)
         said = str(problem) if known else f"{type(problem).__name__}: {problem}"
@@ -105,7 +105,7 @@ def answer(line: bytes) -> Answer:
     return {name: {**done, "seconds": round(time.perf_counter() - started, 6)}}
 
 
-def _done(request: Request) -> tuple[str, dict[str, Any]]:
+def _done(request: MaintenanceRequest) -> tuple[str, dict[str, Any]]:
     match [each for each in (request.seal, request.compact, request.retain) if each is not None]:
         case [Seal() as wanted]:
             return "sealed", _seal(wanted)
@@ -117,10 +117,10 @@ def _done(request: Request) -> tuple[str, dict[str, Any]]:
 
 
 def _seal(wanted: Seal) -> dict[str, Any]:
-    folder, log = Folder(Path(wanted.root), wanted.space), Path(wanted.log)
+    folder, log = JournalFolder(Path(wanted.root), wanted.space), Path(wanted.log)
     for earlier in folder.logs():
         # An earlier log may not have been sealed, for example because the disk was full. Seal in order.
-        if log_first(earlier) < log_first(log):
+        if first_position(earlier) < first_position(log):
             seal(folder, earlier)
     segment = seal(folder, log)
     if segment is None:
@@ -136,7 +136,7 @@ def _bytes(segment: Segment) -> int:
 def _compact(wanted: Compact) -> dict[str, Any]:
     from mew.journal.compaction import closed_hours, compact, empty_trash  # noqa: PLC0415 - most never compact
 
-    folder = Folder(Path(wanted.root), wanted.space)
+    folder = JournalFolder(Path(wanted.root), wanted.space)
     empty_trash(folder, wanted.before - TRASH_HOURS * HOUR)
     hours = segments = 0
     problems = []
@@ -154,7 +154,7 @@ def _compact(wanted: Compact) -> dict[str, Any]:
 def _retain(wanted: Retain) -> dict[str, Any]:
     from mew.journal.retention import retain  # noqa: PLC0415 - most keep all
 
-    folder = Folder(Path(wanted.root), wanted.space)
+    folder = JournalFolder(Path(wanted.root), wanted.space)
     removed = retain(folder, keep_seconds=wanted.keep_seconds, now=wanted.now)
     return {"root": wanted.root, "space": wanted.space, "segments": len(removed)}
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mew.errors import MewError
-from mew.journal.block_format import Damaged, encode, read_head, skim
-from mew.journal.layout import Folder, log_first, segments_in
+from mew.journal.block_format import CorruptData, encode, read_head, skim
+from mew.journal.layout import JournalFolder, first_position, segments_in
 from mew.journal.recovery import synced_bytes
-from mew.journal.tail import Follower, Part, never, pause
+from mew.journal.tail import Part, WalFollower, never, pause
 from mew.journal.wal import Block, LogDamaged, damage_at, is_torn, read_blocks
 from mew.protocol.kinds import STREAM_DATA
 from mew.protocol.records import CHECKPOINT, ENVELOPE, FRAME, Record
@@ -22,7 +22,7 @@ from mew.protocol.records import CHECKPOINT, ENVELOPE, FRAME, Record
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from mew.journal.segment_reader import Rows
+    from mew.journal.segment_reader import RecordRows
 
 
 BLOCK_RECORDS: Final = 4096
@@ -32,10 +32,10 @@ MADE: Final = -1
 """The offset of a block that is not stored in any file."""
 
 
-class Missing(MewError):
+class RecordsMissing(MewError):
     """Records that should be in the journal are missing."""
 
-    def __init__(self, folder: Folder, first: int, last: int) -> None:
+    def __init__(self, folder: JournalFolder, first: int, last: int) -> None:
         """`first` and `last` are the first and the last missing position."""
         super().__init__(f"{folder.root}: the journal of {folder.space!r} has no records {first} to {last}")
         self.first = first
@@ -50,14 +50,14 @@ def is_frame(record: Record) -> bool:
 class Journal:
     """Reads the journal of one space, each record once and in order.
 
-    A start position of 0 means the first existing record. For any other start position, `Missing` is raised if that
-    record no longer exists. A gap is skipped only if a checkpoint follows it. Damage raises `Damaged` after all earlier
-    records were returned. A torn write at the end after a crash is not damage.
+    A start position of 0 means the first existing record. For any other start position, `RecordsMissing` is raised if
+    that record no longer exists. A gap is skipped only if a checkpoint follows it. Damage raises `CorruptData` after
+    all earlier records were returned. A torn write at the end after a crash is not damage.
     """
 
     def __init__(self, root: Path, space: str) -> None:
         """Open nothing yet; the journal does not need to exist."""
-        self.folder = Folder(root, space)
+        self.folder = JournalFolder(root, space)
         self._checked: set[tuple[object, ...]] = set()
         """Sealed files whose checksums were verified."""
 
@@ -86,7 +86,7 @@ class Journal:
                 for path in reversed(logs):
                     for block in self._log(path, newest=path == logs[-1]):
                         found = max(found, block.head.last)
-                    if found >= log_first(path):
+                    if found >= first_position(path):
                         break
                 return None if found < 0 else found
             except FileNotFoundError:
@@ -187,13 +187,13 @@ class Journal:
             yield rows
             at = rows.last + 1
         for path, following in zip_longest(logs, logs[1:]):
-            if following is None or log_first(following) > at:
+            if following is None or first_position(following) > at:
                 for block in self._log(path, newest=following is None):
                     if block.head.last >= at:
                         yield block
                         at = block.head.last + 1
 
-    def _sealed(self, start: int, *, control: bool) -> "Iterator[Rows]":
+    def _sealed(self, start: int, *, control: bool) -> "Iterator[RecordRows]":
         at = start
         for segment in self.folder.segments(start):
             from mew.journal import segment_reader  # noqa: PLC0415 - pyarrow, where it is needed
@@ -204,7 +204,7 @@ class Journal:
 
     def _log(self, path: Path, *, newest: bool) -> Iterator[Block]:
         """Yield the blocks of a file. An incomplete or torn block at the end of the newest file is not damage."""
-        last, synced = log_first(path) - 1, synced_bytes(self.folder, path)
+        last, synced = first_position(path) - 1, synced_bytes(self.folder, path)
         try:
             for block in read_blocks(path):
                 last = block.head.last
@@ -215,22 +215,22 @@ class Journal:
                 raise
 
     def _next(self, at: int, part: Part) -> int:
-        """Return the position from which a part counts. Raises `Missing` after a gap that no checkpoint follows."""
+        """Return the position from which a part counts, or raise `RecordsMissing` after a gap without a checkpoint."""
         first = part.head.first if isinstance(part, Block) else part.first
         if at in (0, first) or first < at:
             return at
         floor = self.first
         if floor is not None and floor < at and _begins_with_checkpoint(part):
             return first
-        raise Missing(self.folder, at, first - 1)
+        raise RecordsMissing(self.folder, at, first - 1)
 
     # -------------------------------------------------------------------------------------------------------- following
 
-    def _follower(self, start: int, *, control: bool, synced_only: bool) -> Follower:
-        return Follower(self.folder, start, lambda at: self._sealed(at, control=control), synced_only=synced_only)
+    def _follower(self, start: int, *, control: bool, synced_only: bool) -> WalFollower:
+        return WalFollower(self.folder, start, lambda at: self._sealed(at, control=control), synced_only=synced_only)
 
     def _followed(
-        self, follower: Follower, wait: Callable[[], object], stop: Callable[[], bool]
+        self, follower: WalFollower, wait: Callable[[], object], stop: Callable[[], bool]
     ) -> Iterator[tuple[int, Part]]:
         gone = _Gone()
         try:
@@ -258,7 +258,7 @@ class _Gone:
     def look_again(self, at: int, problem: FileNotFoundError) -> None:
         this = (at, str(problem.filename))
         if this == self._last:
-            raise Damaged(f"{problem.filename}: it is missing") from None
+            raise CorruptData(f"{problem.filename}: it is missing") from None
         self._last = this
 
 
@@ -315,7 +315,7 @@ class _Mark(Enum):
     """No more records yet."""
 
 
-class Steps(Journal):
+class JournalCursor(Journal):
     """Reads one journal step by step, for one reader."""
 
     def __init__(
@@ -330,7 +330,7 @@ class Steps(Journal):
         """The next position. Earlier records were returned, or skipped as frames."""
         self._control = control
         self._checked = set() if checked is None else checked
-        self._follower_now: Follower | None = None
+        self._follower_now: WalFollower | None = None
         self._begun: Generator[Record | _Mark] | None = None
 
     def take(self, records: int, size: int) -> list[Record]:
@@ -344,7 +344,7 @@ class Steps(Journal):
         while len(taken) < records and size > 0 and parts < PARTS:
             try:
                 found = self._one()
-            except (Damaged, Missing):
+            except (CorruptData, RecordsMissing):
                 self.let_go()
                 if taken:
                     break
@@ -376,7 +376,7 @@ class Steps(Journal):
             except FileNotFoundError as problem:
                 self.let_go()
                 if problem.filename == gone:
-                    raise Damaged(f"{gone}: it is missing") from None
+                    raise CorruptData(f"{gone}: it is missing") from None
                 gone = problem.filename
 
     def _one_of_what_was_begun(self) -> Record | _Mark:
@@ -400,10 +400,10 @@ class Steps(Journal):
             yield _Mark.PART
 
     def _step_over_what_is_gone(self, part: Part) -> None:
-        """Accept a gap if retention has just deleted the records; any other gap raises `Missing`."""
+        """Accept a gap if retention has just deleted the records; any other gap raises `RecordsMissing`."""
         try:
             self._next(self.at, part)
-        except Missing as missing:
+        except RecordsMissing as missing:
             floor = self.first
             if floor is None or floor <= missing.last:
                 raise

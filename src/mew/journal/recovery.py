@@ -13,10 +13,10 @@ import msgspec
 from mew.errors import MewError
 from mew.journal import wal
 from mew.journal.block_format import FrameCount, skim
-from mew.journal.layout import Folder, Segment, log_first, segments_in
+from mew.journal.layout import JournalFolder, Segment, first_position, segments_in
 from mew.journal.wal import LogDamaged, read_blocks, sync_folder
-from mew.protocol import OtherFold, Record, SpaceState, fold
-from mew.protocol.fold import count_frames
+from mew.protocol import Record, SnapshotVersionError, SpaceState, fold
+from mew.protocol.fold import advance_frame_number
 from mew.protocol.records import CHECKPOINT
 
 
@@ -34,7 +34,7 @@ class Recovered(msgspec.Struct, frozen=True):
     """Description of what a crash left at the end; None if there was nothing."""
 
 
-def recover(folder: Folder) -> Recovered:
+def recover(folder: JournalFolder) -> Recovered:
     """Return the state of a space; an empty state if it has no journal.
 
     Raises `JournalDamaged` if records are missing or damaged. The sealer of a killed gateway may still be working on
@@ -44,7 +44,7 @@ def recover(folder: Folder) -> Recovered:
     gone = ""
     while True:
         try:
-            torn = mend(folder) or torn
+            torn = truncate_torn_tail(folder) or torn
             state, entries = _folded(folder)
             return Recovered(state, entries, torn)
         except FileNotFoundError as error:
@@ -53,7 +53,7 @@ def recover(folder: Folder) -> Recovered:
             gone = str(error)
 
 
-def _folded(folder: Folder) -> tuple[SpaceState, int]:
+def _folded(folder: JournalFolder) -> tuple[SpaceState, int]:
     state, entries = _from_checkpoint(folder), 0
     for entry in _behind(folder, state.position + 1):
         if entry.position <= state.position:
@@ -63,7 +63,7 @@ def _folded(folder: Folder) -> tuple[SpaceState, int]:
     return state, entries
 
 
-def _taken(folder: Folder, state: SpaceState, entry: Record | FrameCount) -> SpaceState:
+def _taken(folder: JournalFolder, state: SpaceState, entry: Record | FrameCount) -> SpaceState:
     first = entry.position if isinstance(entry, Record) else entry.position - entry.count + 1
     if first != state.position + 1:
         if not _begins_anew(state, entry):
@@ -72,7 +72,7 @@ def _taken(folder: Folder, state: SpaceState, entry: Record | FrameCount) -> Spa
         state = SpaceState(space_id=folder.space)
     if isinstance(entry, Record):
         return fold(state, entry)
-    count_frames(state, entry.stream_id, entry.count)
+    advance_frame_number(state, entry.stream_id, entry.count)
     state.position, state.time = entry.position, entry.time
     return state
 
@@ -82,7 +82,7 @@ def _begins_anew(state: SpaceState, entry: Record | FrameCount) -> bool:
     return isinstance(entry, Record) and entry.event == CHECKPOINT and entry.position > state.position
 
 
-def _from_checkpoint(folder: Folder) -> SpaceState:
+def _from_checkpoint(folder: JournalFolder) -> SpaceState:
     """Return the state to start from. It is empty if the fold has changed: all records must be folded again."""
     empty = SpaceState(space_id=folder.space)
     record = wal.load(folder)
@@ -90,17 +90,17 @@ def _from_checkpoint(folder: Folder) -> SpaceState:
         record = _sealed_checkpoint(folder) or record
     try:
         return empty if record is None else fold(empty, record)
-    except OtherFold:
+    except SnapshotVersionError:
         return SpaceState(space_id=folder.space)
 
 
-def _is_cut_off(folder: Folder, position: int) -> bool:
+def _is_cut_off(folder: JournalFolder, position: int) -> bool:
     """Whether retention has removed the records after `position`. Then the saved checkpoint is too old."""
     first = next((each.first for hour in folder.hours() for each in segments_in(hour)), None)
     return first is not None and first > position + 1
 
 
-def _sealed_checkpoint(folder: Folder) -> Record | None:
+def _sealed_checkpoint(folder: JournalFolder) -> Record | None:
     if not folder.hours():
         return None
     from mew.journal import segment_reader  # noqa: PLC0415 - pyarrow, where it is needed
@@ -108,15 +108,15 @@ def _sealed_checkpoint(folder: Folder) -> Record | None:
     return segment_reader.last_checkpoint(folder)
 
 
-def _behind(folder: Folder, start: int) -> Iterator[Record | FrameCount]:
+def _behind(folder: JournalFolder, start: int) -> Iterator[Record | FrameCount]:
     """Yield all entries from a position on, sealed or not. Entries that are in both places come twice."""
     # List the logs first: a log that is sealed in the meantime is then found among the segments.
     logs = folder.logs()
     parts: list[Segment | Path] = [
-        log for log, following in zip_longest(logs, logs[1:]) if following is None or log_first(following) > start
+        log for log, following in zip_longest(logs, logs[1:]) if following is None or first_position(following) > start
     ]
     parts += folder.segments(start)
-    for part in sorted(parts, key=lambda each: each.first if isinstance(each, Segment) else log_first(each)):
+    for part in sorted(parts, key=lambda each: each.first if isinstance(each, Segment) else first_position(each)):
         if isinstance(part, Segment):
             from mew.journal import segment_reader  # noqa: PLC0415 - pyarrow, where it is needed
 
@@ -134,7 +134,7 @@ def _log_tail(path: Path, start: int) -> Iterator[Record | FrameCount]:
         raise JournalDamaged(f"{damage}; the blocks before it are whole: see mew journal verify") from None
 
 
-def mend(folder: Folder) -> str | None:
+def truncate_torn_tail(folder: JournalFolder) -> str | None:
     """Truncate what a crash left after the last intact block, and return a description of it.
 
     Only data after the last sync is truncated. Damage in synced data raises `JournalDamaged` and changes nothing. Empty
@@ -151,7 +151,7 @@ def mend(folder: Folder) -> str | None:
     return torn
 
 
-def _mended(folder: Folder, path: Path) -> tuple[str | None, int]:
+def _mended(folder: JournalFolder, path: Path) -> tuple[str | None, int]:
     """Return what was wrong at the end of a file (or None), and the end of its last intact block in bytes."""
     end = 0
     try:
@@ -166,15 +166,15 @@ def _mended(folder: Folder, path: Path) -> tuple[str | None, int]:
     return None, end
 
 
-def synced_bytes(folder: Folder, path: Path) -> int:
+def synced_bytes(folder: JournalFolder, path: Path) -> int:
     """Number of bytes of a log file that are known to be fsynced."""
     try:
         first, size = map(int, folder.synced.read_text("ascii").split())
     except (FileNotFoundError, ValueError):
         return 0
-    if log_first(path) < first:
+    if first_position(path) < first:
         return path.stat().st_size
-    return size if log_first(path) == first else 0
+    return size if first_position(path) == first else 0
 
 
 def _cut(path: Path, end: int) -> None:

@@ -19,9 +19,9 @@ import msgspec
 import pyarrow.compute as pc
 
 from mew.errors import MewError
-from mew.journal.block_format import Damaged
-from mew.journal.compaction import alone
-from mew.journal.layout import DIGITS, SECOND, Folder, Segment, log_first
+from mew.journal.block_format import CorruptData
+from mew.journal.compaction import exclusive_maintenance
+from mew.journal.layout import DIGITS, SECOND, JournalFolder, Segment, first_position
 from mew.journal.segments import make_folder, read_control, read_footer
 from mew.journal.wal import sync_folder
 from mew.protocol.records import CHECKPOINT
@@ -31,7 +31,7 @@ _READER: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _TEMPORARY: Final = ".tmp"
 
 
-class Reader(msgspec.Struct, frozen=True, omit_defaults=True):
+class RegisteredReader(msgspec.Struct, frozen=True, omit_defaults=True):
     """Position reported by a registered reader."""
 
     position: int
@@ -45,7 +45,7 @@ class BadReader(MewError):
 
 
 def retain(
-    folder: Folder, *, keep_seconds: float | None, now: int, readers: Mapping[str, int] | None = None
+    folder: JournalFolder, *, keep_seconds: float | None, now: int, readers: Mapping[str, int] | None = None
 ) -> list[Segment]:
     """Delete segments past the limit that no checkpoint and no reader needs. Returns the deleted ones in order.
 
@@ -53,22 +53,22 @@ def retain(
     """
     if keep_seconds is None or not folder.sealed.is_dir():
         return []
-    with alone(folder):
+    with exclusive_maintenance(folder):
         unread = min([*_positions(folder), *(readers or {}).values()], default=None)
         kept = _last_checkpoint(folder, max(0, now - int(keep_seconds * SECOND)), unread)
         # A log below the cut could not be sealed. It may be sealed later, and then no record around it may be missing.
-        if kept is None or any(log_first(path) <= kept for path in folder.logs()):
+        if kept is None or any(first_position(path) <= kept for path in folder.logs()):
             return []
         return _remove_below(folder, kept)
 
 
-def _last_checkpoint(folder: Folder, before: int, unread: int | None) -> int | None:
+def _last_checkpoint(folder: JournalFolder, before: int, unread: int | None) -> int | None:
     """Position of the last sealed checkpoint older than `before` and not later than `unread`; None if there is none."""
     latest = folder.hour(before)
     for segment in reversed([each for each in folder.segments() if each.hour <= latest]):
         try:
             checkpoints = _checkpoints_in(segment, before)
-        except Damaged:
+        except CorruptData:
             # An earlier checkpoint works as well, and deletes less.
             continue
         found = [position for position in checkpoints if unread is None or position <= unread]
@@ -87,7 +87,7 @@ def _checkpoints_in(segment: Segment, before: int) -> list[int]:
     return found
 
 
-def _remove_below(folder: Folder, position: int) -> list[Segment]:
+def _remove_below(folder: JournalFolder, position: int) -> list[Segment]:
     """Delete all segments that lie entirely below a position, oldest first, so that a crash leaves no gap."""
     removed: list[Segment] = []
     for hour in folder.hours():
@@ -130,7 +130,7 @@ def _remove_empty(hour: Path) -> None:
         sync_folder(hour.parent.parent)
 
 
-def register(folder: Folder, name: str, position: int, epoch: str = "") -> None:
+def register(folder: JournalFolder, name: str, position: int, epoch: str = "") -> None:
     """Record that a reader has read everything below `position`, and nothing from there on. The rest is retained."""
     path = _reader_file(folder, name)
     make_folder(path.parent)
@@ -138,7 +138,7 @@ def register(folder: Folder, name: str, position: int, epoch: str = "") -> None:
     temporary = path.with_suffix(f".{uuid.uuid4().hex}{_TEMPORARY}")
     try:
         with temporary.open("xb") as file:
-            file.write(msgspec.json.encode(Reader(position, epoch)))
+            file.write(msgspec.json.encode(RegisteredReader(position, epoch)))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -148,40 +148,40 @@ def register(folder: Folder, name: str, position: int, epoch: str = "") -> None:
     sync_folder(path.parent)
 
 
-def forget(folder: Folder, name: str) -> None:
+def forget(folder: JournalFolder, name: str) -> None:
     """Unregister a reader, so that it no longer holds back retention. An unknown name is ignored."""
     _reader_file(folder, name).unlink(missing_ok=True)
 
 
-def readers(folder: Folder) -> dict[str, int]:
+def readers(folder: JournalFolder) -> dict[str, int]:
     """Return the next position of each registered reader by name. Raises `BadReader` if a file cannot be decoded."""
     found = {path.stem: _read(path) for path in sorted(_readers_folder(folder).glob("*.json"))}
     return {name: each.position for name, each in found.items() if each is not None}
 
 
-def reader(folder: Folder, name: str) -> Reader | None:
+def reader(folder: JournalFolder, name: str) -> RegisteredReader | None:
     """Return a reader's last registration; None if it is not registered. Raises `BadReader` if it cannot be decoded."""
     return _read(_reader_file(folder, name))
 
 
-def _read(path: Path) -> Reader | None:
+def _read(path: Path) -> RegisteredReader | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Reader)
+        return msgspec.json.decode(path.read_bytes(), type=RegisteredReader)
     except FileNotFoundError:
         return None  # or just unregistered
     except (OSError, msgspec.DecodeError) as problem:
         raise BadReader(f"{path}: {problem}; nothing is removed until it is mended or deleted") from None
 
 
-def _positions(folder: Folder) -> list[int]:
+def _positions(folder: JournalFolder) -> list[int]:
     return list(readers(folder).values())
 
 
-def _readers_folder(folder: Folder) -> Path:
+def _readers_folder(folder: JournalFolder) -> Path:
     return folder.log / "readers"
 
 
-def _reader_file(folder: Folder, name: str) -> Path:
+def _reader_file(folder: JournalFolder, name: str) -> Path:
     if _READER.fullmatch(name) is None:
         raise BadReader(f"a reader's name has letters, digits, '.', '_' and '-', and no '.' first: not {name!r}")
     return _readers_folder(folder) / f"{name}.json"

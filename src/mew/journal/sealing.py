@@ -17,8 +17,8 @@ from typing import BinaryIO, Final, cast
 import pyarrow as pa
 
 from mew.journal.arrow import to_batches
-from mew.journal.block_format import HEAD_BYTES, Damaged, Head, check, read_head
-from mew.journal.layout import DIGITS, FRAMES, Folder, Segment, log_first, segments_in
+from mew.journal.block_format import HEAD_BYTES, CorruptData, Head, check, read_head
+from mew.journal.layout import DIGITS, FRAMES, JournalFolder, Segment, first_position, segments_in
 from mew.journal.segments import verify, write_segment
 from mew.journal.wal import Block, LogDamaged, read_blocks, sync_folder
 
@@ -26,7 +26,7 @@ _PIECE_RECORDS: Final = 16_384
 _PIECE_BYTES: Final = 8 << 20
 
 
-def seal(folder: Folder, log: Path) -> Segment | None:
+def seal(folder: JournalFolder, log: Path) -> Segment | None:
     """Turn a log file that is no longer written to into a segment. Returns None if the file has no block.
 
     If the range is already sealed and verified, the log is only deleted. If the log was already sealed and deleted, its
@@ -63,33 +63,33 @@ def _held(log: Path) -> Iterator[bool]:
         os.close(file)
 
 
-def _sealed_before(folder: Folder, log: Path) -> Segment:
-    segment = next(iter(folder.segments(log_first(log))), None)
-    if segment is None or segment.first > log_first(log):
+def _sealed_before(folder: JournalFolder, log: Path) -> Segment:
+    segment = next(iter(folder.segments(first_position(log))), None)
+    if segment is None or segment.first > first_position(log):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(log))
     return segment
 
 
 def _sealed(hour: Path, log: Path) -> Segment:
     """Return the segment of a log in the folder of its hour: the existing one if it is intact, or a new one."""
-    overlapping = [segment for segment in segments_in(hour) if segment.last >= log_first(log)]
+    overlapping = [segment for segment in segments_in(hour) if segment.last >= first_position(log)]
     if overlapping:
         # The end of the log is needed only here. It is read twice only if a crash came between sealing and deleting.
         last = _last(log)
         for segment in overlapping:
             if segment.first <= last and _is_sealed(segment, log, last):
                 return segment
-    _remove_strays(hour, log_first(log))
+    _remove_strays(hour, first_position(log))
     return write_segment(hour, _batches(log))
 
 
 def _is_sealed(segment: Segment, log: Path, last: int) -> bool:
-    """Whether a segment that overlaps the log has all its records. Raises `Damaged` if sealing would duplicate some."""
-    first = log_first(log)
+    """Whether a segment that overlaps the log has all its records. `CorruptData` if sealing would duplicate some."""
+    first = first_position(log)
     if (segment.first, segment.last) == (first, last):
         try:
             verify(segment)
-        except Damaged:
+        except CorruptData:
             return False
         return True
     if first < segment.first or last > segment.last:
@@ -107,7 +107,7 @@ def _remove_strays(hour: Path, first: int) -> None:
             sync_folder(hour)
 
 
-def _keep_folders(folder: Folder, hour: Path) -> None:
+def _keep_folders(folder: JournalFolder, hour: Path) -> None:
     """Wait until the names of an hour's folder and of its parents are fsynced.
 
     The process that created them may have crashed before that.
@@ -125,7 +125,7 @@ def _last(log: Path) -> int:
 def _batches(log: Path) -> Iterator[pa.RecordBatch]:
     try:
         yield from (batch for blocks in _pieces(log) for batch in to_batches(blocks))
-    except Damaged:
+    except CorruptData:
         # Only reading block by block gives the offset of the damage.
         deque(_blocks(log), maxlen=0)
         raise
@@ -133,7 +133,7 @@ def _batches(log: Path) -> Iterator[pa.RecordBatch]:
 
 def _pieces(log: Path) -> Iterator[bytes]:
     """Yield many blocks of a log at a time: a column operation costs the same for one record as for thousands."""
-    expected = log_first(log)
+    expected = first_position(log)
     with log.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         while heads := _next_heads(file, size):
@@ -142,13 +142,13 @@ def _pieces(log: Path) -> Iterator[bytes]:
             for head, start, end in zip(heads, [0, *ends], ends, strict=False):
                 check(head, cast("bytes", memoryview(piece)[start:end]))
                 if head.first != expected:
-                    raise Damaged(f"position {expected} is missing")
+                    raise CorruptData(f"position {expected} is missing")
                 expected = head.last + 1
             yield piece
 
 
 def _next_heads(file: BinaryIO, size: int) -> list[Head]:
-    """Read the heads of the next blocks, and restore the file position. Raises `Damaged` if one cannot be right."""
+    """Read the heads of the next blocks, and restore the file position. Raises `CorruptData` if one cannot be right."""
     heads: list[Head] = []
     start = at = file.tell()
     records = 0
@@ -158,7 +158,7 @@ def _next_heads(file: BinaryIO, size: int) -> list[Head]:
         at += HEAD_BYTES + heads[-1].body_bytes
         # The length in a damaged head is not trusted.
         if at > size:
-            raise Damaged("a block that ends behind the file")
+            raise CorruptData("a block that ends behind the file")
         file.seek(at)
     file.seek(start)
     return heads
@@ -166,7 +166,7 @@ def _next_heads(file: BinaryIO, size: int) -> list[Head]:
 
 def _blocks(log: Path) -> Iterator[Block]:
     """Yield the blocks of a log. Raises `LogDamaged` if a block does not continue where the previous one ended."""
-    expected = log_first(log)
+    expected = first_position(log)
     for block in read_blocks(log):
         if block.head.first != expected:
             raise LogDamaged(log, block.offset, f"position {expected} is missing: it goes on with {block.head.first}")

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from mew.journal import segments
 from mew.journal.arrow import SCHEMA, from_arrow, to_batches
 from mew.journal.block_format import FrameCount
-from mew.journal.layout import Folder, Segment
+from mew.journal.layout import JournalFolder, Segment
 from mew.journal.segments import SegmentDamaged, are_frames, is_whole, read_control, read_footer, read_frames
 from mew.journal.wal import Block
 from mew.protocol.records import CHECKPOINT, FRAME, Record
@@ -31,7 +31,7 @@ _NONE: Final = pa.RecordBatch.from_pylist([], SCHEMA)
 
 
 @dataclass(frozen=True)
-class Rows:
+class RecordRows:
     """Rows of a segment, and the range of positions they cover. Without frames, there are fewer rows than positions."""
 
     first: int
@@ -50,7 +50,7 @@ class Rows:
         return bool(self.batch["event"][0].as_py() == CHECKPOINT)
 
 
-def read(segment: Segment, start: int, *, control: bool, checked: set[tuple[object, ...]]) -> Iterator[Rows]:
+def read(segment: Segment, start: int, *, control: bool, checked: set[tuple[object, ...]]) -> Iterator[RecordRows]:
     """Yield the rows of a segment from a position on, in order. With `control`, the frames file is left out.
 
     Raises `FileNotFoundError` if the segment no longer exists, and `SegmentDamaged` if its bytes have changed.
@@ -64,11 +64,11 @@ def read(segment: Segment, start: int, *, control: bool, checked: set[tuple[obje
     for batch in (batch for table in tables for batch in table.to_batches(BATCH_ROWS)):
         if waiting.num_rows:
             last = waiting["position"][-1].as_py()
-            yield Rows(first, last, waiting)
+            yield RecordRows(first, last, waiting)
             first = last + 1
         waiting = batch
     # The last part covers all remaining positions.
-    yield Rows(first, segment.last, waiting)
+    yield RecordRows(first, segment.last, waiting)
 
 
 def batches(block: Block, start: int, *, control: bool) -> Iterator[pa.RecordBatch]:
@@ -154,7 +154,7 @@ _COUNTED = [name for name in SCHEMA.names if name not in ("payload", "capability
 """Columns of frames and stream data that the fold reads: all but the payload and the capability."""
 
 
-def last_checkpoint(folder: Folder) -> Record | None:
+def last_checkpoint(folder: JournalFolder) -> Record | None:
     """Return the last sealed checkpoint; None if there is none."""
     for segment in reversed(folder.segments()):
         position = read_footer(segment).checkpoint

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mew.journal.arrow import SCHEMA, SCHEMA_VERSION
-from mew.journal.block_format import Damaged
+from mew.journal.block_format import CorruptData
 from mew.journal.layout import DIGITS, Segment
 from mew.journal.wal import sync_folder
 from mew.protocol.records import CHECKPOINT, ENVELOPE, FRAME, START
@@ -93,7 +93,7 @@ class _Start(msgspec.Struct):
     epoch: str
 
 
-class Draft:
+class SegmentWriter:
     """Rows of one hour that will become a segment."""
 
     def __init__(self, hour: Path) -> None:
@@ -236,7 +236,7 @@ FOOTER_KEY: Final = b"mew.segment"
 _GATHERED_ROWS: Final = 16_384
 
 
-class SegmentDamaged(Damaged):
+class SegmentDamaged(CorruptData):
     """A file of a segment is damaged; the message says what is wrong."""
 
     def __init__(self, path: Path, problem: str) -> None:
@@ -272,7 +272,7 @@ def write_segment(hour: Path, batches: Iterable[pa.RecordBatch | pa.Table], *, c
     At least one record is required. A segment of the same range is replaced. A failed write leaves no files behind.
     """
     make_folder(hour)
-    draft = Draft(hour)
+    draft = SegmentWriter(hour)
     try:
         for table in _gathered(batches):
             draft.add(table)
@@ -282,7 +282,7 @@ def write_segment(hour: Path, batches: Iterable[pa.RecordBatch | pa.Table], *, c
         raise
 
 
-def _publish_segment(draft: Draft, *, compacted: bool) -> Segment:
+def _publish_segment(draft: SegmentWriter, *, compacted: bool) -> Segment:
     """Publish the frames first: once the control file exists, everything in its footer is true."""
     segment = draft.segment
     footer = Footer(
@@ -413,7 +413,7 @@ def _schema(columns: Sequence[str] | None) -> pa.Schema:
 
 
 def verify(segment: Segment) -> None:
-    """Raise `Damaged` unless both files have the bytes that were written, with each position of the range once."""
+    """Raise `CorruptData` unless both files have the bytes that were written, with each position of the range once."""
     footer = check_bytes(segment)
     if not footer.frames and segment.frames.exists():
         raise SegmentDamaged(segment.frames, "the control file knows of no frames")
@@ -429,7 +429,7 @@ def verify(segment: Segment) -> None:
 
 
 def check_bytes(segment: Segment) -> Footer:
-    """Raise `Damaged` unless both files have the bytes that were written. Returns the footer of the control file.
+    """Raise `CorruptData` unless both files have the bytes that were written. Returns the footer of the control file.
 
     Raises `FileNotFoundError` if the whole segment was removed.
     """

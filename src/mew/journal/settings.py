@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from mew.journal.kafka.address import Address
+from mew.journal.kafka.address import TopicUrl
 
 SyncMode: TypeAlias = Literal["always", "interval", "os"]
 ErrorPolicy: TypeAlias = Literal["stop", "continue"]
@@ -27,5 +27,5 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long records are retained: `30d`, `12h`, `90m`, or `all`."""
     on_error: ErrorPolicy = "stop"
     """While the journal cannot be written: `stop` refuses messages, `continue` accepts them unrecorded."""
-    kafka: Address | None = None
+    kafka: TopicUrl | None = None
     """A Kafka topic that a separate process also sends the blocks to."""

@@ -9,8 +9,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mew.journal.block_format import Damaged, FrameCount, skim
-from mew.journal.layout import Folder, Segment
+from mew.journal.block_format import CorruptData, FrameCount, skim
+from mew.journal.layout import JournalFolder, Segment
 from mew.journal.reader import is_frame
 from mew.journal.segments import read_control, read_footer, read_frames
 from mew.journal.wal import Block, Damage, scan
@@ -32,7 +32,7 @@ class Stored(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class Info(msgspec.Struct, kw_only=True):
+class JournalStats(msgspec.Struct, kw_only=True):
     """Summary of a space's journal."""
 
     space: str
@@ -55,18 +55,18 @@ class Info(msgspec.Struct, kw_only=True):
     """One for each start of a gateway."""
 
 
-def look_into(folder: Folder, progress: Progress = lambda done, total: None) -> Info:
-    """Return the current summary. Raises `Damaged` if files are missing or cannot be read."""
+def collect_stats(folder: JournalFolder, progress: Progress = lambda done, total: None) -> JournalStats:
+    """Return the current summary. Raises `CorruptData` if files are missing or cannot be read."""
     for _ in range(_TRIES):
         try:
             return _look(folder, progress)
         except FileNotFoundError:
             continue  # Sealed or compacted in the meantime: the records are in other files now.
-    raise Damaged(f"{folder.root}: files of the space {folder.space!r} are missing: see mew journal verify")
+    raise CorruptData(f"{folder.root}: files of the space {folder.space!r} are missing: see mew journal verify")
 
 
-def _look(folder: Folder, progress: Progress) -> Info:
-    info = Info(space=folder.space, journal=folder.root)
+def _look(folder: JournalFolder, progress: Progress) -> JournalStats:
+    info = JournalStats(space=folder.space, journal=folder.root)
     logs = folder.logs()
     sealed = folder.segments()
     info.segments = Stored(len(sealed), sum(_size(each.control) + _size(each.frames) for each in sealed))
@@ -81,7 +81,7 @@ def _look(folder: Folder, progress: Progress) -> Info:
     return info
 
 
-def _add_segment(info: Info, segment: Segment) -> None:
+def _add_segment(info: JournalStats, segment: Segment) -> None:
     footer = read_footer(segment)
     tables = [read_control(segment, _CONTROL)]
     if footer.frames:
@@ -102,13 +102,13 @@ def _counts(column: pa.ChunkedArray) -> dict[str, int]:
     return {each["values"]: each["counts"] for each in column.value_counts().to_pylist()}
 
 
-def _add_range(info: Info, first: int, last: int) -> None:
+def _add_range(info: JournalStats, first: int, last: int) -> None:
     info.records += last - first + 1
     info.first = first if info.first is None else info.first
     info.last = last
 
 
-def _add_log(info: Info, path: Path) -> None:
+def _add_log(info: JournalStats, path: Path) -> None:
     """Add the blocks of a log that are not sealed, up to the first damage."""
     for block in scan(path):
         if isinstance(block, Damage):
@@ -117,7 +117,7 @@ def _add_log(info: Info, path: Path) -> None:
             _add_block(info, block)
 
 
-def _add_block(info: Info, block: Block) -> None:
+def _add_block(info: JournalStats, block: Block) -> None:
     _add_range(info, block.head.first, block.head.last)
     for entry in skim(block.data):
         info.since = rfc3339(entry.time) if info.since is None else info.since

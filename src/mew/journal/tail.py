@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from mew.journal.block_format import HEAD_BYTES, Damaged, check, read_head
-from mew.journal.layout import Folder, log_first
+from mew.journal.block_format import HEAD_BYTES, CorruptData, check, read_head
+from mew.journal.layout import JournalFolder, first_position
 from mew.journal.recovery import synced_bytes
 from mew.journal.wal import Block, LogDamaged
 
 if TYPE_CHECKING:
-    from mew.journal.segment_reader import Rows
+    from mew.journal.segment_reader import RecordRows
 
 
-Part: TypeAlias = "Block | Rows"
+Part: TypeAlias = "Block | RecordRows"
 """Consecutive records: a block of the log, or rows of a segment."""
-Sealed: TypeAlias = "Callable[[int], Iterator[Rows]]"
+Sealed: TypeAlias = "Callable[[int], Iterator[RecordRows]]"
 """Returns the sealed rows from a position on."""
 POLL_SECONDS: Final = 0.05
 
@@ -36,12 +36,12 @@ def never() -> bool:
     return False
 
 
-class Tail:
+class WalTail:
     """One log file, and how far it has been read."""
 
-    def __init__(self, folder: Folder, path: Path) -> None:
+    def __init__(self, folder: JournalFolder, path: Path) -> None:
         """Open the file at its first block. Raises `FileNotFoundError` if it was sealed and deleted."""
-        self.first = log_first(path)
+        self.first = first_position(path)
         self.path = path
         self._folder = folder
         self._file = path.open("rb", buffering=0)
@@ -59,7 +59,7 @@ class Tail:
             return None
         try:
             block = self._read()
-        except Damaged:
+        except CorruptData:
             if not (self._is_synced() or (self.ended and not self.is_read)):
                 return None
             block = self._read_finished()
@@ -70,7 +70,7 @@ class Tail:
         """Read again a block that is now finished. A writer may have been active at the previous attempt."""
         try:
             return self._read()
-        except Damaged as damage:
+        except CorruptData as damage:
             raise LogDamaged(self.path, self._offset, str(damage)) from None
 
     def _read(self) -> Block:
@@ -114,17 +114,17 @@ class Tail:
         self._file.close()
 
 
-class Follower:
+class WalFollower:
     """Position of a reader that follows a growing journal."""
 
-    def __init__(self, folder: Folder, at: int, sealed: Sealed, *, synced_only: bool) -> None:
+    def __init__(self, folder: JournalFolder, at: int, sealed: Sealed, *, synced_only: bool) -> None:
         """Start before the record at position `at`."""
         self.at = at
         """The next position."""
         self._folder = folder
         self._sealed = sealed
         self._synced_only = synced_only
-        self._tail: Tail | None = None
+        self._tail: WalTail | None = None
         self._ended = -1
         """First position of the last file that was read to its end."""
         self._names: int | None = None
@@ -146,16 +146,16 @@ class Follower:
         if not self._has_changed(self.at):
             return
         # List the logs first: a log that is sealed in the meantime is then found among the segments.
-        logs = [path for path in self._folder.logs() if log_first(path) > self._ended]
+        logs = [path for path in self._folder.logs() if first_position(path) > self._ended]
         for rows in self._sealed(self.at):
             yield rows
             self.at = rows.last + 1
-        path = next((path for path in reversed(logs) if log_first(path) <= self.at), logs[0] if logs else None)
+        path = next((path for path in reversed(logs) if first_position(path) <= self.at), logs[0] if logs else None)
         if path is not None:
-            self._tail = Tail(self._folder, path)
+            self._tail = WalTail(self._folder, path)
             self._names = None
 
-    def _read(self, tail: Tail) -> Iterator[Block]:
+    def _read(self, tail: WalTail) -> Iterator[Block]:
         # Check before reading, so that nothing appended in between is missed.
         tail.ended = tail.ended or self._has_ended(tail)
         while (block := tail.next(synced_only=self._synced_only)) is not None:
@@ -168,13 +168,13 @@ class Follower:
             return
         self.close()
 
-    def _has_ended(self, tail: Tail) -> bool:
+    def _has_ended(self, tail: WalTail) -> bool:
         """Whether a later file exists."""
         following = self._folder.log_file(self.at)
         if following != tail.path and following.exists():
             return True
         # After records that could not be written, the next file has another name.
-        return self._has_changed(None) and any(log_first(path) > tail.first for path in self._folder.logs())
+        return self._has_changed(None) and any(first_position(path) > tail.first for path in self._folder.logs())
 
     def _has_changed(self, at: int | None) -> bool:
         """Whether the names in the log folder have changed since the last check, or the log file for `at` exists."""

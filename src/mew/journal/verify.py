@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from mew.journal import segments
 from mew.journal.block_format import EVENTS, FrameCount, skim
-from mew.journal.layout import Folder, Segment, log_first
+from mew.journal.layout import JournalFolder, Segment, first_position
 from mew.journal.recovery import synced_bytes
 from mew.journal.wal import Block, Damage, is_torn, scan
 from mew.protocol.records import CHECKPOINT
@@ -162,13 +162,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 def verify(root: Path, space: str, progress: Progress = lambda done, total: None) -> Report:
     """Read the whole journal of a space and report all problems."""
-    return _Verification(Folder(root, space), progress).run()
+    return _Verification(JournalFolder(root, space), progress).run()
 
 
 class _Verification:
     """Progress and results of one verification."""
 
-    def __init__(self, folder: Folder, progress: Progress) -> None:
+    def __init__(self, folder: JournalFolder, progress: Progress) -> None:
         self.folder = folder
         self.progress = progress
         self.problems: list[Problem] = []
@@ -292,7 +292,7 @@ class _Verification:
 
     def _log(self, path: Path, following: Path | None) -> None:
         damages: list[tuple[Damage, list[Block]]] = []
-        expected, synced = log_first(path), synced_bytes(self.folder, path)
+        expected, synced = first_position(path), synced_bytes(self.folder, path)
         for item in scan(path):
             if isinstance(item, Damage):
                 damages.append((item, []))
@@ -339,10 +339,10 @@ class _Verification:
 
     def _damage(self, damage: Damage, behind: list[Block], following: Path | None) -> None:
         if self.first is None:
-            self.first = log_first(damage.path)
+            self.first = first_position(damage.path)
         whole = sum(block.head.records for block in behind)
         self.unreachable += whole
-        found = [block.head.first for block in behind[:1]] or ([] if following is None else [log_first(following)])
+        found = [block.head.first for block in behind[:1]] or ([] if following is None else [first_position(following)])
         lost = [f"records {self.next} to {first - 1} are lost" for first in found if first > self.next]
         more = [f"{whole} records behind it are whole but unreachable"] if whole else []
         self._add(damage.path, "; ".join([damage.problem, *lost, *more]), f"byte {damage.offset}")

@@ -13,15 +13,26 @@ from typing import Final
 
 import msgspec
 
-from mew.journal.block_format import HEAD_BYTES, MAGIC, Damaged, Entry, Head, check, decode, encode, pieces, read_head
-from mew.journal.layout import Folder, log_first
+from mew.journal.block_format import (
+    HEAD_BYTES,
+    MAGIC,
+    CorruptData,
+    Entry,
+    Head,
+    check,
+    decode,
+    encode,
+    pieces,
+    read_head,
+)
+from mew.journal.layout import JournalFolder, first_position
 from mew.protocol.records import CHECKPOINT, Record
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
 _LOG_MODE: Final = 0o600
 
 
-class LogDamaged(Damaged):
+class LogDamaged(CorruptData):
     """A log file is damaged. Names the end of its last intact block, and what is wrong after it."""
 
     def __init__(self, path: Path, offset: int, problem: str) -> None:
@@ -139,7 +150,7 @@ def read_blocks(path: Path, offset: int = 0) -> Iterator[Block]:
                 # The length in a damaged head is not trusted: never read more than the file contains.
                 data = start + file.read(min(head.body_bytes, size - offset))
                 check(head, data)
-            except Damaged as damage:
+            except CorruptData as damage:
                 raise LogDamaged(path, offset, str(damage)) from None
             yield Block(offset, head, data)
             offset += len(data)
@@ -161,7 +172,7 @@ def _opened_folder(folder: Path) -> int:
 _MODE: Final = 0o600
 
 
-def save(folder: Folder, record: Record) -> None:
+def save(folder: JournalFolder, record: Record) -> None:
     """Replace the saved checkpoint. After a crash, either the old or the new one exists."""
     new = folder.checkpoint.with_suffix(".tmp")
     file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE)
@@ -176,11 +187,11 @@ def save(folder: Folder, record: Record) -> None:
     sync_folder(folder.log)
 
 
-def load(folder: Folder) -> Record | None:
+def load(folder: JournalFolder) -> Record | None:
     """Return the last checkpoint; None if there is no readable one."""
     try:
         records = list(decode(folder.checkpoint.read_bytes()))
-    except (FileNotFoundError, Damaged):
+    except (FileNotFoundError, CorruptData):
         return None
     return records[0] if [record.event for record in records] == [CHECKPOINT] else None
 
@@ -202,7 +213,7 @@ def scan(path: Path) -> Iterator[Block | Damage]:
     A file that is still being written is read up to its current end.
     """
     offset: int | None = 0
-    last = log_first(path) - 1
+    last = first_position(path) - 1
     while offset is not None:
         try:
             for block in read_blocks(path, offset):
@@ -225,7 +236,7 @@ def damage_at(path: Path, offset: int, last: int) -> Damage | None:
     data = path.read_bytes()
     try:
         _check(data, offset)
-    except Damaged as problem:
+    except CorruptData as problem:
         behind = (candidate for candidate in _candidates(data, offset) if _is_whole(data, candidate, last + 2))
         return Damage(path, offset, str(problem), next(behind, None))
     return None
@@ -248,7 +259,7 @@ def _check(data: bytes, offset: int) -> Head:
 
 def _candidates(data: bytes, offset: int) -> Iterator[int]:
     """Yield the end of the damaged block according to its head, then every offset where a block could begin."""
-    with suppress(Damaged):
+    with suppress(CorruptData):
         yield offset + HEAD_BYTES + read_head(data[offset : offset + HEAD_BYTES]).body_bytes
     found = data.find(MAGIC, offset + 1)
     while found >= 0:
@@ -260,5 +271,5 @@ def _is_whole(data: bytes, offset: int, least: int) -> bool:
     """Whether an intact block begins here, with positions from `least` on: a frame may contain an older block."""
     try:
         return _check(data, offset).first >= least
-    except Damaged:
+    except CorruptData:
         return False

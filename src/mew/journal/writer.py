@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from mew.journal.block_format import Entry, Frames
-from mew.journal.layout import HOUR, Folder, log_first
+from mew.journal.block_format import Entry, FrameBatch
+from mew.journal.layout import HOUR, JournalFolder, first_position
 from mew.journal.settings import JournalSettings
 from mew.journal.wal import LogWriter, identity_of, save
 from mew.protocol.records import CHECKPOINT, Record
@@ -33,7 +33,7 @@ PIECE: Final = 256
 _NEVER: Final = float("inf")
 
 
-class Figures:
+class WriterStats:
     """Metrics of one writer."""
 
     __slots__ = ("blocks", "bytes", "failures", "records", "sync_seconds", "syncs", "unrecorded")
@@ -44,7 +44,7 @@ class Figures:
         self.sync_seconds = 0.0
 
 
-class Behind:
+class ReplayBudget:
     """Amount of data that recovery would have to read after the last checkpoint."""
 
     ENTRIES: Final = 50_000
@@ -66,7 +66,7 @@ class Behind:
         return many or self.bytes >= self.BYTES or self.files >= self.FILES
 
 
-class Writer:
+class JournalWriter:
     """Appends to the log of one space."""
 
     problem: str | None = None
@@ -97,7 +97,7 @@ class Writer:
 
     def __init__(
         self,
-        folder: Folder,
+        folder: JournalFolder,
         settings: JournalSettings,
         *,
         on_closed: Callable[[Path], None],
@@ -109,7 +109,7 @@ class Writer:
         `on_closed` receives the path of each complete file. `on_problem` receives an error, and None when it is
         resolved. Both are called from either thread. `behind` is the number of entries that recovery has just read.
         """
-        self.figures = Figures()
+        self.figures = WriterStats()
         self._folder = folder
         self._settings = settings
         self._on_closed = on_closed
@@ -119,7 +119,7 @@ class Writer:
         self._added: list[Entry] = []
         self._taken: deque[list[Entry]] = deque()
         self._unwritten: list[Entry] = []
-        self._behind = Behind(behind)
+        self._behind = ReplayBudget(behind)
         self._lock = threading.Lock()
         self._place = identity_of(folder.log)
         self._mark = os.open(folder.synced, os.O_WRONLY | os.O_CREAT, 0o600)
@@ -136,7 +136,7 @@ class Writer:
         if record.frame_number is None:
             self._urgent = True
 
-    def add_frames(self, frames: Frames) -> None:
+    def add_frames(self, frames: FrameBatch) -> None:
         """Queue consecutive frames for writing."""
         self._added.append(frames)
 
@@ -284,7 +284,7 @@ class Writer:
             self._file_until = time.monotonic() + self._settings.segment_seconds
             self._wake.set()
         size = self._file.append(entries)
-        records = last.position - first.position + (len(last.messages) if isinstance(last, Frames) else 1)
+        records = last.position - first.position + (len(last.messages) if isinstance(last, FrameBatch) else 1)
         self.written = first.position + records - 1
         self.figures.records += records
         self.figures.blocks += 1
@@ -296,7 +296,7 @@ class Writer:
                 self._next_look = 0.0  # it will be acknowledged: an earlier check is not enough
                 if entry.event == CHECKPOINT:
                     self._checkpoint = entry
-                    self._behind = Behind(snapshot=entry.size)
+                    self._behind = ReplayBudget(snapshot=entry.size)
                     self._wake.set()
         if self._is_full():
             self._wake.set()
@@ -349,7 +349,7 @@ class Writer:
 
     def _drop(self, count: int) -> None:
         for entry in self._unwritten[:count]:
-            self.figures.unrecorded += len(entry.messages) if isinstance(entry, Frames) else 1
+            self.figures.unrecorded += len(entry.messages) if isinstance(entry, FrameBatch) else 1
         del self._unwritten[:count]
 
     # Syncing
@@ -385,7 +385,7 @@ class Writer:
                 self.synced = written
                 # If the disk has no room for the new mark, the old one stays correct: it only covers less.
                 with suppress(OSError):
-                    os.pwrite(self._mark, f"{log_first(file.path):020} {size:020}\n".encode(), 0)
+                    os.pwrite(self._mark, f"{first_position(file.path):020} {size:020}\n".encode(), 0)
 
         return sync
 
@@ -395,7 +395,7 @@ def blocks_of(entries: list[Entry]) -> list[list[Entry]]:
     blocks: list[list[Entry]] = []
     size = hour = 0
     for entry in entries:
-        held = len(entry.messages) * len(entry.messages[0]) if isinstance(entry, Frames) else len(entry.payload)
+        held = len(entry.messages) * len(entry.messages[0]) if isinstance(entry, FrameBatch) else len(entry.payload)
         if not blocks or size + held > BLOCK_BYTES or entry.time // HOUR != hour:
             blocks.append([])
             size, hour = 0, entry.time // HOUR

@@ -32,13 +32,13 @@ class CannotArchive(MewError):
 
 def find(of: Java) -> Path | None:
     """The archive for a Java, if it was made."""
-    folder = share.kept(_name(of), _is_whole)
+    folder = share.find_cached(_name(of), _is_whole)
     return folder / FILE if folder is not None else None
 
 
 def make(of: Java, *, say: Callable[[str], None]) -> Path:
     """The archive for a Java, made if it is not there."""
-    return share.keep(_name(of), partial(_fill, say), _is_whole) / FILE
+    return share.build_cached(_name(of), partial(_fill, say), _is_whole) / FILE
 
 
 def using(of: Java, archive: Path) -> str:

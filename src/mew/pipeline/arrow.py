@@ -11,23 +11,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mew.pipeline.kernel.catalogue import Format
+from mew.pipeline.kernel.catalogue import CatalogFormat
 from mew.pipeline.kernel.retyping import COLUMNS, typed_rows
 from mew.pipeline.kernel.typed import typed_schema
 from mew.pipeline.lake.progress_table import PROGRESS
-from mew.pipeline.lake.reading import File, Reader
+from mew.pipeline.lake.reading import DataFile, LakeReader
 from mew.pipeline.schemas import FRAMES, OPEN, TABLES
 
 ROWS: Final = 200_000
 """That many typed rows come at a time, or somewhat more."""
 
 
-def read(reader: Reader, name: str) -> pa.Table:
+def read(reader: LakeReader, name: str) -> pa.Table:
     """All rows of a table, finished or not, with `open` as its last column where it has that."""
     return _put_together(reader, name, {**TABLES, PROGRESS.name: PROGRESS}[name].schema)
 
 
-def read_typed(reader: Reader, format_: Format, table: str | None) -> pa.Table:
+def read_typed(reader: LakeReader, format_: CatalogFormat, table: str | None) -> pa.Table:
     """All frames of a format with its typed columns, out of its table, or out of `frames` where it has none."""
     schema = typed_schema(format_).remove_metadata()
     if table is not None:
@@ -36,7 +36,7 @@ def read_typed(reader: Reader, format_: Format, table: str | None) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), *(rows.replace_schema_metadata(None) for rows in made)])
 
 
-def typed_of_file(path: Path, wanted: Sequence[Format]) -> Iterator[tuple[Format, pa.Table]]:
+def typed_of_file(path: Path, wanted: Sequence[CatalogFormat]) -> Iterator[tuple[CatalogFormat, pa.Table]]:
     """Typed rows of a file of `frames`, some at a time; of row groups without any, only one column is read."""
     fingerprints = pa.array([each.fingerprint for each in wanted], pa.string())
     waiting: dict[str, list[pa.Table]] = {each.fingerprint: [] for each in wanted}
@@ -57,13 +57,13 @@ def typed_of_file(path: Path, wanted: Sequence[Format]) -> Iterator[tuple[Format
             yield format_, pa.concat_tables(waiting[format_.fingerprint])
 
 
-def _put_together(reader: Reader, name: str, schema: pa.Schema) -> pa.Table:
+def _put_together(reader: LakeReader, name: str, schema: pa.Schema) -> pa.Table:
     declared = schema.remove_metadata().empty_table()
     found = pa.concat_tables([declared, *map(_rows, reader.parts(name))], promote_options="default")
     return found.select([column for column in reader.columns(name) if column in found.column_names])
 
 
-def _rows(file: File) -> pa.Table:
+def _rows(file: DataFile) -> pa.Table:
     with pq.ParquetFile(file.path) as opened:
         rows = opened.read().replace_schema_metadata(None)
     if file.is_open is None:

@@ -18,7 +18,7 @@ SPARK_JAR: Final = "spark-sql-kafka-0-10_2.13"
 """Of the same version as Spark itself."""
 
 
-class Check(msgspec.Struct, frozen=True):
+class MachineCheck(msgspec.Struct, frozen=True):
     """One thing that was looked at."""
 
     name: str
@@ -27,7 +27,7 @@ class Check(msgspec.Struct, frozen=True):
     """What was found, or what is missing and what to do."""
 
 
-def checks() -> list[Check]:
+def checks() -> list[MachineCheck]:
     """Everything that the pipeline needs, found or not."""
     looks: dict[str, Callable[[], str]] = {
         "java": _java,
@@ -39,11 +39,11 @@ def checks() -> list[Check]:
     return [_check(name, look) for name, look in looks.items()]
 
 
-def _check(name: str, look: Callable[[], str]) -> Check:
+def _check(name: str, look: Callable[[], str]) -> MachineCheck:
     try:
-        return Check(name, ok=True, line=look())
+        return MachineCheck(name, ok=True, line=look())
     except MewError as error:
-        return Check(name, ok=False, line=str(error))
+        return MachineCheck(name, ok=False, line=str(error))
 
 
 def _java() -> str:

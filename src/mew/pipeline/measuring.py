@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from mew.errors import MewError
 from mew.pipeline.jobs.lagging import lags
-from mew.pipeline.jobs.watching import Compacted, Finished, Told, Watch
+from mew.pipeline.jobs.watching import BatchFinished, CompactionDone, Told, Watch
 
 if TYPE_CHECKING:
     from mew.pipeline.lake.values import Progress
@@ -42,7 +42,7 @@ class CannotMeasure(MewError):
     """The port cannot be listened at."""
 
 
-class Meter:
+class WatchMetrics:
     """Counts what a watch tells."""
 
     def __init__(self, journal: Path, watch: Watch, published: Callable[[], tuple[int, int]] | None = None) -> None:
@@ -56,9 +56,9 @@ class Meter:
 
     def note(self, told: Told) -> None:
         """One more thing was told."""
-        if isinstance(told, Compacted):
+        if isinstance(told, CompactionDone):
             self._compactions += 1
-        if isinstance(told, Finished):
+        if isinstance(told, BatchFinished):
             self._batches += 1
             self._records += told.records
             spent = told.progress.seconds

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Self
 from mew.pipeline.lake.lake import Lake
 from mew.pipeline.lake.progress import NAME as PROGRESS
 from mew.pipeline.lake.values import LakeError, Progress, UnknownTable
-from mew.pipeline.lookup import Answer, query
+from mew.pipeline.lookup import QueryResult, query
 from mew.pipeline.lookup.typed import format_named, format_names, format_view, table_with
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from mew.pipeline.kernel.catalogue import Format
-    from mew.pipeline.lake.reading import Reader
+    from mew.pipeline.kernel.catalogue import CatalogFormat
+    from mew.pipeline.lake.reading import LakeReader
 
 
 class _Moment(Lake):
@@ -28,7 +28,7 @@ class _Moment(Lake):
         super().__init__(path)
         self._reader = super().reader()
 
-    def reader(self) -> "Reader":
+    def reader(self) -> "LakeReader":
         return self._reader
 
 
@@ -104,7 +104,7 @@ class OpenLake:
         reader = self._lake.reader()
         return read(reader, name) if format_ is None else read_typed(reader, format_, table)
 
-    def sql(self, statement: str) -> Answer:
+    def sql(self, statement: str) -> QueryResult:
         """Ask in DuckDB's SQL, without Spark: rows as they come, `columns` and `types` beside them."""
         return query(self._lake, statement, journal=self._journal, views=format_view)
 
@@ -124,7 +124,7 @@ class OpenLake:
             close_session(self._started, shared=True)
             self._session = self._started = None
 
-    def _found(self, name: str) -> "tuple[Format | None, str | None]":
+    def _found(self, name: str) -> "tuple[CatalogFormat | None, str | None]":
         """The format that a name means, if it does, and the table that has the rows, if one has."""
         reader = self._lake.reader()
         format_ = format_named(name, reader)

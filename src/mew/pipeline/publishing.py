@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mew.client import ConnectionLost, Format, Refused, Space, Stream, connect
+from mew.client import ConnectionLost, Format, ProtocolError, Space, Stream, connect
 from mew.client.errors import JournalUnavailable, Paused, RateLimited
 from mew.errors import MewError
 from mew.journal.layout import SECOND
-from mew.pipeline.jobs.made import Made
+from mew.pipeline.jobs.made import BatchPreview
 from mew.pipeline.schemas import AUDIT, OPEN, STREAM_ACTIVITY
 
 WAITING: Final = 10_000
@@ -53,7 +53,7 @@ class Activity(msgspec.Struct, frozen=True):
     interarrival_p99: int | None
 
 
-class Alarm(msgspec.Struct, frozen=True):
+class PublishedAlarm(msgspec.Struct, frozen=True):
     """A check of the audit that was violated."""
 
     check: str
@@ -63,16 +63,16 @@ class Alarm(msgspec.Struct, frozen=True):
     sample: list[dict[str, Any]]
 
 
-Figure: TypeAlias = Activity | Alarm
+Figure: TypeAlias = Activity | PublishedAlarm
 ACTIVITY: Final = Format(Activity, "activity", "what flowed on a stream in a second, and in a minute")
-ALARM: Final = Format(Alarm, "alarm", "a check of what happened that was violated")
+ALARM: Final = Format(PublishedAlarm, "alarm", "a check of what happened that was violated")
 
 
 class CannotPublish(MewError):
     """The space does not let it in, or does not let it write."""
 
 
-def figures(made: Made, space: str, without: str) -> list[Figure]:
+def figures(made: BatchPreview, space: str, without: str) -> list[Figure]:
     """What a batch makes final in a space, in the order of time, and its alarms; without what one participant wrote."""
     known = made.known.get(space, 0) / SECOND
     found: list[Figure] = [
@@ -85,11 +85,11 @@ def figures(made: Made, space: str, without: str) -> list[Figure]:
     alarms = [row for row in _rows(made, AUDIT.name, space) if row["violations"]]
     return [
         *found,
-        *(msgspec.convert({**row, "sample": msgspec.json.decode(row["sample"])}, Alarm) for row in alarms),
+        *(msgspec.convert({**row, "sample": msgspec.json.decode(row["sample"])}, PublishedAlarm) for row in alarms),
     ]
 
 
-def _rows(made: Made, name: str, space: str) -> Iterable[dict[str, Any]]:
+def _rows(made: BatchPreview, name: str, space: str) -> Iterable[dict[str, Any]]:
     """The final rows that a batch adds to a table."""
     for part in made.parts.get(name, ()):
         if part.partition.get(OPEN) != "true":
@@ -182,7 +182,7 @@ class Publisher:
         except _FOR_NOW:
             await asyncio.sleep(AGAIN_SECONDS)
             return stream
-        except Refused:
+        except ProtocolError:
             if stream is None or stream.view is not None:
                 raise
             return None

@@ -10,7 +10,7 @@ from mew.pipeline import java
 from mew.pipeline.archive import MAKING_SECONDS, making
 from mew.pipeline.session import close_session, open_session
 from mew.pipeline.settings import PipelineSettings
-from mew.pipeline.spread import spread
+from mew.pipeline.spread import run_on_spark
 
 
 def rehearse(archive: Path, scratch: Path) -> None:
@@ -18,7 +18,7 @@ def rehearse(archive: Path, scratch: Path) -> None:
     options = ("-XX:TieredStopAtLevel=1", making(java.find(), archive))
     session = open_session(PipelineSettings(driver_memory="1g"), lake=scratch, java_options=options)
     try:
-        spread(session, bytes.upper, [b"a", b"b"])
+        run_on_spark(session, bytes.upper, [b"a", b"b"])
         session.range(2).groupBy("id").count().orderBy("id").toArrow()
     finally:
         close_session(session, patience=MAKING_SECONDS)

@@ -54,17 +54,17 @@ _TABLES: Final = {
 }
 
 
-class CannotStart(MewError):
+class SparkStartError(MewError):
     """Spark did not start."""
 
     exit_code: ClassVar = 1
 
 
-class SessionTaken(MewError):
+class SessionConflict(MewError):
     """This process has a Spark session already, and of another kind."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class SessionOptions(msgspec.Struct, frozen=True):
     """What a session was opened with; another like it is the same session."""
 
     settings: PipelineSettings
@@ -74,7 +74,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class _Opened(msgspec.Struct, frozen=True):
-    wanted: Wanted
+    wanted: SessionOptions
     session: SparkSession
     sharing: int = 0
     """How many have opened it to share it."""
@@ -101,7 +101,7 @@ def open_session(
     it so closes it so, once, and it ends with the last of them.
     """
     global _opened  # noqa: PLW0603 - Spark itself is one a process
-    wanted = Wanted(settings, master or settings.master, ui, java_options)
+    wanted = SessionOptions(settings, master or settings.master, ui, java_options)
     with _lock:
         if _opened is not None and _has_died():
             _close(_opened.session, 0)
@@ -109,9 +109,9 @@ def open_session(
         if active is None:
             _opened = _Opened(wanted, _start(wanted, lake))
         elif _opened is None or _opened.session.sparkContext is not active:
-            raise SessionTaken("this process has a Spark session that mew did not open: stop it first")
+            raise SessionConflict("this process has a Spark session that mew did not open: stop it first")
         elif _opened.wanted != wanted:
-            raise SessionTaken(f"this process has a Spark session with other settings: {_differences(wanted)}")
+            raise SessionConflict(f"this process has a Spark session with other settings: {_differences(wanted)}")
         sharing, owned = _opened.sharing + shared, _opened.owned or not shared
         _opened = msgspec.structs.replace(_opened, sharing=sharing, owned=owned)
         return _opened.session
@@ -151,7 +151,7 @@ def one_line(error: BaseException) -> str:
     return re.sub(r"^(?:[\w$]+\.)+(?=[\w$]+(?:Exception|Error|Throwable)\b)", "", line).strip()
 
 
-def _differences(wanted: Wanted) -> str:
+def _differences(wanted: SessionOptions) -> str:
     assert _opened is not None
     here, there = (
         {**msgspec.to_builtins(each.settings), **msgspec.to_builtins(each)} for each in (_opened.wanted, wanted)
@@ -163,7 +163,7 @@ def _differences(wanted: Wanted) -> str:
 # Starting
 
 
-def _start(wanted: Wanted, lake: Path) -> SparkSession:
+def _start(wanted: SessionOptions, lake: Path) -> SparkSession:
     _end_jvm()  # one that a stopped session has left has its settings, not ours
     _reach(wanted.master)
     found = java.find()
@@ -201,7 +201,7 @@ def _connect(conf: SparkConf, output: IO[bytes], jvm_log: Path) -> SparkSession:
         _end_jvm()
         if "JAVA_GATEWAY_EXITED" in why:
             why = _first_complaint(jvm_log.read_bytes()[said_before:]) or why
-        raise CannotStart(f"Spark did not start: {why} (more in {jvm_log.parent})") from error
+        raise SparkStartError(f"Spark did not start: {why} (more in {jvm_log.parent})") from error
     except BaseException:
         _end_jvm()
         raise
@@ -213,7 +213,7 @@ def _first_complaint(said: bytes) -> str:
     return ": ".join([line for line in lines if line and not line.startswith("WARNING:")][:2])
 
 
-def spark_settings(wanted: Wanted, lake: Path, found: java.Java) -> dict[str, str]:
+def spark_settings(wanted: SessionOptions, lake: Path, found: java.Java) -> dict[str, str]:
     """What Spark is told."""
     here = _is_here(wanted.master)
     cores = os.cpu_count() or 1
@@ -257,10 +257,10 @@ def _reach(master: str) -> None:
             problem = error
         else:
             return
-    raise CannotStart(f"no Spark master answers at {master}: {problem}")
+    raise SparkStartError(f"no Spark master answers at {master}: {problem}")
 
 
-def _await_worker(session: SparkSession, wanted: Wanted) -> None:
+def _await_worker(session: SparkSession, wanted: SessionOptions) -> None:
     """Until a cluster of Spark's own kind has given us a worker; what has no such master has its own ways to say no."""
     if not wanted.master.startswith("spark://"):
         return
@@ -269,7 +269,7 @@ def _await_worker(session: SparkSession, wanted: Wanted) -> None:
     while context.getExecutorMemoryStatus().size() < 2:  # the driver is one
         if time.monotonic() > deadline:
             memory = wanted.settings.worker_memory
-            raise CannotStart(
+            raise SparkStartError(
                 f"{wanted.master} has no worker for us after {WORKERS_SECONDS} s: "
                 f"one needs a free core and {memory}, which is pipeline.worker_memory"
             )

@@ -24,17 +24,17 @@ def places() -> tuple[Path, ...]:
     return Path(sys.prefix) / "share" / "mew", Path(cache) / "mew"
 
 
-def kept(name: str, is_whole: Callable[[Path], bool] = Path.is_dir) -> Path | None:
+def find_cached(name: str, is_whole: Callable[[Path], bool] = Path.is_dir) -> Path | None:
     """The folder of a name, where it is there and whole."""
     return next((place / name for place in places() if is_whole(place / name)), None)
 
 
-def keep(name: str, fill: Callable[[Path], None], is_whole: Callable[[Path], bool] = Path.is_dir) -> Path:
+def build_cached(name: str, fill: Callable[[Path], None], is_whole: Callable[[Path], bool] = Path.is_dir) -> Path:
     """The folder of a name; if need be it is made, by filling an empty one that then takes its place.
 
     What is there but not whole is replaced.
     """
-    found = kept(name, is_whole)
+    found = find_cached(name, is_whole)
     if found is not None:
         return found
     place = _writable_place()

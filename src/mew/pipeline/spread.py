@@ -63,7 +63,7 @@ class ItemFailed(Exception):
         super().__init__("mew-item-failed:" + base64.b64encode(msgspec.json.encode(failure)).decode())
 
 
-def spread(
+def run_on_spark(
     session: SparkSession, work: Work, items: Sequence[bytes], *, progress: Progress | None = None
 ) -> list[bytes]:
     """The result of the work on each item, in the order of the items.
@@ -74,7 +74,7 @@ def spread(
         return []
     context = session.sparkContext
     if sum(map(len, items)) <= SMALL_BYTES:
-        table = _Job(session, context).run(partial_work(work, Carried(list(items))), len(items), progress)
+        table = _Job(session, context).run(partial_work(work, SharedPayload(list(items))), len(items), progress)
         return _in_order(table, len(items))
     shared = context.broadcast(list(items))
     try:
@@ -103,13 +103,13 @@ def spread_local(work: Work, items: Sequence[bytes], *, progress: Progress | Non
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 
 
-class Carried(NamedTuple):
+class SharedPayload(NamedTuple):
     """Few items, which go along with the work itself: sooner there than what is broadcast."""
 
     value: list[bytes]
 
 
-def partial_work(work: Work, items: "Broadcast[list[bytes]] | Carried") -> Callable[[Batches], Batches]:
+def partial_work(work: Work, items: "Broadcast[list[bytes]] | SharedPayload") -> Callable[[Batches], Batches]:
     """The work as Spark calls it: for the numbers of items, their results."""
 
     def run(batches: Batches) -> Batches:

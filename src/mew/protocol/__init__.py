@@ -1,53 +1,53 @@
 """The MEW protocol as a pure library: commands in, effects out.
 
-No sockets, no clock, no randomness, no files: time, ids and tokens are arguments. `Space.handle` executes commands,
-`Space.route` checks frames, and `fold` rebuilds the state of a space from its records.
+No sockets, no clock, no randomness, no files: time, ids and tokens are arguments. `SpaceCore.handle` executes commands,
+`SpaceCore.route` checks frames, and `fold` rebuilds the state of a space from its records.
 """
 
 from mew.errors import MewError
-from mew.protocol.authentication import Identity, JoinRequest, Lobby, Session, Tokens, turn_away
+from mew.protocol.authentication import Admission, Identity, JoinRequest, Session, Tokens, reject_connection
 from mew.protocol.capabilities import Capability, CapabilitySet, Decision, read_capabilities, read_capability
 from mew.protocol.commands import (
     Administer,
-    Attach,
+    AttachOutputLog,
     Checkpoint,
     Command,
     Join,
     Leave,
-    Lose,
     Poll,
     Post,
     Receive,
     RefuseConnection,
+    ReportLoss,
     Start,
     Tick,
 )
 from mew.protocol.effects import (
     EVERYONE,
     Admit,
-    AllBut,
-    Answer,
+    AllExcept,
     Audience,
-    Checked,
+    CapabilityChecked,
     Close,
     Deliver,
     DeliverFrame,
     Effect,
     Everyone,
-    Only,
-    To,
+    HttpAnswer,
+    OneConnection,
+    Recipients,
 )
 from mew.protocol.envelope import Envelope, parse
-from mew.protocol.errors import ERROR_CODES, Refusal
+from mew.protocol.errors import ERROR_CODES, ProtocolError
 from mew.protocol.explain import Actions, Explanation
 from mew.protocol.fold import fold
 from mew.protocol.frames import Route
 from mew.protocol.kinds import GATEWAY, KINDS, PROTOCOL
 from mew.protocol.records import Record
-from mew.protocol.settings import Limits, Settings, StreamSettings
-from mew.protocol.space import Space
-from mew.protocol.state import FOLD_VERSION, OtherFold, SpaceState, restore, snapshot
-from mew.protocol.streams import Stream
+from mew.protocol.settings import Limits, SpaceSettings, StreamSettings
+from mew.protocol.space import SpaceCore
+from mew.protocol.state import FOLD_VERSION, SnapshotVersionError, SpaceState, restore, snapshot
+from mew.protocol.streams import StreamEntry
 from mew.protocol.welcome import observer_welcome_at, welcome_at
 
 __all__ = [
@@ -59,14 +59,14 @@ __all__ = [
     "PROTOCOL",
     "Actions",
     "Administer",
+    "Admission",
     "Admit",
-    "AllBut",
-    "Answer",
-    "Attach",
+    "AllExcept",
+    "AttachOutputLog",
     "Audience",
     "Capability",
+    "CapabilityChecked",
     "CapabilitySet",
-    "Checked",
     "Checkpoint",
     "Close",
     "Command",
@@ -77,40 +77,40 @@ __all__ = [
     "Envelope",
     "Everyone",
     "Explanation",
+    "HttpAnswer",
     "Identity",
     "Join",
     "JoinRequest",
     "Leave",
     "Limits",
-    "Lobby",
-    "Lose",
     "MewError",
-    "Only",
-    "OtherFold",
+    "OneConnection",
     "Poll",
     "Post",
+    "ProtocolError",
     "Receive",
+    "Recipients",
     "Record",
-    "Refusal",
     "RefuseConnection",
+    "ReportLoss",
     "Route",
     "Session",
-    "Settings",
-    "Space",
+    "SnapshotVersionError",
+    "SpaceCore",
+    "SpaceSettings",
     "SpaceState",
     "Start",
-    "Stream",
+    "StreamEntry",
     "StreamSettings",
     "Tick",
-    "To",
     "Tokens",
     "fold",
     "observer_welcome_at",
     "parse",
     "read_capabilities",
     "read_capability",
+    "reject_connection",
     "restore",
     "snapshot",
-    "turn_away",
     "welcome_at",
 ]

@@ -11,14 +11,14 @@ import msgspec
 
 from mew.protocol import kinds, raw_json
 from mew.protocol.commands import Join, Transport
-from mew.protocol.effects import Close, Deliver, Effect, To
+from mew.protocol.effects import Close, Deliver, Effect, OneConnection
 from mew.protocol.envelope import Stamp, compose, given_id
-from mew.protocol.errors import InvalidEnvelope, Kicked, MissingToken, Refusal, SpaceNotFound, Unauthenticated
+from mew.protocol.errors import InvalidEnvelope, Kicked, MissingToken, ProtocolError, SpaceNotFound, Unauthenticated
 from mew.protocol.frames import is_frame
 from mew.protocol.ids import is_participant_id, is_reserved_id
 
 if TYPE_CHECKING:
-    from mew.protocol.space import Space
+    from mew.protocol.space import SpaceCore
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -114,10 +114,10 @@ def read_join(values: Mapping[str, Any]) -> JoinRequest:
     return JoinRequest(find("space"), find(*_PARTICIPANT), find("token"), given_id(values))
 
 
-class Lobby:
+class Admission:
     """The spaces of one gateway, and the authentication of requests to them."""
 
-    def __init__(self, spaces: Mapping[str, "Space"], tokens: Tokens) -> None:
+    def __init__(self, spaces: Mapping[str, "SpaceCore"], tokens: Tokens) -> None:
         """Use the first space for requests that do not name one."""
         self.spaces = spaces
         self.tokens = tokens
@@ -134,7 +134,7 @@ class Lobby:
                 return read_join(values)
         raise Unauthenticated("join first: the first message must be a `system/join` with a token")
 
-    def admit(self, connection: str, request: JoinRequest) -> tuple["Space", Join]:
+    def admit(self, connection: str, request: JoinRequest) -> tuple["SpaceCore", Join]:
         """Return the space and a `Join` command for it. Raises a refusal that closes the connection."""
         space = self.find(request.space)
         identity = None if request.token is None else self._identify(space, request.token)
@@ -146,7 +146,7 @@ class Lobby:
             connection=connection, participant=identity.participant, observer=identity.observer, cause=request.cause
         )
 
-    def find(self, name: str | None) -> "Space":
+    def find(self, name: str | None) -> "SpaceCore":
         """Return the named space. No name or `default` means the first space (protocol §2)."""
         if name in {None, "default"} and name not in self.spaces:
             return next(iter(self.spaces.values()))
@@ -155,14 +155,14 @@ class Lobby:
             raise SpaceNotFound(f"no space {name!r} here", space=name)
         return space
 
-    def authenticate(self, participant: str, request: JoinRequest) -> "Space":
+    def authenticate(self, participant: str, request: JoinRequest) -> "SpaceCore":
         """Return the space of an HTTP request by this participant, which must own the token (protocol §5)."""
         space, identity = self._bearer(request)
         if identity.observer or identity.participant != participant:
             raise Unauthenticated(f"the token is {identity.participant!r}'s, not {participant!r}'s")
         return space
 
-    def look_in(self, request: JoinRequest) -> "Space":
+    def look_in(self, request: JoinRequest) -> "SpaceCore":
         """Return the space that an HTTP request is about (protocol §5). Accepts any token of it, even an observer's."""
         space, identity = self._bearer(request)
         if identity.participant in space.state.kicked and not identity.observer:
@@ -174,7 +174,7 @@ class Lobby:
         _, identity = self._bearer(request)
         return observer_payer(identity.participant) if identity.observer else identity.participant
 
-    def _bearer(self, request: JoinRequest) -> tuple["Space", Identity]:
+    def _bearer(self, request: JoinRequest) -> tuple["SpaceCore", Identity]:
         space = self.find(request.space)
         if request.token is None:
             raise MissingToken("send a token: `Authorization: Bearer …`")
@@ -183,7 +183,7 @@ class Lobby:
             raise Unauthenticated("the token is not known here")
         return space, identity
 
-    def _identify(self, space: "Space", token: str) -> Identity | None:
+    def _identify(self, space: "SpaceCore", token: str) -> Identity | None:
         """Return the token's identity if it is valid in this space, else None.
 
         The name must be a valid participant id. The holder must be an observer, or known to the space.
@@ -193,7 +193,7 @@ class Lobby:
             return None
         return identity if identity.observer or space.state.knows(identity.participant) else None
 
-    def _anonymous(self, connection: str, space: "Space", request: JoinRequest) -> Join:
+    def _anonymous(self, connection: str, space: "SpaceCore", request: JoinRequest) -> Join:
         """Return the join of a caller without a valid token, if the space allows anonymous joins and the id is free."""
         if not space.settings.allow_anonymous:
             if request.token is None:
@@ -213,7 +213,9 @@ def _may_bear(name: str) -> bool:
     return is_participant_id(name) and not is_reserved_id(name)
 
 
-def turn_away(connection: str, refusal: Refusal, stamp: Stamp, cause: tuple[str, ...] = ()) -> list[Effect]:
+def reject_connection(
+    connection: str, refusal: ProtocolError, stamp: Stamp, cause: tuple[str, ...] = ()
+) -> list[Effect]:
     """Return the effects that report a refusal to a connection before its join, and close it.
 
     `cause` is the id of the join message.
@@ -221,6 +223,6 @@ def turn_away(connection: str, refusal: Refusal, stamp: Stamp, cause: tuple[str,
     new_id = stamp.new_id
     message = compose(kinds.ERROR, raw_json.encode(refusal.payload()), stamp, correlation_id=cause)
     return [
-        Deliver(To(connection), kinds.ERROR, new_id, message),
+        Deliver(OneConnection(connection), kinds.ERROR, new_id, message),
         Close(connection, refusal.close_code or 4401, refusal.code),
     ]

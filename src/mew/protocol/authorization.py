@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from mew.protocol import kinds, raw_json
-from mew.protocol.capabilities import Capability, CapabilitySet, Decision, Miss
-from mew.protocol.effects import Checked
+from mew.protocol.capabilities import Capability, CapabilitySet, Decision, Mismatch
+from mew.protocol.effects import CapabilityChecked
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import CapabilityViolation
 from mew.protocol.patterns import MISSING, TextTooLong, compile_value
-from mew.protocol.transition import Turn
+from mew.protocol.transition import Transition
 from mew.protocol.work import MOST_SCANNED, ScannedTooMuch, Work
 
 if TYPE_CHECKING:
-    from mew.protocol.space import Space
+    from mew.protocol.space import SpaceCore
 
 
 _TOO_MUCH: Final = (
@@ -34,16 +34,16 @@ _ASKED_AS: Final = {
 """A capability must match one of these kinds for the envelope to be allowed (protocol §4, Who may)."""
 
 
-def asked_as(kind: str) -> tuple[str, ...]:
+def checked_kinds(kind: str) -> tuple[str, ...]:
     """Return the kinds that a capability may match to allow an envelope of this kind, most likely first."""
     return _ASKED_AS.get(kind, (kind,))
 
 
-def decide(space: "Space", envelope: Envelope, work: Work) -> Decision:
+def decide(space: "SpaceCore", envelope: Envelope, work: Work) -> Decision:
     """Check an envelope against the sender's capabilities."""
     held = space.capabilities(envelope.sender)
     try:
-        for kind in asked_as(envelope.kind):
+        for kind in checked_kinds(envelope.kind):
             decision = held.decide(kind, envelope.payload, envelope.to, work)
             if decision.allowed:
                 break
@@ -52,19 +52,19 @@ def decide(space: "Space", envelope: Envelope, work: Work) -> Decision:
     return decision
 
 
-def require_capability(turn: Turn, envelope: Envelope) -> None:
+def require_capability(turn: Transition, envelope: Envelope) -> None:
     """Raise `CapabilityViolation`, with the nearest miss, if no capability allows the envelope.
 
-    Adds a `Checked` effect with the decision.
+    Adds a `CapabilityChecked` effect with the decision.
     """
     decision = decide(turn.space, envelope, turn.work)
-    turn.effects.append(Checked(envelope.id, envelope.sender, envelope.kind, decision))
+    turn.effects.append(CapabilityChecked(envelope.id, envelope.sender, envelope.kind, decision))
     if not decision.allowed:
         raise _violation(turn, envelope, decision)
     turn.matched = decision.matched
 
 
-def _violation(turn: Turn, envelope: Envelope, decision: Decision) -> CapabilityViolation:
+def _violation(turn: Transition, envelope: Envelope, decision: Decision) -> CapabilityViolation:
     held = turn.space.capabilities(envelope.sender)
     return CapabilityViolation(
         f"{envelope.sender!r} may not send {envelope.kind!r}: {decision.reason}",
@@ -73,7 +73,7 @@ def _violation(turn: Turn, envelope: Envelope, decision: Decision) -> Capability
     )
 
 
-def managing(space: "Space", envelope: Envelope, work: Work) -> tuple[str, Capability] | None:
+def managing(space: "SpaceCore", envelope: Envelope, work: Work) -> tuple[str, Capability] | None:
     """Return the sender's matching literal `stream/manage` or `*`, and its source; `stream/*` does not count."""
     held = space.capabilities(envelope.sender).managing
     with suppress(ScannedTooMuch):
@@ -89,7 +89,7 @@ _AT_KIND: Final = 0
 _AT_RECIPIENT: Final = 1
 
 
-class Nearest(msgspec.Struct, frozen=True):
+class NearestMiss(msgspec.Struct, frozen=True):
     """A capability that does not allow an envelope, its source, and the first mismatch."""
 
     capability: Capability
@@ -102,10 +102,10 @@ class _Attempt(msgspec.Struct, frozen=True):
 
     rank: tuple[int, int]
     """Number of steps that matched (kind, recipients, payload), and how much of the failed step matched."""
-    nearest: Nearest
+    nearest: NearestMiss
 
 
-def nearest_miss(held: CapabilitySet, envelope: Envelope, work: Work) -> Nearest | None:
+def nearest_miss(held: CapabilitySet, envelope: Envelope, work: Work) -> NearestMiss | None:
     """Return the held capability that comes closest to allowing the envelope; the first one if several are equal.
 
     None of the held capabilities allows the envelope. If comparing all of them takes too long, the result covers only
@@ -114,7 +114,7 @@ def nearest_miss(held: CapabilitySet, envelope: Envelope, work: Work) -> Nearest
     best: _Attempt | None = None
     with suppress(ScannedTooMuch):
         for source, capability in held.sourced:
-            for kind in asked_as(envelope.kind):
+            for kind in checked_kinds(envelope.kind):
                 miss = capability.miss(kind, envelope.payload, envelope.to, work)
                 attempt = None if miss is None else _attempt(miss, source, kind, envelope, work)
                 if attempt is not None and (best is None or attempt.rank > best.rank):
@@ -122,10 +122,10 @@ def nearest_miss(held: CapabilitySet, envelope: Envelope, work: Work) -> Nearest
     return None if best is None else best.nearest
 
 
-def _attempt(miss: Miss, source: str, kind: str, envelope: Envelope, work: Work) -> _Attempt:
+def _attempt(miss: Mismatch, source: str, kind: str, envelope: Envelope, work: Work) -> _Attempt:
     pattern = miss.capability.pattern
     if miss.too_long:
-        return _Attempt((miss.near, 0), Nearest(miss.capability, source, miss.reason(kind, envelope.to)))
+        return _Attempt((miss.near, 0), NearestMiss(miss.capability, source, miss.reason(kind, envelope.to)))
     if miss.near == _AT_KIND:
         fit, why = _shared_segments(pattern["kind"], kind), _kind_misfit(pattern["kind"], kind, envelope.kind)
     elif miss.near == _AT_RECIPIENT:
@@ -135,7 +135,7 @@ def _attempt(miss: Miss, source: str, kind: str, envelope: Envelope, work: Work)
     else:
         fit = _fitting(pattern["payload"], envelope.payload, work)
         why = _misfit(pattern["payload"], envelope.payload, "payload", work)
-    return _Attempt((miss.near, fit), Nearest(miss.capability, source, why))
+    return _Attempt((miss.near, fit), NearestMiss(miss.capability, source, why))
 
 
 def _fits(pattern: Any, value: Any, work: Work) -> bool:

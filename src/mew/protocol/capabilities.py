@@ -41,13 +41,13 @@ class Capability(msgspec.Struct, frozen=True):
 
     def miss(
         self, kind: str, payload: Mapping[str, Any], to: tuple[str, ...], work: Work | None = None
-    ) -> "Miss | None":
+    ) -> "Mismatch | None":
         """Return None if the envelope matches, else how far it matched.
 
         `work` counts the cost and limits it: raises `ScannedTooMuch` above the limit.
         """
         if not self.kind.matches(kind):
-            return Miss(_AT_KIND, self)
+            return Mismatch(_AT_KIND, self)
         if self.fits_payload is None and self.fits_recipient is None:
             return None
         work = work or Work()
@@ -55,12 +55,12 @@ class Capability(msgspec.Struct, frozen=True):
         near = _AT_RECIPIENT
         try:
             if self.fits_recipient is not None and not (to and all(self.fits_recipient(each, work) for each in to)):
-                return Miss(near, self)
+                return Mismatch(near, self)
             near = _AT_PAYLOAD
             if self.fits_payload is not None and not self.fits_payload(payload, work):
-                return Miss(near, self)
+                return Mismatch(near, self)
         except TextTooLong:
-            return Miss(near, self, too_long=True)
+            return Mismatch(near, self, too_long=True)
         return None
 
     @property
@@ -94,7 +94,7 @@ def _covers_part(held: Any, asked: Any, work: Work) -> bool:
     return asked is not None and covers_value(held, asked, work)
 
 
-class Miss(msgspec.Struct, frozen=True):
+class Mismatch(msgspec.Struct, frozen=True):
     """Why a capability does not allow an envelope. A larger `near` means a closer match."""
 
     near: int
@@ -220,7 +220,7 @@ class CapabilitySet:
         """
         if kind in self.certain:
             return self.certain[kind]
-        nearest: Miss | None = None
+        nearest: Mismatch | None = None
         is_plain = kind in _KNOWN
         work = work or Work()
         exact = self._exact.get(kind, ())

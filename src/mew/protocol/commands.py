@@ -33,7 +33,7 @@ class Join(msgspec.Struct, frozen=True, kw_only=True):
     """The key for counting refusals, as in `RefuseConnection`."""
 
 
-class Attach(msgspec.Struct, frozen=True):
+class AttachOutputLog(msgspec.Struct, frozen=True):
     """Connect an `output_log` participant to its file (protocol §5)."""
 
     participant: str
@@ -99,7 +99,7 @@ class Administer(msgspec.Struct, frozen=True, kw_only=True):
     """Changes of the configuration: key, value before and value after."""
 
 
-class Lose(msgspec.Struct, frozen=True, kw_only=True):
+class ReportLoss(msgspec.Struct, frozen=True, kw_only=True):
     """Frames of a stream were dropped for a reader that was too slow or has left."""
 
     participant: str
@@ -120,5 +120,16 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 Command: TypeAlias = (
-    Start | Join | Attach | Leave | Receive | Post | Poll | Lose | Tick | Checkpoint | RefuseConnection | Administer
+    Start
+    | Join
+    | AttachOutputLog
+    | Leave
+    | Receive
+    | Post
+    | Poll
+    | ReportLoss
+    | Tick
+    | Checkpoint
+    | RefuseConnection
+    | Administer
 )

@@ -12,7 +12,7 @@ from mew.protocol import kinds, raw_json, records
 from mew.protocol.authentication import Session, is_join
 from mew.protocol.authorization import require_capability
 from mew.protocol.commands import Poll, Post, Receive
-from mew.protocol.effects import Answer, Close, Only, To
+from mew.protocol.effects import Close, HttpAnswer, OneConnection, Recipients
 from mew.protocol.envelope import Envelope, Stamp, check_content, check_lists, given_id, read_object
 from mew.protocol.envelope import receive as stamp_envelope
 from mew.protocol.errors import (
@@ -21,16 +21,16 @@ from mew.protocol.errors import (
     InvalidRequest,
     MessageTooLarge,
     Paused,
+    ProtocolError,
     QuotaExceeded,
     RateLimited,
-    Refusal,
     ReservedKind,
 )
 from mew.protocol.frames import is_frame
 from mew.protocol.handlers import data, membership, ownership, presence, proposals, streams, timeouts
 from mew.protocol.rate_limit import Bucket
 from mew.protocol.timestamps import rfc3339
-from mew.protocol.transition import Turn
+from mew.protocol.transition import Transition
 from mew.protocol.work import BYTES_PER_UNIT, CONTAINERS_PER_UNIT, JOIN_UNITS, MESSAGE_UNITS
 
 HEAD_BYTES: Final = 1024
@@ -90,7 +90,7 @@ MOST_FIELDS: Final = 1_024
 REGISTER_REFUSED: Final = "system/register is reserved for the gateway. Use capability/grant instead."
 
 
-def receive(turn: Turn, command: Receive) -> None:
+def receive(turn: Transition, command: Receive) -> None:
     """Handle a message from a socket. Messages from a replaced socket are dropped (protocol §2)."""
     session = turn.space.sessions.get(command.connection)
     if session is None:
@@ -100,31 +100,31 @@ def receive(turn: Turn, command: Receive) -> None:
     if is_frame(command.message):
         data.frame(turn, session, command)
         return
-    incoming = Incoming(turn, session.participant, command.message)
+    incoming = IncomingMessage(turn, session.participant, command.message)
     try:
         incoming.carry_out(session)
-    except Refusal as refusal:
+    except ProtocolError as refusal:
         incoming.reject(refusal, f"#{session.participant}" if session.observer else session.participant)
         _tell(turn, session, incoming, refusal)
     incoming.charge(session)
 
 
-def post(turn: Turn, command: Post) -> None:
+def post(turn: Transition, command: Post) -> None:
     """Handle a message sent over HTTP: same rules, plus a response (protocol §5)."""
-    incoming = Incoming(turn, command.participant, command.message)
+    incoming = IncomingMessage(turn, command.participant, command.message)
     session: Session | None = None
     try:
-        session = presence.appear(turn, command.participant, command.peer)
+        session = presence.ensure_present(turn, command.participant, command.peer)
         turn.space.pass_time(turn.now)
         timeouts.settle(turn)
         incoming.refuse_frame()
         incoming.carry_out(session)
-    except Refusal as refusal:
+    except ProtocolError as refusal:
         incoming.reject(refusal, command.participant)
         if incoming.kind == kinds.REGISTER:
-            audience = Only((command.participant,))
+            audience = Recipients((command.participant,))
             turn.send_error(audience, command.participant, refusal, incoming.at_fault)
-        turn.effects.append(Answer(refusal.payload(), refusal.bare()))
+        turn.effects.append(HttpAnswer(refusal.payload(), refusal.bare()))
         incoming.charge(session)
         return
     incoming.charge(session)
@@ -135,21 +135,21 @@ def post(turn: Turn, command: Post) -> None:
         turn.finish(envelope.id, envelope.ts)
 
 
-def poll(turn: Turn, command: Poll) -> None:
+def poll(turn: Transition, command: Poll) -> None:
     """Handle a poll over HTTP, which also makes the participant present (protocol §5)."""
     space = turn.space
     try:
         space.budgets.require(command.participant, space.settings.limits, turn.now)
-        presence.appear(turn, command.participant, command.peer)
+        presence.ensure_present(turn, command.participant, command.peer)
         space.charge(command.participant, turn.now, work=MESSAGE_UNITS, size=0)
-    except Refusal as refusal:
-        turn.effects.append(Answer(refusal.payload(), refusal.bare()))
+    except ProtocolError as refusal:
+        turn.effects.append(HttpAnswer(refusal.payload(), refusal.bare()))
 
 
-class Incoming:
+class IncomingMessage:
     """One message during its checks. Keeps what is known about the message in case a check fails."""
 
-    def __init__(self, turn: Turn, sender: str, message: bytes) -> None:
+    def __init__(self, turn: Transition, sender: str, message: bytes) -> None:
         """Start with an unparsed message."""
         self.turn = turn
         self.sender = sender
@@ -244,7 +244,7 @@ class Incoming:
         if kind not in NO_CAPABILITY:
             require_capability(self.turn, envelope)
 
-    def reject(self, refusal: Refusal, sender: str) -> None:
+    def reject(self, refusal: ProtocolError, sender: str) -> None:
         """Record the rejection.
 
         For an envelope, the header is recorded. For other text, only the size is recorded: it may contain a token.
@@ -259,7 +259,7 @@ class Incoming:
         self.turn.record(records.REJECTED, self.sender, reason=refusal.code, size=len(self.message), **details)
 
 
-def _tell(turn: Turn, session: Session, incoming: Incoming, refusal: Refusal) -> None:
+def _tell(turn: Transition, session: Session, incoming: IncomingMessage, refusal: ProtocolError) -> None:
     """Send the error to the socket of a rejected message. Close the socket if the error requires it."""
     if isinstance(refusal, RateLimited):
         suppressed = turn.space.throttle(session.allowance).admit("", refusal.code, turn.now)
@@ -267,20 +267,20 @@ def _tell(turn: Turn, session: Session, incoming: Incoming, refusal: Refusal) ->
             return
         if suppressed:
             refusal.parts["suppressed"] = suppressed
-    turn.send_error(To(session.connection), session.participant, refusal, incoming.at_fault)
+    turn.send_error(OneConnection(session.connection), session.participant, refusal, incoming.at_fault)
     if refusal.close_code is not None:
         turn.effects.append(Close(session.connection, refusal.close_code, refusal.code))
         presence.depart(turn, session, reason=refusal.code)
 
 
-def _relay(turn: Turn, envelope: Envelope) -> None:
+def _relay(turn: Transition, envelope: Envelope) -> None:
     if envelope.kind.startswith("stream/"):
         streams.relay_about_stream(turn, envelope)
     else:
         turn.relay(envelope)
 
 
-def _heartbeat(turn: Turn, envelope: Envelope) -> None:
+def _heartbeat(turn: Transition, envelope: Envelope) -> None:
     turn.consume(envelope)
 
 
@@ -296,7 +296,7 @@ DECIDED_BY_OWNERSHIP: Final = kinds.ENDINGS | {
 NO_CAPABILITY: Final = DECIDED_BY_OWNERSHIP | {kinds.MCP_APPROVE}
 """Kinds that need no capability: those above, and votes, which the rules of the space decide (protocol §3)."""
 
-_HANDLERS: Final[dict[str, Callable[[Turn, Envelope], None]]] = {
+_HANDLERS: Final[dict[str, Callable[[Transition, Envelope], None]]] = {
     kinds.HEARTBEAT: _heartbeat,
     kinds.CAPABILITY_GRANT: membership.grant,
     kinds.CAPABILITY_REVOKE: membership.revoke,

@@ -9,7 +9,7 @@ import msgspec
 
 from mew.protocol.capabilities import Decision
 from mew.protocol.commands import Transport
-from mew.protocol.errors import Refusal
+from mew.protocol.errors import ProtocolError
 from mew.protocol.records import Record
 
 
@@ -17,25 +17,25 @@ class Everyone(msgspec.Struct, frozen=True):
     """All present participants and all observers."""
 
 
-class AllBut(msgspec.Struct, frozen=True):
+class AllExcept(msgspec.Struct, frozen=True):
     """All present participants except one, and all observers."""
 
     participant: str
 
 
-class Only(msgspec.Struct, frozen=True):
+class Recipients(msgspec.Struct, frozen=True):
     """Only these participants, if they are present. No observers."""
 
     participants: tuple[str, ...]
 
 
-class To(msgspec.Struct, frozen=True):
+class OneConnection(msgspec.Struct, frozen=True):
     """Only this connection."""
 
     connection: str
 
 
-Audience: TypeAlias = Everyone | AllBut | Only | To
+Audience: TypeAlias = Everyone | AllExcept | Recipients | OneConnection
 EVERYONE = Everyone()
 
 
@@ -75,7 +75,7 @@ class DeliverFrame(msgspec.Struct, frozen=True):
     text: bool
 
 
-class Checked(msgspec.Struct, frozen=True):
+class CapabilityChecked(msgspec.Struct, frozen=True):
     """A capability was checked, with this decision."""
 
     envelope_id: str
@@ -84,11 +84,11 @@ class Checked(msgspec.Struct, frozen=True):
     decision: Decision
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HttpAnswer(msgspec.Struct, frozen=True):
     """The HTTP answer to a `Post`: these fields, or a refusal."""
 
     body: dict[str, Any]
-    refusal: Refusal | None = None
+    refusal: ProtocolError | None = None
 
 
-Effect: TypeAlias = Record | Admit | Close | Deliver | DeliverFrame | Checked | Answer
+Effect: TypeAlias = Record | Admit | Close | Deliver | DeliverFrame | CapabilityChecked | HttpAnswer

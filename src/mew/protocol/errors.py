@@ -1,10 +1,10 @@
-"""Why something was refused: one class a code, the parts as attributes.
+"""The protocol errors: one class for each error code.
 
-Pure values that can be raised. Nothing here sends or logs: `Space.handle` turns a refusal into `system/error`,
-a transport turns it into an HTTP status.
+Pure values that can be raised. `SpaceCore.handle` turns an error into `system/error`, a transport turns it into an
+HTTP status, and a client turns a received `system/error` into the error again.
 
     MewError
-    └── Refusal                     code, message, parts
+    └── ProtocolError               code, message, parts
         ├── InvalidEnvelope         invalid_envelope
         ├── InvalidRequest          invalid_request
         ├── InvalidFormat           invalid_format
@@ -34,76 +34,101 @@ a transport turns it into an HTTP status.
         └── InternalError           internal_error
 """
 
-from typing import Any, ClassVar, Final, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from mew.errors import MewError
 
+if TYPE_CHECKING:
+    from mew.protocol.envelope import Envelope
+
 MESSAGE_LENGTH: Final = 500
 PART_LENGTH: Final = 256
-"""A refusal quotes what was sent; it must not be as large."""
+"""An error quotes the rejected message. These limits keep the error small."""
 
 
-class Refusal(MewError):
-    """A message that is not carried out, and why (protocol §6)."""
+class ProtocolError(MewError):
+    """A message that is not carried out, and why (protocol §6). Each error code has a class of its own.
 
-    code: ClassVar[str]
+    In the core, the class and its `code` are known. In a client, `from_payload` returns the class of the received
+    code, or a plain `ProtocolError` for a code that this version does not know.
+    """
+
+    code: str = ""
     status: ClassVar[int] = 400
     close_code: ClassVar[int | None] = None
-    """A socket is closed with this after the refusal; None leaves it open."""
+    """Close code of the socket after the error; None leaves the socket open."""
+    envelope: "Envelope | None" = None
+    """In a client: the received `system/error`."""
+    _by_code: ClassVar[dict[str, type["ProtocolError"]]] = {}
 
     def __init__(self, message: str, **parts: Any) -> None:
-        """Keep the sentence for people and the parts for programs."""
+        """`message` is a sentence for people, `parts` are values for programs. Long texts are shortened."""
         self.message = message[:MESSAGE_LENGTH]
         self.parts = {name: _shortened(value) for name, value in parts.items()}
         super().__init__(self.message)
 
+    def __init_subclass__(cls) -> None:
+        """Register the class for its code. A subclass without a code of its own is never received."""
+        if "code" in cls.__dict__:
+            cls._by_code[cls.code] = cls
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any]) -> "ProtocolError":
+        """Return the error that the payload of a `system/error` describes."""
+        code = str(payload.get("error", ""))
+        error = cls._by_code.get(code, ProtocolError)(str(payload.get("message", code)))
+        error.code = code
+        error.parts = {name: value for name, value in payload.items() if name not in {"error", "message", "code"}}
+        return error
+
     def bare(self) -> Self:
-        """This, without where it was raised: that holds the whole message, and what keeps the refusal itself."""
+        """Return this error without its traceback, which refers to the whole message and to the error itself."""
         self.__traceback__ = self.__context__ = self.__cause__ = None
         return self
 
     def payload(self) -> dict[str, Any]:
-        """The payload of `system/error`, and the body of an HTTP refusal."""
+        """Return the payload of `system/error`, which is also the body of an HTTP error."""
         return {"error": self.code, "message": self.message, **self.parts}
 
 
-class InvalidEnvelope(Refusal):
+class InvalidEnvelope(ProtocolError):
     """The message is no envelope, or a field of it is not what its kind needs; names the field."""
 
     code = "invalid_envelope"
 
 
-class InvalidRequest(Refusal):
+class InvalidRequest(ProtocolError):
     """A well-formed request that can never be carried out, such as a bad id."""
 
     code = "invalid_request"
 
 
-class InvalidFormat(Refusal):
+class InvalidFormat(ProtocolError):
     """A format descriptor or its JSON Schema cannot be used."""
 
     code = "invalid_format"
 
 
-class UnknownFormat(Refusal):
+class UnknownFormat(ProtocolError):
     """`format_id` names none of the stream's formats."""
 
     code = "unknown_format"
 
 
-class SchemaViolation(Refusal):
+class SchemaViolation(ProtocolError):
     """The content does not fit its format's schema, on a stream that validates."""
 
     code = "schema_violation"
 
 
-class ReservedKind(Refusal):
+class ReservedKind(ProtocolError):
     """A kind that only the gateway sends."""
 
     code = "reserved_kind"
 
 
-class Unauthorized(Refusal):
+class Unauthorized(ProtocolError):
     """Not who it claims to be, or not the one who may decide this."""
 
     code = "unauthorized"
@@ -128,21 +153,21 @@ class Kicked(Unauthorized):
     close_code = 4403
 
 
-class CapabilityViolation(Refusal):
+class CapabilityViolation(ProtocolError):
     """No capability of the sender matches the envelope."""
 
     code = "capability_violation"
     status = 403
 
 
-class UnauthorizedStreamWrite(Refusal):
+class UnauthorizedStreamWrite(ProtocolError):
     """A frame or `stream/data` from a participant that is not an authorized writer."""
 
     code = "unauthorized_stream_write"
     status = 403
 
 
-class SpaceNotFound(Refusal):
+class SpaceNotFound(ProtocolError):
     """No such space on this gateway."""
 
     code = "space_not_found"
@@ -150,89 +175,89 @@ class SpaceNotFound(Refusal):
     close_code = 4404
 
 
-class StreamNotFound(Refusal):
+class StreamNotFound(ProtocolError):
     """No such stream in the registry."""
 
     code = "stream_not_found"
     status = 404
 
 
-class StreamNotLive(Refusal):
+class StreamNotLive(ProtocolError):
     """The stream is announced but not started."""
 
     code = "stream_not_live"
     status = 409
 
 
-class SequenceOutOfOrder(Refusal):
+class SequenceOutOfOrder(ProtocolError):
     """A sequence number that is not greater than that writer's last."""
 
     code = "sequence_out_of_order"
     status = 409
 
 
-class ParticipantNotFound(Refusal):
+class ParticipantNotFound(ProtocolError):
     """No such participant, or not present where presence is needed."""
 
     code = "participant_not_found"
     status = 404
 
 
-class TargetNotFound(Refusal):
+class TargetNotFound(ProtocolError):
     """A stream's target is not present."""
 
     code = "target_not_found"
 
 
-class NotFound(Refusal):
+class NotFound(ProtocolError):
     """No such resource behind an HTTP path."""
 
     code = "not_found"
     status = 404
 
 
-class AlreadyExists(Refusal):
+class AlreadyExists(ProtocolError):
     """The id of a participant, or of a proposal, is taken."""
 
     code = "already_exists"
     status = 409
 
 
-class ProposalClosed(Refusal):
+class ProposalClosed(ProtocolError):
     """The proposal is not open any more; the parts say what happened to it."""
 
     code = "proposal_closed"
     status = 409
 
 
-class ProposalMismatch(Refusal):
+class ProposalMismatch(ProtocolError):
     """The request is not the one that was proposed."""
 
     code = "proposal_mismatch"
     status = 409
 
 
-class ApprovalRequired(Refusal):
+class ApprovalRequired(ProtocolError):
     """A rule of the space asks for more votes than this request has."""
 
     code = "approval_required"
     status = 403
 
 
-class InvalidOperation(Refusal):
+class InvalidOperation(ProtocolError):
     """Understood, permitted to ask, and impossible in this state."""
 
     code = "invalid_operation"
 
 
-class Paused(Refusal):
+class Paused(ProtocolError):
     """The sender is paused or shutting down."""
 
     code = "paused"
     status = 403
 
 
-class RateLimited(Refusal):
+class RateLimited(ProtocolError):
     """Over a rate or a budget; `budget` says which one, `retry_after_ms` when to try again."""
 
     code = "rate_limited"
@@ -245,7 +270,7 @@ class JoinRateLimited(RateLimited):
     close_code = 1013
 
 
-class MessageTooLarge(Refusal):
+class MessageTooLarge(ProtocolError):
     """Over `limits.message_bytes`; the socket is closed."""
 
     code = "message_too_large"
@@ -253,7 +278,7 @@ class MessageTooLarge(Refusal):
     close_code = 1009
 
 
-class QuotaExceeded(Refusal):
+class QuotaExceeded(ProtocolError):
     """A limit on how many of something may exist concurrently."""
 
     code = "quota_exceeded"
@@ -266,7 +291,7 @@ class TooManyConnections(QuotaExceeded):
     close_code = 1013
 
 
-class JournalUnavailable(Refusal):
+class JournalUnavailable(ProtocolError):
     """Nothing can be recorded now, so nothing is accepted."""
 
     code = "journal_unavailable"
@@ -274,7 +299,7 @@ class JournalUnavailable(Refusal):
     close_code = 1013
 
 
-class InternalError(Refusal):
+class InternalError(ProtocolError):
     """A fault of the gateway's own."""
 
     code = "internal_error"
@@ -285,10 +310,5 @@ def _shortened(value: Any) -> Any:
     return value[:PART_LENGTH] if isinstance(value, str) else value
 
 
-def _codes(error: type[Refusal]) -> set[str]:
-    found = {error.code} if hasattr(error, "code") else set()
-    return found.union(*(_codes(each) for each in error.__subclasses__()))
-
-
-ERROR_CODES: frozenset[str] = frozenset(_codes(Refusal))
-"""Every code a `system/error` can carry."""
+ERROR_CODES: Final = frozenset(ProtocolError._by_code)
+"""Every code that a `system/error` from the gateway can have."""

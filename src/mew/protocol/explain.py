@@ -12,32 +12,32 @@ import msgspec
 
 from mew.protocol import kinds
 from mew.protocol.authentication import Session, is_join
-from mew.protocol.authorization import Nearest, asked_as, decide, managing, nearest_miss
+from mew.protocol.authorization import NearestMiss, checked_kinds, decide, managing, nearest_miss
 from mew.protocol.capabilities import Capability, CapabilitySet
-from mew.protocol.dispatch import DECIDED_BY_OWNERSHIP, NO_CAPABILITY, Incoming
+from mew.protocol.dispatch import DECIDED_BY_OWNERSHIP, NO_CAPABILITY, IncomingMessage
 from mew.protocol.envelope import Envelope
-from mew.protocol.errors import InvalidEnvelope, ParticipantNotFound, QuotaExceeded, Refusal
+from mew.protocol.errors import InvalidEnvelope, ParticipantNotFound, ProtocolError, QuotaExceeded
 from mew.protocol.handlers import presence
 from mew.protocol.handlers.proposals import is_own_withdrawal
 from mew.protocol.records import Record
 from mew.protocol.state import Presence
 from mew.protocol.stream_references import reference
-from mew.protocol.streams import LIVE, READY, Status, Stream
-from mew.protocol.transition import Turn
+from mew.protocol.streams import LIVE, READY, Status, StreamEntry
+from mew.protocol.transition import Transition
 from mew.protocol.work import KINDS_PER_UNIT, Work
 
 if TYPE_CHECKING:
-    from mew.protocol.space import Space
+    from mew.protocol.space import SpaceCore
 
 
-class Right(msgspec.Struct, frozen=True):
+class Authorization(msgspec.Struct, frozen=True):
     """On what authority a participant may send an envelope, as far as its kind and stream are concerned."""
 
     reason: str
     source: str | None = None
     """Source of the capability, or `owner`, `writer` (of the stream), `proposer`, `approvals`, `everyone`."""
     capability: Capability | None = None
-    nearest: Nearest | None = None
+    nearest: NearestMiss | None = None
     """The closest capability, if one is needed and none matches."""
 
 
@@ -45,8 +45,8 @@ class Explanation(msgspec.Struct, frozen=True):
     """The result of a dry run."""
 
     kind: str | None
-    right: Right
-    refusal: Refusal | None
+    right: Authorization
+    refusal: ProtocolError | None
     """The error; None if the message would be carried out."""
     units: int = 0
     """Units of work that the dry run took (`work`)."""
@@ -74,7 +74,7 @@ class _Passed(Exception):
     """Raised when all checks have passed."""
 
 
-class _Rehearsal(Turn):
+class _Rehearsal(Transition):
     """A turn that stops before anything takes effect."""
 
     __slots__ = ()
@@ -84,11 +84,11 @@ class _Rehearsal(Turn):
 
 
 def _take_nothing(_record: Record) -> NoReturn:
-    """Replace `Space.take`, the only method that changes a space, to end the dry run."""
+    """Replace `SpaceCore.take`, the only method that changes a space, to end the dry run."""
     raise _Passed
 
 
-def explain(space: "Space", participant: str, message: bytes, now: int) -> Explanation:
+def explain(space: "SpaceCore", participant: str, message: bytes, now: int) -> Explanation:
     """Return whether this message of a participant would be accepted now, and why; any caller may ask.
 
     The rate of the participant is neither checked nor used up. Raises `ParticipantNotFound` for an unknown participant.
@@ -97,12 +97,12 @@ def explain(space: "Space", participant: str, message: bytes, now: int) -> Expla
         raise ParticipantNotFound(f"no participant {participant!r}", participant_id=participant)
     session = session_of(space, participant)
     turn = _Rehearsal(as_if_present(space, session, now), now)
-    incoming = Incoming(turn, participant, message)
+    incoming = IncomingMessage(turn, participant, message)
     refusal = None
     try:
         with suppress(_Passed):
             _rehearse(turn, session, incoming)
-    except Refusal as refused:
+    except ProtocolError as refused:
         refusal = refused
     if incoming.envelope is None:
         joins = is_join(incoming.values)
@@ -112,7 +112,7 @@ def explain(space: "Space", participant: str, message: bytes, now: int) -> Expla
     return Explanation(incoming.envelope.kind, right, refusal, incoming.units + work.units)
 
 
-def session_of(space: "Space", participant: str) -> Session:
+def session_of(space: "SpaceCore", participant: str) -> Session:
     """The session of the participant. If there is none, the one that a post would create (protocol §5)."""
     seat = space.seats.get(participant)
     if seat is not None:
@@ -120,7 +120,7 @@ def session_of(space: "Space", participant: str) -> Session:
     return Session(connection=f"http:{participant}", participant=participant, transport="http")
 
 
-def as_if_present(space: "Space", session: Session, now: int) -> "Space":
+def as_if_present(space: "SpaceCore", session: Session, now: int) -> "SpaceCore":
     """Return a copy of the space in which the participant is present and due grants have ended.
 
     The copy shares everything else with the space, and takes no records. Due grants end first, because handling a real
@@ -139,7 +139,7 @@ def as_if_present(space: "Space", session: Session, now: int) -> "Space":
     return twin
 
 
-def _end_grants(twin: "Space", due: dict[str, set[str]]) -> None:
+def _end_grants(twin: "SpaceCore", due: dict[str, set[str]]) -> None:
     state, none = twin.state, frozenset[str]()
     twin.state = msgspec.structs.replace(
         state,
@@ -155,21 +155,21 @@ def _end_grants(twin: "Space", due: dict[str, set[str]]) -> None:
     twin.compile_again()
 
 
-def _rehearse(turn: Turn, session: Session, incoming: Incoming) -> None:
+def _rehearse(turn: Transition, session: Session, incoming: IncomingMessage) -> None:
     """Run the same steps as `dispatch.post`."""
-    presence.require_welcome(turn, session.participant)
+    presence.require_not_kicked(turn, session.participant)
     turn.space.pass_time(turn.now)
     incoming.refuse_frame()
     incoming.carry_out(session, counted=False)
 
 
-_EVERYONE = Right("everybody may send it", "everyone")
-_DECIDER = Right("the space's approval rules decide who may vote", "approvals")
-_PROPOSER = Right("it is the sender's own proposal", "proposer")
-_NOTHING = Right("it is no envelope")
+_EVERYONE = Authorization("everybody may send it", "everyone")
+_DECIDER = Authorization("the space's approval rules decide who may vote", "approvals")
+_PROPOSER = Authorization("it is the sender's own proposal", "proposer")
+_NOTHING = Authorization("it is no envelope")
 
 
-def _right(space: "Space", envelope: Envelope, work: Work, now: int) -> Right:
+def _right(space: "SpaceCore", envelope: Envelope, work: Work, now: int) -> Authorization:
     """Return the authority for an envelope (protocol §4, Who may).
 
     For an existing stream, its owner and writers decide. For everything else, capabilities decide.
@@ -184,31 +184,31 @@ def _right(space: "Space", envelope: Envelope, work: Work, now: int) -> Right:
     if envelope.kind in DECIDED_BY_OWNERSHIP and stream is not None:
         return right_over(space, stream, envelope, work)
     if envelope.kind in DECIDED_BY_OWNERSHIP and envelope.kind != kinds.STREAM_CLOSE:
-        return Right("it names no stream")
+        return Authorization("it names no stream")
     decision = decide(space, envelope, work)
     near = None if decision.allowed else nearest_miss(space.capabilities(envelope.sender), envelope, work)
-    return Right(decision.reason, decision.source, decision.capability, near)
+    return Authorization(decision.reason, decision.source, decision.capability, near)
 
 
-def _named_stream(space: "Space", envelope: Envelope) -> Stream | None:
+def _named_stream(space: "SpaceCore", envelope: Envelope) -> StreamEntry | None:
     with suppress(InvalidEnvelope):
         named = reference(envelope)
         return None if named is None else space.state.streams.get(named)
     return None
 
 
-def right_over(space: "Space", stream: Stream, envelope: Envelope, work: Work) -> Right:
+def right_over(space: "SpaceCore", stream: StreamEntry, envelope: Envelope, work: Work) -> Authorization:
     """Return on what authority a participant may send an envelope about this stream (protocol §4, Who may)."""
     sender, name = envelope.sender, stream.stream_id
     if sender == stream.owner:
-        return Right(f"{sender!r} owns {name!r}", "owner")
+        return Authorization(f"{sender!r} owns {name!r}", "owner")
     if envelope.kind == kinds.STREAM_DATA and sender in stream.writers:
-        return Right(f"{sender!r} is an authorised writer of {name!r}", "writer")
+        return Authorization(f"{sender!r} is an authorised writer of {name!r}", "writer")
     held = managing(space, envelope, work) if envelope.kind in kinds.ENDINGS else None
     if held is None:
-        return Right(f"{sender!r} has no right over {name!r}")
+        return Authorization(f"{sender!r} has no right over {name!r}")
     source, capability = held
-    return Right(f"allowed by {capability.text.decode()}", source, capability)
+    return Authorization(f"allowed by {capability.text.decode()}", source, capability)
 
 
 BY_CAPABILITY: Final = tuple(
@@ -254,7 +254,7 @@ class Actions(msgspec.Struct, frozen=True):
     kinds: tuple[AllowedKind, ...] = ()
     streams: tuple[AllowedOnStream, ...] = ()
     """In order of creation. Streams without any permitted kind are left out."""
-    refusal: Refusal | None = None
+    refusal: ProtocolError | None = None
     """The reason why it may send nothing at all."""
     units: int = 0
     """Units of work that it took to build the list (`work`)."""
@@ -279,7 +279,7 @@ class Actions(msgspec.Struct, frozen=True):
         }
 
 
-def actions(space: "Space", participant: str, now: int) -> Actions:
+def actions(space: "SpaceCore", participant: str, now: int) -> Actions:
     """Return what this participant may send now, whether it is present or not; any caller may ask.
 
     Raises `QuotaExceeded` if this takes more than `MOST_UNITS`, or more than may be scanned for one message, and
@@ -289,8 +289,8 @@ def actions(space: "Space", participant: str, now: int) -> Actions:
         raise ParticipantNotFound(f"no participant {participant!r}", participant_id=participant)
     space = as_if_present(space, session_of(space, participant), now)
     try:
-        presence.require_welcome(Turn(space, now), participant)
-    except Refusal as refusal:
+        presence.require_not_kicked(Transition(space, now), participant)
+    except ProtocolError as refusal:
         return Actions(participant, refusal=refusal)
     space.pass_time(now)
     passing = kinds.ALLOWED_WHILE_PAUSED if space.is_muted(participant) else kinds.KINDS
@@ -320,14 +320,14 @@ def _allowed(held: CapabilitySet, kind: str) -> AllowedKind | None:
     """Return the capability for a kind that a decision would name, or None. One without conditions is preferred."""
     fitting = [
         ((not capability.is_plain, number, capability.kind.exact != name), AllowedKind(kind, capability, source))
-        for number, name in enumerate(asked_as(kind))
+        for number, name in enumerate(checked_kinds(kind))
         for source, capability in held.sourced
         if capability.kind.matches(name)
     ]
     return min(fitting, key=lambda each: each[0])[1] if fitting else None
 
 
-def _on(space: "Space", stream: Stream, participant: str, work: Work) -> list[str]:
+def _on(space: "SpaceCore", stream: StreamEntry, participant: str, work: Work) -> list[str]:
     """Return the kinds about a stream that a participant may send in the current state of the stream."""
     named = {"stream_id": stream.stream_id}
 

@@ -12,8 +12,8 @@ import msgspec
 from mew.protocol import kinds, proposals, raw_json, records
 from mew.protocol.capabilities import Capability, read_capability
 from mew.protocol.records import Record
-from mew.protocol.state import Grant, OtherFold, Presence, SpaceState, restore
-from mew.protocol.streams import LIVE, Stream, read_entry, read_ready
+from mew.protocol.state import Grant, Presence, SnapshotVersionError, SpaceState, restore
+from mew.protocol.streams import LIVE, StreamEntry, read_entry, read_ready
 from mew.protocol.timestamps import SECOND, rfc3339
 
 LONGEST_TIMEOUT: Final = 31_536_000
@@ -25,8 +25,8 @@ SHUTDOWN_SECONDS: Final = 5
 def fold(state: SpaceState, record: Record) -> SpaceState:
     """Apply a record and return the new state.
 
-    The state object is changed in place and returned, but a checkpoint gives a new object. Raises `OtherFold` if a
-    checkpoint of an unreadable fold version comes before any other record.
+    The state object is changed in place and returned, but a checkpoint gives a new object. Raises
+    `SnapshotVersionError` if a checkpoint of an unreadable fold version comes before any other record.
     """
     if record.event == records.CHECKPOINT:
         state = _checkpoint(state, record)
@@ -46,7 +46,7 @@ def _checkpoint(state: SpaceState, record: Record) -> SpaceState:
     """
     try:
         restored = restore(record.payload)
-    except OtherFold:
+    except SnapshotVersionError:
         if state.position < 0:
             raise
         return state
@@ -55,7 +55,7 @@ def _checkpoint(state: SpaceState, record: Record) -> SpaceState:
     return restored
 
 
-def count_frames(state: SpaceState, stream_id: str, count: int) -> int:
+def advance_frame_number(state: SpaceState, stream_id: str, count: int) -> int:
     """Count accepted frames or data of a stream, and return the number of the first of them."""
     first = state.frames[stream_id] + 1
     state.frames[stream_id] += count
@@ -105,7 +105,7 @@ def _depart(state: SpaceState, participant: str, now: int) -> None:
 
 
 def _frame(state: SpaceState, record: Record) -> None:
-    count_frames(state, str(record.stream_id), 1)
+    advance_frame_number(state, str(record.stream_id), 1)
 
 
 def _envelope(state: SpaceState, record: Record) -> None:
@@ -116,7 +116,7 @@ def _envelope(state: SpaceState, record: Record) -> None:
 
 def _data(state: SpaceState, record: Record) -> None:
     stream_id = str(record.stream_id)
-    count_frames(state, stream_id, 1)
+    advance_frame_number(state, stream_id, 1)
     state.sequences.setdefault(stream_id, {})[record.participant] = int(record.sequence or 0)
 
 
@@ -135,7 +135,7 @@ def _readied(state: SpaceState, record: Record) -> None:
     _register(state, stream)
 
 
-def _register(state: SpaceState, stream: Stream) -> None:
+def _register(state: SpaceState, stream: StreamEntry) -> None:
     state.streams[stream.stream_id] = stream
     state.frames[stream.stream_id] = 0
 

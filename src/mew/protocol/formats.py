@@ -13,7 +13,7 @@ from mew.protocol.errors import InvalidEnvelope, InvalidFormat, SchemaViolation,
 from mew.protocol.schema_cost import (
     HASHED_WEIGHT,
     MOST_STEPS,
-    TooCostly,
+    SchemaTooComplex,
     is_remote,
     measure,
     text_outside_arrays,
@@ -44,7 +44,7 @@ _ERROR_BYTES: Final = 512
 """Bytes that each error costs in addition."""
 
 
-class Format(msgspec.Struct, frozen=True):
+class FormatDescriptor(msgspec.Struct, frozen=True):
     """One format descriptor. `validator` is None if it has no schema."""
 
     id: str
@@ -79,9 +79,9 @@ class Format(msgspec.Struct, frozen=True):
 class Formats(msgspec.Struct, frozen=True):
     """The formats of one stream."""
 
-    by_id: dict[str, Format] = {}
+    by_id: dict[str, FormatDescriptor] = {}
 
-    def choose(self, format_id: Any) -> Format | None:
+    def choose(self, format_id: Any) -> FormatDescriptor | None:
         """Return the format that a `stream/data` names; None on a stream without formats (protocol §4).
 
         If the stream has only one format, `format_id` may be None. Raises `UnknownFormat` for an unknown id.
@@ -96,7 +96,7 @@ class Formats(msgspec.Struct, frozen=True):
         return self.by_id[format_id]
 
 
-def check_fits(format_: Format, content: Any, size: int, work: Work | None = None) -> None:
+def check_fits(format_: FormatDescriptor, content: Any, size: int, work: Work | None = None) -> None:
     """Raise `SchemaViolation` if content of `size` bytes does not match, or if the check would take too long.
 
     The error includes the path of the mismatch, unless locating it would take too long.
@@ -136,7 +136,7 @@ def read_formats(value: Any, most: int, work: Work | None = None) -> Formats:
         raise InvalidFormat("`payload.formats` must name at least one format")
     if len(value) > most:
         raise InvalidFormat(f"`payload.formats` has {len(value)} formats; at most {most} are allowed")
-    by_id: dict[str, Format] = {}
+    by_id: dict[str, FormatDescriptor] = {}
     compiler = _Compiler(work or Work())
     for index, each in enumerate(value):
         format_ = _read_format(each, f"payload.formats[{index}]", compiler)
@@ -151,7 +151,7 @@ def count_patterns(formats: Any) -> int:
     return len(schema_cost.patterns_in(formats))
 
 
-def _read_format(value: Any, where: str, compiler: "_Compiler") -> Format:
+def _read_format(value: Any, where: str, compiler: "_Compiler") -> FormatDescriptor:
     if not isinstance(value, dict):
         raise InvalidFormat(f"`{where}` must be an object")
     format_id = value.get("id")
@@ -161,7 +161,7 @@ def _read_format(value: Any, where: str, compiler: "_Compiler") -> Format:
         if not isinstance(value.get(name, ""), str):
             raise InvalidFormat(f"`{where}.{name}` must be a string")
     if value.get("schema") is None:
-        return Format(format_id, None)
+        return FormatDescriptor(format_id, None)
     return compiler.compile(format_id, value["schema"], f"{where}.schema")
 
 
@@ -174,7 +174,7 @@ class _Compiler:
         self._units = 0
         self._steps = 0
 
-    def compile(self, format_id: str, schema: Any, where: str) -> Format:
+    def compile(self, format_id: str, schema: Any, where: str) -> FormatDescriptor:
         """Return the format with its validator. Raises `InvalidFormat` if the schema cannot be used."""
         size = len(raw_json.encode(schema))
         self._work.add(size // _SCHEMA_BYTES_PER_UNIT)
@@ -190,24 +190,28 @@ class _Compiler:
             )
             validator = jsonschema_rs.Draft202012Validator(schema, offline=True, pattern_options=options)
             cost = measure(schema, SUBSCHEMAS_PER_VALUE, MOST_STEPS - self._steps)
-        except TooCostly as error:
+        except SchemaTooComplex as error:
             raise InvalidFormat(f"`{where}` cannot be used: {error}") from None
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
             raise InvalidFormat(f"`{where}` is not a usable JSON Schema 2020-12: {_first_line(error)}") from None
         self._work.add(cost.steps)
         self._steps += cost.steps
-        return Format(format_id, validator, size, cost.subschemas, cost.weight, cost.remote_weight, cost.unique)
+        return FormatDescriptor(
+            format_id, validator, size, cost.subschemas, cost.weight, cost.remote_weight, cost.unique
+        )
 
     def _check_patterns(self, schema: Any) -> None:
-        """Raise `TooCostly` for too many patterns, or patterns that are slow to compile. Nothing is compiled here."""
+        """Raise `SchemaTooComplex` for too many patterns, or slow patterns. Nothing is compiled here."""
         patterns = schema_cost.patterns_in(schema)
         if len(patterns) > schema_cost.PER_SCHEMA:
-            raise TooCostly(f"it has {len(patterns)} patterns; at most {schema_cost.PER_SCHEMA} are allowed")
+            raise SchemaTooComplex(f"it has {len(patterns)} patterns; at most {schema_cost.PER_SCHEMA} are allowed")
         for pattern in patterns:
             units = schema_cost.compile_units(pattern)
             self._units += units
             if units > schema_cost.COMPILE_UNITS or self._units > PATTERN_UNITS:
-                raise TooCostly(f"the pattern {pattern[:80]!r} takes too long to compile; use fewer or simpler classes")
+                raise SchemaTooComplex(
+                    f"the pattern {pattern[:80]!r} takes too long to compile; use fewer or simpler classes"
+                )
             self._work.add(units)
 
 

@@ -7,7 +7,7 @@ from mew.protocol.capabilities import Capability
 from mew.protocol.errors import QuotaExceeded
 from mew.protocol.settings import Limits
 from mew.protocol.state import SpaceState
-from mew.protocol.streams import Stream
+from mew.protocol.streams import StreamEntry
 
 
 class StreamUsage:
@@ -23,7 +23,7 @@ class StreamUsage:
         self._bytes: dict[str, int] = {}
         self._total = 0
 
-    def put(self, stream: Stream) -> None:
+    def put(self, stream: StreamEntry) -> None:
         """Count an open stream. Its creator and its metadata never change, so a known stream is ignored."""
         if stream.stream_id in self._held:
             return
@@ -42,7 +42,7 @@ class StreamUsage:
         if not self._streams[creator]:
             del self._streams[creator], self._bytes[creator]
 
-    def require_room(self, asked: Stream, limits: Limits) -> None:
+    def require_room(self, asked: StreamEntry, limits: Limits) -> None:
         """Raise `QuotaExceeded`, which names the quota, if one more stream would exceed a quota."""
         creator, size = asked.creator, metadata_bytes(asked)
         for quota, limit, value, what in (
@@ -71,7 +71,7 @@ class StreamUsage:
                 raise QuotaExceeded(message, quota=quota, limit=limit, value=value)
 
 
-def metadata_bytes(stream: Stream) -> int:
+def metadata_bytes(stream: StreamEntry) -> int:
     """Return the size of a stream's stored request: names and texts of all fields that are kept."""
     fields = {"direction": stream.direction, "encoding": stream.encoding, **stream.fields}
     return sum(len(name) + len(text) for name, text in fields.items())

@@ -121,7 +121,7 @@ State: TypeAlias = dict[int, int]
 """Maps the `id()` of each subschema to the number of times it applies to one value."""
 
 
-class TooCostly(ValueError):
+class SchemaTooComplex(ValueError):
     """The schema is too costly, or its cost cannot be determined. The message gives the reason."""
 
 
@@ -157,15 +157,15 @@ class _Node(msgspec.Struct, frozen=True):
     unique: int = 0
 
 
-def applications(schema: Any, most: int) -> int:
-    """Return the maximum number of subschemas that can apply to one value. Raises `TooCostly` if it is over `most`."""
+def count_subschemas(schema: Any, most: int) -> int:
+    """Return the maximum number of subschemas that can apply to one value; `SchemaTooComplex` if over `most`."""
     return measure(schema, most).subschemas
 
 
 def measure(schema: Any, most: int, steps: int = MOST_STEPS) -> SchemaCost:
     """Return the maximum cost of a schema.
 
-    Raises `TooCostly` if more than `most` subschemas can apply to one value, or if the computation needs over `steps`.
+    Raises `SchemaTooComplex` if more than `most` subschemas can apply to one value, or if that needs over `steps`.
     """
     walk = _Walk(schema, most, steps)
     level = [walk.applied[id(schema)]]
@@ -229,7 +229,7 @@ class _Walk:
         try:
             order = list(TopologicalSorter(graph).static_order())
         except CycleError:
-            raise TooCostly("a subschema applies itself to the same value again") from None
+            raise SchemaTooComplex("a subschema applies itself to the same value again") from None
         for key in order:
             self.applied[key] = self._sum([({key: 1}, 1), *((self.applied[target], 1) for target in graph[key])])
 
@@ -255,16 +255,16 @@ class _Walk:
         return self._sum((self.applied[id(schema)], count) for schemas, count in applying for schema in schemas)
 
     def _sum(self, states: Iterable[tuple[State, int]]) -> State:
-        """Add up states, each multiplied by its count. Counts every step; raises `TooCostly` above a limit."""
+        """Add up states, each multiplied by its count. Counts every step; raises `SchemaTooComplex` above a limit."""
         whole: State = {}
         for state, count in states:
             self.steps += len(state) + 1
             for key, times in state.items():
                 whole[key] = whole.get(key, 0) + times * count
             if self.steps > self._most_steps:
-                raise TooCostly("its subschemas refer to one another too much")
+                raise SchemaTooComplex("its subschemas refer to one another too much")
         if sum(whole.values()) > self._most:
-            raise TooCostly(f"over {self._most} subschemas can apply to one value")
+            raise SchemaTooComplex(f"over {self._most} subschemas can apply to one value")
         return whole
 
 
@@ -362,9 +362,9 @@ def _given(schema: dict[str, Any], *keywords: str) -> list[Any]:
 
 
 def _resolve(reference: str, document: Any, anchors: dict[str, Any]) -> Any:
-    """Return the subschema that a reference names. Raises `TooCostly` if it is not in this document."""
+    """Return the subschema that a reference names. Raises `SchemaTooComplex` if it is not in this document."""
     if not reference.startswith("#"):
-        raise TooCostly(f"it refers outside itself, to {reference!r}; references within begin with '#'")
+        raise SchemaTooComplex(f"it refers outside itself, to {reference!r}; references within begin with '#'")
     fragment = _PERCENT.sub(lambda match: bytes([int(match[1], 16)]), reference[1:].encode()).decode(errors="replace")
     place = document
     try:
@@ -374,22 +374,22 @@ def _resolve(reference: str, document: Any, anchors: dict[str, Any]) -> Any:
             name = step.replace("~1", "/").replace("~0", "~")
             place = place[int(name) if isinstance(place, list) else name]
     except (KeyError, IndexError, ValueError, TypeError):
-        raise TooCostly(f"{reference!r} leads nowhere") from None
+        raise SchemaTooComplex(f"{reference!r} leads nowhere") from None
     return place
 
 
 def _anchors(document: Any) -> dict[str, Any]:
-    """Return the subschemas that have an anchor, at any place. Raises `TooCostly` for duplicates or a nested `$id`."""
+    """Return the subschemas that have an anchor. `SchemaTooComplex` for duplicates or a nested `$id`."""
     anchors: dict[str, Any] = {}
     stack = [document]
     while stack:
         value = stack.pop()
         if isinstance(value, dict):
             if value is not document and isinstance(value.get("$id"), str):
-                raise TooCostly(f"`$id` is allowed at the root only, not for {value['$id']!r}")
+                raise SchemaTooComplex(f"`$id` is allowed at the root only, not for {value['$id']!r}")
             for name in {value[keyword] for keyword in _ANCHORS if isinstance(value.get(keyword), str)}:
                 if name in anchors:
-                    raise TooCostly(f"there are two anchors {name!r}")
+                    raise SchemaTooComplex(f"there are two anchors {name!r}")
                 anchors[name] = value
         stack.extend(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
     return anchors

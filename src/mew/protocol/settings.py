@@ -99,7 +99,7 @@ class ApprovalRule(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the proposer's own vote is ignored. Without a proposal, the sender is the proposer."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of one space, as far as the protocol depends on it."""
 
     space_id: str

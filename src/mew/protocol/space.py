@@ -1,4 +1,4 @@
-"""State machine of one space: `Space.handle` takes a command and returns its effects.
+"""State machine of one space: `SpaceCore.handle` takes a command and returns its effects.
 
 Pure and synchronous: `handle` never raises, never waits and never reads a clock. The data that the journal determines
 is in `state` and changes only by folding records. The other data of the process (connections, rates, caches) is here.
@@ -14,24 +14,24 @@ from mew.protocol.authentication import Session, Tokens
 from mew.protocol.capabilities import CapabilitySet
 from mew.protocol.commands import (
     Administer,
-    Attach,
+    AttachOutputLog,
     Checkpoint,
     Command,
     Join,
     Leave,
-    Lose,
     Poll,
     Post,
     Receive,
     RefuseConnection,
+    ReportLoss,
     Start,
     Tick,
 )
 from mew.protocol.dispatch import RefusalDetails
 from mew.protocol.effects import Effect
-from mew.protocol.errors import Refusal
+from mew.protocol.errors import ProtocolError
 from mew.protocol.explain import Actions, Explanation, actions, explain
-from mew.protocol.fold import count_frames, fold
+from mew.protocol.fold import advance_frame_number, fold
 from mew.protocol.formats import Formats, count_patterns, read_formats
 from mew.protocol.frames import Route, header
 from mew.protocol.handlers import administration, data, presence, timeouts
@@ -39,15 +39,15 @@ from mew.protocol.ids import IdsIgnoringCase
 from mew.protocol.quotas import CapabilityUsage, StreamUsage
 from mew.protocol.rate_limit import KEPT_SECONDS, MOST_PAYERS, Bucket, Budgets, ErrorThrottle
 from mew.protocol.records import Record
-from mew.protocol.settings import Settings
+from mew.protocol.settings import SpaceSettings
 from mew.protocol.state import SpaceState
 from mew.protocol.streams import LIVE
 from mew.protocol.timestamps import SECOND
-from mew.protocol.transition import Turn
+from mew.protocol.transition import Transition
 from mew.protocol.welcome import Roster, roster_entry
 
 
-class Ended(msgspec.Struct):
+class ExpiredGrants(msgspec.Struct):
     """Expired grants of one recipient that are not recorded as revoked yet."""
 
     grant_ids: dict[str, None]
@@ -55,10 +55,10 @@ class Ended(msgspec.Struct):
     """Capabilities before the expiry, as JSON text. None if the recipient is absent or the change was announced."""
 
 
-class Space:
+class SpaceCore:
     """One space, from the start of its gateway process."""
 
-    def __init__(self, settings: Settings, tokens: Tokens, state: SpaceState | None = None) -> None:
+    def __init__(self, settings: SpaceSettings, tokens: Tokens, state: SpaceState | None = None) -> None:
         """Continue from a state that was folded from the journal, or start with an empty state."""
         self.settings = settings
         self.tokens = tokens
@@ -87,7 +87,7 @@ class Space:
         self._mutes_change = _NEVER
         self.next_end = 0
         """No proposal expires and no grant ends before this time, in microseconds since 1970."""
-        self.ended: dict[str, Ended] = {}
+        self.ended: dict[str, ExpiredGrants] = {}
         """Per recipient, grants that have expired but are not recorded as revoked yet: they authorize nothing."""
         self._capabilities: dict[str, CapabilitySet] = {}
         self._formats: dict[str, Formats] = {}
@@ -106,7 +106,7 @@ class Space:
         `now` is in microseconds since 1970. If it is earlier than the last known time, that time is used instead.
         """
         self._now = self._no_earlier(now)
-        turn = Turn(self, self._now)
+        turn = Transition(self, self._now)
         _HANDLERS[type(command)](turn, command)
         return turn.effects
 
@@ -127,7 +127,7 @@ class Space:
         """
         return actions(self, participant, self._no_earlier(now))
 
-    def route(self, participant: str, message: bytes) -> Route | Refusal:
+    def route(self, participant: str, message: bytes) -> Route | ProtocolError:
         """Return the route of a frame, or why it is rejected: the whole frame rule (protocol §4), in constant time."""
         route = self._routes.get(message[: message.find(b"#", 1) + 1])
         if (
@@ -148,7 +148,7 @@ class Space:
         position = state.position + 1
         state.position += count
         state.time = max(now, state.time)
-        return position, state.time, count_frames(state, route.stream_id, count)
+        return position, state.time, advance_frame_number(state, route.stream_id, count)
 
     def stream_route(self, stream_header: bytes) -> Route | None:
         """Return the route for a frame header, live or not; None if there is no such stream."""
@@ -290,14 +290,14 @@ class Space:
 
     def let_end(self, ended: dict[str, tuple[str, ...]]) -> None:
         """Withdraw the capabilities of expired grants, given per recipient. Their end is recorded later."""
-        now_ended: dict[str, Ended] = {}
+        now_ended: dict[str, ExpiredGrants] = {}
         for participant, grant_ids in ended.items():
             known = self.ended.get(participant)
             before = None if known is None else known.before
             is_more = known is None or any(each not in known.grant_ids for each in grant_ids)
             if before is None and is_more and participant in self.state.present:
                 before = self.capabilities(participant).text
-            now_ended[participant] = Ended(dict.fromkeys(grant_ids), before)
+            now_ended[participant] = ExpiredGrants(dict.fromkeys(grant_ids), before)
         for participant in {**self.ended, **now_ended}:
             self._capabilities.pop(participant, None)
         self.ended = now_ended
@@ -375,15 +375,15 @@ _ABOUT_STREAMS: Final = kinds.ENDINGS | {
 }
 _ABOUT_PAUSES: Final = frozenset({kinds.PAUSE, kinds.RESUME, kinds.SHUTDOWN, kinds.INVITE})
 _WITH_AN_END: Final = frozenset({kinds.MCP_PROPOSAL, kinds.CAPABILITY_GRANT})
-_HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
+_HANDLERS: Final[dict[type, Callable[[Transition, Any], None]]] = {
     Start: timeouts.start,
     Join: presence.join,
-    Attach: presence.attach,
+    AttachOutputLog: presence.attach,
     Leave: presence.leave,
     Receive: dispatch.receive,
     Post: dispatch.post,
     Poll: dispatch.poll,
-    Lose: data.lose,
+    ReportLoss: data.lose,
     Tick: timeouts.tick,
     Checkpoint: presence.checkpoint,
     RefuseConnection: administration.refuse_connection,

@@ -11,7 +11,7 @@ from mew.errors import MewError
 from mew.protocol import raw_json
 from mew.protocol.capabilities import BASELINE, CHAT_ONLY, Capability, CapabilitySet, read_capability
 from mew.protocol.proposals import ClosedProposal, OpenProposal, remember
-from mew.protocol.streams import Status, Stream
+from mew.protocol.streams import Status, StreamEntry
 
 
 class Presence(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class SpaceState(msgspec.Struct, kw_only=True):
     """In order of joining."""
     left: dict[str, int] = {}
     """When each participant that may return was last present."""
-    streams: dict[str, Stream] = {}
+    streams: dict[str, StreamEntry] = {}
     """In order of creation."""
     frames: dict[str, int] = {}
     sequences: dict[str, dict[str, int]] = {}
@@ -213,15 +213,15 @@ def snapshot(state: SpaceState) -> bytes:
     )
 
 
-class OtherFold(MewError):
+class SnapshotVersionError(MewError):
     """The snapshot was written by a fold version that this program cannot read."""
 
 
 def restore(text: bytes) -> SpaceState:
-    """Decode a snapshot. Raises `OtherFold` if its fold version is not in `READABLE`."""
+    """Decode a snapshot. Raises `SnapshotVersionError` if its fold version is not in `READABLE`."""
     saved = _decoder.decode(text)
     if saved.fold_version not in READABLE:
-        raise OtherFold(
+        raise SnapshotVersionError(
             f"a snapshot of fold version {saved.fold_version}; this program folds as version {FOLD_VERSION}"
         )
     streams = [_load_stream(each) for each in saved.streams]
@@ -284,7 +284,7 @@ def _load_proposal(saved: _Proposal) -> OpenProposal:
     return OpenProposal(**{**msgspec.structs.asdict(saved), "payload": bytes(saved.payload)})
 
 
-def _save_stream(state: SpaceState, stream: Stream) -> _Stream:
+def _save_stream(state: SpaceState, stream: StreamEntry) -> _Stream:
     return _Stream(
         stream_id=stream.stream_id,
         namespace=stream.namespace,
@@ -301,8 +301,8 @@ def _save_stream(state: SpaceState, stream: Stream) -> _Stream:
     )
 
 
-def _load_stream(saved: _Stream) -> Stream:
-    return Stream(
+def _load_stream(saved: _Stream) -> StreamEntry:
+    return StreamEntry(
         stream_id=saved.stream_id,
         namespace=saved.namespace,
         creator=saved.creator,

@@ -15,12 +15,12 @@ LIVE: Final = "live"
 Status = Literal["ready", "live"]
 
 OVERLAID: Final = frozenset({"stream_id", "owner", "authorized_writers", "created", "direction", "encoding", "stream"})
-"""Entry fields that the gateway writes itself; `Stream.fields` omits them (protocol §2, Welcome)."""
+"""Entry fields that the gateway writes itself; `StreamEntry.fields` omits them (protocol §2, Welcome)."""
 
 _UNFORGEABLE: Final = OVERLAID - {"direction", "encoding"}
 
 
-class Stream(msgspec.Struct, frozen=True, kw_only=True):
+class StreamEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One open stream."""
 
     stream_id: str
@@ -50,9 +50,9 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
 
 def new_stream(
     space_id: str, stream_id: str, creator: str, status: Status, created: str, request: raw_json.Fields
-) -> Stream:
+) -> StreamEntry:
     """Create the stream that a request or an announce describes."""
-    return Stream(
+    return StreamEntry(
         stream_id=stream_id,
         namespace=namespace(space_id, stream_id),
         creator=creator,
@@ -71,7 +71,7 @@ def _given(request: raw_json.Fields, name: str, default: bytes) -> bytes:
     return default if text == b"null" else text
 
 
-def entry(stream: Stream, *, owner_connected: bool, frames: int) -> bytes:
+def entry(stream: StreamEntry, *, owner_connected: bool, frames: int) -> bytes:
     """Return the entry of a stream for a welcome and `stream/open`: the request's fields, overlaid by the gateway's."""
     known = raw_json.encode(
         {
@@ -98,7 +98,7 @@ def entry(stream: Stream, *, owner_connected: bool, frames: int) -> bytes:
     )
 
 
-def ready_payload(stream: Stream, announce: raw_json.Fields) -> bytes:
+def ready_payload(stream: StreamEntry, announce: raw_json.Fields) -> bytes:
     """Return the payload of `stream/ready`: all announced fields, and the canonical name (ADR-STR).
 
     It is sent in the gateway's name. So it omits announced fields that could pass for fields of the gateway.
@@ -120,7 +120,7 @@ def ready_payload(stream: Stream, announce: raw_json.Fields) -> bytes:
     return raw_json.join({**echoed, "stream": raw_json.encode(canonical)})
 
 
-def read_entry(space_id: str, payload: raw_json.Fields) -> Stream:
+def read_entry(space_id: str, payload: raw_json.Fields) -> StreamEntry:
     """Return the stream described by the payload of a `stream/open`, which is the stream's entry."""
     creator = str(raw_json.decode(payload["owner"]))
     stream_id = str(raw_json.decode(payload["stream_id"]))
@@ -128,7 +128,7 @@ def read_entry(space_id: str, payload: raw_json.Fields) -> Stream:
     return new_stream(space_id, stream_id, creator, LIVE, created, payload)
 
 
-def read_ready(space_id: str, payload: raw_json.Fields, created: str) -> Stream:
+def read_ready(space_id: str, payload: raw_json.Fields, created: str) -> StreamEntry:
     """Return the stream described by the payload of a `stream/ready` that was sent at this time."""
     canonical = raw_json.decode(payload["stream"])
     return new_stream(space_id, canonical["stream_id"], canonical["creator"], READY, created, payload)

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mew.protocol import kinds, raw_json, records
-from mew.protocol.effects import EVERYONE, Answer, Audience, Deliver, Effect
+from mew.protocol.effects import EVERYONE, Audience, Deliver, Effect, HttpAnswer
 from mew.protocol.envelope import Envelope, Stamp, compose
-from mew.protocol.errors import Refusal
+from mew.protocol.errors import ProtocolError
 from mew.protocol.records import Record
-from mew.protocol.streams import Stream
+from mew.protocol.streams import StreamEntry
 from mew.protocol.work import Work
 
 if TYPE_CHECKING:
-    from mew.protocol.space import Space
+    from mew.protocol.space import SpaceCore
 
 
-class Saying(msgspec.Struct, frozen=True, kw_only=True):
+class GatewayMessage(msgspec.Struct, frozen=True, kw_only=True):
     """An envelope from the gateway itself, before it has an id and a time."""
 
     kind: str
@@ -28,17 +28,17 @@ class Saying(msgspec.Struct, frozen=True, kw_only=True):
     to: tuple[str, ...] = ()
     cause: tuple[str, ...] = ()
     """Ids of the envelopes that it answers."""
-    stream: Stream | None = None
+    stream: StreamEntry | None = None
     recorded: bytes | None = None
     """The payload to record, if the sent payload contains a token."""
 
 
-class Turn:
+class Transition:
     """The effects of one command, collected while it is handled."""
 
     __slots__ = ("answer", "effects", "matched", "now", "refusal", "said", "space", "work")
 
-    def __init__(self, space: "Space", now: int) -> None:
+    def __init__(self, space: "SpaceCore", now: int) -> None:
         """Start without any effects."""
         self.space = space
         self.now = now
@@ -51,7 +51,7 @@ class Turn:
         """The capability that allowed the current envelope."""
         self.answer: dict[str, Any] = {}
         """Fields of the HTTP response in addition to id and time."""
-        self.refusal: Refusal | None = None
+        self.refusal: ProtocolError | None = None
         """Error for the HTTP response, if the sender receives a protocol envelope instead of an error."""
 
     def all_checked(self) -> None:
@@ -90,7 +90,7 @@ class Turn:
         self.space.take(record)
         self.effects.append(record)
 
-    def say(self, saying: Saying, event: str = records.ENVELOPE, **columns: Any) -> None:
+    def say(self, saying: GatewayMessage, event: str = records.ENVELOPE, **columns: Any) -> None:
         """Record an envelope from the gateway and send it."""
         stamp = Stamp(kinds.GATEWAY, self.space.new_id(), self.now)
         message = _compose(saying, saying.payload, stamp)
@@ -107,30 +107,32 @@ class Turn:
         self.effects.append(Deliver(saying.audience, saying.kind, stamp.new_id, message))
 
     def send_error(
-        self, audience: Audience, participant: str, refusal: Refusal, at_fault: tuple[str, ...] = ()
+        self, audience: Audience, participant: str, refusal: ProtocolError, at_fault: tuple[str, ...] = ()
     ) -> None:
         """Send `system/error` (protocol §6). The rejection has its own record."""
-        saying = Saying(kind=kinds.ERROR, payload=raw_json.encode(refusal.payload()), to=(participant,), cause=at_fault)
+        saying = GatewayMessage(
+            kind=kinds.ERROR, payload=raw_json.encode(refusal.payload()), to=(participant,), cause=at_fault
+        )
         stamp = Stamp(kinds.GATEWAY, self.space.new_id(), self.now)
         message = _compose(saying, saying.payload, stamp)
         self.said += len(message)
         self.effects.append(Deliver(audience, kinds.ERROR, stamp.new_id, message))
 
-    def say_of(self, stream: Stream, kind: str, cause: tuple[str, ...], **payload: Any) -> None:
+    def say_of(self, stream: StreamEntry, kind: str, cause: tuple[str, ...], **payload: Any) -> None:
         """Send all participants an envelope about a stream. Fields that are None are left out."""
         told = {name: value for name, value in payload.items() if value is not None}
         reference = {"stream_id": stream.stream_id, "namespace": stream.namespace}
         text = raw_json.encode({"stream_id": stream.stream_id, **told, "stream": reference})
-        self.say(Saying(kind=kind, payload=text, cause=cause, stream=stream), reason=payload.get("reason"))
+        self.say(GatewayMessage(kind=kind, payload=text, cause=cause, stream=stream), reason=payload.get("reason"))
 
     def finish(self, envelope_id: str, ts: str) -> None:
         """Answer a `Post` that was carried out."""
         if self.refusal is not None:
-            self.effects.append(Answer(self.refusal.payload(), self.refusal))
+            self.effects.append(HttpAnswer(self.refusal.payload(), self.refusal))
             return
-        self.effects.append(Answer({"id": envelope_id, "status": "accepted", **self.answer, "timestamp": ts}))
+        self.effects.append(HttpAnswer({"id": envelope_id, "status": "accepted", **self.answer, "timestamp": ts}))
 
 
-def _compose(saying: Saying, payload: bytes, stamp: Stamp) -> bytes:
+def _compose(saying: GatewayMessage, payload: bytes, stamp: Stamp) -> bytes:
     context = None if saying.stream is None else saying.stream.namespace
     return compose(saying.kind, payload, stamp, to=saying.to, correlation_id=saying.cause, context=context)

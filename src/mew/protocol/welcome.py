@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from mew.protocol import kinds, raw_json
 from mew.protocol.capabilities import CapabilitySet
 from mew.protocol.state import SpaceState
-from mew.protocol.streams import Stream, entry
+from mew.protocol.streams import StreamEntry, entry
 
 
 def roster_entry(participant: str, capabilities: CapabilitySet) -> bytes:
@@ -16,7 +16,7 @@ def roster_entry(participant: str, capabilities: CapabilitySet) -> bytes:
     return raw_json.join({"id": raw_json.encode(participant), "capabilities": capabilities.text})
 
 
-def stream_entry(state: SpaceState, stream: Stream) -> bytes:
+def stream_entry(state: SpaceState, stream: StreamEntry) -> bytes:
     """Return one entry of `active_streams` as JSON."""
     return entry(stream, owner_connected=stream.owner in state.present, frames=state.frames[stream.stream_id])
 

@@ -42,13 +42,13 @@ LONGEST: Final = 64 * 1024
 REVOKED: Final = 4401
 
 
-class NoAnswer(MewError):
+class ControlUnavailable(MewError):
     """The gateway of the space does not respond on its control socket."""
 
     exit_code: Final = 3
 
 
-class AdminDoor:
+class ControlServer:
     """The control socket of one space."""
 
     def __init__(
@@ -85,7 +85,7 @@ class AdminDoor:
         try:
             peer = writer.get_extra_info("socket")
             if not is_of_owner(peer):
-                log.warning("connection of another user refused", socket=CONTROL_NAME)
+                log.warning("connection of another user rejected", socket=CONTROL_NAME)
                 return
             async with asyncio.timeout(SECONDS):
                 line = await reader.readline()
@@ -109,10 +109,10 @@ class AdminDoor:
                 hub = self._gateway.hubs[self._space.settings.space_id]
                 return {"ok": True, "present": list(hub.space.seats)}
         except msgspec.MsgspecError:
-            return {"ok": False, "problem": "expected an object in JSON"}
+            return {"ok": False, "problem": "expected a JSON object"}
         except MewError as error:
             return {"ok": False, "problem": str(error)}
-        return {"ok": False, "problem": "no such question: expected `do` to be reload, tokens or present"}
+        return {"ok": False, "problem": "unknown request: `do` must be reload, tokens or present"}
 
     def _reload(self, uid: int | None) -> dict[str, Any]:
         """Reload the tokens and close connections whose token is no longer valid."""
@@ -124,7 +124,7 @@ class AdminDoor:
         closed = 0
         for each in list(self._gateway.sockets):
             if each.token in self._tokens.lost:
-                each.close(REVOKED, "the token is not valid any more")
+                each.close(REVOKED, "the token is no longer valid")
                 closed += 1
         for identity in lost:
             if not identity.observer and identity.space_id == self._space.settings.space_id:
@@ -156,7 +156,7 @@ def record_token(gateway: "Gateway", identity: Identity, action: str, uid: int |
 def ask(directory: Path, question: dict[str, Any]) -> dict[str, Any]:
     """Send a request to the gateway of a space and return the response.
 
-    Raises `NoAnswer` if the gateway does not respond, and `MewError` if it reports a problem.
+    Raises `ControlUnavailable` if the gateway does not respond, and `MewError` if it reports a problem.
     """
     try:
         with reach(directory, SECONDS) as peer:
@@ -165,7 +165,7 @@ def ask(directory: Path, question: dict[str, Any]) -> dict[str, Any]:
                 answer = msgspec.json.decode(lines.readline(), type=dict[str, Any])
     except (OSError, msgspec.MsgspecError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or "no answer"
-        raise NoAnswer(f"{control_socket(directory)}: the gateway does not answer: {reason}") from None
+        raise ControlUnavailable(f"{control_socket(directory)}: the gateway does not answer on its control socket: {reason}") from None
     if not answer.get("ok"):
         raise MewError(str(answer.get("problem")))
     return answer

@@ -14,7 +14,7 @@ import msgspec
 
 from mew._internal.processes import MARK, mark_of
 from mew._internal.unix_sockets import VARIABLE, address_of, gateway_socket
-from mew.config.loader import McpServer, ParticipantConfig, RestartPolicy, SpaceConfig
+from mew.config.loader import McpServerConfig, ParticipantConfig, RestartPolicy, SpaceConfig
 from mew.config.served_folders import exposed
 from mew.config.tokens import environment_variable
 
@@ -24,7 +24,7 @@ _TOKENS: Final = "MEW_TOKEN"
 """Name prefix of environment variables with tokens. Those of other participants are not passed on."""
 
 
-class World(msgspec.Struct, frozen=True, kw_only=True):
+class LaunchEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     """Settings shared by all participants of a space."""
 
     url: str
@@ -58,8 +58,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 def launches(participant: ParticipantConfig) -> str | None:
     """Return why an `auto_start` participant cannot be started, or None."""
     if participant.type == BRIDGE:
-        return None if participant.mcp_server is not None else "auto_start, but there is no mcp_server to bridge to"
-    return None if participant.command else "auto_start, but there is no command"
+        return None if participant.mcp_server is not None else "auto_start is set, but mcp_server is missing"
+    return None if participant.command else "auto_start is set, but command is missing"
 
 
 def exposes(space: SpaceConfig, participant: ParticipantConfig) -> str | None:
@@ -70,7 +70,7 @@ def exposes(space: SpaceConfig, participant: ParticipantConfig) -> str | None:
     return exposed((server.command, *server.args), space.directory / (server.cwd or "."), space.directory)
 
 
-def launch(space: SpaceConfig, name: str, token: str, world: World) -> Launch:
+def launch(space: SpaceConfig, name: str, token: str, world: LaunchEnvironment) -> Launch:
     """Return the command and settings to start a participant. Requires that `launches` returned None."""
     participant = space.participants[name]
     given = {"PORT": str(world.port), "SPACE": space.settings.space_id, "TOKEN": token}
@@ -126,7 +126,7 @@ def _ours(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _bridge(
-    participant: ParticipantConfig, server: McpServer, space: SpaceConfig, given: Mapping[str, str]
+    participant: ParticipantConfig, server: McpServerConfig, space: SpaceConfig, given: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Return the command of the MCP bridge.
 

@@ -13,7 +13,7 @@ import msgspec
 
 from mew._internal.backoff import RestartBudget
 from mew._internal.logging import log
-from mew._internal.processes import birth, marked, runs, signal_group
+from mew._internal.processes import is_running, process_start_id, processes_of_run, signal_group
 from mew.config.loader import ConfigError, RestartPolicy
 from mew.supervisor.launch import Launch
 
@@ -38,7 +38,7 @@ def should_restart(policy: RestartPolicy, code: int) -> bool:
     return policy == "always" or (policy == "on-failure" and code != 0)
 
 
-class Child:
+class SupervisedProcess:
     """The process of a participant, across restarts."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Child:
 
     @property
     def pid(self) -> int | None:
-        """The process id, or None while no process runs."""
+        """The process id, or None while no process is running."""
         return None if self._process is None else self._process.pid
 
     async def start(self) -> None:
@@ -109,7 +109,7 @@ class Child:
             reason = (error.strerror if isinstance(error, OSError) else None) or "its command cannot be run"
             self._give_up(f"{launch.argv[0]}: {reason}")
             return False
-        self._born, self.ended = birth(self._process.pid), None
+        self._born, self.ended = process_start_id(self._process.pid), None
         log.info("participant started", participant=self.participant, process=self._process.pid)
         self._changed()
         return True
@@ -138,8 +138,8 @@ class Child:
         """Abandon the process and write the reason to the gateway's log and to the participant's log."""
         self.given_up = reason
         with contextlib.suppress(OSError), self._log.open("a", encoding="utf-8") as file:
-            file.write(f"mew: {self.participant} is not started any more: {reason}\n")
-        log.error("participant given up", participant=self.participant, problem=reason)
+            file.write(f"mew: {self.participant} is not restarted any more: {reason}\n")
+        log.error("participant not restarted any more", participant=self.participant, error=reason)
         self._changed()
 
     async def restart(self) -> None:
@@ -170,18 +170,18 @@ class Child:
         try:
             await asyncio.wait_for(process.wait(), self._limits.grace)
         except TimeoutError:
-            log.warning("participant did not end in time", participant=self.participant)
+            log.warning("participant did not stop in time, killing it", participant=self.participant)
             signal_group(process.pid, self._born, signal.SIGKILL)
             await process.wait()
 
     async def _sweep(self) -> None:
         """Stop processes that the participant's process left behind."""
-        left = marked(self._run, self.participant)
+        left = processes_of_run(self._run, self.participant)
         for number in (signal.SIGTERM, signal.SIGKILL):
             for pid, born in left.items():
                 _signal(pid, born, number)
             deadline = time.monotonic() + self._limits.grace
-            while (left := {pid: born for pid, born in left.items() if runs(pid, born)}) and (
+            while (left := {pid: born for pid, born in left.items() if is_running(pid, born)}) and (
                 time.monotonic() < deadline
             ):
                 await asyncio.sleep(GLANCE_SECONDS)
@@ -189,7 +189,7 @@ class Child:
 
 def _signal(pid: int, born: str, number: signal.Signals) -> None:
     """Send a signal to a process, if the id still belongs to the same process."""
-    if runs(pid, born):
+    if is_running(pid, born):
         with contextlib.suppress(OSError):
             os.kill(pid, number)
 

@@ -68,7 +68,7 @@ class _Shipper:
                 again = AGAIN_SECONDS
             # After another process took over, do not take its place back immediately.
             again = LATEST_SECONDS if code == TAKEN_OVER else again
-            log.warning("shipper ended", space=self.space, code=code, problem=said, again_in_seconds=again)
+            log.warning("shipper ended", space=self.space, code=code, error=said, restart_in_seconds=again)
             await asyncio.sleep(again)
             again = min(2 * again, LATEST_SECONDS)
 
@@ -100,9 +100,9 @@ class _Shipper:
             return line.decode(errors="replace").strip()
         for event, fields in told.items():
             if event == "trouble":
-                log.warning("shipper waits", **fields)
+                log.warning("kafka unavailable, retrying", **fields)
             elif event == "resumed":
-                log.info("shipper goes on", **fields)
+                log.info("kafka available again", **fields)
         return ""
 
     async def end(self) -> None:

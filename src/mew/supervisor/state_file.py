@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import msgspec
 
 from mew._internal.files import SPACE_FOLDER, ensure_space_folder, replace_file
-from mew._internal.processes import birth, runs
+from mew._internal.processes import is_running, process_start_id
 from mew.errors import MewError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class BadPids(MewError):
     """The file exists but cannot be read or is not valid."""
 
 
-class Pids(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ProcessTable(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The processes that run for a space. Scripts rely on the first seven fields."""
 
     space_id: str
@@ -64,21 +64,21 @@ class Pids(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def running(self) -> bool:
-        """Whether the gateway of this file still runs."""
+        """Whether the gateway of this file is still running."""
         return self.runs(self.gateway)
 
     def runs(self, pid: int) -> bool:
-        """Return whether the recorded process with this pid still runs."""
-        return runs(pid, self.births.get(str(pid)))
+        """Return whether the recorded process with this pid is still running."""
+        return is_running(pid, self.births.get(str(pid)))
 
-    def with_agents(self, agents: dict[str, int]) -> "Pids":
+    def with_agents(self, agents: dict[str, int]) -> "ProcessTable":
         """Return a copy with these participant processes."""
-        born = {str(pid): birth(pid) for pid in (self.gateway, *agents.values(), *self.clients.values())}
+        born = {str(pid): process_start_id(pid) for pid in (self.gateway, *agents.values(), *self.clients.values())}
         births = {pid: when or self.births.get(pid, "") for pid, when in born.items()}
         return msgspec.structs.replace(self, agents=agents, births=births)
 
 
-def people(participants: "Mapping[str, ParticipantConfig]") -> tuple[str, ...]:
+def interactive_participants(participants: "Mapping[str, ParticipantConfig]") -> tuple[str, ...]:
     """Return the local participants that have no command and no output log and are not started automatically."""
     return tuple(
         name
@@ -92,11 +92,11 @@ def pids_file(directory: Path) -> Path:
     return directory / SPACE_FOLDER / FILE
 
 
-def read_pids(directory: Path) -> Pids | None:
+def read_pids(directory: Path) -> ProcessTable | None:
     """Return the content of the state file, or None if there is none. Raises `BadPids`."""
     file = pids_file(directory)
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Pids)
+        return msgspec.json.decode(file.read_bytes(), type=ProcessTable)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -105,7 +105,7 @@ def read_pids(directory: Path) -> Pids | None:
         raise BadPids(f"{file}: not a list of processes; if nothing runs here, delete it") from None
 
 
-def write_pids(directory: Path, pids: Pids) -> None:
+def write_pids(directory: Path, pids: ProcessTable) -> None:
     """Replace the file atomically: a concurrent reader sees the old or the new content."""
     ensure_space_folder(directory)
     replace_file(pids_file(directory), msgspec.json.format(msgspec.json.encode(pids), indent=2) + b"\n")

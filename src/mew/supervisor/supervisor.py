@@ -23,10 +23,17 @@ from mew.errors import MewError
 from mew.gateway.configuration_changes import changes, known_before, known_now, remember
 from mew.gateway.gateway import Gateway
 from mew.protocol.handlers.administration import TOKEN_CREATED
-from mew.supervisor.control_socket import AdminDoor
-from mew.supervisor.launch import Launch, World, exposes, launch, launches
-from mew.supervisor.process import Child, RestartLimits
-from mew.supervisor.state_file import Pids, StartedBy, forget_pids, people, read_pids, write_pids
+from mew.supervisor.control_socket import ControlServer
+from mew.supervisor.launch import Launch, LaunchEnvironment, exposes, launch, launches
+from mew.supervisor.process import RestartLimits, SupervisedProcess
+from mew.supervisor.state_file import (
+    ProcessTable,
+    StartedBy,
+    forget_pids,
+    interactive_participants,
+    read_pids,
+    write_pids,
+)
 
 
 class Supervisor:
@@ -35,7 +42,7 @@ class Supervisor:
     def __init__(
         self,
         space: SpaceConfig,
-        world: World,
+        world: LaunchEnvironment,
         token_for: Callable[[str], str],
         *,
         limits: RestartLimits | None = None,
@@ -47,7 +54,7 @@ class Supervisor:
         self._token_for = token_for
         self._limits = limits or RestartLimits()
         self._changed = changed
-        self._children: dict[str, Child] = {}
+        self._children: dict[str, SupervisedProcess] = {}
         self._hopeless: dict[str, str] = {}
         self._stopping = False
 
@@ -73,10 +80,12 @@ class Supervisor:
                 continue
             if (problem := launches(participant) or exposes(self._space, participant)) is not None:
                 self._hopeless[name] = problem
-                log.error("participant given up", participant=name, problem=problem)
+                log.error("participant cannot be started", participant=name, error=problem)
                 self._changed()
                 continue
-            self._children[name] = child = Child(self._making(name), self._world.run, self._limits, self._changed)
+            self._children[name] = child = SupervisedProcess(
+                self._making(name), self._world.run, self._limits, self._changed
+            )
             await child.start()
 
     def _making(self, name: str) -> Callable[[], Launch]:
@@ -112,16 +121,16 @@ class AlreadyRunning(MewError):
     """Another gateway serves this space."""
 
 
-def refuse_second(spaces: tuple[SpaceConfig, ...]) -> None:
+def require_single_gateway(spaces: tuple[SpaceConfig, ...]) -> None:
     """Raise `AlreadyRunning` if another gateway serves one of these spaces."""
     for space in spaces:
         pids = read_pids(space.directory)
         if pids is not None and pids.running and pids.gateway != os.getpid():
             name = space.settings.space_id
-            raise AlreadyRunning(f"space {name!r} runs already at {pids.url} (process {pids.gateway})")
+            raise AlreadyRunning(f"space {name!r} already runs at {pids.url} (process {pids.gateway})")
 
 
-class Household:
+class GatewaySupervisor:
     """The processes of all spaces of a gateway; use it with `async with` while the gateway serves."""
 
     def __init__(
@@ -164,7 +173,7 @@ class Household:
         """Create the supervisor of one space."""
         config, name = self._gateway.config, space.settings.space_id
         url = space.settings.connection_url or f"ws://localhost:{config.port}"
-        world = World(url=url, port=config.port, run=self._run, environ=self._environ)
+        world = LaunchEnvironment(url=url, port=config.port, run=self._run, environ=self._environ)
 
         def token_for(participant: str) -> str:
             return self._tokens.token_for(name, participant)
@@ -187,9 +196,9 @@ class Household:
         """Store the current state for the next start."""
         remember(self._gateway.config, space, self._tokens)
 
-    def pids(self, space: SpaceConfig) -> Pids:
+    def pids(self, space: SpaceConfig) -> ProcessTable:
         """Return the state of a space before any of its participants runs."""
-        return Pids(
+        return ProcessTable(
             space_id=space.settings.space_id,
             space_name=space.name,
             space_dir=str(space.directory),
@@ -204,7 +213,7 @@ class Household:
             started_by=self._started_by,
             since=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             default_participant=space.default_participant,
-            people=people(space.participants),
+            people=interactive_participants(space.participants),
         )
 
     @property
@@ -226,7 +235,7 @@ class Household:
 class _Room:
     """The processes and files of one space."""
 
-    def __init__(self, household: Household, space: SpaceConfig) -> None:
+    def __init__(self, household: GatewaySupervisor, space: SpaceConfig) -> None:
         self._household = household
         self._space = space
         self._pids = household.pids(space)
@@ -239,11 +248,11 @@ class _Room:
         household, supervisor = self._household, self._supervisor
         household.record_changes(self._space)
         stack.callback(household.remember, self._space)
-        door = AdminDoor(household.gateway, household.tokens, self._space, supervisor.renew)
+        door = ControlServer(household.gateway, household.tokens, self._space, supervisor.renew)
         try:
             await door.open()
         except (OSError, MewError) as error:
-            log.warning("no admin door", space=self._space.settings.space_id, problem=str(error))
+            log.warning("control socket unavailable", space=self._space.settings.space_id, error=str(error))
         stack.push_async_callback(supervisor.stop)
         stack.push_async_callback(door.close)
         if household.auto_start:
@@ -258,4 +267,4 @@ class _Room:
         try:
             write_pids(self._space.directory, self._pids)
         except MewError as error:
-            log.warning("processes not written down", problem=str(error))
+            log.warning("state file not written", error=str(error))

@@ -8,7 +8,7 @@ from textual.widgets import Button, RichLog, Static
 
 import mew
 from mew.cli.terminal.app import Terminal
-from mew.cli.terminal.prompt import Memory
+from mew.cli.terminal.prompt import InputHistory
 from tests.client.stage import until, url_of
 from tests.gateway.raw import Running
 
@@ -57,7 +57,7 @@ KEYS = {" ": "space", "/": "slash", "-": "minus", ".": "full_stop", "[": "left_s
 
 @asynccontextmanager
 async def seated(
-    gateway: Running, size: tuple[int, int] = NARROW, memory: Memory | None = None, who: str = "alice"
+    gateway: Running, size: tuple[int, int] = NARROW, memory: InputHistory | None = None, who: str = "alice"
 ) -> AsyncIterator[Seated]:
     """Alice comes in and sits down."""
     async with mew.connect(url_of(gateway), space="lab", token=gateway.token(who)) as space:

@@ -8,8 +8,8 @@ from textual.widgets import Static
 
 import mew
 from mew.cli.terminal.app import Terminal
-from mew.cli.terminal.approval import Approval
-from mew.cli.terminal.prompt import LONGEST, Memory, Prompt
+from mew.cli.terminal.approval import ApprovalDialog
+from mew.cli.terminal.prompt import LONGEST, InputHistory, InputPrompt
 from mew.cli.terminal.slash_commands import ORDERS
 from tests.cli.terminal.seated import seated
 from tests.client.stage import joining, played, until
@@ -86,13 +86,13 @@ def test_a_proposal_is_approved_granted_or_rejected(
                 tools.tool(add)
                 serving = asyncio.create_task(tools.run(carol))
                 calling = asyncio.create_task(bob.call_tool("carol", "add", {"a": 1, "b": 2}))
-                await until(lambda: isinstance(alice.terminal.screen, Approval))
+                await until(lambda: isinstance(alice.terminal.screen, ApprovalDialog))
                 await until(lambda: '"a": 1' in alice.asked())
                 assert "bob wants to call the tool 'add' of carol" in alice.asked()
                 with monkeypatch.context() as patch:  # a key that comes too soon decides nothing
                     patch.setattr("mew.cli.terminal.approval.SETTLES", 3600.0)
                     await alice.pilot.press(key)
-                    assert isinstance(alice.terminal.screen, Approval)
+                    assert isinstance(alice.terminal.screen, ApprovalDialog)
                 await alice.may_answer()
                 await alice.pilot.press(key)
                 if outcome == "no":
@@ -103,7 +103,7 @@ def test_a_proposal_is_approved_granted_or_rejected(
                 if outcome == "granted":
                     await bob.until(lambda view: any(each["kind"] == "mcp/request" for each in view.you.capabilities))
                     assert (await bob.call_tool("carol", "add", {"a": 2, "b": 2})).by == "bob"
-                await until(lambda: not isinstance(alice.terminal.screen, Approval))
+                await until(lambda: not isinstance(alice.terminal.screen, ApprovalDialog))
                 serving.cancel()
                 await asyncio.gather(serving, return_exceptions=True)
 
@@ -121,20 +121,20 @@ async def test_a_question_that_somebody_else_answered_goes_away(tmp_path: Path) 
         async with joining(gateway, "bob") as bob, joining(gateway, "carol") as carol, seated(gateway) as alice:
             others = carol.proposals()
             calling = asyncio.create_task(bob.call_tool("carol", "add", {}))
-            await until(lambda: isinstance(alice.terminal.screen, Approval))
+            await until(lambda: isinstance(alice.terminal.screen, ApprovalDialog))
             await (await anext(others)).reject("not today")
             with pytest.raises(mew.client.Rejected):
                 await calling
-            await until(lambda: not isinstance(alice.terminal.screen, Approval))
+            await until(lambda: not isinstance(alice.terminal.screen, ApprovalDialog))
 
 
 @played
 async def test_what_was_typed_before_comes_back(gateway: Running, tmp_path: Path) -> None:
-    memory = Memory(tmp_path / "history.jsonl")
+    memory = InputHistory(tmp_path / "history.jsonl")
     memory.add("yesterday")
-    async with seated(gateway, memory=Memory(tmp_path / "history.jsonl")) as alice:
+    async with seated(gateway, memory=InputHistory(tmp_path / "history.jsonl")) as alice:
         await alice.types("today")
-        prompt = alice.terminal.query_one(Prompt)
+        prompt = alice.terminal.query_one(InputPrompt)
         await alice.pilot.press("x")
         seen = []
         for key in ("up", "up", "up", "down", "down"):
@@ -146,15 +146,15 @@ async def test_what_was_typed_before_comes_back(gateway: Running, tmp_path: Path
 def test_a_history_is_bounded_and_survives_rubbish(tmp_path: Path) -> None:
     file = tmp_path / "history.jsonl"
     file.write_bytes(b'"kept"\nno json\n7\n')
-    memory = Memory(file)
+    memory = InputHistory(file)
     for number in range(LONGEST + 10):
         memory.add(f"{number}\nand more")
         memory.add(f"{number}\nand more")
-    again = Memory(file)
+    again = InputHistory(file)
     assert again.back("") == f"{LONGEST + 9}\nand more"
     assert len(file.read_text().splitlines()) == LONGEST
     assert file.stat().st_mode & 0o777 == 0o600
-    assert Memory(tmp_path / "nowhere" / "history").back("") is None
+    assert InputHistory(tmp_path / "nowhere" / "history").back("") is None
 
 
 @played
@@ -162,7 +162,7 @@ async def test_tab_completes_orders_people_and_streams(gateway: Running) -> None
     async with joining(gateway, "bob") as bob, seated(gateway) as alice:
         await bob.open_stream(desired_id="cat")
         await until(lambda: "stream-1" in alice.terminal.space.view.streams)
-        prompt = alice.terminal.query_one(Prompt)
+        prompt = alice.terminal.query_one(InputPrompt)
         for begun, whole in {"/pau": "/pause ", "/pause b": "/pause bob ", "/stream tr": "/stream transfer "}.items():
             prompt.text = begun
             await alice.pilot.press("tab")
@@ -197,7 +197,7 @@ async def test_a_broken_connection_is_told_and_made_again(gateway: Running) -> N
     async with seated(gateway) as alice:
         assert alice.terminal.space.connection is not None
         alice.terminal.space.connection.abort("a test")
-        await alice.sees("The connection is lost", "Back again.")
+        await alice.sees("The connection is lost", "Reconnected.")
         await alice.types("here i am")
         await alice.sees("alice here i am")
 

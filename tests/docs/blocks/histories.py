@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from mew.journal.layout import Folder
+from mew.journal.layout import JournalFolder
 from mew.journal.sealing import seal
 from mew.journal.wal import LogWriter
 from mew.protocol import Checkpoint, RefuseConnection
@@ -80,7 +80,7 @@ def prepare(name: str, folder: Path) -> None:
     records = told().records
     if name == "lab":
         (folder / "space.yaml").write_text("space: {id: lab}\n", encoding="utf-8")
-    journal = Folder(folder / ".mew" / "journal", "lab")
+    journal = JournalFolder(folder / ".mew" / "journal", "lab")
     journal.log.mkdir(parents=True)
     cut = len(records) - unsealed
     for part in (records[:cut], records[cut:]):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mew._internal import processes
-from mew._internal.processes import MARK, birth, marked, runs, signal_group
+from mew._internal.processes import MARK, is_running, process_start_id, processes_of_run, signal_group
 from tests.journal.waiting import until
 
 
@@ -31,19 +31,19 @@ def sleeping(**environ: str) -> Iterator["subprocess.Popen[bytes]"]:
 
 def test_a_process_was_born_once_and_another_at_another_time() -> None:
     with sleeping() as one, sleeping() as two:
-        assert birth(one.pid) == birth(one.pid)
-        assert birth(one.pid) is not None
-        assert runs(one.pid, birth(one.pid))
-        assert not runs(one.pid, f"{birth(two.pid)}0")
+        assert process_start_id(one.pid) == process_start_id(one.pid)
+        assert process_start_id(one.pid) is not None
+        assert is_running(one.pid, process_start_id(one.pid))
+        assert not is_running(one.pid, f"{process_start_id(two.pid)}0")
 
 
 def test_one_that_has_ended_runs_no_more_even_before_anybody_took_note() -> None:
     with sleeping() as process:
-        born = birth(process.pid)
+        born = process_start_id(process.pid)
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # a zombie now
-        assert birth(process.pid) is None
-        assert not runs(process.pid, born)
+        assert process_start_id(process.pid) is None
+        assert not is_running(process.pid, born)
 
 
 ONE_THREAD_LEFT = """
@@ -59,29 +59,29 @@ def test_one_whose_main_thread_alone_has_ended_runs_still_and_keeps_its_ports() 
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        born = birth(process.pid)
+        born = process_start_id(process.pid)
         until(lambda: b") Z " in Path(f"/proc/{process.pid}/stat").read_bytes(), "the end of the main thread")
         assert born is not None
-        assert runs(process.pid, born)
+        assert is_running(process.pid, born)
         process.communicate()
-        assert not runs(process.pid, born)
+        assert not is_running(process.pid, born)
 
 
 @pytest.mark.parametrize("pid", [0, -1, 2**22 + 1])
 def test_what_is_no_process_has_no_birth(pid: int) -> None:
-    assert birth(pid) is None
+    assert process_start_id(pid) is None
 
 
 def test_where_there_is_no_proc_ps_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_boot", lambda: None)
     with sleeping() as process:
-        born = birth(process.pid)
+        born = process_start_id(process.pid)
         assert born is not None
-        assert runs(process.pid, born)
+        assert is_running(process.pid, born)
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert not runs(process.pid, born)
-    assert marked("anything") == {}
+        assert not is_running(process.pid, born)
+    assert processes_of_run("anything") == {}
 
 
 def test_a_signal_reaches_only_the_process_that_was_meant() -> None:
@@ -89,13 +89,13 @@ def test_a_signal_reaches_only_the_process_that_was_meant() -> None:
         assert not signal_group(process.pid, "some other birth", signal.SIGKILL)
         assert not signal_group(process.pid, None, signal.SIGKILL)
         assert process.poll() is None
-        assert signal_group(process.pid, birth(process.pid), signal.SIGTERM)
+        assert signal_group(process.pid, process_start_id(process.pid), signal.SIGTERM)
         assert process.wait(10) == -signal.SIGTERM
-        assert not signal_group(process.pid, birth(process.pid), signal.SIGTERM)
+        assert not signal_group(process.pid, process_start_id(process.pid), signal.SIGTERM)
 
 
 def test_those_of_a_run_and_of_a_participant_are_found_by_their_mark() -> None:
     with sleeping(**{MARK: "run1/a"}) as a, sleeping(**{MARK: "run1/a:b"}) as b, sleeping(**{MARK: "run10/a"}):
-        assert marked("run1") == {a.pid: birth(a.pid), b.pid: birth(b.pid)}
-        assert marked("run1", "a") == {a.pid: birth(a.pid)}
-        assert marked("") == {}
+        assert processes_of_run("run1") == {a.pid: process_start_id(a.pid), b.pid: process_start_id(b.pid)}
+        assert processes_of_run("run1", "a") == {a.pid: process_start_id(a.pid)}
+        assert processes_of_run("") == {}

@@ -8,7 +8,7 @@ import pytest
 
 from mew._internal.processes import MARK
 from mew.config.loader import SpaceConfig, load
-from mew.supervisor.launch import Launch, World, fill, launch, launches
+from mew.supervisor.launch import Launch, LaunchEnvironment, fill, launch, launches
 
 TOKEN = "the-token"
 
@@ -20,7 +20,7 @@ def configured(directory: Path, participant: str) -> SpaceConfig:
 
 
 def made(directory: Path, participant: str, **environ: str) -> Launch:
-    world = World(url="ws://localhost:8090", port=8090, run="r1", environ={"PATH": "/bin", **environ})
+    world = LaunchEnvironment(url="ws://localhost:8090", port=8090, run="r1", environ={"PATH": "/bin", **environ})
     return launch(configured(directory, participant), "echo-agent", TOKEN, world)
 
 
@@ -93,8 +93,8 @@ def test_a_bridge_that_shall_not_reconnect_never_restarts_its_server(tmp_path: P
     ("participant", "problem"),
     [
         ("{command: agent}", None),
-        ("{}", "auto_start, but there is no command"),
-        ("{type: mcp-bridge, command: agent}", "auto_start, but there is no mcp_server to bridge to"),
+        ("{}", "auto_start is set, but command is missing"),
+        ("{type: mcp-bridge, command: agent}", "auto_start is set, but mcp_server is missing"),
         ("{type: mcp-bridge, mcp_server: {command: x}}", None),
     ],
 )

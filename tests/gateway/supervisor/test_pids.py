@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mew._internal.processes import birth
-from mew.supervisor.state_file import BadPids, Pids, forget_pids, pids_file, read_pids, write_pids
+from mew._internal.processes import process_start_id
+from mew.supervisor.state_file import BadPids, ProcessTable, forget_pids, pids_file, read_pids, write_pids
 
-OURS = Pids(space_id="lab", space_name="A lab", space_dir="there", port=8080, gateway=os.getpid(), run="r1")
+OURS = ProcessTable(space_id="lab", space_name="A lab", space_dir="there", port=8080, gateway=os.getpid(), run="r1")
 
 
 def test_it_has_the_fields_that_scripts_read_and_the_births_of_all(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_it_has_the_fields_that_scripts_read_and_the_births_of_all(tmp_path: Pat
     fields = ("spaceId", "spaceName", "spaceDir", "port", "gateway", "agents", "clients")
     me, parent = os.getpid(), os.getppid()
     assert [written[each] for each in fields] == ["lab", "A lab", "there", 8080, me, {"echo": parent}, {}]
-    assert written["births"] == {str(me): birth(me), str(parent): birth(parent)}
+    assert written["births"] == {str(me): process_start_id(me), str(parent): process_start_id(parent)}
     assert "pids.json" in (tmp_path / ".mew" / ".gitignore").read_text(encoding="utf-8").split()
 
 
@@ -29,9 +29,9 @@ def test_a_number_that_stands_for_another_process_by_now_does_not_run(tmp_path: 
     read = read_pids(tmp_path)
     assert read is not None
     assert read.running
-    other = Pids(space_id="lab", gateway=os.getpid(), births={str(os.getpid()): "another boot/1"})
+    other = ProcessTable(space_id="lab", gateway=os.getpid(), births={str(os.getpid()): "another boot/1"})
     assert not other.running
-    assert not Pids(space_id="lab", gateway=os.getpid()).running
+    assert not ProcessTable(space_id="lab", gateway=os.getpid()).running
 
 
 def test_whoever_reads_while_it_is_written_sees_the_old_or_the_new(tmp_path: Path) -> None:

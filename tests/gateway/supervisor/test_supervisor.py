@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from mew._internal.processes import birth
+from mew._internal.processes import process_start_id
 from mew.config.loader import ConfigError, RestartPolicy, load
-from mew.supervisor.launch import World
+from mew.supervisor.launch import LaunchEnvironment
 from mew.supervisor.process import RestartLimits, should_restart
 from mew.supervisor.supervisor import Supervisor
 
@@ -40,7 +40,9 @@ class Lab:
         self.tokens = {name: f"token-{name}" for name in participants}
         file = directory / "space.yaml"
         file.write_text(json.dumps({"space": {"id": "lab"}, "participants": participants}), encoding="utf-8")
-        world = World(url="ws://localhost:1", port=1, run=f"test-{os.getpid()}-{id(self)}", environ=os.environ)
+        world = LaunchEnvironment(
+            url="ws://localhost:1", port=1, run=f"test-{os.getpid()}-{id(self)}", environ=os.environ
+        )
         self.seen: list[dict[str, int]] = []
         self.supervisor = Supervisor(
             load([file], environ={}).spaces[0], world, self.token_for, limits=limits, changed=self.changed
@@ -89,7 +91,7 @@ def test_those_with_auto_start_run_each_in_a_group_of_its_own_and_are_ended_in_t
         assert [os.getsid(pid) for pid in pids] == pids
 
     lab.play(scene)
-    assert [birth(pid) for pid in pids] == [None, None]
+    assert [process_start_id(pid) for pid in pids] == [None, None]
     assert lab.supervisor.agents == {}
     assert lab.seen[-1] == {}
 
@@ -116,7 +118,7 @@ def test_who_does_not_end_when_asked_is_made_to(tmp_path: Path) -> None:
         await lab.until(lambda: "deaf" in lab.log("a"))
 
     lab.play(scene)
-    assert birth(pids[0]) is None
+    assert process_start_id(pids[0]) is None
 
 
 def test_what_a_participant_started_elsewhere_ends_with_it_even_if_it_was_killed(tmp_path: Path) -> None:
@@ -128,10 +130,10 @@ def test_what_a_participant_started_elsewhere_ends_with_it_even_if_it_was_killed
         pids.extend(map(int, lab.log("a").split()))
         os.kill(pids[0], signal.SIGKILL)
         await lab.until(lambda: not lab.supervisor.agents)
-        assert birth(pids[1]) is not None
+        assert process_start_id(pids[1]) is not None
 
     lab.play(scene)
-    assert [birth(pid) for pid in pids] == [None, None]
+    assert [process_start_id(pid) for pid in pids] == [None, None]
 
 
 @pytest.mark.parametrize(("policy", "code", "starts"), [("never", 1, 1), ("on-failure", 0, 1), ("always", 0, 4)])
@@ -166,7 +168,7 @@ def test_one_that_fails_again_and_again_is_given_up_loudly(tmp_path: Path, caplo
 
     lab.play(scene)
     assert lab.supervisor.given_up == {"a": "it ended again after 3 restarts within 60 s"}
-    assert lab.log("a") == "mew: a is not started any more: it ended again after 3 restarts within 60 s\n"
+    assert lab.log("a") == "mew: a is not restarted any more: it ended again after 3 restarts within 60 s\n"
     assert [record.levelname for record in caplog.records if "given up" in record.getMessage()] == ["ERROR"]
 
 
@@ -179,7 +181,7 @@ def test_one_that_cannot_be_started_is_named_and_the_others_are_started(tmp_path
         assert list(lab.supervisor.agents) == ["b"]
         assert lab.supervisor.given_up == {
             "a": "no-such-program-of-ours: No such file or directory",
-            "c": "auto_start, but there is no command",
+            "c": "auto_start is set, but command is missing",
         }
 
     lab.play(scene)

@@ -12,7 +12,7 @@ from mew.config.loader import GatewayConfig, LoggingConfig, ParticipantConfig, S
 from mew.gateway.gateway import Gateway
 from mew.gateway.hub import Hub
 from mew.journal.settings import JournalSettings
-from mew.protocol import Attach, Command, Lose, Record, Space, SpaceState, Tick
+from mew.protocol import AttachOutputLog, Command, Record, ReportLoss, SpaceCore, SpaceState, Tick
 from mew.protocol.timestamps import SECOND
 from mew.testing import NOON, Client, MemoryTokens, settings
 from tests.interaction.doors.reading import LogReader
@@ -90,7 +90,7 @@ class GatewaySpace:
         return self.gateway.first_hub
 
     @property
-    def space(self) -> Space:
+    def space(self) -> SpaceCore:
         return self.hub.space
 
     @property
@@ -124,7 +124,7 @@ class GatewaySpace:
 
     def lose(self, participant: str, stream_id: str, first: int, last: int) -> None:
         dropped = last - first + 1
-        self.run(Lose(participant=participant, stream_id=stream_id, first=first, last=last, dropped=dropped))
+        self.run(ReportLoss(participant=participant, stream_id=stream_id, first=first, last=last, dropped=dropped))
 
     def advance(self, seconds: float) -> None:
         def pass_time() -> None:
@@ -134,7 +134,7 @@ class GatewaySpace:
         self.act(pass_time)
 
     def log(self, participant: str) -> Client:
-        self.run(Attach(participant))
+        self.run(AttachOutputLog(participant))
         if participant not in self._logs:
             self._logs[participant] = LogReader(self.directory / f"{participant}.log", self.settle)
         return self._logs[participant]

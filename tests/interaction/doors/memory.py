@@ -12,8 +12,8 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 
 from mew.config.loader import LoggingConfig
-from mew.gateway.fanout.sinks import SocketOutlet
-from mew.protocol import GATEWAY, Answer, JoinRequest, Poll, Post, Refusal, turn_away
+from mew.gateway.fanout.sinks import SocketSink
+from mew.protocol import GATEWAY, HttpAnswer, JoinRequest, Poll, Post, ProtocolError, reject_connection
 from mew.protocol.envelope import Stamp
 from mew.testing import OWN_TOKEN, Frame, Message
 from tests.interaction.doors.gateway import GatewaySpace
@@ -73,7 +73,7 @@ class Line:
 class HubClient(Reader):
     """A client of the hub, its outlet that of a socket."""
 
-    outlet: SocketOutlet
+    outlet: SocketSink
 
     def __init__(self, home: "HubSpace", connection: str, credentials: JoinRequest) -> None:
         super().__init__(connection)
@@ -181,7 +181,7 @@ class HubSpace(GatewaySpace):
     def connect(self, *, token: str | None = None, space: str | None = None) -> HubClient:
         client = HubClient(self, self.gateway.new_connection(), JoinRequest(space=space, token=token))
         queues = self.gateway.config.queues
-        client.outlet = SocketOutlet(
+        client.outlet = SocketSink(
             Line(client, lambda: self.hang_up(client)),
             data_bytes=queues.data_bytes,
             control_bytes=queues.control_bytes,
@@ -204,7 +204,7 @@ class HubSpace(GatewaySpace):
             return
         try:
             request = self.gateway.lobby.first_message(message)
-        except Refusal as refusal:
+        except ProtocolError as refusal:
             self._turn_away(client, refusal)
             return
         self._join(client, request.or_else(client.credentials))
@@ -212,17 +212,17 @@ class HubSpace(GatewaySpace):
     def _join(self, client: HubClient, request: JoinRequest) -> None:
         try:
             _, join = self.gateway.lobby.admit(client.connection, request)
-        except Refusal as refusal:
+        except ProtocolError as refusal:
             self._turn_away(client, refusal, request.cause)
             return
         client.joined, client.participant, client.observer = True, join.participant, join.observer
         self.hub.attach(client.connection, client.outlet)
         self.hub.run(join)
 
-    def _turn_away(self, client: HubClient, refusal: Refusal, cause: tuple[str, ...] = ()) -> None:
+    def _turn_away(self, client: HubClient, refusal: ProtocolError, cause: tuple[str, ...] = ()) -> None:
         self.hub.attach(client.connection, client.outlet)
         stamp = Stamp(GATEWAY, self.space.new_id(), self.now)
-        self.hub.carry_out(turn_away(client.connection, refusal, stamp, cause))
+        self.hub.carry_out(reject_connection(client.connection, refusal, stamp, cause))
 
     def hang_up(self, client: HubClient) -> None:
         """The connection ends with the next turn, by whoever's doing."""
@@ -236,15 +236,17 @@ class HubSpace(GatewaySpace):
 
     # What the HTTP door does
 
-    def post(self, participant: str, envelope: Mapping[str, Any] | bytes, *, token: str | None = OWN_TOKEN) -> Answer:
+    def post(
+        self, participant: str, envelope: Mapping[str, Any] | bytes, *, token: str | None = OWN_TOKEN
+    ) -> HttpAnswer:
         bearer = self.token(participant) if token == OWN_TOKEN else token
         message = envelope if isinstance(envelope, bytes) else msgspec.json.encode(envelope)
 
-        def ask() -> Answer | None:
+        def ask() -> HttpAnswer | None:
             try:
                 self.gateway.lobby.authenticate(participant, JoinRequest(token=bearer))
-            except Refusal as refusal:
-                return Answer(refusal.payload(), refusal)
+            except ProtocolError as refusal:
+                return HttpAnswer(refusal.payload(), refusal)
             return self.hub.ask(Post(participant, message))
 
         answer = self.act(ask)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from mew.client import ConnectionLost, Frame, NotAdmitted, Refused, Space, connect
+from mew.client import ConnectionLost, Frame, JoinRefused, ProtocolError, Space, connect
 from mew.protocol import Envelope, raw_json
 from mew.protocol.errors import InvalidEnvelope
 from mew.protocol.frames import build, is_frame, split
@@ -63,7 +63,7 @@ class Member:
                     self._client.arrived(build(each.stream_id, each.data), text=each.text)
                 else:
                     self._client.arrived(each.encode(), text=True)
-        except (NotAdmitted, ConnectionLost) as error:
+        except (JoinRefused, ConnectionLost) as error:
             self._client.closed = error.code
         else:
             self._client.closed = getattr(self.space.link.over, "code", None)
@@ -112,10 +112,10 @@ class Member:
             if error is None:
                 answer = each.result()
                 assert answer is None or self._client.has_heard(answer) or not self._echoes(answer)
-            elif isinstance(error, Refused):
+            elif isinstance(error, ProtocolError):
                 assert self._client.has_heard_error(error)
             else:
-                assert isinstance(error, ConnectionLost | NotAdmitted), error
+                assert isinstance(error, ConnectionLost | JoinRefused), error
 
     def _echoes(self, envelope: Envelope) -> bool:
         """Whether it was to come back: data for others alone do not."""
@@ -153,12 +153,12 @@ class SdkClient(SocketClient):
     def has_heard(self, envelope: Envelope) -> bool:
         return envelope.encode() in self._heard
 
-    def has_heard_error(self, error: Refused) -> bool:
+    def has_heard_error(self, error: ProtocolError) -> bool:
         payload = {"error": error.code, "message": error.message, **error.parts}
         told = [Message(each) for each in self._heard]
         return any(each["kind"] == "system/error" and each["payload"] == payload for each in told)
 
-    def turned_away(self, error: NotAdmitted | ConnectionLost) -> None:
+    def turned_away(self, error: JoinRefused | ConnectionLost) -> None:
         """Not let in, and told why by the SDK alone."""
         self.closed = error.code
         self.peer = Outside()
@@ -204,7 +204,7 @@ class SdkSpace(WebsocketSpace):
         url = f"ws://127.0.0.1:{self._server.port}/anywhere"
         try:
             joined = await connect(url, token=token, space=space, reconnect=False)
-        except (NotAdmitted, ConnectionLost) as error:
+        except (JoinRefused, ConnectionLost) as error:
             client.turned_away(error)
         else:
             client.peer = Member(client, joined, self)

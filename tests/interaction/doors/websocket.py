@@ -14,7 +14,7 @@ import msgspec
 import uvloop
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
-from mew.gateway.server import Server
+from mew.gateway.server import GatewayServer
 from mew.testing import OWN_TOKEN, Client, Frame, Message
 from tests.interaction.doors.asking import PATIENCE, Asker, HttpAnswer, messages_of
 from tests.interaction.doors.gateway import GatewaySpace
@@ -121,7 +121,7 @@ class WebsocketSpace(GatewaySpace):
         self.asker = Asker(self._server.port)
 
     async def _start(self) -> None:
-        self._server = Server(self.new_gateway())
+        self._server = GatewayServer(self.new_gateway())
         self._server.bind()
         await self._server.start()
 

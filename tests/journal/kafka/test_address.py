@@ -2,18 +2,18 @@
 
 import pytest
 
-from mew.journal.kafka.address import Address, BadAddress, read_address
+from mew.journal.kafka.address import InvalidTopicUrl, TopicUrl, read_address
 
 
 def test_an_address_names_brokers_and_a_topic() -> None:
     found = read_address("kafka://a:9092,[::1]:19092/mew.lab-1")
-    assert found == Address(("a:9092", "[::1]:19092"), "mew.lab-1")
+    assert found == TopicUrl(("a:9092", "[::1]:19092"), "mew.lab-1")
     assert found.bootstrap == "a:9092,[::1]:19092"
     assert str(found) == "kafka://a:9092,[::1]:19092/mew.lab-1"
 
 
 def test_the_topic_may_stand_beside_the_address() -> None:
-    assert read_address("kafka://a:9092", "lab") == read_address("kafka://a:9092/lab") == Address(("a:9092",), "lab")
+    assert read_address("kafka://a:9092", "lab") == read_address("kafka://a:9092/lab") == TopicUrl(("a:9092",), "lab")
     assert read_address("kafka://a:9092/lab", "lab").topic == "lab"
 
 
@@ -34,5 +34,5 @@ def test_the_topic_may_stand_beside_the_address() -> None:
     ],
 )
 def test_what_means_nothing_is_refused_with_a_reason(text: str, topic: str | None, said: str) -> None:
-    with pytest.raises(BadAddress, match=said):
+    with pytest.raises(InvalidTopicUrl, match=said):
         read_address(text, topic)

@@ -8,8 +8,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mew.journal.block_format import Damaged, Entry, Frames, decode, encode, read_head
-from mew.journal.kafka.messages import Epochs, Label, NoLabel, epochs_in, label_of, pieces, read_label, sound_head
+from mew.journal.block_format import CorruptData, Entry, FrameBatch, decode, encode, read_head
+from mew.journal.kafka.messages import (
+    Epochs,
+    MessageHeaders,
+    NoLabel,
+    epochs_in,
+    label_of,
+    pieces,
+    read_label,
+    sound_head,
+)
 from mew.journal.wal import Block
 from mew.protocol.records import Record
 from tests.journal.entries import entry_lists
@@ -43,27 +52,27 @@ def test_pieces_have_every_record_of_a_block_once(entries: list[Entry], most: in
 
 
 def test_a_block_that_is_small_stays_as_it_is() -> None:
-    block = _block([Frames(7, 1, "bob", "moves", 1, 7, [b"#moves#x"] * 50)])
+    block = _block([FrameBatch(7, 1, "bob", "moves", 1, 7, [b"#moves#x"] * 50)])
     assert list(pieces(block)) == [block.data]
 
 
 def test_frames_of_a_cut_block_still_share_a_run() -> None:
-    block = _block([Frames(7, 1, "bob", "moves", 1, 7, [b"#moves#" + b"x" * 500] * 1000)])
+    block = _block([FrameBatch(7, 1, "bob", "moves", 1, 7, [b"#moves#" + b"x" * 500] * 1000)])
     cut = list(pieces(block, 100_000))
     assert 5 <= len(cut) <= 7
     assert {read_head(data).runs for data in cut} == {1}
 
 
 def test_a_label_survives_the_way() -> None:
-    head = read_head(encode([Frames(7, 1, "bob", "moves", 1, 0, [b"x"] * 3)]))
+    head = read_head(encode([FrameBatch(7, 1, "bob", "moves", 1, 0, [b"x"] * 3)]))
     label = label_of(head, "e1", 6)
-    assert label == Label(7, 9, 3, 1, "e1", 6)
+    assert label == MessageHeaders(7, 9, 3, 1, "e1", 6)
     assert read_label([(name, str(value).encode()) for name, value in label.headers()]) == label
 
 
 @pytest.mark.parametrize("missing", ["first", "last", "count", "schema", "epoch", "after"])
 def test_headers_that_lack_something_are_none_of_ours(missing: str) -> None:
-    headers = [(name, str(value).encode()) for name, value in Label(7, 9, 3, 1, "", 6).headers()]
+    headers = [(name, str(value).encode()) for name, value in MessageHeaders(7, 9, 3, 1, "", 6).headers()]
     with pytest.raises(NoLabel):
         read_label([each for each in headers if each[0] != missing])
     with pytest.raises(NoLabel):
@@ -75,7 +84,7 @@ def test_a_block_tells_of_the_epochs_that_begin_in_it() -> None:
         payload = json.dumps({"epoch": epoch, "more": [1]}).encode()
         return Record(position, 1, event, "system:gateway", size=len(payload), payload=payload)
 
-    frames = Frames(0, 1, "bob", "moves", 1, 0, [b"x"])
+    frames = FrameBatch(0, 1, "bob", "moves", 1, 0, [b"x"])
     assert epochs_in(encode([frames])) == Epochs()
     assert epochs_in(encode([told(0, "start", "e1")])) == Epochs("e1", ("e1",))
     assert epochs_in(encode([frames, told(1, "checkpoint", "e1"), told(2, "start", "e2")])) == Epochs(
@@ -84,7 +93,7 @@ def test_a_block_tells_of_the_epochs_that_begin_in_it() -> None:
 
 
 def test_a_block_with_a_flipped_byte_is_not_sound() -> None:
-    data = bytearray(encode([Frames(0, 1, "bob", "moves", 1, 0, [b"xyz"])]))
+    data = bytearray(encode([FrameBatch(0, 1, "bob", "moves", 1, 0, [b"xyz"])]))
     data[-1] ^= 1
-    with pytest.raises(Damaged):
+    with pytest.raises(CorruptData):
         sound_head(bytes(data))

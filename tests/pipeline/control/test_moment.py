@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from mew.pipeline.control import folding
-from mew.pipeline.control.memory import BadState
+from mew.pipeline.control.memory import FoldStateVersionError
 from mew.pipeline.control.moment import NotWelcome, state_at
 from mew.protocol import Record, parse
 from mew.protocol.raw_json import split
@@ -113,10 +113,10 @@ def test_what_the_state_has_folded_is_not_looked_at_again(told: Told) -> None:
 
 def test_a_moment_before_the_state_or_before_anything_is_known_is_refused(told: Told) -> None:
     space, folded = told.truth.space, told.fold()
-    with pytest.raises(BadState, match=f"is that after {told.truth.last}, which is behind 10"):
+    with pytest.raises(FoldStateVersionError, match=f"is that after {told.truth.last}, which is behind 10"):
         state_at(space, folded.state, told.control, 10, None, {})
     headless = [each for each in told.control if each.position > 0]
-    with pytest.raises(BadState, match="no start and no checkpoint stands before it"):
+    with pytest.raises(FoldStateVersionError, match="no start and no checkpoint stands before it"):
         state_at(space, None, headless, 100, None, {})
 
 

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from mew.pipeline.control.folding import Folded, fold_control
-from mew.pipeline.control.memory import BadState
+from mew.pipeline.control.memory import FoldStateVersionError
 from mew.pipeline.control.talks import LINGER, PATIENCE
 from mew.pipeline.schemas import TABLES
-from mew.protocol.state import OtherFold
+from mew.protocol.state import SnapshotVersionError
 from mew.testing import MemorySpace
 from tests.chance import examples
 from tests.histories import CONFIGURATION, History, Step, histories
@@ -120,15 +120,15 @@ def test_the_state_forgets_what_is_over() -> None:
 
 def test_a_state_of_another_space_or_version_or_of_nothing_is_refused(told: Told) -> None:
     folded, space = told.fold(), told.truth.space
-    with pytest.raises(BadState, match="this is the state of 'harbour', not of 'elsewhere'"):
+    with pytest.raises(FoldStateVersionError, match="this is the state of 'harbour', not of 'elsewhere'"):
         fold_control("elsewhere", folded.state, [], told.truth.last)
-    with pytest.raises(BadState, match="cannot be read"):
+    with pytest.raises(FoldStateVersionError, match="cannot be read"):
         fold_control(space, b"{", [], told.truth.last)
-    with pytest.raises(BadState, match=f"folded up to {told.truth.last}, and cannot be up to 5"):
+    with pytest.raises(FoldStateVersionError, match=f"folded up to {told.truth.last}, and cannot be up to 5"):
         fold_control(space, folded.state, [], 5)
     for name in ("fold_version", "control_version"):
         value = {**msgspec.json.decode(folded.state), name: 99}
-        with pytest.raises(OtherFold, match="version 99"):
+        with pytest.raises(SnapshotVersionError, match="version 99"):
             fold_control(space, msgspec.json.encode(value), [], told.truth.last)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark import SparkContext
 
 from mew.pipeline.session import open_session
-from mew.pipeline.spread import spread
+from mew.pipeline.spread import run_on_spark
 from tests.pipeline.sessions import SETTINGS, SHORT_LIVED
 
 FOREVER = 600
@@ -28,7 +28,7 @@ def main(folder: Path) -> None:
     session = open_session(SETTINGS, lake=folder / "lake", java_options=SHORT_LIVED)
     assert SparkContext._gateway is not None
     (folder / "jvm").write_text(str(SparkContext._gateway.proc.pid), encoding="ascii")
-    spread(session, partial(report_and_wait, str(folder).encode()), [b"0", b"1"])
+    run_on_spark(session, partial(report_and_wait, str(folder).encode()), [b"0", b"1"])
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from mew.pipeline.session import CannotStart, SessionTaken, close_session, open_session
-from mew.pipeline.spread import spread
+from mew.pipeline.session import SessionConflict, SparkStartError, close_session, open_session
+from mew.pipeline.spread import run_on_spark
 from tests.pipeline.sessions import SETTINGS, SHORT_LIVED
 
 
@@ -32,9 +32,9 @@ def main(lake: Path) -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-    with pytest.raises(CannotStart, match=f"no Spark master answers at spark://127.0.0.1:{port}"):
+    with pytest.raises(SparkStartError, match=f"no Spark master answers at spark://127.0.0.1:{port}"):
         open_session(SETTINGS, lake=lake, master=f"spark://127.0.0.1:{port}")
-    with pytest.raises(CannotStart, match=r"^Spark did not start: .*heap size.* \(more in ") as failed:
+    with pytest.raises(SparkStartError, match=r"^Spark did not start: .*heap size.* \(more in ") as failed:
         open_session(SETTINGS, lake=lake, java_options=("-Xms64g",))
     assert "\n" not in str(failed.value)
 
@@ -43,7 +43,7 @@ def main(lake: Path) -> None:
     assert {name: os.environ.get(name) for name in environment} == environment
     assert "JAVA_HOME" in environment or "JAVA_HOME" not in os.environ
 
-    assert spread(first, bytes.upper, [b"a"]) == [b"A"]
+    assert run_on_spark(first, bytes.upper, [b"a"]) == [b"A"]
     dying = jvm()
     os.kill(dying.pid, signal.SIGKILL)
     dying.wait(30)
@@ -52,11 +52,13 @@ def main(lake: Path) -> None:
     assert opened(lake, shared=True) is second
     close_session(first, shared=True)  # it is none of theirs
     close_session(second, shared=True)
-    assert spread(second, bytes.upper, [b"a"]) == [b"A"], "it ended before the last of those who share it had gone"
+    assert run_on_spark(second, bytes.upper, [b"a"]) == [b"A"], (
+        "it ended before the last of those who share it had gone"
+    )
 
     second.stop()  # by somebody who does not know of close_session, and opens one of their own
     theirs = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-    with pytest.raises(SessionTaken, match="that mew did not open"):
+    with pytest.raises(SessionConflict, match="that mew did not open"):
         opened(lake)
     theirs.stop()
 

@@ -9,7 +9,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from mew.pipeline import archive, java
-from mew.pipeline.session import Wanted, spark_settings
+from mew.pipeline.session import SessionOptions, spark_settings
 from tests.needs import requires
 from tests.pipeline.sessions import SETTINGS
 
@@ -36,7 +36,7 @@ def test_a_session_starts_from_the_archive(spark: SparkSession) -> None:
 
 def test_without_an_archive_a_session_starts_as_well(tmp_path: Path) -> None:
     nobodys = msgspec.structs.replace(java.find(), version=17, build="99")
-    told = spark_settings(Wanted(SETTINGS, "local[1]"), tmp_path, nobodys)
+    told = spark_settings(SessionOptions(SETTINGS, "local[1]"), tmp_path, nobodys)
     assert "-XX:SharedArchiveFile" not in told["spark.driver.extraJavaOptions"]
 
 

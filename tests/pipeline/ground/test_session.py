@@ -11,7 +11,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from mew.pipeline import java
-from mew.pipeline.session import SessionTaken, Wanted, log_files, one_line, open_session, spark_settings
+from mew.pipeline.session import SessionConflict, SessionOptions, log_files, one_line, open_session, spark_settings
 from mew.pipeline.settings import PipelineSettings
 from tests.pipeline.sessions import SETTINGS, SHORT_LIVED
 
@@ -24,10 +24,10 @@ def test_the_same_settings_give_the_same_session_whatever_the_lake(spark: SparkS
 
 
 def test_other_settings_are_refused_and_named(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(SessionTaken, match=r"other settings: master 'local\[2\]', not 'local\[1\]'$"):
+    with pytest.raises(SessionConflict, match=r"other settings: master 'local\[2\]', not 'local\[1\]'$"):
         open_session(SETTINGS, lake=tmp_path, master="local[1]", java_options=SHORT_LIVED)
     other = PipelineSettings(master="local[2]", driver_memory="2g")
-    with pytest.raises(SessionTaken, match="driver_memory '1g', not '2g'"):
+    with pytest.raises(SessionConflict, match="driver_memory '1g', not '2g'"):
         open_session(other, lake=tmp_path, java_options=SHORT_LIVED)
 
 
@@ -87,10 +87,12 @@ def test_spark_s_log_is_in_the_lake_and_the_terminal_stays_quiet(
     ],
 )
 def test_only_a_cluster_elsewhere_may_reach_the_driver(tmp_path: Path, master: str, here: bool) -> None:
-    told = spark_settings(Wanted(SETTINGS, master), tmp_path, java.find())
+    told = spark_settings(SessionOptions(SETTINGS, master), tmp_path, java.find())
     assert (told.get("spark.driver.bindAddress") == "127.0.0.1") == here
     assert told["spark.ui.enabled"] == "false"
-    assert spark_settings(Wanted(SETTINGS, master, ui=True), tmp_path, java.find())["spark.ui.enabled"] == "true"
+    assert (
+        spark_settings(SessionOptions(SETTINGS, master, ui=True), tmp_path, java.find())["spark.ui.enabled"] == "true"
+    )
 
 
 def test_a_page_of_java_comes_down_to_its_last_cause() -> None:

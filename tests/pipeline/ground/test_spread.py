@@ -12,7 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from mew.errors import MewError
-from mew.pipeline.spread import Progress, Work, WorkFailed, spread, spread_local
+from mew.pipeline.spread import Progress, Work, WorkFailed, run_on_spark, spread_local
 from tests.journal.waiting import until
 
 Spreading: TypeAlias = Callable[..., list[bytes]]
@@ -32,7 +32,7 @@ def spreading(request: pytest.FixtureRequest) -> Spreading:
     session = request.getfixturevalue("spark")
 
     def run(work: Work, items: Sequence[bytes], *, progress: Progress | None = None) -> list[bytes]:
-        return spread(session, work, items, progress=progress)
+        return run_on_spark(session, work, items, progress=progress)
 
     return run
 
@@ -125,23 +125,23 @@ def test_progress_grows_to_the_number_of_items(spreading: Spreading) -> None:
 
 def test_all_items_are_one_job(spark: SparkSession) -> None:
     before = jobs(spark)
-    spread(spark, bytes.upper, [b"a"] * 5)
+    run_on_spark(spark, bytes.upper, [b"a"] * 5)
     assert jobs(spark) == before + 1
 
 
 def test_an_item_is_a_task_of_its_own(spark: SparkSession) -> None:
-    assert spread(spark, name_task, [b"a"] * 5) == [b"0", b"1", b"2", b"3", b"4"]
+    assert run_on_spark(spark, name_task, [b"a"] * 5) == [b"0", b"1", b"2", b"3", b"4"]
 
 
 def test_a_worker_that_dies_is_said_in_one_line_and_the_next_work_is_done(spark: SparkSession) -> None:
     with pytest.raises(WorkFailed) as failed:
-        spread(spark, die, [b"a"])
+        run_on_spark(spark, die, [b"a"])
     said = str(failed.value)
     assert said.startswith("Spark could not do the work: ")
     assert "Python worker" in said
     assert "\n" not in said
     assert failed.value.item is None
-    assert spread(spark, bytes.upper, [b"a"]) == [b"A"]
+    assert run_on_spark(spark, bytes.upper, [b"a"]) == [b"A"]
 
 
 def test_an_interruption_cancels_the_job(spark: SparkSession) -> None:
@@ -153,11 +153,11 @@ def test_an_interruption_cancels_the_job(spark: SparkSession) -> None:
 
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        spread(spark, wait_for_the_second, waiting, progress=interrupt)
+        run_on_spark(spark, wait_for_the_second, waiting, progress=interrupt)
     assert time.monotonic() - started < 30
     until(lambda: not list(spark.sparkContext.statusTracker().getActiveJobsIds()), "the end of the job")
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("mew-")]
-    assert spread(spark, bytes.upper, [b"a"] * 4) == [b"A"] * 4
+    assert run_on_spark(spark, bytes.upper, [b"a"] * 4) == [b"A"] * 4
 
 
 def wait_for_the_second(item: bytes) -> bytes:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from mew.journal.compaction import closed_hours, compact
-from mew.journal.layout import Folder, spaces
+from mew.journal.layout import JournalFolder, spaces
 from mew.pipeline.lake import Lake
 
 EVERY_SECONDS = 0.2
@@ -44,12 +44,12 @@ class Compacting:
         try:
             while not self._over.wait(EVERY_SECONDS):
                 for space in spaces(self._journal):
-                    self._compact_an_hour(Folder(self._journal, space))
+                    self._compact_an_hour(JournalFolder(self._journal, space))
                 self.tables += len(Lake(self._lake).compact())
         except BaseException as problem:
             self._problem = problem
 
-    def _compact_an_hour(self, folder: Folder) -> None:
+    def _compact_an_hour(self, folder: JournalFolder) -> None:
         """One at a time, so that there is something left to do while the others read."""
         for hour in closed_hours(folder, time.time_ns() // 1000)[:1]:
             compact(folder, hour, file_bytes=FILE_BYTES)

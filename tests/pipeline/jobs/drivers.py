@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from mew.pipeline.jobs.running import Spread, run_batch
 from mew.pipeline.lake import Lake
 from mew.pipeline.session import log_files
-from mew.pipeline.spread import spread
+from mew.pipeline.spread import run_on_spark
 from tests.pipeline.sessions import FOR_CHILDREN
 
 Moment: TypeAlias = Callable[[Path], int]
@@ -134,7 +134,7 @@ def on_spark(session: SparkSession) -> Spread:
     """A session as a run wants it."""
 
     def work_on(work: Callable[[bytes], bytes], items: Sequence[bytes]) -> list[bytes]:
-        return spread(session, work, items)
+        return run_on_spark(session, work, items)
 
     return work_on
 

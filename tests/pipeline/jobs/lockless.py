@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from mew.pipeline.lake import OutOfStep
+from mew.pipeline.lake import BatchOutOfOrder
 from mew.pipeline.session import close_session, open_session
 from mew.pipeline.settings import PipelineSettings
 from tests.pipeline.jobs.drivers import run_on
@@ -16,7 +16,7 @@ def main(journal: Path, lake: Path) -> None:
     while True:
         try:
             run_on(session, journal, lake, most=MOST)
-        except OutOfStep:
+        except BatchOutOfOrder:
             continue  # Another has finished the batch that this one was about to plan.
         break
     close_session(session)

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mew.journal.arrow import SCHEMA
-from mew.journal.layout import HOUR, Folder
-from mew.journal.segments import Draft, are_frames, make_folder
+from mew.journal.layout import HOUR, JournalFolder
+from mew.journal.segments import SegmentWriter, are_frames, make_folder
 from mew.journal.segments import _publish_segment as _publish
 from mew.protocol.records import Record
 
 
-class Forged(Draft):
+class Forged(SegmentWriter):
     """A segment whose positions are whatever they are."""
 
     def put(self, table: pa.Table) -> None:
@@ -31,7 +31,7 @@ class Forged(Draft):
 
 def write_journal(root: Path, space: str, records: Iterable[Record], *, most: int = 100_000) -> Path:
     """Records as sealed segments, an hour at a time, in the order in which they come."""
-    folder = Folder(root, space)
+    folder = JournalFolder(root, space)
     folder.log.mkdir(parents=True, exist_ok=True)
     for _, hour in groupby(records, lambda each: each.time // HOUR):
         here = list(hour)
@@ -40,7 +40,7 @@ def write_journal(root: Path, space: str, records: Iterable[Record], *, most: in
     return root
 
 
-def _write(folder: Folder, records: Sequence[Record]) -> None:
+def _write(folder: JournalFolder, records: Sequence[Record]) -> None:
     hour = folder.hour(records[0].time)
     make_folder(hour)
     draft = Forged(hour)

@@ -6,7 +6,7 @@ import tracemalloc
 from pathlib import Path
 
 from mew.journal.generator import generate
-from mew.pipeline.jobs.watching import Finished, Habits, Watch
+from mew.pipeline.jobs.watching import BatchFinished, Watch, WatchOptions
 from mew.pipeline.lake import Lake
 from mew.pipeline.lake.tidying import DAY
 from mew.pipeline.lookup.moments import moment
@@ -40,14 +40,14 @@ def test_every_moment_is_told_as_before_when_state_files_were_thinned_out(tmp_pa
 
 def test_the_memory_of_a_watch_does_not_grow_with_its_batches(tmp_path: Path) -> None:
     generate(tmp_path / "journal", records=8_000, spaces=1, seed=5)
-    habits = Habits(every=0, most=300)
+    habits = WatchOptions(every=0, most=300)
     watch = Watch(tmp_path / "journal", Lake(tmp_path / "lake"), one_by_one, Never(), habits)
     watch.made = lambda _made: None
     sizes = []
     tracemalloc.start()
     try:
         for told in watch.run():
-            if isinstance(told, Finished):
+            if isinstance(told, BatchFinished):
                 gc.collect()
                 sizes.append(tracemalloc.get_traced_memory()[0])
                 if len(sizes) == BATCHES:

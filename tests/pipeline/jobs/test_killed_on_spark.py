@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mew.journal.generator import generate
-from mew.pipeline.lake import Lake, OutOfStep
+from mew.pipeline.lake import BatchOutOfOrder, Lake
 from tests.pipeline.jobs.compacting import Compacting
 from tests.pipeline.jobs.drivers import Driver, random_moments, run_on
 from tests.pipeline.jobs.engines import everybody_finds_the_same
@@ -74,6 +74,6 @@ def drive(session: SparkSession, journal: Path, lake: Path) -> None:
     while True:
         try:
             run_on(session, journal, lake, most=5_000)
-        except OutOfStep:
+        except BatchOutOfOrder:
             continue  # Another has finished the batch that this one was about to plan.
         return

@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 import pytest
 
 from mew.journal.generator import Truth, generate
-from mew.journal.layout import Folder
+from mew.journal.layout import JournalFolder
 from mew.journal.retention import readers, retain
 from mew.pipeline.jobs import running
 from mew.pipeline.jobs.holding import reader_name
 from mew.pipeline.jobs.running import VERSIONS, run_batch
 from mew.pipeline.jobs.soundness import time_at
-from mew.pipeline.lake import Lake, OutOfStep, Part, Progress, Versions
-from mew.pipeline.lake.values import GIVEN_UP
+from mew.pipeline.lake import BatchOutOfOrder, Lake, ParquetPart, Progress, Versions
+from mew.pipeline.lake.values import ABANDONED
 from mew.pipeline.lookup.moments import SNAPSHOT
 from mew.pipeline.schemas import TABLES, Table
 from mew.pipeline.stitch.activity import MINUTE
@@ -141,11 +141,11 @@ class Watched(Lake):
         self.steps = steps
         """So many commits are let through."""
 
-    def replace(self, table: Table, batch: int, parts: Iterable[Part], keep: Collection[str] = ()) -> int:
+    def replace(self, table: Table, batch: int, parts: Iterable[ParquetPart], keep: Collection[str] = ()) -> int:
         self._step()
         return super().replace(table, batch, parts, keep)
 
-    def commit(self, table: Table, batch: int, parts: Iterable[Part]) -> int:
+    def commit(self, table: Table, batch: int, parts: Iterable[ParquetPart]) -> int:
         self._step()
         return super().commit(table, batch, parts)
 
@@ -184,9 +184,9 @@ def test_a_space_with_nothing_new_keeps_its_unfinished_rows(
     journal: tuple[Path, Truth], whole: Path, copied: Path, tmp_path: Path
 ) -> None:
     away = tmp_path / "away"
-    Folder(copied, "orchard").sealed.rename(away)
+    JournalFolder(copied, "orchard").sealed.rename(away)
     run_all(copied, tmp_path / "lake")
-    away.rename(Folder(copied, "orchard").sealed)
+    away.rename(JournalFolder(copied, "orchard").sealed)
     assert run_all(copied, tmp_path / "lake", most=7_000) == 2
     same(tmp_path / "lake", whole)
 
@@ -230,7 +230,7 @@ def test_a_batch_that_was_begun_is_given_up_for_a_refresh(
         refresh(journal[0], Watched(tmp_path / "lake", lambda: None, len(TABLES) + 1))
     given_up = Lake(tmp_path / "lake").progress()
     assert given_up is not None
-    assert (given_up.batch, given_up.versions) == (2, GIVEN_UP)
+    assert (given_up.batch, given_up.versions) == (2, ABANDONED)
     assert Lake(tmp_path / "lake").compact() == {}
     assert dicts(tmp_path / "lake", "streams") == before
     assert run_all(journal[0], tmp_path / "lake") == 1
@@ -256,7 +256,7 @@ def test_a_batch_that_is_given_up_while_it_is_done_is_not_finished(copied: Path,
     def give_up() -> None:
         Lake(path).give_up(1)
 
-    with pytest.raises(OutOfStep, match="batch 1 was given up while it was being done"):
+    with pytest.raises(BatchOutOfOrder, match="batch 1 was given up while it was being done"):
         run_batch(copied, Watched(path, give_up), one_by_one, most=3_000)
     assert Lake(path).progress() is None
 
@@ -302,7 +302,7 @@ def test_a_batch_that_another_version_began_is_given_up(
 
 def cut(journal: Path, space: str, position: int) -> int:
     """Let retention take what is before a checkpoint, as far as readers let it; the first position that is left."""
-    folder = Folder(journal, space)
+    folder = JournalFolder(journal, space)
     retain(folder, keep_seconds=1, now=time_at(folder, position) + 1_000_001)
     return folder.segments()[0].first
 
@@ -310,7 +310,7 @@ def cut(journal: Path, space: str, position: int) -> int:
 def test_rows_below_the_floor_stay(journal: tuple[Path, Truth], copied: Path, lake: Path, whole: Path) -> None:
     truth = journal[1].spaces["harbour"]
     minute = truth.last_time // MINUTE * MINUTE
-    before = [each for each in truth.checkpoints if time_at(Folder(copied, "harbour"), each) < minute]
+    before = [each for each in truth.checkpoints if time_at(JournalFolder(copied, "harbour"), each) < minute]
     floor = before[-1]
     assert 0 < cut(copied, "harbour", floor) <= floor
     refresh(copied, lake)
@@ -384,7 +384,7 @@ def test_behind_lost_records_a_space_is_begun_anew_and_the_others_stay(
     run_batch(copied, Lake(tmp_path / "lake"), one_by_one, most=3_000)
     done = Lake(tmp_path / "lake").progress()
     assert done is not None
-    folder = Folder(copied, "harbour")
+    folder = JournalFolder(copied, "harbour")
     gone = [each for each in folder.segments() if each.first > done.positions["harbour"]][:3]
     for segment in [*folder.segments(done.positions["harbour"])[:1], *gone]:
         segment.control.unlink()
@@ -405,7 +405,7 @@ def test_behind_lost_records_a_space_is_begun_anew_and_the_others_stay(
 
 
 def test_what_is_late_is_waited_for(journal: tuple[Path, Truth], copied: Path, whole: Path, tmp_path: Path) -> None:
-    folder = Folder(copied, "harbour")
+    folder = JournalFolder(copied, "harbour")
     late = folder.segments()[5]
     control, log = late.control.read_bytes(), folder.log_file(late.first)
     late.control.unlink()
@@ -437,12 +437,12 @@ def test_retention_removes_nothing_that_no_batch_has_had(
     progress = Lake(lake).progress()
     assert progress is not None
     for space, position in progress.positions.items():
-        assert readers(Folder(copied, space))[reader_name(lake)] == position + 1
+        assert readers(JournalFolder(copied, space))[reader_name(lake)] == position + 1
     floor = cut(copied, "harbour", truth.checkpoints[-1])
     assert floor <= progress.positions["harbour"] + 1
     run_all(copied, lake)
     same(lake, whole)
-    assert readers(Folder(copied, "harbour"))[reader_name(lake)] == truth.last + 1
+    assert readers(JournalFolder(copied, "harbour"))[reader_name(lake)] == truth.last + 1
     assert cut(copied, "harbour", truth.checkpoints[-1]) > floor
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from mew.journal.generator import Truth, generate
-from mew.journal.layout import Folder, Segment
+from mew.journal.layout import JournalFolder, Segment
 from mew.journal.segments import SegmentDamaged
 from mew.pipeline.jobs.running import VERSIONS, Batches
-from mew.pipeline.jobs.soundness import OtherJournal
-from mew.pipeline.jobs.watching import LOOK_SECONDS, Finished, Habits, Told, Trouble, Watch
-from mew.pipeline.lake import Lake, Plan
+from mew.pipeline.jobs.soundness import LakeJournalMismatch
+from mew.pipeline.jobs.watching import LOOK_SECONDS, BatchFinished, Told, Watch, WatchError, WatchOptions
+from mew.pipeline.lake import BatchPlan, Lake
 from tests.pipeline.jobs.growing import Growing
 from tests.pipeline.jobs.lakes import contents, dicts, one_by_one, run_all
 from tests.pipeline.jobs.test_refresh import POINTS, _adds_up, _is_whole, same
@@ -56,7 +56,7 @@ def test_a_refresh_keeps_the_rows_of_what_the_journal_has_lost_in_the_middle(
     made: tuple[Path, Truth], folder: Path, befall: Callable[[Segment], object]
 ) -> None:
     truth, before = made[1], contents(folder / "lake")
-    segments = Folder(folder / "journal", ILL).segments()
+    segments = JournalFolder(folder / "journal", ILL).segments()
     befall(segments[len(segments) // 2])
     batches = Batches(folder / "journal", Lake(folder / "lake"), one_by_one)
     done = batches.next(refresh=True)
@@ -77,7 +77,7 @@ def test_a_damaged_space_is_passed_by_and_gone_on_with_when_it_is_mended(
     truth = made[1]
     journal = Growing(made[0] / "journal", tmp_path / "journal")
     journal.grow(1000)
-    segment = Folder(journal.path, ILL).segments()[3]
+    segment = JournalFolder(journal.path, ILL).segments()[3]
     whole = damage(segment)
     batches = Batches(journal.path, Lake(tmp_path / "lake"), one_by_one)
     done = batches.next()
@@ -99,8 +99,8 @@ def test_a_batch_whose_records_were_damaged_since_it_was_begun_is_given_up(
     journal = Growing(made[0] / "journal", tmp_path / "journal")
     journal.grow(1000)
     last = {name: space.last for name, space in truth.spaces.items()}
-    lake.plan(Plan(1, dict.fromkeys(last, 0), last, VERSIONS))
-    segment = Folder(journal.path, ILL).segments()[3]
+    lake.plan(BatchPlan(1, dict.fromkeys(last, 0), last, VERSIONS))
+    segment = JournalFolder(journal.path, ILL).segments()[3]
     whole = damage(segment)
     batches = Batches(journal.path, lake, one_by_one)
     done = batches.next()
@@ -116,12 +116,12 @@ def test_a_batch_whose_records_were_damaged_since_it_was_begun_is_given_up(
 
 
 def test_a_journal_that_was_restored_from_before_the_tables_is_told_of(made: tuple[Path, Truth], folder: Path) -> None:
-    for segment in Folder(folder / "journal", ILL).segments()[-2:]:
+    for segment in JournalFolder(folder / "journal", ILL).segments()[-2:]:
         lose(segment)
     batches = Batches(folder / "journal", Lake(folder / "lake"), one_by_one)
     assert batches.next() is None
     problem = batches.problems[ILL]
-    assert isinstance(problem, OtherJournal)
+    assert isinstance(problem, LakeJournalMismatch)
     last = made[1].spaces[ILL].last
     assert f"they have record {last}, and it ends with " in str(problem)
     assert batches.next(refresh=True) is not None
@@ -137,8 +137,8 @@ def test_a_journal_that_was_begun_anew_and_has_more_records_than_the_old_one_is_
     batches = Batches(tmp_path / "other" / "journal", lake, one_by_one)
     assert batches.next() is None
     assert {space: type(problem) for space, problem in batches.problems.items()} == {
-        ILL: OtherJournal,
-        WELL: OtherJournal,
+        ILL: LakeJournalMismatch,
+        WELL: LakeJournalMismatch,
     }
     assert contents(folder / "lake") == before
     assert batches.next(refresh=True) is not None
@@ -150,7 +150,7 @@ def test_a_journal_that_was_begun_anew_and_has_more_records_than_the_old_one_is_
 
 
 def watch(journal: Path, lake: Path, enough: Enough) -> Watch:
-    return Watch(journal, Lake(lake), one_by_one, enough, Habits(every=0))
+    return Watch(journal, Lake(lake), one_by_one, enough, WatchOptions(every=0))
 
 
 def test_a_watch_survives_a_journal_that_is_not_there_for_a_while(
@@ -165,21 +165,21 @@ def test_a_watch_survives_a_journal_that_is_not_there_for_a_while(
         told.append(each)
         if len(told) == 1:
             journal.path.rename(tmp_path / "away")
-        elif isinstance(each, Trouble):
+        elif isinstance(each, WatchError):
             (tmp_path / "away").rename(journal.path)
             journal.grow(1000)
-        elif isinstance(each, Finished) and each.progress.positions == last:
+        elif isinstance(each, BatchFinished) and each.progress.positions == last:
             enough.set()
-    assert [type(each) for each in told[:2]] == [Finished, Trouble]
+    assert [type(each) for each in told[:2]] == [BatchFinished, WatchError]
     assert "there is no journal here" in str(told[1])
     same(tmp_path / "lake", made[0] / "lake")
 
 
 def test_a_watch_tells_of_a_journal_with_another_past_once(folder: Path) -> None:
-    for segment in Folder(folder / "journal", ILL).segments()[-2:]:
+    for segment in JournalFolder(folder / "journal", ILL).segments()[-2:]:
         lose(segment)
     enough, told = Enough(), list[Told]()
     for each in watch(folder / "journal", folder / "lake", enough).run():
         told.append(each)
         enough.set()
-    assert [each.space for each in told if isinstance(each, Trouble)] == [ILL]
+    assert [each.space for each in told if isinstance(each, WatchError)] == [ILL]

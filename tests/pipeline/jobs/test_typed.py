@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from mew.journal.layout import Folder
+from mew.journal.layout import JournalFolder
 from mew.journal.retention import retain
 from mew.pipeline import open_lake
 from mew.pipeline.jobs import typed
 from mew.pipeline.jobs.planning import spaces_of
 from mew.pipeline.jobs.running import Batches
 from mew.pipeline.jobs.soundness import time_at
-from mew.pipeline.jobs.watching import Habits, Watch
-from mew.pipeline.lake import Lake, Part, Progress
+from mew.pipeline.jobs.watching import Watch, WatchOptions
+from mew.pipeline.lake import Lake, ParquetPart, Progress
 from mew.pipeline.lookup import query
 from mew.pipeline.lookup.output import plain
 from mew.pipeline.lookup.typed import format_names, format_view, format_views
@@ -115,7 +115,7 @@ def test_five_ways_give_the_same_tables_to_the_formats_with_many_frames(
     assert run_all(journal, ways["twice"]) == 0
     assert Batches(journal, Lake(ways["refreshed"]), one_by_one).next(refresh=True) is not None
     assert run_all(journal, ways["sliced"], most=400) >= 10
-    told = list(Watch(journal, Lake(ways["watched"]), one_by_one, Idle(), Habits(every=0, most=1_500)).run())
+    told = list(Watch(journal, Lake(ways["watched"]), one_by_one, Idle(), WatchOptions(every=0, most=1_500)).run())
     assert len(told) > 1
     hot = {name for name, rows in expected.items() if len(rows) > HOT}
     assert 2 <= len(hot) < len(expected)
@@ -178,10 +178,10 @@ def test_rows_of_what_the_journal_has_lost_stay(journal: Path, expected: Answers
     run_all(copied, lake, typed=["movement/2d"])
     before = tables(lake)
     for space in spaces_of(copied):
-        folder = Folder(copied, space)
+        folder = JournalFolder(copied, space)
         middle = folder.segments()[-1].last
         retain(folder, keep_seconds=1, now=time_at(folder, middle) + 1_000_001)
-    firsts = [Folder(copied, space).segments()[0].first for space in spaces_of(copied)]
+    firsts = [JournalFolder(copied, space).segments()[0].first for space in spaces_of(copied)]
     assert max(firsts) > 0
     assert Batches(copied, Lake(lake), one_by_one, typed=["reading"]).next(refresh=True) is not None
     assert tables(lake) > before
@@ -222,15 +222,15 @@ class Interrupted(Lake):
         self.steps = steps
         """So many are let through."""
 
-    def commit(self, table: Table, batch: int, parts: Iterable[Part]) -> int:
+    def commit(self, table: Table, batch: int, parts: Iterable[ParquetPart]) -> int:
         self._step()
         return super().commit(table, batch, parts)
 
-    def begin(self, table: Table, batch: int, parts: Iterable[Part]) -> int:
+    def begin(self, table: Table, batch: int, parts: Iterable[ParquetPart]) -> int:
         self._step()
         return super().begin(table, batch, parts)
 
-    def replace(self, table: Table, batch: int, parts: Iterable[Part], keep: Collection[str] = ()) -> int:
+    def replace(self, table: Table, batch: int, parts: Iterable[ParquetPart], keep: Collection[str] = ()) -> int:
         self._step()
         return super().replace(table, batch, parts, keep)
 

@@ -10,7 +10,7 @@ import pytest
 
 import mew
 from mew.journal.generator import generate
-from mew.journal.layout import Folder
+from mew.journal.layout import JournalFolder
 from mew.journal.reader import Journal
 from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake
@@ -42,7 +42,7 @@ async def _play(url: str, frames: int) -> None:
 def _sealed_by(journal: Path, lake: Path) -> list[float]:
     """For each segment, the seconds from its being sealed to its being in the tables."""
     found, history = [], Lake(lake).history()
-    for segment in Folder(journal, "lab").segments():
+    for segment in JournalFolder(journal, "lab").segments():
         batch = next(each for each in history if each.positions["lab"] >= segment.last)
         found.append(batch.finished / 1e6 - segment.control.stat().st_mtime)
     return found
@@ -69,7 +69,7 @@ def test_what_a_gateway_seals_is_in_the_tables_however_often_the_watch_is_killed
             assert last is not None
             finished = watching.until_at("lab", last)
         gateway.stop()
-    last = Folder(journal, "lab").segments()[-1].last
+    last = JournalFolder(journal, "lab").segments()[-1].last
     if finished["progress"]["positions"]["lab"] < last:
         watching.until_at("lab", last)
     assert watching.end(signal.SIGTERM) == (0, "")
@@ -91,7 +91,7 @@ def test_a_damaged_space_is_told_once_and_the_others_go_on(tmp_path: Path) -> No
     while journal.grow(100):
         pass
     ill, well = sorted(truth.spaces)
-    damaged = Folder(journal.path, ill).segments()[1]
+    damaged = JournalFolder(journal.path, ill).segments()[1]
     spoilt = bytearray(damaged.control.read_bytes())
     spoilt[len(spoilt) // 2] ^= 255
     damaged.control.unlink()
@@ -113,7 +113,7 @@ def test_a_damaged_space_is_told_once_and_the_others_go_on(tmp_path: Path) -> No
 def test_a_batch_looks_at_nothing_behind_its_end(tmp_path: Path, damaged: bool) -> None:
     journal = tmp_path / "journal"
     generate(journal, records=4_000, spaces=1, seed=5, segment_bytes=60_000)
-    first, second, *_ = Folder(journal, "harbour").segments()
+    first, second, *_ = JournalFolder(journal, "harbour").segments()
     if damaged:
         second.control.write_bytes(b"PAR1")
     else:
@@ -131,7 +131,7 @@ def test_a_hole_is_told_and_gone_on_behind(tmp_path: Path) -> None:
     journal = Growing(whole, tmp_path / "journal")
     while journal.grow(100):
         pass
-    segments = Folder(journal.path, name).segments()
+    segments = JournalFolder(journal.path, name).segments()
     segments[1].control.unlink()
     watching = Watching([*WITHOUT_SPARK, str(journal.path), str(tmp_path / "lake")])
     watching.until_at(name, segments[0].last)

@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 
 from mew.cli.pipeline.watch import Signals, _complain, _publish, _say
-from mew.pipeline.jobs.watching import Habits, Watch
+from mew.pipeline.jobs.watching import Watch, WatchOptions
 from mew.pipeline.lake import Lake
 from mew.pipeline.publishing import Publisher
 from tests.pipeline.jobs.lakes import one_by_one
 
-HABITS = Habits(every=0.2, tidies_after=4, small_files=3)
+HABITS = WatchOptions(every=0.2, tidies_after=4, small_files=3)
 
 
 def main(journal: Path, lake: Lake, url: str | None) -> int:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from mew.journal.arrow import SCHEMA
 from mew.journal.generator import SpaceTruth
 from mew.pipeline.kernel.catalogue import Access, Catalogue, StreamFormats
-from mew.pipeline.kernel.decoding import Options
+from mew.pipeline.kernel.decoding import DecodeOptions
 from mew.pipeline.kernel.formats import format_of
 from mew.pipeline.kernel.processing import UnitResult, process
 from mew.pipeline.kernel.units import Unit
@@ -64,7 +64,7 @@ def run(rows: Sequence[dict[str, Any]], of: Catalogue, *, typed: bool = False) -
     """All rows as one unit; with `typed` each format has a table."""
     last = rows[-1]["position"] if rows else 0
     fingerprints = {each.fingerprint for stream in of.streams.values() for each in stream.formats}
-    options = Options(frozenset(fingerprints)) if typed else Options()
+    options = DecodeOptions(frozenset(fingerprints)) if typed else DecodeOptions()
     return process(Unit(of.space, "", 0, last), table(rows), of, options)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.pipeline.kernel.catalogue import Format
+from mew.pipeline.kernel.catalogue import CatalogFormat
 from mew.pipeline.kernel.formats import format_of
 from mew.pipeline.kernel.judging import judge_of
 from mew.pipeline.kernel.quick import quick
@@ -161,7 +161,7 @@ def schemas_and_texts(draw: st.DrawFn, schemas: st.SearchStrategy[Any]) -> tuple
 def disagreements(schema: Any, texts: list[bytes]) -> list[bytes]:
     """Texts on which the quick decoder, or the judge that uses it, and the core do not agree."""
     fitting = [fits(schema, text) for text in texts]
-    format_ = Format("f", "", "", "application/json", msgspec.json.encode(schema))
+    format_ = CatalogFormat("f", "", "", "application/json", msgspec.json.encode(schema))
     verdict = judge_of(format_).frames(pa.array(texts, pa.binary()))
     assert [index for index, _, _ in verdict.faults] == [index for index, fit in enumerate(verdict.valid) if not fit]
     return [

@@ -7,13 +7,13 @@ import pytest
 
 from mew.journal.arrow import SCHEMA
 from mew.journal.generator import SpaceTruth, generate
-from mew.journal.layout import Folder
+from mew.journal.layout import JournalFolder
 from mew.pipeline.kernel import units
 from mew.pipeline.kernel.catalogue import Catalogue
-from mew.pipeline.kernel.decoding import Options
+from mew.pipeline.kernel.decoding import DecodeOptions
 from mew.pipeline.kernel.processing import UnitResult, process
 from mew.pipeline.stitch.activity import ControlActivity
-from mew.pipeline.stitch.stitching import Stitched, Until, stitch
+from mew.pipeline.stitch.stitching import MergeTarget, Stitched, merge
 from tests.pipeline.kernel.journals import true_catalogue
 
 Told = dict[str, tuple[SpaceTruth, list[UnitResult], Stitched]]
@@ -23,13 +23,13 @@ def work(root: Path, truth: SpaceTruth, cuts: int) -> tuple[list[UnitResult], St
     """Everything about a space, in units of about so many positions."""
     of = true_catalogue(truth)
     everything = frozenset(each.fingerprint for stream in of.streams.values() for each in stream.formats)
-    last = Folder(root, truth.space).segments()[-1].last
+    last = JournalFolder(root, truth.space).segments()[-1].last
     done = [
-        process(unit, pa.concat_tables([SCHEMA.empty_table(), *units.read(unit)]), of, Options(everything))
+        process(unit, pa.concat_tables([SCHEMA.empty_table(), *units.read(unit)]), of, DecodeOptions(everything))
         for unit in cut_finely(of, root, last, cuts)
     ]
-    until = Until(truth.space, last, truth.last_time)
-    return done, stitch(None, [each.summary for each in done], ControlActivity(), until)
+    until = MergeTarget(truth.space, last, truth.last_time)
+    return done, merge(None, [each.summary for each in done], ControlActivity(), until)
 
 
 def cut_finely(of: Catalogue, root: Path, last: int, size: int) -> list[units.Unit]:

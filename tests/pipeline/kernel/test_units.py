@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from mew.journal.arrow import SCHEMA
-from mew.journal.block_format import Damaged
+from mew.journal.block_format import CorruptData
 from mew.journal.compaction import compact
 from mew.journal.generator import generate
-from mew.journal.layout import Folder
-from mew.journal.reader import Missing
+from mew.journal.layout import JournalFolder
+from mew.journal.reader import RecordsMissing
 from mew.journal.segments import read_frames
 from mew.pipeline.kernel import units
 from mew.pipeline.kernel.units import Unit, cut, read
@@ -35,11 +35,11 @@ def journal(made: Path, tmp_path: Path) -> Path:
 
 
 def frames(root: Path) -> pa.Table:
-    return pa.concat_tables([read_frames(each) for each in Folder(root, SPACE).segments()])
+    return pa.concat_tables([read_frames(each) for each in JournalFolder(root, SPACE).segments()])
 
 
 def last(root: Path) -> int:
-    return Folder(root, SPACE).segments()[-1].last
+    return JournalFolder(root, SPACE).segments()[-1].last
 
 
 def rows(found: list[Unit]) -> pa.Table:
@@ -58,7 +58,7 @@ def test_units_hold_every_frame_once_and_none_is_too_large(journal: Path, monkey
 
 def test_many_bytes_are_cut_as_many_rows_are(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(units, "BYTES", 1)
-    groups = sum(1 for segment in Folder(journal, SPACE).segments() if read_frames(segment).num_rows)
+    groups = sum(1 for segment in JournalFolder(journal, SPACE).segments() if read_frames(segment).num_rows)
     assert len(cut(SPACE, str(journal), 0, last(journal))) == groups
 
 
@@ -76,7 +76,7 @@ def test_a_range_without_frames_has_no_units(journal: Path) -> None:
 
 
 def test_compaction_under_its_hands_changes_nothing(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted, folder = frames(journal), Folder(journal, SPACE)
+    wanted, folder = frames(journal), JournalFolder(journal, SPACE)
     before = len(folder.segments())
     reading = read(Unit(SPACE, str(journal), 0, last(journal)))
     tables = [next(reading)]
@@ -90,37 +90,37 @@ def test_compaction_under_its_hands_changes_nothing(journal: Path, monkeypatch: 
 
 
 def test_a_range_that_is_not_sealed_or_is_gone_is_missing(journal: Path) -> None:
-    folder = Folder(journal, SPACE)
+    folder = JournalFolder(journal, SPACE)
     end, (first, second, *_) = last(journal), folder.segments()
-    with pytest.raises(Missing):
+    with pytest.raises(RecordsMissing):
         list(read(Unit(SPACE, str(journal), 0, end + 1)))
-    with pytest.raises(Missing):
+    with pytest.raises(RecordsMissing):
         cut(SPACE, str(journal), end + 1, end + 5)
     second.control.unlink()
-    with pytest.raises(Missing, match=f"{second.first} to {second.last}"):
+    with pytest.raises(RecordsMissing, match=f"{second.first} to {second.last}"):
         cut(SPACE, str(journal), 0, end)
     first.control.unlink()
-    with pytest.raises(Missing):
+    with pytest.raises(RecordsMissing):
         list(read(Unit(SPACE, str(journal), 0, first.last)))
 
 
 def test_a_file_that_stays_away_is_damage(journal: Path) -> None:
-    segment = next(each for each in Folder(journal, SPACE).segments() if each.frames.exists())
+    segment = next(each for each in JournalFolder(journal, SPACE).segments() if each.frames.exists())
     segment.frames.unlink()
     unit = Unit(SPACE, str(journal), segment.first, segment.last)
-    with pytest.raises(Damaged, match="missing"):
+    with pytest.raises(CorruptData, match="missing"):
         list(read(unit))
-    with pytest.raises(Damaged, match="missing"):
+    with pytest.raises(CorruptData, match="missing"):
         cut(SPACE, str(journal), segment.first, segment.last)
 
 
 def test_a_file_that_is_not_what_was_written_is_damage(journal: Path) -> None:
-    segment = next(each for each in Folder(journal, SPACE).segments() if each.frames.exists())
+    segment = next(each for each in JournalFolder(journal, SPACE).segments() if each.frames.exists())
     data = bytearray(segment.frames.read_bytes())
     data[len(data) // 3] ^= 0xFF
     segment.frames.write_bytes(data)
-    with pytest.raises(Damaged, match="cannot be read"):
+    with pytest.raises(CorruptData, match="cannot be read"):
         list(read(Unit(SPACE, str(journal), segment.first, segment.last)))
     segment.frames.write_bytes(b"nothing of the sort")
-    with pytest.raises(Damaged, match="cannot be read"):
+    with pytest.raises(CorruptData, match="cannot be read"):
         cut(SPACE, str(journal), segment.first, segment.last)

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from mew.pipeline.lake import Lake, OutOfStep, Plan, Progress, Versions
+from mew.pipeline.lake import BatchOutOfOrder, BatchPlan, Lake, Progress, Versions
 from mew.pipeline.lake.parts import write
 from mew.pipeline.schemas import READER_GAPS, SEQUENCE_GAPS, STREAM_ACCESS, Table
 
@@ -76,8 +76,8 @@ def rows_of(table: Table, batch: int) -> pa.Table:
     return makers[table.name](batch)
 
 
-def plan(batch: int, to: int | None = None) -> Plan:
-    return Plan(batch, {"lab": batch * 100}, {"lab": batch * 100 + 99 if to is None else to}, VERSIONS)
+def plan(batch: int, to: int | None = None) -> BatchPlan:
+    return BatchPlan(batch, {"lab": batch * 100}, {"lab": batch * 100 + 99 if to is None else to}, VERSIONS)
 
 
 def commit(lake: Lake, table: Table, batch: int) -> int:
@@ -101,7 +101,7 @@ def run(path: Path, last: int) -> None:
             return
         try:
             lake.plan(plan(batch))
-        except OutOfStep:
+        except BatchOutOfOrder:
             continue  # another has finished it meanwhile
         lake.finish(progress(lake, batch, {table.name: commit(lake, table, batch) for table in TABLES}))
 

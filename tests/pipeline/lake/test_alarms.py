@@ -6,7 +6,7 @@ import pytest
 
 from mew.journal.generator import generate
 from mew.pipeline.jobs.running import VERSIONS
-from mew.pipeline.lake import Lake, Plan
+from mew.pipeline.lake import BatchPlan, Lake
 from mew.pipeline.lake.values import Alarm, LakeDamaged
 from tests.pipeline.jobs.lakes import contents, dicts, run_all
 
@@ -65,6 +65,6 @@ def test_an_alarm_of_a_plan_that_was_left_is_told_by_whoever_takes_it_up(tmp_pat
     generate(journal, records=1_000, spaces=1, seed=2)
     # Killed between the plan and everything else: the alarm is still there, and in the plan.
     Lake(lake).alarms.put(HOLE)
-    Lake(lake).plan(Plan(1, {}, {}, VERSIONS, alarms=(HOLE,)))
+    Lake(lake).plan(BatchPlan(1, {}, {}, VERSIONS, alarms=(HOLE,)))
     assert run_all(journal, lake) == 2
     assert told(lake) == [("harbour", 41, 1)]

@@ -10,7 +10,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from mew.pipeline.lake import Lake, LakeDamaged, LakeError, OutOfStep, delta
+from mew.pipeline.lake import BatchOutOfOrder, Lake, LakeDamaged, LakeError, delta
 from mew.pipeline.lake.parts import write
 from mew.pipeline.schemas import COMMENT, OPEN, READER_GAPS, SEQUENCE_GAPS, STREAM_ACCESS, TABLES, Table
 from tests.pipeline.lake import batches
@@ -34,7 +34,7 @@ def test_a_batch_is_added_once_however_often_it_is_committed(lake: Lake) -> None
 
 def test_a_batch_before_its_turn_is_refused(lake: Lake) -> None:
     commit(lake, READER_GAPS, 1)
-    with pytest.raises(OutOfStep, match="reader_gaps: the table has batch 1, so batch 3 cannot be next"):
+    with pytest.raises(BatchOutOfOrder, match="reader_gaps: the table has batch 1, so batch 3 cannot be next"):
         commit(lake, READER_GAPS, 3)
     assert same(by_deltalake(lake, "reader_gaps")) == same(expected(READER_GAPS, 1))
 
@@ -49,7 +49,7 @@ def test_a_late_driver_is_told_where_its_batch_is(lake: Lake) -> None:
 def test_a_table_that_went_on_without_progress_is_an_error(lake: Lake) -> None:
     commit(lake, READER_GAPS, 1)
     commit(lake, READER_GAPS, 2)
-    with pytest.raises(OutOfStep, match="batches behind 1, which was never finished"):
+    with pytest.raises(BatchOutOfOrder, match="batches behind 1, which was never finished"):
         commit(lake, READER_GAPS, 1)
 
 
@@ -69,7 +69,7 @@ def test_unfinished_rows_go_in_the_commit_that_brings_the_new_ones(lake: Lake) -
 def test_a_table_that_comes_later_begins_with_the_batch_it_came_with(lake: Lake) -> None:
     assert commit(lake, READER_GAPS, 7) == 1
     assert commit(lake, READER_GAPS, 8) == 2
-    with pytest.raises(OutOfStep):
+    with pytest.raises(BatchOutOfOrder):
         commit(lake, READER_GAPS, 10)
 
 
@@ -186,7 +186,7 @@ def test_a_batch_that_is_skipped_leaves_rows_and_columns_alone_whatever_they_are
     for table in (READER_GAPS, STREAM_ACCESS):
         assert same(by_deltalake(lake, table.name)) == same(expected(table, 1))
         assert opened(lake, table.name).schema().to_arrow() is not None
-    with pytest.raises(OutOfStep):
+    with pytest.raises(BatchOutOfOrder):
         lake.skip(READER_GAPS, 4)
     commit(lake, READER_GAPS, 3)
     assert len(by_deltalake(lake, "reader_gaps")) == 10

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mew.pipeline.lake import LakeError, Part, parts
+from mew.pipeline.lake import LakeError, ParquetPart, parts
 from mew.pipeline.schemas import CONVERSATIONS, FRAMES, READER_GAPS, STREAM_ACCESS, STREAMS, TABLES
 from tests.pipeline.lake.batches import TIME, reader_gaps, stream_access
 
 
-def read(folder: Path, part: Part) -> pa.Table:
+def read(folder: Path, part: ParquetPart) -> pa.Table:
     return pq.ParquetFile(folder / part.path).read()
 
 
@@ -31,7 +31,7 @@ def test_a_part_says_what_it_holds(tmp_path: Path) -> None:
         "maxValues": {"space": "lab", "position": 104, "time": "2026-11-15T14:01:44.000104Z"},
         "nullCount": {"space": 0, "position": 0, "time": 0},
     }
-    assert msgspec.json.decode(msgspec.json.encode(part), type=Part) == part
+    assert msgspec.json.decode(msgspec.json.encode(part), type=ParquetPart) == part
 
 
 def test_files_have_the_declared_types_and_nothing_else(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mew.pipeline.lake import Lake, LakeBusy, LakeDamaged, LakeError, OutOfStep, Plan
+from mew.pipeline.lake import BatchOutOfOrder, BatchPlan, Lake, LakeBusy, LakeDamaged, LakeError
 from tests.pipeline.lake import batches
 from tests.pipeline.lake.batches import plan
 
@@ -24,7 +24,7 @@ def test_the_plan_that_is_there_wins(lake: Lake) -> None:
 
 
 def test_of_many_that_plan_at_once_all_get_the_same(lake: Lake) -> None:
-    found: list[Plan] = []
+    found: list[BatchPlan] = []
     threads = [threading.Thread(target=lambda to=to: found.append(lake.plan(plan(1, to=to)))) for to in range(8)]
     for thread in threads:
         thread.start()
@@ -35,10 +35,10 @@ def test_of_many_that_plan_at_once_all_get_the_same(lake: Lake) -> None:
 
 
 def test_only_the_next_batch_can_be_planned(lake: Lake) -> None:
-    with pytest.raises(OutOfStep, match="batch 0 is the last, so batch 2 cannot be planned"):
+    with pytest.raises(BatchOutOfOrder, match="batch 0 is the last, so batch 2 cannot be planned"):
         lake.plan(plan(2))
     batches.run(lake.path, 1)
-    with pytest.raises(OutOfStep):
+    with pytest.raises(BatchOutOfOrder):
         lake.plan(plan(3))
     assert lake.plan(plan(2)) == plan(2)
 

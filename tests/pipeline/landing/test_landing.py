@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from mew.journal.compaction import alone, compact
+from mew.journal.compaction import compact, exclusive_maintenance
 from mew.journal.kafka.address import read_address
-from mew.journal.layout import HOUR, SECOND, Folder
+from mew.journal.layout import HOUR, SECOND, JournalFolder
 from mew.journal.maintenance_worker import TRASH_HOURS
 from mew.journal.reader import Journal
 from mew.pipeline.lake import Lake
 from mew.pipeline.landing import topic
-from mew.pipeline.landing.landing import TIDY_SECONDS, Landing, own_journal
+from mew.pipeline.landing.landing import TIDY_SECONDS, Ingest, own_journal
 from tests.journal.kept import Kept
 
 NOBODY = "kafka://127.0.0.1:1/lab"
@@ -31,7 +31,7 @@ def kept(tmp_path: Path) -> Kept:
     return kept
 
 
-def trash(folder: Folder) -> list[Path]:
+def trash(folder: JournalFolder) -> list[Path]:
     return list(folder.trash.iterdir())
 
 
@@ -40,7 +40,7 @@ class Looking:
 
     def __init__(self, lake: Path) -> None:
         self.time = time.time_ns() // 1000
-        self._landing = Landing(Lake(lake), read_address(NOBODY), _no_spark, clock=lambda: self.time)
+        self._landing = Ingest(Lake(lake), read_address(NOBODY), _no_spark, clock=lambda: self.time)
 
     def look(self) -> None:
         with pytest.raises(topic.SourceAway):
@@ -72,7 +72,7 @@ def test_what_compaction_took_away_is_deleted_once_nobody_can_still_be_reading_i
 
 def test_what_somebody_else_is_tidying_is_left_to_the_next_time(kept: Kept, looking: Looking) -> None:
     looking.time += 2 * TRASH_HOURS * HOUR
-    with alone(kept.folder):
+    with exclusive_maintenance(kept.folder):
         looking.look()
     looking.look()
     assert len(trash(kept.folder)) == 1, "it was looked at twice in a moment"

@@ -8,9 +8,9 @@ import duckdb
 import pytest
 
 from mew.journal.generator import generate
-from mew.journal.layout import Folder
+from mew.journal.layout import JournalFolder
 from mew.journal.reader import Journal
-from mew.pipeline.lake import Lake, LakeError, Reader
+from mew.pipeline.lake import Lake, LakeError, LakeReader
 from mew.pipeline.lake.parts import write
 from mew.pipeline.lookup import BadQuery, query, views
 from mew.pipeline.lookup.naming import named_in
@@ -154,7 +154,7 @@ def test_a_statement_sees_no_variable_of_ours(lake: Lake) -> None:
 
 
 def test_other_names_can_be_views(lake: Lake) -> None:
-    def late(name: str, _reader: Reader, _connection: duckdb.DuckDBPyConnection) -> str | None:
+    def late(name: str, _reader: LakeReader, _connection: duckdb.DuckDBPyConnection) -> str | None:
         return "select position from reader_gaps where position > 400" if name == "late" else None
 
     assert ask(lake, "select count(*) from late", views=late) == [(4,)]
@@ -181,7 +181,7 @@ def lake_at(path: Path, positions: dict[str, int]) -> Lake:
 
 def test_events_are_the_journal_up_to_where_the_lake_is(tmp_path: Path, journal: Path) -> None:
     spaces = sorted(path.name.removeprefix("space=") for path in journal.glob("space=*"))
-    last = {space: Folder(journal, space).segments()[-1].last for space in spaces}
+    last = {space: JournalFolder(journal, space).segments()[-1].last for space in spaces}
     positions = {spaces[0]: last[spaces[0]], spaces[1]: 100}
     lake = lake_at(tmp_path / "lake", positions)
     found = ask(lake, "select space, count(*), max(position) from events group by 1 order by 1", journal=journal)

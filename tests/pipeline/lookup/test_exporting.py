@@ -17,7 +17,7 @@ import pytest
 from mew.pipeline.lake import Lake
 from mew.pipeline.lookup import BadQuery, query, write
 from mew.pipeline.lookup.asking import stream
-from mew.pipeline.lookup.exporting import FORMATS, BadTarget, CannotExport, Source, export, target
+from mew.pipeline.lookup.exporting import FORMATS, BadTarget, RowSource, TableExportError, export, target
 from tests.pipeline.lake import batches
 
 SQL = "select * from stream_access order by participant, from_position"
@@ -31,8 +31,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return lake
 
 
-def source(lake: Lake, sql: str) -> Source:
-    return Source(partial(query, lake, sql), partial(stream, lake, sql))
+def source(lake: Lake, sql: str) -> RowSource:
+    return RowSource(partial(query, lake, sql), partial(stream, lake, sql))
 
 
 def exported(lake: Lake, sql: str, to: str, *given: Any) -> int:
@@ -113,11 +113,11 @@ def test_large_answers_are_cut_anywhere(lake: Lake, tmp_path: Path) -> None:
 def test_what_fails_on_the_way_leaves_what_was_there(lake: Lake, tmp_path: Path, form: str) -> None:
     path = tmp_path / f"x.{form}"
     path.write_text("as it was")
-    with pytest.raises((BadQuery, CannotExport), match="Conversion Error") as problem:
+    with pytest.raises((BadQuery, TableExportError), match="Conversion Error") as problem:
         exported(lake, "select case when range < 200000 then '1' else 'x' end::int as a from range(200001)", str(path))
     assert "\n" not in str(problem.value)
     assert path.read_text() == "as it was"
-    with pytest.raises((BadQuery, CannotExport)):
+    with pytest.raises((BadQuery, TableExportError)):
         exported(
             lake, "select (if(range < 200000, '1', 'x'))::int as a from range(200001)", f"{tmp_path}/out/", form, 9
         )
@@ -144,12 +144,12 @@ def test_what_cannot_be_a_target_is_said_in_one_line(
 
 def test_a_place_that_cannot_be_written_to_is_said_in_one_line(lake: Lake, tmp_path: Path) -> None:
     for form in FORMATS:
-        with pytest.raises(CannotExport, match=rf"nowhere/x\.{form}: No such file or directory$"):
+        with pytest.raises(TableExportError, match=rf"nowhere/x\.{form}: No such file or directory$"):
             exported(lake, SQL, str(tmp_path / "nowhere" / f"x.{form}"))
 
 
 def test_what_parquet_does_not_know_is_said_in_one_line(lake: Lake, tmp_path: Path) -> None:
-    with pytest.raises(CannotExport, match=r"x\.parquet: .*[Ii]nterval"):
+    with pytest.raises(TableExportError, match=r"x\.parquet: .*[Ii]nterval"):
         exported(lake, "select interval 1 month as a", str(tmp_path / "x.parquet"))
     assert list(tmp_path.iterdir()) == []
 

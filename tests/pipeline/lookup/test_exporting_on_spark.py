@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from mew.pipeline.lake import Lake
 from mew.pipeline.lookup import on_spark
-from mew.pipeline.lookup.exporting import FORMATS, Source, export, target
+from mew.pipeline.lookup.exporting import FORMATS, RowSource, export, target
 from tests.pipeline.lake import batches
 from tests.pipeline.lookup.test_exporting import SQL, source
 
@@ -25,7 +25,7 @@ def test_spark_s_answers_are_written_too(tmp_path: Path, spark: SparkSession) ->
     lake = Lake(tmp_path / "it's a lake")
     batches.run(lake.path, 4)
     asked = partial(on_spark.query, spark, lake.path, SQL)
-    by_spark = Source(asked, lambda: _read(asked()))
+    by_spark = RowSource(asked, lambda: _read(asked()))
     for form in FORMATS:
         export(by_spark, target(str(tmp_path / f"spark.{form}")))
         export(source(lake, SQL), target(str(tmp_path / f"duckdb.{form}")))

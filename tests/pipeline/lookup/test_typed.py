@@ -12,7 +12,7 @@ import pytest
 from mew.journal.generator import Truth, generate
 from mew.journal.reader import Journal
 from mew.pipeline.control.folding import fold_control
-from mew.pipeline.kernel.decoding import Options
+from mew.pipeline.kernel.decoding import DecodeOptions
 from mew.pipeline.kernel.processing import process
 from mew.pipeline.kernel.typed import NOTES
 from mew.pipeline.kernel.units import cut, read
@@ -46,7 +46,7 @@ def kernel_tables(journal: Path, space: str, last: int) -> dict[str, pa.Table]:
     catalogue = fold_control(space, None, control, last).catalogue
     known = frozenset(each.fingerprint for stream in catalogue.streams.values() for each in stream.formats)
     (unit,) = cut(space, str(journal), 0, last)
-    return process(unit, pa.concat_tables(read(unit)), catalogue, Options(typed=known)).typed
+    return process(unit, pa.concat_tables(read(unit)), catalogue, DecodeOptions(typed=known)).typed
 
 
 def asked(lake: Path, sql: str) -> tuple[tuple[str, ...], tuple[str, ...], list[tuple[Any, ...]]]:

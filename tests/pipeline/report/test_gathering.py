@@ -9,7 +9,7 @@ from mew.journal.generator import SpaceTruth, Truth, generate
 from mew.pipeline import open_lake
 from mew.pipeline.opening import OpenLake
 from mew.pipeline.report import BadScope, Scope, gather, scopes
-from mew.pipeline.report.gathering import LINES, Figures
+from mew.pipeline.report.gathering import LINES, ReportData
 from mew.pipeline.report.scope import POINTS, SECOND
 from tests.pipeline.jobs.lakes import run_all
 
@@ -25,13 +25,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[OpenLake, Truth]:
 
 
 @pytest.fixture(scope="module")
-def told(made: tuple[OpenLake, Truth]) -> list[tuple[SpaceTruth, Figures]]:
+def told(made: tuple[OpenLake, Truth]) -> list[tuple[SpaceTruth, ReportData]]:
     """What happened in each space, and what is told of it."""
     lake, truth = made
     return [(truth.spaces[scope.space], gather(lake, scope)) for scope in scopes(lake)]
 
 
-def test_totals_are_those_of_the_story(told: list[tuple[SpaceTruth, Figures]]) -> None:
+def test_totals_are_those_of_the_story(told: list[tuple[SpaceTruth, ReportData]]) -> None:
     for space, figures in told:
         streams = space.streams.values()
         assert figures.totals["streams"] == len(streams)
@@ -43,7 +43,7 @@ def test_totals_are_those_of_the_story(told: list[tuple[SpaceTruth, Figures]]) -
         assert figures.totals["missing"] == lost
 
 
-def test_lines_add_up_to_the_totals(told: list[tuple[SpaceTruth, Figures]]) -> None:
+def test_lines_add_up_to_the_totals(told: list[tuple[SpaceTruth, ReportData]]) -> None:
     for _, figures in told:
         flowed = sum(map(sum, figures.flow.lines.values())) * figures.flow.step
         assert round(flowed) == figures.totals["bytes"]
@@ -53,14 +53,14 @@ def test_lines_add_up_to_the_totals(told: list[tuple[SpaceTruth, Figures]]) -> N
         assert sum(figures.lost.lines["not delivered to readers"]) == figures.totals["dropped"]
 
 
-def test_who_is_present_at_the_end_has_not_left(told: list[tuple[SpaceTruth, Figures]]) -> None:
+def test_who_is_present_at_the_end_has_not_left(told: list[tuple[SpaceTruth, ReportData]]) -> None:
     for space, figures in told:
         live = [each for each in space.streams.values() if each.ended is None]
         assert figures.presence.lines["streams live"][-1] <= len(live)  # some have not started
         assert min(figures.presence.lines["participants present"]) >= 0
 
 
-def test_owners_follow_one_another_as_in_the_story(told: list[tuple[SpaceTruth, Figures]]) -> None:
+def test_owners_follow_one_another_as_in_the_story(told: list[tuple[SpaceTruth, ReportData]]) -> None:
     for space, figures in told:
         assert figures.owned.of == len(space.streams)
         for stream_id, spans in figures.owned.rows:
@@ -83,7 +83,7 @@ def test_two_halves_of_the_time_are_the_whole(made: tuple[OpenLake, Truth]) -> N
     assert 0 < one["frames"] < both["frames"]
 
 
-def test_the_busiest_streams_have_a_line_each_and_the_others_one(told: list[tuple[SpaceTruth, Figures]]) -> None:
+def test_the_busiest_streams_have_a_line_each_and_the_others_one(told: list[tuple[SpaceTruth, ReportData]]) -> None:
     for _, figures in told:
         busiest = [row[0] for row in figures.streams.rows[:LINES]]
         assert list(figures.flow.lines) == [*busiest, "all other streams"]

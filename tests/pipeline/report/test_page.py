@@ -13,13 +13,13 @@ from mew.journal.generator import generate
 from mew.pipeline import open_lake
 from mew.pipeline.lake import Progress
 from mew.pipeline.report import gather, page, scopes
-from mew.pipeline.report.gathering import Cut, Figures, Lines
-from mew.pipeline.report.markup import clock, inlined, lasting, size, table, text
+from mew.pipeline.report.gathering import ReportData, Series, TruncatedList
+from mew.pipeline.report.markup import clock, format_duration, inlined, size, table, text
 from tests.pipeline.jobs.lakes import run_all
 
 NASTY = "</script><script>boom()</script><img src=x onerror=boom()>--><!--&\"'\u202e\x00"
 ASSETS = files("mew.pipeline.report").joinpath("assets")
-EMPTY = Cut([], 0)
+EMPTY = TruncatedList([], 0)
 
 
 class Seen(HTMLParser):
@@ -54,7 +54,7 @@ class Seen(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Figures], Progress]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[ReportData], Progress]:
     folder = tmp_path_factory.mktemp("page")
     generate(folder / "journal", records=10_000, spaces=2, seed=5)
     run_all(folder / "journal", folder / "lake")
@@ -68,8 +68,8 @@ def spoilt(value: Any) -> Any:
         return NASTY + value
     if isinstance(value, bytes):
         return NASTY.encode() + value
-    if isinstance(value, Lines):
-        return Lines(value.step, value.times, {spoilt(name): line for name, line in value.lines.items()})
+    if isinstance(value, Series):
+        return Series(value.step, value.times, {spoilt(name): line for name, line in value.lines.items()})
     if isinstance(value, dict):  # of totals, which are our own
         return value
     if isinstance(value, list | tuple):
@@ -80,7 +80,7 @@ def spoilt(value: Any) -> Any:
     return value
 
 
-def test_nothing_that_participants_wrote_becomes_markup(made: tuple[list[Figures], Progress]) -> None:
+def test_nothing_that_participants_wrote_becomes_markup(made: tuple[list[ReportData], Progress]) -> None:
     figures, progress = made
     source = page(spoilt(figures), progress)
     seen, clean = Seen(source), Seen(page(figures, progress))
@@ -96,9 +96,9 @@ def test_nothing_that_participants_wrote_becomes_markup(made: tuple[list[Figures
     assert "\x00" not in source
 
 
-def test_what_the_script_reads_is_what_was_found(made: tuple[list[Figures], Progress]) -> None:
+def test_what_the_script_reads_is_what_was_found(made: tuple[list[ReportData], Progress]) -> None:
     figures, progress = made
-    hurt: list[Figures] = spoilt(figures)
+    hurt: list[ReportData] = spoilt(figures)
     data = Seen(page(hurt, progress)).scripts[0]
     assert "<" not in data
     labels = [line["label"] for plot in json.loads(data) for line in plot["lines"]]
@@ -107,7 +107,7 @@ def test_what_the_script_reads_is_what_was_found(made: tuple[list[Figures], Prog
         assert all(len(line["values"]) == len(plot["x"]) for line in plot["lines"])
 
 
-def test_it_asks_no_network_for_anything(made: tuple[list[Figures], Progress]) -> None:
+def test_it_asks_no_network_for_anything(made: tuple[list[ReportData], Progress]) -> None:
     seen = Seen(page(*made))
     assert not seen.values("src")
     assert all(str(link).startswith("#") for link in seen.values("href"))
@@ -119,7 +119,7 @@ def test_it_asks_no_network_for_anything(made: tuple[list[Figures], Progress]) -
     assert "@import" not in styles
 
 
-def test_every_link_leads_somewhere_and_every_plot_has_its_data(made: tuple[list[Figures], Progress]) -> None:
+def test_every_link_leads_somewhere_and_every_plot_has_its_data(made: tuple[list[ReportData], Progress]) -> None:
     seen = Seen(page(*made))
     ids = seen.values("id")
     assert len(ids) == len(set(ids))
@@ -128,7 +128,7 @@ def test_every_link_leads_somewhere_and_every_plot_has_its_data(made: tuple[list
     assert seen.values("data-plot") == [str(number) for number in range(count)]
 
 
-def test_every_plot_over_time_has_a_table_beside_it(made: tuple[list[Figures], Progress]) -> None:
+def test_every_plot_over_time_has_a_table_beside_it(made: tuple[list[ReportData], Progress]) -> None:
     seen = Seen(page(*made))
     words = "".join(seen.words)
     over_time = [plot for plot in json.loads(seen.scripts[0]) if plot["kind"] != "dots"]
@@ -139,16 +139,16 @@ def test_every_plot_over_time_has_a_table_beside_it(made: tuple[list[Figures], P
     assert all(attributes.get("aria-label") for _, attributes in seen.tags if attributes.get("role") == "img")
 
 
-def test_without_the_data_it_is_less_than_a_megabyte(made: tuple[list[Figures], Progress]) -> None:
+def test_without_the_data_it_is_less_than_a_megabyte(made: tuple[list[ReportData], Progress]) -> None:
     figures, progress = made
     assert len(page([_nothing(figures[0])], progress).encode()) < 200_000
     assert len(page(figures, progress).encode()) < 600_000
 
 
-def _nothing(figures: Figures) -> Figures:
+def _nothing(figures: ReportData) -> ReportData:
     """A space in which nothing happened."""
     lines = {
-        name: Lines(1, [0], {each: [0.0] for each in getattr(figures, name).lines})
+        name: Series(1, [0], {each: [0.0] for each in getattr(figures, name).lines})
         for name in ("messages", "presence", "flow", "lost", "strips")
     }
     cuts = dict.fromkeys(
@@ -159,7 +159,7 @@ def _nothing(figures: Figures) -> Figures:
     return msgspec.structs.replace(figures, totals=totals, **lines, **cuts, **lists)
 
 
-def test_where_there_is_nothing_that_is_said_in_words(made: tuple[list[Figures], Progress]) -> None:
+def test_where_there_is_nothing_that_is_said_in_words(made: tuple[list[ReportData], Progress]) -> None:
     words = " ".join(Seen(page([_nothing(made[0][0])], made[1])).words)
     for sentence in (
         "Nobody came or went in this time",
@@ -174,7 +174,7 @@ def test_where_there_is_nothing_that_is_said_in_words(made: tuple[list[Figures],
         assert sentence in words
 
 
-def test_a_record_that_is_wrong_is_said_to_be_so(made: tuple[list[Figures], Progress]) -> None:
+def test_a_record_that_is_wrong_is_said_to_be_so(made: tuple[list[ReportData], Progress]) -> None:
     figures = msgspec.structs.replace(made[0][0], audit=[("owners", 12, 2, 99, '["stream-1"]')])
     words = " ".join(Seen(page([figures], made[1])).words)
     assert "2 wrong" in words
@@ -252,7 +252,7 @@ def test_bytes_have_the_unit_that_suits(value: int, shown: str) -> None:
     ],
 )
 def test_spans_have_the_unit_that_suits(value: int | None, shown: str) -> None:
-    assert lasting(value) == shown
+    assert format_duration(value) == shown
 
 
 def test_words_of_others_are_escaped_and_cut() -> None:

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.pipeline.kernel.catalogue import Access, Catalogue, StreamFormats
-from mew.pipeline.kernel.decoding import Options
+from mew.pipeline.kernel.decoding import DecodeOptions
 from mew.pipeline.kernel.formats import format_of
 from mew.pipeline.kernel.processing import process
 from mew.pipeline.kernel.summary import Summary, decode_summary, encode_summary
 from mew.pipeline.kernel.units import Unit
 from mew.pipeline.stitch.activity import ControlActivity, Minute
-from mew.pipeline.stitch.state import BadState
-from mew.pipeline.stitch.stitching import OutOfOrder, Stitched, Until, stitch
+from mew.pipeline.stitch.state import MergeStateVersionError
+from mew.pipeline.stitch.stitching import MergeTarget, OutOfOrder, Stitched, merge
 from tests.chance import examples
 from tests.pipeline.kernel.journals import SPACE, START, data_row, row, table
 from tests.pipeline.stitch.naive import SECOND, answers, quantile
@@ -68,7 +68,7 @@ def units(rows: Sequence[dict[str, Any]], edges: Sequence[int], first: int, last
     for before, end in pairwise(bounds):
         within = [each for each in rows if before < each["position"] <= end]
         unit = Unit(SPACE, "", before + 1, end)
-        found.append(process(unit, table(within), CATALOGUE, Options()).summary)
+        found.append(process(unit, table(within), CATALOGUE, DecodeOptions()).summary)
     return [decode_summary(encode_summary(each)) for each in found]
 
 
@@ -77,7 +77,7 @@ def in_batches(rows: list[dict[str, Any]], edges: Sequence[int], ends: Sequence[
     state, first, found = None, 0, []
     for end in sorted({last, *(end for end in ends if end < last)}):
         time = max((each["time"] for each in rows if each["position"] <= end), default=START)
-        batch = stitch(state, units(rows, edges, first, end), ControlActivity(), Until(SPACE, end, time))
+        batch = merge(state, units(rows, edges, first, end), ControlActivity(), MergeTarget(SPACE, end, time))
         state, first = batch.state, end + 1
         found.append(batch)
     return found
@@ -174,7 +174,7 @@ def test_a_minute_has_what_somebody_sent_and_what_somebody_did() -> None:
             Minute("bob", START + 60 * SECOND, {}, 3),
         )
     )
-    found = stitch(None, units(rows, [], 0, 4), control, Until(SPACE, 4, START + 62 * SECOND))
+    found = merge(None, units(rows, [], 0, 4), control, MergeTarget(SPACE, 4, START + 62 * SECOND))
     shown = [list(each.values())[1:] for each in found.participant_activity.to_pylist()]
     kinds = [{"kind": "chat", "count": 2}, {"kind": "stream/close", "count": 1}]
     assert shown == [
@@ -185,9 +185,9 @@ def test_a_minute_has_what_somebody_sent_and_what_somebody_did() -> None:
 
 
 def test_what_control_adds_to_an_open_minute_comes_to_what_was_there() -> None:
-    first = stitch(None, [], ControlActivity((Minute("ann", START, {"chat": 1}),)), Until(SPACE, 4, START + 1))
+    first = merge(None, [], ControlActivity((Minute("ann", START, {"chat": 1}),)), MergeTarget(SPACE, 4, START + 1))
     second = ControlActivity((Minute("ann", START, {"chat": 2}, 1),))
-    found = stitch(first.state, [], second, Until(SPACE, 9, START + 60 * SECOND))
+    found = merge(first.state, [], second, MergeTarget(SPACE, 9, START + 60 * SECOND))
     assert [each["open"] for each in first.participant_activity.to_pylist()] == [True]
     (shown,) = found.participant_activity.to_pylist()
     assert (shown["envelopes"], shown["refusals"], shown["open"]) == (3, 1, False)
@@ -195,9 +195,9 @@ def test_what_control_adds_to_an_open_minute_comes_to_what_was_there() -> None:
 
 
 def test_a_batch_without_frames_closes_the_windows_that_are_over() -> None:
-    first = stitch(None, units([row(0)], [], 0, 0), ControlActivity(), Until(SPACE, 0, START))
+    first = merge(None, units([row(0)], [], 0, 0), ControlActivity(), MergeTarget(SPACE, 0, START))
     assert set(first.stream_activity["open"].to_pylist()) == {True}
-    found = stitch(first.state, [], ControlActivity(), Until(SPACE, 9, START + 60 * SECOND))
+    found = merge(first.state, [], ControlActivity(), MergeTarget(SPACE, 9, START + 60 * SECOND))
     assert set(found.stream_activity["open"].to_pylist()) == {False}
     assert found.stream_activity.num_rows == 2
 
@@ -205,7 +205,7 @@ def test_a_batch_without_frames_closes_the_windows_that_are_over() -> None:
 def test_where_a_journal_begins_late_a_streams_first_number_may_be_any() -> None:
     rows = [row(10, frame_number=500)]
     for floor, wrong in ((0, 1), (10, 0)):
-        found = stitch(None, units(rows, [], floor, 10), ControlActivity(), Until(SPACE, 10, START, floor=floor))
+        found = merge(None, units(rows, [], floor, 10), ControlActivity(), MergeTarget(SPACE, 10, START, floor=floor))
         assert found.misnumbered.count == wrong
 
 
@@ -213,19 +213,19 @@ def test_where_a_journal_begins_late_a_streams_first_number_may_be_any() -> None
 def test_units_that_do_not_follow_each_other_are_refused(first: tuple[int, int], second: tuple[int, int]) -> None:
     summaries = [Summary(SPACE, *first), Summary(SPACE, *second)]
     with pytest.raises(OutOfOrder):
-        stitch(None, summaries, ControlActivity(), Until(SPACE, 9, START))
+        merge(None, summaries, ControlActivity(), MergeTarget(SPACE, 9, START))
 
 
 def test_a_state_cannot_go_back() -> None:
-    known = stitch(None, [], ControlActivity(), Until(SPACE, 9, START))
+    known = merge(None, [], ControlActivity(), MergeTarget(SPACE, 9, START))
     with pytest.raises(OutOfOrder, match="9"):
-        stitch(known.state, [], ControlActivity(), Until(SPACE, 8, START))
+        merge(known.state, [], ControlActivity(), MergeTarget(SPACE, 8, START))
 
 
 @pytest.mark.parametrize("state", [b"", b"{}", b'{"version":0,"position":1,"time":1,"complete":true}'])
 def test_a_state_that_is_none_is_refused(state: bytes) -> None:
-    with pytest.raises(BadState):
-        stitch(state, [], ControlActivity(), Until(SPACE, 9, START))
+    with pytest.raises(MergeStateVersionError):
+        merge(state, [], ControlActivity(), MergeTarget(SPACE, 9, START))
 
 
 def test_a_state_is_canonical() -> None:
@@ -243,9 +243,9 @@ def test_a_clock_that_steps_back_stops_nothing_and_loses_nothing() -> None:
 
 def test_a_stream_that_has_ended_is_counted_and_then_forgotten() -> None:
     rows = [row(0), row(1, stream_id="t", participant="bob", frame_number=1)]
-    until = Until(SPACE, 1, rows[-1]["time"])
-    found = stitch(None, units(rows, [], 0, 1), ControlActivity(), until, {"s"})
+    until = MergeTarget(SPACE, 1, rows[-1]["time"])
+    found = merge(None, units(rows, [], 0, 1), ControlActivity(), until, {"s"})
     assert found.totals.keys() == {"s", "t"}
     assert found.totals["s"].frames == 1
-    after = stitch(found.state, [], ControlActivity(), Until(SPACE, 2, until.time))
+    after = merge(found.state, [], ControlActivity(), MergeTarget(SPACE, 2, until.time))
     assert after.totals.keys() == {"t"}

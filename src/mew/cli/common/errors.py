@@ -8,7 +8,7 @@ from typing import ClassVar
 from mew.errors import MewError
 
 
-class Failed(MewError):
+class CommandFailed(MewError):
     """The command was valid, and it failed."""
 
     exit_code: ClassVar = 1
@@ -20,7 +20,7 @@ class Unreachable(MewError):
     exit_code: ClassVar = 3
 
 
-class Refused(MewError):
+class RequestRefused(MewError):
     """The gateway answered and rejected the request."""
 
     exit_code: ClassVar = 4

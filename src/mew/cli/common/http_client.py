@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from mew._internal.unix_sockets import connect, path_of
-from mew.cli.common.errors import Failed, Refused, Unreachable
+from mew.cli.common.errors import CommandFailed, RequestRefused, Unreachable
 from mew.errors import MewError
 
 SECONDS: Final = 10.0
@@ -27,11 +27,11 @@ _READ: Final = 64 * 2**10
 _OK: Final = 200
 
 
-class BadAddress(MewError):
+class InvalidGatewayUrl(MewError):
     """The given text is not a valid gateway address."""
 
 
-class RefusedAs(Refused):
+class ApiError(RequestRefused):
     """A rejection by the gateway, with its error code and its fields."""
 
     def __init__(self, error: str, message: str, parts: dict[str, Any]) -> None:
@@ -41,7 +41,7 @@ class RefusedAs(Refused):
         super().__init__(f"{one_line(message)} ({one_line(error)})")
 
 
-class Ended(MewError):
+class ResponseInterrupted(MewError):
     """The gateway ended an answer that should have continued."""
 
 
@@ -61,11 +61,11 @@ class _Local(http.client.HTTPConnection):
         self.sock = connect(self._file, self._seconds)
 
 
-class Door:
+class GatewayClient:
     """Client for one gateway with one token. Requests are sent one after another on one connection."""
 
     def __init__(self, url: str, token: str | None, space: str | None = None) -> None:
-        """Parse the address without connecting. `space` is for requests that name a space. Raises `BadAddress`."""
+        """Parse the address without connecting, or raise `InvalidGatewayUrl`. Some requests name the `space`."""
         self._file = path_of(url)
         if self._file is not None:
             url = "http://localhost"
@@ -73,9 +73,9 @@ class Door:
             parts = urlsplit(url)
             port = parts.port
         except ValueError:
-            raise BadAddress(f"{url!r} is not a valid gateway address: the port is not a number") from None
+            raise InvalidGatewayUrl(f"{url!r} is not a valid gateway address: the port is not a number") from None
         if parts.scheme not in SCHEMES or not parts.hostname:
-            raise BadAddress(
+            raise InvalidGatewayUrl(
                 f"{url!r} is not a valid gateway address: it must start with ws://, wss://, http://, https:// or unix:/"
             )
         self.scheme = SCHEMES[parts.scheme]
@@ -91,7 +91,7 @@ class Door:
         return f"{self.scheme}://{self.authority}" if self._file is None else str(self._file)
 
     def ask(self, method: str, path: str, body: object = None, *, form: Any = Any, **query: object) -> Any:
-        """Return the answer, decoded as `form`. Raises `Refused` with the gateway's reason, or `Unreachable`."""
+        """Return the answer, decoded as `form`. Raises `RequestRefused` with the gateway's reason, or `Unreachable`."""
         data = None if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
         answer = self._request(method, self._target(path, query), data, {}, SECONDS)
         try:
@@ -107,7 +107,7 @@ class Door:
         return dict(answer)
 
     def events(self, path: str, last: int | None = None, **query: object) -> Iterator[bytes]:
-        """Yield the data of server-sent events, empty for a comment. Raises `Ended` when the stream ends."""
+        """Yield the data of server-sent events, empty for a comment; at the end raise `ResponseInterrupted`."""
         headers = {"Accept": "text/event-stream"}
         if last is not None:
             headers["Last-Event-ID"] = str(last)
@@ -119,9 +119,9 @@ class Door:
             try:
                 part = answer.read1(_READ)
             except (OSError, http.client.HTTPException) as error:
-                raise Ended(str(error)) from None
+                raise ResponseInterrupted(str(error)) from None
             if not part:
-                raise Ended("the gateway ended the stream of events")
+                raise ResponseInterrupted("the gateway ended the stream of events")
             *events, held = (held + part).split(b"\n\n")
             for event in events:
                 lines = event.split(b"\n")
@@ -129,7 +129,7 @@ class Door:
                 # A comment means that nothing has happened. The caller can use it to check timeouts.
                 yield data[0] if data else b""
 
-    def __enter__(self) -> "Door":
+    def __enter__(self) -> "GatewayClient":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -158,7 +158,7 @@ class Door:
             raise self._unreachable(error) from None
         except ValueError:
             # The header is not valid in HTTP. Only the token comes from outside.
-            raise BadAddress("the token contains characters that are not allowed in an HTTP header") from None
+            raise InvalidGatewayUrl("the token contains characters that are not allowed in an HTTP header") from None
 
     def _open(self, seconds: float) -> http.client.HTTPConnection:
         if self._file is not None:
@@ -178,11 +178,11 @@ class Door:
         try:
             answer = msgspec.json.decode(text, type=form if status == _OK else Any)
         except msgspec.MsgspecError:
-            raise Failed(
+            raise CommandFailed(
                 f"{self.address} returned HTTP {status} with a body that is not JSON. Is this a mew gateway?"
             ) from None
         if status == _OK:
             return answer
         told = answer if isinstance(answer, dict) else {}
         error, message = str(told.get("error", status)), str(told.get("message", "refused"))
-        raise RefusedAs(error, message, told)
+        raise ApiError(error, message, told)

@@ -21,7 +21,7 @@ class BadValue(MewError):
     """A given value is invalid."""
 
 
-def bytes_of(option: str, text: str) -> bytes:
+def read_bytes(option: str, text: str) -> bytes:
     """Return the bytes of an option: its own text, the contents of a file for `@file`, standard input for `-`."""
     if text == STDIN:
         data = sys.stdin.buffer.read(LARGEST + 1)
@@ -48,7 +48,7 @@ def text_of(option: str, data: bytes) -> str:
 
 def object_of(option: str, text: str) -> msgspec.Raw:
     """Return a JSON object verbatim, after checking that it is valid."""
-    data = bytes_of(option, text)
+    data = read_bytes(option, text)
     try:
         value = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -61,7 +61,7 @@ def object_of(option: str, text: str) -> msgspec.Raw:
 def value_of(option: str, text: str) -> Any:
     """Return any JSON value. Raises `BadValue` for invalid JSON."""
     try:
-        return msgspec.json.decode(bytes_of(option, text))
+        return msgspec.json.decode(read_bytes(option, text))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadValue(f"{option}: not JSON: {error}") from None
 
@@ -71,7 +71,7 @@ def as_json(value: object) -> str:
     return msgspec.json.encode(value, enc_hook=str).decode()
 
 
-def in_colours() -> bool:
+def use_color() -> bool:
     """Return whether standard output shows colors."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 

@@ -13,7 +13,7 @@ from mew.protocol.records import CHECKPOINT, Record
 from mew.protocol.timestamps import rfc3339
 
 if TYPE_CHECKING:
-    from mew.journal.stats import Info
+    from mew.journal.stats import JournalStats
     from mew.journal.verify import Report
 
 
@@ -84,7 +84,7 @@ def size(count: int) -> str:
     return f"{count} B" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
 
 
-def described(info: "Info") -> str:
+def described(info: "JournalStats") -> str:
     """Return a summary of a journal, one line per item."""
     lines = [("space", info.space), ("journal", str(info.journal))]
     if info.since is None or info.until is None:
@@ -113,7 +113,7 @@ def _named(counts: Counter[str]) -> str:
     return ", ".join([*shown, f"and {more:,} more"] if more else shown) or "none"
 
 
-def _checkpoints(info: "Info") -> str:
+def _checkpoints(info: "JournalStats") -> str:
     count = info.events[CHECKPOINT]
     return "none" if info.last_checkpoint is None else f"{count:,}, the last at position {info.last_checkpoint:,}"
 

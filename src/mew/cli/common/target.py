@@ -16,10 +16,10 @@ import msgspec
 from cyclopts import Parameter
 
 from mew._internal.unix_sockets import VARIABLE, address_of, gateway_socket, path_of
-from mew.cli.common.errors import Refused, Unreachable
-from mew.cli.common.http_client import SCHEMES, Door
+from mew.cli.common.errors import RequestRefused, Unreachable
+from mew.cli.common.http_client import SCHEMES, GatewayClient
 from mew.errors import MewError
-from mew.supervisor.state_file import Pids, people, read_pids
+from mew.supervisor.state_file import ProcessTable, interactive_participants, read_pids
 
 if TYPE_CHECKING:
     from mew.config.loader import GatewayConfig
@@ -29,11 +29,11 @@ LOOKING = "mew-command"
 """Name of the observer that read-only commands use."""
 
 
-class Nobody(MewError):
+class ParticipantUnclear(MewError):
     """The participant to use is ambiguous, or it has no token here."""
 
 
-class Here(msgspec.Struct, frozen=True, kw_only=True):
+class SpaceDirectory(msgspec.Struct, frozen=True, kw_only=True):
     """A space directory, and the gateway that serves it or would serve it."""
 
     directory: Path
@@ -50,14 +50,14 @@ class Here(msgspec.Struct, frozen=True, kw_only=True):
         """Address for our own commands: a socket on which no other user can listen, unlike on a port."""
         return address_of(gateway_socket(self.directory))
 
-    def require_running(self) -> "Here":
+    def require_running(self) -> "SpaceDirectory":
         """Return this object. Raises `Unreachable` if no gateway serves the space."""
         if not self.running:
             raise Unreachable(f"space {self.space_id!r} is not running: start it with `mew space up`")
         return self
 
 
-def here(space_dir: Path | None = None) -> Here:
+def find_space(space_dir: Path | None = None) -> SpaceDirectory:
     """Return the space of a directory, by default the current one. Raises `ConfigError` if there is none."""
     directory = (Path.cwd() if space_dir is None else space_dir).absolute()
     pids = read_pids(directory)
@@ -65,7 +65,7 @@ def here(space_dir: Path | None = None) -> Here:
         return _running(directory, pids)
     file, config = configured(directory)
     url = config.spaces[0].settings.connection_url or f"ws://localhost:{config.port}"
-    return Here(
+    return SpaceDirectory(
         directory=directory,
         config_file=file,
         space_id=config.spaces[0].settings.space_id,
@@ -76,8 +76,8 @@ def here(space_dir: Path | None = None) -> Here:
     )
 
 
-def _running(directory: Path, pids: Pids) -> Here:
-    return Here(
+def _running(directory: Path, pids: ProcessTable) -> SpaceDirectory:
+    return SpaceDirectory(
         directory=directory,
         config_file=Path(pids.config_file),
         space_id=pids.space_id,
@@ -100,8 +100,11 @@ def configured(directory: Path, file: Path | None = None) -> "tuple[Path, Gatewa
     return found, load([found], environ=os.environ)
 
 
-def token_of(here: Here, participant: str) -> str:
-    """Return a participant's token: from the environment, else its file, else space.yaml. Raises `Nobody`."""
+def token_of(here: SpaceDirectory, participant: str) -> str:
+    """Return a participant's token: from the environment, else its file, else space.yaml.
+
+    Raises `ParticipantUnclear`.
+    """
     from mew.config.tokens import TokenFolder, environment_variable
 
     if token := os.environ.get(environment_variable(participant), "").strip():
@@ -112,13 +115,15 @@ def token_of(here: Here, participant: str) -> str:
     written = config.spaces[0].participants.get(participant)
     if written is None:
         names = ", ".join(config.spaces[0].participants) or "none"
-        raise Nobody(f"{participant!r} has no token in space {here.space_id!r}; its participants are: {names}")
+        raise ParticipantUnclear(
+            f"{participant!r} has no token in space {here.space_id!r}; its participants are: {names}"
+        )
     if not written.tokens:
-        raise Nobody(f"{participant!r} has no token yet: create one with `mew token create {participant}`")
+        raise ParticipantUnclear(f"{participant!r} has no token yet: create one with `mew token create {participant}`")
     return written.tokens[0]
 
 
-def observer_token(here: Here, name: str = LOOKING) -> str:
+def observer_token(here: SpaceDirectory, name: str = LOOKING) -> str:
     """Return the token of an observer, created if missing. A running gateway then reloads its tokens."""
     from mew.config.tokens import TokenFolder
 
@@ -137,10 +142,10 @@ def observer_token(here: Here, name: str = LOOKING) -> str:
     return token
 
 
-def who(here: Here, asked: str | None) -> str:
+def resolve_participant(here: SpaceDirectory, asked: str | None) -> str:
     """Return the participant to use: as requested, `space.default_participant`, the only person, or the user's choice.
 
-    With several people, it asks at the terminal. Raises `Nobody` if there is no terminal or no answer.
+    With several people, it asks at the terminal. Raises `ParticipantUnclear` if there is no terminal or no answer.
     """
     if asked is not None:
         return asked
@@ -149,7 +154,7 @@ def who(here: Here, asked: str | None) -> str:
         default, found = pids.default_participant, pids.people
     else:
         _, config = configured(here.directory, here.config_file)
-        default, found = config.spaces[0].default_participant, people(config.spaces[0].participants)
+        default, found = config.spaces[0].default_participant, interactive_participants(config.spaces[0].participants)
     if default is not None:
         return default
     if len(found) == 1:
@@ -157,7 +162,7 @@ def who(here: Here, asked: str | None) -> str:
     if found and sys.stdin.isatty() and sys.stderr.isatty():
         return _answered(found)
     choice = f"several participants can be used here: {', '.join(found)}" if found else "no participant was given"
-    raise Nobody(f"{choice}. Choose one with --participant, or set space.default_participant in space.yaml")
+    raise ParticipantUnclear(f"{choice}. Choose one with --participant, or set space.default_participant in space.yaml")
 
 
 def _answered(names: tuple[str, ...]) -> str:
@@ -166,7 +171,7 @@ def _answered(names: tuple[str, ...]) -> str:
         print(f"Which participant? ({', '.join(names)}) ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
         if not line:
-            raise Nobody("no participant was chosen: standard input ended")
+            raise ParticipantUnclear("no participant was chosen: standard input ended")
         if line.strip() in names:
             return line.strip()
 
@@ -183,7 +188,7 @@ class NoToken(MewError):
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Reach:
+class TargetOptions:
     """Which space.
 
     Parameters
@@ -230,20 +235,20 @@ class Reach:
         return os.environ.get(TOKEN, "").strip() or None if self.space_dir is None else None
 
 
-DIRECTORY: Final = Reach()
+DIRECTORY: Final = TargetOptions()
 """The space of the current directory."""
 
 
-class Way(msgspec.Struct, frozen=True):
+class GatewayTarget(msgspec.Struct, frozen=True):
     """A gateway's address, the space in it, and a token for it."""
 
     url: str
     space: str | None
     token: str
 
-    def door(self) -> Door:
+    def door(self) -> GatewayClient:
         """Return an HTTP client for the gateway."""
-        return Door(self.url, self.token, self.space)
+        return GatewayClient(self.url, self.token, self.space)
 
     @property
     def socket_url(self) -> str:
@@ -254,40 +259,40 @@ class Way(msgspec.Struct, frozen=True):
         return f"{'wss' if SCHEMES.get(scheme) == 'https' else 'ws'}://{rest}"
 
 
-def speak(reach: Reach, asked: str | None) -> tuple[Door, str]:
-    """Return an HTTP client for the gateway, and the participant to use. Raises `NoToken` or `Nobody`."""
+def participant_client(reach: TargetOptions, asked: str | None) -> tuple[GatewayClient, str]:
+    """Return an HTTP client for the gateway, and the participant to use. Raises `NoToken` or `ParticipantUnclear`."""
     given, own = reach.token(), os.environ.get(PARTICIPANT) or None
     by_name = asked is None or asked == own or reach.token_env is not None
     place = _directory(reach) if given is None or not by_name or reach.address is None else None
     if place is not None and given is not None and by_name:
-        door = Door(place.local, given, _space_of(reach, place))
+        door = GatewayClient(place.local, given, _space_of(reach, place))
         return door, asked or own or _holder(door)
     if place is None:
         if given is None or reach.address is None:
             raise NoToken(f"no token: set {TOKEN}, or give the directory of a space with --space-dir")
-        door = Door(reach.address, given, reach.space_id)
+        door = GatewayClient(reach.address, given, reach.space_id)
         return door, asked or own or _holder(door)
-    participant = who(place, asked)
+    participant = resolve_participant(place, asked)
     token = _token_of(place, participant, named=reach.address is not None)
-    return Door(reach.address or place.local, token, _space_of(reach, place)), participant
+    return GatewayClient(reach.address or place.local, token, _space_of(reach, place)), participant
 
 
-def look(reach: Reach) -> Way:
+def observer_target(reach: TargetOptions) -> GatewayTarget:
     """Return address and token for a read-only command. Creates an observer token if the directory has none."""
     given = reach.token()
     place = None if reach.token_env is not None else _directory(reach)
     if place is not None:
         # Check this first: do not create a token if the gateway does not run.
         address = reach.address or place.require_running().local
-        return Way(address, _space_of(reach, place), observer_token(place))
+        return GatewayTarget(address, _space_of(reach, place), observer_token(place))
     if given is None:
         raise NoToken(f"no token: set {TOKEN} to an observer token, or give the directory of a space with --space-dir")
-    return Way(reach.address or here(reach.space_dir).local, reach.space_id, given)
+    return GatewayTarget(reach.address or find_space(reach.space_dir).local, reach.space_id, given)
 
 
-def look_by_socket(reach: Reach) -> Way:
+def look_by_socket(reach: TargetOptions) -> GatewayTarget:
     """Same as `look`, for a WebSocket. Rejects a participant's token: it would take over that connection."""
-    way = look(reach)
+    way = observer_target(reach)
     with way.door() as door:
         you = door.ask("GET", "/participants", space=way.space).get("you") or {}
     if not you.get("observer"):
@@ -299,35 +304,35 @@ def look_by_socket(reach: Reach) -> Way:
     return way
 
 
-def _token_of(place: Here, participant: str, *, named: bool) -> str:
+def _token_of(place: SpaceDirectory, participant: str, *, named: bool) -> str:
     """Return the participant's token. If there is none because the space never ran, the error says that first."""
     try:
         return token_of(place, participant)
-    except Nobody:
+    except ParticipantUnclear:
         if not named:
             place.require_running()
         raise
 
 
-def _holder(door: Door) -> str:
+def _holder(door: GatewayClient) -> str:
     """Return the participant that the token belongs to, according to the gateway."""
     with door:
         return str(door.ask("GET", "/participants", space=door.space)["you"]["id"])
 
 
-def _directory(reach: Reach) -> Here | None:
+def _directory(reach: TargetOptions) -> SpaceDirectory | None:
     """Return the space of the directory; None if there is none here and a gateway was named."""
     from mew.config.yaml_source import ConfigError
 
     try:
-        return here(reach.space_dir)
+        return find_space(reach.space_dir)
     except ConfigError:
         if reach.address is None:
             raise
         return None
 
 
-def _space_of(reach: Reach, place: Here) -> str:
+def _space_of(reach: TargetOptions, place: SpaceDirectory) -> str:
     return reach.space or place.space_id
 
 
@@ -341,7 +346,7 @@ Participant = Annotated[str | None, Parameter(name=("--participant", "--particip
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Where:
+class JoinOptions:
     """Which space.
 
     Parameters
@@ -360,10 +365,10 @@ class Where:
     space_dir: Annotated[Path | None, Parameter(alias="-d")] = None
 
 
-HERE: Final = Where()
+HERE: Final = JoinOptions()
 
 
-class Seat(msgspec.Struct, frozen=True, kw_only=True):
+class JoinTarget(msgspec.Struct, frozen=True, kw_only=True):
     """A participant's connection settings: gateway, space and credentials."""
 
     url: str
@@ -379,38 +384,38 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
         return iter(())
 
 
-def seat(where: Where, token: str | None, participant: str | None, usual: tuple[str, ...] = ()) -> Seat:
+def seat(where: JoinOptions, token: str | None, participant: str | None, usual: tuple[str, ...] = ()) -> JoinTarget:
     """Return the settings for a token or a participant id. Without either, try the names in `usual`."""
-    reach = Reach(where.space_dir, where.gateway, where.space)
+    reach = TargetOptions(where.space_dir, where.gateway, where.space)
     own = (os.environ.get(PARTICIPANT) or None) if where.space_dir is None else None
     if token is None and participant in (None, own):
         token = reach.token()
     found = _seat(reach, token, participant or own, usual)
-    Door(found.url, None)  # raises `BadAddress` for an invalid address
+    GatewayClient(found.url, None)  # raises `BadAddress` for an invalid address
     return found
 
 
-def _seat(reach: Reach, token: str | None, participant: str | None, usual: tuple[str, ...]) -> Seat:
+def _seat(reach: TargetOptions, token: str | None, participant: str | None, usual: tuple[str, ...]) -> JoinTarget:
     address = reach.address
     if address is not None and token is not None:
-        return Seat(url=address, space=reach.space_id, token=token, participant=participant)
+        return JoinTarget(url=address, space=reach.space_id, token=token, participant=participant)
     from mew.config.yaml_source import ConfigError
 
     try:
-        place = here(reach.space_dir)
+        place = find_space(reach.space_dir)
     except ConfigError:
         if address is None:
             raise
         name = participant or (usual[0] if usual else _ANONYMOUS)
-        return Seat(url=address, space=reach.space_id, participant=name)
+        return JoinTarget(url=address, space=reach.space_id, participant=name)
     url = address or place.require_running().local
     if token is None:
-        name = participant or _usual(reach, usual) or who(place, None)
+        name = participant or _usual(reach, usual) or resolve_participant(place, None)
         token, participant = token_of(place, name), name
-    return Seat(url=url, space=reach.space_id or place.space_id, token=token, participant=participant)
+    return JoinTarget(url=url, space=reach.space_id or place.space_id, token=token, participant=participant)
 
 
-def _usual(reach: Reach, usual: tuple[str, ...]) -> str | None:
+def _usual(reach: TargetOptions, usual: tuple[str, ...]) -> str | None:
     """Return the first usual name that the space has; else the first one, so that the error names it."""
     if not usual:
         return None
@@ -420,19 +425,19 @@ def _usual(reach: Reach, usual: tuple[str, ...]) -> str | None:
     return next((name for name in usual if name in known), usual[0])
 
 
-def taking_part(work: Coroutine[Any, Any, T]) -> T:
+def run_client(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that takes part in a space. Converts its errors to those with the command's exit codes."""
     import asyncio  # `mew send` starts without it
 
-    from mew.client.errors import ConnectionLost, NotAdmitted, NotAllowed
-    from mew.client.errors import Refused as RefusedByGateway
+    from mew.client.errors import ConnectionLost, JoinRefused, NotPermitted
+    from mew.client.errors import ProtocolError as RefusedByGateway
 
     try:
         return asyncio.run(work)
     except ConnectionLost as error:
         raise Unreachable(_told(error)) from None
-    except (NotAdmitted, NotAllowed, RefusedByGateway) as error:
-        raise Refused(_told(error)) from None
+    except (JoinRefused, NotPermitted, RefusedByGateway) as error:
+        raise RequestRefused(_told(error)) from None
 
 
 def log_to_standard_error(level: LogLevel) -> None:

@@ -1,6 +1,6 @@
-"""`mew journal …`: look into the record of a space, check it, take it elsewhere, tidy it.
+"""`mew journal …`: inspects, verifies, exports and compacts the journal of a space.
 
-Must not know how any of that is done.
+This module only parses options and prints results. `mew.journal` does the work.
 """
 
 import os
@@ -17,24 +17,24 @@ from cyclopts import App, Parameter
 
 from mew.cli import FAILED
 from mew.cli.common.io import Progress, bar
-from mew.cli.journal.options import Filters, Place, folder_of
-from mew.journal.block_format import Damaged
-from mew.journal.export import CannotExport, Wanted, last_of, to_json, whole_file, write_jsonl
-from mew.journal.layout import CONTROL, FRAMES, HOUR, SECOND, Folder
-from mew.journal.reader import Journal, Missing
+from mew.cli.journal.options import JournalLocation, RecordOptions, folder_of
+from mew.journal.block_format import CorruptData
+from mew.journal.export import JournalExportError, RecordFilter, last_of, to_json, whole_file, write_jsonl
+from mew.journal.layout import CONTROL, FRAMES, HOUR, SECOND, JournalFolder
+from mew.journal.reader import Journal, RecordsMissing
 from mew.protocol.records import Record
 
 app = App(
-    name="journal", help="Look into the journal of a space: everything that happened in it, in order.", help_epilogue=""
+    name="journal", help="Inspect, verify and export the event journal of a space.", help_epilogue=""
 )
 
 STDOUT: Final = Path("-")
 TRASH_HOURS: Final = 1
-"""How long those that still read what compaction took away may go on."""
+"""How long compacted files are kept for processes that still read them."""
 _P = ParamSpec("_P")
 _TOLD_EVERY: Final = 1000
-_here = Place()
-_all = Filters()
+_here = JournalLocation()
+_all = RecordOptions()
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
@@ -43,7 +43,7 @@ def _examples(*lines: str) -> str:
 
 
 def _damage_told(command: Callable[_P, int]) -> Callable[_P, int]:
-    """A journal that cannot be read is no mistake of whoever asked: that is told in a line, and exit code 1."""
+    """Print a read error on one line and return exit code 1: it is not a usage error."""
 
     @wraps(command)
     def told(*arguments: _P.args, **named: _P.kwargs) -> int:
@@ -51,7 +51,7 @@ def _damage_told(command: Callable[_P, int]) -> Callable[_P, int]:
             return command(*arguments, **named)
         except BrokenPipeError:
             raise
-        except (Damaged, Missing) as problem:
+        except (CorruptData, RecordsMissing) as problem:
             print(f"mew: {problem}", file=sys.stderr)
         except OSError as problem:
             where = "" if problem.filename is None else f"{problem.filename}: "
@@ -63,34 +63,34 @@ def _damage_told(command: Callable[_P, int]) -> Callable[_P, int]:
 
 @app.command(help_epilogue=_examples("info", "info --journal backup/journal --space lab --json"))
 @_damage_told
-def info(*, place: Place = _here, json: _Flag = False) -> int:
-    """Say what a journal holds: positions, times, events, streams, files.
+def info(*, place: JournalLocation = _here, json: _Flag = False) -> int:
+    """Show a summary of a journal: positions, times, events, streams and files.
 
     Parameters
     ----------
     json
-        One object of JSON instead of lines to read.
+        Print the result as one JSON object.
     """
     from mew.cli.common.render import described
-    from mew.journal.stats import look_into
+    from mew.journal.stats import collect_stats
 
     with bar("reading") as progress:
-        found = look_into(folder_of(place), progress)
+        found = collect_stats(folder_of(place), progress)
     print(_encoded(found) if json else described(found))
     return 0
 
 
 @app.command(help_epilogue=_examples("verify", "verify --journal backup/journal --json"))
 @_damage_told
-def verify(*, place: Place = _here, json: _Flag = False) -> int:
-    """Check every byte of a journal, and say what is damaged and where; exit code 1 if anything is.
+def verify(*, place: JournalLocation = _here, json: _Flag = False) -> int:
+    """Check every byte of a journal and list damaged files. Exit code 1 if anything is damaged.
 
-    What a crash left of the last block is told, and is no damage.
+    An incomplete last block after a crash is reported, but does not count as damage.
 
     Parameters
     ----------
     json
-        One object of JSON instead of lines to read.
+        Print the result as one JSON object.
     """
     from mew.cli.common.render import verdict
     from mew.journal.verify import verify as check
@@ -106,22 +106,22 @@ def verify(*, place: Place = _here, json: _Flag = False) -> int:
 @_damage_told
 def tail(
     *,
-    place: Place = _here,
-    filters: Filters = _all,
+    place: JournalLocation = _here,
+    filters: RecordOptions = _all,
     number: Annotated[int, Parameter(alias="-n")] = 10,
     follow: Annotated[_Flag, Parameter(alias="-f")] = False,
     json: _Flag = False,
 ) -> int:
-    """Show the last records, one on a line.
+    """Show the latest records, one per line.
 
     Parameters
     ----------
     number
-        How many.
+        The number of records to show.
     follow
-        Go on with each record as it is written, until interrupted.
+        Continue with new records as they are written, until interrupted.
     json
-        Lines of JSON, as `export` writes them.
+        Print lines of JSON, in the format of `export`.
     """
     from mew.cli.common.render import readable
 
@@ -141,8 +141,8 @@ def tail(
     return 0
 
 
-def _followed(journal: Journal, wanted: Wanted, start: int) -> Iterator[Record]:
-    """What is wanted of all that comes; what is shown to people need not be on the disk."""
+def _followed(journal: Journal, wanted: RecordFilter, start: int) -> Iterator[Record]:
+    """Yield the matching records as they are written, even before they are durable on disk."""
     for record in journal.follow(start, control=wanted.only_control, synced_only=False):
         if wanted.is_over(record):
             return
@@ -152,17 +152,17 @@ def _followed(journal: Journal, wanted: Wanted, start: int) -> Iterator[Record]:
 
 @app.command(help_epilogue=_examples("files --control", "files --sql | duckdb"))
 @_damage_told
-def files(*, place: Place = _here, control: _Flag = False, frames: _Flag = False, sql: _Flag = False) -> int:
-    """Name the Parquet files of what is sealed, one on a line, for other programs to read.
+def files(*, place: JournalLocation = _here, control: _Flag = False, frames: _Flag = False, sql: _Flag = False) -> int:
+    """Print the paths of the sealed Parquet files, one per line, for use in other programs.
 
     Parameters
     ----------
     control
-        Only files without frames and stream data.
+        Only files that contain no frames and no stream data.
     frames
-        Only files of frames and stream data.
+        Only files that contain frames and stream data.
     sql
-        A statement for DuckDB that reads them, instead of their names.
+        Print a DuckDB statement that reads the files, instead of their paths.
     """
     folder = folder_of(place)
     endings = [ending for ending, wanted in ((CONTROL, control), (FRAMES, frames)) if wanted] or [CONTROL, FRAMES]
@@ -174,13 +174,13 @@ def files(*, place: Place = _here, control: _Flag = False, frames: _Flag = False
         if path.name.endswith(tuple(endings)) and path.exists():
             print(path.absolute())
     if not sealed:
-        print(f"mew: nothing of {folder.space!r} is sealed yet: its records are in {folder.log}", file=sys.stderr)
+        print(f"mew: nothing is sealed yet in space {folder.space!r}: its records are in {folder.log}", file=sys.stderr)
     return 0
 
 
-def _statement(folder: Folder, endings: list[str]) -> str:
-    """Every record once, whatever is sealed or compacted meanwhile."""
-    # A path may hold what a glob or a string of SQL takes for its own.
+def _statement(folder: JournalFolder, endings: list[str]) -> str:
+    """Return a statement that reads every record once, even if files are sealed or compacted in the meantime."""
+    # A path may contain special characters of glob patterns or SQL strings.
     sealed = "".join(f"[{each}]" if each in "[*?" else each for each in str(folder.sealed.absolute()))
     globs = ", ".join("'" + f"{sealed}/*/*/*{ending}".replace("'", "''") + "'" for ending in endings)
     return f"SELECT * FROM read_parquet([{globs}], hive_partitioning = true) ORDER BY position;"
@@ -198,51 +198,52 @@ def export(
     *,
     to: Literal["jsonl", "mcap"] = "jsonl",
     output: Annotated[Path, Parameter(alias="-o", allow_leading_hyphen=True)] = STDOUT,
-    place: Place = _here,
-    filters: Filters = _all,
+    place: JournalLocation = _here,
+    filters: RecordOptions = _all,
 ) -> int:
-    """Write records to a file of another format, which appears once it is whole.
+    """Export records to a file in another format.
 
-    Lines of JSON, one for each record, or MCAP with a channel for each stream and writer.
+    `jsonl` writes one line of JSON per record. `mcap` writes an MCAP file with one channel per stream and writer. The
+    file appears when it is complete.
 
     Parameters
     ----------
     to
-        The format.
+        The format; by default jsonl.
     output
-        The file; - for standard output, which takes only lines of JSON.
+        The file to write; by default -, standard output, which supports only jsonl.
     """
     folder, wanted = folder_of(place), filters.wanted()
     journal = Journal(folder.root, folder.space)
     if to == "mcap" and output == STDOUT:
-        raise CannotExport("an MCAP file cannot be written to standard output: name one with --output")
+        raise JournalExportError("an MCAP file cannot be written to standard output: give a file with --output")
     write = _mcap if to == "mcap" else _jsonl
     read: list[int] = []
     try:
         with bar("exporting") as progress, ExitStack() as stack:
             file = sys.stdout.buffer if output == STDOUT else stack.enter_context(whole_file(output))
             count = write(journal, wanted, _tracked(journal, wanted, read, progress), file)
-    except (Damaged, Missing) as problem:
-        before = f"; --through {read[-1]} exports what is before it" if read and output != STDOUT else ""
+    except (CorruptData, RecordsMissing) as problem:
+        before = f"; use --through {read[-1]} to export the records before it" if read and output != STDOUT else ""
         print(f"mew: {problem}{before}", file=sys.stderr)
         return FAILED
     if output != STDOUT:
-        print(f"{count:,} records in {output}", file=sys.stderr)
+        print(f"wrote {count:,} records to {output}", file=sys.stderr)
     return 0
 
 
-def _jsonl(_journal: Journal, wanted: Wanted, records: Iterable[Record], file: IO[bytes]) -> int:
+def _jsonl(_journal: Journal, wanted: RecordFilter, records: Iterable[Record], file: IO[bytes]) -> int:
     return write_jsonl(filter(wanted.has, records), file)
 
 
-def _mcap(journal: Journal, wanted: Wanted, records: Iterable[Record], file: IO[bytes]) -> int:
+def _mcap(journal: Journal, wanted: RecordFilter, records: Iterable[Record], file: IO[bytes]) -> int:
     from mew.journal.export_mcap import write_mcap
 
     return write_mcap(journal, wanted, records, file)
 
 
-def _tracked(journal: Journal, wanted: Wanted, read: list[int], progress: Progress) -> Iterator[Record]:
-    """All records that could be wanted; `read` gets the position of the last, and the bar follows them."""
+def _tracked(journal: Journal, wanted: RecordFilter, read: list[int], progress: Progress) -> Iterator[Record]:
+    """Yield the records in the range. Stores the position of the last one in `read` and updates the progress bar."""
     begin = max(wanted.begin(journal), journal.first or 0)
     end = min(each for each in (journal.last or 0, wanted.last) if each is not None)
     for number, record in enumerate(wanted.range_of(journal)):
@@ -254,9 +255,9 @@ def _tracked(journal: Journal, wanted: Wanted, read: list[int], progress: Progre
 
 @app.command(help_epilogue=_examples("compact", "compact --journal backup/journal"))
 @_damage_told
-def compact(*, place: Place = _here) -> int:
-    """Make few large files of the many small ones of every hour that is over, as the gateway does by itself."""
-    from mew.journal.compaction import Postponed, closed_hours, compact, empty_trash
+def compact(*, place: JournalLocation = _here) -> int:
+    """Merge the small files of each finished hour into large ones. A gateway does this automatically."""
+    from mew.journal.compaction import CompactionDeferred, closed_hours, compact, empty_trash
     from mew.journal.layout import segments_in
 
     folder, now = folder_of(place), int(time.time() * SECOND)
@@ -268,11 +269,11 @@ def compact(*, place: Place = _here) -> int:
             before = len(segments_in(hour))
             try:
                 after = len(compact(folder, hour))
-                print(f"{hour.parent.name}/{hour.name}: {before} segments are now {after}")
-            except (Damaged, Postponed) as problem:
+                print(f"{hour.parent.name}/{hour.name}: compacted {before} segments into {after}")
+            except (CorruptData, CompactionDeferred) as problem:
                 failed = True
                 print(f"mew: {problem}", file=sys.stderr)
-    with suppress(Postponed):
+    with suppress(CompactionDeferred):
         empty_trash(folder, now - TRASH_HOURS * HOUR)
     if not hours:
         print("nothing to compact")
@@ -286,7 +287,7 @@ def _encoded(value: msgspec.Struct) -> str:
 app.command(
     "mew.cli.journal.ship:ship",
     name="ship",
-    help="Send the journal to a topic of Kafka as it is written, until interrupted.",
+    help="Ship the journal to a Kafka topic as it is written, until interrupted.",
     help_epilogue=_examples(
         "ship --to kafka://broker:9092/lab", "ship --journal backup/journal --to kafka://a:9092,b:9092/lab --once"
     ),

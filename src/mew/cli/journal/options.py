@@ -1,6 +1,6 @@
-"""What the commands about a journal are told: which journal, and which records of it.
+"""Options of the journal commands: which journal, and which of its records.
 
-Must not read any record.
+This module must not read records.
 """
 
 import os
@@ -15,8 +15,8 @@ from typing import Annotated, Final
 from cyclopts import Parameter
 
 from mew.errors import MewError
-from mew.journal.export import Wanted
-from mew.journal.layout import SECOND, Folder, spaces
+from mew.journal.export import RecordFilter
+from mew.journal.layout import SECOND, JournalFolder, spaces
 
 _AGO: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -24,25 +24,25 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _Names = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
 
 
-class NoJournal(MewError):
-    """There is no journal where somebody looks for one."""
+class JournalNotFound(MewError):
+    """There is no journal in this folder."""
 
 
 class BadTime(MewError):
-    """A time that cannot be understood."""
+    """The given text is not a valid time."""
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Place:
-    """Which journal.
+class JournalLocation:
+    """The journal to use.
 
     Parameters
     ----------
     journal
-        The folder of a journal, instead of .mew/journal of the space of this directory.
+        The folder of the journal; by default .mew/journal of the space in the current directory.
     space
-        The space, by its id; needed where a folder has the journals of several.
+        The id of the space; required if the folder contains the journals of several spaces.
     """
 
     journal: Path | None = None
@@ -51,27 +51,27 @@ class Place:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Filters:
-    """Which records.
+class RecordOptions:
+    """The records to use.
 
     Parameters
     ----------
     first
-        The first position.
+        Only records from this position on.
     last
-        The last position.
+        Only records up to this position.
     since
-        Records of this time and later: 2026-03-01T10:00:00Z, 2026-03-01 (UTC), or 15m, 2h, 3d ago.
+        Only records since this time: 2026-03-01T10:00:00Z, 2026-03-01 (UTC), or 15m, 2h, 3d ago.
     until
-        Records before this time.
+        Only records before this time.
     control
-        Neither frames nor stream data.
+        Exclude frames and stream data.
     stream
-        Only of this stream; give it again for more.
+        Only records of this stream; repeat for more.
     participant
-        Only of this participant's doing; give it again for more.
+        Only records of this participant; repeat for more.
     event
-        Only of this event: envelope, frame, join, rejected, …; give it again for more.
+        Only records of this event: envelope, frame, join, rejected, …; repeat for more.
     """
 
     first: Annotated[int, Parameter(name="--from")] = 0
@@ -83,9 +83,9 @@ class Filters:
     participant: _Names = ()
     event: _Names = ()
 
-    def wanted(self) -> Wanted:
-        """The same for the journal."""
-        return Wanted(
+    def wanted(self) -> RecordFilter:
+        """Return the options as a filter."""
+        return RecordFilter(
             first=self.first,
             last=self.last,
             since=instant("--since", self.since),
@@ -97,11 +97,11 @@ class Filters:
         )
 
 
-def folder_of(place: Place) -> Folder:
-    """Where the journal is that somebody means; `NoJournal` where there is none."""
+def folder_of(place: JournalLocation) -> JournalFolder:
+    """Return the folder of the journal. Raises `JournalNotFound` if there is none."""
     root, space = place.journal, place.space
     if root is None:
-        # Only who asks for the space of this directory needs what reads its configuration.
+        # Import the configuration loader only if it is needed: it is slow.
         from mew.config.loader import find_config, load
         from mew.gateway.journaling import journal_root
 
@@ -109,14 +109,14 @@ def folder_of(place: Place) -> Folder:
         root, space = journal_root(configured), space or configured.settings.space_id
     known = list(spaces(root))
     if not known:
-        raise NoJournal(f"no journal at {root}")
+        raise JournalNotFound(f"no journal at {root}")
     if space is None:
         if len(known) > 1:
-            raise NoJournal(f"{root} has the journals of {_listed(known)}: say which with --space")
+            raise JournalNotFound(f"{root} contains the journals of {_listed(known)}: choose one with --space")
         space = known[0]
     if space not in known:
-        raise NoJournal(f"{root} has no journal of the space {space!r}, only of {_listed(known)}")
-    return Folder(root, space)
+        raise JournalNotFound(f"{root} has no journal of space {space!r}, only of {_listed(known)}")
+    return JournalFolder(root, space)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -124,7 +124,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def instant(option: str, text: str | None) -> int | None:
-    """A time as somebody gives it with an option, in microseconds since 1970."""
+    """Return the time in an option, in microseconds since 1970. Raises `BadTime`."""
     if text is None:
         return None
     ago = _AGO.fullmatch(text)
@@ -134,6 +134,6 @@ def instant(option: str, text: str | None) -> int | None:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise BadTime(
-            f"{option}: expected a time such as 2026-03-01T10:00:00Z, or 15m for so long ago, not {text!r}"
+            f"{option}: expected a time such as 2026-03-01T10:00:00Z, or 15m for 15 minutes ago, not {text!r}"
         ) from None
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * SECOND)

@@ -1,6 +1,6 @@
-"""`mew journal ship`: send the journal to Kafka, from a process of its own, until somebody says stop.
+"""`mew journal ship`: ships the journal to Kafka until it is stopped.
 
-Must not know how a block is sent, nor how far one has come.
+This module parses options and prints progress. `mew.journal.kafka` sends the blocks and stores the position.
 """
 
 import os
@@ -17,35 +17,35 @@ from cyclopts import Parameter
 
 from mew.cli import FAILED
 from mew.cli.common.io import bar
-from mew.cli.journal.options import NoJournal, Place, folder_of
+from mew.cli.journal.options import JournalLocation, JournalNotFound, folder_of
 from mew.errors import MewError
-from mew.journal.layout import Folder, spaces
+from mew.journal.layout import JournalFolder, spaces
 
 if TYPE_CHECKING:
     from mew.journal.kafka.shipper import Shipping, Told
 
 
 REFUSED: Final = 4
-_here = Place()
+_here = JournalLocation()
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 _LOOK_SECONDS: Final = 0.2
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Way:
-    """What is sent, and for how long.
+class ShipOptions:
+    """What to ship, and when to stop.
 
     Parameters
     ----------
     once
-        Send what is there, and stop; exit code 1 where no broker answers.
+        Ship the existing records and stop. Exit code 1 if no broker answers.
     from_start
-        Send everything that there is, also what was sent before.
+        Ship all records again, including those that were shipped before.
     forget
-        Send nothing: this topic gets no more, and retention need not wait for it.
+        Ship nothing, and forget this topic: retention no longer waits for it.
     supervised
-        Stop at the end of standard input too.
+        Also stop at the end of standard input.
     """
 
     once: _Flag = False
@@ -54,21 +54,22 @@ class Way:
     supervised: Annotated[bool, Parameter(show=False, negative="")] = False
 
 
-_usual = Way()
+_usual = ShipOptions()
 
 
-def ship(*, to: str, place: Place = _here, way: Way = _usual, json: _Flag = False) -> int:
-    """Send the journal to a topic of Kafka as it is written, until interrupted.
+def ship(*, to: str, place: JournalLocation = _here, way: ShipOptions = _usual, json: _Flag = False) -> int:
+    """Ship the journal to a Kafka topic as it is written, until interrupted.
 
-    Goes on from where it was. What is sent is on this machine's disk; until it is sent, retention leaves it there.
-    Where no broker answers it says so and waits. Without --space: all spaces of the journal.
+    Resumes after the last shipped record. Only records that are durable on disk are shipped, and retention keeps them
+    until they are shipped. If no broker answers, the command reports it and waits. Without --space, it ships all spaces
+    of the journal.
 
     Parameters
     ----------
     to
-        Where to: kafka://host:port[,host:port]/topic. A topic that is not there is made.
+        The destination: kafka://host:port[,host:port]/topic. The topic is created if it does not exist.
     json
-        Lines of JSON instead of lines to read.
+        Print lines of JSON.
     """
     from mew.journal.kafka.address import read_address
     from mew.journal.kafka.shipper import Shipping, forget_shipper
@@ -92,17 +93,17 @@ def ship(*, to: str, place: Place = _here, way: Way = _usual, json: _Flag = Fals
     return crew.exit_code
 
 
-def _folders(place: Place) -> list[Folder]:
+def _folders(place: JournalLocation) -> list[JournalFolder]:
     if place.journal is None or place.space is not None:
         return [folder_of(place)]
-    found = [Folder(place.journal, space) for space in spaces(place.journal)]
+    found = [JournalFolder(place.journal, space) for space in spaces(place.journal)]
     if not found:
-        raise NoJournal(f"no journal at {place.journal}")
+        raise JournalNotFound(f"no journal at {place.journal}")
     return found
 
 
 class _Crew:
-    """A thread a space: one that has to wait, or to end, does not hold up the others."""
+    """One thread per space, so that a space that waits or fails does not block the others."""
 
     def __init__(self, ships: "dict[str, Shipping]", stop: threading.Event, *, supervised: bool) -> None:
         self._ships = ships
@@ -112,7 +113,7 @@ class _Crew:
         self.exit_code = 0
 
     def work(self) -> None:
-        """Until all are done, or told to stop."""
+        """Ship until all threads have ended, or a signal arrives."""
         from mew.cli.pipeline.watch import Signals
 
         signals = Signals()
@@ -144,7 +145,7 @@ class _Crew:
             self._end(str(problem), REFUSED)
         except (MewError, OSError) as problem:
             self._end(str(problem), FAILED)
-        except Exception as problem:  # a thread ends here; whoever waits for it wants to know why
+        except Exception as problem:  # the thread ends here: report any error to the main thread
             self._end(f"{type(problem).__name__}: {problem}", FAILED)
 
     def _end(self, problem: str, code: int) -> None:
@@ -158,12 +159,12 @@ class _Crew:
 
 
 def _tell(told: "Told", *, json: bool) -> None:
-    from mew.journal.kafka.shipper import Trouble
+    from mew.journal.kafka.shipper import ShippingError
 
     if json:
         print(msgspec.json.encode({type(told).__name__.lower(): told}).decode(), flush=True)
         return
-    said = told.problem if isinstance(told, Trouble) else "the broker is back, and shipping goes on"
+    said = told.problem if isinstance(told, ShippingError) else "the broker answers again, shipping resumes"
     print(f"mew: {told.space}: {said}", file=sys.stderr, flush=True)
 
 
@@ -179,6 +180,6 @@ def _sum_up(ships: "dict[str, Shipping]", seconds: float, *, json: bool) -> None
 def _lines(ships: "dict[str, Shipping]", seconds: float) -> Sequence[str]:
     return [
         f"{space}: {each.records:,} records in {each.messages:,} messages, {each.bytes / 10**6:,.1f} MB, "
-        f"in {seconds:.1f} s; {each.position:,} is next"
+        f"in {seconds:.1f} s; next position {each.position:,}"
         for space, each in ((space, ship.figures) for space, ship in ships.items())
     ]

@@ -1,6 +1,6 @@
-"""`mew explain`: what a participant may send, by which capability, or what came nearest.
+"""`mew explain`: shows what a participant may send, and why.
 
-Asks the gateway; where none runs, the same core with what the configuration says. Must not decide anything itself.
+It queries the gateway. If no gateway runs, it uses the protocol core with the configuration. It decides nothing itself.
 """
 
 import time
@@ -11,16 +11,16 @@ from urllib.parse import quote
 import msgspec
 from cyclopts import Parameter
 
-from mew.cli.common.errors import Refused, Unreachable
-from mew.cli.common.http_client import Door
-from mew.cli.common.io import BadValue, as_json, bytes_of, in_colours
+from mew.cli.common.errors import RequestRefused, Unreachable
+from mew.cli.common.http_client import GatewayClient
+from mew.cli.common.io import BadValue, as_json, read_bytes, use_color
 from mew.cli.common.render import printable
-from mew.cli.common.target import DIRECTORY, Reach, look
+from mew.cli.common.target import DIRECTORY, TargetOptions, observer_target
 
 REFUSED: Final = 4
 _VIOLATION: Final = "capability_violation"
 _CONTENT: Final = {"chat": {"text": "…"}, "mcp/request": {"method": "…"}}
-"""What a kind cannot be without, where only the kind is asked about."""
+"""Required payload fields of a kind, for a query that names only the kind."""
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
@@ -30,26 +30,27 @@ def explain(
     *,
     offline: _Flag = False,
     check: _Flag = False,
-    reach: Reach = DIRECTORY,
+    reach: TargetOptions = DIRECTORY,
     json: _Flag = False,
 ) -> int:
-    """Say whether a participant may send an envelope, by which capability, or which came nearest and what differs.
+    """Check whether a participant may send a message, and why.
 
-    Nothing is sent. Where no gateway runs, the configuration is asked.
+    Nothing is sent. The answer names the capability that allows the message, or the nearest one and the difference.
+    Without a running gateway, the configuration is used.
 
     Parameters
     ----------
     participant
-        Whom it is about.
+        The participant to check.
     envelope
-        A kind; or a whole envelope as JSON, @file for a file's, - for standard input's. Without it: everything that the
-        participant may send.
+        A kind, or a whole envelope: JSON, @file to read it from a file, or - to read it from standard input. By default,
+        lists everything that the participant may send.
     offline
-        Ask the configuration, although a gateway runs.
+        Use the configuration, even if a gateway runs.
     check
-        End with exit code 4 where it is not allowed.
+        Exit with code 4 if the message is not allowed.
     json
-        The answer as JSON.
+        Print the answer as JSON.
     """
     asked = None if envelope is None else _asked(envelope)
     with ExitStack() as stack:
@@ -66,34 +67,34 @@ def _explain(knowing: "_Knowing", participant: str, asked: str | bytes | None, *
     if json:
         print(as_json(answer))
     else:
-        note = "" if isinstance(knowing, _Gateway) else " (by the configuration alone)"
+        note = "" if isinstance(knowing, _Gateway) else " (according to the configuration)"
         print("\n".join(_told(participant, answer, note)))
     return REFUSED if check and not answer["allowed"] else 0
 
 
 def _asked(text: str) -> str | bytes:
-    """A kind, or the text of an envelope."""
+    """Return the kind, or the bytes of the envelope."""
     if text.lstrip().startswith("{") or text == "-" or text.startswith("@"):
-        return bytes_of("envelope", text)
+        return read_bytes("envelope", text)
     if not text:
-        raise BadValue("name a kind, such as chat, or give an envelope as JSON")
+        raise BadValue("the kind is empty: give a kind, such as chat, or an envelope as JSON")
     return text
 
 
 class _Knowing(Protocol):
-    """Who knows what somebody may send."""
+    """Answers what a participant may send."""
 
     def actions(self, participant: str) -> dict[str, Any]:
-        """All of it."""
+        """Return everything that the participant may send."""
         ...
 
     def explain(self, participant: str, message: bytes) -> dict[str, Any]:
-        """What would come of a message."""
+        """Return whether a message would be accepted, and why."""
         ...
 
 
 class _Gateway:
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: GatewayClient) -> None:
         self._door = door
 
     def actions(self, participant: str) -> dict[str, Any]:
@@ -108,16 +109,16 @@ def _path(participant: str) -> str:
 
 
 class _Configuration:
-    """A space as it would be when nothing has happened yet."""
+    """Answers for a new space with this configuration."""
 
-    def __init__(self, reach: Reach) -> None:
-        from mew.cli.common.target import configured, here
-        from mew.protocol import Space, Start
+    def __init__(self, reach: TargetOptions) -> None:
+        from mew.cli.common.target import configured, find_space
+        from mew.protocol import SpaceCore, Start
 
-        place = here(reach.space_dir)
+        place = find_space(reach.space_dir)
         _, config = configured(place.directory, place.config_file)
         self._now = int(time.time() * 1_000_000)
-        self._space = Space(config.spaces[0].settings, _NoTokens())
+        self._space = SpaceCore(config.spaces[0].settings, _NoTokens())
         self._space.handle(Start("offline"), self._now)
 
     def actions(self, participant: str) -> dict[str, Any]:
@@ -127,31 +128,31 @@ class _Configuration:
         return self._said(lambda: self._space.explain(participant, message, self._now).answer())
 
     def _said(self, ask: Any) -> dict[str, Any]:
-        from mew.protocol import Refusal
+        from mew.protocol import ProtocolError
 
         try:
             answer: dict[str, Any] = ask()
-        except Refusal as refusal:
-            raise Refused(f"{refusal.message} ({refusal.code})") from None
+        except ProtocolError as refusal:
+            raise RequestRefused(f"{refusal.message} ({refusal.code})") from None
         return answer
 
 
 class _NoTokens:
-    """Nobody comes in, so nobody needs one."""
+    """No tokens: no participant joins."""
 
     def identify(self, _token: str) -> None:
-        """Nobody's."""
+        """Return None: no token is known."""
 
     def issue(self, _space_id: str, _participant: str) -> str:
-        """None: an explanation invites nobody."""
+        """Never called: an explanation sends no invitation."""
         raise AssertionError
 
 
-def _knowing(reach: Reach, stack: ExitStack, *, offline: bool) -> _Knowing:
+def _knowing(reach: TargetOptions, stack: ExitStack, *, offline: bool) -> _Knowing:
     if offline:
         return _Configuration(reach)
     try:
-        door = stack.enter_context(look(reach).door())
+        door = stack.enter_context(observer_target(reach).door())
         door.ask("GET", "/health")
     except Unreachable:
         if reach.address is not None:
@@ -161,13 +162,13 @@ def _knowing(reach: Reach, stack: ExitStack, *, offline: bool) -> _Knowing:
 
 
 def _answer(knowing: _Knowing, participant: str, asked: str | bytes) -> dict[str, Any]:
-    """Of an envelope, what would come of it; of a kind, whether any envelope of it could pass."""
+    """Return the answer for an envelope; for a kind, whether any envelope of this kind could be accepted."""
     if isinstance(asked, bytes):
         return knowing.explain(participant, asked)
     listed = knowing.actions(participant)
     found = next((each for each in listed["kinds"] if each["kind"] == asked), None)
     if found is not None:
-        how = "where the envelope fits" if found["conditional"] else "by"
+        how = "if the envelope matches" if found["conditional"] else "by"
         return {**found, "allowed": True, "reason": f"allowed {how} {as_json(found['capability'])}"}
     streams = [each["stream_id"] for each in listed["streams"] if asked in each["kinds"]]
     if streams:
@@ -175,14 +176,14 @@ def _answer(knowing: _Knowing, participant: str, asked: str | bytes) -> dict[str
     from mew.protocol.explain import BY_OWNERSHIP
 
     if asked in BY_OWNERSHIP and listed["error"] is None:
-        why = "there is no open stream over which it has that right now"
+        why = "there is no open stream for which it may send this now"
         return {"kind": asked, "allowed": False, "streams": [], "reason": why}
     return knowing.explain(participant, msgspec.json.encode({"kind": asked, "payload": _CONTENT.get(asked, {})}))
 
 
 def _told(participant: str, answer: dict[str, Any], note: str) -> list[str]:
-    """The answer for people: yes or no, and why."""
-    kind = printable(str(answer.get("kind") or "what is no envelope"))
+    """Return the answer as lines of text: yes or no, and why."""
+    kind = printable(str(answer.get("kind") or "an invalid envelope"))
     word = "may send" if answer["allowed"] else "may not send"
     source = answer.get("source")
     where = f" [{printable(str(source))}]" if source else ""
@@ -191,24 +192,25 @@ def _told(participant: str, answer: dict[str, Any], note: str) -> list[str]:
     if near is None or answer.get("error") != _VIOLATION:
         lines.append(f"  {printable(str(answer['reason']))}{where}")
     else:
-        lines.append(f"  nearest is {printable(as_json(near['capability']))} [{printable(str(near['source']))}]")
+        pattern = printable(as_json(near["capability"]))
+        lines.append(f"  the nearest capability is {pattern} [{printable(str(near['source']))}]")
         lines.append(f"  but {printable(str(near['why']))}")
     if answer.get("error"):
-        lines.append(f"  refused as {printable(str(answer['error']))}")
+        lines.append(f"  the error would be {printable(str(answer['error']))}")
     return lines
 
 
 def _coloured(text: str, *, yes: bool) -> str:
-    return f"\x1b[{32 if yes else 31}m{text}\x1b[0m" if in_colours() else text
+    return f"\x1b[{32 if yes else 31}m{text}\x1b[0m" if use_color() else text
 
 
 def _all_told(answer: dict[str, Any]) -> list[str]:
-    """All that may be sent, for people: a line each kind, a line each stream."""
+    """Return everything that may be sent as text: one line per kind, one line per stream."""
     if answer["error"] is not None:
         return [f"{printable(answer['participant'])} may send nothing: {printable(answer['reason'])}"]
     width = max((len(each["kind"]) for each in answer["kinds"]), default=0)
     lines = [
-        f"{each['kind']:<{width}}  {'where it fits' if each['conditional'] else 'by'} "
+        f"{each['kind']:<{width}}  {'if it matches' if each['conditional'] else 'by'} "
         f"{printable(as_json(each['capability']))} [{printable(each['source'])}]"
         for each in answer["kinds"]
     ]

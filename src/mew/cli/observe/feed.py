@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from mew.cli.common.errors import Unreachable
-from mew.cli.common.http_client import Door, Ended, RefusedAs
-from mew.cli.common.target import Way
+from mew.cli.common.http_client import ApiError, GatewayClient, ResponseInterrupted
+from mew.cli.common.target import GatewayTarget
 from mew.errors import MewError
 from mew.protocol.patterns import KindPattern
 
@@ -33,7 +33,7 @@ DATA: Final = "stream/data"
 _REFUSALS: Final = frozenset({"rejected", "frame_rejected"})
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class FeedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One event: an envelope, a frame, or a rejection."""
 
     time: str
@@ -56,14 +56,14 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         return self.refused is None and (self.envelope is None or self.kind == DATA)
 
 
-class Told(msgspec.Struct, frozen=True):
+class FeedNotice(msgspec.Struct, frozen=True):
     """A message about the connection itself, for the user."""
 
     line: str
 
 
-class Filters(msgspec.Struct, frozen=True):
-    """Filters that select events."""
+class FeedFilter(msgspec.Struct, frozen=True):
+    """Options that select events."""
 
     kinds: tuple[KindPattern, ...] = ()
     senders: frozenset[str] = frozenset()
@@ -74,7 +74,7 @@ class Filters(msgspec.Struct, frozen=True):
         """Whether any stream data can match."""
         return not self.kinds or any(pattern.matches(DATA) for pattern in self.kinds)
 
-    def has(self, seen: Seen) -> bool:
+    def has(self, seen: FeedEvent) -> bool:
         """Return whether an event matches. A raw frame counts as `stream/data`."""
         return (
             (not self.kinds or any(pattern.matches(seen.kind or DATA) for pattern in self.kinds))
@@ -99,17 +99,17 @@ class _Record(msgspec.Struct, frozen=True):
     payload_base64: bytes | None = None
     withheld: bool = False
 
-    def seen(self) -> Seen | None:
+    def seen(self) -> FeedEvent | None:
         """Return the event in the record; None if it is about the journal itself or not visible to us."""
         common: dict[str, Any] = {"time": self.time, "sender": self.participant or "", "stream_id": self.stream_id}
         common |= {"kind": self.kind, "size": self.size or 0}
         if self.event in _REFUSALS:
-            return Seen(**common, refused=self.reason or "refused")
+            return FeedEvent(**common, refused=self.reason or "refused")
         if self.withheld:
-            return None if self.frame_number is None else Seen(**common, frame=b"", withheld=True)
+            return None if self.frame_number is None else FeedEvent(**common, frame=b"", withheld=True)
         if self.event == "frame":
-            return Seen(**common, frame=self.payload_base64 or b"")
-        return Seen(**common, envelope=bytes(self.payload)) if self.event == "envelope" else None
+            return FeedEvent(**common, frame=self.payload_base64 or b"")
+        return FeedEvent(**common, envelope=bytes(self.payload)) if self.event == "envelope" else None
 
 
 class _Page(msgspec.Struct, frozen=True):
@@ -122,10 +122,10 @@ class _Page(msgspec.Struct, frozen=True):
 _record: Final = msgspec.json.Decoder(_Record)
 
 
-class Past:
+class JournalHistory:
     """The journal of a space, over the HTTP API."""
 
-    def __init__(self, door: Door, space: str | None, *, control: bool) -> None:
+    def __init__(self, door: GatewayClient, space: str | None, *, control: bool) -> None:
         """Query the bounds of the journal. `control` excludes all stream data."""
         self._door = door
         self.path = f"/spaces/{space or 'default'}/journal"
@@ -140,7 +140,7 @@ class Past:
         page: _Page = self._door.ask("GET", self.path, form=_Page, **query)
         return page
 
-    def since(self, start: int, end: int | None = None, *, control: int | None = None) -> Iterator[Seen]:
+    def since(self, start: int, end: int | None = None, *, control: int | None = None) -> Iterator[FeedEvent]:
         """Yield the events from `start` to before `end`, by default up to `after`."""
         end = self.after if end is None else end
         while start < end:
@@ -152,10 +152,10 @@ class Past:
                 return
             start = page.next
 
-    def latest(self, number: int, wants: Callable[[Seen], bool], *, data: bool) -> list[Seen]:
+    def latest(self, number: int, wants: Callable[[FeedEvent], bool], *, data: bool) -> list[FeedEvent]:
         """Return up to `number` latest events that match. Without `data`, no stream data is read to find them."""
         control = None if data else 1
-        found: deque[Seen] = deque()
+        found: deque[FeedEvent] = deque()
         begin, window = self.after, WINDOW
         while len(found) < number and begin > max(self.first, self.after - FARTHEST):
             start = max(self.first, begin - window)
@@ -177,25 +177,25 @@ class Past:
         return low
 
 
-class Following:
+class EventFeed:
     """Events read by a separate thread. `next` returns them one at a time."""
 
-    def __init__(self, read: Callable[["Following"], None]) -> None:
+    def __init__(self, read: Callable[["EventFeed"], None]) -> None:
         """Start the thread. It runs `read`, which calls `put` for each event."""
-        self._things: queue.Queue[Seen | Told | BaseException] = queue.Queue(WAITING)
+        self._things: queue.Queue[FeedEvent | FeedNotice | BaseException] = queue.Queue(WAITING)
         self._read = read
         threading.Thread(target=self._run, name="following", daemon=True).start()
 
-    def put(self, thing: Seen | Told) -> None:
+    def put(self, thing: FeedEvent | FeedNotice) -> None:
         """Queue an event. Blocks while the queue is full."""
         self._things.put(thing)
 
-    def put_if(self, seen: Seen | None) -> None:
+    def put_if(self, seen: FeedEvent | None) -> None:
         """Queue an event, unless it is None."""
         if seen is not None:
             self.put(seen)
 
-    def next(self, seconds: float) -> Seen | Told | None:
+    def next(self, seconds: float) -> FeedEvent | FeedNotice | None:
         """Return the next event, or None on timeout. Raises the error that ended the reading thread."""
         try:
             thing = self._things.get(timeout=seconds)
@@ -217,63 +217,63 @@ class Following:
             self._things.put(error)
 
 
-def from_journal(way: Way, past: Past) -> Following:
+def from_journal(way: GatewayTarget, past: JournalHistory) -> EventFeed:
     """Follow the journal from the end of `past`. After a disconnect, resume after the last received record."""
 
-    def read(following: Following) -> None:
+    def read(following: EventFeed) -> None:
         position, wait = past.after - 1, SHORTEST
         while True:
             try:
                 with way.door() as door:
                     for data in door.events(past.path, control=past.control, **{"from": position + 1}):
                         if wait > SHORTEST:
-                            following.put(Told("back"))
+                            following.put(FeedNotice("the gateway answers again"))
                             wait = SHORTEST
                         if data:
                             record = _record.decode(data)
                             position = record.position
                             following.put_if(record.seen())
-            except (Ended, Unreachable) as gone:
+            except (ResponseInterrupted, Unreachable) as gone:
                 if wait == SHORTEST:
-                    following.put(Told(f"the gateway is gone ({gone}); waiting for it"))
+                    following.put(FeedNotice(f"the gateway does not answer ({gone}); waiting for it"))
             wait = min(wait * 2, LONGEST)
             time.sleep(wait)
 
-    return Following(read)
+    return EventFeed(read)
 
 
-def from_socket(way: Way) -> Following:
+def from_socket(way: GatewayTarget) -> EventFeed:
     """Follow the space from now on, over an observer's WebSocket."""
 
-    def read(following: Following) -> None:
+    def read(following: EventFeed) -> None:
         import asyncio
 
         asyncio.run(_watch(way, following))
 
-    return Following(read)
+    return EventFeed(read)
 
 
-async def _watch(way: Way, following: Following) -> None:
+async def _watch(way: GatewayTarget, following: EventFeed) -> None:
     from mew.client import connect
     from mew.client.frames import Frame
     from mew.protocol.timestamps import rfc3339
 
     def missed(count: int) -> None:
-        following.put(Told(f"{count} came faster than they were shown"))
+        following.put(FeedNotice(f"{count} messages were lost: they arrived faster than they were shown"))
 
-    options: dict[str, Any] = {"on_reconnected": lambda _: following.put(Told("back, after a break"))}
+    options: dict[str, Any] = {"on_reconnected": lambda _: following.put(FeedNotice("reconnected after a disconnect"))}
     async with connect(way.socket_url, space=way.space, token=way.token, **options) as space:
         async for message in space.messages(on_missed=missed):
             if isinstance(message, Frame):
                 now = rfc3339(int(time.time() * 1_000_000))
-                seen = Seen(
+                seen = FeedEvent(
                     time=now, sender="", stream_id=message.stream_id, frame=message.data, size=len(message.data)
                 )
             else:
                 envelope = message.encode()
                 stream = message.payload.get("stream")
                 named = stream.get("stream_id") if isinstance(stream, dict) else None
-                seen = Seen(
+                seen = FeedEvent(
                     time=message.ts,
                     sender=message.sender,
                     kind=message.kind,
@@ -286,10 +286,10 @@ async def _watch(way: Way, following: Following) -> None:
 
 def has_no_journal(error: MewError) -> bool:
     """Return whether the request was rejected because the space has no journal."""
-    return isinstance(error, RefusedAs) and error.error == "not_found"
+    return isinstance(error, ApiError) and error.error == "not_found"
 
 
-def frame_json(seen: Seen) -> dict[str, Any]:
+def frame_json(seen: FeedEvent) -> dict[str, Any]:
     """Return a raw frame as JSON, in the format of an `output_log` (protocol §5)."""
     data = seen.frame or b""
     try:

@@ -1,7 +1,7 @@
-"""`mew mcp list`: which MCP tools the participants of a space offer.
+"""`mew mcp list`: lists the MCP tools that the participants of a space offer.
 
-Asks through the HTTP door and listens as an observer: nobody's connection is touched, ours included. Must not call any
-tool.
+It sends requests over the HTTP API and receives the answers as an observer, so that no connection is replaced. It must
+not call a tool.
 """
 
 import asyncio
@@ -11,58 +11,58 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from mew.cli.common.errors import Failed
+from mew.cli.common.errors import CommandFailed
 from mew.cli.common.io import BadValue, as_json
-from mew.cli.common.target import DIRECTORY, Reach, look_by_socket, speak, taking_part
+from mew.cli.common.target import DIRECTORY, TargetOptions, look_by_socket, participant_client, run_client
 
 if TYPE_CHECKING:
-    from mew.cli.common.http_client import Door
-    from mew.cli.common.target import Way
+    from mew.cli.common.http_client import GatewayClient
+    from mew.cli.common.target import GatewayTarget
     from mew.client.mcp import Tool
     from mew.protocol.envelope import Envelope
 
 
-app = App(name="mcp", help="Look at the MCP tools that a space offers.", help_epilogue="")
+app = App(name="mcp", help="List the MCP tools that the participants of a space offer.", help_epilogue="")
 
 SECONDS: Final = 2.0
 PAGES: Final = 100
-"""After so many pages a list is taken to have no end."""
+"""Maximum number of pages that are requested: a list could be endless."""
 _LIST: Final = "tools/list"
 
 
 _EXAMPLES: Final = """\
 Examples:
 
-  mew mcp list                          of everybody
-  mew mcp list calculator --json        of one, as JSON"""
+  mew mcp list                          the tools of all participants
+  mew mcp list calculator --json        the tools of one participant, as JSON"""
 
 
 @app.command(name="list", help_epilogue=_EXAMPLES)
 def list_tools(
     *who: Annotated[str, Parameter(show_default=False)],
-    reach: Reach = DIRECTORY,
+    reach: TargetOptions = DIRECTORY,
     participant: Annotated[str | None, Parameter(name=("--as", "--participant"))] = None,
     timeout: Annotated[float, Parameter(alias="-t")] = SECONDS,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
 ) -> int:
-    """List the MCP tools of everybody in a space. Who does not answer, as people do not, offers none.
+    """List the MCP tools of the participants in a space. A participant that does not answer has no tools.
 
     Parameters
     ----------
     who
-        Whom to ask, instead of everybody.
+        The participants to ask; by default all.
     participant
-        Who asks: the space's default_participant, or the only person in it, unless told.
+        The participant that asks; by default space.default_participant, else the only person in the space.
     timeout
-        Seconds to wait for answers.
+        Seconds to wait for the answers.
     json
-        A JSON array of participant, name, description and input_schema.
+        Print a JSON array of objects with participant, name, description and input_schema.
     """
     if not timeout > 0:
-        raise BadValue(f"--timeout: {timeout:g} seconds are no time to answer in")
-    door, name = speak(reach, participant)
+        raise BadValue(f"--timeout: expected more than 0 seconds, not {timeout:g}")
+    door, name = participant_client(reach, participant)
     try:
-        found, silent = taking_part(_ask_all(look_by_socket(reach), _Asking(door, name), who, timeout))
+        found, silent = run_client(_ask_all(look_by_socket(reach), _Asking(door, name), who, timeout))
     finally:
         door.close()
     if json:
@@ -75,22 +75,22 @@ def list_tools(
 
 
 class _Asking:
-    """One who asks, and what has been asked: the id of each question, and of whom."""
+    """Sends requests and stores the id and the recipient of each."""
 
-    def __init__(self, door: "Door", name: str) -> None:
+    def __init__(self, door: "GatewayClient", name: str) -> None:
         self._door = door
         self.name = name
         self.asked: dict[str, str] = {}
 
     async def ask(self, who: str, cursor: str | None) -> None:
-        """Ask for a page; in a thread, for the door waits for its answer."""
+        """Request a page. Runs in a thread, because the HTTP client blocks."""
         params = {} if cursor is None else {"cursor": cursor}
         envelope = {"kind": "mcp/request", "to": [who], "payload": {"method": _LIST, "params": params}}
         answer = await asyncio.to_thread(self._door.say, self.name, envelope)
         self.asked[str(answer["id"])] = who
 
     def answered(self, envelope: "Envelope") -> str | None:
-        """Who answers with this, if it is an answer to us."""
+        """Return the sender if the envelope answers one of our requests."""
         for cause in envelope.correlation_id:
             if self.asked.get(cause) == envelope.sender:
                 return self.asked.pop(cause)
@@ -98,9 +98,9 @@ class _Asking:
 
 
 async def _ask_all(
-    way: "Way", asking: _Asking, who: tuple[str, ...], timeout: float
+    way: "GatewayTarget", asking: _Asking, who: tuple[str, ...], timeout: float
 ) -> "tuple[dict[str, list[Tool]], list[str]]":
-    """The tools of each who answered, and who did not in time."""
+    """Return the tools of each participant that answered, and the participants that did not answer in time."""
     import mew
 
     async with mew.connect(way.socket_url, space=way.space, token=way.token) as space:
@@ -108,7 +108,7 @@ async def _ask_all(
         present = [each for each in space.view.participants if each != asking.name]
         wanted = list(who) or present
         if missing := [each for each in wanted if each not in space.view.participants]:
-            raise Failed(f"not in the space: {', '.join(missing)}; present are: {', '.join(present) or 'none'}")
+            raise CommandFailed(f"not in the space: {', '.join(missing)}; present: {', '.join(present) or 'none'}")
         for each in wanted:
             await asking.ask(each, None)
         found: dict[str, list[Tool]] = {}
@@ -121,9 +121,9 @@ async def _ask_all(
 
 
 async def _hear(answers: Any, asking: _Asking, found: "dict[str, list[Tool]]") -> None:
-    """Take answers, and ask for the next page of a list, until nobody is waited for."""
+    """Receive answers, and request further pages, until no answer is expected any more."""
     from mew.client import mcp
-    from mew.client.errors import McpFailure
+    from mew.client.errors import McpError
 
     pages = 0
     while asking.asked:
@@ -132,8 +132,8 @@ async def _hear(answers: Any, asking: _Asking, found: "dict[str, list[Tool]]") -
         if who is None:
             continue
         try:
-            page = mcp.read(mcp.read(envelope.payload, mcp.Response).unwrap(), mcp.Page)
-        except McpFailure:  # it answers MCP, and has no tools
+            page = mcp.read(mcp.read(envelope.payload, mcp.Response).unwrap(), mcp.ListPage)
+        except McpError:  # it supports MCP and has no tools
             found.setdefault(who, [])
             continue
         found.setdefault(who, []).extend(page.tools or ())
@@ -152,10 +152,10 @@ def _told(who: str, tool: "Tool") -> dict[str, Any]:
 
 
 def _print(found: "dict[str, list[Tool]]") -> None:
-    """A line for each tool; on a terminal, of its description as much as fits."""
+    """Print one line per tool. On a terminal, long descriptions are cut."""
     rows = [(who, tool.name, _first_line(tool.description)) for who, tools in found.items() for tool in tools]
     if not rows:
-        print("nobody offers tools")
+        print("no participant offers tools")
         return
     widths = [max(len(row[column]) for row in (("PARTICIPANT", "TOOL", ""), *rows)) for column in (0, 1)]
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None

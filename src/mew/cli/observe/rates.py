@@ -55,7 +55,7 @@ class Rates(msgspec.Struct, frozen=True):
     """Messages that arrived too fast to be counted, per second."""
 
 
-class Counting:
+class RateCounter:
     """Counts the messages received since the last `look`."""
 
     def __init__(self, view: SpaceView) -> None:

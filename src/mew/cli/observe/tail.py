@@ -1,6 +1,6 @@
-"""`mew tail`: follow what is said in a space, one line each.
+"""`mew tail`: shows the messages of a space, one line each.
 
-Must not take over anybody's socket, and must end quietly when whoever reads has had enough.
+It must not replace a participant's connection, and must exit without an error when its output is closed.
 """
 
 import sys
@@ -11,15 +11,15 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from mew.cli.common.http_client import Door
-from mew.cli.common.io import as_json, in_colours, require_reader
-from mew.cli.common.target import DIRECTORY, Reach, look, look_by_socket
+from mew.cli.common.http_client import GatewayClient
+from mew.cli.common.io import as_json, require_reader, use_color
+from mew.cli.common.target import DIRECTORY, TargetOptions, look_by_socket, observer_target
 from mew.cli.observe.feed import (
-    Filters,
-    Following,
-    Past,
-    Seen,
-    Told,
+    EventFeed,
+    FeedEvent,
+    FeedFilter,
+    FeedNotice,
+    JournalHistory,
     frame_json,
     from_journal,
     from_socket,
@@ -31,26 +31,26 @@ from mew.protocol.patterns import KindPattern
 from mew.protocol.timestamps import rfc3339
 
 _EVERY: Final = 1.0
-"""Seconds for which frames are counted together."""
+"""Seconds during which frames are counted together."""
 _Names = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Wanted:
+class TailOptions:
     """What to show.
 
     Parameters
     ----------
     kind
-        Only of this kind, or pattern such as 'mcp/*'; give it again for more.
+        Only messages of this kind or pattern, such as 'mcp/*'; repeat for more.
     sender
-        Only what this participant sent; give it again for more.
+        Only messages of this sender; repeat for more.
     stream
-        Only what is about this stream; give it again for more.
+        Only messages about this stream; repeat for more.
     frames
-        Each frame and each stream/data on a line of its own, instead of counting them.
+        Show each frame and each stream/data on its own line, instead of counting them.
     """
 
     kind: _Names = ()
@@ -58,28 +58,28 @@ class Wanted:
     stream: _Names = ()
     frames: _Flag = False
 
-    def filters(self) -> Filters:
-        """The same for what is seen."""
+    def filters(self) -> FeedFilter:
+        """Return the options as a filter."""
         patterns = tuple(KindPattern.parse(each) for each in self.kind)
-        return Filters(patterns, frozenset(self.sender), frozenset(self.stream))
+        return FeedFilter(patterns, frozenset(self.sender), frozenset(self.stream))
 
 
-_EVERYTHING: Final = Wanted()
+_EVERYTHING: Final = TailOptions()
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Begin:
-    """Where to begin, and when to end.
+    """Where to start, and when to stop.
 
     Parameters
     ----------
     number
-        How many of the last lines to begin with.
+        The number of latest messages to show first; by default 10.
     since
-        Begin with everything since this time: 2026-03-01T10:00:00Z, 2026-03-01 (UTC), or 15m, 2h, 3d ago.
+        Start with all messages since this time: 2026-03-01T10:00:00Z, 2026-03-01 (UTC), or 15m, 2h, 3d ago.
     follow
-        Go on until interrupted, or end with what has happened so far.
+        Wait for new messages until interrupted (the default), or stop after the existing ones.
     """
 
     number: Annotated[int, Parameter(alias="-n")] = 10
@@ -92,46 +92,46 @@ _LAST: Final = Begin()
 
 def tail(
     *,
-    wanted: Wanted = _EVERYTHING,
+    wanted: TailOptions = _EVERYTHING,
     begin: Begin = _LAST,
-    reach: Reach = DIRECTORY,
+    reach: TargetOptions = DIRECTORY,
     json: _Flag = False,
 ) -> int:
-    """Follow a space: what everybody says, what the gateway says, what it refuses; frames are counted.
+    """Show the latest messages of a space and follow new ones. Frames are counted.
 
-    It looks with an observer's token, which it makes where the space has none, so nobody notices. When the gateway is
-    restarted it waits, and goes on without a gap.
+    Messages of participants and of the gateway and rejections are shown. The command uses an observer token, which it
+    creates if necessary. If the gateway restarts, the command waits and continues without a gap.
 
     Parameters
     ----------
     json
-        Lines of JSON: each envelope as it was sent; a frame and a refusal as {"frame":…} and {"refused":…}.
+        Print lines of JSON: each envelope as it was sent, a frame as {"frame":…}, a rejection as {"refused":…}.
     """
     filters = wanted.filters()
     show = _Shower(filters, frames=wanted.frames or bool(wanted.kind), json=json)
-    way = look(reach)
+    way = observer_target(reach)
     with way.door() as door:
         past = _past(door, way.space, filters)
         if past is not None:
             show.all(_history(past, begin, show))
     if past is None and (begin.since is not None or not begin.follow):
-        _say("this space keeps no journal: there is no past to show")
+        _say("this space has no journal: earlier messages cannot be shown")
     if begin.follow:
         show.follow(from_socket(look_by_socket(reach)) if past is None else from_journal(way, past))
     return 0
 
 
-def _past(door: Door, space: str | None, filters: Filters) -> Past | None:
-    """What has happened; None where a space keeps no journal."""
+def _past(door: GatewayClient, space: str | None, filters: FeedFilter) -> JournalHistory | None:
+    """Return the history, or None if the space has no journal."""
     try:
-        return Past(door, space, control=not filters.wants_data)
+        return JournalHistory(door, space, control=not filters.wants_data)
     except MewError as error:
         if not has_no_journal(error):
             raise
         return None
 
 
-def _history(past: Past, begin: Begin, show: "_Shower") -> Iterable[Seen]:
+def _history(past: JournalHistory, begin: Begin, show: "_Shower") -> Iterable[FeedEvent]:
     if begin.since is None:
         return past.latest(max(begin.number, 0), show.wants, data=show.each)
     from mew.cli.journal.options import instant
@@ -140,35 +140,35 @@ def _history(past: Past, begin: Begin, show: "_Shower") -> Iterable[Seen]:
 
 
 class _Shower:
-    """Prints what is wanted, and counts the frames between."""
+    """Prints the selected events and counts the frames in between."""
 
-    def __init__(self, filters: Filters, *, frames: bool, json: bool) -> None:
+    def __init__(self, filters: FeedFilter, *, frames: bool, json: bool) -> None:
         self._filters = filters
         self.each = frames or json
-        """Whether a stream's data are shown one by one."""
+        """Whether each frame is shown."""
         self._json = json
-        self._paint = Paint(colours=in_colours())
+        self._paint = Paint(colours=use_color())
         self._counts: dict[str, tuple[int, int]] = {}
         self._since = time.monotonic()
 
-    def wants(self, seen: Seen) -> bool:
-        """Whether it is a line of its own."""
+    def wants(self, seen: FeedEvent) -> bool:
+        """Return whether the event is shown on its own line."""
         return self._filters.has(seen) and (self.each or not seen.is_data)
 
-    def all(self, seen: Iterable[Seen]) -> None:
-        """What has happened."""
+    def all(self, seen: Iterable[FeedEvent]) -> None:
+        """Print earlier events."""
         for each in seen:
             if self._counts and self.wants(each):
                 self._tell_counts(0.0)
             self._take(each)
         self._tell_counts(0.0)
 
-    def follow(self, following: Following) -> None:
-        """What happens, until whoever reads has had enough."""
+    def follow(self, following: EventFeed) -> None:
+        """Print new events until the output has no reader."""
         sys.stdout.flush()
         while True:
             thing = following.next(_EVERY)
-            if isinstance(thing, Told):
+            if isinstance(thing, FeedNotice):
                 _say(thing.line)
             elif thing is not None:
                 self._take(thing)
@@ -179,7 +179,7 @@ class _Shower:
             if thing is None or not following.waiting:
                 sys.stdout.flush()
 
-    def _take(self, seen: Seen) -> None:
+    def _take(self, seen: FeedEvent) -> None:
         if not self._filters.has(seen):
             return
         if seen.is_data and not self.each:
@@ -196,7 +196,7 @@ class _Shower:
         self._counts, self._since = {}, time.monotonic()
 
 
-def _json(seen: Seen) -> str:
+def _json(seen: FeedEvent) -> str:
     if seen.refused is not None:
         told = {"participant": seen.sender, "kind": seen.kind, "stream_id": seen.stream_id}
         return as_json({"refused": {"error": seen.refused, **told, "ts": seen.time}})

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from mew.cli.common.render import printable, size
-from mew.cli.observe.feed import Seen
+from mew.cli.observe.feed import FeedEvent
 
 SHOWN: Final = 160
 """Maximum characters shown of a message."""
@@ -38,7 +38,7 @@ class Paint:
         return self(shown, FAINT if text == _GATEWAY else _NAMES[zlib.crc32(text.encode()) % len(_NAMES)])
 
 
-def line(seen: Seen, paint: Paint) -> str:
+def line(seen: FeedEvent, paint: Paint) -> str:
     """Return the line for an event."""
     clock, sender = paint(seen.time[_CLOCK], FAINT), paint.name(seen.sender or "?", 12)
     kind = printable(seen.kind or "frame")
@@ -46,7 +46,7 @@ def line(seen: Seen, paint: Paint) -> str:
         about = f" on {printable(seen.stream_id)}" if seen.stream_id else ""
         return f"{clock} {sender} {paint(f'{kind} refused: {printable(seen.refused)}{about}', RED)}"
     if seen.envelope is None:
-        shown = "for others" if seen.withheld else excerpt(seen.frame or b"")
+        shown = "for other recipients" if seen.withheld else excerpt(seen.frame or b"")
         return f"{clock} {sender} {paint('frame', FAINT)} {printable(seen.stream_id or '')} {shown}".rstrip()
     envelope = msgspec.json.decode(seen.envelope)
     to = envelope.get("to") or []
@@ -92,7 +92,7 @@ def said(kind: str, payload: dict[str, Any], stream_id: str | None) -> str:
 
 
 def _presence(payload: dict[str, Any]) -> str:
-    words = {"join": "joined", "leave": "left", "invited": "was invited", "capabilities": "may other things now"}
+    words = {"join": "joined", "leave": "left", "invited": "was invited", "capabilities": "has new capabilities"}
     why = f" ({payload['reason']})" if payload.get("reason") else ""
     return f"{payload['participant']['id']} {words.get(payload['event'], payload['event'])}{why}"
 

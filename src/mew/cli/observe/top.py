@@ -14,13 +14,13 @@ from rich.text import Text
 
 from mew.cli.common.io import BadValue, as_json
 from mew.cli.common.render import printable, size
-from mew.cli.common.target import DIRECTORY, Reach, Way, look_by_socket
+from mew.cli.common.target import DIRECTORY, GatewayTarget, TargetOptions, look_by_socket
 from mew.cli.observe.rates import ParticipantRates, Rates, StreamRates
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from mew.cli.observe.rates import Counting
+    from mew.cli.observe.rates import RateCounter
     from mew.client import Space
 
 
@@ -32,30 +32,30 @@ def top(
     *,
     interval: Annotated[float, Parameter(alias="-i")] = 1.0,
     once: _Flag = False,
-    reach: Reach = DIRECTORY,
+    reach: TargetOptions = DIRECTORY,
     json: _Flag = False,
 ) -> int:
-    """Show, every second, what each participant sends and what each stream carries.
+    """Show the rates of participants and streams, updated every second.
 
-    On a terminal it is one table that changes; elsewhere a table for each interval. It looks as an observer does.
+    On a terminal, one table is updated; elsewhere, each interval is printed. The command uses an observer token.
 
     Parameters
     ----------
     interval
-        Seconds from one look to the next.
+        Seconds between updates; by default 1.
     once
-        One interval, and end.
+        Stop after one interval.
     json
-        A line of JSON for each interval.
+        Print one line of JSON per interval.
     """
     if interval < SHORTEST:
-        raise BadValue(f"--interval: at least {SHORTEST} seconds")
+        raise BadValue(f"--interval: expected at least {SHORTEST} seconds, not {interval:g}")
     from mew.cli.participate.stream_tail import run
 
     return run(_show(look_by_socket(reach), interval, once=once, json=json))
 
 
-async def _show(way: Way, interval: float, *, once: bool, json: bool) -> int:
+async def _show(way: GatewayTarget, interval: float, *, once: bool, json: bool) -> int:
 
     with ExitStack() as stack:
         live = None
@@ -76,14 +76,14 @@ async def _show(way: Way, interval: float, *, once: bool, json: bool) -> int:
     return 0
 
 
-async def _rates(way: Way, interval: float) -> "AsyncGenerator[Rates, None]":
-    from mew.cli.observe.rates import Counting
+async def _rates(way: GatewayTarget, interval: float) -> "AsyncGenerator[Rates, None]":
+    from mew.cli.observe.rates import RateCounter
     from mew.client import connect
     from mew.protocol.timestamps import rfc3339
 
     async with AsyncExitStack() as stack:
         space = await stack.enter_async_context(connect(way.socket_url, space=way.space, token=way.token))
-        counting = Counting(space.view)
+        counting = RateCounter(space.view)
         task = asyncio.create_task(_count(space, counting), name="counting")
         stack.callback(task.cancel)
         while True:
@@ -93,8 +93,8 @@ async def _rates(way: Way, interval: float) -> "AsyncGenerator[Rates, None]":
             yield counting.look(space.view, rfc3339(int(time.time() * 1_000_000)))
 
 
-async def _count(space: "Space", counting: "Counting") -> None:
-    """Count until the space is over; raises why."""
+async def _count(space: "Space", counting: "RateCounter") -> None:
+    """Count until the connection ends. Raises the reason."""
 
     def missed(count: int) -> None:
         counting.missed += count
@@ -107,7 +107,7 @@ _PEOPLE: Final = ("participant", "envelopes/s", "frames/s", "bytes/s", "last")
 _STREAMS: Final = ("stream", "owner", "writers", "frames/s", "bytes/s", "total", "status")
 _NUMBERS: Final = frozenset({"envelopes/s", "frames/s", "bytes/s", "total"})
 _MOST: Final = 200
-"""Rows of a table: the busiest."""
+"""Maximum rows of a table: those with the highest rates are shown."""
 
 
 def _heading(rates: Rates) -> str:
@@ -122,7 +122,7 @@ def _heading(rates: Rates) -> str:
 
 
 def _person(rates: ParticipantRates) -> tuple[str, ...]:
-    name = rates.id if rates.present else f"{rates.id} (gone)"
+    name = rates.id if rates.present else f"{rates.id} (left)"
     shown = (f"{rates.envelopes:,.1f}", f"{rates.frames:,.1f}", size(round(rates.bytes)), rates.last_kind or "-")
     return tuple(map(printable, (name, *shown)))
 
@@ -136,14 +136,14 @@ def _stream(rates: StreamRates) -> tuple[str, ...]:
 
 
 def _rows(rates: Rates) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    """The busiest first."""
+    """Return the rows, those with the highest rates first."""
     people = sorted(rates.participants, key=lambda each: -(each.envelopes + each.frames))[:_MOST]
     streams = sorted(rates.streams, key=lambda each: -(each.frames or 0))[:_MOST]
     return list(map(_person, people)), list(map(_stream, streams))
 
 
 def tables(rates: Rates) -> RenderableType:
-    """For a terminal."""
+    """Return the tables for a terminal."""
     people, streams = _rows(rates)
     return Group(
         Text(f"{rates.ts[11:19]}  {_heading(rates)}", style="bold"), _table(_PEOPLE, people), _table(_STREAMS, streams)
@@ -155,13 +155,13 @@ def _table(columns: Sequence[str], rows: Sequence[tuple[str, ...]]) -> Table:
     for column in columns:
         table.add_column(column, justify="right" if column in _NUMBERS else "left", no_wrap=True)
     for row in rows:
-        # Text, not a string: what somebody is called is no markup.
+        # Text, not a string: a participant's name must not be parsed as markup.
         table.add_row(*map(Text, row))
     return table
 
 
 def plain(rates: Rates) -> str:
-    """For everything else: aligned text."""
+    """Return the tables as aligned text."""
     people, streams = _rows(rates)
     return "\n".join([f"{rates.ts} {_heading(rates)}", *_aligned(_PEOPLE, people), *_aligned(_STREAMS, streams)])
 

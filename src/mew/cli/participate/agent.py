@@ -1,6 +1,6 @@
-"""`mew agent start`: one of the small agents, or one of your own, until told to stop.
+"""`mew agent start`: runs a built-in agent, or an agent from a file, until it is stopped.
 
-Must not know what an agent does.
+This module does not depend on what an agent does.
 """
 
 from pathlib import Path
@@ -8,16 +8,16 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from mew.cli.common.target import HERE, LogLevel, Where, log_to_standard_error, seat, taking_part
+from mew.cli.common.target import HERE, JoinOptions, LogLevel, log_to_standard_error, run_client, seat
 
-app = App(name="agent", help="Run a small agent that takes part in a space.", help_epilogue="")
+app = App(name="agent", help="Run an agent: echo, calculator, fulfiller, or your own.", help_epilogue="")
 
 
 _EXAMPLES: Final = """\
 Examples:
 
-  mew agent start --type echo           as echo or echo-agent of the space here
-  mew agent start --type ./weather.py   the agent in a file, as weather
+  mew agent start --type echo           as the participant echo or echo-agent
+  mew agent start --type ./weather.py   your own agent, as the participant weather
   MEW_TOKEN=… mew agent start -t calculator -g ws://localhost:8080 -s lab"""
 
 
@@ -25,33 +25,33 @@ Examples:
 def start(
     *,
     kind: Annotated[str, Parameter(name=("--type", "-t"))],
-    where: Where = HERE,
+    where: JoinOptions = HERE,
     token: str | None = None,
     participant: Annotated[str | None, Parameter(name=("--participant", "--participant-id"), alias="-p")] = None,
     log_level: Annotated[LogLevel, Parameter(alias="-l")] = "info",
 ) -> int:
-    """Be an echo, a calculator, a fulfiller of proposals or an agent of your own, until interrupted or shut down.
+    """Run an agent in a space until it is interrupted or shut down.
 
-    An echo answers every chat with the same words, a calculator offers the tools add, multiply and evaluate, a
-    fulfiller does whatever others propose. One of your own is a Python file with an `async def agent(space)`, which
-    gets the space as the SDK has it. A connection that breaks is made again.
+    `echo` answers every chat with the same text. `calculator` offers the tools add, multiply and evaluate. `fulfiller`
+    carries out the proposals of other participants. Your own agent is a Python file with `async def agent(space)`,
+    which receives the `Space` of the SDK. A broken connection is reconnected.
 
     Parameters
     ----------
     kind
-        Which agent: echo, calculator, fulfiller, or a Python file.
+        The agent: echo, calculator, fulfiller, or the path of a Python file.
     token
-        Its token. Everybody on this machine can read arguments: better leave it in MEW_TOKEN, or in the space's files.
+        The token. Prefer MEW_TOKEN or a token file: all users of this machine can read the arguments of a process.
     participant
-        Which participant of the space it is, where its token does not come along; else MEW_PARTICIPANT_ID.
+        The participant, if no token is given; by default MEW_PARTICIPANT_ID.
     log_level
-        How much to tell on standard error.
+        The log level for standard error.
     """
-    from mew.agents import AgentSettings, find, run
+    from mew.agents import AgentSettings, load_agent, run
 
     log_to_standard_error(log_level)
-    agent, name = find(kind), Path(kind).stem
+    agent, name = load_agent(kind), Path(kind).stem
     at = seat(where, token, participant, (name, f"{name}-agent"))
     settings = AgentSettings(url=at.url, space=at.space, token=at.token, participant=at.participant)
-    taking_part(run(agent, settings))
+    run_client(run(agent, settings))
     return 0

@@ -1,6 +1,6 @@
-"""`mew bridge start`: an MCP server as a participant, until told to stop.
+"""`mew bridge start`: makes an MCP server a participant until it is stopped.
 
-Must not do any of it: `mew.bridge` does, and `python -m mew.bridge` is the same with MCP's own words.
+This module only parses options. `mew.bridge` does the work; `python -m mew.bridge` does the same with its own options.
 """
 
 from dataclasses import dataclass
@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import App, Parameter
 
-from mew.cli.common.errors import Failed
+from mew.cli.common.errors import CommandFailed
 from mew.cli.common.io import BadValue
 from mew.cli.common.target import (
     HERE,
+    JoinOptions,
+    JoinTarget,
     LogLevel,
     Participant,
-    Seat,
     Token,
-    Where,
     log_to_standard_error,
+    run_client,
     seat,
-    taking_part,
 )
 
 if TYPE_CHECKING:
     from mew.bridge import BridgeSettings, BridgeTimeouts, StdioServer
 
 
-app = App(name="bridge", help="Let an MCP server take part in a space.", help_epilogue="")
+app = App(name="bridge", help="Connect an MCP server to a space as a participant.", help_epilogue="")
 
 _YES: Final = frozenset({"true", "1", "yes", "on"})
 _NO: Final = frozenset({"false", "0", "no", "off"})
@@ -35,19 +35,19 @@ _NO: Final = frozenset({"false", "0", "no", "off"})
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Server:
-    """Which MCP server.
+class McpServerOptions:
+    """The MCP server.
 
     Parameters
     ----------
     mcp_command
-        The program.
+        The program of the MCP server.
     mcp_args
-        Its arguments, with commas between them.
+        Its arguments, separated by commas.
     mcp_env
-        NAME=VALUE for its environment, with commas between them.
+        NAME=VALUE pairs for its environment, separated by commas.
     mcp_cwd
-        The folder in which it runs, instead of this one.
+        Its working directory; by default the current directory.
     """
 
     mcp_command: Annotated[str, Parameter(alias="-m")]
@@ -59,16 +59,16 @@ class Server:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Trying:
-    """How patient to be with it.
+    """Timeouts and restarts of the MCP server.
 
     Parameters
     ----------
     init_timeout
-        Milliseconds for the server to have started.
+        Timeout for the start of the server, in milliseconds.
     reconnect
-        Whether to start it again when it has ended: true or false; alone it means true.
+        Whether to restart the server after it ended: true or false. Without a value, true.
     max_reconnects
-        So many times within a minute; then the bridge leaves the space and ends with 1.
+        Maximum number of restarts within a minute. After that, the bridge leaves the space with exit code 1.
     """
 
     init_timeout: float = 30_000
@@ -89,8 +89,8 @@ Examples:
 @app.command(help_epilogue=_EXAMPLES)
 def start(
     *,
-    server: Server,
-    where: Where = HERE,
+    server: McpServerOptions,
+    where: JoinOptions = HERE,
     token: Token = None,
     participant: Participant = None,
     trying: Trying = _USUAL,
@@ -101,11 +101,11 @@ def start(
     Parameters
     ----------
     token
-        Its token. Everybody on this machine can read arguments: better leave it in MEW_TOKEN, or in the space's files.
+        The token. Prefer MEW_TOKEN or a token file: all users of this machine can read the arguments of a process.
     participant
-        Which participant of the space it is, where its token does not come along; else MEW_PARTICIPANT_ID.
+        The participant, if no token is given; by default MEW_PARTICIPANT_ID.
     log_level
-        How much to tell on standard error.
+        The log level for standard error.
     """
     from mew.bridge import TooManyRestarts, run
 
@@ -113,14 +113,14 @@ def start(
     program, patience = stdio_server(server), patience_with(trying)
     settings = bridge_at(seat(where, token, participant), program, patience)
     try:
-        taking_part(run(settings))
+        run_client(run(settings))
     except TooManyRestarts as error:
-        raise Failed(str(error)) from None
+        raise CommandFailed(str(error)) from None
     return 0
 
 
-def bridge_at(at: Seat, program: "StdioServer", patience: "BridgeTimeouts") -> "BridgeSettings":
-    """The bridge at a place in a space."""
+def bridge_at(at: JoinTarget, program: "StdioServer", patience: "BridgeTimeouts") -> "BridgeSettings":
+    """Return the settings of a bridge."""
     from mew.bridge import BridgeSettings
 
     return BridgeSettings(
@@ -128,8 +128,8 @@ def bridge_at(at: Seat, program: "StdioServer", patience: "BridgeTimeouts") -> "
     )
 
 
-def stdio_server(server: Server) -> "StdioServer":
-    """The MCP server as the bridge knows it."""
+def stdio_server(server: McpServerOptions) -> "StdioServer":
+    """Return the settings of the MCP server."""
     from mew.bridge import StdioServer
 
     command = (server.mcp_command, *_listed(server.mcp_args))
@@ -137,7 +137,7 @@ def stdio_server(server: Server) -> "StdioServer":
 
 
 def patience_with(trying: Trying) -> "BridgeTimeouts":
-    """The patience with it, in the bridge's units."""
+    """Return the timeouts, in the units of the bridge."""
     from mew.bridge import BridgeTimeouts
 
     again = trying.reconnect[0].lower() if trying.reconnect else "true"
@@ -154,5 +154,5 @@ def _listed(text: str) -> tuple[str, ...]:
 def _pairs(text: str) -> dict[str, str]:
     pairs = [each.partition("=") for each in _listed(text)]
     if not all(name and sign for name, sign, _ in pairs):
-        raise BadValue("--mcp-env: expected NAME=VALUE, with commas between them")
+        raise BadValue("--mcp-env: expected NAME=VALUE pairs, separated by commas")
     return {name: value for name, _, value in pairs}

@@ -11,37 +11,37 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from cyclopts import App, Parameter
 
-from mew.cli.common.errors import Failed
-from mew.cli.common.target import HERE, Participant, Seat, Token, Where, seat, taking_part
+from mew.cli.common.errors import CommandFailed
+from mew.cli.common.target import HERE, JoinOptions, JoinTarget, Participant, Token, run_client, seat
 from mew.client import Frame
 from mew.client.dispatcher import Message
 from mew.errors import MewError
 from mew.protocol import kinds
 
 if TYPE_CHECKING:
-    from mew.cli.participate.client_io import Lines, Said, Writer
+    from mew.cli.participate.client_io import LineSender, PipeLines, PipeWriter
     from mew.client import Space, Subscription
 
 
-app = App(name="client", help="Take part in a space line by line, for scripts.", help_epilogue="")
+app = App(name="client", help="Send and receive messages as lines of text, for scripts.", help_epilogue="")
 
 LAST_WORDS: Final = 5.0
-"""Seconds to write what has come, once there is nothing more to wait for."""
+"""Seconds to write the remaining received messages before the command ends."""
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Pipes:
-    """Where lines come from, and where they go.
+    """Where lines are read from and written to.
 
     Parameters
     ----------
     fifo_in
-        A FIFO to read lines from instead of standard input; made where there is none.
+        A FIFO to read lines from, instead of standard input. Created if it does not exist.
     fifo_out
-        A FIFO to write lines to instead of standard output; made where there is none.
+        A FIFO to write lines to, instead of standard output. Created if it does not exist.
     output_file
-        A file to which lines are added instead.
+        A file to append lines to, instead of standard output.
     """
 
     fifo_in: Path | None = None
@@ -62,38 +62,39 @@ Examples:
 @app.command(help_epilogue=_EXAMPLES)
 def connect(
     *,
-    where: Where = HERE,
+    where: JoinOptions = HERE,
     token: Token = None,
     participant: Participant = None,
     pipes: Pipes = _STANDARD,
     stay: float | None = None,
 ) -> int:
-    """Be a participant: send each line that is read, and write each envelope that comes as a line of JSON.
+    """Join a space: send each line of the input, and print each received message as a line of JSON.
 
-    A line in is an envelope, as JSON with a kind; a frame, #stream-1#data, of a stream there is; or words, which are
-    chat. The first line out is the welcome; what the gateway refuses comes as a system/error. At the end of standard
-    input it leaves when everything has been taken; with a FIFO or an output file it stays until it is stopped. A
-    connection that breaks is made again.
+    An input line is an envelope, as JSON with a `kind`; a frame of an open stream, #stream-1#data; or text, which is
+    sent as a chat. The first output line is the welcome. If the gateway rejects a line, it sends a system/error.
+    At the end of standard input, the command leaves when the gateway has accepted every line; with a FIFO or an output
+    file, it stays until it is stopped. A broken connection is reconnected.
 
-    Whoever is connected under the same name is sent away: to say one thing, `mew send` is better, to look, `mew tail`.
+    The command replaces another connection of the same participant. To send one message, use `mew send`; to read,
+    use `mew tail`.
 
     Parameters
     ----------
     token
-        The token. Everybody on this machine can read arguments: better leave it in MEW_TOKEN, or in the space's files.
+        The token. Prefer MEW_TOKEN or a token file: all users of this machine can read the arguments of a process.
     participant
-        Which participant to be, where its token does not come along; else MEW_PARTICIPANT_ID.
+        The participant, if no token is given; by default MEW_PARTICIPANT_ID.
     stay
-        Seconds to stay after the end of the input, to hear answers.
+        Seconds to wait for answers after the end of the input; by default 0.
     """
-    return taking_part(_connect(seat(where, token, participant), pipes, stay))
+    return run_client(_connect(seat(where, token, participant), pipes, stay))
 
 
-async def _connect(at: Seat, pipes: Pipes, stay: float | None) -> int:
-    """Speak and listen until the input ends, or SIGTERM comes, or nobody reads any more; 1 where lines may be lost."""
+async def _connect(at: JoinTarget, pipes: Pipes, stay: float | None) -> int:
+    """Send and receive until the input ends, the output closes or SIGTERM arrives. Returns 1 if lines may be lost."""
     import mew
     from mew.cli.participate import client_io
-    from mew.cli.participate.client_io import Said, note
+    from mew.cli.participate.client_io import LineSender, note
 
     taken = client_io.STDIN if pipes.fifo_in is None else client_io.open_fifo(pipes.fifo_in)
     given = client_io.STDOUT
@@ -104,31 +105,31 @@ async def _connect(at: Seat, pipes: Pipes, stay: float | None) -> int:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     async with mew.connect(at.url, space=at.space, token=at.token, participant=at.participant) as space:
-        said = Said(space)
-        conversation = _Conversation(space, said, client_io.Writer(given))
+        said = LineSender(space)
+        conversation = _Conversation(space, said, client_io.PipeWriter(given))
         note(f"{space.me} is in space {space.id}")
         for_ever = stay is None and given != client_io.STDOUT
-        speaking = conversation.speak(client_io.Lines(taken), None if for_ever else stay or 0.0)
+        speaking = conversation.speak(client_io.PipeLines(taken), None if for_ever else stay or 0.0)
         await conversation.hold(speaking, stopped)
     return int(said.in_doubt)
 
 
 class _Conversation:
-    """What is said, and what is heard."""
+    """Sends the lines of the input and writes the received messages."""
 
-    def __init__(self, space: "Space", said: "Said", writer: "Writer") -> None:
-        """Everything from the welcome on is heard."""
+    def __init__(self, space: "Space", said: "LineSender", writer: "PipeWriter") -> None:
+        """Subscribe to all messages, starting with the welcome."""
         self._space = space
         self._said = said
         self._writer = writer
         self._messages: Subscription[Message] = space.messages(on_missed=_missed)
 
     async def hold(self, speaking: Coroutine[Any, Any, None], stopped: asyncio.Event) -> None:
-        """Until there is nothing more to say, or to hear, or we are told to stop."""
-        hearing = asyncio.create_task(self._hear(), name="mew client: hears")
-        saying = asyncio.create_task(speaking, name="mew client: says")
-        making_sure = asyncio.create_task(self._said.make_sure(), name="mew client: makes sure")
-        stopping = asyncio.create_task(stopped.wait(), name="mew client: until stopped")
+        """Run until sending or receiving ends, or until the command is stopped."""
+        hearing = asyncio.create_task(self._hear(), name="mew client: receive")
+        saying = asyncio.create_task(speaking, name="mew client: send")
+        making_sure = asyncio.create_task(self._said.make_sure(), name="mew client: check")
+        stopping = asyncio.create_task(stopped.wait(), name="mew client: wait for stop")
         tasks = (hearing, saying, making_sure, stopping)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -143,7 +144,7 @@ class _Conversation:
             outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, OSError) and not isinstance(outcome, BrokenPipeError):
-                raise Failed(f"what came cannot be written: {outcome.strerror}")
+                raise CommandFailed(f"cannot write the received messages: {outcome.strerror}")
             if isinstance(outcome, Exception):
                 raise outcome
 
@@ -156,8 +157,8 @@ class _Conversation:
             if not self._said.answers_us(message):
                 await self._writer.write(written(message))
 
-    async def speak(self, lines: "Lines", stay: float | None) -> None:
-        """Send each line; then wait until all has been taken, and as long as we are to stay."""
+    async def speak(self, lines: "PipeLines", stay: float | None) -> None:
+        """Send each line, then wait until all are accepted, and for `stay` seconds more; None waits forever."""
         from mew.cli.participate.client_io import note
 
         number = 0
@@ -180,24 +181,24 @@ class _Conversation:
 def _missed(count: int) -> None:
     from mew.cli.participate.client_io import note
 
-    note(f"{count} messages came faster than they were read, and were lost")
+    note(f"{count} received messages were lost: they arrived faster than they were read")
 
 
 _FRAME: Final = b"#"
 
 
 class BadLine(MewError):
-    """A line that stands for nothing."""
+    """A line that is not a valid message."""
 
 
 class Read(msgspec.Struct, frozen=True):
-    """What a line stands for: the message to be sent."""
+    """The message to send for a line."""
 
     message: bytes
 
 
 def read(line: bytes, streams: Container[str] = ()) -> Read | None:
-    """What a line stands for; None where it is empty, `BadLine` where it is an object and no envelope."""
+    """Return the message for a line, or None for an empty line. Raises `BadLine` if an object is not an envelope."""
     line = line.strip()
     if not line:
         return None
@@ -209,18 +210,18 @@ def read(line: bytes, streams: Container[str] = ()) -> Read | None:
     if value is None:
         return Read(msgspec.json.encode({"kind": kinds.CHAT, "payload": {"text": _text(line)}}))
     if not isinstance(value.get("kind"), str):
-        raise BadLine("no envelope: an object needs a `kind`, such as " + '{"kind":"chat","payload":{"text":"hello"}}')
+        raise BadLine('not an envelope: the object has no `kind`, as in {"kind":"chat","payload":{"text":"hello"}}')
     return Read(line)
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
-    """What is meant as a JSON object; anything else is words."""
+    """Return the JSON object in a line; None if the line is plain text."""
     if not line.startswith(b"{"):
         return None
     try:
         found: dict[str, Any] = msgspec.json.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadLine(f"no envelope: {error}") from None
+        raise BadLine(f"not an envelope: {error}") from None
     return found
 
 
@@ -228,11 +229,11 @@ def _text(line: bytes) -> str:
     try:
         return line.decode()
     except UnicodeDecodeError:
-        raise BadLine("not UTF-8") from None
+        raise BadLine("the line is not UTF-8") from None
 
 
 def written(message: Message) -> bytes:
-    """A message that came, as a line."""
+    """Return a received message as one line."""
     if not isinstance(message, Frame):
         return message.encode() + b"\n"
     frame = {"stream_id": message.stream_id, **_data(message)}

@@ -20,7 +20,7 @@ from mew.client import ConnectionLost, Frame, Space
 from mew.client.connection import Connection
 from mew.client.dispatcher import Message
 from mew.client.errors import RateLimited
-from mew.client.sender import Draft
+from mew.client.sender import OutgoingEnvelope
 from mew.errors import MewError
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
@@ -44,7 +44,7 @@ def open_fifo(path: Path) -> int:
         if not path.exists():
             os.mkfifo(path, 0o600)
         if not stat.S_ISFIFO(path.stat().st_mode):
-            raise BadPipe(f"{path} is no FIFO: `mkfifo` makes one")
+            raise BadPipe(f"{path} is not a FIFO: create one with `mkfifo`")
         return os.open(path, os.O_RDWR)
     except OSError as error:
         raise BadPipe(f"{path}: {error.strerror}") from None
@@ -59,7 +59,7 @@ def open_file(path: Path) -> int:
         raise BadPipe(f"{path}: {error.strerror}") from None
 
 
-class Lines:
+class PipeLines:
     """Reads the lines of a descriptor, at most one block ahead of the consumer."""
 
     def __init__(self, descriptor: int) -> None:
@@ -67,7 +67,7 @@ class Lines:
         self._descriptor = descriptor
         self._loop = asyncio.get_running_loop()
         self._pieces: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
-        threading.Thread(target=self._read, name="mew client: reads", daemon=True).start()
+        threading.Thread(target=self._read, name="mew client: read", daemon=True).start()
 
     def _read(self) -> None:
         piece = b"begin"
@@ -89,14 +89,14 @@ class Lines:
             *lines, rest = held.split(b"\n")
             held = bytearray(rest)
             if len(held) > LONGEST:
-                raise BadPipe(f"a line of more than {LONGEST} bytes")
+                raise BadPipe(f"a line is longer than {LONGEST} bytes")
             for line in lines:
                 yield bytes(line)
         if held:
             yield bytes(held)
 
 
-class Writer:
+class PipeWriter:
     """Writes to a descriptor in a thread: the caller waits, and the event loop is not blocked."""
 
     def __init__(self, descriptor: int) -> None:
@@ -104,7 +104,7 @@ class Writer:
         self._descriptor = descriptor
         self._loop = asyncio.get_running_loop()
         self._work: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]] = queue.SimpleQueue()
-        threading.Thread(target=self._write, name="mew client: writes", daemon=True).start()
+        threading.Thread(target=self._write, name="mew client: write", daemon=True).start()
 
     async def write(self, data: bytes) -> None:
         """Write all of the data. Raises `OSError` if there is no reader any more."""
@@ -148,7 +148,7 @@ _FENCE: Final = "fence-"
 """Prefix of the ids of queries that the client itself sends (`mew.client.pending`)."""
 
 
-class Said:
+class LineSender:
     """Tracks lines from sending until they are accepted, or until their outcome is unknown."""
 
     def __init__(self, space: Space) -> None:
@@ -194,12 +194,12 @@ class Said:
             self._look_for_lost()
             last = self.on_their_way[-1] if self.on_their_way else 0
             try:
-                await self._space.post(Draft(kind=kinds.JOIN), self._is_answer)
+                await self._space.post(OutgoingEnvelope(kind=kinds.JOIN), self._is_answer)
             except ConnectionLost:
                 self._look_for_lost()
                 await self._space.connected()
             except RateLimited:
-                self._doubt("the gateway takes no more at once")
+                self._doubt("the gateway accepts no more lines at the moment")
             else:
                 self._passed(last)
                 return
@@ -249,7 +249,7 @@ class Said:
         if lines:
             self.in_doubt = True
             which = f"line {lines[0]}" if len(lines) == 1 else f"lines {lines[0]} to {lines[-1]}"
-            note(f"{why}: {which} may not have been taken")
+            note(f"{why}: {which} may be lost")
 
 
 def note(words: str) -> None:

@@ -1,6 +1,6 @@
-"""`mew send`: one envelope through the HTTP door.
+"""`mew send`: sends one envelope over the HTTP API.
 
-Must not open a socket in anybody's name, and must be quick: people and scripts call it all day.
+It must not open a WebSocket, which would replace the participant's connection. It must start fast.
 """
 
 import re
@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final
 from cyclopts import Parameter
 
 from mew.cli.common.http_client import one_line
-from mew.cli.common.io import BadValue, as_json, bytes_of, object_of, text_of
-from mew.cli.common.target import DIRECTORY, Reach, speak
+from mew.cli.common.io import BadValue, as_json, object_of, read_bytes, text_of
+from mew.cli.common.target import DIRECTORY, TargetOptions, participant_client
 
 CHAT: Final = "chat"
 _OPTION: Final = re.compile("--?[A-Za-z]")
@@ -22,18 +22,18 @@ _Names = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Heading:
-    """What an envelope says on its outside.
+    """Fields of the envelope.
 
     Parameters
     ----------
     kind
-        The kind of the envelope.
+        The kind of the envelope; by default chat.
     to
-        Whom it is meant for; give it again for more.
+        A recipient; repeat for more. By default all participants.
     correlation
-        The id of what it answers; give it again for more.
+        The id of the envelope that this one answers; repeat for more.
     participant
-        Who says it: the space's default_participant, or the only person in it, unless told.
+        The sender; by default space.default_participant, else the only person in the space.
     """
 
     kind: Annotated[str, Parameter(alias="-k")] = CHAT
@@ -49,22 +49,21 @@ def send(
     *text: Annotated[str, Parameter(allow_leading_hyphen=True, show_default=False)],
     payload: Annotated[str | None, Parameter(alias="-p", allow_leading_hyphen=True)] = None,
     heading: Heading = _CHAT,
-    reach: Reach = DIRECTORY,
+    reach: TargetOptions = DIRECTORY,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
 ) -> int:
-    """Send one envelope: a chat with these words, or any kind with a payload.
+    """Send one envelope: a chat with a text, or any kind with a payload.
 
-    Nobody's connection is touched: whoever is connected stays so. A participant that is not connected is present for a
-    minute after it has spoken.
+    The connections of participants stay open. A sender that is not connected becomes present for a minute.
 
     Parameters
     ----------
     text
-        What to say; - reads it from standard input.
+        The text of the chat; - reads it from standard input.
     payload
-        Its payload: a JSON object, @file for a file's, - for standard input's.
+        The payload: a JSON object, @file to read it from a file, or - to read it from standard input.
     json
-        The gateway's answer as JSON, instead of a line to read.
+        Print the gateway's answer as JSON.
     """
     parts = {
         "kind": heading.kind,
@@ -73,7 +72,7 @@ def send(
         "payload": _content(text, heading.kind, payload),
     }
     envelope = {name: part for name, part in parts.items() if part is not None}
-    door, name = speak(reach, heading.participant)
+    door, name = participant_client(reach, heading.participant)
     with door:
         answer = door.say(name, envelope)
     print(as_json(answer) if json else told(answer))
@@ -81,31 +80,31 @@ def send(
 
 
 def _content(text: tuple[str, ...], kind: str, payload: str | None) -> Any:
-    """The payload."""
-    # A dash alone is standard input, so words may begin with one; but who mistypes an option does not mean to say it.
+    """Return the payload of the envelope."""
+    # `-` is standard input, so text may start with a dash. A mistyped option must not be sent as text.
     mistyped = next((word for word in text if _OPTION.match(word)), None)
     if mistyped is not None:
-        raise BadValue(f"there is no option {mistyped}; to say that, pipe it in or use --payload")
+        raise BadValue(f"there is no option {mistyped}; to send this text, use standard input or --payload")
     if payload is not None:
         if text:
-            raise BadValue("words or --payload, not both")
+            raise BadValue("give a text or --payload, not both")
         return object_of("--payload", payload)
     if not text:
         if kind != CHAT:
             return None
         if sys.stdin.isatty():
-            raise BadValue("say something: mew send hello, or mew send - to read it from standard input")
+            raise BadValue("there is no text: try `mew send hello`, or `mew send -` to read from standard input")
         text = ("-",)
     if kind != CHAT:
-        raise BadValue(f"words are a chat; give the payload of {kind} with --payload")
-    said = text_of("standard input", bytes_of("text", "-")).rstrip("\n") if text == ("-",) else " ".join(text)
+        raise BadValue(f"a text is only valid for a chat: give the payload of {kind} with --payload")
+    said = text_of("standard input", read_bytes("text", "-")).rstrip("\n") if text == ("-",) else " ".join(text)
     if not said:
-        raise BadValue("nothing to say")
+        raise BadValue("the text is empty")
     return {"text": said}
 
 
 def told(answer: dict[str, Any]) -> str:
-    """What became of an envelope, in one line."""
+    """Return the gateway's answer as one line of text."""
     more = [f"{name} {_shown(value)}" for name, value in answer.items() if name not in {"id", "status", "timestamp"}]
     return one_line(" ".join([str(answer.get("status")), str(answer.get("id")), *more]))
 

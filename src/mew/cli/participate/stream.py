@@ -1,6 +1,6 @@
-"""`mew stream …`: open a stream, feed it, share it, read it, end it.
+"""`mew stream …`: opens, writes, shares, reads and ends streams.
 
-What is done to a stream goes through the HTTP door; who reads does so as an observer. Nobody's socket is taken over.
+Changes are sent over the HTTP API, and reading uses an observer token. No participant's connection is replaced.
 """
 
 import sys
@@ -11,9 +11,9 @@ from cyclopts import App, Parameter
 
 from mew.cli.common.http_client import one_line
 from mew.cli.common.io import BadValue, as_json, value_of
-from mew.cli.common.target import DIRECTORY, Reach, look_by_socket, speak
+from mew.cli.common.target import DIRECTORY, TargetOptions, look_by_socket, participant_client
 
-app = App(name="stream", help="Open, feed, share and read the streams of a space.", help_epilogue="")
+app = App(name="stream", help="Open, write, share and read the streams of a space.", help_epilogue="")
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 _Names = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
@@ -25,15 +25,15 @@ def _examples(*lines: str) -> str:
 
 
 @app.command(help_epilogue=_examples("ls", "ls --json", "ls --interval 0"))
-def ls(*, interval: float = 1.0, reach: Reach = DIRECTORY, json: _Flag = False) -> int:
-    """List the open streams: whose they are, who may write, and how fast they flow.
+def ls(*, interval: float = 1.0, reach: TargetOptions = DIRECTORY, json: _Flag = False) -> int:
+    """List the open streams with their owners, writers and rates.
 
     Parameters
     ----------
     interval
-        Seconds over which frames are counted; 0 counts none.
+        Seconds during which frames are counted for the rate; 0 shows no rates.
     json
-        A line of JSON for each stream: its entry in a welcome, with `rate` besides.
+        Print one line of JSON per stream: its entry as in a welcome, and its `rate`.
     """
     from mew.cli.participate.stream_tail import listed, table
 
@@ -49,20 +49,20 @@ def ls(*, interval: float = 1.0, reach: Reach = DIRECTORY, json: _Flag = False) 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Described:
-    """What the stream is.
+    """Properties of the stream.
 
     Parameters
     ----------
     description
-        What it is about, in words.
+        A description for people.
     content_type
-        What its data are, such as text/plain.
+        The media type of its data, such as text/plain.
     formats
-        A JSON array of its formats, [{"id":"json"}], or @file.
+        Its formats, as a JSON array such as [{"id":"json"}], or @file.
     target
-        The only participants that receive its data; give it again for more.
+        A participant that receives the data; repeat for more. By default all participants.
     field
-        Any other field of the request, name=JSON; give it again for more.
+        Another field of the request, as name=JSON; repeat for more.
     """
 
     description: str | None = None
@@ -72,7 +72,7 @@ class Described:
     field: _Names = ()
 
     def payload(self) -> dict[str, Any]:
-        """The same as a payload."""
+        """Return the properties as a payload."""
         given: dict[str, Any] = {
             "description": self.description,
             "content_type": self.content_type,
@@ -98,25 +98,25 @@ def open_stream(
     described: Described = _ANY,
     announce: str | None = None,
     participant: _As = None,
-    reach: Reach = DIRECTORY,
+    reach: TargetOptions = DIRECTORY,
     json: _Flag = False,
 ) -> int:
-    """Open a stream, and print its id.
+    """Open a stream and print its id.
 
-    Its owner must stay present: whoever is connected is, others are for a minute after each command. When the owner has
-    gone, the space's `streams.on_owner_disconnect` decides.
+    The owner must stay present. A participant without a connection is present for a minute after each command. When the
+    owner leaves, `streams.on_owner_disconnect` in space.yaml decides what happens to the stream.
 
     Parameters
     ----------
     announce
-        Announce it under this id instead, and start it: the id is taken if it is free. Needs --formats.
+        Announce the stream with this id, if the id is free, and start it. Requires --formats.
     participant
-        Who opens it, and owns it.
+        The participant that opens the stream and owns it.
     json
-        The gateway's answer as JSON, instead of the id alone.
+        Print the gateway's answer as JSON.
     """
     payload = described.payload()
-    door, name = speak(reach, participant)
+    door, name = participant_client(reach, participant)
     with door:
         if announce is None:
             answer = door.say(name, {"kind": "stream/request", "payload": payload})
@@ -129,21 +129,21 @@ def open_stream(
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Cut:
-    """How standard input becomes data.
+class ChunkOptions:
+    """How standard input is split into pieces.
 
     Parameters
     ----------
     binary
-        Bytes, so many at a time, instead of lines.
+        Send bytes in pieces of --chunk bytes, instead of lines.
     chunk
-        How many bytes at a time.
+        The number of bytes per piece.
     length_prefixed
-        Bytes, each piece behind its length: four bytes, the most significant first.
+        Read pieces of bytes, each after its length as a four-byte big-endian integer.
     json_lines
-        Each line is a JSON value, and is sent as such.
+        Read each line as a JSON value and send the value.
     format_id
-        The format of the stream that the data have, where it has several.
+        The format of the data, if the stream has several.
     """
 
     binary: _Flag = False
@@ -153,7 +153,7 @@ class Cut:
     format_id: str | None = None
 
 
-_LINES: Final = Cut()
+_LINES: Final = ChunkOptions()
 
 
 @app.command(
@@ -167,30 +167,31 @@ _LINES: Final = Cut()
 def feed(
     stream_id: str,
     *,
-    cut: Cut = _LINES,
+    cut: ChunkOptions = _LINES,
     complete: _Flag = False,
     participant: _As = None,
-    reach: Reach = DIRECTORY,
+    reach: TargetOptions = DIRECTORY,
     json: _Flag = False,
 ) -> int:
-    """Send standard input to a stream, piece by piece as it comes: lines, unless told otherwise.
+    """Send standard input to a stream, by default one piece per line.
 
-    Each piece is a stream/data envelope; bytes are carried in base64, and `mew stream tail --raw` gives them back.
+    Each piece is sent immediately, as a stream/data envelope. Bytes are sent in base64; `mew stream tail --raw`
+    decodes them.
 
     Parameters
     ----------
     stream_id
-        The stream.
+        The id of the stream.
     complete
-        End the stream when standard input ends.
+        Complete the stream when standard input ends.
     participant
-        Who writes: somebody who may.
+        The participant that writes; it must be a writer of the stream.
     json
-        What was sent, as JSON, instead of a line on standard error.
+        Print what was sent as JSON, instead of a line on standard error.
     """
     from mew.cli.participate.stream_feed import Feed, pieces
 
-    door, name = speak(reach, participant)
+    door, name = participant_client(reach, participant)
     feeding = Feed(door, name, stream_id, cut.format_id)
     with door:
         for piece in pieces(sys.stdin.buffer, cut, feeding.stay):
@@ -204,9 +205,9 @@ def feed(
     return 0
 
 
-def _change(kind: str, payload: dict[str, Any], participant: str | None, reach: Reach, *, json: bool) -> int:
-    """Post one envelope about a stream, and say what has become of it."""
-    door, name = speak(reach, participant)
+def _change(kind: str, payload: dict[str, Any], participant: str | None, reach: TargetOptions, *, json: bool) -> int:
+    """Send one envelope about a stream and print the result."""
+    door, name = participant_client(reach, participant)
     left = {each: value for each, value in payload.items() if value is not None}
     with door:
         answer = door.say(name, {"kind": kind, "payload": left})
@@ -226,23 +227,23 @@ def grant(
     *,
     reason: str | None = None,
     participant: _As = None,
-    reach: Reach = DIRECTORY,
+    reach: TargetOptions = DIRECTORY,
     json: _Flag = False,
 ) -> int:
-    """Let somebody write to a stream; only its owner can.
+    """Allow a participant to write to a stream. Only the owner can do this.
 
     Parameters
     ----------
     stream_id
-        The stream.
+        The id of the stream.
     writer
-        Who may write from now on.
+        The participant that may write.
     reason
-        Why; everybody is told.
+        The reason; all participants receive it.
     participant
-        The owner.
+        The owner of the stream.
     json
-        The gateway's answer as JSON.
+        Print the gateway's answer as JSON.
     """
     payload = {"stream_id": stream_id, "participant_id": writer, "reason": reason}
     return _change("stream/grant-write", payload, participant, reach, json=json)
@@ -255,23 +256,23 @@ def revoke(
     *,
     reason: str | None = None,
     participant: _As = None,
-    reach: Reach = DIRECTORY,
+    reach: TargetOptions = DIRECTORY,
     json: _Flag = False,
 ) -> int:
-    """Let somebody no longer write to a stream; only its owner can.
+    """Stop a participant from writing to a stream. Only the owner can do this.
 
     Parameters
     ----------
     stream_id
-        The stream.
+        The id of the stream.
     writer
-        Who may write no more.
+        The participant that may no longer write.
     reason
-        Why; everybody is told.
+        The reason; all participants receive it.
     participant
-        The owner.
+        The owner of the stream.
     json
-        The gateway's answer as JSON.
+        Print the gateway's answer as JSON.
     """
     payload = {"stream_id": stream_id, "participant_id": writer, "reason": reason}
     return _change("stream/revoke-write", payload, participant, reach, json=json)
@@ -284,23 +285,23 @@ def transfer(
     *,
     reason: str | None = None,
     participant: _As = None,
-    reach: Reach = DIRECTORY,
+    reach: TargetOptions = DIRECTORY,
     json: _Flag = False,
 ) -> int:
-    """Hand a stream over to somebody who is present; only its owner can.
+    """Transfer a stream to a new owner, who must be present. Only the owner can do this.
 
     Parameters
     ----------
     stream_id
-        The stream.
+        The id of the stream.
     new_owner
-        Whose it is from now on.
+        The participant that becomes the owner.
     reason
-        Why; everybody is told.
+        The reason; all participants receive it.
     participant
-        The owner.
+        The owner of the stream.
     json
-        The gateway's answer as JSON.
+        Print the gateway's answer as JSON.
     """
     payload = {"stream_id": stream_id, "new_owner": new_owner, "reason": reason}
     return _change("stream/transfer-ownership", payload, participant, reach, json=json)
@@ -313,23 +314,23 @@ def close(
     reason: str | None = None,
     as_complete: _Flag = False,
     participant: _As = None,
-    reach: Reach = DIRECTORY,
+    reach: TargetOptions = DIRECTORY,
     json: _Flag = False,
 ) -> int:
-    """End a stream: its owner can, and who may stream/manage.
+    """End a stream. The owner can do this, and participants with the capability for stream/manage.
 
     Parameters
     ----------
     stream_id
-        The stream.
+        The id of the stream.
     reason
-        Why; everybody is told.
+        The reason; all participants receive it.
     as_complete
-        Say that all is sent (stream/complete), instead of closing it.
+        Mark the stream as complete (stream/complete), instead of closing it.
     participant
-        Who ends it.
+        The participant that ends the stream.
     json
-        The gateway's answer as JSON.
+        Print the gateway's answer as JSON.
     """
     kind = "stream/complete" if as_complete else "stream/close"
     return _change(kind, {"stream_id": stream_id, "reason": reason}, participant, reach, json=json)
@@ -344,20 +345,20 @@ def tail(
     raw: _Flag = False,
     json: _Flag = False,
     count: Annotated[int | None, Parameter(alias="-n")] = None,
-    reach: Reach = DIRECTORY,
+    reach: TargetOptions = DIRECTORY,
 ) -> int:
-    """Print the data of a stream as they come, until it ends: a line each.
+    """Print the data of a stream until it ends, one line per frame.
 
     Parameters
     ----------
     stream_id
-        The stream.
+        The id of the stream.
     raw
-        The bytes as they were sent and nothing between them.
+        Print the bytes exactly as sent, without separators.
     json
-        A line of JSON for each: who sent it, its number, its content.
+        Print one line of JSON per frame: its sender, its number and its content.
     count
-        End after so many.
+        Stop after this number of frames.
     """
     from mew.cli.participate.stream_tail import read
 

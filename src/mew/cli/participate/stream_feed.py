@@ -14,11 +14,11 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from mew.cli.common.errors import Unreachable
-from mew.cli.common.http_client import Door, RefusedAs
+from mew.cli.common.http_client import ApiError, GatewayClient
 from mew.cli.common.io import BadValue
 
 if TYPE_CHECKING:
-    from mew.cli.participate.stream import Cut
+    from mew.cli.participate.stream import ChunkOptions
 
 
 PATIENCE: Final = 20.0
@@ -30,12 +30,12 @@ _LENGTH: Final = struct.Struct(">I")
 _BUSY_SECONDS: Final = 0.05
 
 
-def pieces(source: IO[bytes], cut: "Cut", idle: Callable[[], None]) -> Iterator[Any]:
+def pieces(source: IO[bytes], cut: "ChunkOptions", idle: Callable[[], None]) -> Iterator[Any]:
     """Yield each piece of the input as the content of a `stream/data`. Raises `BadValue` for invalid input."""
     if cut.chunk < 1 or cut.chunk > LARGEST:
         raise BadValue(f"--chunk: expected 1 to {LARGEST} bytes")
     if sum((cut.binary, cut.length_prefixed, cut.json_lines)) > 1:
-        raise BadValue("--binary, --length-prefixed and --json-lines: one of them")
+        raise BadValue("give only one of --binary, --length-prefixed and --json-lines")
     if cut.binary:
         yield from map(packed, _chunks(source, cut.chunk, idle))
     elif cut.length_prefixed:
@@ -104,7 +104,7 @@ def _lines(source: IO[bytes], idle: Callable[[], None]) -> Iterator[bytes]:
         *lines, held = (held + part).split(b"\n")
         yield from (line.removesuffix(b"\r") for line in lines)
         if len(held) > LARGEST:
-            raise BadValue(f"a line of more than {LARGEST} bytes: send bytes with --binary")
+            raise BadValue(f"a line is longer than {LARGEST} bytes: send bytes with --binary")
     if held:
         yield held
 
@@ -127,19 +127,19 @@ def _prefixed(source: IO[bytes], idle: Callable[[], None]) -> Iterator[bytes]:
         while len(held) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(held)
             if length > LARGEST:
-                raise BadValue(f"a piece of {length} bytes: at most {LARGEST}; are the lengths four bytes each?")
+                raise BadValue(f"a piece has {length} bytes, more than {LARGEST}: is each length four bytes?")
             if len(held) < _LENGTH.size + length:
                 break
             yield bytes(held[_LENGTH.size : _LENGTH.size + length])
             del held[: _LENGTH.size + length]
     if held:
-        raise BadValue("standard input ended within a piece")
+        raise BadValue("standard input ended in the middle of a piece")
 
 
 class Feed:
     """Writes to one stream as one participant."""
 
-    def __init__(self, door: Door, participant: str, stream_id: str, format_id: str | None) -> None:
+    def __init__(self, door: GatewayClient, participant: str, stream_id: str, format_id: str | None) -> None:
         """Start at sequence 0. If the gateway expects another number, it reports it."""
         self._door = door
         self._participant = participant
@@ -155,7 +155,7 @@ class Feed:
             try:
                 self._door.say(self._participant, self._envelope(content))
                 break
-            except RefusedAs as refusal:
+            except ApiError as refusal:
                 last = refusal.parts.get("last_sequence")
                 if refusal.error == "rate_limited":
                     time.sleep(_BUSY_SECONDS)
@@ -171,7 +171,7 @@ class Feed:
                     raise
                 lost = True
         else:
-            raise Unreachable(f"{self._stream_id}: no way to send a piece in {TRIES} tries")
+            raise Unreachable(f"{self._stream_id}: a piece could not be sent in {TRIES} tries")
         self._sequence += 1
         self.count += 1
 

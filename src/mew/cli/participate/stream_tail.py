@@ -11,14 +11,14 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from mew.cli.common.errors import Refused, Unreachable
+from mew.cli.common.errors import RequestRefused, Unreachable
 from mew.cli.common.http_client import one_line
 from mew.cli.common.io import as_json, require_reader
 from mew.cli.common.render import printable
-from mew.cli.common.target import Way
+from mew.cli.common.target import GatewayTarget
 from mew.cli.participate.stream_feed import unpacked
 from mew.client import Space, connect
-from mew.client.errors import ConnectionLost, NotAdmitted
+from mew.client.errors import ConnectionLost, JoinRefused
 from mew.client.frames import Frame, StreamGap, receives
 from mew.client.subscriptions import Subscription
 
@@ -33,13 +33,13 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine. Converts its errors to the errors of the command line."""
     try:
         return asyncio.run(work)
-    except NotAdmitted as error:
-        raise Refused(one_line(str(error))) from None
+    except JoinRefused as error:
+        raise RequestRefused(one_line(str(error))) from None
     except ConnectionLost as error:
         raise Unreachable(one_line(str(error))) from None
 
 
-def listed(way: Way, interval: float) -> list[dict[str, Any]]:
+def listed(way: GatewayTarget, interval: float) -> list[dict[str, Any]]:
     """Return the entry of each open stream, with its `rate` in frames per second.
 
     The gateway counts the frames, so the rates of targeted streams are correct too.
@@ -47,7 +47,7 @@ def listed(way: Way, interval: float) -> list[dict[str, Any]]:
     return run(_listed(way, interval))
 
 
-async def _listed(way: Way, interval: float) -> list[dict[str, Any]]:
+async def _listed(way: GatewayTarget, interval: float) -> list[dict[str, Any]]:
     before, began = await _entries(way), time.monotonic()
     if not interval or not before:
         return [{**entry, "rate": None} for entry in before]
@@ -61,7 +61,7 @@ async def _listed(way: Way, interval: float) -> list[dict[str, Any]]:
     ]
 
 
-async def _entries(way: Way) -> list[dict[str, Any]]:
+async def _entries(way: GatewayTarget) -> list[dict[str, Any]]:
     async with connect(way.socket_url, space=way.space, token=way.token, reconnect=False) as space:
         return [stream.entry for stream in space.view.streams.values()]
 
@@ -93,12 +93,12 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
     return tuple(map(printable, shown))
 
 
-def read(way: Way, stream_id: str, form: Form, count: int | None) -> int:
+def read(way: GatewayTarget, stream_id: str, form: Form, count: int | None) -> int:
     """Print a stream until it ends or `count` pieces were received."""
     return run(_read(way, stream_id, form, count))
 
 
-async def _read(way: Way, stream_id: str, form: Form, count: int | None) -> int:
+async def _read(way: GatewayTarget, stream_id: str, form: Form, count: int | None) -> int:
     if count is not None and count < 1:
         return 0
     async with connect(way.socket_url, space=way.space, token=way.token) as space:
@@ -127,10 +127,10 @@ def _require(space: Space, stream_id: str) -> None:
     stream = space.view.streams.get(stream_id)
     if stream is None:
         known = ", ".join(map(one_line, space.view.streams)) or "none"
-        raise Refused(f"no stream {one_line(stream_id)!r}; open are: {known}")
+        raise RequestRefused(f"there is no stream {one_line(stream_id)!r}; the open streams are: {known}")
     if not receives(space.view, stream):
         targets = ", ".join(map(one_line, stream.entry["target"]))
-        raise Refused(f"{one_line(stream_id)} is for {targets} alone: an observer receives none of it")
+        raise RequestRefused(f"{one_line(stream_id)} is sent only to {targets}: an observer does not receive it")
 
 
 def _tell_gap(gap: StreamGap) -> None:

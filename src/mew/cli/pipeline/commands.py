@@ -30,7 +30,7 @@ _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Place:
+class LakeLocation:
     """Where from, and where to.
 
     Parameters
@@ -47,7 +47,7 @@ class Place:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Origin(Place):
+class SourceOptions(LakeLocation):
     """Where from, and where to; what comes from elsewhere is landed first.
 
     Parameters
@@ -66,22 +66,22 @@ class HeldUp(MewError):
     exit_code: ClassVar = FAILED
 
 
-class NoSpace(MewError):
+class SpaceUnclear(MewError):
     """It is not known which space is meant."""
 
 
-_here = Place()
-_from_here = Origin()
+_here = LakeLocation()
+_from_here = SourceOptions()
 
 
 def _examples(*lines: str) -> str:
     return "\n".join(["Examples:", "", *(f"  mew pipeline {line}" for line in lines)])
 
 
-def _places(place: Place) -> tuple[Path, Path]:
+def _places(place: LakeLocation) -> tuple[Path, Path]:
     """The journal, and the lake."""
     journal = place.journal
-    if isinstance(place, Origin) and place.source is not None:
+    if isinstance(place, SourceOptions) and place.source is not None:
         from mew.cli.pipeline.source import places_of
 
         return places_of(place.source, journal, place.lake or _LAKE)
@@ -110,7 +110,7 @@ def _places(place: Place) -> tuple[Path, Path]:
 )
 def run(
     *,
-    place: Origin = _from_here,
+    place: SourceOptions = _from_here,
     master: str | None = None,
     most: Annotated[int | None, Parameter(name="--most")] = None,
     full_refresh: _Flag = False,
@@ -216,13 +216,13 @@ class _Lazy:
 
     def __call__(self, work: Any, items: Any) -> list[bytes]:
         from mew.cli.common.io import bar
-        from mew.pipeline.spread import spread
+        from mew.pipeline.spread import run_on_spark
 
         session = self.session()
         if not items:
             return []
         with bar(work.__name__.replace("_", " ")) as progress:
-            return spread(session, work, items, progress=progress)
+            return run_on_spark(session, work, items, progress=progress)
 
 
 def _session(lake: Path, master: str | None, *, ui: bool) -> Any:
@@ -240,7 +240,7 @@ def _session(lake: Path, master: str | None, *, ui: bool) -> Any:
     )
 )
 def query(
-    sql: str, *, place: Place = _here, form: Literal["table", "json", "csv"] = "table", by: By = _by_duckdb
+    sql: str, *, place: LakeLocation = _here, form: Literal["table", "json", "csv"] = "table", by: By = _by_duckdb
 ) -> int:
     """Ask the tables in SQL; `mew pipeline tables` says which there are.
 
@@ -270,7 +270,12 @@ def _opening(lake: Path, by: By) -> Callable[[], Any] | None:
     )
 )
 def state(
-    *, at: str, place: Place = _here, space: str | None = None, participant: str | None = None, by: By = _by_duckdb
+    *,
+    at: str,
+    place: LakeLocation = _here,
+    space: str | None = None,
+    participant: str | None = None,
+    by: By = _by_duckdb,
 ) -> int:
     """Print the welcome that a joiner would have got at a time, or after a position.
 
@@ -308,12 +313,12 @@ def _only_space(lake: Any) -> str:
     if len(known) == 1:
         return str(known[0])
     if not known:
-        raise NoSpace(f"{lake.path}: nothing is finished yet; `mew pipeline run` begins")
-    raise NoSpace(f"{lake.path} has the spaces {', '.join(known)}: say which with --space")
+        raise SpaceUnclear(f"{lake.path}: nothing is finished yet; `mew pipeline run` begins")
+    raise SpaceUnclear(f"{lake.path} has the spaces {', '.join(known)}: say which with --space")
 
 
 @app.command(help_epilogue=_examples("audit", "audit --json"))
-def audit(*, place: Place = _here, json: _Flag = False) -> int:
+def audit(*, place: LakeLocation = _here, json: _Flag = False) -> int:
     """Say what was checked of what happened, and what was wrong; exit code 1 if anything was.
 
     Parameters
@@ -339,7 +344,7 @@ def audit(*, place: Place = _here, json: _Flag = False) -> int:
 
 
 @app.command(help_epilogue=_examples("tables", "tables --json"))
-def tables(*, place: Place = _here, json: _Flag = False) -> int:
+def tables(*, place: LakeLocation = _here, json: _Flag = False) -> int:
     """Say which tables there are, what a row of each is, and how many there are.
 
     Parameters
@@ -357,7 +362,7 @@ def tables(*, place: Place = _here, json: _Flag = False) -> int:
 
 
 @app.command(help_epilogue=_examples("compact"))
-def compact(*, place: Place = _here) -> int:
+def compact(*, place: LakeLocation = _here) -> int:
     """Make large files of small ones, and remove what nobody can read any more; the rows stay as they are."""
     from mew.pipeline.lake import Lake
 

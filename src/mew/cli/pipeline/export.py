@@ -9,13 +9,13 @@ from cyclopts import Parameter
 
 from mew.cli.common.io import bar
 from mew.cli.journal.options import instant
-from mew.cli.pipeline.commands import Place, _here, _opening, _places
+from mew.cli.pipeline.commands import LakeLocation, _here, _opening, _places
 from mew.cli.pipeline.query import By, asked, batches
 from mew.cli.pipeline.query import duckdb as _by_duckdb
 from mew.errors import MewError
 
 if TYPE_CHECKING:
-    from mew.pipeline.lookup.exporting import Source
+    from mew.pipeline.lookup.exporting import RowSource
 
 
 _TABLE: Final = re.compile(r"\w+")
@@ -28,7 +28,7 @@ def export(
     to: str,
     form: Annotated[_Format | None, Parameter(name="--format")] = None,
     rows: int = 1_000_000,
-    place: Place = _here,
+    place: LakeLocation = _here,
     by: By = _by_duckdb,
 ) -> int:
     """Write a table, or the answer to a question, to a file, which appears once it is whole.
@@ -56,11 +56,11 @@ def export(
     return 0
 
 
-def _source(sql: str, journal: Path, lake: Path, by: By) -> "Source":
-    from mew.pipeline.lookup.exporting import Source
+def _source(sql: str, journal: Path, lake: Path, by: By) -> "RowSource":
+    from mew.pipeline.lookup.exporting import RowSource
 
     open_session = _opening(lake, by)
-    return Source(
+    return RowSource(
         lambda: asked(sql, journal, lake, open_session),
         lambda: batches(sql, journal, lake, open_session),
     )
@@ -72,7 +72,7 @@ class CannotWrite(MewError):
 
 def report(
     *,
-    place: Place = _here,
+    place: LakeLocation = _here,
     output: Annotated[Path, Parameter(name=["--output", "-o"])] = Path("report.html"),
     space: str | None = None,
     since: str | None = None,

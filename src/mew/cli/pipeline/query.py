@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mew.pipeline.jobs.watching import Told
     from mew.pipeline.lake.lake import Lake
     from mew.pipeline.lake.values import Progress
-    from mew.pipeline.lookup.output import Asked
+    from mew.pipeline.lookup.output import ResultColumns
 
 
 EngineName: TypeAlias = Literal["duckdb", "spark"]
@@ -50,7 +50,7 @@ duckdb = By()
 
 
 @contextmanager
-def asked(sql: str, journal: Path, lake: Path, open_session: OpenSession | None) -> "Iterator[Asked]":
+def asked(sql: str, journal: Path, lake: Path, open_session: OpenSession | None) -> "Iterator[ResultColumns]":
     """The answer of Spark, where a session can be opened, else that of DuckDB."""
     if open_session is None:
         from mew.pipeline.lake.lake import Lake
@@ -112,11 +112,11 @@ def summary(progress: "Progress", lag: "Mapping[str, Lag]") -> str:
 
 def watched(told: "Told") -> str:
     """What a watch has to tell, in a line."""
-    from mew.pipeline.jobs.watching import Compacted, Notice, Trouble
+    from mew.pipeline.jobs.watching import CompactionDone, Notice, WatchError
 
-    if isinstance(told, Trouble):
+    if isinstance(told, WatchError):
         return told.problem if told.space is None else f"{told.space}: {told.problem}"
-    if isinstance(told, Compacted):
+    if isinstance(told, CompactionDone):
         return f"compacted {', '.join(told.tables)}"
     if isinstance(told, Notice):
         return told.line

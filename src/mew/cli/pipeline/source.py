@@ -13,7 +13,7 @@ from mew.pipeline.settings import BadSetting, PipelineSettings
 
 if TYPE_CHECKING:
     from mew.pipeline.lake import Lake
-    from mew.pipeline.landing.landing import Arrived, Landing
+    from mew.pipeline.landing.landing import Ingest, IngestResult
 
 
 _FILES = (Path(".mew") / "space.yaml", Path("space.yaml"))
@@ -59,12 +59,12 @@ def places_of(source: str, journal: Path | None, lake: Path) -> tuple[Path, Path
     return lake / OWN, lake
 
 
-def landing_of(source: str, lake: "Lake", session: Callable[[], Any]) -> "Landing":
+def landing_of(source: str, lake: "Lake", session: Callable[[], Any]) -> "Ingest":
     """What brings it."""
     from mew.journal.kafka.address import read_address
-    from mew.pipeline.landing.landing import Landing
+    from mew.pipeline.landing.landing import Ingest
 
-    return Landing(lake, read_address(source), session)
+    return Ingest(lake, read_address(source), session)
 
 
 def land(source: str, lake: "Lake", session: Callable[[], Any]) -> None:
@@ -76,7 +76,7 @@ def land(source: str, lake: "Lake", session: Callable[[], Any]) -> None:
                 print(f"mew: {alarm.space or 'landing'}: {each['what']}", file=sys.stderr, flush=True)
 
 
-def described(arrived: "Arrived") -> str:
+def described(arrived: "IngestResult") -> str:
     """A landing in a line."""
     again = f", {arrived.repeats:,} of them again" if arrived.repeats else ""
     return (

@@ -20,15 +20,15 @@ from cyclopts import Parameter
 
 from mew._internal.unix_sockets import NAME, address_of, gateway_socket
 from mew.cli import FAILED
-from mew.cli.pipeline.commands import Origin, _from_here, _places, _session
+from mew.cli.pipeline.commands import SourceOptions, _from_here, _places, _session
 from mew.errors import MewError
 
 if TYPE_CHECKING:
-    from mew.pipeline.jobs.made import Made
-    from mew.pipeline.jobs.watching import Habits, Told, Watch
+    from mew.pipeline.jobs.made import BatchPreview
+    from mew.pipeline.jobs.watching import Told, Watch, WatchOptions
     from mew.pipeline.lake import Lake
     from mew.pipeline.landing.watching import LandingWatch
-    from mew.pipeline.measuring import Meter
+    from mew.pipeline.measuring import WatchMetrics
     from mew.pipeline.publishing import Publisher
 
 
@@ -94,7 +94,7 @@ class Signals:
 
 def watch(
     *,
-    place: Origin = _from_here,
+    place: SourceOptions = _from_here,
     publishing: Publishing = Publishing(),  # noqa: B008 - frozen
     every: str = "250ms",
     master: str | None = None,
@@ -115,12 +115,12 @@ def watch(
     """
     from mew.cli.pipeline.source import settings_here
     from mew.pipeline.jobs.planning import spaces_of
-    from mew.pipeline.jobs.watching import Habits
+    from mew.pipeline.jobs.watching import WatchOptions
 
     journal, folder = _places(place)
     if place.source is not None:
         journal.mkdir(parents=True, exist_ok=True)
-    habits = Habits(every=_seconds(every), typed=settings_here().typed)
+    habits = WatchOptions(every=_seconds(every), typed=settings_here().typed)
     socket = gateway_socket(Path.cwd()) if place.source is not None else journal.absolute().with_name(NAME)
     publisher = _publisher(publishing, spaces_of(journal), socket)  # before anything is made: there is a journal
     folder.mkdir(parents=True, exist_ok=True)
@@ -134,7 +134,7 @@ class _Wanted(NamedTuple):
 
     journal: Path
     lake: Path
-    habits: "Habits"
+    habits: "WatchOptions"
     source: str | None
     metrics_port: int | None
 
@@ -161,7 +161,7 @@ def _watched(
     return bool(wrong or (landing is not None and landing.trouble))
 
 
-def _listen(watching: "Watch", publisher: "Publisher | None", meter: "Meter | None", *, json: bool) -> None:
+def _listen(watching: "Watch", publisher: "Publisher | None", meter: "WatchMetrics | None", *, json: bool) -> None:
     """Say what it tells, to everybody who is to know."""
     if publisher is not None:
         watching.made = partial(_publish, publisher)
@@ -173,11 +173,13 @@ def _listen(watching: "Watch", publisher: "Publisher | None", meter: "Meter | No
             _complain(publisher, json=json)
 
 
-def _meter(stack: ExitStack, port: int, journal: Path, watching: "Watch", publisher: "Publisher | None") -> "Meter":
-    from mew.pipeline.measuring import Meter, served
+def _meter(
+    stack: ExitStack, port: int, journal: Path, watching: "Watch", publisher: "Publisher | None"
+) -> "WatchMetrics":
+    from mew.pipeline.measuring import WatchMetrics, served
 
     published = None if publisher is None else lambda: (publisher.published, publisher.dropped)
-    meter = Meter(journal, watching, published)
+    meter = WatchMetrics(journal, watching, published)
     port = stack.enter_context(served(port, meter.text))
     print(f"mew: figures at http://127.0.0.1:{port}/metrics", file=sys.stderr, flush=True)
     return meter
@@ -214,7 +216,7 @@ def _publisher(wanted: Publishing, spaces: list[str], socket: Path) -> "Publishe
     return Publisher(wanted.url or address_of(socket), space, token)
 
 
-def _publish(publisher: "Publisher", made: "Made") -> None:
+def _publish(publisher: "Publisher", made: "BatchPreview") -> None:
     """Hand on what a batch makes final."""
     from mew.pipeline.publishing import figures
 
@@ -224,11 +226,11 @@ def _publish(publisher: "Publisher", made: "Made") -> None:
 
 def _complain(publisher: "Publisher", *, json: bool) -> None:
     """Say once that it cannot be published any more."""
-    from mew.pipeline.jobs.watching import Trouble
+    from mew.pipeline.jobs.watching import WatchError
 
     if publisher.problem is not None and not publisher.was_told:
         publisher.was_told = True
-        _say(Trouble(None, f"nothing is published any more: {publisher.problem}"), json=json)
+        _say(WatchError(None, f"nothing is published any more: {publisher.problem}"), json=json)
 
 
 class _Spark:
@@ -251,9 +253,9 @@ class _Spark:
         return session
 
     def __call__(self, work: Any, items: Any) -> list[bytes]:
-        from mew.pipeline.spread import spread
+        from mew.pipeline.spread import run_on_spark
 
-        return spread(self.session(), work, items)
+        return run_on_spark(self.session(), work, items)
 
 
 # Saying
@@ -261,11 +263,11 @@ class _Spark:
 
 def _say(told: "Told", *, json: bool) -> None:
     from mew.cli.pipeline.query import watched
-    from mew.pipeline.jobs.watching import Notice, Trouble
+    from mew.pipeline.jobs.watching import Notice, WatchError
 
     if json:
         print(msgspec.json.encode({type(told).__name__.lower(): told}).decode(), flush=True)
-    elif isinstance(told, Notice | Trouble):
+    elif isinstance(told, Notice | WatchError):
         print(f"mew: {watched(told)}", file=sys.stderr, flush=True)
     else:
         print(watched(told), flush=True)

@@ -1,6 +1,6 @@
-"""`mew space clean`: what a stopped space has left behind, and its removal.
+"""`mew space clean`: removes the files that a stopped space has left behind.
 
-Removes only files that mew makes, never the lock that others may hold, and follows no link out of the space.
+Removes only files that mew creates, but not the lock file, which another process may hold. Follows no symbolic links.
 """
 
 import os
@@ -11,18 +11,18 @@ from pathlib import Path
 
 import msgspec
 
-from mew.cli.common.errors import Failed
+from mew.cli.common.errors import CommandFailed
 from mew.cli.space import processes
 from mew.errors import MewError
 from mew.supervisor.state_file import read_pids
 
 
 class NotConfirmed(MewError):
-    """Nobody was there to say yes."""
+    """The removal needs a confirmation, and there is no terminal to ask for it."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """How much to remove, and whether to ask."""
+class CleanOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What to remove, and whether to ask for confirmation."""
 
     every: bool = False
     logs: bool = False
@@ -30,8 +30,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     force: bool = False
 
 
-def clean_space(directory: Path, wanted: Wanted) -> int:
-    """Remove what is wanted, or say what would be; whoever would lose a record is asked first."""
+def clean_space(directory: Path, wanted: CleanOptions) -> int:
+    """Remove the files, or print them in a dry run. Asks for confirmation before it removes tokens and journal."""
     _require_stopped(directory)
     found = list(dict.fromkeys(_found(directory, wanted)))
     if wanted.dry_run or not found:
@@ -42,8 +42,8 @@ def clean_space(directory: Path, wanted: Wanted) -> int:
         return 0
     if wanted.every and not wanted.force:
         _confirm(directory)
-    with processes.held(directory):
-        _require_stopped(directory)  # an answer may take its time
+    with processes.space_lock(directory):
+        _require_stopped(directory)  # again: the space may have been started while we waited for an answer
         for place in found:
             _remove(place)
             print(f"removed {place.relative_to(directory)}")
@@ -51,18 +51,20 @@ def clean_space(directory: Path, wanted: Wanted) -> int:
 
 
 def _require_stopped(directory: Path) -> None:
-    """`Failed` where anything of the space runs: only what is written down tells which processes those are."""
+    """Raise `CommandFailed` if any process of the space runs, because the state file is needed to find and stop it."""
     pids = read_pids(directory)
     if pids is None:
         return
     if pids.running:
-        raise Failed(f"space {pids.space_id!r} runs: stop it first, with `mew space down`")
+        raise CommandFailed(f"space {pids.space_id!r} is running: stop it first with `mew space down`")
     if left := processes.left_running(pids):
         named = ", ".join(left)
-        raise Failed(f"the gateway of space {pids.space_id!r} has died, but not {named}: `mew space down` ends that")
+        raise CommandFailed(
+            f"the gateway of space {pids.space_id!r} has died, but {named} still runs: stop it with `mew space down`"
+        )
 
 
-def _found(directory: Path, wanted: Wanted) -> Iterator[Path]:
+def _found(directory: Path, wanted: CleanOptions) -> Iterator[Path]:
     ours = directory / ".mew"
     candidates = [ours / "logs", *_logs(directory)]
     if not wanted.logs or wanted.every:
@@ -73,7 +75,7 @@ def _found(directory: Path, wanted: Wanted) -> Iterator[Path]:
 
 
 def _logs(directory: Path) -> Iterator[Path]:
-    """The logs of the gateway and of its participants; without a configuration, the gateway's alone."""
+    """Yield the logs of the gateway and of its participants; without a configuration, only the gateway's."""
     from mew.config.loader import find_config, load
 
     yield directory / "logs" / "gateway.log"
@@ -90,14 +92,14 @@ def _logs(directory: Path) -> Iterator[Path]:
 
 def _confirm(directory: Path) -> None:
     if not sys.stdin.isatty():
-        raise NotConfirmed("--all removes the tokens and the journal for good: say --force as well")
+        raise NotConfirmed("--all removes the tokens and the journal permanently: confirm it with --force")
     try:
-        answer = input(f"Remove the tokens and the journal of {directory} for good? [y/N] ")
+        answer = input(f"Remove the tokens and the journal of {directory} permanently? [y/N] ")
     except EOFError:
         answer = ""
         print()
     if answer.strip().lower() not in {"y", "yes"}:
-        raise Failed("nothing was removed")
+        raise CommandFailed("not confirmed: nothing was removed")
 
 
 def _remove(place: Path) -> None:
@@ -107,4 +109,4 @@ def _remove(place: Path) -> None:
         else:
             place.unlink(missing_ok=True)
     except OSError as error:
-        raise Failed(f"{place}: cannot be removed: {error.strerror}") from None
+        raise CommandFailed(f"{place}: cannot be removed: {error.strerror}") from None

@@ -17,13 +17,13 @@ from typing import Annotated, Final, Literal
 from cyclopts import App, Parameter
 
 from mew.cli import INTERRUPTED
-from mew.cli.common.errors import Failed
+from mew.cli.common.errors import CommandFailed
 from mew.cli.space import processes
 from mew.cli.space.render import LogLines, as_json, readable, show_spaces, show_status, show_up, status_of
 from mew.errors import MewError
-from mew.supervisor.state_file import Pids, pids_file, read_pids
+from mew.supervisor.state_file import ProcessTable, pids_file, read_pids
 
-app = App(name="space", help="Start, stop and look at the space of a directory.", help_epilogue="")
+app = App(name="space", help="Start, stop and inspect the space of a directory.", help_epilogue="")
 
 GLANCE_SECONDS: Final = 0.1
 LogLevel = Literal["debug", "info", "warn", "warning", "error"]
@@ -32,28 +32,28 @@ Directory = Annotated[Path | None, Parameter(name=["--space-dir", "-d"])]
 
 
 class NoTerminal(MewError):
-    """Nobody sits there."""
+    """The command needs a terminal."""
 
 
-class NoSpace(MewError):
+class SpaceDirectoryMissing(MewError):
     """There is no space in this directory."""
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Start:
+class StartOptions:
     """What to start.
 
     Parameters
     ----------
     space_dir
-        The directory of the space, instead of this one.
+        The directory of the space; by default the current directory.
     config
-        Its space.yaml, instead of .mew/space.yaml or space.yaml there.
+        The space.yaml to use; by default .mew/space.yaml or space.yaml in the directory.
     port
-        The port to listen on, instead of the configured one (8080); if it is taken, one of the nine behind it.
+        The port to listen on; by default the configured port (8080). If it is taken, one of the next nine is used.
     log_level
-        How much the gateway tells in logs/gateway.log.
+        The log level of the gateway, for logs/gateway.log.
     """
 
     space_dir: Directory = None
@@ -63,12 +63,12 @@ class Start:
 
     @property
     def directory(self) -> Path:
-        """The space's."""
+        """The directory of the space."""
         return directory_of(self.space_dir)
 
-    def order(self) -> processes.Order:
-        """What is to be started, if there is a space to start."""
-        return processes.Order(
+    def order(self) -> processes.LaunchRequest:
+        """Return the settings of the gateway to start. Raises `SpaceDirectoryMissing` if there is no space."""
+        return processes.LaunchRequest(
             directory=self.directory,
             config_file=_config_file(self.directory, self.config),
             port=self.port,
@@ -76,36 +76,36 @@ class Start:
         )
 
 
-_HERE: Final = Start()
+_HERE: Final = StartOptions()
 
 
 @app.command
 def up(
-    start: Start = _HERE,
+    start: StartOptions = _HERE,
     *,
     detach: Flag = False,
     interactive: Annotated[Flag, Parameter(alias="-i")] = False,
     participant: str | None = None,
     json: Flag = False,
 ) -> int:
-    """Start the gateway of a space and its participants with `auto_start`, and show what they log until Ctrl-C.
+    """Start a space: its gateway and its participants with `auto_start`. Shows their logs until Ctrl-C.
 
     Examples:
 
       mew space up                       in the foreground; Ctrl-C stops everything
-      mew space up --detach --port 8090  in the background, once it answers; `mew space down` stops it
-      mew up -i --participant alice      and take part in it, in this terminal
+      mew space up --detach --port 8090  in the background; returns when the space is ready
+      mew up -i --participant alice      take part in it from this terminal
 
     Parameters
     ----------
     detach
-        Return as soon as it runs.
+        Run in the background. `mew space down` stops it.
     interactive
-        Take part in it from this terminal.
+        Take part in the space from this terminal.
     participant
-        As whom to take part.
+        The participant to use; by default space.default_participant, else the only person.
     json
-        Tell what runs as JSON.
+        Print the state of the space as JSON.
     """
     if interactive:
         return _interactive(start, participant, detach=detach)
@@ -119,14 +119,14 @@ def up(
     return show_up(pids, json=json)
 
 
-def _interactive(start: Start, participant: str | None, *, detach: bool) -> int:
-    """Start it if need be, take part, and stop it again if it was started for that; who comes is settled first."""
-    from mew.cli.common.target import here, who
+def _interactive(start: StartOptions, participant: str | None, *, detach: bool) -> int:
+    """Start the space if it is not running, take part, and stop it afterwards if we started it."""
+    from mew.cli.common.target import find_space, resolve_participant
 
     require_directory(start.directory)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise NoTerminal("this needs a terminal; `mew up --detach` and `mew client connect` do without")
-    name = who(here(start.directory), participant) if start.config is None else participant
+        raise NoTerminal("this command needs a terminal: use `mew up --detach` or `mew client connect` instead")
+    name = resolve_participant(find_space(start.directory), participant) if start.config is None else participant
     with _heeding_signals():
         ours, pids = _brought_up(start)
         if ours:
@@ -136,46 +136,48 @@ def _interactive(start: Start, participant: str | None, *, detach: bool) -> int:
 
 
 def _stay(stay: Callable[[], int], directory: Path, run: str | None) -> int:
-    """Stay as long as there is something to do; then stop the run that is ours to stop, if any."""
+    """Call `stay`, then stop this run of the space if one is given."""
     try:
         return stay()
     except KeyboardInterrupt as told:
-        return 0 if isinstance(told, Told) else INTERRUPTED
+        return 0 if isinstance(told, Terminated) else INTERRUPTED
     finally:
         if run is not None:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             stop_space(directory, run)
 
 
-def _brought_up(start: Start) -> tuple[bool, Pids]:
-    """Whether it was us who started it, and what runs now."""
+def _brought_up(start: StartOptions) -> tuple[bool, ProcessTable]:
+    """Return whether we started the space, and its processes."""
     directory = start.directory
     require_directory(directory)
     if (pids := read_pids(directory)) is not None and pids.running and pids.ready:
         return False, pids
     order = start.order()
-    with processes.held(directory):
+    with processes.space_lock(directory):
         pids = read_pids(directory)
         if pids is not None and pids.running:
             return False, pids
         if pids is not None and (left := processes.stop(directory, pids)):
-            print(f"ended what was left of a gateway that had died: {', '.join(left)}", file=sys.stderr)
+            print(f"stopped processes that a dead gateway left behind: {', '.join(left)}", file=sys.stderr)
         return True, processes.start(order)
 
 
-def _already(pids: Pids, start: Start, *, json: bool) -> int:
-    """It runs: no failure, unless it was to run somewhere else."""
+def _already(pids: ProcessTable, start: StartOptions, *, json: bool) -> int:
+    """Print that the space already runs. Raises `CommandFailed` if another port was requested."""
     if json:
         print(as_json(status_of(start.directory, pids)))
     else:
-        print(f"space {pids.space_id!r} runs already at {pids.url} (gateway {pids.gateway})")
+        print(f"space {pids.space_id!r} already runs at {pids.url} (gateway {pids.gateway})")
     if start.port not in {None, 0, pids.port, pids.wanted_port}:
-        raise Failed(f"it listens on port {pids.port}, not on {start.port}; `mew space down` stops it")
+        raise CommandFailed(
+            f"the space listens on port {pids.port}, not on {start.port}: stop it first with `mew space down`"
+        )
     return 0
 
 
-def _watch(lines: LogLines, pids: Pids, *, json: bool) -> int:
-    """Tell what runs, then show what is logged until the gateway ends or we are told to."""
+def _watch(lines: LogLines, pids: ProcessTable, *, json: bool) -> int:
+    """Print the processes, then new log lines until the gateway ends or a signal arrives."""
     show_up(pids, json=json, ending="Ctrl-C")
     while True:
         alive = pids.running
@@ -183,25 +185,25 @@ def _watch(lines: LogLines, pids: Pids, *, json: bool) -> int:
             print(f"{name:<12} | {readable(line)}", flush=True)
         if not alive:
             if processes.ended_well(pids.gateway):
-                print("stopped, by somebody else's word")
+                print("stopped by another command")
                 return 0
-            raise Failed("the gateway has ended; logs/gateway.log says why")
+            raise CommandFailed("the gateway ended unexpectedly: see logs/gateway.log")
         time.sleep(GLANCE_SECONDS)
 
 
-class Told(KeyboardInterrupt):
-    """Somebody asked the command to end, politely."""
+class Terminated(KeyboardInterrupt):
+    """The command received SIGTERM or SIGHUP."""
 
 
 @contextlib.contextmanager
 def _heeding_signals() -> Iterator[None]:
-    """Whoever ends the command ends the space with it: in the foreground always, else until it runs.
+    """Raise `Terminated` on SIGTERM and SIGHUP, so that the space stops with the command.
 
-    A closed terminal leaves nothing, unless somebody asked for that, as `nohup` does.
+    A signal that is ignored already, for example by `nohup`, stays ignored.
     """
 
     def told(_number: int, _frame: FrameType | None) -> None:
-        raise Told
+        raise Terminated
 
     before = {
         number: signal.signal(number, told)
@@ -217,11 +219,11 @@ def _heeding_signals() -> Iterator[None]:
 
 def connect(directory: Path, participant: str | None) -> int:
     """Take part in a running space from this terminal."""
-    from mew.cli.common.target import here, token_of, who
+    from mew.cli.common.target import find_space, resolve_participant, token_of
     from mew.cli.terminal import connect as take_part
 
-    place = here(directory).require_running()
-    name = who(place, participant)
+    place = find_space(directory).require_running()
+    name = resolve_participant(place, participant)
     return take_part(place.local, place.space_id, name, token_of(place, name), directory)
 
 
@@ -230,7 +232,7 @@ app.command("mew.cli.terminal:connect_command", name="connect", help="Take part 
 
 @app.command
 def down(*, space_dir: Directory = None, json: Flag = False) -> int:
-    """Stop what `mew space up` started for this space, and nothing else.
+    """Stop a space that `mew space up` has started.
 
     Examples:
 
@@ -240,9 +242,9 @@ def down(*, space_dir: Directory = None, json: Flag = False) -> int:
     Parameters
     ----------
     space_dir
-        The directory of the space, instead of this one.
+        The directory of the space; by default the current directory.
     json
-        Tell what was stopped as JSON.
+        Print the stopped processes as JSON.
     """
     directory = directory_of(space_dir)
     require_directory(directory)
@@ -252,23 +254,23 @@ def down(*, space_dir: Directory = None, json: Flag = False) -> int:
     elif stopped:
         print(f"stopped {', '.join(stopped)}")
     else:
-        print("nothing runs here")
+        print("the space is not running")
     return 0
 
 
 def stop_space(directory: Path, run: str | None = None) -> list[str]:
-    """Stop a space, if it runs, or only this run of it: somebody may have started another since; what was stopped."""
+    """Stop a space; with `run`, only if this run still exists. Returns the names of what was stopped."""
     if read_pids(directory) is None:
-        processes.strike(directory)
+        processes.unregister_space(directory)
         return []
-    with processes.held(directory):
+    with processes.space_lock(directory):
         pids = read_pids(directory)
         if pids is None or run not in {None, pids.run}:
             return []
         if pids.running and pids.started_by != "space up":
-            raise Failed(
+            raise CommandFailed(
                 f"space {pids.space_id!r} was started by `mew {pids.started_by}` (process {pids.gateway}):"
-                " stop it where it was started"
+                " stop that command instead"
             )
         return processes.stop(directory, pids)
 
@@ -277,7 +279,7 @@ def stop_space(directory: Path, run: str | None = None) -> list[str]:
 def status(
     *, space_dir: Directory = None, every: Annotated[Flag, Parameter(name="--all")] = False, json: Flag = False
 ) -> int:
-    """Say whether the space of this directory runs, where, and who is in it; elsewhere, which spaces run.
+    """Show whether a space runs, its address and its participants. Outside a space directory, list the running spaces.
 
     Examples:
 
@@ -287,11 +289,11 @@ def status(
     Parameters
     ----------
     space_dir
-        The directory of the space, instead of this one.
+        The directory of the space; by default the current directory.
     every
-        Every space that runs for this user.
+        List all running spaces of this user.
     json
-        Tell it as JSON.
+        Print the status as JSON.
     """
     directory = directory_of(space_dir)
     pids = None if every else read_pids(directory)
@@ -312,42 +314,42 @@ def clean(
     dry_run: Flag = False,
     force: Annotated[Flag, Parameter(alias="-f")] = False,
 ) -> int:
-    """Remove what a stopped space has left: logs, and files of processes that are gone.
+    """Remove files that a stopped space has left: logs, and state files of ended processes.
 
     Examples:
 
-      mew space clean --dry-run    what would be removed
-      mew space clean --all        also its tokens and its journal, the record of everything that happened
+      mew space clean --dry-run    print what would be removed
+      mew space clean --all        also remove the tokens and the journal
 
     Parameters
     ----------
     space_dir
-        The directory of the space, instead of this one.
+        The directory of the space; by default the current directory.
     every
-        Also the tokens and the journal. Asks first; without a terminal it needs --force.
+        Also remove the tokens and the journal. Asks for confirmation; without a terminal, --force is required.
     logs
-        The logs only.
+        Remove only the logs.
     dry_run
-        Only say what would be removed.
+        Print what would be removed, and remove nothing.
     force
-        Do not ask.
+        Do not ask for confirmation.
     """
-    from mew.cli.space.clean import Wanted, clean_space
+    from mew.cli.space.clean import CleanOptions, clean_space
 
     directory = directory_of(space_dir)
     require_directory(directory)
-    return clean_space(directory, Wanted(every=every, logs=logs, dry_run=dry_run, force=force))
+    return clean_space(directory, CleanOptions(every=every, logs=logs, dry_run=dry_run, force=force))
 
 
 def directory_of(space_dir: Path | None) -> Path:
-    """The directory that was asked for, or this one."""
+    """Return the given directory, or the current one."""
     return (Path.cwd() if space_dir is None else space_dir).absolute()
 
 
 def require_directory(directory: Path) -> None:
-    """`NoSpace` where there is no such directory: nothing is made there by mistake."""
+    """Raise `SpaceDirectoryMissing` if the directory does not exist, so that it is not created by mistake."""
     if not directory.is_dir():
-        raise NoSpace(f"no such directory: {directory}")
+        raise SpaceDirectoryMissing(f"no such directory: {directory}")
 
 
 def _is_space(directory: Path) -> bool:
@@ -356,7 +358,7 @@ def _is_space(directory: Path) -> bool:
 
 
 def _config_file(directory: Path, asked: Path | None) -> Path:
-    """The file to read: as asked, from the space's directory or from here; else where it should be."""
+    """Return the space.yaml. A given path is relative to the space directory, else to the current directory."""
     if asked is None:
         places = (directory / ".mew" / "space.yaml", directory / "space.yaml")
     else:
@@ -365,5 +367,5 @@ def _config_file(directory: Path, asked: Path | None) -> Path:
         if place.is_file():
             return place
     looked = " and ".join(dict.fromkeys(map(str, places)))
-    hint = "" if asked is not None else "; `mew init` makes a space"
-    raise NoSpace(f"no space.yaml here: looked for {looked}{hint}")
+    hint = "" if asked is not None else "; create a space with `mew init`"
+    raise SpaceDirectoryMissing(f"no space.yaml found: looked for {looked}{hint}")

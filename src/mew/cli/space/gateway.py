@@ -1,4 +1,4 @@
-"""`mew gateway`: starts a gateway in the foreground, checks its configuration, and tells systemd of its state."""
+"""`mew gateway`: starts a gateway in the foreground, checks its configuration, and reports its state to systemd."""
 
 import os
 import socket
@@ -14,39 +14,39 @@ import uvloop
 from cyclopts import App, Parameter
 
 from mew import __version__
-from mew._internal.logging import log, set_up
+from mew._internal.logging import configure_logging, log
 from mew.config.loader import GatewayConfig, find_config, load
 from mew.config.tokens import TokenStore
 from mew.gateway.exposure import require_safe, warnings_of
 from mew.gateway.gateway import Gateway
-from mew.gateway.server import PortTaken, Server
+from mew.gateway.server import GatewayServer, PortInUse
 from mew.supervisor.shippers import Shippers
 from mew.supervisor.state_file import StartedBy, read_pids
-from mew.supervisor.supervisor import Household, refuse_second
+from mew.supervisor.supervisor import GatewaySupervisor, require_single_gateway
 
 
 def tell(*states: str, environ: Mapping[str, str] = os.environ) -> bool:
-    """Send states such as `READY=1` to the socket in NOTIFY_SOCKET; whether there was one and it took them."""
+    """Send states such as `READY=1` to the socket in NOTIFY_SOCKET. Returns whether they were sent."""
     address = environ.get("NOTIFY_SOCKET", "")
     if not address:
         return False
-    # A name that begins with @ has no file: it is in the kernel's own list of names.
+    # A name that starts with @ is an abstract socket address, which has no file.
     place = f"\0{address[1:]}" if address.startswith("@") else address
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:
             out.sendto("\n".join(states).encode(), place)
     except OSError as problem:
-        log.warning("systemd was not told", socket=address, problem=problem.strerror)
+        log.warning("systemd notification failed", socket=address, error=problem.strerror)
         return False
     return True
 
 
 app = App(
-    name="gateway", help="Run a gateway, which serves spaces over WebSocket and HTTP on one port.", help_epilogue=""
+    name="gateway", help="Run a gateway that serves spaces over WebSocket and HTTP on one port.", help_epilogue=""
 )
 
 PORTS = 10
-"""So many are tried by `mew space up`, from the one that was asked for."""
+"""Number of consecutive ports that `mew space up` tries, starting with the requested one."""
 HIGHEST_PORT = 65535
 LogLevel = Literal["debug", "info", "warn", "warning", "error"]
 
@@ -54,16 +54,16 @@ LogLevel = Literal["debug", "info", "warn", "warning", "error"]
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Listening:
-    """Where to listen.
+    """Where the gateway listens.
 
     Parameters
     ----------
     port
-        The port to listen on, instead of the configured one (8080).
+        The port to listen on; by default the configured port (8080). 0 uses any free port.
     host
-        The address to listen on, instead of the configured one (localhost: 127.0.0.1 and ::1).
+        The address to listen on; by default the configured one (localhost: 127.0.0.1 and ::1).
     allowed_host
-        A name by which the gateway is addressed, besides those of gateway.allowed_hosts; give it again for more.
+        A host name that clients may use for the gateway, in addition to gateway.allowed_hosts; repeat for more.
     """
 
     port: Annotated[int | None, Parameter(alias="-p")] = None
@@ -83,27 +83,27 @@ def start(
     auto_start: bool = True,
     space_dir: Annotated[Path | None, Parameter(show=False)] = None,
 ) -> int:
-    """Serve the spaces of one or more space.yaml until interrupted.
+    """Serve the spaces of one or more space.yaml files until interrupted.
 
     Examples:
 
       mew gateway start                                     the space of this directory
-      mew gateway start --port 0                            on any port that is free
+      mew gateway start --port 0                            on any free port
       mew gateway start -s lab/space.yaml -s game/space.yaml
-      mew gateway start --no-auto-start                     the gateway alone
+      mew gateway start --no-auto-start                     without starting participants
 
     Parameters
     ----------
     space_config
-        A space.yaml; give it again for more spaces. Without it: .mew/space.yaml, then space.yaml, in this directory.
+        A space.yaml; repeat for more spaces. By default .mew/space.yaml, else space.yaml, in the current directory.
     log_level
-        How much to tell on standard error: in colours on a terminal, a line of JSON each elsewhere.
+        The log level for standard error. Logs are colored text on a terminal, else one line of JSON per event.
     auto_start
-        Whether participants with `auto_start` are started as well.
+        Whether to start the participants with `auto_start`.
     space_dir
-        The directory of the space, as `mew space up` has it.
+        The directory of the space; set by `mew space up`.
     """
-    set_up(log_level, sys.stderr)
+    configure_logging(log_level, sys.stderr)
     files = space_config or [find_config(Path.cwd())]
     config = load(files, environ=os.environ, directory=space_dir).listening_on(listening.host, listening.port)
     config = msgspec.structs.replace(config, allowed_hosts=(*config.allowed_hosts, *listening.allowed_host))
@@ -111,16 +111,16 @@ def start(
 
 
 def _serve(config: GatewayConfig, *, auto_start: bool, started_by: StartedBy) -> int:
-    """Serve what is configured until told to stop; say so when it is ready."""
+    """Serve the configured spaces until a signal arrives. Prints a line when ready."""
     names = ", ".join(space.settings.space_id for space in config.spaces)
     require_safe(config)
     tokens = TokenStore(config.spaces, environ=os.environ)
     for warning in (*config.warnings, *tokens.warnings, *warnings_of(config, tokens)):
-        log.warning("configuration", problem=warning)
+        log.warning("configuration", error=warning)
     gateway = Gateway(config, tokens)
-    server = Server(gateway)
+    server = GatewayServer(gateway)
     _bind(server, gateway, PORTS if started_by == "space up" else 1)
-    refuse_second(config.spaces)
+    require_single_gateway(config.spaces)
     _clear_up(config)
     log.info("starting", version=__version__, process=os.getpid(), spaces=names)
     scheme = "ws" if config.tls is None else "wss"
@@ -131,11 +131,11 @@ def _serve(config: GatewayConfig, *, auto_start: bool, started_by: StartedBy) ->
             print(listening, flush=True)
         except BrokenPipeError:
             raise
-        except OSError as error:  # a file on a full disk: the gateway serves all the same
+        except OSError as error:  # for example a file on a full disk; the gateway serves anyway
             log.warning("standard output cannot be written", error=error.strerror)
         tell("READY=1", f"STATUS={listening}")
 
-    household = Household(
+    household = GatewaySupervisor(
         gateway,
         tokens,
         environ=os.environ,
@@ -147,7 +147,9 @@ def _serve(config: GatewayConfig, *, auto_start: bool, started_by: StartedBy) ->
     return 0
 
 
-async def _run(server: Server, household: Household, shippers: Shippers, ready: Callable[[], None]) -> None:
+async def _run(
+    server: GatewayServer, household: GatewaySupervisor, shippers: Shippers, ready: Callable[[], None]
+) -> None:
     """Serve with the participants and the processes that ship journals."""
 
     @asynccontextmanager
@@ -163,28 +165,28 @@ async def _run(server: Server, household: Household, shippers: Shippers, ready: 
 
 
 def _clear_up(config: GatewayConfig) -> None:
-    """End what a gateway that was killed has left running: its participants would come in beside ours."""
+    """Stop processes that a killed gateway left running: its participants would join in addition to ours."""
     from mew.cli.space.processes import stop
 
     for space in config.spaces:
         stale = read_pids(space.directory)
         if stale is not None and (left := stop(space.directory, stale)):
-            log.warning("ended what was left of a gateway that had died", processes=left)
+            log.warning("stopped processes that a dead gateway left behind", processes=left)
 
 
-def _bind(server: Server, gateway: Gateway, tries: int) -> None:
-    """Take the port, or one of those behind it; where none of them is free, the first is told of."""
+def _bind(server: GatewayServer, gateway: Gateway, tries: int) -> None:
+    """Bind the port, or one of the next ones. If none is free, raises the error for the first."""
     first = gateway.config.port
-    problem: PortTaken | None = None
+    problem: PortInUse | None = None
     for port in range(first, min(first + (tries if first else 1), HIGHEST_PORT + 1)):
         gateway.listens_on(port)
         try:
             server.bind()
-        except PortTaken as error:
+        except PortInUse as error:
             problem = problem or error
         else:
             if port != first:
-                log.warning("port taken", wanted=first, port=port)
+                log.warning("port taken, using another", wanted=first, port=port)
             return
     if problem is not None:
         raise problem

@@ -1,6 +1,6 @@
-"""`mew init`: a space in this directory, made of a template.
+"""`mew init`: creates a space in the current directory from a template.
 
-Asks where there is somebody to ask, and nowhere else.
+It asks questions only on a terminal.
 """
 
 import getpass
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
-from mew.cli.common.errors import Failed
+from mew.cli.common.errors import CommandFailed
 
 if TYPE_CHECKING:
     from mew.cli.space.templates import Template, Variable
@@ -25,19 +25,19 @@ _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Said:
-    """What the template leaves open.
+class TemplateAnswers:
+    """Values for the template.
 
     Parameters
     ----------
     name
-        What the space is called, instead of as this directory.
+        The name of the space; by default the name of the directory.
     description
-        What it is for.
+        A description of the space.
     model
-        The model of its agents, for templates that have such.
+        The model of the agents, for templates that use one.
     port
-        The port of its gateway, instead of 8080.
+        The port of the gateway; by default 8080.
     """
 
     name: Annotated[str | None, Parameter(alias="-n")] = None
@@ -46,12 +46,12 @@ class Said:
     port: Annotated[int | None, Parameter(alias="-p")] = None
 
     def values(self) -> dict[str, str]:
-        """As a template knows them."""
+        """Return the values by the names that templates use."""
         from mew.cli.common.io import BadValue
         from mew.cli.space.templates import DESCRIPTION, MODEL, NAME, PORT
 
         if self.port is not None and self.port not in _PORTS:
-            raise BadValue(f"--port: {self.port} is no port")
+            raise BadValue(f"--port: {self.port} is not a valid port: expected 1 to 65535")
         said = {
             NAME: self.name,
             DESCRIPTION: self.description,
@@ -63,17 +63,17 @@ class Said:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Asked:
-    """What to tell, instead of making a space.
+class InitQuery:
+    """Show templates instead of creating a space.
 
     Parameters
     ----------
     list_templates
-        Which templates there are, a line each.
+        List the templates, one per line.
     template_info
-        What one of them makes, and what it leaves open.
+        Show the files and the variables of one template.
     json
-        As JSON.
+        Print the result as JSON.
     """
 
     list_templates: _Flag = False
@@ -81,28 +81,28 @@ class Asked:
     json: _Flag = False
 
 
-_NOTHING_SAID: Final = Said()
-_NOTHING_ASKED: Final = Asked()
+_NOTHING_SAID: Final = TemplateAnswers()
+_NOTHING_ASKED: Final = InitQuery()
 
 
 def init(
     template: str | None = None,
     *,
-    said: Said = _NOTHING_SAID,
-    asked: Asked = _NOTHING_ASKED,
+    said: TemplateAnswers = _NOTHING_SAID,
+    asked: InitQuery = _NOTHING_ASKED,
     force: Annotated[bool, Parameter(alias="-f", negative="", show_default=False)] = False,
 ) -> int:
-    """Make a space in this directory: .mew/space.yaml, and what the template brings along.
+    """Create a space in this directory: .mew/space.yaml and the other files of a template.
 
-    Templates are looked for in ./templates, in ~/.mew/templates, and among those that are built in. On a terminal you
-    are asked what is open; elsewhere the defaults are taken.
+    Templates are in ./templates, in ~/.mew/templates, and built in. On a terminal, the command asks for missing values;
+    elsewhere it uses the defaults.
 
     Parameters
     ----------
     template
-        Which template: a name, or the path of a folder; without it `default`, or what you choose.
+        The name of a template, or the path of its folder. By default `default`; on a terminal, the command asks.
     force
-        Write the space anew where there is one; its tokens, journal and logs stay.
+        Replace an existing space. Its tokens, journal and logs are kept.
     """
     if asked.list_templates:
         return _list(as_json=asked.json)
@@ -111,13 +111,15 @@ def init(
     return _make(template, said, force=force, as_json=asked.json)
 
 
-def _make(name: str | None, said: Said, *, force: bool, as_json: bool) -> int:
+def _make(name: str | None, said: TemplateAnswers, *, force: bool, as_json: bool) -> int:
     from mew.cli.space.templates import USUAL, existing, find_template, make, resolve, write
 
     directory, values = Path.cwd(), said.values()
     there = existing(directory)
     if there is not None and not force:
-        raise Failed(f"there is a space here already, {there}: start it with `mew space up`, or `mew init --force`")
+        raise CommandFailed(
+            f"this directory already has a space, {there}: start it with `mew up`, or replace it with `init --force`"
+        )
     asks = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
     chosen = find_template(name or (_choose() if asks else USUAL), directory, Path.home())
     known = {"dirname": directory.name or "space", "username": _username(), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
@@ -129,20 +131,20 @@ def _make(name: str | None, said: Said, *, force: bool, as_json: bool) -> int:
     if as_json:
         _print_json({"space": made.space_id, "template": chosen.name, "file": str(directory / ".mew" / "space.yaml")})
         return 0
-    print(f"space {made.space_id!r} is in .mew/space.yaml, made of the template {chosen.name!r}")
+    print(f"created space {made.space_id!r} in .mew/space.yaml from the template {chosen.name!r}")
     for secret in filled.secrets.values():
         if not os.environ.get(secret):
-            print(f"set {secret} in the environment before you start it; it is written nowhere")
+            print(f"set {secret} in the environment before you start the space; it is not stored in any file")
     if (directory / ".mew" / "package.json").is_file():
-        print("its agents need packages of Node.js: npm install --prefix .mew")
-    print("start it: mew space up")
+        print("install the Node.js packages of its agents: npm install --prefix .mew")
+    print("start it with: mew space up")
     return 0
 
 
 def _username() -> str:
     try:
         return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # nobody has given this process a name
+    except (OSError, KeyError, ImportError):  # the user of this process has no name
         return "user"
 
 
@@ -150,7 +152,7 @@ def _username() -> str:
 
 
 def _choose() -> str:
-    """Which template, of those there are."""
+    """Ask which template to use."""
     from mew.cli.space.templates import USUAL
 
     found = _all()
@@ -163,17 +165,17 @@ def _choose() -> str:
             return names[int(answer) - 1]
         if answer in names:
             return answer
-        print(f"Give a number from 1 to {len(names)}, or a name.")
+        print(f"Enter a number from 1 to {len(names)}, or a name.")
 
 
 def _ask(variable: "Variable", suggested: str) -> str:
-    """What somebody answers; nothing means as suggested."""
+    """Ask for a value. An empty answer accepts the suggested value."""
     what = variable.description or variable.name
     return _answer(f"{what} [{suggested}] ") or suggested
 
 
 def _answer(question: str) -> str:
-    """What somebody types; who ends the input instead has changed their mind."""
+    """Ask a question. The end of the input interrupts the command."""
     try:
         return input(question).strip()
     except EOFError:
@@ -181,7 +183,7 @@ def _answer(question: str) -> str:
         raise KeyboardInterrupt from None
 
 
-# Telling
+# Printing
 
 
 def _all() -> "list[Template]":
@@ -216,9 +218,9 @@ def _describe(name: str, *, as_json: bool) -> int:
     print(found.description)
     for each in found.variables:
         where = f", from {' or '.join(each.env_sources)}" if each.env_sources else ""
-        usual = ", kept in the environment" if each.sensitive else f" [{each.default}]" if each.default else ""
+        usual = ", read from the environment" if each.sensitive else f" [{each.default}]" if each.default else ""
         print(f"  {{{{{each.name}}}}}  {each.description}{usual}{where}")
-    print("makes: " + ", ".join([".mew/space.yaml", *files]))
+    print("creates: " + ", ".join([".mew/space.yaml", *files]))
     if readme := found.readme():
         print(f"\n{readme.rstrip()}")
     return 0

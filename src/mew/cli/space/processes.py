@@ -19,11 +19,11 @@ from typing import IO, Final
 import msgspec
 
 from mew._internal.files import ensure_space_folder, replace_file
-from mew._internal.processes import MARK, birth, marked, runs, signal_group
+from mew._internal.processes import MARK, is_running, process_start_id, processes_of_run, signal_group
 from mew._internal.unix_sockets import address_of, control_socket, gateway_socket
-from mew.cli.common.errors import Failed
+from mew.cli.common.errors import CommandFailed
 from mew.errors import MewError
-from mew.supervisor.state_file import Pids, pids_file, read_pids
+from mew.supervisor.state_file import ProcessTable, pids_file, read_pids
 
 NAME: Final = "running-spaces.json"
 
@@ -42,8 +42,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def running(self) -> bool:
-        """Whether the recorded gateway process still runs."""
-        return runs(self.gateway, self.birth)
+        """Whether the recorded gateway process is still running."""
+        return is_running(self.gateway, self.birth)
 
 
 def running_spaces() -> dict[str, Entry]:
@@ -51,7 +51,7 @@ def running_spaces() -> dict[str, Entry]:
     return {place: entry for place, entry in _read().items() if entry.running}
 
 
-def enlist(pids: Pids) -> None:
+def register_space(pids: ProcessTable) -> None:
     """Add a started space to the list. Errors are ignored if the home directory is not writable."""
     entry = Entry(
         space_id=pids.space_id,
@@ -67,7 +67,7 @@ def enlist(pids: Pids) -> None:
         _write(running_spaces() | {pids.space_dir: entry})
 
 
-def strike(directory: Path) -> None:
+def unregister_space(directory: Path) -> None:
     """Remove a stopped space from the list."""
     with suppress(OSError, RuntimeError):
         if str(directory) not in _read():
@@ -122,7 +122,7 @@ class NotStarted(MewError):
         self.exit_code = exit_code
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class LaunchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a gateway to start."""
 
     directory: Path
@@ -146,13 +146,13 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextlib.contextmanager
-def held(directory: Path) -> Iterator[None]:
-    """Hold the lock of a space: no other command starts or stops it concurrently. Raises `Failed`."""
+def space_lock(directory: Path) -> Iterator[None]:
+    """Hold the lock of a space: no other command starts or stops it concurrently. Raises `CommandFailed`."""
     file = ensure_space_folder(directory) / "space.lock"
     try:
         opened = file.open("w")
     except OSError as error:
-        raise Failed(f"{file}: cannot be written: {error.strerror}") from None
+        raise CommandFailed(f"{file}: cannot be written: {error.strerror}") from None
     with opened as lock:
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
@@ -161,19 +161,21 @@ def held(directory: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise Failed(f"{directory}: somebody else has been starting or stopping this space") from None
+                    raise CommandFailed(
+                        f"{directory}: another command is starting or stopping this space; try again later"
+                    ) from None
                 time.sleep(GLANCE_SECONDS)
         yield
 
 
-def start(order: Order) -> Pids:
+def start(order: LaunchRequest) -> ProcessTable:
     """Start a gateway in its own session. Returns when it serves and has started the participants."""
     _require_room(order.directory)
     try:
         order.log.parent.mkdir(exist_ok=True)
         opened = order.log.open("ab")
     except OSError as error:
-        raise Failed(f"{order.log}: cannot be written: {error.strerror}") from None
+        raise CommandFailed(f"{order.log}: cannot be written: {error.strerror}") from None
     gateway: subprocess.Popen[bytes] | None = None
     try:
         with opened as output, _signals_later():
@@ -183,32 +185,34 @@ def start(order: Order) -> Pids:
     except BaseException:
         # Interrupted, or the gateway did not become ready: stop everything that was started.
         if gateway is not None:
-            _end_all({gateway.pid: birth(gateway.pid)}, STOP_SECONDS)
+            _end_all({gateway.pid: process_start_id(gateway.pid)}, STOP_SECONDS)
             gateway.wait()
             if (left := read_pids(order.directory)) is not None and left.gateway == gateway.pid:
                 stop(order.directory, left)
         raise
     for problem in _warnings(order.log, said_before):
         print(f"mew: {problem}", file=sys.stderr)
-    enlist(pids)
+    register_space(pids)
     return pids
 
 
 def _require_room(directory: Path) -> None:
-    """Raise `Failed` on a full disk: a gateway could write neither its address nor an error there."""
+    """Raise `CommandFailed` on a full disk: a gateway could write neither its address nor an error there."""
     probe = ensure_space_folder(directory) / f".room.{os.getpid()}"
     try:
         with probe.open("wb", buffering=0) as file:
             file.write(bytes(ROOM_BYTES))
             os.fsync(file.fileno())
     except OSError as error:
-        raise Failed(f"{probe.parent}: cannot be written: {error.strerror}; make room, and start again") from None
+        raise CommandFailed(
+            f"{probe.parent}: cannot be written: {error.strerror}; free some disk space and start again"
+        ) from None
     finally:
         with contextlib.suppress(OSError):
             probe.unlink(missing_ok=True)
 
 
-def _launch(order: Order, output: IO[bytes]) -> "subprocess.Popen[bytes]":
+def _launch(order: LaunchRequest, output: IO[bytes]) -> "subprocess.Popen[bytes]":
     environ = {name: value for name, value in os.environ.items() if name != MARK}
     return subprocess.Popen(
         order.command(),
@@ -238,7 +242,7 @@ def _signals_later() -> Iterator[None]:
             signal.raise_signal(each)
 
 
-def _until_ready(order: Order, gateway: "subprocess.Popen[bytes]", said_before: int) -> Pids:
+def _until_ready(order: LaunchRequest, gateway: "subprocess.Popen[bytes]", said_before: int) -> ProcessTable:
     begun = time.monotonic()
     told = False
     while time.monotonic() - begun < START_SECONDS:
@@ -250,7 +254,7 @@ def _until_ready(order: Order, gateway: "subprocess.Popen[bytes]", said_before: 
         if not told and time.monotonic() - begun > QUIET_SECONDS:
             told = progress("starting the gateway and its participants …")
         time.sleep(GLANCE_SECONDS)
-    raise Failed(f"the gateway did not answer within {START_SECONDS:g} s; see {order.log}")
+    raise CommandFailed(f"the gateway did not answer within {START_SECONDS:g} s; see {order.log}")
 
 
 def ended_well(pid: int) -> bool:
@@ -267,7 +271,9 @@ def _last_words(log: Path, said_before: int) -> str:
     sentences = [line.removeprefix("mew: ") for line in lines if line.startswith("mew: ")]
     if sentences:
         return sentences[-1]
-    return f"the gateway ended at once ({lines[-1].strip()}); see {log}" if lines else f"the gateway ended; see {log}"
+    return (
+        f"the gateway ended during start ({lines[-1].strip()}); see {log}" if lines else f"the gateway ended; see {log}"
+    )
 
 
 def _warnings(log: Path, said_before: int) -> list[str]:
@@ -276,7 +282,7 @@ def _warnings(log: Path, said_before: int) -> list[str]:
     for line in _said(log, said_before):
         if '"event":"configuration"' in line:
             with contextlib.suppress(msgspec.MsgspecError):
-                told.append(str(msgspec.json.decode(line, type=dict[str, object]).get("problem")))
+                told.append(str(msgspec.json.decode(line, type=dict[str, object]).get("error")))
     return told
 
 
@@ -288,16 +294,16 @@ def _said(log: Path, said_before: int) -> list[str]:
 
 def healthy(directory: Path) -> bool:
     """Return whether the gateway answers `/health`."""
-    from mew.cli.common.http_client import Door
+    from mew.cli.common.http_client import GatewayClient
 
     try:
-        with Door(address_of(gateway_socket(directory)), None) as door:
+        with GatewayClient(address_of(gateway_socket(directory)), None) as door:
             return bool(door.ask("GET", "/health"))
     except MewError:
         return False
 
 
-def stop(directory: Path, pids: Pids) -> list[str]:
+def stop(directory: Path, pids: ProcessTable) -> list[str]:
     """Stop everything that was started for a space, and nothing else. Returns the names of what was stopped."""
     _require_births(directory, pids)
     agents = {**pids.agents, **pids.clients}
@@ -310,31 +316,33 @@ def stop(directory: Path, pids: Pids) -> list[str]:
     left = pids if latest is None or latest.run != pids.run else latest
     named = {pid: pids.births.get(str(pid)) for pid in agents.values()}
     _end_all(named | {pid: left.births.get(str(pid)) for pid in left.agents.values()}, GRACE_SECONDS)
-    if strays := marked(pids.run):
+    if strays := processes_of_run(pids.run):
         _end_all(dict(strays), GRACE_SECONDS)
         stopped += [f"process {pid}" for pid in strays]
     pids_file(directory).unlink(missing_ok=True)
     control_socket(directory).unlink(missing_ok=True)
     gateway_socket(directory).unlink(missing_ok=True)
-    strike(directory)
+    unregister_space(directory)
     return stopped
 
 
-def left_running(pids: Pids) -> list[str]:
+def left_running(pids: ProcessTable) -> list[str]:
     """Return the names of the running processes of a space, except its gateway. `stop` would end them."""
     named = {**pids.agents, **pids.clients}
     running = [name for name, pid in named.items() if pids.runs(pid)]
-    return running + [f"process {pid}" for pid in marked(pids.run) if pid not in named.values()]
+    return running + [f"process {pid}" for pid in processes_of_run(pids.run) if pid not in named.values()]
 
 
-def _require_births(directory: Path, pids: Pids) -> None:
-    """Raise `Failed` if a start time is unknown: the process id alone may belong to another process by now."""
+def _require_births(directory: Path, pids: ProcessTable) -> None:
+    """Raise `CommandFailed` if a start time is unknown: the process id alone may belong to another process by now."""
     numbers = dict.fromkeys((pids.gateway, *pids.agents.values(), *pids.clients.values()))
-    unsure = [pid for pid in numbers if str(pid) not in pids.births and birth(pid) is not None]
+    unsure = [pid for pid in numbers if str(pid) not in pids.births and process_start_id(pid) is not None]
     if unsure:
         named = ", ".join(map(str, unsure))
         file = pids_file(directory)
-        raise Failed(f"{file} does not say when process {named} began: it is not touched; end it and delete the file")
+        raise CommandFailed(
+            f"{file} has no start time for process {named}, so it is not stopped: stop it yourself and delete the file"
+        )
 
 
 def _end_all(processes: dict[int, str | None], seconds: float) -> None:
@@ -343,7 +351,7 @@ def _end_all(processes: dict[int, str | None], seconds: float) -> None:
         for pid, born in processes.items():
             with contextlib.suppress(PermissionError):
                 signal_group(pid, born, number)
-        _wait(lambda: not any(runs(pid, born) for pid, born in processes.items()), seconds)
+        _wait(lambda: not any(is_running(pid, born) for pid, born in processes.items()), seconds)
 
 
 def _wait(done: Callable[[], bool], seconds: float) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from mew.cli.space.processes import Entry
-from mew.supervisor.state_file import Pids
+from mew.supervisor.state_file import ProcessTable
 
 MOST: Final = 256 * 1024
 """Maximum bytes read from one file at a time."""
@@ -69,7 +69,7 @@ def as_json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def show_up(pids: Pids, *, json: bool, ending: str = "`mew space down`") -> int:
+def show_up(pids: ProcessTable, *, json: bool, ending: str = "`mew space down`") -> int:
     """Print that a space runs, and which participants did not start. Returns the exit code: 1 if any did not."""
     if json:
         print(as_json(status_of(Path(pids.space_dir), pids)), flush=True)
@@ -81,11 +81,11 @@ def show_up(pids: Pids, *, json: bool, ending: str = "`mew space down`") -> int:
         print(f"  {name:<20} {pid:>8}  logs/{name}.log")
     for name, reason in pids.given_up.items():
         print(f"  {name:<20} could not be started: {reason}")
-    print(f"{ending} stops it", flush=True)
+    print(f"stop it with {ending}", flush=True)
     return int(bool(pids.given_up))
 
 
-def status_of(directory: Path, pids: Pids | None) -> dict[str, Any]:
+def status_of(directory: Path, pids: ProcessTable | None) -> dict[str, Any]:
     """Return the state of a space's processes, for JSON output."""
     if pids is None:
         return {"spaceDir": str(directory), "running": False}
@@ -105,7 +105,7 @@ def status_of(directory: Path, pids: Pids | None) -> dict[str, Any]:
     }
 
 
-def _participant(name: str, pids: Pids, present: list[str] | None) -> dict[str, Any]:
+def _participant(name: str, pids: ProcessTable, present: list[str] | None) -> dict[str, Any]:
     pid = pids.agents.get(name)
     return {
         "id": name,
@@ -119,32 +119,32 @@ def _participant(name: str, pids: Pids, present: list[str] | None) -> dict[str, 
 
 def _present(directory: Path) -> list[str] | None:
     """Return the participants in the space, or None if the gateway does not answer."""
-    from mew.supervisor.control_socket import NoAnswer, ask
+    from mew.supervisor.control_socket import ControlUnavailable, ask
 
     try:
         return list(ask(directory, {"do": "present"})["present"])
-    except NoAnswer:
+    except ControlUnavailable:
         return None
 
 
-def show_status(directory: Path, pids: Pids | None, *, json: bool) -> None:
+def show_status(directory: Path, pids: ProcessTable | None, *, json: bool) -> None:
     """Print the status of one space."""
     told = status_of(directory, pids)
     if json:
         print(as_json(told))
         return
     if pids is None:
-        print("not running; `mew space up` starts it")
+        print("not running; start it with `mew space up`")
         return
     if told["running"]:
         print(f"space {pids.space_id!r} runs at {pids.url} since {pids.since} (gateway {pids.gateway})")
     else:
-        print(f"the gateway of space {pids.space_id!r} has died; `mew space down` ends what it left behind")
+        print(f"the gateway of space {pids.space_id!r} has died; stop its remaining processes with `mew space down`")
     for each in told["participants"]:
         words = [f"process {each['pid']}" if each["running"] else "process has died"] if each["pid"] else []
         words += ["in the space" if each["present"] else "not in the space"] if each["present"] is not None else []
         words += [f"ended: {each['ended']}"] if each["ended"] else []
-        words += [f"given up: {each['givenUp']}"] if each["givenUp"] else []
+        words += [f"not restarted any more: {each['givenUp']}"] if each["givenUp"] else []
         print(f"  {each['id']:<20} {', '.join(words)}")
 
 
@@ -154,7 +154,7 @@ def show_spaces(entries: dict[str, Entry], *, json: bool) -> None:
         print(as_json(list(entries.values())))
         return
     if not entries:
-        print("no space runs")
+        print("no space is running")
     for place, entry in entries.items():
         print(f"{entry.space_id:<20} {entry.url:<28} {_from_here(place)}")
 

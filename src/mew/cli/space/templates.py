@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from mew.cli.common.errors import Failed
+from mew.cli.common.errors import CommandFailed
 from mew.config.served_folders import find_mew, served_folders, unchecked
 from mew.protocol.ids import is_space_id
 
@@ -64,11 +64,11 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
     variables: tuple[Variable, ...] = ()
 
     def space(self) -> str:
-        """Return its space.yaml verbatim. Raises `Failed` if it cannot be read."""
+        """Return its space.yaml verbatim. Raises `CommandFailed` if it cannot be read."""
         try:
             return (self.folder / SPACE).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise Failed(f"the template {self.name!r} cannot be used: {self.folder / SPACE}: {error}") from None
+            raise CommandFailed(f"the template {self.name!r} cannot be used: {self.folder / SPACE}: {error}") from None
 
     def files(self) -> Iterator[tuple[Path, Path]]:
         """Yield every other file, and its path in `.mew`."""
@@ -103,14 +103,14 @@ def templates(directory: Path, home: Path) -> list[Template]:
 
 
 def find_template(name: str, directory: Path, home: Path) -> Template:
-    """Return the template with this name or folder path. Raises `Failed` with the existing names."""
+    """Return the template with this name or folder path. Raises `CommandFailed` with the existing names."""
     if "/" in name and (Path(name) / SPACE).is_file():
         return read_template(Path(name), name)
     for source, folder in sources(directory, home):
         if name and Path(name).name == name and (folder / name / SPACE).is_file():
             return read_template(folder / name, source)
     known = ", ".join(each.name for each in templates(directory, home))
-    raise Failed(f"there is no template {name!r}; there are: {known}")
+    raise CommandFailed(f"there is no template {name!r}; the templates are: {known}")
 
 
 def read_template(folder: Path, source: str) -> Template:
@@ -120,7 +120,7 @@ def read_template(folder: Path, source: str) -> Template:
         try:
             said = msgspec.json.decode(path.read_bytes(), type=_Said)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise Failed(f"{path}: {error}") from None
+            raise CommandFailed(f"{path}: {error}") from None
     return Template(
         name=folder.resolve().name,
         description=" ".join(said.description.split()),
@@ -261,7 +261,7 @@ _IN_YAML: Final = {DESCRIPTION: ("space", "description"), PORT: ("gateway", "por
 """Where these values are inserted if a template does not contain them."""
 
 
-class Made(msgspec.Struct, frozen=True):
+class CreatedSpace(msgspec.Struct, frozen=True):
     """A space that is ready to be written."""
 
     text: str
@@ -272,16 +272,16 @@ class Made(msgspec.Struct, frozen=True):
     """Folders that its file servers serve."""
 
 
-def make(template: Template, values: Values, said: Mapping[str, str]) -> Made:
-    """Build the space of a template with these values. Raises `Failed` if no gateway could serve it."""
+def make(template: Template, values: Values, said: Mapping[str, str]) -> CreatedSpace:
+    """Build the space of a template with these values. Raises `CommandFailed` if no gateway could serve it."""
     source = template.space()
     text, unknown = render(source, values)
     missing = {place: said[name] for name, place in _IN_YAML.items() if name in said and f"{name}" not in source}
     if missing:
         text = _with(text, missing)
     space, warnings = _checked(text, template)
-    left = [f"{template.folder / SPACE}: {{{{{name}}}}} is defined nowhere, and stays as it is" for name in unknown]
-    return Made(text, space.settings.space_id, (*left, *warnings), tuple(_served(space)))
+    left = [f"{template.folder / SPACE}: {{{{{name}}}}} is not defined and stays unchanged" for name in unknown]
+    return CreatedSpace(text, space.settings.space_id, (*left, *warnings), tuple(_served(space)))
 
 
 def _with(text: str, places: Mapping[tuple[str, str], str]) -> str:
@@ -298,7 +298,7 @@ def _with(text: str, places: Mapping[tuple[str, str], str]) -> str:
         for (section, key), value in places.items():
             document.setdefault(section, {})[key] = int(value) if value.isdecimal() else value
     except (YAMLError, AttributeError, TypeError) as error:
-        raise Failed(f"the template's space.yaml is no YAML that can be added to: {error}") from None
+        raise CommandFailed(f"the template's space.yaml is not valid YAML: {error}") from None
     written = io.StringIO()
     yaml.dump(document, written)
     return written.getvalue()
@@ -310,13 +310,13 @@ def _served(space: "SpaceConfig") -> Iterator[str]:
             continue
         command = (each.mcp_server.command, *each.mcp_server.args)
         if (problem := unchecked(command)) is not None:
-            raise Failed(problem)
+            raise CommandFailed(problem)
         if each.mcp_server.cwd is None:
             yield from served_folders(command)
 
 
 def _checked(text: str, template: Template) -> "tuple[SpaceConfig, tuple[str, ...]]":
-    """Load the space as the gateway does. Returns it and its warnings. Raises `Failed`."""
+    """Load the space as the gateway does. Returns it and its warnings. Raises `CommandFailed`."""
     from mew.config.loader import ConfigError, load
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -326,7 +326,9 @@ def _checked(text: str, template: Template) -> "tuple[SpaceConfig, tuple[str, ..
         try:
             config = load([file], environ={})
         except ConfigError as error:
-            raise Failed(f"the template {template.name!r} makes no space: {_placed(str(error), file)}") from None
+            raise CommandFailed(
+                f"the template {template.name!r} creates an invalid space: {_placed(str(error), file)}"
+            ) from None
     return config.spaces[0], tuple(_placed(each, file) for each in config.warnings)
 
 
@@ -341,12 +343,12 @@ def existing(directory: Path) -> Path | None:
     return next((place for place in places if place.exists()), None)
 
 
-def write(template: Template, made: Made, directory: Path) -> None:
-    """Write all files of a space. Raises `Failed` if that is not possible."""
+def write(template: Template, made: CreatedSpace, directory: Path) -> None:
+    """Write all files of a space. Raises `CommandFailed` if that is not possible."""
     folder = directory / FOLDER
     for each in made.served:
         if (found := find_mew(directory / each, directory)) is not None:
-            raise Failed(
+            raise CommandFailed(
                 f"the folder {each!r} cannot be served, it gives access to {found} and the tokens in it:"
                 " choose one that contains no .mew, such as ./workspace"
             )
@@ -362,7 +364,7 @@ def write(template: Template, made: Made, directory: Path) -> None:
         _add_lines(directory / ".gitignore", tuple(f"{FOLDER}/{each}" for each in _KEPT))
         (folder / SPACE).write_text(made.text, encoding="utf-8")
     except OSError as error:
-        raise Failed(f"{error.filename or folder}: {error.strerror}") from None
+        raise CommandFailed(f"{error.filename or folder}: {error.strerror}") from None
 
 
 def _add_lines(file: Path, lines: tuple[str, ...]) -> None:

@@ -1,6 +1,6 @@
-"""`mew token …`: who may come in. Tokens are files of the space; a gateway that runs is told to read them again.
+"""`mew token …`: manages the tokens of a space. Tokens are files; a running gateway reloads them after each change.
 
-A token is shown once, when it is made. Must not show one that is kept.
+A token is shown once, when it is created. This module must not show an existing token.
 """
 
 import os
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from mew.cli.common.errors import Failed
-from mew.cli.common.target import Here, configured, here
+from mew.cli.common.errors import CommandFailed
+from mew.cli.common.target import SpaceDirectory, configured, find_space
 from mew.cli.space.render import as_json
 from mew.config.tokens import TokenFolder, TokenStore, environment_variable
 from mew.supervisor.control_socket import ask, reload_tokens
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mew.config.loader import SpaceConfig
 
 
-app = App(name="token", help="Make, list, rotate and revoke the tokens of a space.", help_epilogue="")
+app = App(name="token", help="Create, list, rotate and revoke the tokens of a space.", help_epilogue="")
 
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Directory = Annotated[Path | None, Parameter(name=["--space-dir", "-d"])]
@@ -27,29 +27,29 @@ Directory = Annotated[Path | None, Parameter(name=["--space-dir", "-d"])]
 
 @app.command
 def create(participant: str, *, observer: Flag = False, space_dir: Directory = None, json: Flag = False) -> int:
-    """Make a token and show it, this once.
+    """Create a token and print it. It is not shown again.
 
     Examples:
 
       mew token create alice
-      mew token create dashboard --observer   may look at everything, and say nothing
+      mew token create dashboard --observer   can read everything and send nothing
 
     Parameters
     ----------
     participant
-        Whose token: a participant of space.yaml or an invited one; with --observer any name.
+        The participant, from space.yaml or invited; with --observer any name.
     observer
-        A token that lets any number of lookers in, and nobody speak.
+        Create an observer token: any number of connections can read, and none can send.
     space_dir
-        The directory of the space, instead of this one.
+        The directory of the space; by default the current directory.
     json
-        Tell it as JSON.
+        Print the result as JSON.
     """
-    place = here(space_dir)
+    place = find_space(space_dir)
     folder = TokenFolder(place.directory)
     if folder.kept(participant, observer=observer) is not None:
         file = folder.file(participant, observer=observer)
-        raise Failed(f"{participant!r} has a token already, in {file}; `mew token rotate` makes a new one")
+        raise CommandFailed(f"{participant!r} already has a token in {file}; replace it with `mew token rotate`")
     if not observer:
         _require_participant(place, participant)
     token = folder.obtain(participant, observer=observer)
@@ -58,20 +58,20 @@ def create(participant: str, *, observer: Flag = False, space_dir: Directory = N
 
 @app.command
 def rotate(participant: str, *, observer: Flag = False, space_dir: Directory = None, json: Flag = False) -> int:
-    """Make a new token in the place of the old one, and show it, this once; who came in with the old one is out.
+    """Replace a token and print the new one. Connections with the old token are closed.
 
     Parameters
     ----------
     participant
-        Whose token.
+        The participant or observer whose token it is.
     observer
-        An observer's.
+        It is the token of an observer.
     space_dir
-        The directory of the space, instead of this one.
+        The directory of the space; by default the current directory.
     json
-        Tell it as JSON.
+        Print the result as JSON.
     """
-    place = here(space_dir)
+    place = find_space(space_dir)
     folder = TokenFolder(place.directory)
     _require_kept(place, folder, participant, observer=observer)
     token = folder.replace(participant, observer=observer)
@@ -80,20 +80,20 @@ def rotate(participant: str, *, observer: Flag = False, space_dir: Directory = N
 
 @app.command
 def revoke(participant: str, *, observer: Flag = False, space_dir: Directory = None, json: Flag = False) -> int:
-    """Take a token away; who came in with it is out within a second.
+    """Revoke a token. Connections with this token are closed within a second.
 
     Parameters
     ----------
     participant
-        Whose token.
+        The participant or observer whose token it is.
     observer
-        An observer's.
+        It is the token of an observer.
     space_dir
-        The directory of the space, instead of this one.
+        The directory of the space; by default the current directory.
     json
-        Tell it as JSON.
+        Print the result as JSON.
     """
-    place = here(space_dir)
+    place = find_space(space_dir)
     folder = TokenFolder(place.directory)
     _require_kept(place, folder, participant, observer=observer)
     folder.remove(participant, observer=observer)
@@ -101,25 +101,25 @@ def revoke(participant: str, *, observer: Flag = False, space_dir: Directory = N
     if json:
         print(as_json({"participant": participant, "observer": observer, "revoked": True, "closed": closed}))
         return 0
-    connections = "a connection was" if closed == 1 else f"{closed} connections were"
-    print(f"{participant!r} has lost its token" + (f"; {connections} closed" if closed else ""))
+    connections = "1 connection" if closed == 1 else f"{closed} connections"
+    print(f"revoked the token of {participant!r}" + (f"; closed {connections}" if closed else ""))
     if left := _others(place, participant, observer=observer):
-        print(f"it may still come in with the token in {' and in '.join(left)}")
+        print(f"it can still join with the token in {' and in '.join(left)}")
     return 0
 
 
 @app.command(name="list")
 def listing(*, space_dir: Directory = None, json: Flag = False) -> int:
-    """Say who holds a token and where it is kept; never the token itself.
+    """List who has a token and where it is stored. The tokens are not shown.
 
     Parameters
     ----------
     space_dir
-        The directory of the space, instead of this one.
+        The directory of the space; by default the current directory.
     json
-        Tell it as JSON.
+        Print the result as JSON.
     """
-    held = _held(here(space_dir))
+    held = _held(find_space(space_dir))
     if json:
         print(as_json(held))
         return 0
@@ -127,12 +127,12 @@ def listing(*, space_dir: Directory = None, json: Flag = False) -> int:
         kind = "observer" if each["observer"] else "participant"
         print(f"{each['participant']:<20} {kind:<12} {', '.join(each['sources'])}")
     if not held:
-        print("nobody has a token yet")
+        print("there are no tokens yet")
     return 0
 
 
-def _shown(place: Here, participant: str, token: str, *, observer: bool, json: bool) -> int:
-    """Show a new token after the gateway has learned of it: whoever has it can use it."""
+def _shown(place: SpaceDirectory, participant: str, token: str, *, observer: bool, json: bool) -> int:
+    """Print a new token after the gateway has reloaded its tokens, so that it can be used immediately."""
     closed = _told(place)
     file = TokenFolder(place.directory).file(participant, observer=observer)
     if json:
@@ -143,13 +143,13 @@ def _shown(place: Here, participant: str, token: str, *, observer: bool, json: b
     return 0
 
 
-def _told(place: Here) -> int:
-    """Let a running gateway read the tokens again; how many connections it closed."""
+def _told(place: SpaceDirectory) -> int:
+    """Make a running gateway reload the tokens. Returns how many connections it closed."""
     return int(reload_tokens(place.directory)["closed"]) if place.running else 0
 
 
-def _held(place: Here) -> list[dict[str, Any]]:
-    """Who holds a token: as a gateway that runs has it, else by the files."""
+def _held(place: SpaceDirectory) -> list[dict[str, Any]]:
+    """Return who has a token, according to the running gateway, else according to the files."""
     if place.running:
         return list(ask(place.directory, {"do": "tokens"})["tokens"])
     space = _space(place)
@@ -160,33 +160,35 @@ def _held(place: Here) -> list[dict[str, Any]]:
     ]
 
 
-def _space(place: Here) -> "SpaceConfig":
+def _space(place: SpaceDirectory) -> "SpaceConfig":
     _, config = configured(place.directory, place.config_file)
     return config.spaces[0]
 
 
-def _require_participant(place: Here, participant: str) -> None:
-    """A token does not make a participant: space.yaml or an invitation does."""
+def _require_participant(place: SpaceDirectory, participant: str) -> None:
+    """Raise `CommandFailed` if the space has no such participant: only space.yaml or an invitation adds one."""
     if participant not in (known := _space(place).participants):
-        names = ", ".join(known) or "nobody yet"
-        raise Failed(
-            f"{participant!r} is no participant of space {place.space_id!r} ({names}): add it to space.yaml,"
-            " or invite it; --observer makes a token that only looks"
+        names = ", ".join(known) or "none yet"
+        raise CommandFailed(
+            f"{participant!r} is not a participant of space {place.space_id!r} ({names}): add it to space.yaml,"
+            " or invite it; --observer creates a read-only token"
         )
 
 
-def _require_kept(place: Here, folder: TokenFolder, participant: str, *, observer: bool) -> None:
-    """Only what is in a file of ours can be changed here."""
+def _require_kept(place: SpaceDirectory, folder: TokenFolder, participant: str, *, observer: bool) -> None:
+    """Raise `CommandFailed` if the token is not in the token folder: only those tokens can be changed here."""
     if folder.kept(participant, observer=observer) is not None:
         return
     if others := _others(place, participant, observer=observer):
-        raise Failed(f"the token of {participant!r} is in {' and in '.join(others)}: change it there, and restart")
+        raise CommandFailed(
+            f"the token of {participant!r} is in {' and in '.join(others)}: change it there and restart the gateway"
+        )
     kind = "observer" if observer else "participant"
-    raise Failed(f"no token is kept for {kind} {participant!r}; `mew token list` shows whose are")
+    raise CommandFailed(f"there is no token for {kind} {participant!r}: see `mew token list`")
 
 
-def _others(place: Here, participant: str, *, observer: bool) -> list[str]:
-    """Where else a participant's tokens are."""
+def _others(place: SpaceDirectory, participant: str, *, observer: bool) -> list[str]:
+    """Return where else the participant has a token."""
     if observer:
         return []
     written = _space(place).participants.get(participant)

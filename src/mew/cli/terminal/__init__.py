@@ -5,14 +5,14 @@ import signal
 import sys
 from pathlib import Path
 
-from mew.cli.common.errors import Failed
-from mew.cli.common.target import HERE, Participant, Seat, Token, Where, seat, taking_part
+from mew.cli.common.errors import CommandFailed
+from mew.cli.common.target import HERE, JoinOptions, JoinTarget, Participant, Token, run_client, seat
 
 HISTORY = "history.jsonl"
 
 
-def connect_command(where: Where = HERE, *, participant: Participant = None, token: Token = None) -> int:
-    """Take part in a running space: messages, people, streams and proposals in this terminal.
+def connect_command(where: JoinOptions = HERE, *, participant: Participant = None, token: Token = None) -> int:
+    """Take part in a running space from this terminal: messages, participants, streams and proposals.
 
     Examples:
 
@@ -23,32 +23,32 @@ def connect_command(where: Where = HERE, *, participant: Participant = None, tok
     Parameters
     ----------
     participant
-        As whom; else space.default_participant, else the only human.
+        The participant to use; by default space.default_participant, else the only person.
     token
-        The token that says so; better in MEW_TOKEN, where nobody else sees it.
+        The token. Prefer MEW_TOKEN: all users of this machine can read the arguments of a process.
     """
     return _take_part(seat(where, token, participant), where.space_dir or Path.cwd())
 
 
 def connect(url: str, space: str, participant: str, token: str, directory: Path | None = None) -> int:
     """Same as `connect_command`, for callers that already know gateway, space and participant."""
-    chosen = Seat(url=url, space=space, participant=participant, token=token)
+    chosen = JoinTarget(url=url, space=space, participant=participant, token=token)
     return _take_part(chosen, directory or Path.cwd())
 
 
-def _take_part(chosen: Seat, directory: Path) -> int:
+def _take_part(chosen: JoinTarget, directory: Path) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Failed("this needs a terminal; `mew client connect` speaks JSON lines")
-    return taking_part(_run(chosen, directory))
+        raise CommandFailed("this command needs a terminal: use `mew client connect` for JSON lines")
+    return run_client(_run(chosen, directory))
 
 
-async def _run(chosen: Seat, directory: Path) -> int:
+async def _run(chosen: JoinTarget, directory: Path) -> int:
     import mew
     from mew.cli.terminal.app import Terminal
-    from mew.cli.terminal.prompt import Memory
+    from mew.cli.terminal.prompt import InputHistory
 
     folder = directory / ".mew"
-    memory = Memory(folder / HISTORY if folder.is_dir() else None)
+    memory = InputHistory(folder / HISTORY if folder.is_dir() else None)
     connecting = mew.connect(chosen.url, space=chosen.space, token=chosen.token, participant=chosen.participant)
     async with connecting as space:
         terminal = Terminal(space, memory)

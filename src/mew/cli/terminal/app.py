@@ -16,13 +16,13 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.events import Resize
 from textual.widgets import RichLog, Static
 
-from mew.cli.observe.rates import Counting, Rates
+from mew.cli.observe.rates import RateCounter, Rates
 from mew.cli.terminal import widgets
-from mew.cli.terminal.approval import Answer, Approval, plain
-from mew.cli.terminal.prompt import Memory, Prompt
-from mew.cli.terminal.slash_commands import Desk, carry_out, completions
-from mew.cli.terminal.widgets import Line, frame_shown, note, problem, shown
-from mew.client import Disconnected, MessageRefused, Proposed, Reconnected, Space
+from mew.cli.terminal.approval import Answer, ApprovalDialog, plain
+from mew.cli.terminal.prompt import InputHistory, InputPrompt
+from mew.cli.terminal.slash_commands import CommandContext, carry_out, completions
+from mew.cli.terminal.widgets import RenderedLine, frame_shown, note, problem, shown
+from mew.client import Disconnected, IncomingProposal, MessageRefused, Reconnected, Space
 from mew.client.errors import ApprovalRequired
 from mew.client.frames import Frame
 from mew.errors import MewError
@@ -49,8 +49,8 @@ class Terminal(App[int]):
         Binding("ctrl+c,ctrl+q", "leave", "leave", priority=True),
         Binding("pageup", "page(-1)", priority=True, show=False),
         Binding("pagedown", "page(1)", priority=True, show=False),
-        Binding("f2", "side", "who is there", priority=True),
-        Binding("f3", "proposals", "proposals that wait", priority=True),
+        Binding("f2", "side", "participants", priority=True),
+        Binding("f3", "proposals", "open proposals", priority=True),
     ]
     CSS = """
     #head { height: 1; background: $primary; color: $text; padding: 0 1; }
@@ -63,20 +63,20 @@ class Terminal(App[int]):
     #hint { height: 1; color: $text-muted; padding: 0 1; }
     """
 
-    def __init__(self, space: Space, memory: Memory | None = None) -> None:
+    def __init__(self, space: Space, memory: InputHistory | None = None) -> None:
         """Create the screen for a space that was joined."""
         super().__init__()
         self.space = space
-        self.desk = Desk(space, clear=self._clear, leave=self.action_leave)
-        self._memory = memory or Memory()
-        self._pending: deque[Line] = deque()
+        self.desk = CommandContext(space, clear=self._clear, leave=self.action_leave)
+        self._memory = memory or InputHistory()
+        self._pending: deque[RenderedLine] = deque()
         self._left_out = 0
-        self._counting = Counting(space.view)
+        self._counting = RateCounter(space.view)
         self._rates: Rates | None = None
-        self._proposed: deque[Proposed] = deque()
-        self._put_off: list[Proposed] = []
+        self._proposed: deque[IncomingProposal] = deque()
+        self._put_off: list[IncomingProposal] = []
         """Open proposals not decided here: postponed, or we have no permission."""
-        self._asking: Approval | None = None
+        self._asking: ApprovalDialog | None = None
         self._side_wanted = True
         self._talk = RichLog(id="messages", max_lines=SCROLLBACK, wrap=True, min_width=20)
         self._talk.can_focus = False
@@ -98,13 +98,13 @@ class Terminal(App[int]):
                 yield self._people
                 yield Static("Streams", classes="title", id="streams-title")
                 yield self._streams
-        yield Prompt(self._memory, lambda line: completions(self.desk, line))
+        yield InputPrompt(self._memory, lambda line: completions(self.desk, line))
         yield self._hint
 
     def on_mount(self) -> None:
         """Start receiving messages and drawing."""
-        self.query_one(Prompt).focus()
-        self._say(note(f"You are {self.space.me} in {self.space.id}. /help lists what you can do."))
+        self.query_one(InputPrompt).focus()
+        self._say(note(f"You are {self.space.me} in {self.space.id}. /help lists the commands."))
         self._listen()
         self._follow()
         self._heed_proposals()
@@ -126,7 +126,7 @@ class Terminal(App[int]):
                         self._say(frame_shown(message))
                 else:
                     self._take(message)
-            self.exit(0, message="The space has ended, or somebody ended you.")
+            self.exit(0, message="The space has ended, or your connection was closed.")
         except MewError as error:
             self.exit(1, message=f"mew: {error}")
 
@@ -145,11 +145,11 @@ class Terminal(App[int]):
         try:
             async for event in self._events:
                 if isinstance(event, Disconnected):
-                    self._say(problem(f"The connection is lost ({event.reason}); trying again."))
+                    self._say(problem(f"The connection is lost ({event.reason}). Reconnecting."))
                     self._look()
                 elif isinstance(event, Reconnected):
                     missed = sum(event.gap.streams.values())
-                    self._say(note(f"Back again; {missed:,} frames went by." if missed else "Back again."))
+                    self._say(note(f"Reconnected; {missed:,} frames were missed." if missed else "Reconnected."))
                     self._look()
                 elif isinstance(event, MessageRefused):
                     self._say(problem(str(event.error)))
@@ -175,7 +175,7 @@ class Terminal(App[int]):
             if not here:
                 self._put_off.append(proposed)
                 continue
-            self._asking = Approval(
+            self._asking = ApprovalDialog(
                 proposed,
                 here=here,
                 seconds_left=partial(_seconds_left, self.space, proposed),
@@ -183,7 +183,7 @@ class Terminal(App[int]):
             )
             self.push_screen(self._asking, self._answered)
 
-    def _whom(self, proposed: Proposed) -> tuple[str, ...]:
+    def _whom(self, proposed: IncomingProposal) -> tuple[str, ...]:
         """Return the participants that we may send the request to; empty if we may not decide."""
         request = {"kind": "mcp/request", "payload": proposed.request}
         if proposed.to:
@@ -208,14 +208,14 @@ class Terminal(App[int]):
         self._proposed.extend(each for each in again if each.state == "open")
         self._ask()
 
-    def on_prompt_entered(self, entered: Prompt.Entered) -> None:
+    def on_prompt_entered(self, entered: InputPrompt.Entered) -> None:
         """Run a slash command, or send a chat."""
         if entered.text.startswith("/"):
             self._attempt(carry_out(self.desk, entered.text))
         else:
             self._attempt(_chat(self.desk, entered.text))
 
-    def on_prompt_choices(self, choices: Prompt.Choices) -> None:
+    def on_prompt_choices(self, choices: InputPrompt.Choices) -> None:
         """Show the possible completions."""
         words = [line.split()[-1] for line in choices.lines]
         self._hint.update(Text("  ".join(words), no_wrap=True, overflow="ellipsis"))
@@ -232,7 +232,7 @@ class Terminal(App[int]):
             if answer:
                 self._say(note(answer))
 
-    def _say(self, line: Line) -> None:
+    def _say(self, line: RenderedLine) -> None:
         self._pending.append(line)
         while len(self._pending) > PENDING:
             self._pending.popleft()
@@ -245,13 +245,13 @@ class Terminal(App[int]):
     def _draw(self) -> None:
         log = self._talk
         if self._left_out:
-            log.write(note(f"… {self._left_out:,} more than can be shown", "yellow"))
+            log.write(note(f"… {self._left_out:,} messages not shown: too many at a time", "yellow"))
             self._left_out = 0
         at_end = log.is_vertical_scroll_end
         for _ in range(min(AT_ONCE, len(self._pending))):
             log.write(self._pending.popleft(), expand=True, scroll_end=at_end)
         if self._asking is not None and self._asking.proposed.state != "open" and self._asking.is_current:
-            self._say(note("The proposal has been dealt with by somebody else."))
+            self._say(note("Another participant has decided the proposal."))
             self._asking.action_answer("later")
 
     def _look(self) -> None:
@@ -289,33 +289,33 @@ class Terminal(App[int]):
         self.exit(0)
 
 
-async def _chat(desk: Desk, text: str) -> None:
+async def _chat(desk: CommandContext, text: str) -> None:
     await desk.space.chat(text, to=desk.targets)
 
 
-async def _approve(asking: Approval, *, grant: bool) -> str | None:
+async def _approve(asking: ApprovalDialog, *, grant: bool) -> str | None:
     """Send the request before the grant: otherwise the grant would remain if the request is rejected."""
     proposed = asking.proposed
     try:
         await proposed.approve(asking.to)
     except ApprovalRequired:
         await proposed.vote()
-        return "Your vote counts; it needs more before it is done."
+        return "Your vote was counted. The proposal needs more votes."
     if not grant:
         return None
     await proposed.grant(asking.to, asking.seconds)
-    return f"{plain(proposed.by)} may do that without asking from now on"
+    return f"{plain(proposed.by)} may do this without approval from now on"
 
 
-async def _reject(proposed: Proposed) -> None:
-    await proposed.reject("a person said no")
+async def _reject(proposed: IncomingProposal) -> None:
+    await proposed.reject("rejected by a person")
 
 
-def _is_proposer_here(space: Space, proposed: Proposed) -> bool:
+def _is_proposer_here(space: Space, proposed: IncomingProposal) -> bool:
     return proposed.by in {space.me, *space.view.participants}
 
 
-def _seconds_left(space: Space, proposed: Proposed) -> float:
+def _seconds_left(space: Space, proposed: IncomingProposal) -> float:
     """Return the seconds until the proposal expires, by our estimate of the gateway's clock."""
     end = None if proposed.expires_at is None else instant(proposed.expires_at)
     return LONGEST_SECONDS if end is None else end / SECOND - space.now()

@@ -18,7 +18,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
 from mew.cli.common.render import printable
-from mew.client import Proposed
+from mew.client import IncomingProposal
 from mew.client.approvals import GRANT_SECONDS
 
 Answer = Literal["yes", "grant", "no", "later"]
@@ -40,16 +40,16 @@ _UNSEEN: Final = re.compile(
 """Invisible letters and marks, which can make one name look like another."""
 
 
-class Approval(ModalScreen[Answer]):
+class ApprovalDialog(ModalScreen[Answer]):
     """A dialog with one proposal and three answers."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer('yes')", "yes"),
         Binding("g", "answer('grant')", "yes and grant"),
         Binding("n", "answer('no')", "no"),
-        Binding("a", "whole", "all of it"),
-        Binding("t", "whom", "whom to ask"),
-        Binding("h", "span", "for how long"),
+        Binding("a", "whole", "show everything"),
+        Binding("t", "whom", "choose the recipient"),
+        Binding("h", "span", "duration of the grant"),
         Binding("escape", "answer('later')", "later"),
         Binding("left,up", "app.focus_previous", show=False),
         Binding("right,down", "app.focus_next", show=False),
@@ -65,7 +65,7 @@ class Approval(ModalScreen[Answer]):
 
     def __init__(
         self,
-        proposed: Proposed,
+        proposed: IncomingProposal,
         *,
         here: tuple[str, ...] = (),
         seconds_left: Callable[[], float] = lambda: HOUR,
@@ -147,8 +147,8 @@ class Approval(ModalScreen[Answer]):
     def _consequences(self) -> str:
         """Return text that describes what a grant allows, or asks to choose a recipient first."""
         if not self.to:
-            return "It says nobody to ask: t chooses." if self._here else "It says nobody to ask, and nobody is here."
-        chosen = "" if self.proposed.to else f"It is asked of {plain(self.to[0])} (t: another). "
+            return "It names no recipient: t chooses one." if self._here else "It names no recipient, and there is none."
+        chosen = "" if self.proposed.to else f"The recipient is {plain(self.to[0])} (t: another). "
         why_not = self._why_no_grant()
         if why_not is not None:
             return f"{chosen}No grant: {plain(why_not)}."
@@ -156,7 +156,7 @@ class Approval(ModalScreen[Answer]):
         what = f"send {_quoted(proposed.method)} requests" if tool is None else f"call the tool {_quoted(tool)}"
         whom = " or ".join(plain(each) for each in self.to)
         who, span = plain(proposed.by), SPANS[self._span][0]
-        return f"{chosen}Granted, {who} may {what} of {whom} by itself, with any arguments, {span} (h: another time)."
+        return f"{chosen}Granted, {who} may {what} of {whom} by itself, with any arguments, {span} (h: another duration)."
 
     def action_whole(self) -> None:
         """Show the complete arguments."""
@@ -192,14 +192,14 @@ def _quoted(name: str) -> str:
     return plain(repr(name))
 
 
-def _asked(proposed: Proposed, *, is_here: bool) -> str:
+def _asked(proposed: IncomingProposal, *, is_here: bool) -> str:
     what = f"the tool {_quoted(proposed.tool)}" if proposed.tool is not None else plain(proposed.method)
     whom = f" of {', '.join(plain(each) for each in proposed.to)}" if proposed.to else ""
     who = plain(proposed.by) if is_here else f"{plain(proposed.by)} (not here)"
     return f"{who} wants to call {what}{whom}, with:"
 
 
-def _arguments(proposed: Proposed, longest: int | None) -> str:
+def _arguments(proposed: IncomingProposal, longest: int | None) -> str:
     """Return the arguments of a tool call as JSON; all params if it has other fields or is another method."""
     params = proposed.request.get("params")
     is_call = proposed.tool is not None and isinstance(params, dict) and params.keys() <= {"name", "arguments"}

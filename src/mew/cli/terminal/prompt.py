@@ -15,7 +15,7 @@ from textual.widgets import TextArea
 LONGEST: Final = 500
 
 
-class Memory:
+class InputHistory:
     """The history of entered lines, and the current position in it."""
 
     def __init__(self, file: Path | None = None) -> None:
@@ -73,7 +73,7 @@ Completing = Callable[[str], Sequence[str]]
 """Returns the complete lines that could result from this one."""
 
 
-class Prompt(TextArea):
+class InputPrompt(TextArea):
     """Enter sends. Ctrl+J begins a new line, as do Shift+Enter and Alt+Enter if the terminal distinguishes them."""
 
     @dataclass
@@ -88,14 +88,14 @@ class Prompt(TextArea):
 
         lines: Sequence[str]
 
-    def __init__(self, memory: Memory, completing: Completing) -> None:
+    def __init__(self, memory: InputHistory, completing: Completing) -> None:
         """Start with an empty input line."""
         super().__init__(
             id="prompt",
             compact=True,
             soft_wrap=True,
             highlight_cursor_line=False,
-            placeholder="Say something, or /help",
+            placeholder="Type a message, or /help",
         )
         self._memory = memory
         self._completing = completing

@@ -1,4 +1,4 @@
-"""Slash commands: a table of the commands, and the function of each, which works on a `Desk`.
+"""Slash commands: a table of the commands, and the function of each, which works on a `CommandContext`.
 
 This module must not draw anything: a command returns text or raises an error.
 """
@@ -19,7 +19,7 @@ class BadOrder(MewError):
 
 
 @dataclass
-class Desk:
+class CommandContext:
     """The state of a terminal, as the commands see it."""
 
     space: Space
@@ -37,10 +37,10 @@ class Desk:
 
 
 Words = Sequence[str]
-Doing = Callable[[Desk, Words], Awaitable[str | None]]
+Doing = Callable[[CommandContext, Words], Awaitable[str | None]]
 
 
-class Order(msgspec.Struct, frozen=True):
+class SlashCommand(msgspec.Struct, frozen=True):
     """One command: its name, its usage, its description and its function."""
 
     name: str
@@ -51,20 +51,20 @@ class Order(msgspec.Struct, frozen=True):
     """Minimum number of arguments."""
 
 
-async def carry_out(desk: Desk, line: str) -> str | None:
+async def carry_out(desk: CommandContext, line: str) -> str | None:
     """Run the command in a line that begins with a slash. Returns its answer. Raises `BadOrder`."""
     name, *words = line.removeprefix("/").split() or ("",)
     order = ORDERS.get(name.lower())
     if order is None:
         near = [f"/{each}" for each in ORDERS if name and each.startswith(name[0].lower())]
-        hint = f"did you mean {' or '.join(near)}?" if near else "/help lists them"
-        raise BadOrder(f"there is no order /{name}: {hint}")
+        hint = f"did you mean {' or '.join(near)}?" if near else "/help lists the commands"
+        raise BadOrder(f"there is no command /{name}: {hint}")
     if len(words) < order.least:
-        raise BadOrder(f"/{order.name} needs more: {order.usage}")
+        raise BadOrder(f"/{order.name} needs more arguments: {order.usage}")
     return await order.do(desk, words)
 
 
-def completions(desk: Desk, line: str) -> list[str]:
+def completions(desk: CommandContext, line: str) -> list[str]:
     """Return the complete lines that could result from this one."""
     if not line.startswith("/") or "\n" in line:
         return []
@@ -81,34 +81,34 @@ def completions(desk: Desk, line: str) -> list[str]:
     return [f"{begun} {word} " for word in words if word.startswith(last)]
 
 
-async def _help(_desk: Desk, _words: Words) -> str:
+async def _help(_desk: CommandContext, _words: Words) -> str:
     return "\n".join(f"{order.usage}: {order.about}" for order in ORDERS.values())
 
 
-async def _ack(desk: Desk, words: Words) -> None:
+async def _ack(desk: CommandContext, words: Words) -> None:
     if desk.heard is None:
-        raise BadOrder("nobody has said anything yet")
+        raise BadOrder("no other participant has sent a chat yet")
     payload = {"status": " ".join(words)} if words else {}
     await desk.space.send("chat/acknowledge", payload, to=desk.heard.sender, correlation_id=desk.heard.id)
 
 
-async def _cancel(desk: Desk, words: Words) -> None:
+async def _cancel(desk: CommandContext, words: Words) -> None:
     if desk.spoken is None:
-        raise BadOrder("you have not said anything yet")
+        raise BadOrder("you have not sent a chat yet")
     payload = {"reason": " ".join(words)} if words else {}
     await desk.space.send("chat/cancel", payload, correlation_id=desk.spoken.id)
 
 
-async def _status(desk: Desk, words: Words) -> str:
+async def _status(desk: CommandContext, words: Words) -> str:
     if not words:
         where = "connected" if desk.space.connection is not None else "not connected"
-        whom = ", ".join(desk.targets) or "everybody"
-        return f"{desk.space.me} in {desk.space.id}, {where}; speaking to {whom}"
+        whom = ", ".join(desk.targets) or "all participants"
+        return f"{desk.space.me} in {desk.space.id}, {where}; sending to {whom}"
     told = await desk.space.status(words[0], words[1:], timeout=10)
     return f"{words[0]}: {msgspec.json.encode(told.payload).decode()}"
 
 
-async def _pause(desk: Desk, words: Words) -> None:
+async def _pause(desk: CommandContext, words: Words) -> None:
     who, *rest = words
     try:
         seconds = float(rest[0].removesuffix("s")) if rest else None
@@ -118,108 +118,108 @@ async def _pause(desk: Desk, words: Words) -> None:
     await desk.space.pause(who, seconds=seconds, reason=reason)
 
 
-async def _resume(desk: Desk, words: Words) -> None:
+async def _resume(desk: CommandContext, words: Words) -> None:
     await desk.space.resume(words[0], reason=_joined(words[1:]))
 
 
-async def _forget(desk: Desk, words: Words) -> None:
+async def _forget(desk: CommandContext, words: Words) -> None:
     who, *rest = words
     direction = rest.pop(0) if rest and rest[0] in {"oldest", "newest"} else None
     entries = int(rest.pop(0)) if rest and rest[0].isdecimal() else None
     await desk.space.forget(who, direction=direction, entries=entries, reason=_joined(rest))
 
 
-async def _compact(desk: Desk, words: Words) -> str:
+async def _compact(desk: CommandContext, words: Words) -> str:
     done = await desk.space.compact(words[0], reason=_joined(words[1:]))
     return f"{words[0]}: {msgspec.json.encode(done).decode()}"
 
 
-async def _clear(desk: Desk, words: Words) -> None:
+async def _clear(desk: CommandContext, words: Words) -> None:
     if words:
         await desk.space.clear(words[0], reason=_joined(words[1:]))
     else:
         desk.clear()
 
 
-async def _restart(desk: Desk, words: Words) -> None:
+async def _restart(desk: CommandContext, words: Words) -> None:
     await desk.space.restart(words[0], reason=_joined(words[1:]))
 
 
-async def _shutdown(desk: Desk, words: Words) -> None:
+async def _shutdown(desk: CommandContext, words: Words) -> None:
     await desk.space.shutdown(words[0], reason=_joined(words[1:]))
 
 
-async def _target(desk: Desk, words: Words) -> str:
+async def _target(desk: CommandContext, words: Words) -> str:
     names = [word.strip(",") for word in words]
     if names == ["all"]:
         desk.targets = ()
     elif names:
         absent = [name for name in names if name not in desk.space.view.participants]
         if absent:
-            raise BadOrder(f"not here: {', '.join(absent)}")
+            raise BadOrder(f"not in the space: {', '.join(absent)}")
         desk.targets = tuple(names)
-    return f"speaking to {', '.join(desk.targets) or 'everybody'}"
+    return f"sending to {', '.join(desk.targets) or 'all participants'}"
 
 
-async def _verbose(desk: Desk, _words: Words) -> str:
+async def _verbose(desk: CommandContext, _words: Words) -> str:
     desk.verbose = not desk.verbose
-    return "everything is shown" if desk.verbose else "what is only for programs is left out"
+    return "all messages are shown" if desk.verbose else "messages for programs are hidden"
 
 
-async def _exit(desk: Desk, _words: Words) -> None:
+async def _exit(desk: CommandContext, _words: Words) -> None:
     desk.leave()
 
 
-async def _stream(desk: Desk, words: Words) -> str | None:
+async def _stream(desk: CommandContext, words: Words) -> str | None:
     verb, *rest = words or ("ls",)
     if verb not in _STREAM:
-        raise BadOrder(f"/stream {verb}: one of {', '.join(_STREAM)}")
+        raise BadOrder(f"/stream {verb} does not exist: use one of {', '.join(_STREAM)}")
     least, do = _STREAM[verb]
     if len(rest) < least:
-        raise BadOrder(f"/stream {verb} needs more: {ORDERS['stream'].usage}")
+        raise BadOrder(f"/stream {verb} needs more arguments: {ORDERS['stream'].usage}")
     if least and verb != "open" and rest[0] not in desk.space.view.streams:
         raise BadOrder(f"there is no stream {rest[0]!r}")
     return await do(desk, rest)
 
 
-async def _list_streams(desk: Desk, _words: Words) -> str:
+async def _list_streams(desk: CommandContext, _words: Words) -> str:
     lines = []
     for name, stream in desk.space.view.streams.items():
         about = stream.entry.get("description") or stream.entry["stream"].get("description") or ""
         lines.append(
             f"{name}  {stream.status}, {stream.owner}; {', '.join(stream.writers)} may write  {about}".rstrip()
         )
-    return "\n".join(lines) or "no stream is open"
+    return "\n".join(lines) or "there are no open streams"
 
 
-async def _open_stream(desk: Desk, words: Words) -> str:
+async def _open_stream(desk: CommandContext, words: Words) -> str:
     stream = await desk.space.open_stream(description=" ".join(words))
     return f"opened {stream.stream_id}"
 
 
-async def _send_frame(desk: Desk, words: Words) -> None:
+async def _send_frame(desk: CommandContext, words: Words) -> None:
     await desk.space.stream(words[0]).send(" ".join(words[1:]))
 
 
-async def _grant(desk: Desk, words: Words) -> None:
+async def _grant(desk: CommandContext, words: Words) -> None:
     await desk.space.stream(words[0]).grant(words[1])
 
 
-async def _revoke(desk: Desk, words: Words) -> None:
+async def _revoke(desk: CommandContext, words: Words) -> None:
     await desk.space.stream(words[0]).revoke(words[1])
 
 
-async def _transfer(desk: Desk, words: Words) -> None:
+async def _transfer(desk: CommandContext, words: Words) -> None:
     await desk.space.stream(words[0]).transfer(words[1])
 
 
-async def _close_stream(desk: Desk, words: Words) -> None:
+async def _close_stream(desk: CommandContext, words: Words) -> None:
     await desk.space.stream(words[0]).close(reason=_joined(words[1:]))
 
 
-async def _watch(desk: Desk, words: Words) -> str:
+async def _watch(desk: CommandContext, words: Words) -> str:
     desk.watched ^= {words[0]}
-    return f"every frame of {words[0]} is shown" if words[0] in desk.watched else f"frames of {words[0]} are counted"
+    return f"each frame of {words[0]} is shown" if words[0] in desk.watched else f"frames of {words[0]} are not shown"
 
 
 def _joined(words: Words) -> str | None:
@@ -241,20 +241,20 @@ _STREAM: Final[dict[str, tuple[int, Doing]]] = {
 ORDERS: Final = {
     order.name: order
     for order in (
-        Order("help", "/help", "this list", _help),
-        Order("ack", "/ack [status]", "acknowledge the last chat", _ack),
-        Order("cancel", "/cancel [reason]", "take your last chat back", _cancel),
-        Order("status", "/status [who]", "how somebody is, or where you are", _status),
-        Order("pause", "/pause who [seconds]", "have somebody stop sending", _pause, 1),
-        Order("resume", "/resume who", "end a pause", _resume, 1),
-        Order("forget", "/forget who [oldest|newest] [n]", "have somebody forget", _forget, 1),
-        Order("compact", "/compact who", "have its memory made smaller", _compact, 1),
-        Order("clear", "/clear [who]", "its memory; alone: this screen", _clear),
-        Order("restart", "/restart who", "have somebody begin anew", _restart, 1),
-        Order("shutdown", "/shutdown who", "have somebody end", _shutdown, 1),
-        Order("stream", f"/stream {' | '.join(_STREAM)}", "streams, by id; then who, or what", _stream),
-        Order("target", "/target [who… | all]", "to whom you speak", _target),
-        Order("verbose", "/verbose", "show everything, or less", _verbose),
-        Order("exit", "/exit", "leave", _exit),
+        SlashCommand("help", "/help", "show this list", _help),
+        SlashCommand("ack", "/ack [status]", "acknowledge the last chat", _ack),
+        SlashCommand("cancel", "/cancel [reason]", "cancel your last chat", _cancel),
+        SlashCommand("status", "/status [who]", "show the status of a participant, or your own", _status),
+        SlashCommand("pause", "/pause who [seconds]", "make a participant stop sending", _pause, 1),
+        SlashCommand("resume", "/resume who", "end a pause", _resume, 1),
+        SlashCommand("forget", "/forget who [oldest|newest] [n]", "make a participant forget part of its memory", _forget, 1),
+        SlashCommand("compact", "/compact who", "make a participant compact its memory", _compact, 1),
+        SlashCommand("clear", "/clear [who]", "clear the memory of a participant; without a name, this screen", _clear),
+        SlashCommand("restart", "/restart who", "restart a participant", _restart, 1),
+        SlashCommand("shutdown", "/shutdown who", "stop a participant", _shutdown, 1),
+        SlashCommand("stream", f"/stream {' | '.join(_STREAM)}", "manage streams: stream id, then participant or text", _stream),
+        SlashCommand("target", "/target [who… | all]", "choose the recipients of your messages", _target),
+        SlashCommand("verbose", "/verbose", "show or hide messages for programs", _verbose),
+        SlashCommand("exit", "/exit", "leave the space", _exit),
     )
 }

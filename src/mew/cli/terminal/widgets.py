@@ -24,7 +24,7 @@ _INDENT: Final = 9
 """Width of the time column."""
 
 
-class Line(msgspec.Struct, frozen=True):
+class RenderedLine(msgspec.Struct, frozen=True):
     """A time and a text to show. Long text is wrapped and indented."""
 
     clock: str
@@ -36,7 +36,7 @@ class Line(msgspec.Struct, frozen=True):
             yield Text.assemble((f"{self.clock if number == 0 else '':{_INDENT}}", "dim"), part)
 
 
-def shown(envelope: Envelope, *, verbose: bool) -> Line | None:
+def shown(envelope: Envelope, *, verbose: bool) -> RenderedLine | None:
     """Return the line for an envelope, or None if it is not shown."""
     if envelope.kind in _QUIET and not verbose:
         return None
@@ -48,24 +48,24 @@ def shown(envelope: Envelope, *, verbose: bool) -> Line | None:
         spoken = str(envelope.payload.get("text", "")).split("\n")
         text.append(" ")
         text.append("\n".join(map(printable, spoken)), style="bold")
-        return Line(_clock(envelope.ts), text)
+        return RenderedLine(_clock(envelope.ts), text)
     style = "red" if envelope.kind in _BAD else "dim" if envelope.kind.startswith(_FAINT) else ""
     text.append(f" {printable(envelope.kind)} ", style="red" if style == "red" else "dim")
     text.append(said(envelope.kind, envelope.payload, None), style=_style(envelope.kind, style))
-    return Line(_clock(envelope.ts), text)
+    return RenderedLine(_clock(envelope.ts), text)
 
 
-def frame_shown(frame: Frame[Any]) -> Line:
+def frame_shown(frame: Frame[Any]) -> RenderedLine:
     """Return the line for a frame of a watched stream."""
-    return Line("", Text.assemble((printable(frame.stream_id), "cyan"), f" {excerpt(frame.data)}"))
+    return RenderedLine("", Text.assemble((printable(frame.stream_id), "cyan"), f" {excerpt(frame.data)}"))
 
 
-def note(words: str, style: str = "italic dim") -> Line:
+def note(words: str, style: str = "italic dim") -> RenderedLine:
     """Return a line with a message of the terminal itself."""
-    return Line(f"{'·':>{_INDENT - 1}}", Text("\n".join(map(printable, words.split("\n"))), style=style))
+    return RenderedLine(f"{'·':>{_INDENT - 1}}", Text("\n".join(map(printable, words.split("\n"))), style=style))
 
 
-def problem(words: str) -> Line:
+def problem(words: str) -> RenderedLine:
     """Return a line with an error message."""
     return note(words, "red")
 
@@ -132,7 +132,7 @@ def _flow(status: str, rates: StreamRates | None) -> str:
         return status
     if rates is None:
         return ""
-    return "for others" if rates.frames is None else _per_second(rates.frames)
+    return "targeted" if rates.frames is None else _per_second(rates.frames)
 
 
 def _per_second(rate: float) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from mew.client.errors import McpFailure
+from mew.client.errors import McpError
 
 __all__ = [
     "AudioContent",
@@ -22,13 +22,13 @@ __all__ = [
     "ImageContent",
     "Implementation",
     "InitializeResult",
-    "McpFailure",
-    "Page",
+    "ListPage",
+    "McpError",
+    "McpRequest",
     "Prompt",
     "PromptArgument",
     "PromptMessage",
     "ReadResult",
-    "Request",
     "Resource",
     "ResourceContents",
     "ResourceLink",
@@ -37,8 +37,8 @@ __all__ = [
     "TextContent",
     "TextResource",
     "Tool",
+    "encode_value",
     "read",
-    "written",
 ]
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 # Messages, as payloads of envelopes. The envelope replaces the fields that JSON-RPC adds.
 
 
-class Request(Value, frozen=True, kw_only=True):
+class McpRequest(Value, frozen=True, kw_only=True):
     """The payload of an `mcp/request` or `mcp/proposal`: the method and its parameters."""
 
     method: str
@@ -101,7 +101,7 @@ class Error(Value, frozen=True, kw_only=True):
     data: Any = None
 
     @classmethod
-    def of(cls, failure: McpFailure) -> "Error":
+    def of(cls, failure: McpError) -> "Error":
         """Create the error from an exception."""
         return cls(code=failure.code, message=failure.message, data=failure.data)
 
@@ -113,28 +113,28 @@ class Response(Value, frozen=True, kw_only=True):
     error: Error | None = None
 
     def unwrap(self) -> dict[str, Any]:
-        """Return the result, or raise `McpFailure` if the response is an error."""
+        """Return the result, or raise `McpError` if the response is an error."""
         if self.error is not None:
-            raise McpFailure(self.error.code, self.error.message, self.error.data)
+            raise McpError(self.error.code, self.error.message, self.error.data)
         return self.result or {}
 
 
 # Contents
 
 
-class Part(Value, frozen=True, kw_only=True, tag_field="type"):
+class ContentPart(Value, frozen=True, kw_only=True, tag_field="type"):
     """Base class of content items in tool results and prompts; on the wire, `type` is the item's MCP type."""
 
     annotations: dict[str, Any] | None = None
 
 
-class TextContent(Part, frozen=True, kw_only=True, tag="text"):
+class TextContent(ContentPart, frozen=True, kw_only=True, tag="text"):
     """Text."""
 
     text: str
 
 
-class _Encoded(Part, frozen=True, kw_only=True):
+class _Encoded(ContentPart, frozen=True, kw_only=True):
     """Bytes with a media type, encoded as base64."""
 
     data: str
@@ -193,7 +193,7 @@ class BlobResource(Value, frozen=True, kw_only=True):
 ResourceContents = TextResource | BlobResource
 
 
-class EmbeddedResource(Part, frozen=True, kw_only=True, tag="resource"):
+class EmbeddedResource(ContentPart, frozen=True, kw_only=True, tag="resource"):
     """A resource embedded in an answer. `contents` returns its text or its bytes."""
 
     resource: dict[str, Any]
@@ -201,7 +201,7 @@ class EmbeddedResource(Part, frozen=True, kw_only=True, tag="resource"):
     @classmethod
     def of(cls, contents: ResourceContents) -> "EmbeddedResource":
         """Embed these contents."""
-        return cls(resource=written(contents))
+        return cls(resource=encode_value(contents))
 
     @property
     def contents(self) -> ResourceContents:
@@ -209,7 +209,7 @@ class EmbeddedResource(Part, frozen=True, kw_only=True, tag="resource"):
         return read_contents(self.resource)
 
 
-class ResourceLink(Part, frozen=True, kw_only=True, tag="resource_link"):
+class ResourceLink(ContentPart, frozen=True, kw_only=True, tag="resource_link"):
     """A link to a resource that can be read."""
 
     uri: str
@@ -320,7 +320,7 @@ class PromptMessage(Value, frozen=True, kw_only=True):
     @classmethod
     def of(cls, text: str, role: str = "user") -> "PromptMessage":
         """Create a text message."""
-        return cls(role=role, content=written(TextContent(text=text)))
+        return cls(role=role, content=encode_value(TextContent(text=text)))
 
 
 class GetPromptResult(Value, frozen=True, kw_only=True):
@@ -350,7 +350,7 @@ class InitializeResult(Value, frozen=True, kw_only=True):
     instructions: str | None = None
 
 
-class Page(Value, frozen=True, kw_only=True):
+class ListPage(Value, frozen=True, kw_only=True):
     """One page of a list of tools, resources, resource templates or prompts."""
 
     tools: list[Tool] | None = None
@@ -361,14 +361,14 @@ class Page(Value, frozen=True, kw_only=True):
 
 
 def read(value: Any, kind: type[T]) -> T:
-    """Decode an MCP value from the wire. Raises `McpFailure` if it is not valid."""
+    """Decode an MCP value from the wire. Raises `McpError` if it is not valid."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise McpFailure(INTERNAL_ERROR, f"not an MCP {kind.__name__}: {error}") from None
+        raise McpError(INTERNAL_ERROR, f"the response does not fit MCP's schema: {error}") from None
 
 
-def written(value: Any) -> dict[str, Any]:
+def encode_value(value: Any) -> dict[str, Any]:
     """Encode an MCP value for the wire."""
     plain: dict[str, Any] = msgspec.to_builtins(value)
     return plain
@@ -386,7 +386,7 @@ def read_content(piece: Any) -> Content | OtherContent:
 
 
 def read_contents(contents: Any) -> ResourceContents:
-    """Decode the contents of a resource. Raises `McpFailure` if they are not valid."""
+    """Decode the contents of a resource. Raises `McpError` if they are not valid."""
     if isinstance(contents, Mapping) and "blob" in contents:
         return read(contents, BlobResource)
     return read(contents, TextResource)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from mew.client import mcp
-from mew.client.dispatcher import Watcher
-from mew.client.errors import McpFailure, NotAllowed, ParticipantNotFound, RequestTimeout
-from mew.client.sender import Draft
+from mew.client.dispatcher import Waiter
+from mew.client.errors import McpError, NotPermitted, ParticipantNotFound, RequestTimeout
+from mew.client.sender import OutgoingEnvelope
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
 from mew.protocol.handlers.proposals import LONGEST_SECONDS, SHORTEST_SECONDS
@@ -34,7 +34,7 @@ PAGES: Final = 1000
 """Limit on the pages of a list; a list with more pages is treated as endless."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class McpAnswer(msgspec.Struct, frozen=True):
     """The result of an MCP request, with its requester and its sender."""
 
     result: dict[str, Any]
@@ -78,25 +78,25 @@ async def call(
     *,
     timeout: float | None = ANSWER_SECONDS,
     propose: bool | None = None,
-) -> Answer:
+) -> McpAnswer:
     """Send an MCP request of any method to a participant and wait for the answer.
 
     It is sent as `mcp/request` if your capabilities allow that, otherwise as `mcp/proposal`. `propose=True` requires a
     proposal, `propose=False` a request. If the call is cancelled or times out, its proposal is withdrawn.
 
-    Raises `McpFailure` if the answer is an error; `Rejected`, `Withdrawn` or `ProposalExpired` if the proposal is not
-    fulfilled; `NotAllowed` if you may send neither; `ParticipantNotFound` if `who` is not present, or leaves before it
-    answers a request; `RequestTimeout` after `timeout` seconds.
+    Raises `McpError` if the answer is an error; `Rejected`, `Withdrawn` or `ProposalExpired` if the proposal is not
+    fulfilled; `NotPermitted` if you may send neither; `ParticipantNotFound` if `who` is not present, or leaves before
+    it answers a request; `RequestTimeout` after `timeout` seconds.
     """
     payload = {"method": method, "params": {} if params is None else params}
     if _is_direct(space, who, payload, propose):
-        return await ask(space, Draft(kind=kinds.MCP_REQUEST, payload=payload, to=who), timeout)
+        return await ask(space, OutgoingEnvelope(kind=kinds.MCP_REQUEST, payload=payload, to=who), timeout)
     return await _by_proposal(space, who, method, params, timeout)
 
 
 async def _by_proposal(
     space: "Space", who: str, method: str, params: Mapping[str, Any] | None, timeout: float | None
-) -> Answer:
+) -> McpAnswer:
     """Send a proposal and wait for its result; the timeout covers both."""
     proposal = None
     try:
@@ -114,13 +114,13 @@ async def _by_proposal(
 
 
 def _is_direct(space: "Space", who: str, payload: Mapping[str, Any], propose: bool | None) -> bool:
-    """Return True to send a request, False to send a proposal. Raises `NotAllowed` if neither is allowed."""
+    """Return True to send a request, False to send a proposal. Raises `NotPermitted` if neither is allowed."""
     addressed = {"to": [who], "payload": payload}
     if propose is not True and space.can({"kind": kinds.MCP_REQUEST, **addressed}):
         return True
     if propose is not False and space.can({"kind": PROPOSAL, **addressed}):
         return False
-    raise NotAllowed(str(payload["method"]), who)
+    raise NotPermitted(str(payload["method"]), who)
 
 
 async def call_tool(
@@ -143,7 +143,7 @@ async def call_tool(
     return tool_result(answer)
 
 
-def tool_result(answer: Answer) -> ToolResult:
+def tool_result(answer: McpAnswer) -> ToolResult:
     """Decode the answer to a `tools/call`."""
     found = mcp.read(answer.result, mcp.CallResult)
     return ToolResult(found.contents, found.structured_content, found.is_error, answer.by, answer.answered_by)
@@ -194,43 +194,43 @@ async def get_prompt(
     return mcp.read(answer.result, mcp.GetPromptResult)
 
 
-async def _pages(space: "Space", who: str, method: str, timeout: float | None) -> AsyncIterator[mcp.Page]:
+async def _pages(space: "Space", who: str, method: str, timeout: float | None) -> AsyncIterator[mcp.ListPage]:
     cursor, seen = None, set[str]()
     while True:
         answer = await call(space, who, method, {} if cursor is None else {"cursor": cursor}, timeout=timeout)
-        page = mcp.read(answer.result, mcp.Page)
+        page = mcp.read(answer.result, mcp.ListPage)
         yield page
         cursor = page.next_cursor
         if cursor is None:
             return
         if cursor in seen or len(seen) == PAGES:
-            raise McpFailure(mcp.INTERNAL_ERROR, f"{who!r} lists {method} without an end")
+            raise McpError(mcp.INTERNAL_ERROR, f"{who!r} lists {method} without an end")
         seen.add(cursor)
 
 
 # Helpers
 
 
-async def ask(space: "Space", draft: Draft, timeout: float | None) -> Answer:
+async def ask(space: "Space", draft: OutgoingEnvelope, timeout: float | None) -> McpAnswer:
     """Send an `mcp/request` and wait for the answer of one of its recipients."""
     asked = [draft.to] if isinstance(draft.to, str) else list(draft.to)
 
     def is_answer(envelope: Envelope) -> bool:
         return envelope.kind == kinds.MCP_RESPONSE and envelope.sender in asked
 
-    async with present(space, asked, timeout):
+    async with wait_until_present(space, asked, timeout):
         response = await space.post(draft, is_answer)
     return answer_in(response, space.me)
 
 
-def answer_in(response: Envelope, by: str) -> Answer:
-    """Return the answer in an `mcp/response`. Raises `McpFailure` if it is an error."""
+def answer_in(response: Envelope, by: str) -> McpAnswer:
+    """Return the answer in an `mcp/response`. Raises `McpError` if it is an error."""
     result = mcp.read(response.payload, mcp.Response).unwrap()
-    return Answer(result, by, response.sender, response)
+    return McpAnswer(result, by, response.sender, response)
 
 
 @asynccontextmanager
-async def present(space: "Space", asked: list[str], timeout: float | None) -> AsyncIterator[None]:
+async def wait_until_present(space: "Space", asked: list[str], timeout: float | None) -> AsyncIterator[None]:
     """Limit the waiting in this block to `timeout` seconds and to the presence of at least one recipient.
 
     Raises `ParticipantNotFound` if no recipient is present, or when the last one leaves; `RequestTimeout` on timeout.
@@ -257,7 +257,7 @@ async def present(space: "Space", asked: list[str], timeout: float | None) -> As
         space.unwatch_view(left)
 
 
-def _watch(space: "Space", is_so: Callable[[SpaceView], bool], then: Callable[[], None]) -> Watcher:
+def _watch(space: "Space", is_so: Callable[[SpaceView], bool], then: Callable[[], None]) -> Waiter:
     """Call `then` as soon as `is_so` returns true for the view."""
 
     def look(view: SpaceView) -> bool:

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import msgspec
 
 from mew.client import mcp
-from mew.client.errors import McpFailure
+from mew.client.errors import McpError
 from mew.client.mcp import INVALID_PARAMS
 
 _REFERENCE: Final = "#/$defs/{name}"
@@ -56,14 +56,14 @@ class Signature:
         return schema_of(self._type, self.name)
 
     def arguments(self, given: Any, *, strict: bool = True) -> dict[str, Any]:
-        """Check and convert the arguments. Raises `McpFailure` with the name of the invalid argument.
+        """Check and convert the arguments. Raises `McpError` with the name of the invalid argument.
 
         Without `strict`, numbers may be given as text.
         """
         try:
             values = msgspec.convert(given, self._type, strict=strict)
         except msgspec.ValidationError as error:
-            raise McpFailure(INVALID_PARAMS, f"{self.name}: {error}") from None
+            raise McpError(INVALID_PARAMS, f"{self.name}: {error}") from None
         return {each.name: getattr(values, each.name) for each in self.parameters}
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
@@ -127,7 +127,7 @@ _JSON: Final = "application/json"
 _TEXT: Final = "text/plain"
 
 
-class About(msgspec.Struct, frozen=True):
+class ResourceInfo(msgspec.Struct, frozen=True):
     """Name, description and media type of a resource or prompt; they override what the function itself provides."""
 
     name: str | None = None
@@ -141,7 +141,7 @@ class FunctionResource:
     `{name}` matches one path segment; `{+path}` and `{path*}` match several.
     """
 
-    def __init__(self, function: Callable[..., Any], template: str, about: About) -> None:
+    def __init__(self, function: Callable[..., Any], template: str, about: ResourceInfo) -> None:
         """Register a function. Raises `TypeError` unless its parameters are the variables of the template."""
         self._signature = Signature(function)
         self.template = template
@@ -187,12 +187,12 @@ class FunctionResource:
             value = await self._signature.call(given)
         except (LookupError, FileNotFoundError):
             raise not_found(uri) from None
-        return mcp.ReadResult(contents=[mcp.written(each) for each in _contents(value, uri, self.about.mime_type)])
+        return mcp.ReadResult(contents=[mcp.encode_value(each) for each in _contents(value, uri, self.about.mime_type)])
 
 
-def not_found(uri: str) -> McpFailure:
+def not_found(uri: str) -> McpError:
     """Return the error for a resource that does not exist."""
-    return McpFailure(mcp.RESOURCE_NOT_FOUND, f"there is no resource {uri!r}", {"uri": uri})
+    return McpError(mcp.RESOURCE_NOT_FOUND, f"there is no resource {uri!r}", {"uri": uri})
 
 
 def _pattern(template: str) -> re.Pattern[str]:
@@ -228,7 +228,7 @@ def _contents(value: Any, uri: str, mime_type: str | None) -> Iterable[mcp.Resou
 class FunctionPrompt:
     """A prompt that a function creates: a text, a message, or a list of them."""
 
-    def __init__(self, function: Callable[..., Any], about: About) -> None:
+    def __init__(self, function: Callable[..., Any], about: ResourceInfo) -> None:
         """Register a function. Its parameters become the arguments of the prompt, which arrive as text."""
         self._signature = Signature(function)
         properties = self._signature.schema().get("properties", {})
@@ -289,14 +289,14 @@ class FunctionTool:
         )
 
     async def call(self, arguments: Mapping[str, Any]) -> mcp.CallResult:
-        """Call the function. Invalid arguments raise `McpFailure`.
+        """Call the function. Invalid arguments raise `McpError`.
 
-        A `McpFailure` from the function is raised too. Any other exception becomes an error result.
+        A `McpError` from the function is raised too. Any other exception becomes an error result.
         """
         given = self._signature.arguments(arguments)
         try:
             return self._result(await self._signature.call(given))
-        except McpFailure:
+        except McpError:
             raise
         except Exception as error:  # an error in the tool: report it to the requester and to the log
             _log.warning("the tool %s failed", self.name, exc_info=True)
@@ -352,9 +352,9 @@ def _pieces(value: Any, name: str) -> list[dict[str, Any]] | None:
         return [_text(value)]
     if isinstance(value, bytes | bytearray | memoryview):
         blob = mcp.BlobResource.of(f"tool:///{name}", bytes(value), _BYTES)
-        return [mcp.written(mcp.EmbeddedResource.of(blob))]
+        return [mcp.encode_value(mcp.EmbeddedResource.of(blob))]
     if isinstance(value, _PIECES):
-        return [mcp.written(value)]
+        return [mcp.encode_value(value)]
     if isinstance(value, Sequence) and value and any(isinstance(each, _PIECES) for each in value):
         return [piece for each in value for piece in _pieces(each, name) or [_json(each)]]
     return None
@@ -365,4 +365,4 @@ def _json(value: Any) -> dict[str, Any]:
 
 
 def _text(text: str) -> dict[str, Any]:
-    return mcp.written(mcp.TextContent(text=text))
+    return mcp.encode_value(mcp.TextContent(text=text))

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, overload
 
 import mew
 from mew.client import mcp
-from mew.client.control import Controls
-from mew.client.errors import McpFailure, MewError
-from mew.client.handshake import Options
-from mew.client.mcp.functions import About, FunctionPrompt, FunctionResource, FunctionTool, not_found
-from mew.client.mcp.server import Service, notify
-from mew.client.tasks import told_to_end
+from mew.client.control import ControlHandler
+from mew.client.errors import McpError, MewError
+from mew.client.handshake import ConnectOptions
+from mew.client.mcp.functions import FunctionPrompt, FunctionResource, FunctionTool, ResourceInfo, not_found
+from mew.client.mcp.server import McpService, notify
+from mew.client.tasks import shutdown_requested
 
 if TYPE_CHECKING:
     from mew.client.space import Space
@@ -38,11 +38,11 @@ PAGE: Final = 100
 _NOTHING: Final[dict[str, Any]] = {}
 
 
-class Participant(Controls):
+class Participant(ControlHandler):
     """Tools, resources and prompts under one name; `run` offers them in a space.
 
     You can register functions at any time. The other participants are notified that a list has changed, if this one is
-    allowed to send `mcp/notification`. Control requests of others are carried out; set the hooks of `Controls` to
+    allowed to send `mcp/notification`. Control requests of others are carried out; set the hooks of `ControlHandler` to
     handle them, such as `@participant.on_shutdown`.
     """
 
@@ -84,7 +84,7 @@ class Participant(Controls):
         msgspec.Meta(description=…)]` adds a description to a parameter. The docstring describes the tool.
 
         A returned text is sent as text, bytes as a blob, MCP contents unchanged, and any other value as JSON and as
-        structured content. An exception is sent as an error result, `McpFailure` as an MCP error. A sync function runs
+        structured content. An exception is sent as an error result, `McpError` as an MCP error. A sync function runs
         on the event loop, so it must not block.
         """
 
@@ -106,7 +106,7 @@ class Participant(Controls):
         """
 
         def register(function: F) -> F:
-            made = FunctionResource(function, uri, About(name, description, mime_type))
+            made = FunctionResource(function, uri, ResourceInfo(name, description, mime_type))
             _put(self._resources, uri, made, "resource")
             self._tell(mcp.RESOURCES_CHANGED)
             return function
@@ -123,7 +123,7 @@ class Participant(Controls):
         """Offer what a function returns as a prompt: a text, an `mcp.PromptMessage`, or a list of either."""
 
         def register(function: F) -> F:
-            made = FunctionPrompt(function, About(name, description))
+            made = FunctionPrompt(function, ResourceInfo(name, description))
             _put(self._prompts, made.name, made, "prompt")
             self._tell(mcp.PROMPTS_CHANGED)
             return function
@@ -142,21 +142,21 @@ class Participant(Controls):
     # Answering
 
     async def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Answer an MCP request, as an `McpServer`. Raises `McpFailure` if there is no result."""
+        """Answer an MCP request, as an `McpServer`. Raises `McpError` if there is no result."""
         if method == mcp.PING or method.startswith(mcp.NOTIFICATIONS):
             return _NOTHING
         if method == mcp.INITIALIZE:
-            return mcp.written(self._introduction(params.get("protocolVersion")))
+            return mcp.encode_value(self._introduction(params.get("protocolVersion")))
         lists = self._lists().get(method)
         if lists is not None:
-            return mcp.written(self._paged(*lists, params.get("cursor")))
+            return mcp.encode_value(self._paged(*lists, params.get("cursor")))
         if method == mcp.TOOLS_CALL:
-            return mcp.written(await _found(self._tools, params, "tool").call(_arguments(params)))
+            return mcp.encode_value(await _found(self._tools, params, "tool").call(_arguments(params)))
         if method == mcp.PROMPTS_GET:
-            return mcp.written(await _found(self._prompts, params, "prompt").get(_arguments(params)))
+            return mcp.encode_value(await _found(self._prompts, params, "prompt").get(_arguments(params)))
         if method == mcp.RESOURCES_READ:
-            return mcp.written(await self._read(_text(params, "uri")))
-        raise McpFailure(mcp.METHOD_NOT_FOUND, f"there is no method {method!r}")
+            return mcp.encode_value(await self._read(_text(params, "uri")))
+        raise McpError(mcp.METHOD_NOT_FOUND, f"there is no method {method!r}")
 
     def _introduction(self, asked: Any) -> mcp.InitializeResult:
         offered = {"tools": self._tools, "resources": self._resources, "prompts": self._prompts}
@@ -183,14 +183,14 @@ class Participant(Controls):
             ),
         }
 
-    def _paged(self, name: str, items: Sequence[Any], cursor: Any) -> mcp.Page:
+    def _paged(self, name: str, items: Sequence[Any], cursor: Any) -> mcp.ListPage:
         start = 0 if cursor is None else _number(cursor)
         if start > len(items):
-            raise McpFailure(mcp.INVALID_PARAMS, f"there is no page at {cursor!r}")
+            raise McpError(mcp.INVALID_PARAMS, f"there is no page at {cursor!r}")
         end = start + self._page
         more = str(end) if end < len(items) else None
         page: dict[str, Any] = {name: list(items[start:end]), "next_cursor": more}
-        return mcp.Page(**page)
+        return mcp.ListPage(**page)
 
     async def _read(self, uri: str) -> mcp.ReadResult:
         exact = self._resources.get(uri)
@@ -214,7 +214,7 @@ class Participant(Controls):
         try:
             if self._space is not None:
                 raise RuntimeError(f"this participant serves {self._space!r} already")
-            service = Service(space, self, concurrency=concurrency, controls=self)
+            service = McpService(space, self, concurrency=concurrency, controls=self)
         except BaseException:
             for each in besides:
                 each.close()
@@ -237,13 +237,13 @@ class Participant(Controls):
         *,
         space: str | None = None,
         token: str | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[ConnectOptions],
     ) -> None:
         """Join, serve, and leave gracefully on SIGINT or SIGTERM: a complete program with `asyncio.run`.
 
         The address and the options are the same as for `connect`.
         """
-        with told_to_end() as told:
+        with shutdown_requested() as told:
             async with mew.connect(url, space=space, token=token, **options) as joined:
                 await self._run(joined, CONCURRENCY, told.wait())
 
@@ -260,14 +260,14 @@ def _put(known: dict[str, T], name: str, made: T, what: str) -> None:
 def _found(known: Mapping[str, T], params: Mapping[str, Any], what: str) -> T:
     name = _text(params, "name")
     if name not in known:
-        raise McpFailure(mcp.INVALID_PARAMS, f"there is no {what} {name!r}")
+        raise McpError(mcp.INVALID_PARAMS, f"there is no {what} {name!r}")
     return known[name]
 
 
 def _text(params: Mapping[str, Any], name: str) -> str:
     value = params.get(name)
     if not isinstance(value, str):
-        raise McpFailure(mcp.INVALID_PARAMS, f"`{name}` must be a string")
+        raise McpError(mcp.INVALID_PARAMS, f"`{name}` must be a string")
     return value
 
 
@@ -276,11 +276,11 @@ def _arguments(params: Mapping[str, Any]) -> dict[str, Any]:
     if arguments is None:
         return {}
     if not isinstance(arguments, dict):
-        raise McpFailure(mcp.INVALID_PARAMS, "`arguments` must be an object")
+        raise McpError(mcp.INVALID_PARAMS, "`arguments` must be an object")
     return arguments
 
 
 def _number(cursor: Any) -> int:
     if not isinstance(cursor, str) or not (cursor.isascii() and cursor.isdigit()):
-        raise McpFailure(mcp.INVALID_PARAMS, f"{cursor!r} is no cursor of ours")
+        raise McpError(mcp.INVALID_PARAMS, f"{cursor!r} is no cursor of ours")
     return int(cursor)

@@ -1,6 +1,6 @@
 """Answers the MCP requests that are addressed to this participant, with limited concurrency.
 
-It passes each request to an `McpServer` and sends the answer back. The server interprets the request. Each request is
+It passes each request to an `McpHandler` and sends the answer back. The server interprets the request. Each request is
 answered once: if it is unknown whether the gateway accepted an answer, the answer is not sent again.
 """
 
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from mew.client.connection import Connection
-from mew.client.control import Controls
+from mew.client.control import ControlHandler
 from mew.client.errors import (
     ConnectionLost,
     InvalidEnvelope,
-    McpFailure,
+    McpError,
     MessageTooLarge,
     MewError,
     Paused,
@@ -26,9 +26,9 @@ from mew.client.errors import (
     RequestTimeout,
 )
 from mew.client.mcp import INTERNAL_ERROR, INVALID_PARAMS, Error
-from mew.client.sender import Draft
+from mew.client.sender import OutgoingEnvelope
 from mew.client.subscriptions import Subscription
-from mew.client.tasks import Crew, race
+from mew.client.tasks import TaskSet, first_completed
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mew.client.space import Space
 
 
-__all__ = ["NOTIFICATION", "McpFailure", "McpServer", "context_of", "current_request", "notify", "serve"]
+__all__ = ["NOTIFICATION", "McpError", "McpHandler", "context_of", "current_request", "notify", "serve"]
 
 NOTIFICATION: Final = "mcp/notification"
 """A kind that the gateway does not define; it relays the envelope if a capability allows it."""
@@ -48,11 +48,11 @@ _request: ContextVar[Envelope] = ContextVar("mew request")
 _log = logging.getLogger("mew.client")
 
 
-class McpServer(Protocol):
+class McpHandler(Protocol):
     """An object that answers MCP requests: your own tools, or a server behind a bridge."""
 
     async def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the result of a request, or raise `McpFailure`."""
+        """Return the result of a request, or raise `McpError`."""
         ...
 
 
@@ -64,27 +64,29 @@ def current_request() -> Envelope:
     return _request.get()
 
 
-async def serve(space: "Space", server: McpServer, *, concurrency: int = 16, controls: Controls | None = None) -> None:
+async def serve(
+    space: "Space", server: McpHandler, *, concurrency: int = 16, controls: ControlHandler | None = None
+) -> None:
     """Answer every `mcp/request` addressed to this participant until the space ends or the participant is shut down.
 
     At most `concurrency` requests run concurrently; the others wait. `controls` has the hooks for pause, shutdown and
     other control requests, which are carried out even without hooks. An exception in the server is sent as an error and
     does not end this call. Cancelling this call cancels the requests that are running.
     """
-    await Service(space, server, concurrency=concurrency, controls=controls).run()
+    await McpService(space, server, concurrency=concurrency, controls=controls).run()
 
 
-class Service:
+class McpService:
     """Serves requests. It subscribes when it is created; requests that arrive before `run` are queued."""
 
     def __init__(
-        self, space: "Space", server: McpServer, *, concurrency: int = 16, controls: Controls | None = None
+        self, space: "Space", server: McpHandler, *, concurrency: int = 16, controls: ControlHandler | None = None
     ) -> None:
         """Subscribe to requests and control requests; the arguments are those of `serve`."""
         if concurrency < 1:
             raise ValueError(f"{concurrency} requests at once answer nothing")
         self._space = space
-        self._controls = Controls() if controls is None else controls
+        self._controls = ControlHandler() if controls is None else controls
         self._desk = _Desk(space, server, self._controls, concurrency)
         self._requests = space.envelopes(kinds.MCP_REQUEST, to=space.me, on_missed=_missed)
         self._orders = space.envelopes("participant/*", to=space.me, on_missed=_missed)
@@ -94,7 +96,7 @@ class Service:
         answering = self._desk.answer_all(self._requests)
         obeying = self._controls.obey(self._space, self._orders)
         async with self._requests, self._orders:
-            await race(f"mew client: {self._space.me} serves", answering, obeying, *besides)
+            await first_completed(f"mew client: {self._space.me} serves", answering, obeying, *besides)
 
 
 async def notify(space: "Space", method: str, params: Mapping[str, Any] | None = None) -> bool:
@@ -123,7 +125,7 @@ def _missed(count: int) -> None:
 class _Desk:
     """Takes requests from the queue and sends their answers."""
 
-    def __init__(self, space: "Space", server: McpServer, controls: Controls, concurrency: int) -> None:
+    def __init__(self, space: "Space", server: McpHandler, controls: ControlHandler, concurrency: int) -> None:
         self._space = space
         self._server = server
         self._controls = controls
@@ -131,7 +133,7 @@ class _Desk:
 
     async def answer_all(self, requests: Subscription[Envelope]) -> None:
         """Answer requests until the subscription ends."""
-        crew = Crew(f"mew client: {self._space.me} answers")
+        crew = TaskSet(f"mew client: {self._space.me} answers")
         try:
             async for request in requests:
                 await self._room.acquire()
@@ -154,13 +156,13 @@ class _Desk:
         method, params = request.payload["method"], request.payload.get("params")
         try:
             if params is not None and not isinstance(params, dict):
-                raise McpFailure(INVALID_PARAMS, "`params` must be an object")
+                raise McpError(INVALID_PARAMS, "`params` must be an object")
             return {"result": await self._server.answer(method, params or {})}
-        except McpFailure as failure:
+        except McpError as failure:
             return _failing(failure)
         except Exception as error:  # an error in the server must not stop later requests
             _log.warning("%s failed", method, exc_info=True)
-            return _failing(McpFailure(INTERNAL_ERROR, str(error) or type(error).__name__))
+            return _failing(McpError(INTERNAL_ERROR, str(error) or type(error).__name__))
 
     async def _deliver(self, request: Envelope, payload: dict[str, Any]) -> None:
         """Send the answer. Retry only if the gateway has certainly not accepted it."""
@@ -175,7 +177,7 @@ class _Desk:
                 _log.warning("the answer to %s cannot be sent", request.payload["method"], exc_info=True)
                 payload = _UNTOLD
             except MessageTooLarge as error:
-                payload = _failing(McpFailure(INTERNAL_ERROR, f"the result is too large: {error}"))
+                payload = _failing(McpError(INTERNAL_ERROR, f"the result is too large: {error}"))
                 await _gone(connection)
                 await self._space.connected()
             except Paused:
@@ -207,8 +209,8 @@ async def _gone(connection: Connection | None) -> None:
                 await connection.gone()
 
 
-def _response(request: Envelope, payload: dict[str, Any]) -> Draft:
-    return Draft(
+def _response(request: Envelope, payload: dict[str, Any]) -> OutgoingEnvelope:
+    return OutgoingEnvelope(
         kind=kinds.MCP_RESPONSE,
         payload=payload,
         to=request.sender,
@@ -217,8 +219,8 @@ def _response(request: Envelope, payload: dict[str, Any]) -> Draft:
     )
 
 
-def _failing(failure: McpFailure) -> dict[str, Any]:
+def _failing(failure: McpError) -> dict[str, Any]:
     return {"error": Error.of(failure)}
 
 
-_UNTOLD: Final = _failing(McpFailure(INTERNAL_ERROR, "the answer cannot be sent: it is no JSON"))
+_UNTOLD: Final = _failing(McpError(INTERNAL_ERROR, "the answer cannot be sent: it is no JSON"))

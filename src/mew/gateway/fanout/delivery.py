@@ -9,25 +9,25 @@ from collections.abc import Iterable, Sequence
 from time import perf_counter
 from typing import Final
 
-from mew.gateway.fanout.encoding import Item
-from mew.gateway.fanout.sinks import Counts, Outlet, SocketOutlet
-from mew.protocol import AllBut, Audience, Everyone, Only, To
+from mew.gateway.fanout.encoding import EncodedMessage
+from mew.gateway.fanout.sinks import Counters, Sink, SocketSink
+from mew.protocol import AllExcept, Audience, Everyone, OneConnection, Recipients
 
 _TRANSPORTS: Final = {"http": "http", "log": "virtual"}
 
 
-class Readers:
+class ReaderRegistry:
     """The outlets of one space by connection, and the participant of each connection."""
 
     def __init__(self) -> None:
         """Start without connections."""
-        self.outlets: dict[str, Outlet] = {}
+        self.outlets: dict[str, Sink] = {}
         """Outlets of all connections, admitted or not."""
         self._seats: dict[str, str] = {}
         self._names: dict[str, str] = {}
         """The inverse of `_seats`: the participant of each connection."""
         self._observers: dict[str, None] = {}
-        self._all: dict[str, Outlet] = {}
+        self._all: dict[str, Sink] = {}
         self._recipients: list[tuple[str, str]] | None = None
 
     def seat(self, participant: str, connection: str) -> None:
@@ -46,7 +46,7 @@ class Readers:
         self._observers[connection] = None
         self._all[connection] = self.outlets[connection]
 
-    def drop(self, connection: str) -> Outlet | None:
+    def drop(self, connection: str) -> Sink | None:
         """Remove the connection and return its outlet, or None if it is unknown."""
         self._observers.pop(connection, None)
         participant = self._names.pop(connection, None)
@@ -56,7 +56,7 @@ class Readers:
         self._recipients = None
         return self.outlets.pop(connection, None)
 
-    def everyone(self) -> dict[str, Outlet]:
+    def everyone(self) -> dict[str, Sink]:
         """Return the outlets of all participants and observers present. A live view: do not modify it."""
         return self._all
 
@@ -74,9 +74,9 @@ class Readers:
             self._recipients = [(name, transport_of(seat)) for name, seat in self._seats.items()]
         return self._recipients
 
-    def recipients_of(self, audience: To | Only) -> list[tuple[str, str]]:
+    def recipients_of(self, audience: OneConnection | Recipients) -> list[tuple[str, str]]:
         """Return the participants present that this audience names, each with its transport."""
-        if isinstance(audience, To):
+        if isinstance(audience, OneConnection):
             name = self._names.get(audience.connection)
             return [] if name is None else [(name, transport_of(audience.connection))]
         seats = self._seats
@@ -92,10 +92,12 @@ def transport_of(connection: str) -> str:
     return _TRANSPORTS.get(connection.partition(":")[0], "websocket")
 
 
-class Shares:
+class BatchShares:
     """The per-reader parts of one turn."""
 
-    def __init__(self, turn: Sequence[tuple[Audience, Item]], late: dict[str, int], readers: Readers) -> None:
+    def __init__(
+        self, turn: Sequence[tuple[Audience, EncodedMessage]], late: dict[str, int], readers: ReaderRegistry
+    ) -> None:
         """`late` maps each connection that joined within the turn to the number of items that preceded it."""
         self._items = [item for _, item in turn]
         self._late = late
@@ -110,19 +112,19 @@ class Shares:
             self._offsets.append(self._offsets[-1] + (len(item.wire) if kept else 0))
             self._counts.append(self._counts[-1] + (len(item.messages) if kept else 0))
 
-    def _place(self, index: int, audience: Audience, readers: Readers) -> bool:
+    def _place(self, index: int, audience: Audience, readers: ReaderRegistry) -> bool:
         """Record the exceptions that an item causes; return whether the item belongs in the shared buffer."""
         match audience:
             case Everyone():
                 return True
-            case AllBut():
+            case AllExcept():
                 seat = readers.connection_of(audience.participant)
                 if seat is not None:
                     self._left_out.setdefault(seat, set()).add(index)
                 return True
-            case To():
+            case OneConnection():
                 self._own.setdefault(audience.connection, set()).add(index)
-            case Only():
+            case Recipients():
                 for name in audience.participants:
                     seat = readers.connection_of(name)
                     if seat is not None:
@@ -161,7 +163,9 @@ class Shares:
         return sorted(index for index in both if index >= first)
 
 
-def share_of(connection: str, turn: Iterable[tuple[Audience, Item]], readers: Readers) -> list[Item]:
+def share_of(
+    connection: str, turn: Iterable[tuple[Audience, EncodedMessage]], readers: ReaderRegistry
+) -> list[EncodedMessage]:
     """Return the part of a turn, or of a section of it, for one connection, as a list of items."""
     name, is_reader = readers.name_of(connection), connection in readers.everyone()
     share = []
@@ -169,11 +173,11 @@ def share_of(connection: str, turn: Iterable[tuple[Audience, Item]], readers: Re
         match audience:
             case Everyone():
                 included = is_reader
-            case AllBut():
+            case AllExcept():
                 included = is_reader and audience.participant != name
-            case To():
+            case OneConnection():
                 included = audience.connection == connection
-            case Only():
+            case Recipients():
                 included = name in audience.participants
         if included:
             share.append(item)
@@ -188,14 +192,14 @@ SLICE_SECONDS: Final = 0.0005
 """Maximum duration of a slice when readers get different parts and the writes are slow."""
 
 
-class Sending:
+class BatchDelivery:
     """One turn being delivered, and the readers not served yet."""
 
     def __init__(
         self,
-        turn: Sequence[tuple[Audience, Item]],
+        turn: Sequence[tuple[Audience, EncodedMessage]],
         since: dict[str, int],
-        readers: Readers,
+        readers: ReaderRegistry,
         *,
         mixed: bool,
         frames: Sequence[int] = (),
@@ -209,7 +213,7 @@ class Sending:
         self._since = since
         self._readers = readers
         self._frames = frames
-        self._shares = Shares(turn, since, readers) if mixed else None
+        self._shares = BatchShares(turn, since, readers) if mixed else None
         self._items = [item for _, item in turn]
         if self._shares is None:
             self._joined = b"".join([item.wire for item in self._items])
@@ -220,7 +224,7 @@ class Sending:
             named = self._shares.connections()
             self._waiting = {each: readers.outlets[each] for each in named if each in readers.outlets}
 
-    def slice(self, counts: Counts) -> bool:
+    def slice(self, counts: Counters) -> bool:
         """Serve the next readers; return whether all readers have been served."""
         if self._shares is None:
             self._slice_of_all(counts)
@@ -234,7 +238,7 @@ class Sending:
                     break
         return not self._waiting
 
-    def _slice_of_all(self, counts: Counts) -> None:
+    def _slice_of_all(self, counts: Counters) -> None:
         """Serve a slice in the common case: all readers get the same bytes."""
         waiting, joined = self._waiting, self._joined
         direct = put = 0
@@ -248,15 +252,15 @@ class Sending:
         counts.deliveries += direct * self.messages + put
         counts.delivered_bytes += (direct + put // self.messages) * len(joined)
 
-    def serve(self, connection: str, counts: Counts) -> None:
+    def serve(self, connection: str, counts: Counters) -> None:
         """Serve this connection now, unless it has been served already."""
         outlet = self._waiting.pop(connection, None)
         if outlet is not None:
             self._give(connection, outlet, counts)
 
-    def _give(self, connection: str, outlet: Outlet, counts: Counts) -> int:
+    def _give(self, connection: str, outlet: Sink, counts: Counters) -> int:
         """Serve one connection; return the size of its part in bytes."""
-        if isinstance(outlet, SocketOutlet) and outlet.closed:
+        if isinstance(outlet, SocketSink) and outlet.closed:
             self._lose(connection, outlet)
             return 0
         if self._shares is None:
@@ -269,22 +273,22 @@ class Sending:
             outlet.direct(wire)
         else:
             items = self._items
-            if self._frames or not isinstance(outlet, SocketOutlet):
+            if self._frames or not isinstance(outlet, SocketSink):
                 items = share_of(connection, self._turn[self._since.get(connection, 0) :], self._readers)
             messages = self._put(outlet, wire, messages, items)
         counts.deliveries += messages
         counts.delivered_bytes += len(wire) if messages else 0
         return len(wire)
 
-    def _lose(self, connection: str, outlet: SocketOutlet) -> None:
+    def _lose(self, connection: str, outlet: SocketSink) -> None:
         """Count the frames that a closed connection misses as lost; ignore the envelopes."""
         if self._frames:
             since = self._since.get(connection, 0)
             missed = [self._turn[place] for place in self._frames if place >= since]
             outlet.put(share_of(connection, missed, self._readers))
 
-    def _put(self, outlet: Outlet, wire: bytes, messages: int, items: list[Item]) -> int:
+    def _put(self, outlet: Sink, wire: bytes, messages: int, items: list[EncodedMessage]) -> int:
         """Hand the messages to the outlet. Envelopes are never dropped, so they are queued as one piece."""
-        if not self._frames and isinstance(outlet, SocketOutlet):
+        if not self._frames and isinstance(outlet, SocketSink):
             return outlet.put_envelopes(wire, messages)
         return outlet.put(items)

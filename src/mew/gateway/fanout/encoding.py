@@ -58,7 +58,7 @@ ITEM_BYTES: Final = 64 * 1024
 """Approximate maximum size of an item with several frames. It limits how many frames a slow reader loses together."""
 
 
-class Item(msgspec.Struct, frozen=True, gc=False):
+class EncodedMessage(msgspec.Struct, frozen=True, gc=False):
     """One envelope, or consecutive frames of one stream, both encoded as server frames and unencoded."""
 
     wire: bytes
@@ -72,23 +72,23 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     """The journal record of an envelope, without tokens; set if deliveries are logged."""
 
 
-def envelope_item(message: bytes, record: Record | None = None) -> Item:
+def envelope_item(message: bytes, record: Record | None = None) -> EncodedMessage:
     """Return an item for one envelope."""
-    return Item(encode(message), (message,), record=record)
+    return EncodedMessage(encode(message), (message,), record=record)
 
 
-def frame_items(stream_id: str, first: int, messages: list[bytes], *, text: bool) -> Iterator[Item]:
+def frame_items(stream_id: str, first: int, messages: list[bytes], *, text: bool) -> Iterator[EncodedMessage]:
     """Yield items for consecutive frames, split into pieces of about `ITEM_BYTES`."""
     wire = encode_all(messages, text=text)
     if len(wire) <= ITEM_BYTES or len(messages) == 1:
-        yield Item(wire, messages, text, stream_id, first)
+        yield EncodedMessage(wire, messages, text, stream_id, first)
         return
     half = len(messages) // 2
     yield from frame_items(stream_id, first, messages[:half], text=text)
     yield from frame_items(stream_id, first + half, messages[half:], text=text)
 
 
-def readable(item: Item) -> list[bytes]:
+def readable(item: EncodedMessage) -> list[bytes]:
     """Return each message as a line of JSON: envelopes unchanged, frames as objects without `kind` (protocol §5)."""
     if item.stream_id is None:
         return [*item.messages]

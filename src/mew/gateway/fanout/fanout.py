@@ -11,10 +11,10 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol
 
-from mew.gateway.fanout.delivery import Readers, Sending, share_of, transport_of
-from mew.gateway.fanout.encoding import Item
-from mew.gateway.fanout.sinks import Counts, Outlet, SocketOutlet
-from mew.protocol import AllBut, Audience, Everyone, Only, To
+from mew.gateway.fanout.delivery import BatchDelivery, ReaderRegistry, share_of, transport_of
+from mew.gateway.fanout.encoding import EncodedMessage
+from mew.gateway.fanout.sinks import Counters, Sink, SocketSink
+from mew.protocol import AllExcept, Audience, Everyone, OneConnection, Recipients
 
 if TYPE_CHECKING:
     from mew.gateway.history_log import EnvelopeHistory
@@ -30,7 +30,7 @@ FLUSHES: Final = 8
 """A flush is delayed by the duration of this many flushes."""
 
 
-class Pace:
+class FlushPacer:
     """Measures flushes and computes how long to delay the next one."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ FEW: Final = 50
 """Audiences up to this size are served before a large audience, not after it."""
 
 
-class Writer(Protocol):
+class PausableSocket(Protocol):
     """The part of a socket that pauses reading under load."""
 
     def pause_reading(self) -> None:
@@ -82,21 +82,21 @@ class Fanout:
     """The outlets of a space and the messages in flight to them."""
 
     def __init__(
-        self, counts: Counts, before_flush: Callable[[], bool], clock: Callable[[], float] = perf_counter
+        self, counts: Counters, before_flush: Callable[[], bool], clock: Callable[[], float] = perf_counter
     ) -> None:
         """`before_flush` adds all remaining messages of the turn and returns whether the turn may be sent.
 
         `clock` returns seconds.
         """
-        self.readers = Readers()
+        self.readers = ReaderRegistry()
         self.history: EnvelopeHistory | None = None
         self.holding = False
         """Whether writers should pause until the next flush, because there is already enough to send."""
         self._counts = counts
         self._before_flush = before_flush
         self._clock = clock
-        self._pace = Pace()
-        self._turn: list[tuple[Audience, Item]] = []
+        self._pace = FlushPacer()
+        self._turn: list[tuple[Audience, EncodedMessage]] = []
         self._mixed = False
         self._frames: list[int] = []
         """Indexes of the frame items in the turn."""
@@ -113,15 +113,15 @@ class Fanout:
         """Whether the turn is blocked until `resume` is called."""
         self._due: asyncio.Handle | None = None
         self._is_patient = False
-        self._held: list[Writer] = []
-        self._sending: Sending | None = None
+        self._held: list[PausableSocket] = []
+        self._sending: BatchDelivery | None = None
         """A turn that has not reached all its readers yet."""
         self._seconds = 0.0
         """Time spent on this turn so far."""
 
     # What to send
 
-    def put(self, audience: Audience, item: Item, *, patient: bool = False) -> None:
+    def put(self, audience: Audience, item: EncodedMessage, *, patient: bool = False) -> None:
         """Add an item to the turn. Use `patient` for low-priority items that no client waits for."""
         if item.stream_id is not None:
             self._frames.append(len(self._turn))
@@ -152,7 +152,7 @@ class Fanout:
 
     def _few(self, audience: Audience) -> list[str] | None:
         """Return the connections of this audience, if there are few enough to serve them first; else None."""
-        if isinstance(audience, To | Only):
+        if isinstance(audience, OneConnection | Recipients):
             few = self._connections(audience)
             if len(few) <= FEW:
                 return few
@@ -163,8 +163,8 @@ class Fanout:
             asyncio.get_running_loop().call_soon(self._serve_ahead)
         self._ahead |= dict.fromkeys(few)
 
-    def _connections(self, audience: To | Only) -> list[str]:
-        if isinstance(audience, To):
+    def _connections(self, audience: OneConnection | Recipients) -> list[str]:
+        if isinstance(audience, OneConnection):
             return [audience.connection]
         found = map(self.readers.connection_of, audience.participants)
         return [connection for connection in found if connection is not None]
@@ -187,7 +187,7 @@ class Fanout:
             self.holding = not patient
             self._due = loop.call_later(wait, self._release)
 
-    def hold(self, writer: Writer) -> None:
+    def hold(self, writer: PausableSocket) -> None:
         """Pause reading from a writer until the next flush; the kernel buffers what it sends."""
         writer.pause_reading()
         self._held.append(writer)
@@ -241,7 +241,7 @@ class Fanout:
         while self._sending is not None:
             self._slice(self._sending)
 
-    def _slice(self, sending: Sending) -> bool:
+    def _slice(self, sending: BatchDelivery) -> bool:
         """Serve the next slice of readers; return whether all have been served."""
         started = self._clock()
         done = sending.slice(self._counts)
@@ -267,7 +267,7 @@ class Fanout:
         if self.history is not None:
             self._log(self.history, turn, late)
         self._seconds = 0.0
-        self._sending = Sending(turn, late | served, self.readers, mixed=mixed, frames=frames)
+        self._sending = BatchDelivery(turn, late | served, self.readers, mixed=mixed, frames=frames)
 
     # Single connections
 
@@ -285,7 +285,7 @@ class Fanout:
         if self._before_flush():
             self._serve(connection)
 
-    def _serve(self, connection: str) -> list[Item]:
+    def _serve(self, connection: str) -> list[EncodedMessage]:
         """Send a connection everything that is ready for it; return the items of the current turn."""
         if self._sending is not None:
             self._sending.serve(connection, self._counts)
@@ -310,7 +310,7 @@ class Fanout:
         added before that is decided.
         """
         outlet, name = self.readers.outlets.get(connection), self.readers.name_of(connection)
-        if isinstance(outlet, SocketOutlet) and outlet.closed:
+        if isinstance(outlet, SocketSink) and outlet.closed:
             self._lose(connection, outlet)
             return True
         if not self._before_flush():
@@ -322,7 +322,7 @@ class Fanout:
                     self.history.delivered(item.record, [(name, transport_of(connection))])
         return True
 
-    def _lose(self, connection: str, outlet: SocketOutlet) -> None:
+    def _lose(self, connection: str, outlet: SocketSink) -> None:
         """Count the frames that a closed connection misses as lost; ignore the envelopes.
 
         Nothing is sent, so nothing must be recorded first. If thousands of connections close together, this avoids a
@@ -335,20 +335,22 @@ class Fanout:
         if missed:
             outlet.put(share_of(connection, missed, self.readers))
 
-    def drop(self, connection: str) -> Outlet | None:
+    def drop(self, connection: str) -> Sink | None:
         """Remove the connection; it receives nothing more, including this turn."""
         self._late.pop(connection, None)
         return self.readers.drop(connection)
 
-    def _log(self, history: "EnvelopeHistory", turn: list[tuple[Audience, Item]], late: dict[str, int]) -> None:
+    def _log(
+        self, history: "EnvelopeHistory", turn: list[tuple[Audience, EncodedMessage]], late: dict[str, int]
+    ) -> None:
         """Log one line per recipient. A participant that joined within the turn gets no earlier items."""
         present, came_late = self.readers.recipients(), self.readers.came_late(late)
         for index, (audience, item) in enumerate(turn):
             if item.record is None:
                 continue
-            if isinstance(audience, To | Only):
+            if isinstance(audience, OneConnection | Recipients):
                 history.delivered(item.record, self.readers.recipients_of(audience))
                 continue
             not_yet = len(came_late) - bisect_right(came_late, index)
-            without = audience.participant if isinstance(audience, AllBut) else None
+            without = audience.participant if isinstance(audience, AllExcept) else None
             history.delivered(item.record, present[: len(present) - not_yet] if not_yet else present, without)

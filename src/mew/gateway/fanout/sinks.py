@@ -13,10 +13,10 @@ import msgspec
 
 from mew._internal.files import ensure_folder
 from mew._internal.logging import log
-from mew.gateway.fanout.encoding import Item, readable
+from mew.gateway.fanout.encoding import EncodedMessage, readable
 
 
-class Counts(msgspec.Struct):
+class Counters(msgspec.Struct):
     """Counters since the start."""
 
     envelopes: int = 0
@@ -37,7 +37,7 @@ WAITING_BYTES: Final = 160
 """Memory overhead of a queued item, in addition to its bytes."""
 
 
-class Loss(msgspec.Struct):
+class DroppedFrames(msgspec.Struct):
     """Frames of one stream that a reader did not receive."""
 
     first: int
@@ -45,13 +45,13 @@ class Loss(msgspec.Struct):
     dropped: int
 
 
-class Outlet(Protocol):
+class Sink(Protocol):
     """Accepts the messages for one connection."""
 
     direct: Callable[[bytes], None] | None
     """Writes encoded frames directly to the reader. None while that is not possible; use `put` then."""
 
-    def put(self, items: list[Item]) -> int:
+    def put(self, items: list[EncodedMessage]) -> int:
         """Accept the messages of a turn; return how many of them have reached their reader."""
         ...
 
@@ -85,7 +85,7 @@ class _NoWire:
 _NO_WIRE: Final = _NoWire()
 
 
-class Waiting(NamedTuple):
+class QueuedMessage(NamedTuple):
     """A queued item: its bytes, shared between all readers, and the data needed to report its loss."""
 
     wire: bytes
@@ -99,7 +99,7 @@ class Waiting(NamedTuple):
         return len(self.wire) + WAITING_BYTES
 
 
-class Backlog:
+class SendQueue:
     """The queue of a slow reader, with frames and envelopes stored separately.
 
     The cost of dropping the oldest frames does not depend on the number of envelopes queued before them. Each envelope
@@ -108,10 +108,10 @@ class Backlog:
 
     def __init__(self) -> None:
         """Start with an empty queue."""
-        self._frames: deque[Waiting] = deque()
+        self._frames: deque[QueuedMessage] = deque()
         self._gone = 0
         """Number of frame items already removed from the queue, sent or dropped."""
-        self._envelopes: deque[tuple[int, Waiting]] = deque()
+        self._envelopes: deque[tuple[int, QueuedMessage]] = deque()
         self.data = 0
         """Memory used by the frames, in bytes."""
         self.control = 0
@@ -121,7 +121,7 @@ class Backlog:
         """Return whether the queue contains anything."""
         return bool(self._frames or self._envelopes)
 
-    def add(self, waiting: Waiting) -> None:
+    def add(self, waiting: QueuedMessage) -> None:
         """Append an item."""
         if waiting.stream_id is None:
             self._envelopes.append((self._gone + len(self._frames), waiting))
@@ -130,14 +130,14 @@ class Backlog:
             self._frames.append(waiting)
             self.data += waiting.cost
 
-    def next_frames(self) -> Waiting:
+    def next_frames(self) -> QueuedMessage:
         """Remove and return the oldest frame item."""
         waiting = self._frames.popleft()
         self._gone += 1
         self.data -= waiting.cost
         return waiting
 
-    def next(self) -> Waiting:
+    def next(self) -> QueuedMessage:
         """Remove and return the oldest item of either kind."""
         if not self._envelopes or self._envelopes[0][0] > self._gone:
             return self.next_frames()
@@ -145,12 +145,12 @@ class Backlog:
         self.control -= len(waiting.wire)
         return waiting
 
-    def frames(self) -> list[Waiting]:
+    def frames(self) -> list[QueuedMessage]:
         """Return the queued frame items, oldest first."""
         return [*self._frames]
 
 
-class SocketOutlet:
+class SocketSink:
     """A reader behind a socket: writes directly while the reader keeps up, else uses a bounded queue."""
 
     __slots__ = ("_backlog", "_limits", "_losses", "_on_loss", "_wire", "closed", "counts", "direct", "paused")
@@ -160,16 +160,16 @@ class SocketOutlet:
         self._wire = wire
         self._limits = (data_bytes, control_bytes)
         self._on_loss = on_loss
-        self._backlog: Backlog | None = None
+        self._backlog: SendQueue | None = None
         self.direct: Callable[[bytes], None] | None = wire.write
         self.paused = False
         self.closed = False
-        self.counts = Counts()
+        self.counts = Counters()
         """Counts delayed deliveries and losses. After a join, these are the counters of the space."""
-        self._losses: dict[str, Loss] | None = None
+        self._losses: dict[str, DroppedFrames] | None = None
 
     @property
-    def losses(self) -> dict[str, Loss]:
+    def losses(self) -> dict[str, DroppedFrames]:
         """Losses by stream since the last notice to the reader; after it closes, also frames that were never sent."""
         return self._losses or {}
 
@@ -178,7 +178,7 @@ class SocketOutlet:
         """Queued frames (memory) and queued envelopes (size on the wire), in bytes."""
         return (0, 0) if self._backlog is None else (self._backlog.data, self._backlog.control)
 
-    def put(self, items: list[Item]) -> int:
+    def put(self, items: list[EncodedMessage]) -> int:
         """Send immediately, or append to the queue; return the number of messages sent."""
         if self.direct is not None:
             self.direct(b"".join([item.wire for item in items]))
@@ -188,7 +188,7 @@ class SocketOutlet:
                 if item.stream_id is not None:
                     self._lose(item.stream_id, item.first, len(item.messages))
             return 0
-        self._queue([Waiting(item.wire, len(item.messages), item.stream_id, item.first) for item in items])
+        self._queue([QueuedMessage(item.wire, len(item.messages), item.stream_id, item.first) for item in items])
         return 0
 
     def put_envelopes(self, wire: bytes, messages: int) -> int:
@@ -197,16 +197,16 @@ class SocketOutlet:
             self.direct(wire)
             return messages
         if not self.closed:
-            self._queue([Waiting(wire, messages, None, 0)])
+            self._queue([QueuedMessage(wire, messages, None, 0)])
         return 0
 
-    def _queue(self, waiting: list[Waiting]) -> None:
-        backlog = self._backlog = self._backlog or Backlog()
+    def _queue(self, waiting: list[QueuedMessage]) -> None:
+        backlog = self._backlog = self._backlog or SendQueue()
         for each in waiting:
             backlog.add(each)
         self._trim(backlog)
 
-    def _trim(self, backlog: Backlog) -> None:
+    def _trim(self, backlog: SendQueue) -> None:
         data_limit, control_limit = self._limits
         if backlog.control > control_limit:
             self.close(1013, "too slow: envelopes are waiting")
@@ -216,7 +216,7 @@ class SocketOutlet:
             while backlog.data > data_limit:
                 self._lose_waiting(backlog.next_frames())
 
-    def _lose_waiting(self, waiting: Waiting) -> None:
+    def _lose_waiting(self, waiting: QueuedMessage) -> None:
         if waiting.stream_id is not None:
             self._lose(waiting.stream_id, waiting.first, waiting.messages)
 
@@ -225,7 +225,7 @@ class SocketOutlet:
         losses = self._losses = self._losses or {}
         loss = losses.get(stream_id)
         if loss is None:
-            losses[stream_id] = Loss(first, first + count - 1, count)
+            losses[stream_id] = DroppedFrames(first, first + count - 1, count)
         else:
             loss.last = first + count - 1
             loss.dropped += count
@@ -234,7 +234,7 @@ class SocketOutlet:
         """Start to queue, because the kernel buffer is full."""
         self.paused, self.direct = True, None
 
-    def resume(self, notices: list[Item]) -> None:
+    def resume(self, notices: list[EncodedMessage]) -> None:
         """Continue after a pause: send loss notices first, then the queue until the kernel buffer is full."""
         self.paused = False
         if self.closed:
@@ -249,7 +249,7 @@ class SocketOutlet:
             self.direct = self._wire.write
             self._backlog = None
 
-    def _send_some(self, backlog: Backlog) -> None:
+    def _send_some(self, backlog: SendQueue) -> None:
         batch, size, count = [], 0, 0
         while size < BATCH_BYTES and backlog:
             waiting = backlog.next()
@@ -282,7 +282,7 @@ class SocketOutlet:
             self._wire.close(code, reason)
 
 
-class Mailbox:
+class HttpMailbox:
     """Messages received by an HTTP presence, kept for polling. Bounded: the oldest are dropped first."""
 
     direct: Callable[[bytes], None] | None = None
@@ -299,7 +299,7 @@ class Mailbox:
         """The number of the next message."""
         return self._first + len(self._messages)
 
-    def put(self, items: list[Item]) -> int:
+    def put(self, items: list[EncodedMessage]) -> int:
         """Store the messages and drop the oldest ones beyond the limits; return how many were added."""
         before = self.next_number
         for item in items:
@@ -323,7 +323,7 @@ class Mailbox:
         """Do nothing: received messages can still be polled."""
 
 
-class LogOutlet:
+class FileSink:
     """An `output_log` file. Each message is appended as one line and is visible immediately."""
 
     direct: Callable[[bytes], None] | None = None
@@ -333,7 +333,7 @@ class LogOutlet:
         ensure_folder(path.parent)
         self._path = path
 
-    def put(self, items: list[Item]) -> int:
+    def put(self, items: list[EncodedMessage]) -> int:
         """Append the messages. If that fails, the lines are lost and other readers are not affected."""
         lines = [line + b"\n" for item in items for line in readable(item)]
         left = memoryview(b"".join(lines))

@@ -18,13 +18,13 @@ from mew import __version__
 from mew.gateway.exposure import allowed_origins
 from mew.gateway.gateway import Gateway
 from mew.gateway.http.exchange import admit, credentials, exchange_of, paid, peer_of
-from mew.gateway.http.journal import JOURNAL, JournalDoor
+from mew.gateway.http.journal import JOURNAL, JournalApi
 from mew.gateway.http.openapi import document
 from mew.gateway.http.proposals import PROPOSAL, ProposalContent
 from mew.gateway.hub import Hub
 from mew.gateway.metrics import CONTENT_TYPE, exposition, journal_health
-from mew.inspector import Page
-from mew.protocol import JoinRequest, Poll, Post, Refusal, raw_json
+from mew.inspector import InspectorPage
+from mew.protocol import JoinRequest, Poll, Post, ProtocolError, raw_json
 from mew.protocol.errors import (
     AlreadyExists,
     InternalError,
@@ -62,7 +62,7 @@ def json_response(body: Any, status: int = 200) -> Response:
     return Response(raw_json.encode(body), status, media_type="application/json")
 
 
-def refused(refusal: Refusal) -> Response:
+def refused(refusal: ProtocolError) -> Response:
     """Return an HTTP response for a refusal."""
     answer = json_response(refusal.payload(), refusal.status)
     wait = refusal.parts.get("retry_after_ms")
@@ -77,7 +77,7 @@ def _openapi() -> bytes:
     return raw_json.encode(document())
 
 
-class HttpDoor:
+class HttpApi:
     """The HTTP endpoints of one gateway."""
 
     def __init__(self, gateway: Gateway) -> None:
@@ -94,11 +94,16 @@ class HttpDoor:
             Route("/participants", self.participants),
             Route(MESSAGES, self.messages, methods=["GET", "POST"]),
             Route(EXPLAIN, self.explained, methods=["GET", "POST"]),
-            Route(JOURNAL, JournalDoor(self._gateway).read),
+            Route(JOURNAL, JournalApi(self._gateway).read),
             Route(PROPOSAL, ProposalContent(self._gateway).read),
-            Page(),
+            InspectorPage(),
         ]
-        handlers = {HTTPException: _not_found, Refusal: self._refused, ClientDisconnect: _gone, Exception: _broken}
+        handlers = {
+            HTTPException: _not_found,
+            ProtocolError: self._refused,
+            ClientDisconnect: _gone,
+            Exception: _broken,
+        }
         return Starlette(routes=routes, middleware=self._middleware(), exception_handlers=handlers)
 
     def _middleware(self) -> list[Middleware]:
@@ -226,7 +231,7 @@ class HttpDoor:
             return _mail(hub, participant, int(given))
 
     async def _refused(self, request: Request, error: Exception) -> Response:
-        if not isinstance(error, Refusal):
+        if not isinstance(error, ProtocolError):
             raise error
         # Do not log the target: a careless client puts its token there.
         exchange = exchange_of(request.scope)

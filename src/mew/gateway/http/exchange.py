@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from mew.gateway.connections import OpenConnection
 from mew.gateway.gateway import Gateway
-from mew.protocol import JoinRequest, Space
+from mew.protocol import JoinRequest, SpaceCore
 from mew.protocol.work import BYTES_PER_UNIT, MESSAGE_UNITS
 
 
@@ -31,7 +31,7 @@ class Bill(msgspec.Struct):
 
 
 @asynccontextmanager
-async def paid(gateway: Gateway, space: Space, asked: JoinRequest) -> AsyncIterator[Bill]:
+async def paid(gateway: Gateway, space: SpaceCore, asked: JoinRequest) -> AsyncIterator[Bill]:
     """Charge the caller for work that does not await anything.
 
     Waits for the caller's turn and raises a refusal if a budget is exceeded. The yielded `Bill` is charged on exit.

@@ -18,11 +18,11 @@ from starlette.types import Receive, Scope, Send
 from mew._internal.logging import log
 from mew.gateway.gateway import Gateway
 from mew.gateway.http.exchange import Exchange, admit, credentials, exchange_of
-from mew.gateway.journal_access import Onlooker, Targets
-from mew.gateway.journaling import Kept
-from mew.journal.block_format import Damaged
-from mew.journal.reader import Missing, Steps
-from mew.protocol import Identity, JoinRequest, Record, Refusal, raw_json, records
+from mew.gateway.journal_access import JournalAccess, StreamAudiences
+from mew.gateway.journaling import OpenJournal
+from mew.journal.block_format import CorruptData
+from mew.journal.reader import JournalCursor, RecordsMissing
+from mew.protocol import Identity, JoinRequest, ProtocolError, Record, raw_json, records
 from mew.protocol.errors import InternalError, InvalidRequest, NotFound, QuotaExceeded
 from mew.protocol.timestamps import SECOND, rfc3339
 from mew.protocol.work import BYTES_PER_UNIT, MESSAGE_UNITS
@@ -54,7 +54,7 @@ _REFUSALS: Final = frozenset({records.REJECTED, records.FRAME_REJECTED})
 """All callers may see that a message was rejected and why, but not its content."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class JournalQuery(msgspec.Struct, frozen=True):
     """The parameters of a request."""
 
     start: int
@@ -62,7 +62,7 @@ class Asked(msgspec.Struct, frozen=True):
     control: bool
 
 
-class Shown(msgspec.Struct):
+class JournalRecordBody(msgspec.Struct):
     """A record as returned to the caller, with the columns of the journal."""
 
     position: int
@@ -91,12 +91,12 @@ class _Known:
     """Data about the journal of a space that is cached between requests."""
 
     def __init__(self) -> None:
-        self.targets = Targets()
+        self.targets = StreamAudiences()
         self.checked: set[tuple[object, ...]] = set()
         """Files whose checksums have been verified."""
 
 
-class JournalDoor:
+class JournalApi:
     """The journal endpoint of one gateway. Requires a token."""
 
     def __init__(self, gateway: Gateway) -> None:
@@ -123,10 +123,10 @@ class JournalDoor:
         if request.method == "HEAD":
             return Response(media_type=LIVE, headers=_HEADERS)
         self._require_room(kept, identity)
-        reader = Reader(join, identity, exchange_of(request.scope))
+        reader = LiveReader(join, identity, exchange_of(request.scope))
         return _Events(self._events(reader, kept, asked), media_type=LIVE, headers=_HEADERS)
 
-    def _require_room(self, kept: Kept, identity: Identity) -> None:
+    def _require_room(self, kept: OpenJournal, identity: Identity) -> None:
         """Raise `QuotaExceeded` if the gateway or the participant already has the maximum number of live readers."""
         own, most = self._live[identity], kept.hub.space.settings.limits.live_readers_per_participant
         if own >= most:
@@ -145,7 +145,7 @@ class JournalDoor:
                 value=live + 1,
             )
 
-    def _admitted(self, join: JoinRequest) -> tuple[Kept, Identity]:
+    def _admitted(self, join: JoinRequest) -> tuple[OpenJournal, Identity]:
         """Return the requested journal and the identity of the caller."""
         name = self._gateway.lobby.look_in(join).settings.space_id
         identity = self._gateway.tokens.identify(str(join.token))
@@ -154,17 +154,17 @@ class JournalDoor:
             raise NotFound(f"the space {name!r} keeps no journal")
         return kept, identity
 
-    def _steps(self, kept: Kept, identity: Identity, asked: Asked) -> tuple[Steps, Onlooker]:
+    def _steps(self, kept: OpenJournal, identity: Identity, asked: JournalQuery) -> tuple[JournalCursor, JournalAccess]:
         folder = kept.folder
         known = self._known.setdefault(folder.space, _Known())
         if len(known.checked) > MOST_CHECKED:
             known.checked = set()
-        steps = Steps(folder.root, folder.space, asked.start, control=asked.control, checked=known.checked)
-        return steps, Onlooker(identity, known.targets, steps)
+        steps = JournalCursor(folder.root, folder.space, asked.start, control=asked.control, checked=known.checked)
+        return steps, JournalAccess(identity, known.targets, steps)
 
     # A page
 
-    async def _page(self, kept: Kept, identity: Identity, asked: Asked) -> Response:
+    async def _page(self, kept: OpenJournal, identity: Identity, asked: JournalQuery) -> Response:
         steps, onlooker = self._steps(kept, identity, asked)
 
         def read() -> bytes:
@@ -184,13 +184,15 @@ class JournalDoor:
         try:
             async with self._reading:
                 body = await run_in_threadpool(read)
-        except (Damaged, Missing) as problem:
+        except (CorruptData, RecordsMissing) as problem:
             raise _unreadable(kept, steps, problem) from None
         return Response(body, media_type="application/json", headers=_HEADERS)
 
     # The live stream
 
-    async def _events(self, reader: "Reader", kept: Kept, asked: Asked) -> AsyncGenerator[bytes, None]:
+    async def _events(
+        self, reader: "LiveReader", kept: OpenJournal, asked: JournalQuery
+    ) -> AsyncGenerator[bytes, None]:
         """Yield events while the client is connected, its token is valid and the gateway serves."""
         loop, payer = asyncio.get_running_loop(), self._gateway.lobby.payer(reader.join)
         identity = reader.identity
@@ -219,7 +221,7 @@ class JournalDoor:
                 elif steps.at == before:
                     await reader.wait(LOOK_SECONDS)
                 await self._settled(reader, kept, payer)
-        except (Damaged, Missing) as problem:
+        except (CorruptData, RecordsMissing) as problem:
             _unreadable(kept, steps, problem)
         finally:
             self._live[identity] -= 1
@@ -227,31 +229,31 @@ class JournalDoor:
                 del self._live[identity]
             steps.let_go()
 
-    async def _settled(self, reader: "Reader", kept: Kept, payer: str) -> None:
+    async def _settled(self, reader: "LiveReader", kept: OpenJournal, payer: str) -> None:
         """Delay a reader that is over its budget, by at most `MOST_WAIT_SECONDS`. It loses no records."""
         space = kept.hub.space
         wait = space.budgets.owed(payer, kept.hub.clock())
         if wait:
             await reader.wait(min(wait / SECOND, MOST_WAIT_SECONDS))
 
-    def _goes_on(self, reader: "Reader") -> bool:
+    def _goes_on(self, reader: "LiveReader") -> bool:
         """Return whether the client is connected, the gateway serves and the token is valid."""
         if reader.gone or self._gateway.readiness.phase != "ready":
             return False
         try:
             self._gateway.lobby.look_in(reader.join)
-        except Refusal:
+        except ProtocolError:
             return False
         return True
 
 
-def _charge(kept: Kept, payer: str, size: int) -> None:
+def _charge(kept: OpenJournal, payer: str, size: int) -> None:
     """Charge the caller for the data returned."""
     work = MESSAGE_UNITS + size // BYTES_PER_UNIT
     kept.hub.space.charge(payer, kept.hub.clock(), work=work, size=size)
 
 
-class Reader(msgspec.Struct, frozen=True):
+class LiveReader(msgspec.Struct, frozen=True):
     """A client that follows a live journal, and its connection."""
 
     join: JoinRequest
@@ -291,16 +293,16 @@ def _credentials(request: Request) -> JoinRequest:
     return JoinRequest(space=request.path_params["id"], token=said.token)
 
 
-def _asked(request: Request) -> Asked:
+def _asked(request: Request) -> JournalQuery:
     query = request.query_params
     limit = _number("limit", query.get("limit", str(USUAL_LIMIT)), MOST_LIMIT)
     if not limit:
         raise InvalidRequest("`limit` must be at least 1")
     start = _number("from", query.get("from", "0"))
-    return Asked(start, limit, bool(_number("control", query.get("control", "0"), 1)))
+    return JournalQuery(start, limit, bool(_number("control", query.get("control", "0"), 1)))
 
 
-def _resumed(request: Request, asked: Asked) -> Asked:
+def _resumed(request: Request, asked: JournalQuery) -> JournalQuery:
     """Start after the last event that the reader has seen, if it sends `Last-Event-ID`."""
     last = request.headers.get("last-event-id")
     if not last:
@@ -316,7 +318,7 @@ def _number(name: str, given: str, most: int | None = None) -> int:
     return int(given)
 
 
-def _step(steps: Steps, onlooker: Onlooker) -> bytes:
+def _step(steps: JournalCursor, onlooker: JournalAccess) -> bytes:
     """Return the next events, encoded. Empty if only frames arrived and the reader does not want them."""
     return b"".join(
         b"id: %d\nevent: %b\ndata: %b\n\n"
@@ -325,9 +327,9 @@ def _step(steps: Steps, onlooker: Onlooker) -> bytes:
     )
 
 
-def shown(record: Record, onlooker: Onlooker) -> bytes:
+def shown(record: Record, onlooker: JournalAccess) -> bytes:
     """Return a record as JSON, reduced to what the caller may see."""
-    form = Shown(record.position, rfc3339(record.time), record.event)
+    form = JournalRecordBody(record.position, rfc3339(record.time), record.event)
     if not onlooker.sees(record):
         form.withheld = True
         if record.frame_number is not None:
@@ -352,7 +354,7 @@ def shown(record: Record, onlooker: Onlooker) -> bytes:
     return raw_json.encode(form)
 
 
-def _unreadable(kept: Kept, steps: Steps, problem: Exception) -> InternalError:
+def _unreadable(kept: OpenJournal, steps: JournalCursor, problem: Exception) -> InternalError:
     """Log the problem for the operator and return an error that contains only the position."""
     log.error("journal unreadable", space=kept.folder.space, position=steps.at, problem=str(problem))
     return InternalError(f"the journal cannot be read at position {steps.at}; the gateway's log says more")

@@ -12,7 +12,7 @@ from mew import __version__
 from mew.gateway.http.journal import JOURNAL, LIVE, MOST_LIMIT, POSITION_DIGITS, USUAL_LIMIT
 from mew.gateway.http.openapi_examples import ACTIONS, EVENT, EXPLAINED, MESSAGES, PAGE, Example
 from mew.gateway.http.proposals import PROPOSAL
-from mew.protocol import ERROR_CODES, PROTOCOL, Refusal
+from mew.protocol import ERROR_CODES, PROTOCOL, ProtocolError
 from mew.protocol.envelope import ID_LENGTH
 from mew.protocol.kinds import PROTOCOLS
 
@@ -43,12 +43,12 @@ _OWN_CODES: Final = {431: {"invalid_request"}}
 def codes_by_status() -> dict[int, list[str]]:
     """Return every status that a refusal can have, with its error codes."""
     found: dict[int, set[str]] = {status: set(codes) for status, codes in _OWN_CODES.items()}
-    for refusal in _refusals(Refusal):
+    for refusal in _refusals(ProtocolError):
         found.setdefault(refusal.status, set()).add(refusal.code)
     return {status: sorted(codes) for status, codes in sorted(found.items())}
 
 
-def _refusals(kind: type[Refusal]) -> Iterable[type[Refusal]]:
+def _refusals(kind: type[ProtocolError]) -> Iterable[type[ProtocolError]]:
     for each in kind.__subclasses__():
         yield each
         yield from _refusals(each)
@@ -192,7 +192,7 @@ def _with_examples(operation: dict[str, Any], examples: tuple[Example, ...]) -> 
     responses = dict(operation["responses"])
     for status in sorted({each.status for each in examples}):
         answered = {each.name: {"value": each.answer} for each in examples if each.status == status}
-        schema = operation["responses"][str(status)].get("content", _content(_ref("Refusal")))[JSON]["schema"]
+        schema = operation["responses"][str(status)].get("content", _content(_ref("ProtocolError")))[JSON]["schema"]
         described = {"description": "As asked." if status == 200 else _NAMES[status]}
         responses[str(status)] = {**described, "content": {JSON: {"schema": schema, "examples": answered}}}
     return {**operation, "requestBody": body, "responses": responses}
@@ -242,7 +242,7 @@ def _content(schema: Any) -> dict[str, Any]:
 
 
 def _refusal(status: int, codes: list[str]) -> dict[str, Any]:
-    schema = {"allOf": [_ref("Refusal"), {"properties": {"error": {"enum": codes}}}]}
+    schema = {"allOf": [_ref("ProtocolError"), {"properties": {"error": {"enum": codes}}}]}
     return {"description": _NAMES[status], "content": _content(schema)}
 
 
@@ -255,7 +255,7 @@ def _schemas() -> dict[str, Any]:
     parts = "Besides these, what the code's row in the protocol's reference names."
     code = {"type": "string", "enum": sorted(ERROR_CODES)}
     return {
-        "Refusal": {**_record({"error": code, "message": _TEXT}), "description": parts},
+        "ProtocolError": {**_record({"error": code, "message": _TEXT}), "description": parts},
         "Envelope": _envelope(),
         "Accepted": _accepted(),
         "Polled": _record({"messages": {"type": "array", "items": _OBJECT}, "next": _COUNT, "dropped": _COUNT}),

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from mew.gateway.gateway import Gateway
 from mew.gateway.http.exchange import admit, credentials, paid
-from mew.protocol import JoinRequest, Space
+from mew.protocol import JoinRequest, SpaceCore
 from mew.protocol.errors import InvalidRequest, NotFound
 from mew.protocol.handlers.proposals import closed
 from mew.protocol.proposals import ClosedProposal, at_position
@@ -41,7 +41,7 @@ class ProposalContent:
             bill.size = len(content)
         return Response(content, media_type="application/json", headers=_HEADERS)
 
-    def _content(self, space: Space, position: int) -> bytes:
+    def _content(self, space: SpaceCore, position: int) -> bytes:
         now = self._gateway.hubs[space.settings.space_id].clock()
         found = at_position(space.state, position, now)
         if found is None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from mew.errors import MewError
 from mew.journal.generator import Plan, generate
 from mew.journal.generator.truth import Truth
-from mew.journal.layout import Folder
+from mew.journal.layout import JournalFolder
 
 FAILED = 1
 
@@ -46,7 +46,7 @@ def summary(root: Path, truth: Truth, seconds: float) -> str:
         hours = (space.last_time - space.first_time) / 3.6e9
         lines.append(
             f"{name}: {space.records:,} records, {frames / space.records:.1%} frames, {len(space.streams)} streams, "
-            f"{hours:.1f} h, {len(Folder(root, name).segments())} segments, {len(Folder(root, name).logs())} logs"
+            f"{hours:.1f} h, {len(JournalFolder(root, name).segments())} segments, {len(JournalFolder(root, name).logs())} logs"
         )
     size = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
     rate = truth.records / seconds

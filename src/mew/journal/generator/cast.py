@@ -9,7 +9,7 @@ import msgspec
 
 from mew.journal.generator import material
 from mew.journal.generator.material import Matter
-from mew.protocol import Identity, Limits, Settings, StreamSettings, read_capabilities
+from mew.protocol import Identity, Limits, SpaceSettings, StreamSettings, read_capabilities
 
 SPACES: Final = ("harbour", "orchard", "foundry", "observatory", "quarry", "atelier", "lighthouse", "archive")
 GRACE_SECONDS: Final = 5.0
@@ -164,10 +164,10 @@ def capabilities(name: str) -> list[dict[str, Any]]:
     return [{"kind": kind} for kind in kinds]
 
 
-def settings(space_id: str) -> Settings:
+def settings(space_id: str) -> SpaceSettings:
     """How each space of a story is configured."""
     participants = {name: read_capabilities(capabilities(name), name) for names in _KINDS for name in names}
-    return Settings(
+    return SpaceSettings(
         space_id=space_id,
         participants={**participants, SCRIBE: None},
         output_logs=frozenset({SCRIBE}),

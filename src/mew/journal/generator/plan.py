@@ -11,7 +11,7 @@ import msgspec
 from mew.errors import MewError
 from mew.journal.generator.cast import space_name
 from mew.journal.generator.story import FEWEST
-from mew.journal.layout import Folder
+from mew.journal.layout import JournalFolder
 from mew.journal.settings import JournalSettings
 
 START: Final = 1_772_441_940_000_000
@@ -61,6 +61,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         if self.records < FEWEST * self.spaces:
             raise BadPlan(f"a space has at least {FEWEST:,} records: {self.records:,} are too few for {self.spaces}")
         for index in range(self.spaces):
-            folder = Folder(root, space_name(index))
+            folder = JournalFolder(root, space_name(index))
             if folder.log.exists() or folder.sealed.exists():
                 raise BadPlan(f"{root} has a journal of {folder.space!r} already")

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from mew.errors import MewError
-from mew.journal.block_format import Entry, Frames
+from mew.journal.block_format import Entry, FrameBatch
 from mew.journal.generator import cast
 from mew.journal.generator.channel import Channel
 from mew.journal.generator.material import POOL, Matter, Pool
@@ -18,20 +18,20 @@ from mew.journal.generator.world import Foretold, Line, World
 from mew.journal.generator.writing import Files
 from mew.protocol import (
     PROTOCOL,
-    Attach,
+    AttachOutputLog,
     Checkpoint,
     Command,
     Post,
     Receive,
     Record,
     Route,
-    Space,
+    SpaceCore,
     SpaceState,
     Start,
     Tick,
     fold,
 )
-from mew.protocol.fold import count_frames
+from mew.protocol.fold import advance_frame_number
 from mew.protocol.timestamps import rfc3339
 
 LONGEST_STEP: Final = 300
@@ -80,7 +80,7 @@ class Play:
         self._connections = 0
         self._tail: list[Entry] = []
         """Everything since the last checkpoint: what a recovery reads."""
-        self._space = Space(self._settings, self._secrets)
+        self._space = SpaceCore(self._settings, self._secrets)
         self._start()
         self.truth.first_time = self._tail[0].time
 
@@ -94,7 +94,7 @@ class Play:
         self.run(Start(epoch), foretold)
         foretold = self.foretell()
         self.world.enter(foretold, cast.SCRIBE, "virtual")
-        self.run(Attach(cast.SCRIBE), foretold)
+        self.run(AttachOutputLog(cast.SCRIBE), foretold)
 
     def crash(self, seconds: float) -> None:
         """The gateway dies and comes back from its journal; every connection is gone."""
@@ -102,12 +102,12 @@ class Play:
         self.pass_time(seconds)
         state = SpaceState(space_id=self.name)
         for entry in self._tail:
-            if isinstance(entry, Frames):
-                count_frames(state, entry.stream_id, len(entry.messages))
+            if isinstance(entry, FrameBatch):
+                advance_frame_number(state, entry.stream_id, len(entry.messages))
                 state.position, state.time = entry.position + len(entry.messages) - 1, entry.time
             else:
                 state = fold(state, entry)
-        self._space = Space(self._settings, self._secrets, state)
+        self._space = SpaceCore(self._settings, self._secrets, state)
         self._start()
 
     def tick(self) -> None:
@@ -184,7 +184,7 @@ class Play:
         self.run(Post(sender, message), foretold)
 
     def frames(self, channel: Channel, writer: str, messages: list[bytes]) -> None:
-        """Frames that one writer sends in a row."""
+        """FrameBatch that one writer sends in a row."""
         self._step()
         count = len(messages)
         route = self._space.route(writer, messages[0])
@@ -194,7 +194,9 @@ class Play:
         if numbered != (self.written, self.now, channel.number + 1):
             raise Unforeseen(f"{self.name}: {numbered}, not {(self.written, self.now, channel.number + 1)}")
         self._keep(
-            Frames(self.written, self.now, writer, channel.stream_id, channel.number + 1, len(channel.header), messages)
+            FrameBatch(
+                self.written, self.now, writer, channel.stream_id, channel.number + 1, len(channel.header), messages
+            )
         )
         self.written += count
         channel.number += count

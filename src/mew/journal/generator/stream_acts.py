@@ -13,7 +13,7 @@ from mew.journal.generator.channel import Channel
 from mew.journal.generator.play import Play
 from mew.journal.generator.truth import Ended, Malformed, ReaderGap, Skipped, StreamTruth
 from mew.journal.generator.world import DISCONNECTED
-from mew.protocol import Lose
+from mew.protocol import ReportLoss
 
 # The life of a stream
 
@@ -198,5 +198,7 @@ def lose(play: Play, channel: Channel, reader: str, lost: int, *, gone: bool = F
     foretold = play.foretell()
     position = foretold.expect("gap", reader, "stream/gap", channel.stream_id, reason)
     play.truth.reader_gaps.append(ReaderGap(position, reader, channel.stream_id, first, last, dropped, reason))
-    lose = Lose(participant=reader, stream_id=channel.stream_id, first=first, last=last, dropped=dropped, reason=reason)
+    lose = ReportLoss(
+        participant=reader, stream_id=channel.stream_id, first=first, last=last, dropped=dropped, reason=reason
+    )
     play.run(lose, foretold)

@@ -21,7 +21,7 @@ from mew.journal.generator.play import Play
 from mew.journal.generator.story import Story
 from mew.journal.generator.truth import SpaceTruth
 from mew.journal.generator.writing import Files
-from mew.journal.layout import Folder
+from mew.journal.layout import JournalFolder
 
 PARALLEL_RECORDS: Final = 400_000
 """From so many on it is worth starting processes."""
@@ -50,7 +50,7 @@ def _behind(plan: Plan, index: int, progress: Tell) -> Tell:
 
 def tell(root: Path, plan: Plan, index: int, progress: Tell) -> SpaceTruth:
     """The whole story of one space."""
-    files = Files(Folder(root, space_name(index)), segment_bytes=plan.segment_bytes, sealed=plan.seal)
+    files = Files(JournalFolder(root, space_name(index)), segment_bytes=plan.segment_bytes, sealed=plan.seal)
     records = plan.share(index)
     play = Play(index, plan.seed, plan.start, files, different(records))
     story = Story(play, records)

@@ -5,8 +5,8 @@ Knows nothing of what is written. No thread and no clock: a file ends with its h
 
 from typing import Final
 
-from mew.journal.block_format import Entry, Frames
-from mew.journal.layout import HOUR, Folder, log_first
+from mew.journal.block_format import Entry, FrameBatch
+from mew.journal.layout import HOUR, JournalFolder, first_position
 from mew.journal.sealing import seal
 from mew.journal.wal import LogWriter, save
 from mew.protocol.records import CHECKPOINT, Record
@@ -19,7 +19,7 @@ _MODE: Final = 0o600
 class Files:
     """The journal of one space, growing."""
 
-    def __init__(self, folder: Folder, *, segment_bytes: int, sealed: bool) -> None:
+    def __init__(self, folder: JournalFolder, *, segment_bytes: int, sealed: bool) -> None:
         """There must be nothing of it yet."""
         self._folder = folder
         self._segment_bytes = segment_bytes
@@ -39,7 +39,7 @@ class Files:
             self.end_file()
             self._hour = hour
         self._waiting.append(entry)
-        if isinstance(entry, Frames):
+        if isinstance(entry, FrameBatch):
             self._records += len(entry.messages)
         else:
             self._records += 1
@@ -71,7 +71,7 @@ class Files:
             return
         file.sync()
         file.close()
-        self._folder.synced.write_text(f"{log_first(file.path):020} {file.size:020}\n", encoding="utf-8")
+        self._folder.synced.write_text(f"{first_position(file.path):020} {file.size:020}\n", encoding="utf-8")
         self._folder.synced.chmod(_MODE)
 
     def close(self) -> None:

@@ -17,11 +17,11 @@ _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _MOST_PORT: Final = 65_535
 
 
-class BadAddress(MewError, ValueError):
+class InvalidTopicUrl(MewError, ValueError):
     """The text is not a valid address of a topic."""
 
 
-class Address(msgspec.Struct, frozen=True):
+class TopicUrl(msgspec.Struct, frozen=True):
     """A topic, and the brokers to connect to."""
 
     servers: tuple[str, ...]
@@ -37,23 +37,23 @@ class Address(msgspec.Struct, frozen=True):
         return f"{SCHEME}{self.bootstrap}/{self.topic}"
 
 
-def read_address(text: str, topic: str | None = None) -> Address:
-    """Parse an address. The topic may be given separately. Raises `BadAddress` with the reason."""
+def read_address(text: str, topic: str | None = None) -> TopicUrl:
+    """Parse an address. The topic may be given separately. Raises `InvalidTopicUrl` with the reason."""
     if not text.startswith(SCHEME):
-        raise BadAddress(f"expected {FORM}, got {text!r}")
+        raise InvalidTopicUrl(f"expected {FORM}, got {text!r}")
     servers, _, named = text.removeprefix(SCHEME).partition("/")
     if named and topic is not None and named != topic:
-        raise BadAddress(f"the topic is {named!r} in {text!r}, and {topic!r} beside it")
+        raise InvalidTopicUrl(f"the topic is {named!r} in {text!r}, and {topic!r} beside it")
     named = named or topic or ""
     if not named:
-        raise BadAddress(f"{text!r} names no topic: expected {FORM}")
+        raise InvalidTopicUrl(f"{text!r} names no topic: expected {FORM}")
     if _TOPIC.fullmatch(named) is None:
-        raise BadAddress(f"{named!r} is no name of a topic: expected up to 249 letters, digits, `.`, `_` or `-`")
-    return Address(tuple(map(_read_server, servers.split(","))), named)
+        raise InvalidTopicUrl(f"{named!r} is no name of a topic: expected up to 249 letters, digits, `.`, `_` or `-`")
+    return TopicUrl(tuple(map(_read_server, servers.split(","))), named)
 
 
 def _read_server(text: str) -> str:
     found = _SERVER.fullmatch(text)
     if found is None or not 0 < int(found[1]) <= _MOST_PORT:
-        raise BadAddress(f"expected a host and a port such as broker:9092, got {text!r}")
+        raise InvalidTopicUrl(f"expected a host and a port such as broker:9092, got {text!r}")
     return text

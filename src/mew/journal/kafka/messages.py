@@ -10,7 +10,7 @@ import msgspec
 
 from mew.errors import MewError
 from mew.journal.arrow import SCHEMA_VERSION
-from mew.journal.block_format import EVENTS, HEAD_BYTES, RUN, Entry, Frames, Head, check, decode, encode, read_head
+from mew.journal.block_format import EVENTS, HEAD_BYTES, RUN, Entry, FrameBatch, Head, check, decode, encode, read_head
 from mew.journal.wal import Block
 from mew.protocol.records import CHECKPOINT, FRAME, START, Record
 
@@ -26,7 +26,7 @@ class NoLabel(MewError):
     """The headers do not describe a block."""
 
 
-class Label(msgspec.Struct, frozen=True):
+class MessageHeaders(msgspec.Struct, frozen=True):
     """The headers of a message."""
 
     first: int
@@ -47,18 +47,18 @@ class Label(msgspec.Struct, frozen=True):
         return [*numbers, ("epoch", self.epoch)]
 
 
-def read_label(headers: Sequence[tuple[str, bytes | None]]) -> Label:
+def read_label(headers: Sequence[tuple[str, bytes | None]]) -> MessageHeaders:
     """Parse the headers of a message. Raises `NoLabel` if they are not those of a block."""
     found = {name: value for name, value in headers if value is not None}
     try:
         numbers = {name: int(found[name]) for name in _NUMBERS}
-        return Label(**numbers, epoch=found["epoch"].decode())
+        return MessageHeaders(**numbers, epoch=found["epoch"].decode())
     except (KeyError, ValueError) as problem:
         raise NoLabel(f"its headers are not those of a block: {problem!r}") from None
 
 
 def sound_head(data: bytes) -> Head:
-    """Return the head of a block. Raises `Damaged` if the bytes are not one intact block."""
+    """Return the head of a block. Raises `CorruptData` if the bytes are not one intact block."""
     head = read_head(data)
     check(head, data)
     return head
@@ -125,9 +125,9 @@ def _follows(last: Record, record: Record) -> bool:
     return same and record.frame_number == (last.frame_number or 0) + 1
 
 
-def _frames(records: Sequence[Record]) -> Frames:
+def _frames(records: Sequence[Record]) -> FrameBatch:
     first = records[0]
-    return Frames(
+    return FrameBatch(
         first.position,
         first.time,
         first.participant,
@@ -171,6 +171,6 @@ def _epoch(record: Record) -> str:
     return msgspec.json.decode(record.payload, type=_Began).epoch
 
 
-def label_of(head: Head, epoch: str, after: int) -> Label:
+def label_of(head: Head, epoch: str, after: int) -> MessageHeaders:
     """Return the label of a block that follows position `after` in the journal."""
-    return Label(head.first, head.last, head.records, SCHEMA_VERSION, epoch, after)
+    return MessageHeaders(head.first, head.last, head.records, SCHEMA_VERSION, epoch, after)

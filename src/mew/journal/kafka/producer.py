@@ -16,8 +16,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from mew.errors import MewError
-from mew.journal.kafka.address import Address
-from mew.journal.kafka.messages import Label
+from mew.journal.kafka.address import TopicUrl
+from mew.journal.kafka.messages import MessageHeaders
 
 PATIENCE_SECONDS: Final = 5.0
 """Timeout after which a broker counts as unavailable, in seconds."""
@@ -45,7 +45,7 @@ QUIET.propagate = False
 """Discards the Kafka client's log messages: relevant errors are reported once by this package."""
 
 
-class Away(MewError):
+class BrokerUnavailable(MewError):
     """The broker is currently unavailable."""
 
 
@@ -53,18 +53,18 @@ class Fenced(MewError):
     """Another process now sends the blocks of this space."""
 
 
-class TooLarge(Away):
+class BlockTooLarge(BrokerUnavailable):
     """The topic rejects a message because of its size; all later ones must wait."""
 
 
-class Stopped(MewError):
+class ProducerStopped(MewError):
     """A stop was requested during a wait."""
 
 
-class Sender:
+class KafkaProducer:
     """Sends the blocks of one space to a topic, until another sender takes over."""
 
-    def __init__(self, address: Address, space: str, stop: Callable[[], bool]) -> None:
+    def __init__(self, address: TopicUrl, space: str, stop: Callable[[], bool]) -> None:
         """Create the client; no request is made yet. `stop` returns whether to abort a wait."""
         self._address = address
         self._space = space
@@ -87,7 +87,7 @@ class Sender:
             logger=QUIET,
         )
 
-    def __enter__(self) -> "Sender":
+    def __enter__(self) -> "KafkaProducer":
         return self
 
     def __exit__(
@@ -101,11 +101,11 @@ class Sender:
             self._producer.purge()
 
     def begin(self) -> None:
-        """Create the topic if needed, and become the sender of this space. Raises `Away` if there is no broker."""
+        """Create the topic if needed, and become the sender of this space, or raise `BrokerUnavailable`."""
         self._patiently(self._find_topic)
         self._patiently(lambda: self._producer.init_transactions(_TURN_SECONDS))
 
-    def send(self, data: bytes, label: Label) -> None:
+    def send(self, data: bytes, label: MessageHeaders) -> None:
         """Send a block; it is not visible before `commit`."""
         try:
             if not self._open:
@@ -122,7 +122,7 @@ class Sender:
         except KafkaException as problem:
             raise self._told(problem.args[0]) from None
         except BufferError:
-            raise Away(f"{self._address}: nothing more can wait for the broker") from None
+            raise BrokerUnavailable(f"{self._address}: nothing more can wait for the broker") from None
         self.waiting += len(data)
 
     def commit(self) -> None:
@@ -151,7 +151,7 @@ class Sender:
                 if not _may_pass(error) or time.monotonic() >= deadline:
                     raise self._told(error) from None
                 if self._stop() and not self._open:
-                    raise Stopped("stopped before the broker answered") from None
+                    raise ProducerStopped("stopped before the broker answered") from None
                 if not _has_waited(error):
                     time.sleep(_TURN_SECONDS / 5)
 
@@ -185,14 +185,14 @@ class Sender:
                 f"{self._address}: another process sends the blocks of {self._space!r} now, so this one has ended"
             )
         if failed is not None and failed.code() in _TOO_LARGE:
-            return TooLarge(
+            return BlockTooLarge(
                 f"{self._address}: the topic does not take a message of {self.waiting:,} bytes or less: "
                 "raise its max.message.bytes"
             )
-        return Away(f"{self._address}: {self._why or error.str()}")
+        return BrokerUnavailable(f"{self._address}: {self._why or error.str()}")
 
 
-def client_settings(address: Address, complain: Callable[[KafkaError], None]) -> dict[str, Any]:
+def client_settings(address: TopicUrl, complain: Callable[[KafkaError], None]) -> dict[str, Any]:
     """Return the common settings of our Kafka clients: quiet logging, short timeouts."""
     return {
         "bootstrap.servers": address.bootstrap,

@@ -15,10 +15,10 @@ import msgspec
 
 from mew.errors import MewError
 from mew.journal.block_format import read_head
-from mew.journal.kafka.address import Address
+from mew.journal.kafka.address import TopicUrl
 from mew.journal.kafka.messages import epochs_in, label_of, pieces
-from mew.journal.kafka.producer import Away, Sender, Stopped
-from mew.journal.layout import Folder
+from mew.journal.kafka.producer import BrokerUnavailable, KafkaProducer, ProducerStopped
+from mew.journal.layout import JournalFolder
 from mew.journal.reader import Journal
 from mew.journal.retention import forget, reader, register
 from mew.journal.tail import POLL_SECONDS
@@ -34,13 +34,13 @@ _OTHERS: Final = re.compile(r"[^A-Za-z0-9]+")
 _LETTERS: Final = 60
 
 
-class OtherJournal(MewError):
+class ShippedJournalMismatch(MewError):
     """More of a space was sent than its journal contains: it is a different journal."""
 
     exit_code: ClassVar = 1
 
 
-class Figures(msgspec.Struct):
+class ShippingStats(msgspec.Struct):
     """Metrics of the shipping of one space."""
 
     position: int = 0
@@ -50,7 +50,7 @@ class Figures(msgspec.Struct):
     bytes: int = 0
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class ShippingError(msgspec.Struct, frozen=True):
     """Why a space is currently not shipped."""
 
     space: str
@@ -63,16 +63,16 @@ class Resumed(msgspec.Struct, frozen=True):
     space: str
 
 
-Told: TypeAlias = Trouble | Resumed
+Told: TypeAlias = ShippingError | Resumed
 
 
-def reader_name(address: Address) -> str:
+def reader_name(address: TopicUrl) -> str:
     """Name of a shipper among the readers of a journal; each address has its own."""
     told = _OTHERS.sub("-", address.topic).strip("-")[-_LETTERS:].strip("-")
     return f"kafka-{told}-{hashlib.sha256(str(address).encode()).hexdigest()[:8]}"
 
 
-def forget_shipper(folder: Folder, address: Address) -> None:
+def forget_shipper(folder: JournalFolder, address: TopicUrl) -> None:
     """Unregister a shipper that is no longer used, so that retention does not wait for it."""
     forget(folder, reader_name(address))
 
@@ -81,13 +81,19 @@ class Shipping:
     """Ships the journal of one space to a topic."""
 
     def __init__(
-        self, folder: Folder, address: Address, stop: threading.Event, tell: Callable[[Told], None], *, once: bool
+        self,
+        folder: JournalFolder,
+        address: TopicUrl,
+        stop: threading.Event,
+        tell: Callable[[Told], None],
+        *,
+        once: bool,
     ) -> None:
-        """`tell` receives `Trouble` when the broker becomes unavailable, and `Resumed` when it is available again.
+        """`tell` receives `ShippingError` when the broker becomes unavailable, and `Resumed` when it is back.
 
         Each is sent once per outage. With `once`, shipping ends when everything is sent.
         """
-        self.figures = Figures()
+        self.figures = ShippingStats()
         self.behind = 0
         """Number of records to ship at the start."""
         self._folder = folder
@@ -102,7 +108,7 @@ class Shipping:
     def begin(self, *, from_start: bool = False) -> None:
         """Register as a reader, so that retention waits. With `from_start`, everything is sent again.
 
-        Raises `OtherJournal` if the journal ends before the stored position.
+        Raises `ShippedJournalMismatch` if the journal ends before the stored position.
         """
         known = reader(self._folder, self._name)
         if known is None or from_start:
@@ -113,7 +119,7 @@ class Shipping:
         if known is None or from_start:
             return
         if known.position > end:
-            raise OtherJournal(
+            raise ShippedJournalMismatch(
                 f"{self._folder.root}: the journal of {self._folder.space!r} ends before position {known.position}, up "
                 f"to which it was sent to {self._address}: it is another one, and --from-start would send all of it"
             )
@@ -123,25 +129,25 @@ class Shipping:
     def run(self) -> None:
         """Ship until stopped, or with `once` until everything is sent.
 
-        With `once`, an unavailable broker raises `Away`; otherwise it is retried.
+        With `once`, an unavailable broker raises `BrokerUnavailable`; otherwise it is retried.
         """
         while not self._stop.is_set():
             try:
-                with Sender(self._address, self._folder.space, self._stop.is_set) as sender:
+                with KafkaProducer(self._address, self._folder.space, self._stop.is_set) as sender:
                     sender.begin()
                     _Trip(self._folder, self._name, sender, self).run(once=self._once)
                 return
-            except Stopped:
+            except ProducerStopped:
                 return
-            except Away as problem:
+            except BrokerUnavailable as problem:
                 if self._once:
                     raise
                 self._wait_for(problem)
 
-    def _wait_for(self, problem: Away) -> None:
+    def _wait_for(self, problem: BrokerUnavailable) -> None:
         if self._away is None:
             self._away = str(problem)
-            self._tell(Trouble(self._folder.space, f"{problem}; it is tried again and again"))
+            self._tell(ShippingError(self._folder.space, f"{problem}; it is tried again and again"))
         self._stop.wait(self._again)
         self._again = min(2 * self._again, LATEST_SECONDS)
 
@@ -165,7 +171,7 @@ class Shipping:
 class _Trip:
     """Ships from the stored position on, until the sender fails."""
 
-    def __init__(self, folder: Folder, name: str, sender: Sender, shipping: Shipping) -> None:
+    def __init__(self, folder: JournalFolder, name: str, sender: KafkaProducer, shipping: Shipping) -> None:
         known = reader(folder, name)
         self._folder = folder
         self._name = name
@@ -173,7 +179,7 @@ class _Trip:
         self._shipping = shipping
         self._at = 0 if known is None else known.position
         self._epoch = "" if known is None else known.epoch
-        self._sent = Figures()
+        self._sent = ShippingStats()
         self._since = time.monotonic()
         self._all_there = False
 
@@ -222,5 +228,5 @@ class _Trip:
         total.records += self._sent.records
         total.messages += self._sent.messages
         total.bytes += self._sent.bytes
-        self._sent = Figures()
+        self._sent = ShippingStats()
         self._shipping.arrived()

@@ -10,11 +10,11 @@ from typing import Any, Final
 import msgspec
 
 from mew.pipeline.control.rows import Announced
-from mew.pipeline.kernel.catalogue import Format, StreamFormats
+from mew.pipeline.kernel.catalogue import CatalogFormat, StreamFormats
 from mew.pipeline.kernel.formats import column_mapping, fingerprint, implied, slug
 from mew.protocol import raw_json
 from mew.protocol.records import Record
-from mew.protocol.streams import Stream
+from mew.protocol.streams import StreamEntry
 
 _NULL: Final = b"null"
 _texts = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
@@ -23,17 +23,17 @@ _texts = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 class _Described(msgspec.Struct, frozen=True):
     """One descriptor, worked out."""
 
-    format: Format
+    format: CatalogFormat
     description: str | None
     columns: str | None
 
 
-def formats_of(stream: Stream) -> tuple[Format, ...]:
+def formats_of(stream: StreamEntry) -> tuple[CatalogFormat, ...]:
     """Its formats, in the order of the announcement."""
     return tuple(each.format for each in _descriptors(stream.fields.get("formats", _NULL)))
 
 
-def rows(stream: Stream, record: Record) -> list[Announced]:
+def rows(stream: StreamEntry, record: Record) -> list[Announced]:
     """The rows of a stream that came to be with this record."""
     return [
         Announced(
@@ -53,7 +53,7 @@ def rows(stream: Stream, record: Record) -> list[Announced]:
     ]
 
 
-def content_of(stream: Stream, *, validates: bool) -> StreamFormats:
+def content_of(stream: StreamEntry, *, validates: bool) -> StreamFormats:
     """What the kernel has to know; `validates` where the stream does not say whether its data is checked."""
     asked = stream.value("validate")
     return StreamFormats(
@@ -64,7 +64,7 @@ def content_of(stream: Stream, *, validates: bool) -> StreamFormats:
     )
 
 
-def _meant(stream: Stream) -> tuple[_Described, ...]:
+def _meant(stream: StreamEntry) -> tuple[_Described, ...]:
     """The format of a stream that announced none, where it is one we know."""
     format_ = implied(StreamFormats((), _word(stream.value("content_type")), _word(stream.value("format"))))
     return () if format_ is None else (_Described(format_, None, column_mapping(format_)),)
@@ -85,7 +85,7 @@ def _descriptors(text: bytes) -> tuple[_Described, ...]:
 
 def _described(value: dict[str, Any], texts: dict[str, msgspec.Raw]) -> _Described:
     schema = bytes(texts.get("schema", msgspec.Raw(_NULL)))
-    format_ = Format(
+    format_ = CatalogFormat(
         format_id=value["id"],
         fingerprint=fingerprint(value),
         slug=slug(value["id"]),

@@ -6,7 +6,7 @@ remembers.
 
 from typing import Final
 
-from mew.pipeline.control.rows import Approval
+from mew.pipeline.control.rows import ApprovalRow
 from mew.protocol import kinds, raw_json
 from mew.protocol.proposals import OpenProposal
 from mew.protocol.records import CONSUMED, ENVELOPE, Record
@@ -32,13 +32,13 @@ _KINDS: Final = frozenset(
 class Approvals:
     """Those that are over, and those that are open."""
 
-    def __init__(self, open_rows: list[Approval]) -> None:
+    def __init__(self, open_rows: list[ApprovalRow]) -> None:
         """With those that were open."""
-        self.over: list[Approval] = []
+        self.over: list[ApprovalRow] = []
         self._open = {row.proposal: row for row in open_rows}
 
     @property
-    def open(self) -> list[Approval]:
+    def open(self) -> list[ApprovalRow]:
         """In order of opening."""
         return list(self._open.values())
 
@@ -58,7 +58,7 @@ class Approvals:
         for name in [each for each in self._open if each not in state.proposals]:
             self._end(state, self._open.pop(name), record)
 
-    def _end(self, state: SpaceState, row: Approval, record: Record) -> None:
+    def _end(self, state: SpaceState, row: ApprovalRow, record: Record) -> None:
         closed = state.closed_proposals.get(row.proposal)
         row.ended_position, row.ended_time = record.position, record.time
         if closed is not None and closed.position == row.position:
@@ -68,11 +68,11 @@ class Approvals:
         self.over.append(row)
 
 
-def _row(proposal: OpenProposal) -> Approval:
+def _row(proposal: OpenProposal) -> ApprovalRow:
     payload = raw_json.decode(proposal.payload)
     params = payload.get("params")
     tool = params.get("name") if payload.get("method") == _TOOLS_CALL and isinstance(params, dict) else None
-    return Approval(
+    return ApprovalRow(
         position=proposal.position,
         time=proposal.opened,
         proposal=proposal.proposal_id,

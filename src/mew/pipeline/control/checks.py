@@ -11,7 +11,7 @@ SAMPLE: Final = 10
 """So many of each are told."""
 
 
-class Check(msgspec.Struct):
+class ConsistencyCheck(msgspec.Struct):
     """How many were looked at, how many are wrong, and what is wrong with the first of these."""
 
     checked: int = 0
@@ -26,7 +26,7 @@ class Check(msgspec.Struct):
             self.sample.append({"position": position, **more, "what": what})
 
 
-class Welcomes(Check):
+class Welcomes(ConsistencyCheck):
     """Welcomes as they were sent, against the state that was folded; the counts of frames in them aside."""
 
     claims: list[tuple[int, str, int]] = []
@@ -48,16 +48,16 @@ class Claimed(msgspec.Struct, frozen=True):
 class Checks(msgspec.Struct):
     """All checks of one batch."""
 
-    positions: Check = msgspec.field(default_factory=Check)
+    positions: ConsistencyCheck = msgspec.field(default_factory=ConsistencyCheck)
     """Each row stands behind the one before; the same position twice is not folded twice."""
-    refusals: Check = msgspec.field(default_factory=Check)
+    refusals: ConsistencyCheck = msgspec.field(default_factory=ConsistencyCheck)
     """Whatever was refused has a reason."""
-    owners: Check = msgspec.field(default_factory=Check)
+    owners: ConsistencyCheck = msgspec.field(default_factory=ConsistencyCheck)
     """After each change a stream has one owner, who may write; and it is nobody's to take whose owner is there."""
     welcomes: Welcomes = msgspec.field(default_factory=Welcomes)
-    checkpoints: Check = msgspec.field(default_factory=Check)
+    checkpoints: ConsistencyCheck = msgspec.field(default_factory=ConsistencyCheck)
     """A checkpoint says what was folded. Behind a hole it cannot: then rows end and begin with it."""
-    folded: Check = msgspec.field(default_factory=Check)
+    folded: ConsistencyCheck = msgspec.field(default_factory=ConsistencyCheck)
     """The fold could make something of a record; where it could not, nothing has changed, or not all that should."""
     losses: list[Claimed] = []
     """What readers lost, for whoever has counted the frames."""

@@ -20,12 +20,12 @@ from mew.pipeline.control.administration import administered
 from mew.pipeline.control.approvals import Approvals
 from mew.pipeline.control.arrow import to_arrow
 from mew.pipeline.control.checks import Checks, Claimed
-from mew.pipeline.control.lives import Lives
-from mew.pipeline.control.memory import Asked, BadState, load, save, save_moment
-from mew.pipeline.control.rights import ABOUT_RIGHTS, Rights
+from mew.pipeline.control.lives import StreamTracker
+from mew.pipeline.control.memory import FoldStateVersionError, PendingWriterChange, load, save, save_moment
+from mew.pipeline.control.rights import ABOUT_RIGHTS, CapabilityTracker
 from mew.pipeline.control.rows import Administered, Lost
-from mew.pipeline.control.stays import CHECKPOINT, Stays
-from mew.pipeline.control.talks import Talks
+from mew.pipeline.control.stays import CHECKPOINT, PresenceTracker
+from mew.pipeline.control.talks import ConversationTracker
 from mew.pipeline.control.tally import Tally
 from mew.pipeline.control.welcomes import Rebuilt
 from mew.pipeline.kernel.catalogue import Catalogue
@@ -34,8 +34,8 @@ from mew.protocol import kinds, raw_json, records
 from mew.protocol.fold import fold
 from mew.protocol.handlers.data import SKIPPED
 from mew.protocol.records import Record
-from mew.protocol.state import OtherFold, SpaceState, snapshot
-from mew.protocol.streams import Stream
+from mew.protocol.state import SnapshotVersionError, SpaceState, snapshot
+from mew.protocol.streams import StreamEntry
 
 SNAPSHOT_RECORDS: Final = 20_000
 """After so many control records there is a snapshot in between."""
@@ -66,13 +66,13 @@ def fold_control(
     """Go on from a state, or from the beginning, with the control rows of a journal up to a position.
 
     Rows at or before the state's position, and those behind `to`, are passed over. With `start` it is known that
-    nothing is to be had between the state's position and there. `OtherFold` where the state is of another version of
-    the fold: then begin anew.
+    nothing is to be had between the state's position and there. `SnapshotVersionError` where the state is of another
+    version of the fold: then begin anew.
     """
     folding = _Folding(space, state, start)
     first = folding.memory.position + 1
     if to < first - 1:
-        raise BadState(f"{space!r} is folded up to {first - 1}, and cannot be up to {to}")
+        raise FoldStateVersionError(f"{space!r} is folded up to {first - 1}, and cannot be up to {to}")
     for batch in batches:
         folding.take(_between(batch, first, to))
     return folding.finish(to)
@@ -100,11 +100,11 @@ class _Folding:
         """From where on it is known who could write; None: it is not."""
         self.last = memory.position
         self.envelopes = said.Envelopes(space)
-        self.stays = Stays(memory.stays)
-        self.lives = Lives(self.state, memory.lives, memory.writings, self.checks.owners)
-        self.rights = Rights(self.state, memory.holdings)
+        self.stays = PresenceTracker(memory.stays)
+        self.lives = StreamTracker(self.state, memory.lives, memory.writings, self.checks.owners)
+        self.rights = CapabilityTracker(self.state, memory.holdings)
         self.rebuilt = Rebuilt(self.checks.welcomes)
-        self.talks = Talks(memory.talks)
+        self.talks = ConversationTracker(memory.talks)
         self.approvals = Approvals(memory.approvals)
         self.tally = Tally(self.checks.refusals)
         self.lost: list[Lost] = []
@@ -210,11 +210,11 @@ class _Folding:
             self._check_transfer(record, before, granter)
             self.lives.observe(self.state, record, stream_id, before, granter)
             if kind in _ASKING:
-                self.memory.asked = Asked(record.envelope_id or "", record.participant)
+                self.memory.asked = PendingWriterChange(record.envelope_id or "", record.participant)
         elif kind in ABOUT_RIGHTS:
             self.rights.changed(self.state, record, self._said.payload)
 
-    def _check_transfer(self, record: Record, before: Stream | None, granter: str | None) -> None:
+    def _check_transfer(self, record: Record, before: StreamEntry | None, granter: str | None) -> None:
         """The gateway hands a stream on by itself only where its owner is gone (protocol §4)."""
         if record.kind != kinds.OWNERSHIP_TRANSFERRED or granter != kinds.GATEWAY or before is None:
             return
@@ -240,7 +240,7 @@ class _Folding:
         before = None if is_first else _comparable(self.state)
         try:
             self._fold(record)
-        except OtherFold:
+        except SnapshotVersionError:
             self.checks.unseeded += 1
             return
         if is_first and self.known_from is None:

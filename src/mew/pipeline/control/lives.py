@@ -6,14 +6,14 @@ Watches `SpaceState.streams` change, record by record; which record changes what
 from typing import Final
 
 from mew.pipeline.control import announced
-from mew.pipeline.control.checks import Check
-from mew.pipeline.control.rows import Announced, Life, Owned, Writing
+from mew.pipeline.control.checks import ConsistencyCheck
+from mew.pipeline.control.rows import Announced, Owned, StreamRow, Writing
 from mew.pipeline.control.stays import CHECKPOINT
 from mew.pipeline.kernel.catalogue import Access, Catalogue
 from mew.protocol import kinds, raw_json
 from mew.protocol.records import Record
 from mew.protocol.state import SpaceState
-from mew.protocol.streams import LIVE, READY, Stream
+from mew.protocol.streams import LIVE, READY, StreamEntry
 
 OWNER: Final = "owner"
 WRITER: Final = "writer"
@@ -21,16 +21,18 @@ REQUEST: Final = "request"
 ANNOUNCE: Final = "announce"
 
 
-class Lives:
+class StreamTracker:
     """The tables `streams`, `stream_access` and `formats`."""
 
-    def __init__(self, state: SpaceState, lives: list[Life], writings: list[Writing], owners: Check) -> None:
+    def __init__(
+        self, state: SpaceState, lives: list[StreamRow], writings: list[Writing], owners: ConsistencyCheck
+    ) -> None:
         """With the streams that are open."""
         self.open = {life.stream_id: life for life in lives}
         self.writing: dict[str, dict[str, Writing]] = {life.stream_id: {} for life in lives}
         for row in writings:
             self.writing[row.stream_id][row.participant] = row
-        self.over: list[Life] = []
+        self.over: list[StreamRow] = []
         self.written: list[Writing] = []
         """Rows of `stream_access` that are final."""
         self.announced: list[Announced] = []
@@ -38,7 +40,9 @@ class Lives:
         """Every stream of this batch, for the catalogue."""
         self._owners = owners
 
-    def observe(self, state: SpaceState, record: Record, stream_id: str, before: Stream | None, by: str | None) -> None:
+    def observe(
+        self, state: SpaceState, record: Record, stream_id: str, before: StreamEntry | None, by: str | None
+    ) -> None:
         """A record may have changed a stream; `by` is who asked for it."""
         after = state.streams.get(stream_id)
         if after is before:
@@ -71,13 +75,13 @@ class Lives:
                 self._began(record, stream, ANNOUNCE if is_announced else REQUEST)
             self._changed(record, stream, None)
 
-    def _began(self, record: Record, stream: Stream, way: str) -> None:
+    def _began(self, record: Record, stream: StreamEntry, way: str) -> None:
         formats = announced.rows(stream, record)
         self.announced += formats
         targets = stream.targets
         policy = stream.fields.get("on_owner_disconnect")
         asked = {"direction": stream.direction, "encoding": stream.encoding, **stream.fields}
-        self.open[stream.stream_id] = Life(
+        self.open[stream.stream_id] = StreamRow(
             stream_id=stream.stream_id,
             namespace=stream.namespace,
             creator=stream.creator,
@@ -93,7 +97,7 @@ class Lives:
         )
         self.writing[stream.stream_id] = {}
 
-    def _changed(self, record: Record, stream: Stream, by: str | None) -> None:
+    def _changed(self, record: Record, stream: StreamEntry, by: str | None) -> None:
         self._seen[stream.stream_id] = stream
         life = self.open[stream.stream_id]
         if stream.status == LIVE and life.started_position is None:
@@ -108,7 +112,7 @@ class Lives:
         roles = {writer: OWNER if writer == stream.owner else WRITER for writer in stream.writers}
         self._write(record, life, roles, by)
 
-    def _write(self, record: Record, life: Life, roles: dict[str, str], by: str | None) -> None:
+    def _write(self, record: Record, life: StreamRow, roles: dict[str, str], by: str | None) -> None:
         """End the rows of those who are not what they were, and begin those of whoever is something new."""
         rows, why = self.writing[life.stream_id], record.kind or record.event
         for row in [each for each in rows.values() if roles.get(each.participant) != each.role]:

@@ -10,25 +10,25 @@ from typing import Final
 import msgspec
 
 from mew.errors import MewError
-from mew.pipeline.control.rows import Approval, Holding, Life, Stay, Talk, Writing
-from mew.protocol.state import FOLD_VERSION, OtherFold, SpaceState, restore, snapshot
+from mew.pipeline.control.rows import ApprovalRow, ConversationRow, Holding, PresenceRow, StreamRow, Writing
+from mew.protocol.state import FOLD_VERSION, SnapshotVersionError, SpaceState, restore, snapshot
 
 CONTROL_VERSION: Final = 4
 """Raised whenever the same records give other rows, or this state another shape; the core's fold has its own."""
 
 
-class BadState(MewError):
+class FoldStateVersionError(MewError):
     """A state that cannot be gone on from."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class PendingWriterChange(msgspec.Struct, frozen=True):
     """The last envelope that asked for a change of a stream's writers: what follows names it."""
 
     envelope_id: str
     participant: str
 
 
-class Memory(msgspec.Struct, kw_only=True, omit_defaults=True):
+class FoldState(msgspec.Struct, kw_only=True, omit_defaults=True):
     """All of it, after the record at `position`."""
 
     fold_version: int = 0
@@ -37,41 +37,41 @@ class Memory(msgspec.Struct, kw_only=True, omit_defaults=True):
     position: int = -1
     state: msgspec.Raw
     """The core's snapshot."""
-    stays: list[Stay] = []
-    lives: list[Life] = []
+    stays: list[PresenceRow] = []
+    lives: list[StreamRow] = []
     writings: list[Writing] = []
     holdings: list[Holding] = []
-    talks: list[Talk] = []
-    approvals: list[Approval] = []
-    asked: Asked | None = None
+    talks: list[ConversationRow] = []
+    approvals: list[ApprovalRow] = []
+    asked: PendingWriterChange | None = None
     validates: bool = False
     """Whether data is checked where its stream does not say."""
 
 
-_decoder = msgspec.json.Decoder(Memory)
+_decoder = msgspec.json.Decoder(FoldState)
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
-def load(space: str, text: bytes | None) -> tuple[Memory, SpaceState]:
-    """What was saved, or the beginning of everything; `OtherFold` where another version of the fold saved it."""
+def load(space: str, text: bytes | None) -> tuple[FoldState, SpaceState]:
+    """What was saved, or the beginning of everything; `SnapshotVersionError` for another version of the fold."""
     if text is None:
-        return Memory(space=space, state=msgspec.Raw(b"{}")), SpaceState(space_id=space)
+        return FoldState(space=space, state=msgspec.Raw(b"{}")), SpaceState(space_id=space)
     try:
         memory = _decoder.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
-        raise BadState(f"the state of {space!r} cannot be read: {problem}") from None
+        raise FoldStateVersionError(f"the state of {space!r} cannot be read: {problem}") from None
     if memory.space != space:
-        raise BadState(f"this is the state of {memory.space!r}, not of {space!r}")
+        raise FoldStateVersionError(f"this is the state of {memory.space!r}, not of {space!r}")
     for what, saved, running in (
         ("fold", memory.fold_version, FOLD_VERSION),
         ("control fold", memory.control_version, CONTROL_VERSION),
     ):
         if saved != running:
-            raise OtherFold(f"a state of {what} version {saved}; this program has version {running}")
+            raise SnapshotVersionError(f"a state of {what} version {saved}; this program has version {running}")
     return memory, restore(bytes(memory.state))
 
 
-def save(memory: Memory, state: SpaceState) -> bytes:
+def save(memory: FoldState, state: SpaceState) -> bytes:
     """Canonical: equal memories of equal states are equal bytes."""
     kept = msgspec.structs.replace(
         memory, fold_version=FOLD_VERSION, control_version=CONTROL_VERSION, state=msgspec.Raw(snapshot(state))
@@ -81,4 +81,4 @@ def save(memory: Memory, state: SpaceState) -> bytes:
 
 def save_moment(space: str, position: int, state: SpaceState) -> bytes:
     """Likewise, of the space alone: enough for `moment.state_at`, not to go on with the tables."""
-    return save(Memory(space=space, position=position, state=msgspec.Raw(b"")), state)
+    return save(FoldState(space=space, position=position, state=msgspec.Raw(b"")), state)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from mew.errors import MewError
-from mew.pipeline.control.memory import BadState, load
+from mew.pipeline.control.memory import FoldStateVersionError, load
 from mew.protocol.fold import fold
 from mew.protocol.records import CHECKPOINT, JOINED, Record
-from mew.protocol.state import OtherFold, SpaceState
+from mew.protocol.state import SnapshotVersionError, SpaceState
 from mew.protocol.welcome import observer_welcome_at, welcome_at
 
 OBSERVER: Final = "observer"
@@ -51,17 +51,21 @@ def state_at(
 def _fold(space: str, saved: bytes | None, records: Iterable[Record], position: int) -> SpaceState:
     memory, state = load(space, saved)
     if memory.position > position:
-        raise BadState(f"the state of {space!r} is that after {memory.position}, which is behind {position}")
+        raise FoldStateVersionError(
+            f"the state of {space!r} is that after {memory.position}, which is behind {position}"
+        )
     for record in records:
         if record.position > position:
             break
         if record.position > memory.position and (state.position >= 0 or _begins(record)):
             try:
                 state = fold(state, record)
-            except OtherFold:
+            except SnapshotVersionError:
                 continue  # Of another version, and nothing has been folded yet: the next may do.
     if state.position < 0:
-        raise BadState(f"nothing is known of {space!r} at {position}: no start and no checkpoint stands before it")
+        raise FoldStateVersionError(
+            f"nothing is known of {space!r} at {position}: no start and no checkpoint stands before it"
+        )
     return state
 
 

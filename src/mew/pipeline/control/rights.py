@@ -28,7 +28,7 @@ ABOUT_RIGHTS: Final = frozenset(_NAMING)
 _fields = msgspec.json.Decoder(dict[str, Any])
 
 
-class Rights:
+class CapabilityTracker:
     """The table `capabilities`, and the roster of those present."""
 
     def __init__(self, state: SpaceState, holdings: list[Holding]) -> None:

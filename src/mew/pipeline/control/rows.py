@@ -9,7 +9,7 @@ from typing import TypedDict
 import msgspec
 
 
-class Stay(msgspec.Struct, kw_only=True, gc=False):
+class PresenceRow(msgspec.Struct, kw_only=True, gc=False):
     """Somebody is here."""
 
     participant: str
@@ -32,7 +32,7 @@ class Owned(TypedDict):
     time: int
 
 
-class Life(msgspec.Struct, kw_only=True, gc=False):
+class StreamRow(msgspec.Struct, kw_only=True, gc=False):
     """A stream, from the record that made it on."""
 
     stream_id: str
@@ -136,7 +136,7 @@ class Administered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     changes: str | None
 
 
-class Approval(msgspec.Struct, kw_only=True, gc=False):
+class ApprovalRow(msgspec.Struct, kw_only=True, gc=False):
     """A proposal that the gateway kept, from its opening on."""
 
     position: int
@@ -157,7 +157,7 @@ class Approval(msgspec.Struct, kw_only=True, gc=False):
     decided_after: int | None = None
 
 
-class Talk(msgspec.Struct, kw_only=True, gc=False):
+class ConversationRow(msgspec.Struct, kw_only=True, gc=False):
     """Envelopes that answer one another."""
 
     root: str

@@ -29,7 +29,7 @@ _AS_RECORDED: Final = (
 )
 
 
-class Said(msgspec.Struct, frozen=True, gc=False):
+class EnvelopeRow(msgspec.Struct, frozen=True, gc=False):
     """What an envelope says besides what its record has columns for."""
 
     to: list[str] | None = None
@@ -46,12 +46,12 @@ class Said(msgspec.Struct, frozen=True, gc=False):
         return [named] if isinstance(named, str) else named or []
 
 
-UNSAID: Final = Said()
+UNSAID: Final = EnvelopeRow()
 """Where a message was no envelope."""
-_decoder = msgspec.json.Decoder(Said)
+_decoder = msgspec.json.Decoder(EnvelopeRow)
 
 
-def read(record: Record) -> Said:
+def read(record: Record) -> EnvelopeRow:
     """The parts of a recorded envelope; what is none has none, and `UNSAID` itself says so."""
     if not record.payload:
         return UNSAID
@@ -73,7 +73,7 @@ class Envelopes:
         self._contexts: list[bytes | None] = []
         self._payloads: list[bytes | None] = []
 
-    def add(self, said: Said) -> None:
+    def add(self, said: EnvelopeRow) -> None:
         """The next one, in the order of its batch."""
         self._to.append(said.to)
         self._answers.append(said.answers or None)

@@ -3,7 +3,7 @@
 Watches `SpaceState.present`; what makes somebody present is the core's to say.
 """
 
-from mew.pipeline.control.rows import Stay
+from mew.pipeline.control.rows import PresenceRow
 from mew.protocol.records import Record
 from mew.protocol.state import SpaceState
 
@@ -13,13 +13,13 @@ CHECKPOINT = "checkpoint"
 """Why a row ends where a checkpoint stands behind a hole."""
 
 
-class Stays:
+class PresenceTracker:
     """The table `participants`."""
 
-    def __init__(self, stays: list[Stay]) -> None:
+    def __init__(self, stays: list[PresenceRow]) -> None:
         """With those who are here."""
         self.here = {stay.participant: stay for stay in stays}
-        self.over: list[Stay] = []
+        self.over: list[PresenceRow] = []
 
     def joined(self, state: SpaceState, record: Record, capabilities: bytes) -> None:
         """Somebody has come, or has taken its own seat by another connection."""
@@ -28,7 +28,7 @@ class Stays:
             stay.takeovers.append(record.position)
             return
         presence = state.present[record.participant]
-        self.here[record.participant] = Stay(
+        self.here[record.participant] = PresenceRow(
             participant=record.participant,
             transport=presence.transport,
             anonymous=presence.anonymous,

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.pipeline.control.rows import Talk
-from mew.pipeline.control.said import Said
+from mew.pipeline.control.rows import ConversationRow
+from mew.pipeline.control.said import EnvelopeRow
 from mew.protocol import kinds
 from mew.protocol.records import ENVELOPE, Record
 from mew.protocol.timestamps import SECOND, instant
@@ -76,19 +76,19 @@ _text = msgspec.json.Decoder(str)
 _stamp = msgspec.json.Decoder(_Stamp)
 
 
-class Talks:
+class ConversationTracker:
     """The table `conversations`."""
 
-    def __init__(self, talks: list[Talk]) -> None:
+    def __init__(self, talks: list[ConversationRow]) -> None:
         """With those that may go on."""
-        self.over: list[Talk] = []
-        self._waiting: OrderedDict[int, Talk] = OrderedDict()
+        self.over: list[ConversationRow] = []
+        self._waiting: OrderedDict[int, ConversationRow] = OrderedDict()
         """Without an outcome, by the position of their root; whose last word is oldest comes first."""
-        self._decided: OrderedDict[int, Talk] = OrderedDict()
+        self._decided: OrderedDict[int, ConversationRow] = OrderedDict()
         self._queues = ((self._waiting, PATIENCE), (self._decided, LINGER))
-        self._proposed: dict[int, Talk] = {}
+        self._proposed: dict[int, ConversationRow] = {}
         """Open proposals that the gateway keeps: as many as it does."""
-        self._by_id: dict[str, Talk] = {}
+        self._by_id: dict[str, ConversationRow] = {}
         self._due = _NEVER
         """Before this time none is over."""
         for talk in sorted(talks, key=lambda each: each.last_position):
@@ -96,12 +96,12 @@ class Talks:
             self._by_id.update(dict.fromkeys(talk.ids, talk))
 
     @property
-    def going_on(self) -> list[Talk]:
+    def going_on(self) -> list[ConversationRow]:
         """Those that are not over, in order."""
         every = (*self._waiting.values(), *self._decided.values(), *self._proposed.values())
         return sorted(every, key=lambda each: each.position)
 
-    def add(self, record: Record, said: Said) -> None:
+    def add(self, record: Record, said: EnvelopeRow) -> None:
         """Somebody said something, and it was accepted."""
         kind = record.kind
         if kind is None or record.event != ENVELOPE:
@@ -125,7 +125,7 @@ class Talks:
             self._end(talk)
         self._set_due()
 
-    def _of(self, kind: str, said: Said) -> Talk | None:
+    def _of(self, kind: str, said: EnvelopeRow) -> ConversationRow | None:
         if kind == kinds.PROPOSAL_CLOSED:
             return self._kept(_payload.decode(said.payload).position)
         stamp = None if kind == PROPOSAL else _stamped(said)
@@ -138,14 +138,14 @@ class Talks:
                 return talk
         return self._by_id.get(_word(said.context)) if kind.startswith(_REASONING) else None
 
-    def _kept(self, position: Any) -> Talk | None:
+    def _kept(self, position: Any) -> ConversationRow | None:
         """The conversation of the proposal that the gateway keeps at this position."""
         found = (talks.get(position) for talks in (self._proposed, self._waiting, self._decided))
         return next((talk for talk in found if talk is not None and talk.tracked), None)
 
-    def _begin(self, record: Record, said: Said) -> None:
+    def _begin(self, record: Record, said: EnvelopeRow) -> None:
         kind, envelope_id = str(record.kind), record.envelope_id or ""
-        talk = Talk(
+        talk = ConversationRow(
             root=envelope_id,
             root_kind=kind,
             position=record.position,
@@ -168,7 +168,7 @@ class Talks:
             fronts = [next(iter(talks.values())) for talks in (self._waiting, self._decided, self._proposed) if talks]
             self._end(min(fronts, key=lambda each: each.last_position))
 
-    def _go_on(self, talk: Talk, record: Record, said: Said) -> None:
+    def _go_on(self, talk: ConversationRow, record: Record, said: EnvelopeRow) -> None:
         kind = str(record.kind)
         self._take(talk)
         talk.last_position, talk.last_time = record.position, record.time
@@ -190,7 +190,7 @@ class Talks:
         if len(talk.positions) >= LONGEST:
             self._end(talk)
 
-    def _name(self, talk: Talk, envelope_id: str) -> None:
+    def _name(self, talk: ConversationRow, envelope_id: str) -> None:
         """Who answers this id answers this conversation, and no older one whose sender used the id too.
 
         The ids by which a proposal of the gateway's is answered stay its own until it has an outcome.
@@ -204,7 +204,7 @@ class Talks:
             self._by_id[envelope_id] = talk
             talk.ids.append(envelope_id)
 
-    def _put(self, talk: Talk) -> None:
+    def _put(self, talk: ConversationRow) -> None:
         if talk.outcome == OPEN and talk.expires:
             self._proposed[talk.position] = talk
             self._due = min(self._due, _proposal_due(talk))
@@ -213,11 +213,11 @@ class Talks:
         (self._waiting if is_waiting else self._decided)[talk.position] = talk
         self._due = min(self._due, talk.last_time + (PATIENCE if is_waiting else LINGER))
 
-    def _take(self, talk: Talk) -> None:
+    def _take(self, talk: ConversationRow) -> None:
         if self._proposed.pop(talk.position, None) is None:
             del (self._waiting if talk.outcome == OPEN else self._decided)[talk.position]
 
-    def _end(self, talk: Talk) -> None:
+    def _end(self, talk: ConversationRow) -> None:
         self._take(talk)
         for envelope_id in talk.ids:
             del self._by_id[envelope_id]
@@ -231,12 +231,12 @@ class Talks:
         self._due = min([*dues, *map(_proposal_due, self._proposed.values())], default=_NEVER)
 
 
-def _proposal_due(talk: Talk) -> int:
+def _proposal_due(talk: ConversationRow) -> int:
     """The gateway closes it when it expires; where it did not run then, nobody says more."""
     return max(talk.last_time + PATIENCE, talk.expires + LINGER)
 
 
-def _stamped(said: Said) -> _Stamp | None:
+def _stamped(said: EnvelopeRow) -> _Stamp | None:
     """The gateway's stamp, where there is one."""
     try:
         return _stamp.decode(said.proposal) if bytes(said.proposal) else None
@@ -244,13 +244,13 @@ def _stamped(said: Said) -> _Stamp | None:
         return None
 
 
-def _is_stamped(talk: Talk, said: Said) -> bool:
+def _is_stamped(talk: ConversationRow, said: EnvelopeRow) -> bool:
     """Whether an envelope has the stamp of the proposal that a conversation began with."""
     stamp = _stamped(said)
     return stamp is not None and stamp.position == talk.position
 
 
-def _is_held(talk: Talk, envelope_id: str) -> bool:
+def _is_held(talk: ConversationRow, envelope_id: str) -> bool:
     return talk.tracked and talk.outcome == OPEN and envelope_id in {talk.root, talk.fulfilment}
 
 
@@ -261,7 +261,7 @@ def _word(context: msgspec.Raw) -> str:
         return ""
 
 
-def _method(said: Said) -> str:
+def _method(said: EnvelopeRow) -> str:
     try:
         method = _payload.decode(said.payload).method
     except (msgspec.MsgspecError, RecursionError):
@@ -269,7 +269,7 @@ def _method(said: Said) -> str:
     return method if isinstance(method, str) else ""
 
 
-def _outcome(talk: Talk, kind: str, said: Said) -> str | None:
+def _outcome(talk: ConversationRow, kind: str, said: EnvelopeRow) -> str | None:
     if kind == kinds.PROPOSAL_CLOSED:
         return _closed(said)
     outcome = _OUTCOMES.get(kind)
@@ -284,13 +284,13 @@ def _outcome(talk: Talk, kind: str, said: Said) -> str | None:
     return outcome
 
 
-def _closed(said: Said) -> str:
+def _closed(said: EnvelopeRow) -> str:
     """How the gateway closed it; to the participants it has expired in any case."""
     outcome = _payload.decode(said.payload).outcome
     return outcome if isinstance(outcome, str) else EXPIRED
 
 
-def _is_error(said: Said) -> bool:
+def _is_error(said: EnvelopeRow) -> bool:
     try:
         return _payload.decode(said.payload).error is not None
     except (msgspec.MsgspecError, RecursionError):

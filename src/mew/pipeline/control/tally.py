@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mew.pipeline.control.checks import Check
+from mew.pipeline.control.checks import ConsistencyCheck
 from mew.pipeline.stitch.activity import MINUTE, ControlActivity, Minute
 from mew.protocol.records import CONSUMED, ENVELOPE, FRAME_REJECTED, REJECTED
 
@@ -19,7 +19,7 @@ _REFUSED: Final = pa.array([REJECTED, FRAME_REJECTED], pa.string())
 class Tally:
     """The minutes of one batch."""
 
-    def __init__(self, refusals: Check) -> None:
+    def __init__(self, refusals: ConsistencyCheck) -> None:
         """Nothing was done."""
         self._refusals_checked = refusals
         self._kinds: dict[tuple[int, str], dict[str, int]] = {}

@@ -7,11 +7,11 @@ put its own count, so that the rest can be compared to the byte, and is handed o
 import msgspec
 
 from mew.pipeline.control.checks import Welcomes
-from mew.pipeline.control.rights import Rights
+from mew.pipeline.control.rights import CapabilityTracker
 from mew.protocol import raw_json
 from mew.protocol.records import Record
 from mew.protocol.state import SpaceState
-from mew.protocol.streams import Stream, entry
+from mew.protocol.streams import StreamEntry, entry
 from mew.protocol.welcome import observer_payload, welcome_payload
 
 OBSERVER = "observer"
@@ -34,7 +34,7 @@ class _Claims(msgspec.Struct):
 class _Entry(msgspec.Struct, frozen=True, gc=False):
     """What a welcome says of a stream, around the count of its frames."""
 
-    stream: Stream
+    stream: StreamEntry
     owner_connected: bool
     before: bytes
     behind: bytes
@@ -51,7 +51,7 @@ class Rebuilt:
         self._welcomes = welcomes
         self._entries: dict[str, _Entry] = {}
 
-    def check(self, state: SpaceState, rights: Rights, record: Record, payload: bytes) -> None:
+    def check(self, state: SpaceState, rights: CapabilityTracker, record: Record, payload: bytes) -> None:
         """One welcome, before the record of it is folded."""
         welcomes, position = self._welcomes, record.position
         welcomes.checked += 1
@@ -67,7 +67,9 @@ class Rebuilt:
             what = f"not what was folded: {', '.join(_differences(made, raw_json.split(payload)))}"
             welcomes.violated(position, what, participant=record.participant)
 
-    def _made(self, state: SpaceState, rights: Rights, record: Record, claimed: dict[str, int]) -> dict[str, bytes]:
+    def _made(
+        self, state: SpaceState, rights: CapabilityTracker, record: Record, claimed: dict[str, int]
+    ) -> dict[str, bytes]:
         """The welcome as the core makes it of this state, with these counts.
 
         Besides their entries, which are put in ready-made, it mentions only streams that you may write to.
@@ -84,7 +86,7 @@ class Rebuilt:
         texts = (b"%s%d%s" % (each.before, claimed.get(each.stream.stream_id, 0), each.behind) for each in entries)
         return {**raw_json.split(made), "active_streams": raw_json.array(texts)}
 
-    def _entry(self, state: SpaceState, stream: Stream) -> _Entry:
+    def _entry(self, state: SpaceState, stream: StreamEntry) -> _Entry:
         known, connected = self._entries.get(stream.stream_id), stream.owner in state.present
         if known is not None and known.stream is stream and known.owner_connected == connected:
             return known

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from mew.pipeline.control.checks import SAMPLE, Check, Claimed
+from mew.pipeline.control.checks import SAMPLE, Claimed, ConsistencyCheck
 from mew.pipeline.jobs.recounting import recount
-from mew.pipeline.jobs.tasks import ControlDone, Seen, StitchDone, UnitDone, Where
-from mew.pipeline.kernel.summary import Strays
+from mew.pipeline.jobs.tasks import ControlDone, RecordChecksum, StitchDone, TaskContext, UnitDone
+from mew.pipeline.kernel.summary import UnexpectedFrames
 from mew.pipeline.lake.values import Alarm
 from mew.pipeline.schemas import AUDIT, ENVELOPES, FRAMES, QUARANTINE, READER_GAPS
 
@@ -32,7 +32,7 @@ class Row(msgspec.Struct, frozen=True):
     sample: list[dict[str, Any]]
 
 
-def audit(where: Where, control: ControlDone, units: Sequence[UnitDone], stitched: StitchDone) -> list[Row]:
+def audit(where: TaskContext, control: ControlDone, units: Sequence[UnitDone], stitched: StitchDone) -> list[Row]:
     """Check a batch of a space."""
     checks, frames = control.checks, sum(each.summary.rows for each in units)
     found = {
@@ -66,16 +66,16 @@ def as_arrow(rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_pylist(columns, schema=AUDIT.schema)
 
 
-def _positions(where: Where, control: ControlDone, units: Sequence[UnitDone]) -> Check:
+def _positions(where: TaskContext, control: ControlDone, units: Sequence[UnitDone]) -> ConsistencyCheck:
     """As many records as positions, and the sum of theirs: none is missing and none is there twice."""
-    check = Check(
+    check = ConsistencyCheck(
         control.checks.positions.checked, control.checks.positions.violations, control.checks.positions.sample
     )
     seen = [control.seen, *(each.seen for each in units)]
-    found = Seen(sum(each.records for each in seen), sum(each.positions for each in seen))
+    found = RecordChecksum(sum(each.records for each in seen), sum(each.positions for each in seen))
     length = where.to - where.start + 1
     check.checked = found.records
-    if found != Seen(length, (where.start + where.to) * length // 2):
+    if found != RecordChecksum(length, (where.start + where.to) * length // 2):
         what = f"{found.records} records where there are {length} positions, from {where.start} to {where.to}"
         check.violated(where.start, what)
     return check
@@ -97,9 +97,9 @@ class _Numbers:
         return self._numbers.get(stream_id)
 
 
-def _frame_counts(claims: Sequence[tuple[int, str, int]], stitched: StitchDone) -> Check:
+def _frame_counts(claims: Sequence[tuple[int, str, int]], stitched: StitchDone) -> ConsistencyCheck:
     """Each welcome says how many frames a stream had: were there so many?"""
-    check, numbers = Check(), _Numbers(stitched)
+    check, numbers = ConsistencyCheck(), _Numbers(stitched)
     for position, stream_id, claimed in claims:
         there = numbers.at(position, stream_id)
         if there is None and not stitched.complete:
@@ -113,12 +113,12 @@ def _frame_counts(claims: Sequence[tuple[int, str, int]], stitched: StitchDone) 
     return check
 
 
-def _reader_gaps(claims: Sequence[Claimed], stitched: StitchDone) -> Check:
+def _reader_gaps(claims: Sequence[Claimed], stitched: StitchDone) -> ConsistencyCheck:
     """What a reader is said to have lost was there, is counted right, and no frame is lost to it twice.
 
     That nothing else was lost no record tells: the journal has what was accepted, not what has arrived.
     """
-    check, numbers = Check(), _Numbers(stitched)
+    check, numbers = ConsistencyCheck(), _Numbers(stitched)
     told: dict[tuple[str, str], int] = {}
     for claim in claims:
         check.checked += 1
@@ -142,7 +142,7 @@ def _wrong_with(claim: Claimed, there: int | None, told: int | None) -> Iterator
         yield f"{which} are said to be lost, and {told} was before"
 
 
-def _counts(where: Where, control: ControlDone, units: Sequence[UnitDone]) -> Check:
+def _counts(where: TaskContext, control: ControlDone, units: Sequence[UnitDone]) -> ConsistencyCheck:
     """To the record: what the journal's files have, and what went into the tables."""
     there = recount(Path(where.journal), where.space, where.start, where.to)
     written = [control.parts, *(each.parts for each in units)]
@@ -151,7 +151,7 @@ def _counts(where: Where, control: ControlDone, units: Sequence[UnitDone]) -> Ch
         for name in (ENVELOPES.name, READER_GAPS.name, FRAMES.name, QUARANTINE.name)
     }
     writers = [each for unit in units for each in unit.summary.writers]
-    check = Check(there.control + there.frames)
+    check = ConsistencyCheck(there.control + there.frames)
     for what, expected, found in (
         ("control records read", there.control, control.seen.records),
         ("frames read", there.frames, sum(each.seen.records for each in units)),
@@ -166,8 +166,8 @@ def _counts(where: Where, control: ControlDone, units: Sequence[UnitDone]) -> Ch
     return check
 
 
-def _strays(strays: Strays, checked: int, what: str) -> Check:
-    check = Check(checked)
+def _strays(strays: UnexpectedFrames, checked: int, what: str) -> ConsistencyCheck:
+    check = ConsistencyCheck(checked)
     for each in strays.sample:
         fields = msgspec.to_builtins(each)
         check.violated(fields.pop("position"), what, **fields)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from mew.journal.layout import Folder
+from mew.journal.layout import JournalFolder
 from mew.journal.retention import BadReader, readers, register
 
 _OTHERS: Final = re.compile(r"[^A-Za-z0-9]+")
@@ -29,7 +29,7 @@ def hold(journal: Path, lake: Path, wanted: Mapping[str, int]) -> None:
     """By space, keep everything from a position on."""
     name = reader_name(lake)
     for space, position in wanted.items():
-        folder = Folder(journal, space)
+        folder = JournalFolder(journal, space)
         if _registered(folder).get(name) != position:
             try:
                 register(folder, name, position)
@@ -38,7 +38,7 @@ def hold(journal: Path, lake: Path, wanted: Mapping[str, int]) -> None:
                     raise
 
 
-def _registered(folder: Folder) -> dict[str, int]:
+def _registered(folder: JournalFolder) -> dict[str, int]:
     try:
         return readers(folder)
     except BadReader:

@@ -21,7 +21,7 @@ from mew.journal.layout import SECOND
 from mew.pipeline import schemas
 from mew.pipeline.control.stays import CHECKPOINT
 from mew.pipeline.lake import parts
-from mew.pipeline.lake.values import Part
+from mew.pipeline.lake.values import ParquetPart
 
 ROWS: Final = 200_000
 """That many are written at a time, or somewhat more."""
@@ -44,7 +44,7 @@ _ENDS: Final = {
 _WINDOWS: Final = (schemas.STREAM_ACTIVITY.name, schemas.PARTICIPANT_ACTIVITY.name)
 
 
-class Carried(msgspec.Struct, frozen=True):
+class CarriedTotals(msgspec.Struct, frozen=True):
     """What a stream carried before the new rows begin."""
 
     frames: int = 0
@@ -52,7 +52,7 @@ class Carried(msgspec.Struct, frozen=True):
     bytes: int = 0
 
 
-class Floor(msgspec.Struct, frozen=True):
+class RefreshBoundary(msgspec.Struct, frozen=True):
     """The record that the new rows of a space begin with."""
 
     position: int
@@ -60,7 +60,7 @@ class Floor(msgspec.Struct, frozen=True):
     """Microseconds since 1970."""
     known: int
     """The time of the last record that the lake has had."""
-    carried: dict[str, Carried] = {}
+    carried: dict[str, CarriedTotals] = {}
     """By stream."""
     seed: bytes | None = None
     """What the stitch begins with."""
@@ -75,19 +75,19 @@ class KeepTask(msgspec.Struct, frozen=True):
     table: str
     path: str
     is_open: bool | None
-    floors: dict[str, Floor | None]
+    floors: dict[str, RefreshBoundary | None]
     """By space that is made anew; None: nothing of it stays."""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class CarriedRows(msgspec.Struct, frozen=True):
     """What was kept."""
 
     table: str
-    parts: list[Part]
+    parts: list[ParquetPart]
 
 
 def keep_rows(task: bytes) -> bytes:
-    """`KeepTask` to `Kept`."""
+    """`KeepTask` to `CarriedRows`."""
     asked = msgspec.msgpack.decode(task, type=KeepTask)
     table, name = schemas.TABLES[asked.table], f"{asked.batch}-kept"
     written = [
@@ -95,10 +95,10 @@ def keep_rows(task: bytes) -> bytes:
         for rows in _gathered(staying(table, each, asked.floors) for each in _rows(table, asked))
         for part in parts.write(table, rows, asked.folder, name=name)
     ]
-    return msgspec.msgpack.encode(Kept(asked.table, written))
+    return msgspec.msgpack.encode(CarriedRows(asked.table, written))
 
 
-def staying(table: schemas.Table, rows: pa.Table, floors: Mapping[str, Floor | None]) -> pa.Table:
+def staying(table: schemas.Table, rows: pa.Table, floors: Mapping[str, RefreshBoundary | None]) -> pa.Table:
     """Those rows of a table that stay, with an end where they have gone too far."""
     found = []
     for space in pc.unique(rows["space"]).to_pylist():
@@ -110,7 +110,7 @@ def staying(table: schemas.Table, rows: pa.Table, floors: Mapping[str, Floor | N
     return pa.concat_tables([table.schema.empty_table(), *found])
 
 
-def is_settled(rows: pa.Table, floor: Floor) -> Any:
+def is_settled(rows: pa.Table, floor: RefreshBoundary) -> Any:
     """Which rows of activity begin before the floor, and were finished in the lake or could not be any more."""
     seconds = rows["seconds"] if "seconds" in rows.column_names else pa.scalar(_MINUTE)
     start = rows["start"].cast(pa.int64())
@@ -150,7 +150,7 @@ def _gathered(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(some)
 
 
-def _below(table: schemas.Table, rows: pa.Table, floor: Floor) -> pa.Table:
+def _below(table: schemas.Table, rows: pa.Table, floor: RefreshBoundary) -> pa.Table:
     """Rows of one space."""
     if table.name in _WINDOWS:
         return _closed(table, rows.filter(is_settled(rows, floor)))
@@ -171,7 +171,7 @@ def _closed(table: schemas.Table, rows: pa.Table) -> pa.Table:
     return rows.set_column(rows.schema.get_field_index(schemas.OPEN), rows.schema.field(schemas.OPEN), final)
 
 
-def _cut(name: str, row: dict[str, Any], floor: Floor) -> dict[str, Any]:
+def _cut(name: str, row: dict[str, Any], floor: RefreshBoundary) -> dict[str, Any]:
     """A row that ends at the floor."""
     end = _ENDS[name]
     row |= {
@@ -187,10 +187,10 @@ def _cut(name: str, row: dict[str, Any], floor: Floor) -> dict[str, Any]:
     return row | _stream(row, floor) if name == schemas.STREAMS.name else row
 
 
-def _stream(row: dict[str, Any], floor: Floor) -> dict[str, Any]:
+def _stream(row: dict[str, Any], floor: RefreshBoundary) -> dict[str, Any]:
     owners = [each for each in row["owners"] if each["position"] < floor.position]
     started = row["started_position"] is not None and row["started_position"] < floor.position
-    carried = floor.carried.get(row["stream_id"], Carried())
+    carried = floor.carried.get(row["stream_id"], CarriedTotals())
     return {
         **msgspec.structs.asdict(carried),
         "owners": owners,

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from mew.errors import MewError
-from mew.journal.layout import SECOND, Folder
+from mew.journal.layout import SECOND, JournalFolder
 from mew.journal.reader import Journal
 from mew.pipeline.jobs.planning import spaces_of
 from mew.pipeline.lake.values import Progress
@@ -42,6 +42,6 @@ def _last(journal: Path, space: str) -> int:
     try:
         last = Journal(journal, space).last
     except (MewError, OSError):
-        segments = Folder(journal, space).segments()
+        segments = JournalFolder(journal, space).segments()
         last = segments[-1].last if segments else None
     return -1 if last is None else last

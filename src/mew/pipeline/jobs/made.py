@@ -6,16 +6,16 @@ Plain values.
 import msgspec
 
 from mew.pipeline.jobs import tasks
-from mew.pipeline.lake.values import Part
+from mew.pipeline.lake.values import ParquetPart
 
 
-class Made(msgspec.Struct, frozen=True):
+class BatchPreview(msgspec.Struct, frozen=True):
     """What a batch is about to commit: it is written, and whoever does the batch again writes the same."""
 
     batch: int
     tables: str
     """The folder of the tables."""
-    parts: dict[str, list[Part]]
+    parts: dict[str, list[ParquetPart]]
     """By table, of the spaces that have something new."""
     known: dict[str, int]
     """Where tables are made anew, by space the time of the last record that they had, in microseconds since 1970."""

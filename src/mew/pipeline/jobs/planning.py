@@ -10,21 +10,21 @@ from pathlib import Path
 import msgspec
 
 from mew.errors import MewError
-from mew.journal.layout import Folder, Segment, log_first, spaces
+from mew.journal.layout import JournalFolder, Segment, first_position, spaces
 from mew.journal.segments import read_control, read_footer
 from mew.pipeline.jobs.soundness import damage, same_past
 from mew.pipeline.lake.values import Progress
 from mew.protocol.records import CHECKPOINT
 
 
-class NoJournal(MewError):
+class SourceJournalMissing(MewError):
     """There is no journal where one was looked for."""
 
 
-class Hole(MewError):
+class JournalGap(MewError):
     """Records that no batch has had are gone, and nothing stands for them."""
 
-    def __init__(self, folder: Folder, first: int, last: int) -> None:
+    def __init__(self, folder: JournalFolder, first: int, last: int) -> None:
         """Of a space, from one position to another."""
         self.what = (
             f"the journal of {folder.space!r} has lost the records {first} to {last} before the pipeline had them"
@@ -52,25 +52,25 @@ class New(msgspec.Struct, frozen=True):
 
 
 def spaces_of(journal: Path) -> list[str]:
-    """The spaces that a journal knows, by name; `NoJournal` where there is none."""
+    """The spaces that a journal knows, by name; `SourceJournalMissing` where there is none."""
     if not journal.is_dir():
-        raise NoJournal(f"{journal}: there is no journal here; `--journal` says where it is")
+        raise SourceJournalMissing(f"{journal}: there is no journal here; `--journal` says where it is")
     return sorted(spaces(journal))
 
 
 def what_is_new(journal: Path, last: Progress | None, *, most: int | None = None) -> New:
     """What is sealed behind what the last batch had; no more than `most` records of each space.
 
-    `Hole` where records are lost and there is something behind them to go on with.
+    `JournalGap` where records are lost and there is something behind them to go on with.
     """
     new = New({}, {})
     for space in spaces_of(journal):
-        folder = Folder(journal, space)
+        folder = JournalFolder(journal, space)
         try:
             if last is not None and space in last.times:
                 same_past(folder, last.positions[space], last.times[space])
             covered = next_range(folder, None if last is None else last.positions.get(space), most)
-        except Hole as hole:
+        except JournalGap as hole:
             covered = None
             if (problem := _hole_s(folder, hole)) is None:
                 raise
@@ -83,12 +83,12 @@ def what_is_new(journal: Path, last: Progress | None, *, most: int | None = None
     return new
 
 
-def _hole_s(folder: Folder, hole: Hole) -> Exception | None:
+def _hole_s(folder: JournalFolder, hole: JournalGap) -> Exception | None:
     """What is wrong with the first segment behind a hole."""
     return damage(folder.segments(hole.last + 1)[0])
 
 
-def _put(new: New, folder: Folder, covered: Range) -> None:
+def _put(new: New, folder: JournalFolder, covered: Range) -> None:
     """As much of a range as is sound."""
     to = covered.to
     for segment in folder.segments(covered.start):
@@ -101,15 +101,15 @@ def _put(new: New, folder: Folder, covered: Range) -> None:
         new.ranges[folder.space] = Range(covered.start, to)
 
 
-def next_range(folder: Folder, done: int | None, most: int | None = None) -> Range | None:
-    """What comes behind the last position done, None where nothing does; `Hole` where it cannot be gone on."""
+def next_range(folder: JournalFolder, done: int | None, most: int | None = None) -> Range | None:
+    """What comes behind the last position done, None where nothing does; `JournalGap` where it cannot be gone on."""
     start = 0 if done is None else done + 1
     logs = folder.logs()  # before the segments: what is sealed between the two looks is seen, not missed
     segments = folder.segments(start)
     if not segments:
         return None
     if segments[0].first > start:
-        if any(log_first(path) < segments[0].first for path in logs):
+        if any(first_position(path) < segments[0].first for path in logs):
             return None  # It is late, and not lost.
         start = _begin_anew(folder, segments[0], start, is_first=done is None)
     to = _cover(segments, start)
@@ -123,32 +123,32 @@ def from_the_floor(journal: Path, done: Mapping[str, int]) -> dict[str, Range]:
     """
     found = {}
     for space in spaces_of(journal):
-        segments = _sound(Folder(journal, space), 0)
+        segments = _sound(JournalFolder(journal, space), 0)
         if segments:
             start = _floor(segments, done.get(space, -1))
             found[space] = Range(start, _cover(segments, start))
     return found
 
 
-def behind(journal: Path, hole: Hole) -> Range:
+def behind(journal: Path, hole: JournalGap) -> Range:
     """What there is behind a hole, up to the next."""
     start = hole.last + 1
-    return Range(start, _cover(_sound(Folder(journal, hole.space), start), start))
+    return Range(start, _cover(_sound(JournalFolder(journal, hole.space), start), start))
 
 
-def is_there(folder: Folder, wanted: Range) -> bool:
+def is_there(folder: JournalFolder, wanted: Range) -> bool:
     """Whether the journal has all of a range, and it is sound."""
     segments = _sound(folder, wanted.start, wanted.to)
     return bool(segments and segments[0].first <= wanted.start and _cover(segments, wanted.start) >= wanted.to)
 
 
-def begins(folder: Folder, start: int) -> bool:
+def begins(folder: JournalFolder, start: int) -> bool:
     """Whether the journal still has a record, sound or not."""
     segments = folder.segments(start)
     return bool(segments) and segments[0].first <= start
 
 
-def _sound(folder: Folder, start: int, to: int | None = None) -> list[Segment]:
+def _sound(folder: JournalFolder, start: int, to: int | None = None) -> list[Segment]:
     """The segments from a position on, or up to another, without those that are damaged."""
     segments = folder.segments(start)
     return [each for each in segments if (to is None or each.first <= to) and damage(each) is None]
@@ -195,13 +195,13 @@ def _cover(segments: Sequence[Segment], start: int) -> int:
     return to
 
 
-def _begin_anew(folder: Folder, segment: Segment, wanted: int, *, is_first: bool) -> int:
+def _begin_anew(folder: JournalFolder, segment: Segment, wanted: int, *, is_first: bool) -> int:
     """The records before this segment are gone: a checkpoint at its front stands for them, and so does a beginning."""
     if segment.first == 0 or _begins_with_checkpoint(segment):
         return segment.first
     if is_first:
         return segment.first  # the floor that retention left: the first checkpoint behind it is begun with
-    raise Hole(folder, wanted, segment.first - 1)
+    raise JournalGap(folder, wanted, segment.first - 1)
 
 
 def _begins_with_checkpoint(segment: Segment) -> bool:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mew.journal.layout import Folder, Segment
+from mew.journal.layout import JournalFolder, Segment
 from mew.journal.segments import read_control, read_footer, read_frames
 from mew.pipeline.control.said import SPOKEN
 from mew.protocol.handlers.data import SKIPPED
@@ -43,7 +43,7 @@ class Counted(msgspec.Struct, frozen=True):
 
 def recount(journal: Path, space: str, first: int, last: int) -> Counted:
     """What there is from one position to another, both included; `FileNotFoundError` where files keep vanishing."""
-    folder = Folder(journal, space)
+    folder = JournalFolder(journal, space)
     for _ in range(TRIES - 1):
         try:
             return _recounted(folder, first, last)
@@ -52,7 +52,7 @@ def recount(journal: Path, space: str, first: int, last: int) -> Counted:
     return _recounted(folder, first, last)
 
 
-def _recounted(folder: Folder, first: int, last: int) -> Counted:
+def _recounted(folder: JournalFolder, first: int, last: int) -> Counted:
     """Each segment from where the one before has ended: what two of them have is counted once."""
     found, at = Counted(), first
     for segment in folder.segments(first):

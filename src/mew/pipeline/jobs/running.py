@@ -25,12 +25,12 @@ from mew.pipeline import schemas
 from mew.pipeline.control.memory import CONTROL_VERSION
 from mew.pipeline.jobs import audit, planning, refreshing, tasks, together
 from mew.pipeline.jobs.holding import hold
-from mew.pipeline.jobs.keeping import Kept, keep_rows
-from mew.pipeline.jobs.made import Done, Made
+from mew.pipeline.jobs.keeping import CarriedRows, keep_rows
+from mew.pipeline.jobs.made import BatchPreview, Done
 from mew.pipeline.jobs.typed import Filled, TypedTables, fill_tables
 from mew.pipeline.kernel.processing import KERNEL_VERSION
 from mew.pipeline.kernel.units import Unit, cut
-from mew.pipeline.lake import Lake, Part, Plan, Progress, Versions, parts
+from mew.pipeline.lake import BatchPlan, Lake, ParquetPart, Progress, Versions, parts
 from mew.pipeline.lake.states import RECORDS
 from mew.pipeline.lookup.moments import SNAPSHOT
 from mew.pipeline.stitch.state import STITCH_VERSION
@@ -79,7 +79,7 @@ class Batches:
         journal: Path,
         lake: Lake,
         spread: Spread,
-        made: Callable[[Made], None] | None = None,
+        made: Callable[[BatchPreview], None] | None = None,
         typed: Sequence[str] = (),
     ) -> None:
         """Nothing is remembered but what the lake has. `typed` are formats that are to have a table of their own."""
@@ -111,7 +111,7 @@ class Batches:
 
     def _new_plan(
         self, last: Progress | None, most: int | None, *, refresh: bool, say: Callable[[str], None]
-    ) -> Plan | None:
+    ) -> BatchPlan | None:
         wanted = _wanted(self._journal, self._lake, last, most, refresh=refresh)
         if wanted.problems is not None:
             self.problems = wanted.problems
@@ -124,7 +124,7 @@ class Batches:
         ends = {space: each.to for space, each in wanted.ranges.items()}
         anew = wanted.refresh is not None
         return self._lake.plan(
-            Plan(_next(last), starts, ends, VERSIONS, refresh=anew, typed=self._typed, alarms=alarms)
+            BatchPlan(_next(last), starts, ends, VERSIONS, refresh=anew, typed=self._typed, alarms=alarms)
         )
 
 
@@ -132,7 +132,7 @@ def _next(last: Progress | None) -> int:
     return 1 if last is None else last.batch + 1
 
 
-def _cannot_be_ended(journal: Path, lake: Lake, plan: Plan) -> bool:
+def _cannot_be_ended(journal: Path, lake: Lake, plan: BatchPlan) -> bool:
     return lake.is_given_up(plan.batch) or refreshing.cannot_be_ended(journal, plan, VERSIONS)
 
 
@@ -140,23 +140,25 @@ def _keep_quiet(_line: str) -> None:
     """Where nobody wants to know."""
 
 
-def _wanted(journal: Path, lake: Lake, last: Progress | None, most: int | None, *, refresh: bool) -> refreshing.Wanted:
+def _wanted(
+    journal: Path, lake: Lake, last: Progress | None, most: int | None, *, refresh: bool
+) -> refreshing.BatchScope:
     done = {} if last is None else last.positions
-    why = "it was asked for" if refresh else refreshing.why_anew(last, VERSIONS)
+    why = "it was asked for" if refresh else refreshing.refresh_reason(last, VERSIONS)
     if why is not None:
         return refreshing.everything(journal, lake, done, why)
     hold(journal, lake.path, {space: done.get(space, -1) + 1 for space in planning.spaces_of(journal)})
     try:
         new = planning.what_is_new(journal, last, most=most)
-        return refreshing.Wanted(new.ranges, problems=new.problems)
-    except planning.Hole as hole:
+        return refreshing.BatchScope(new.ranges, problems=new.problems)
+    except planning.JournalGap as hole:
         return refreshing.behind(journal, hole)
 
 
 class _Batch:
     """One batch on its way."""
 
-    def __init__(self, journal: Path, lake: Lake, spread: Spread, plan: Plan, last: Progress | None) -> None:
+    def __init__(self, journal: Path, lake: Lake, spread: Spread, plan: BatchPlan, last: Progress | None) -> None:
         self._lake = lake
         self._spread = spread
         self._plan = plan
@@ -166,16 +168,18 @@ class _Batch:
         anew = plan.refresh and refreshing.nothing_stays(self._floors, last)
         self._typed = TypedTables(lake, plan, last, self._state, anew=anew)
         self._seconds: dict[str, float] = {}
-        self._parts: dict[str, list[Part]] = {name: [] for name in schemas.TABLES}
+        self._parts: dict[str, list[ParquetPart]] = {name: [] for name in schemas.TABLES}
         tables = str(lake.folder.absolute())
         self._where = {
-            space: tasks.Where(space, str(journal.absolute()), tables, plan.batch, plan.start[space], plan.to[space])
+            space: tasks.TaskContext(
+                space, str(journal.absolute()), tables, plan.batch, plan.start[space], plan.to[space]
+            )
             for space in sorted(plan.to)
         }
 
-    def run(self, made: Callable[[Made], None] | None) -> Progress:
+    def run(self, made: Callable[[BatchPreview], None] | None) -> Progress:
         with self._timed("start"):
-            self._spread(tasks.fold_a_space, [])
+            self._spread(tasks.fold_space, [])
         done = self._together() if together.is_little(self._plan.start, self._plan.to) else self._in_stages()
         control, units, stitched = done.control, done.units, done.stitched
         with self._timed("audit"):
@@ -195,10 +199,10 @@ class _Batch:
         times = {space: together.last_time(control[space], units[space]) for space in self._where}
         return self._finish(versions, state, times)
 
-    def _so_far(self) -> Made:
+    def _so_far(self) -> BatchPreview:
         known = self._last.times if self._last is not None and self._plan.refresh else {}
         parts = {name: list(written) for name, written in self._parts.items()}
-        return Made(self._plan.batch, str(self._lake.folder.absolute()), parts, known)
+        return BatchPreview(self._plan.batch, str(self._lake.folder.absolute()), parts, known)
 
     def _finish(self, versions: dict[str, int], state: str, times: Mapping[str, int]) -> Progress:
         before = self._last
@@ -265,7 +269,7 @@ class _Batch:
 
     def _control(self) -> dict[str, tasks.ControlDone]:
         items = [_encode(self._control_task(space)) for space in self._where]
-        done = self._all(tasks.fold_a_space, items, tasks.ControlDone)
+        done = self._all(tasks.fold_space, items, tasks.ControlDone)
         for each in done:
             self._take(each.parts)
         return dict(zip(self._where, done, strict=True))
@@ -280,7 +284,7 @@ class _Batch:
             for space, each in control.items():
                 files[space].write_bytes(_encode(each.catalogue))
             items = [_encode(self._unit_task(unit, str(files[unit.space].absolute()))) for unit in units]
-            done = self._all(tasks.decode_a_unit, items, tasks.UnitDone)
+            done = self._all(tasks.decode_unit, items, tasks.UnitDone)
         found: dict[str, list[tasks.UnitDone]] = {space: [] for space in self._where}
         for unit, decoded in zip(units, done, strict=True):
             self._take(decoded.parts)
@@ -303,7 +307,7 @@ class _Batch:
             )
             for space in self._where
         ]
-        done = self._all(tasks.stitch_a_space, items, tasks.StitchDone)
+        done = self._all(tasks.merge_space, items, tasks.StitchDone)
         for each in done:
             self._take(each.parts)
         return dict(zip(self._where, done, strict=True))
@@ -328,18 +332,18 @@ class _Batch:
             }
         )
 
-    def _keep(self) -> list[Part]:
+    def _keep(self) -> list[ParquetPart]:
         """What stays of the old rows; in an ordinary batch that is little, and not worth spreading. Frames among it."""
         items = [_encode(each) for each in refreshing.to_keep(self._lake, self._plan, self._floors, self._last)]
         if self._plan.refresh:
-            done = self._all(keep_rows, items, Kept)
+            done = self._all(keep_rows, items, CarriedRows)
         else:
-            done = [_decode(Kept).decode(keep_rows(item)) for item in items]
+            done = [_decode(CarriedRows).decode(keep_rows(item)) for item in items]
         for each in done:
             self._take({each.table: each.parts})
         return [part for each in done if each.table == schemas.FRAMES.name for part in each.parts]
 
-    def _type(self, done: Done, kept: Sequence[Part]) -> None:
+    def _type(self, done: Done, kept: Sequence[ParquetPart]) -> None:
         """What the tables of formats lack, of this batch and of those before."""
         self._typed.settle([each.catalogue for each in done.control.values()], done.units)
         passed = [part for units in done.units.values() for each in units for part in _frames_of(each)]
@@ -360,7 +364,7 @@ class _Batch:
             kept |= {f"{space}{SNAPSHOT}{position}": part for position, part in control[space].snapshots}
         return kept | self._typed.kept()
 
-    def _take(self, written: Mapping[str, Sequence[Part]]) -> None:
+    def _take(self, written: Mapping[str, Sequence[ParquetPart]]) -> None:
         for name, some in written.items():
             self._parts.setdefault(name, []).extend(some)
 
@@ -369,11 +373,11 @@ class _Batch:
         return [decoder.decode(each) for each in self._spread(work, items)] if items else []
 
 
-def _frames_of(done: tasks.UnitDone) -> list[Part]:
+def _frames_of(done: tasks.UnitDone) -> list[ParquetPart]:
     return done.parts.get(schemas.FRAMES.name, [])
 
 
-def _known(lake: Lake, plan: Plan, last: Progress | None) -> dict[str, bytes]:
+def _known(lake: Lake, plan: BatchPlan, last: Progress | None) -> dict[str, bytes]:
     """What a batch goes on from; nothing of a space that is made anew, and nothing that another version made."""
     if last is None or last.versions != plan.versions:
         return {}

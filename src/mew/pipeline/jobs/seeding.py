@@ -14,7 +14,7 @@ import numpy as np
 
 from mew.journal.layout import SECOND
 from mew.pipeline.kernel.histogram import buckets
-from mew.pipeline.kernel.summary import Partial
+from mew.pipeline.kernel.summary import WindowPartial
 from mew.pipeline.kernel.windows import WIDTHS
 from mew.pipeline.lake import Lake
 from mew.pipeline.lookup.asking import query
@@ -114,7 +114,7 @@ class _Asking:
         since = self._edge.time // width * width
         return since if since + width > self._edge.known else None
 
-    def windows(self, seconds: int) -> Iterator[Partial]:
+    def windows(self, seconds: int) -> Iterator[WindowPartial]:
         """What flowed before the floor, in a window that goes on behind it."""
         since = self._since(seconds * SECOND)
         if since is None:
@@ -124,7 +124,7 @@ class _Asking:
             found, counts = np.unique(buckets(np.asarray(waits or [], np.int64)), return_counts=True)
             times = tuple(zip(found.tolist(), counts.tolist(), strict=True))
             left_out = missing.get(stream_id, 0)
-            yield Partial(stream_id, seconds, since, frames, size, tuple(writers), invalid, left_out, times)
+            yield WindowPartial(stream_id, seconds, since, frames, size, tuple(writers), invalid, left_out, times)
 
     def streams(self) -> dict[str, StreamState]:
         """The last frame of each stream that was open at the floor, and each writer's last number."""

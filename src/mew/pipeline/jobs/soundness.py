@@ -6,14 +6,14 @@ Reads and changes nothing. What records say is the audit's to judge.
 from contextlib import suppress
 
 from mew.errors import MewError
-from mew.journal.layout import Folder, Segment
+from mew.journal.layout import JournalFolder, Segment
 from mew.journal.segments import SegmentDamaged, check_bytes, read_control, read_frames
 
 
-class OtherJournal(MewError):
+class LakeJournalMismatch(MewError):
     """The journal has another past than the tables: it was restored from a backup, or begun anew."""
 
-    def __init__(self, folder: Folder, why: str) -> None:
+    def __init__(self, folder: JournalFolder, why: str) -> None:
         """Of a space, and how that is known."""
         super().__init__(
             f"{folder.root}: the journal of {folder.space!r} is not the one that the tables were made of: {why}; "
@@ -32,24 +32,24 @@ def damage(segment: Segment) -> SegmentDamaged | None:
     return None
 
 
-def same_past(folder: Folder, done: int, time: int) -> None:
-    """`OtherJournal` unless the last record that the tables have is there as it was, or gone with all before it.
+def same_past(folder: JournalFolder, done: int, time: int) -> None:
+    """`LakeJournalMismatch` unless the last record that the tables have is there as it was, or gone with all before it.
 
     `time` is that record's, in microseconds since 1970. Whatever is recorded in its place later has a later one.
     """
     segments = folder.segments(done)
     if not segments:
         if there := folder.segments():
-            raise OtherJournal(folder, f"they have record {done}, and it ends with {there[-1].last}")
+            raise LakeJournalMismatch(folder, f"they have record {done}, and it ends with {there[-1].last}")
         return
     if segments[0].first > done:
         return
     with suppress(SegmentDamaged, FileNotFoundError, LookupError):  # whoever needs that record will say so
         if _time_in(segments[0], done) > time:
-            raise OtherJournal(folder, f"its record {done} was written later than theirs")
+            raise LakeJournalMismatch(folder, f"its record {done} was written later than theirs")
 
 
-def time_at(folder: Folder, position: int) -> int:
+def time_at(folder: JournalFolder, position: int) -> int:
     """When a record that is there was written, in microseconds since 1970."""
     return _time_in(folder.segments(position)[0], position)
 

@@ -16,31 +16,31 @@ from mew.journal.reader import Journal
 from mew.pipeline import schemas
 from mew.pipeline.control.checks import Checks
 from mew.pipeline.control.folding import fold_control
-from mew.pipeline.jobs.keeping import Floor, is_settled
+from mew.pipeline.jobs.keeping import RefreshBoundary, is_settled
 from mew.pipeline.kernel.catalogue import Catalogue
-from mew.pipeline.kernel.decoding import Options
+from mew.pipeline.kernel.decoding import DecodeOptions
 from mew.pipeline.kernel.processing import process
-from mew.pipeline.kernel.summary import Probe, Strays, Summary, pack, unpack
+from mew.pipeline.kernel.summary import Probe, Summary, UnexpectedFrames, pack, unpack
 from mew.pipeline.kernel.typed import typed_table
 from mew.pipeline.kernel.units import Unit, read
 from mew.pipeline.lake import parts
-from mew.pipeline.lake.values import Part
+from mew.pipeline.lake.values import ParquetPart
 from mew.pipeline.stitch.activity import ControlActivity
-from mew.pipeline.stitch.stitching import Totals, Until, stitch
+from mew.pipeline.stitch.stitching import MergeTarget, Totals, merge
 
 _encode = msgspec.msgpack.encode
 _COUNTS = ("frames", "data", "bytes")
 Done = TypeVar("Done", bound=msgspec.Struct)
 
 
-class Seen(msgspec.Struct, frozen=True):
+class RecordChecksum(msgspec.Struct, frozen=True):
     """How many records there were, and the sum of their positions: who has these has every one, once."""
 
     records: int = 0
     positions: int = 0
 
 
-class Where(msgspec.Struct, frozen=True):
+class TaskContext(msgspec.Struct, frozen=True):
     """What all tasks of a space in a batch have in common."""
 
     space: str
@@ -52,7 +52,7 @@ class Where(msgspec.Struct, frozen=True):
     to: int
 
 
-def _write(where: Where, table: schemas.Table, rows: pa.Table, name: str) -> list[Part]:
+def _write(where: TaskContext, table: schemas.Table, rows: pa.Table, name: str) -> list[ParquetPart]:
     folder = f"{where.tables}/{table.name}"
     return parts.write(table, rows, folder, name=f"{where.batch}-{where.space}-{name}")
 
@@ -63,7 +63,7 @@ def _write(where: Where, table: schemas.Table, rows: pa.Table, name: str) -> lis
 class ControlTask(msgspec.Struct, frozen=True):
     """Fold the control records of a space."""
 
-    where: Where
+    where: TaskContext
     state: bytes | None
 
 
@@ -71,19 +71,19 @@ class ControlDone(msgspec.Struct, frozen=True):
     """What came of them."""
 
     state: bytes
-    parts: dict[str, list[Part]]
+    parts: dict[str, list[ParquetPart]]
     """By table; without `streams`, whose rows want counts yet."""
     streams: bytes
     catalogue: Catalogue
     activity: ControlActivity
     checks: Checks
     snapshots: tuple[tuple[int, bytes], ...]
-    seen: Seen
+    seen: RecordChecksum
     last_time: int | None
     """Of the last control record."""
 
 
-def fold_a_space(task: bytes) -> bytes:
+def fold_space(task: bytes) -> bytes:
     """`ControlTask` to `ControlDone`."""
     asked = msgspec.msgpack.decode(task, type=ControlTask)
     where, look = asked.where, _Look()
@@ -113,7 +113,7 @@ class _Look:
     """Counts what goes by."""
 
     def __init__(self) -> None:
-        self.seen = Seen()
+        self.seen = RecordChecksum()
         self.last_time: int | None = None
 
     def at(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -123,12 +123,12 @@ class _Look:
             yield batch
 
 
-def _and(seen: Seen, rows: Any) -> Seen:
+def _and(seen: RecordChecksum, rows: Any) -> RecordChecksum:
     """One more table, or batch."""
-    return Seen(seen.records + rows.num_rows, seen.positions + (pc.sum(rows.column("position")).as_py() or 0))
+    return RecordChecksum(seen.records + rows.num_rows, seen.positions + (pc.sum(rows.column("position")).as_py() or 0))
 
 
-def _control_rows(where: Where) -> Iterator[pa.RecordBatch]:
+def _control_rows(where: TaskContext) -> Iterator[pa.RecordBatch]:
     """The control rows of the range, in order."""
     for batch in Journal(Path(where.journal), where.space).batches(where.start, last=where.to, control=True):
         positions = batch.column("position")
@@ -145,7 +145,7 @@ def _control_rows(where: Where) -> Iterator[pa.RecordBatch]:
 class UnitTask(msgspec.Struct, frozen=True):
     """Decode the frames of a unit."""
 
-    where: Where
+    where: TaskContext
     unit: Unit
     catalogue: str
     """The file that has it; empty where it is given as it is."""
@@ -158,14 +158,14 @@ class UnitTask(msgspec.Struct, frozen=True):
 class UnitDone(msgspec.Struct, frozen=True):
     """What came of them."""
 
-    parts: dict[str, list[Part]]
+    parts: dict[str, list[ParquetPart]]
     summary: Summary
-    seen: Seen
+    seen: RecordChecksum
     formats: dict[str, int] = {}
     """Frames by the fingerprint of their format."""
 
 
-def decode_a_unit(task: bytes) -> bytes:
+def decode_unit(task: bytes) -> bytes:
     """`UnitTask` to `UnitDone`."""
     asked = msgspec.msgpack.decode(task, type=UnitTask)
     known = asked.given or Path(asked.catalogue).read_bytes()
@@ -173,13 +173,13 @@ def decode_a_unit(task: bytes) -> bytes:
     tables = list(read(asked.unit))
     table = pa.concat_tables(tables) if tables else None
     if table is None:
-        return _encode(UnitDone({}, Summary(asked.where.space, asked.unit.first, asked.unit.last), Seen()))
-    result = process(asked.unit, table, catalogue, Options(frozenset(asked.typed)))
+        return _encode(UnitDone({}, Summary(asked.where.space, asked.unit.first, asked.unit.last), RecordChecksum()))
+    result = process(asked.unit, table, catalogue, DecodeOptions(frozenset(asked.typed)))
     typed = [(typed_table(asked.typed[each], rows.schema), rows) for each, rows in result.typed.items()]
     made = [(schemas.FRAMES, result.frames), (schemas.QUARANTINE, result.quarantine), *typed]
     name = f"{asked.unit.first}"
     written = {each.name: _write(asked.where, each, rows, name) for each, rows in made}
-    return _encode(UnitDone(written, result.summary, _and(Seen(), table), _by_format(result.frames)))
+    return _encode(UnitDone(written, result.summary, _and(RecordChecksum(), table), _by_format(result.frames)))
 
 
 def _by_format(frames: pa.Table) -> dict[str, int]:
@@ -193,13 +193,13 @@ def _by_format(frames: pa.Table) -> dict[str, int]:
 class StitchTask(msgspec.Struct, frozen=True):
     """Put the summaries of a space's units together, and count its streams."""
 
-    where: Where
+    where: TaskContext
     state: bytes | None
     summaries: list[Summary]
     activity: ControlActivity
     streams: bytes
     last_time: int
-    floor: Floor | None = None
+    floor: RefreshBoundary | None = None
     """Where it begins anew, if rows of before stay."""
 
 
@@ -207,25 +207,25 @@ class StitchDone(msgspec.Struct, frozen=True):
     """What came of them."""
 
     state: bytes
-    parts: dict[str, list[Part]]
+    parts: dict[str, list[ParquetPart]]
     numbers: dict[str, int]
     """The last frame's number of each stream, before the batch; of none after which frames may be lost."""
     complete: bool
     """Whether every record of the space is known, so that a stream without a number had no frame."""
     probes: tuple[Probe, ...]
     """How these numbers changed, from one welcome to the next."""
-    unauthorised: Strays
-    misnumbered: Strays
+    unauthorised: UnexpectedFrames
+    misnumbered: UnexpectedFrames
 
 
-def stitch_a_space(task: bytes) -> bytes:
+def merge_space(task: bytes) -> bytes:
     """`StitchTask` to `StitchDone`."""
     asked = msgspec.msgpack.decode(task, type=StitchTask)
     where = asked.where
-    until = Until(where.space, where.to, asked.last_time, where.start)
+    until = MergeTarget(where.space, where.to, asked.last_time, where.start)
     streams = unpack(asked.streams, schemas.STREAMS.schema)
     ended = frozenset(streams.filter(pc.invert(streams[schemas.OPEN]))["stream_id"].to_pylist())
-    stitched = stitch(asked.state, asked.summaries, asked.activity, until, ended)
+    stitched = merge(asked.state, asked.summaries, asked.activity, until, ended)
     made = (
         (schemas.SEQUENCE_GAPS, stitched.sequence_gaps),
         (schemas.STREAM_ACTIVITY, _unsettled(stitched.stream_activity, asked.floor)),
@@ -246,7 +246,7 @@ def stitch_a_space(task: bytes) -> bytes:
     )
 
 
-def _unsettled(rows: pa.Table, floor: Floor | None) -> pa.Table:
+def _unsettled(rows: pa.Table, floor: RefreshBoundary | None) -> pa.Table:
     """Without the windows that stay as they were."""
     return rows if floor is None else rows.filter(pc.invert(is_settled(rows, floor)))
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from mew.pipeline.jobs.keeping import Floor
+from mew.pipeline.jobs.keeping import RefreshBoundary
 from mew.pipeline.jobs.tasks import (
     ControlDone,
     ControlTask,
@@ -17,9 +17,9 @@ from mew.pipeline.jobs.tasks import (
     StitchTask,
     UnitDone,
     UnitTask,
-    decode_a_unit,
-    fold_a_space,
-    stitch_a_space,
+    decode_unit,
+    fold_space,
+    merge_space,
 )
 
 SMALL: Final = 100_000
@@ -36,7 +36,7 @@ class SpaceTask(msgspec.Struct, frozen=True):
     """In order; none has a catalogue yet."""
     state: bytes | None
     """The stitch's."""
-    floor: Floor | None = None
+    floor: RefreshBoundary | None = None
 
 
 class SpaceDone(msgspec.Struct, frozen=True):
@@ -59,7 +59,11 @@ def last_time(control: ControlDone, units: Iterable[UnitDone]) -> int:
 
 
 def stitch_task(
-    asked: ControlTask, control: ControlDone, units: Sequence[UnitDone], state: bytes | None, floor: Floor | None
+    asked: ControlTask,
+    control: ControlDone,
+    units: Sequence[UnitDone],
+    state: bytes | None,
+    floor: RefreshBoundary | None,
 ) -> bytes:
     """What the stitch of a space is to do, after the other two stages."""
     summaries = [each.summary for each in units]
@@ -72,13 +76,13 @@ def stitch_task(
 def do_a_space(task: bytes) -> bytes:
     """`SpaceTask` to `SpaceDone`."""
     asked = _decode(task, type=SpaceTask)
-    control = _decode(fold_a_space(_encode(asked.control)), type=ControlDone)
+    control = _decode(fold_space(_encode(asked.control)), type=ControlDone)
     catalogue = _encode(control.catalogue)
     units = [
-        _decode(decode_a_unit(_encode(msgspec.structs.replace(unit, given=catalogue))), type=UnitDone)
+        _decode(decode_unit(_encode(msgspec.structs.replace(unit, given=catalogue))), type=UnitDone)
         for unit in asked.units
     ]
     stitched = _decode(
-        stitch_a_space(stitch_task(asked.control, control, units, asked.state, asked.floor)), type=StitchDone
+        merge_space(stitch_task(asked.control, control, units, asked.state, asked.floor)), type=StitchDone
     )
     return _encode(SpaceDone(control, units, stitched))

@@ -1,8 +1,8 @@
 """Which formats have a table of their own in a batch, and the rows that such a table lacks when it begins.
 
-A format has one from the batch on in which it is first named in the settings (`Plan.typed`), or by whose end it has had
-more than 100,000 frames; there are at most 64, those that were named first, then the busiest. That is decided by the
-plan, by the journal up to the plan's positions and by what the batch before remembered: whoever does the batch, or does
+A format has one from the batch on in which it is first named in the settings (`BatchPlan.typed`), or by whose end it
+has had more than 100,000 frames; there are at most 64, those that were named first, then the busiest. That is decided by
+the plan, by the journal up to the plan's positions and by what the batch before remembered: whoever does the batch, or does
 it again, decides the same. What a table lacks is made of the rows of `frames`, whose contents are there to the byte, so
 that it is the same as if the table had been there all along.
 """
@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 from mew.pipeline.arrow import typed_of_file
 from mew.pipeline.jobs.tasks import UnitDone
 from mew.pipeline.kernel import formats
-from mew.pipeline.kernel.catalogue import Catalogue, Format, StreamFormats
+from mew.pipeline.kernel.catalogue import CatalogFormat, Catalogue, StreamFormats
 from mew.pipeline.kernel.typed import typed_schema, typed_table
 from mew.pipeline.kernel.units import Unit, read
-from mew.pipeline.lake import Lake, Part, Plan, Progress, parts
+from mew.pipeline.lake import BatchPlan, Lake, ParquetPart, Progress, parts
 from mew.pipeline.lookup.asking import query
 from mew.pipeline.schemas import FRAMES, Table
 from mew.protocol.records import FRAME
@@ -41,7 +41,7 @@ class Remembered(msgspec.Struct, frozen=True):
 
     asked: tuple[str, ...] = ()
     """As the plan had it: what is asked for later is looked for among all formats there ever were."""
-    formats: tuple[Format, ...] = ()
+    formats: tuple[CatalogFormat, ...] = ()
     """Those that have a table."""
 
 
@@ -52,19 +52,19 @@ class FillTask(msgspec.Struct, frozen=True):
     tables: str
     """The folder of the lake's tables."""
     path: str
-    formats: list[Format]
+    formats: list[CatalogFormat]
 
 
 class Filled(msgspec.Struct, frozen=True):
     """What was made, by table."""
 
-    parts: dict[str, list[Part]]
+    parts: dict[str, list[ParquetPart]]
 
 
 def fill_tables(task: bytes) -> bytes:
     """`FillTask` to `Filled`."""
     asked = msgspec.msgpack.decode(task, type=FillTask)
-    written: dict[str, list[Part]] = {}
+    written: dict[str, list[ParquetPart]] = {}
     for format_, rows in typed_of_file(Path(asked.path), asked.formats):
         table = table_of(format_)
         folder = f"{asked.tables}/{table.name}"
@@ -72,7 +72,7 @@ def fill_tables(task: bytes) -> bytes:
     return msgspec.msgpack.encode(Filled(written))
 
 
-def table_of(format_: Format) -> Table:
+def table_of(format_: CatalogFormat) -> Table:
     """A format's own table."""
     return typed_table(formats.table_name(format_), typed_schema(format_))
 
@@ -90,7 +90,7 @@ class TypedTables:
     """The typed tables of one batch."""
 
     def __init__(
-        self, lake: Lake, plan: Plan, last: Progress | None, state: Mapping[str, bytes], *, anew: bool
+        self, lake: Lake, plan: BatchPlan, last: Progress | None, state: Mapping[str, bytes], *, anew: bool
     ) -> None:
         """`state` is what the batch goes on from; `anew` where no row stays, so that all of it is decided once more."""
         self._lake = lake
@@ -102,7 +102,7 @@ class TypedTables:
         self._begun = frozenset(self._chosen)
         self._passing = self._begun
         """Those whose rows the kernel makes as it passes."""
-        self._known: dict[str, Format] = {}
+        self._known: dict[str, CatalogFormat] = {}
         self._counts = {
             name.removesuffix(COUNTS): Counter(_decode_counts(part))
             for name, part in state.items()
@@ -133,7 +133,7 @@ class TypedTables:
                 counts.update(each.formats)
         self._add_hot(Counter())
 
-    def to_fill(self, passed: Sequence[Part], kept: Sequence[Part]) -> list[FillTask]:
+    def to_fill(self, passed: Sequence[ParquetPart], kept: Sequence[ParquetPart]) -> list[FillTask]:
         """What is to be made of rows of `frames`: those that the batch made, and those that it kept in a refresh.
 
         In an ordinary batch old rows are all there, and only tables that begin lack them.
@@ -149,7 +149,7 @@ class TypedTables:
         tables = str(self._lake.folder.absolute())
         return [FillTask(self._plan.batch, tables, path, of) for path, of in wanted if of]
 
-    def commit(self, written: Mapping[str, Sequence[Part]]) -> dict[str, int]:
+    def commit(self, written: Mapping[str, Sequence[ParquetPart]]) -> dict[str, int]:
         """Commit every one of them, with its parts by table; the versions that have the batch."""
         versions = {}
         for format_ in sorted(self._chosen.values(), key=formats.table_name):
@@ -181,7 +181,7 @@ class TypedTables:
             slug = formats.slug(wanted)
             self._add(each for each in self._known.values() if wanted == each.fingerprint or slug == each.slug)
 
-    def _add(self, some: Iterable[Format]) -> None:
+    def _add(self, some: Iterable[CatalogFormat]) -> None:
         for each in some:
             if len(self._chosen) < MOST_TABLES:
                 self._chosen.setdefault(each.fingerprint, each)
@@ -206,7 +206,7 @@ class TypedTables:
                     found[known[0].fingerprint] += count
         return found
 
-    def _ever_announced(self) -> set[Format]:
+    def _ever_announced(self) -> set[CatalogFormat]:
         """Formats of earlier batches that are asked for."""
         if self._last is None or not self._plan.typed:
             return set()
@@ -214,16 +214,16 @@ class TypedTables:
         columns = "format_id, fingerprint, slug, mime_type, encode(schema)"
         sql = f"select distinct {columns} from formats where slug in ({listed}) or fingerprint in ({listed})"
         with query(self._lake, sql) as answer:
-            return {Format(*each) for each in answer}
+            return {CatalogFormat(*each) for each in answer}
 
 
-def _of(stream: StreamFormats) -> tuple[Format, ...]:
+def _of(stream: StreamFormats) -> tuple[CatalogFormat, ...]:
     """The formats of a stream, or the one that it means."""
     meant = None if stream.formats else formats.implied(stream)
     return stream.formats if meant is None else (meant,)
 
 
-def _order(format_: Format) -> tuple[str, str, str]:
+def _order(format_: CatalogFormat) -> tuple[str, str, str]:
     return format_.fingerprint, format_.format_id, format_.mime_type or ""
 
 

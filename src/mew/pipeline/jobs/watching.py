@@ -12,9 +12,9 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 
 from mew.errors import MewError
-from mew.journal.layout import Folder
+from mew.journal.layout import JournalFolder
 from mew.pipeline.jobs.lagging import Lag, lags
-from mew.pipeline.jobs.made import Made
+from mew.pipeline.jobs.made import BatchPreview
 from mew.pipeline.jobs.planning import spaces_of
 from mew.pipeline.jobs.running import Batches, Spread
 from mew.pipeline.lake import Lake, Progress
@@ -39,7 +39,7 @@ class Stop(Protocol):
         ...
 
 
-class Habits(msgspec.Struct, frozen=True):
+class WatchOptions(msgspec.Struct, frozen=True):
     """How it is watched."""
 
     every: float = 0.25
@@ -56,7 +56,7 @@ class Habits(msgspec.Struct, frozen=True):
     """Formats that are to have a table of their own."""
 
 
-class Finished(msgspec.Struct, frozen=True):
+class BatchFinished(msgspec.Struct, frozen=True):
     """A batch is in the tables."""
 
     progress: Progress
@@ -66,7 +66,7 @@ class Finished(msgspec.Struct, frozen=True):
     lag: dict[str, Lag]
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class WatchError(msgspec.Struct, frozen=True):
     """Something is wrong; it is told once, and tried again."""
 
     space: str | None
@@ -74,7 +74,7 @@ class Trouble(msgspec.Struct, frozen=True):
     problem: str
 
 
-class Compacted(msgspec.Struct, frozen=True):
+class CompactionDone(msgspec.Struct, frozen=True):
     """Small files have become large ones."""
 
     tables: tuple[str, ...]
@@ -86,7 +86,7 @@ class Notice(msgspec.Struct, frozen=True):
     line: str
 
 
-Told: TypeAlias = Finished | Trouble | Compacted | Notice
+Told: TypeAlias = BatchFinished | WatchError | CompactionDone | Notice
 
 
 class _Abandoned(Exception):
@@ -96,16 +96,18 @@ class _Abandoned(Exception):
 class Watch:
     """The watch over one journal."""
 
-    def __init__(self, journal: Path, lake: Lake, spread: Spread, stop: Stop, habits: Habits | None = None) -> None:
+    def __init__(
+        self, journal: Path, lake: Lake, spread: Spread, stop: Stop, habits: WatchOptions | None = None
+    ) -> None:
         """Nothing is done before it is asked for what it has to tell."""
         self._journal = journal
         self._lake = lake
         self._spread = spread
         self._stop = stop
-        self._habits = habits or Habits()
+        self._habits = habits or WatchOptions()
         self._batch_by_batch = Batches(journal, lake, self._stoppable, self._show, self._habits.typed)
         self._shown = 0
-        self.made: Callable[[Made], None] | None = None
+        self.made: Callable[[BatchPreview], None] | None = None
         """Shown once, by this watch, what a batch is about to commit: whoever cannot wait for that sets it."""
         self.land: Callable[[], Iterator[Told]] | None = None
         """Brings what is to be watched: whoever has it come from elsewhere sets it."""
@@ -163,7 +165,7 @@ class Watch:
         if progress is None:
             return
         records = sum(to - before.get(space, -1) for space, to in progress.positions.items())
-        yield Finished(progress, records, round(time.monotonic() - began, 3), lag)
+        yield BatchFinished(progress, records, round(time.monotonic() - began, 3), lag)
         yield from self._tidied()
 
     def _stoppable(self, work: Callable[[bytes], bytes], items: Sequence[bytes]) -> list[bytes]:
@@ -172,7 +174,7 @@ class Watch:
             raise _Abandoned
         return self._spread(work, items)
 
-    def _show(self, made: Made) -> None:
+    def _show(self, made: BatchPreview) -> None:
         """Not again where a batch is tried again."""
         if self.made is not None and made.batch > self._shown:
             self._shown = made.batch
@@ -191,7 +193,7 @@ class Watch:
             yield from self._wrong(None, problem)
             return
         if changed:
-            yield Compacted(tuple(sorted(changed)))
+            yield CompactionDone(tuple(sorted(changed)))
 
     # What is new
 
@@ -209,7 +211,7 @@ class Watch:
 
     def _is_more(self, space: str, records: int) -> bool:
         """Whether so many are sealed that no table has; names are enough to know."""
-        done, folder = self._done.get(space, -1), Folder(self._journal, space)
+        done, folder = self._done.get(space, -1), JournalFolder(self._journal, space)
         segments = folder.segments(max(done, 0))
         if not segments:
             return records == 1 and bool(folder.segments())  # It has another past: a batch will say so.
@@ -217,21 +219,21 @@ class Watch:
 
     # What is wrong
 
-    def _held_up(self, problems: Mapping[str, Exception]) -> Iterator[Trouble]:
+    def _held_up(self, problems: Mapping[str, Exception]) -> Iterator[WatchError]:
         """Of spaces that could not be gone on with, or not as far as their journals reach."""
         for space in {*self.troubles} - {*problems, None}:
             self._right(space)
         for space, problem in problems.items():
             yield from self._wrong(space, problem)
 
-    def _wrong(self, space: str | None, problem: Exception) -> Iterator[Trouble]:
+    def _wrong(self, space: str | None, problem: Exception) -> Iterator[WatchError]:
         said = str(problem) if isinstance(problem, MewError | OSError) else f"{type(problem).__name__}: {problem}"
         said = " ".join(said.split())
         waited = min(self._retry.get(space, (0, AGAIN_SECONDS / 2))[1] * 2, LATEST_SECONDS)
         self._retry[space] = (time.monotonic() + waited, waited)
         if self.troubles.get(space) != said:
             self.troubles[space] = said
-            yield Trouble(space, said)
+            yield WatchError(space, said)
 
     def _right(self, space: str | None) -> None:
         self.troubles.pop(space, None)

@@ -6,7 +6,7 @@ Plain values that cross processes. Made by `control`; nothing is read or decided
 import msgspec
 
 
-class Format(msgspec.Struct, frozen=True):
+class CatalogFormat(msgspec.Struct, frozen=True):
     """One format of a stream, as announced."""
 
     format_id: str
@@ -22,7 +22,7 @@ class Format(msgspec.Struct, frozen=True):
 class StreamFormats(msgspec.Struct, frozen=True):
     """What is known of the content of one stream."""
 
-    formats: tuple[Format, ...] = ()
+    formats: tuple[CatalogFormat, ...] = ()
     """In the order of the announcement."""
     content_type: str | None = None
     """As a v0.4 stream was asked for with; it says what frames are where no format does."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mew.pipeline.kernel import formats
-from mew.pipeline.kernel.catalogue import Catalogue, Format, StreamFormats
+from mew.pipeline.kernel.catalogue import CatalogFormat, Catalogue, StreamFormats
 from mew.pipeline.kernel.judging import BAD_RECORD, UNKNOWN_FORMAT
 from mew.protocol.records import FRAME
 
@@ -36,7 +36,7 @@ _read_envelope: Final = msgspec.json.Decoder(_Envelope).decode
 class Group(msgspec.Struct, frozen=True):
     """Rows that are judged alike."""
 
-    format: Format
+    format: CatalogFormat
     data: bool
     """Whether they are `stream/data`."""
     announced: bool = True

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from mew.pipeline import schemas
 from mew.pipeline.kernel.catalogue import Catalogue
 from mew.pipeline.kernel.contents import NO_FORMAT, Contents, Group, contents_of
-from mew.pipeline.kernel.judging import BAD_RECORD, Verdict, is_utf8, judge_of
+from mew.pipeline.kernel.judging import BAD_RECORD, ValidationResult, is_utf8, judge_of
 from mew.pipeline.kernel.typed import KEYS, typed_schema, values_of
 
 FRAME_KIND: Final = "frame"
@@ -24,7 +24,7 @@ UNJUDGED: Final = -1
 _KEYS: Final = ["participant" if name == "writer" else name for name in KEYS if name != "space"]
 
 
-class Options(msgspec.Struct, frozen=True):
+class DecodeOptions(msgspec.Struct, frozen=True):
     """What the kernel is to do besides."""
 
     typed: frozenset[str] = frozenset()
@@ -43,7 +43,7 @@ class Decoded:
     """Whether each row is in quarantine."""
 
 
-def decode(rows: pa.Table, catalogue: Catalogue, options: Options) -> Decoded:
+def decode(rows: pa.Table, catalogue: Catalogue, options: DecodeOptions) -> Decoded:
     """Rows in the journal's columns, each column in one chunk."""
     return _Decoding(rows, catalogue, options).done()
 
@@ -51,7 +51,7 @@ def decode(rows: pa.Table, catalogue: Catalogue, options: Options) -> Decoded:
 class _Decoding:
     """Goes through one slice."""
 
-    def __init__(self, rows: pa.Table, catalogue: Catalogue, options: Options) -> None:
+    def __init__(self, rows: pa.Table, catalogue: Catalogue, options: DecodeOptions) -> None:
         self._space = catalogue.space
         self._options = options
         self._rows, self._faults = _whole(rows)
@@ -90,7 +90,7 @@ class _Decoding:
         if keep and judge.columns:
             self._type(group, places, contents, verdict)
 
-    def _type(self, group: Group, places: Any, contents: pa.Array, verdict: Verdict) -> None:
+    def _type(self, group: Group, places: Any, contents: pa.Array, verdict: ValidationResult) -> None:
         if not verdict.valid.all():
             fit = np.flatnonzero(verdict.valid)
             places, contents, verdict = places[fit], contents.take(pa.array(fit)), verdict.of(fit)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.pipeline.kernel.catalogue import Format, StreamFormats
+from mew.pipeline.kernel.catalogue import CatalogFormat, StreamFormats
 from mew.pipeline.kernel.columns import TEXT_COLUMNS, Column, columns_of, layout_columns
 from mew.pipeline.kernel.layouts import Layout, layout_of
 
@@ -25,7 +25,7 @@ _OTHERS: Final = re.compile(r"[^a-z0-9]+")
 _BINARY: Final = re.compile(r"(?:image|audio|video|font)/|application/octet-stream")
 
 
-class Nature(msgspec.Struct, frozen=True):
+class PayloadKind(msgspec.Struct, frozen=True):
     """What a format's raw frames are. `stream/data` is JSON whatever its format."""
 
     sort: str
@@ -34,17 +34,17 @@ class Nature(msgspec.Struct, frozen=True):
     """Of vectors."""
 
 
-def nature_of(format_id: str | None, mime_type: str | None, schema: Any) -> Nature:
+def nature_of(format_id: str | None, mime_type: str | None, schema: Any) -> PayloadKind:
     """What frames of a format are: vectors where it says so, else what its MIME type says, else JSON by its schema."""
     layout = layout_of(format_id, mime_type, schema)
     if layout is not None:
-        return Nature(VECTORS, layout)
+        return PayloadKind(VECTORS, layout)
     mime = (mime_type or "").partition(";")[0].strip().lower()
     if mime == "application/json" or mime.endswith("+json"):
-        return Nature(JSON)
+        return PayloadKind(JSON)
     if mime.startswith("text/"):
-        return Nature(TEXT)
-    return Nature(OPAQUE if schema is None or _BINARY.match(mime) else JSON)
+        return PayloadKind(TEXT)
+    return PayloadKind(OPAQUE if schema is None or _BINARY.match(mime) else JSON)
 
 
 def canonical(value: Any) -> bytes:
@@ -74,30 +74,30 @@ def slug(format_id: str) -> str:
     return _OTHERS.sub("_", format_id.lower()).strip("_")[:SLUG_LETTERS].rstrip("_") or "format"
 
 
-def format_of(descriptor: Mapping[str, Any]) -> Format:
+def format_of(descriptor: Mapping[str, Any]) -> CatalogFormat:
     """The catalogue's format for a descriptor, as a stream announced it."""
     format_id, schema = str(descriptor.get("id")), descriptor.get("schema")
     text = None if schema is None else msgspec.json.encode(schema)
-    return Format(format_id, fingerprint(descriptor), slug(format_id), descriptor.get("mime_type"), text)
+    return CatalogFormat(format_id, fingerprint(descriptor), slug(format_id), descriptor.get("mime_type"), text)
 
 
-def implied(stream: StreamFormats) -> Format | None:
+def implied(stream: StreamFormats) -> CatalogFormat | None:
     """The format that a v0.4 stream's `format` or `content_type` means; None where they mean nothing we know."""
     for format_id, mime_type in ((stream.format, None), (None, stream.format), (None, stream.content_type)):
         if (format_id or mime_type) and nature_of(format_id, mime_type, None).sort != OPAQUE:
             named = format_id or mime_type or ""
             descriptor = {"id": named, "mime_type": mime_type}
-            return Format(named, fingerprint(descriptor), slug(named), mime_type)
+            return CatalogFormat(named, fingerprint(descriptor), slug(named), mime_type)
     return None
 
 
-def schema_of(format_: Format) -> Any:
+def schema_of(format_: CatalogFormat) -> Any:
     """Its schema as a value."""
     return None if format_.schema is None else msgspec.json.decode(format_.schema)
 
 
 @lru_cache(maxsize=1024)
-def typed_columns(format_: Format) -> tuple[Column, ...]:
+def typed_columns(format_: CatalogFormat) -> tuple[Column, ...]:
     """The typed columns of a format, none where its frames are opaque; equal fingerprints have equal columns."""
     schema = schema_of(format_)
     nature = nature_of(format_.format_id, format_.mime_type, schema)
@@ -111,12 +111,12 @@ def typed_columns(format_: Format) -> tuple[Column, ...]:
     return columns_of(True if schema is None else msgspec.json.decode(canonical(schema)))
 
 
-def table_name(format_: Format) -> str:
+def table_name(format_: CatalogFormat) -> str:
     """What the frames of a format with their typed columns are called."""
     return f"frames_{format_.slug}_{format_.fingerprint}"
 
 
-def column_mapping(format_: Format) -> str | None:
+def column_mapping(format_: CatalogFormat) -> str | None:
     """Property to column and type, as JSON: what the table `formats` says; None where there are no columns."""
     columns = typed_columns(format_)
     if not columns:

@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mew.pipeline.kernel import formats
-from mew.pipeline.kernel.catalogue import Format
+from mew.pipeline.kernel.catalogue import CatalogFormat
 from mew.pipeline.kernel.columns import Column
 from mew.pipeline.kernel.quick import QuickDecoder, quick
 from mew.pipeline.kernel.reading import LONGEST, SHALLOW, read_json
-from mew.protocol.errors import Refusal
-from mew.protocol.formats import Format as Schema
+from mew.protocol.errors import ProtocolError
+from mew.protocol.formats import FormatDescriptor as Schema
 from mew.protocol.formats import check_fits, read_formats
 from mew.protocol.raw_json import MAX_NESTING, NotJSON
 
@@ -37,7 +37,7 @@ _ANY_JSON: Final = QuickDecoder(msgspec.json.Decoder(msgspec.Raw).decode, None)
 
 
 @dataclass
-class Verdict:
+class ValidationResult:
     """What is true of contents, one by one."""
 
     valid: Any
@@ -51,23 +51,23 @@ class Verdict:
     untaken: Any = None
     """Which these are."""
 
-    def of(self, places: Any) -> "Verdict":
+    def of(self, places: Any) -> "ValidationResult":
         """The verdict on some of them, all of which are valid."""
         decoded = None if self.decoded is None else [self.decoded[place] for place in places.tolist()]
         untaken = None if self.untaken is None else self.untaken[places]
-        return Verdict(self.valid[places], self.text[places], [], decoded, untaken)
+        return ValidationResult(self.valid[places], self.text[places], [], decoded, untaken)
 
 
 @lru_cache(maxsize=1024)
-def judge_of(format_: Format) -> "Judge":
+def judge_of(format_: CatalogFormat) -> "FrameValidator":
     """The judge of a format, ready-made where it was needed before."""
-    return Judge(format_)
+    return FrameValidator(format_)
 
 
-class Judge:
+class FrameValidator:
     """Knows one format."""
 
-    def __init__(self, format_: Format) -> None:
+    def __init__(self, format_: CatalogFormat) -> None:
         """Its schema, if it has one, is compiled here; one that nobody can use is none."""
         value = formats.schema_of(format_)
         self.format = format_
@@ -80,7 +80,7 @@ class Judge:
         """Its typed columns."""
         return formats.typed_columns(self.format)
 
-    def frames(self, contents: pa.Array, *, keep: bool = False) -> Verdict:
+    def frames(self, contents: pa.Array, *, keep: bool = False) -> ValidationResult:
         """The verdict on raw frames; with `keep` it holds what they decode to."""
         match self.nature.sort:
             case formats.JSON:
@@ -90,19 +90,21 @@ class Judge:
             case formats.VECTORS:
                 return self._vectors(contents)
             case _:
-                return Verdict(np.ones(len(contents), bool), np.zeros(len(contents), bool))
+                return ValidationResult(np.ones(len(contents), bool), np.zeros(len(contents), bool))
 
-    def data(self, contents: pa.Array, *, keep: bool = False) -> Verdict:
+    def data(self, contents: pa.Array, *, keep: bool = False) -> ValidationResult:
         """The verdict on what `stream/data` carried, which is JSON."""
         return self._json(contents, keep=keep)
 
-    def _json(self, contents: pa.Array, *, keep: bool) -> Verdict:
+    def _json(self, contents: pa.Array, *, keep: bool) -> ValidationResult:
         texts: Sequence[bytes] = contents.to_pylist()
         untaken = np.zeros(len(texts), bool)
         decoded, failed = _decode(self.quick, texts, keep=keep)
         untaken[failed] = True
         doubtful = untaken | ~is_utf8(contents) | _may_be_odd(contents)
-        verdict = Verdict(np.ones(len(texts), bool), np.ones(len(texts), bool), decoded=decoded, untaken=untaken)
+        verdict = ValidationResult(
+            np.ones(len(texts), bool), np.ones(len(texts), bool), decoded=decoded, untaken=untaken
+        )
         for index in np.flatnonzero(doubtful).tolist():
             fault = self._fault(texts[index])
             if fault is not None:
@@ -124,15 +126,15 @@ class Judge:
             return None
         try:
             check_fits(self._schema, value, size)
-        except Refusal as refusal:
+        except ProtocolError as refusal:
             return SCHEMA, refusal.message
         except ValueError as problem:  # A value that the validator cannot take, such as a number it cannot hold.
             return SCHEMA, str(problem)
         return None
 
-    def _text(self, contents: pa.Array) -> Verdict:
+    def _text(self, contents: pa.Array) -> ValidationResult:
         valid = is_utf8(contents)
-        verdict = Verdict(valid, valid.copy())
+        verdict = ValidationResult(valid, valid.copy())
         for index in np.flatnonzero(~valid).tolist():
             verdict.faults.append((index, NOT_UTF8, _first_problem(contents[index].as_py())))
         if self._schema is not None:
@@ -145,12 +147,12 @@ class Judge:
             verdict.faults.sort()
         return verdict
 
-    def _vectors(self, contents: pa.Array) -> Verdict:
+    def _vectors(self, contents: pa.Array) -> ValidationResult:
         layout = self.nature.layout
         assert layout is not None
         sizes = pc.binary_length(contents).to_numpy(zero_copy_only=False)
         valid = sizes % layout.width == 0
-        verdict = Verdict(valid, np.zeros(len(contents), bool))
+        verdict = ValidationResult(valid, np.zeros(len(contents), bool))
         for index in np.flatnonzero(~valid).tolist():
             detail = f"{sizes[index]} bytes are not whole vectors: a {layout.name} has {layout.width}"
             verdict.faults.append((index, LENGTH, detail))
@@ -161,7 +163,7 @@ def _compiled(format_id: str, schema: Any) -> Schema | None:
     """As the core has it; None where the core would not have taken it, so that it stops nothing."""
     try:
         return read_formats([{"id": format_id or "format", "schema": schema}], 1).by_id[format_id or "format"]
-    except Refusal:
+    except ProtocolError:
         return None
 
 

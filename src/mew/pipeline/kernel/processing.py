@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from mew.pipeline import schemas
 from mew.pipeline.kernel.catalogue import Catalogue
-from mew.pipeline.kernel.decoding import Decoded, Options, decode
+from mew.pipeline.kernel.decoding import Decoded, DecodeOptions, decode
 from mew.pipeline.kernel.flow import flow_of
 from mew.pipeline.kernel.summary import Summary
 from mew.pipeline.kernel.summing import summarise
@@ -35,7 +35,7 @@ class UnitResult:
     summary: Summary
 
 
-def process(unit: Unit, table: pa.Table, catalogue: Catalogue, options: Options) -> UnitResult:
+def process(unit: Unit, table: pa.Table, catalogue: Catalogue, options: DecodeOptions) -> UnitResult:
     """The tables and the summary of a unit; `table` has its rows of the frames files, in order, in all columns."""
     done = [decode(rows, catalogue, options) for rows in _slices(table)]
     invalid = np.concatenate([each.invalid for each in done]) if done else np.zeros(0, bool)

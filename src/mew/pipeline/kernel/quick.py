@@ -42,7 +42,7 @@ MOST_FIELDS: Final = 512
 """Of all objects together; what has more is left to the validator."""
 
 
-class TooSubtle(Exception):
+class SchemaNotSupported(Exception):
     """A schema, or a part of one, that no type says exactly."""
 
 
@@ -55,7 +55,7 @@ class Fields(msgspec.Struct, frozen=True):
     below: dict[str, "Fields"]
 
 
-class Quick(msgspec.Struct, frozen=True):
+class FastSchema(msgspec.Struct, frozen=True):
     """A schema's type: what decodes to it fits."""
 
     type: Any
@@ -75,7 +75,7 @@ def quick(schema: Any) -> QuickDecoder | None:
     try:
         found = _Typing().typed(schema)
         return QuickDecoder(msgspec.json.Decoder(found.type).decode, found.fields)
-    except (TooSubtle, RecursionError, TypeError, ValueError):
+    except (SchemaNotSupported, RecursionError, TypeError, ValueError):
         # What msgspec cannot tell apart, such as two sorts of text, is too subtle as well.
         return None
 
@@ -86,71 +86,71 @@ class _Typing:
     def __init__(self) -> None:
         self._fields = 0
 
-    def typed(self, schema: Any) -> Quick:
+    def typed(self, schema: Any) -> FastSchema:
         if schema is True or schema == {}:
-            return Quick(Any)
+            return FastSchema(Any)
         if not isinstance(schema, dict):
-            raise TooSubtle
+            raise SchemaNotSupported
         said = {key: value for key, value in schema.items() if key not in _ANNOTATIONS and not key.startswith("x-")}
         if not said:
-            return Quick(Any)
+            return FastSchema(Any)
         if "enum" in said or "const" in said:
-            return Quick(_one_of(said))
+            return FastSchema(_one_of(said))
         names = said.pop("type", None)
         names = [names] if isinstance(names, str) else names
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-            raise TooSubtle
+            raise SchemaNotSupported
         return self._union([name for name in names if name != "integer" or "number" not in names], said)
 
-    def _union(self, names: list[str], said: dict[str, Any]) -> Quick:
+    def _union(self, names: list[str], said: dict[str, Any]) -> FastSchema:
         """A keyword that is none of these types' is left to the validator, though it should mean nothing."""
         if not all(name in _KEYWORDS for name in names):
-            raise TooSubtle
+            raise SchemaNotSupported
         if not {"array", "object"}.isdisjoint(names) and len({*names} - {"null"}) > 1:
-            raise TooSubtle
+            raise SchemaNotSupported
         if not set(said) <= frozenset().union(*(_KEYWORDS[name] for name in names)):
-            raise TooSubtle
+            raise SchemaNotSupported
         made = [self._one(name, said) for name in names]
         union = made[0].type
         for each in made[1:]:
             union = union | each.type
         fields = next((each.fields for each in made if each.fields is not None), None)
-        return Quick(union, fields)
+        return FastSchema(union, fields)
 
-    def _one(self, name: str, said: dict[str, Any]) -> Quick:
+    def _one(self, name: str, said: dict[str, Any]) -> FastSchema:
         match name:
             case "object":
                 return self._object(said)
             case "array":
                 items = self.typed(said.get("items", True)).type
-                return Quick(_limited(list[items], _lengths(said, "minItems", "maxItems")))  # type: ignore[valid-type]
+                return FastSchema(_limited(list[items], _lengths(said, "minItems", "maxItems")))  # type: ignore[valid-type]
             case "string":
-                return Quick(_limited(str, _lengths(said, "minLength", "maxLength")))
+                return FastSchema(_limited(str, _lengths(said, "minLength", "maxLength")))
             case "integer":
-                return Quick(_limited(int, _bounds(said, whole=True)))
+                return FastSchema(_limited(int, _bounds(said, whole=True)))
             case "number":
-                return Quick(_limited(float, _bounds(said, whole=False)))
+                return FastSchema(_limited(float, _bounds(said, whole=False)))
             case "boolean":
-                return Quick(bool)
+                return FastSchema(bool)
             case _:
-                return Quick(None)
+                return FastSchema(None)
 
-    def _object(self, said: dict[str, Any]) -> Quick:
+    def _object(self, said: dict[str, Any]) -> FastSchema:
         properties, required = said.get("properties", {}), said.get("required", [])
         more = said.get("additionalProperties", True)
         if not isinstance(properties, dict) or not isinstance(required, list):
-            raise TooSubtle
+            raise SchemaNotSupported
         if not properties and not required:
             # A dict and not whatever can be skipped: it must be an object, and its end must be found.
-            return Quick(dict[str, self.typed(more).type])  # type: ignore[misc]
+            return FastSchema(dict[str, self.typed(more).type])  # type: ignore[misc]
         if more not in (True, False) and more != {}:
-            raise TooSubtle
+            raise SchemaNotSupported
         if more is False and not set(properties).issuperset(required):
-            raise TooSubtle
+            raise SchemaNotSupported
         names = {name: f"f{index}" for index, name in enumerate(dict.fromkeys([*properties, *required]))}
         self._fields += len(names)
         if self._fields > MOST_FIELDS or not all(isinstance(name, str) for name in names):
-            raise TooSubtle
+            raise SchemaNotSupported
         made = {name: self.typed(properties.get(name, True)) for name in names}
         # Those without a default come first.
         order = sorted(names, key=lambda name: name not in required)
@@ -169,22 +169,22 @@ class _Typing:
             gc=False,
         )
         below = {name: fields for name in names if (fields := made[name].fields) is not None}
-        return Quick(struct, Fields(names, frozenset(names).difference(required), below))
+        return FastSchema(struct, Fields(names, frozenset(names).difference(required), below))
 
 
 def _one_of(said: dict[str, Any]) -> Any:
     """Texts, small whole numbers and null can be told by a type; with a type beside them they must be of it."""
     if set(said) - {"enum", "const", "type"} or ("enum" in said and "const" in said):
-        raise TooSubtle
+        raise SchemaNotSupported
     values = said.get("enum", [said.get("const")])
     if not isinstance(values, list) or not values:
-        raise TooSubtle
+        raise SchemaNotSupported
     names = said.get("type", [])
     names = [names] if isinstance(names, str) else names
     for value in values:
         fitting = {str: {"string"}, int: {"integer", "number"}, type(None): {"null"}}.get(type(value))
         if fitting is None or (names and not fitting & set(names)) or (isinstance(value, int) and abs(value) >= EXACT):
-            raise TooSubtle
+            raise SchemaNotSupported
     return Literal[tuple(values)]
 
 
@@ -195,15 +195,15 @@ def _limited(of: Any, limits: dict[str, Any]) -> Any:
 def _lengths(said: dict[str, Any], least: str, most: str) -> dict[str, Any]:
     limits = {name: said[key] for key, name in ((least, "min_length"), (most, "max_length")) if key in said}
     if not all(type(value) is int and 0 <= value < EXACT for value in limits.values()):
-        raise TooSubtle
+        raise SchemaNotSupported
     return limits
 
 
 def _bounds(said: dict[str, Any], *, whole: bool) -> dict[str, Any]:
     limits = {_BOUNDS[key]: said[key] for key in _NUMBERS if key in said}
     if {"ge", "gt"} <= limits.keys() or {"le", "lt"} <= limits.keys():
-        raise TooSubtle
+        raise SchemaNotSupported
     for value in limits.values():
         if type(value) not in ((int,) if whole else (int, float)) or not abs(value) < (LONG if whole else EXACT):
-            raise TooSubtle
+            raise SchemaNotSupported
     return limits if whole else {name: float(value) for name, value in limits.items()}

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mew.pipeline.kernel.catalogue import Format
+from mew.pipeline.kernel.catalogue import CatalogFormat
 from mew.pipeline.kernel.decoding import DATA_KIND
 from mew.pipeline.kernel.judging import judge_of
 from mew.pipeline.kernel.typed import KEYS, typed_schema, values_of
@@ -20,7 +20,7 @@ CONTENT: Final = ("kind", "value", "raw")
 COLUMNS: Final = (*KEYS, *CONTENT, "format", "valid")
 
 
-def typed_rows(format_: Format, frames: pa.Table) -> pa.Table:
+def typed_rows(format_: CatalogFormat, frames: pa.Table) -> pa.Table:
     """The rows that a format's table has of rows of `frames`, which need only the `COLUMNS`; in their order."""
     chosen = pc.and_(pc.equal(frames["format"], format_.fingerprint), frames["valid"])
     rows = frames.filter(pc.fill_null(chosen, fill_value=False)).combine_chunks()
@@ -30,7 +30,7 @@ def typed_rows(format_: Format, frames: pa.Table) -> pa.Table:
     return pa.Table.from_arrays([*keys, *values], schema=schema)
 
 
-def typed_values(format_: Format, kind: pa.Array, value: pa.Array, raw: pa.Array) -> list[pa.Array]:
+def typed_values(format_: CatalogFormat, kind: pa.Array, value: pa.Array, raw: pa.Array) -> list[pa.Array]:
     """The typed columns of valid frames, and the notes; null where one is not valid after all."""
     contents = pc.coalesce(value.cast(pa.binary()), raw.cast(pa.binary()))
     is_data = pc.equal(kind, DATA_KIND).to_numpy(zero_copy_only=False)
@@ -50,7 +50,7 @@ def typed_values(format_: Format, kind: pa.Array, value: pa.Array, raw: pa.Array
     return [pa.concat_arrays(column).take(order) for column in found]
 
 
-def _fitting(format_: Format, contents: pa.Array, *, data: bool) -> tuple[Any, list[pa.Array]]:
+def _fitting(format_: CatalogFormat, contents: pa.Array, *, data: bool) -> tuple[Any, list[pa.Array]]:
     """Which contents are valid, and the columns of these."""
     judge = judge_of(format_)
     verdict = judge.data(contents, keep=True) if data else judge.frames(contents, keep=True)

@@ -12,7 +12,7 @@ SAMPLE: Final = 20
 """How many of many are shown."""
 
 
-class Partial(msgspec.Struct, frozen=True):
+class WindowPartial(msgspec.Struct, frozen=True):
     """What a unit knows of a window that others may know of as well."""
 
     stream_id: str
@@ -87,16 +87,16 @@ class Stray(msgspec.Struct, frozen=True):
     """The number that it should have."""
 
 
-class Strays(msgspec.Struct, frozen=True):
+class UnexpectedFrames(msgspec.Struct, frozen=True):
     """How many there are, and the first of them."""
 
     count: int = 0
     sample: tuple[Stray, ...] = ()
 
-    def with_more(self, others: "Strays") -> "Strays":
+    def with_more(self, others: "UnexpectedFrames") -> "UnexpectedFrames":
         """Both together, the first of all by position."""
         sample = sorted((*self.sample, *others.sample), key=lambda each: each.position)
-        return Strays(self.count + others.count, tuple(sample[:SAMPLE]))
+        return UnexpectedFrames(self.count + others.count, tuple(sample[:SAMPLE]))
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -114,15 +114,15 @@ class Summary(msgspec.Struct, frozen=True):
     """Rows of `sequence_gaps` that lie within, see `tables`."""
     windows: bytes = b""
     """Rows of `stream_activity` that are final."""
-    partials: tuple[Partial, ...] = ()
+    partials: tuple[WindowPartial, ...] = ()
     """All other windows."""
     streams: tuple[StreamEdge, ...] = ()
     writers: tuple[WriterTotals, ...] = ()
     minutes: tuple[WriterMinute, ...] = ()
     probes: tuple[Probe, ...] = ()
-    unauthorised: Strays = Strays()
+    unauthorised: UnexpectedFrames = UnexpectedFrames()
     """From somebody who could not write to the stream there."""
-    misnumbered: Strays = Strays()
+    misnumbered: UnexpectedFrames = UnexpectedFrames()
     """Whose number does not follow the one before on its stream, within the unit."""
 
 

@@ -16,9 +16,9 @@ from mew.pipeline.kernel.summary import (
     SAMPLE,
     Probe,
     Stray,
-    Strays,
     StreamEdge,
     Summary,
+    UnexpectedFrames,
     WriterMinute,
     WriterTotals,
     pack,
@@ -173,7 +173,7 @@ def _after(flow: Flow, probes: Any) -> int:
     return int(behind[0]) if len(behind) else int(flow.position[-1])
 
 
-def _unauthorised(flow: Flow, catalogue: Catalogue) -> Strays:
+def _unauthorised(flow: Flow, catalogue: Catalogue) -> UnexpectedFrames:
     allowed = flow.position < catalogue.known_from
     ends = np.append(flow.pair_starts[1:], len(flow.by_pair))
     for start, end in zip(flow.pair_starts.tolist(), ends.tolist(), strict=True):
@@ -187,7 +187,7 @@ def _unauthorised(flow: Flow, catalogue: Catalogue) -> Strays:
     return _strays(flow, np.flatnonzero(~allowed), lambda _row: None)
 
 
-def _misnumbered(flow: Flow) -> Strays:
+def _misnumbered(flow: Flow) -> UnexpectedFrames:
     by_stream = flow.by_stream
     stream, number = flow.stream[by_stream], flow.number[by_stream]
     wrong = np.zeros(len(by_stream), bool)
@@ -197,7 +197,7 @@ def _misnumbered(flow: Flow) -> Strays:
     return _strays(flow, np.sort(by_stream[places]), expected.get)
 
 
-def _strays(flow: Flow, rows: Any, expected: Callable[[int], int | None]) -> Strays:
+def _strays(flow: Flow, rows: Any, expected: Callable[[int], int | None]) -> UnexpectedFrames:
     sample = tuple(
         Stray(
             int(flow.position[row]),
@@ -208,4 +208,4 @@ def _strays(flow: Flow, rows: Any, expected: Callable[[int], int | None]) -> Str
         )
         for row in rows[:SAMPLE].tolist()
     )
-    return Strays(len(rows), sample)
+    return UnexpectedFrames(len(rows), sample)

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 
 from mew.pipeline import schemas
 from mew.pipeline.kernel import formats
-from mew.pipeline.kernel.catalogue import Format
+from mew.pipeline.kernel.catalogue import CatalogFormat
 from mew.pipeline.kernel.columns import BOOLEAN, EXACT, INTEGER, JSON, NUMBER, TEXT, Column
 from mew.pipeline.kernel.digits import needs_every_digit
-from mew.pipeline.kernel.judging import Judge, Verdict
+from mew.pipeline.kernel.judging import FrameValidator, ValidationResult
 from mew.pipeline.kernel.layouts import Layout
 from mew.pipeline.kernel.reading import Literally, read_json, read_literally
 
@@ -35,7 +35,7 @@ _EXACT: Final = 2**53
 _raw_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def typed_schema(format_: Format) -> pa.Schema:
+def typed_schema(format_: CatalogFormat) -> pa.Schema:
     """The columns of a format's typed table."""
     keys = [schemas.FRAMES.schema.field(name) for name in KEYS]
     values = [
@@ -56,7 +56,7 @@ def _comment(column: Column) -> str:
     return where if column.note is None else f"{where}: {column.note}"
 
 
-def values_of(judge: Judge, contents: pa.Array, verdict: Verdict, *, data: bool) -> list[pa.Array]:
+def values_of(judge: FrameValidator, contents: pa.Array, verdict: ValidationResult, *, data: bool) -> list[pa.Array]:
     """The typed columns of contents, all of which are valid by this verdict, and the notes."""
     nature = judge.nature
     nothing = pa.nulls(len(contents), pa.string())
@@ -91,7 +91,7 @@ def _vectors(layout: Layout, columns: tuple[Column, ...], contents: pa.Array) ->
 class _Reading:
     """Puts JSON contents into columns."""
 
-    def __init__(self, judge: Judge, contents: pa.Array, verdict: Verdict) -> None:
+    def __init__(self, judge: FrameValidator, contents: pa.Array, verdict: ValidationResult) -> None:
         self._columns = judge.columns
         self._contents = contents
         self._decoded: list[Any] = verdict.decoded or []

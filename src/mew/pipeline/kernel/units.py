@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mew.journal.arrow import SCHEMA
-from mew.journal.block_format import Damaged
-from mew.journal.layout import Folder, Segment
-from mew.journal.reader import Missing
+from mew.journal.block_format import CorruptData
+from mew.journal.layout import JournalFolder, Segment
+from mew.journal.reader import RecordsMissing
 from mew.journal.segments import SegmentDamaged, read_control, read_footer
 from mew.protocol.records import CHECKPOINT
 
@@ -51,7 +51,7 @@ def cut(space: str, journal: str, first: int, last: int) -> list[Unit]:
 
     Cut where row groups begin. How a range is cut makes no difference to what comes of it.
     """
-    groups = _all_groups(Folder(Path(journal), space), first, last)
+    groups = _all_groups(JournalFolder(Path(journal), space), first, last)
     edges, rows, size = [first], 0, 0
     for group in groups:
         if rows and (rows + group.rows > ROWS or size + group.size > BYTES):
@@ -65,13 +65,13 @@ def cut(space: str, journal: str, first: int, last: int) -> list[Unit]:
 def read(unit: Unit, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
     """The rows of a unit with all columns, or with these and the position, in order, a row group at a time.
 
-    `Missing` where the journal does not have the range any more, `SegmentDamaged` where a file is not what was written.
+    `RecordsMissing` where the journal does not have the range any more, `SegmentDamaged` where a file is damaged.
     """
     at, gone = unit.first, _Gone()
     schema = pa.schema([field for field in SCHEMA if not columns or field.name in ("position", *columns)])
     while at <= unit.last:
         try:
-            for after, table in _tables(Folder(Path(unit.journal), unit.space), at, unit.last, schema):
+            for after, table in _tables(JournalFolder(Path(unit.journal), unit.space), at, unit.last, schema):
                 at = after
                 if table.num_rows:
                     yield table
@@ -79,7 +79,7 @@ def read(unit: Unit, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
             gone.look_again(at, problem)
 
 
-def _tables(folder: Folder, first: int, last: int, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
+def _tables(folder: JournalFolder, first: int, last: int, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
     """Rows in order, each time with the position up to which all are there now, that one not included."""
     for segment in _sealed(folder, first, last):
         with _opened(segment) as file:
@@ -91,7 +91,7 @@ def _tables(folder: Folder, first: int, last: int, schema: pa.Schema) -> Iterato
         yield segment.last + 1, schema.empty_table()
 
 
-def _all_groups(folder: Folder, first: int, last: int) -> list[_Group]:
+def _all_groups(folder: JournalFolder, first: int, last: int) -> list[_Group]:
     """The row groups that have rows of a range."""
     gone = _Gone()
     while True:
@@ -106,18 +106,18 @@ def _all_groups(folder: Folder, first: int, last: int) -> list[_Group]:
             return found
 
 
-def _sealed(folder: Folder, first: int, last: int) -> Iterator[Segment]:
+def _sealed(folder: JournalFolder, first: int, last: int) -> Iterator[Segment]:
     """The segments that cover a range. A hole is passed over only where a checkpoint stands behind it."""
     at = first
     for segment in folder.segments(first):
         if segment.first > last:
             break
         if segment.first > at and not _begins_with_checkpoint(segment):
-            raise Missing(folder, at, segment.first - 1)
+            raise RecordsMissing(folder, at, segment.first - 1)
         yield segment
         at = segment.last + 1
     if at <= last:
-        raise Missing(folder, at, last)
+        raise RecordsMissing(folder, at, last)
 
 
 def _begins_with_checkpoint(segment: Segment) -> bool:
@@ -165,5 +165,5 @@ class _Gone:
     def look_again(self, at: int, problem: FileNotFoundError) -> None:
         this = (at, str(problem.filename or problem))
         if this == self._last:
-            raise Damaged(f"{this[1]}: it is missing") from None
+            raise CorruptData(f"{this[1]}: it is missing") from None
         self._last = this

@@ -15,7 +15,7 @@ from mew.journal.layout import SECOND
 from mew.pipeline import schemas
 from mew.pipeline.kernel.flow import Flow, runs
 from mew.pipeline.kernel.histogram import BUCKETS, buckets, rank, upper
-from mew.pipeline.kernel.summary import Partial
+from mew.pipeline.kernel.summary import WindowPartial
 
 WIDTHS: Final = (1, 60)
 """In seconds."""
@@ -32,7 +32,7 @@ class Revealed:
     """Whether it is the first of something, so that more may be revealed than the unit can know."""
 
 
-def windows(flow: Flow, revealed: Revealed) -> tuple[pa.Table, list[Partial]]:
+def windows(flow: Flow, revealed: Revealed) -> tuple[pa.Table, list[WindowPartial]]:
     """The final windows as rows, and the others."""
     waits = _Waits(flow)
     made = [_Windows(flow, revealed, waits, seconds) for seconds in WIDTHS]
@@ -126,14 +126,14 @@ class _Windows:
         place = first + rank(count, percent) - 1
         return pa.array(upper(self._bucket[place]).astype(np.int64))
 
-    def partials(self) -> list[Partial]:
+    def partials(self) -> list[WindowPartial]:
         """The windows that others may add to: few."""
         return [self._partial(each) for each in np.flatnonzero(~self._final).tolist()]
 
-    def _partial(self, window: int) -> Partial:
+    def _partial(self, window: int) -> WindowPartial:
         found, counts = np.unique(self._bucket[self._times[window] : self._times[window + 1]], return_counts=True)
         who = self._writer[self._who[window] : self._who[window + 1]]
-        return Partial(
+        return WindowPartial(
             stream_id=self._flow.streams[self._stream[window]],
             seconds=self._seconds,
             start=int(self._begin[window]),

@@ -5,29 +5,29 @@ does without.
 """
 
 from mew.pipeline.lake.lake import Lake
-from mew.pipeline.lake.reading import Reader
+from mew.pipeline.lake.reading import LakeReader
 from mew.pipeline.lake.values import (
+    BatchOutOfOrder,
+    BatchPlan,
     LakeBusy,
     LakeDamaged,
     LakeError,
-    OutOfStep,
-    Part,
-    Plan,
+    ParquetPart,
     Progress,
     UnknownTable,
     Versions,
 )
 
 __all__ = [
+    "BatchOutOfOrder",
+    "BatchPlan",
     "Lake",
     "LakeBusy",
     "LakeDamaged",
     "LakeError",
-    "OutOfStep",
-    "Part",
-    "Plan",
+    "LakeReader",
+    "ParquetPart",
     "Progress",
-    "Reader",
     "UnknownTable",
     "Versions",
 ]

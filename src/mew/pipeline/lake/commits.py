@@ -20,7 +20,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from mew.pipeline.lake.delta import exactly, fields, files, has_batch, opened, sync_commit
 from mew.pipeline.lake.disk import make_folder
 from mew.pipeline.lake.parts import indexed
-from mew.pipeline.lake.values import LakeDamaged, LakeError, OutOfStep, Part
+from mew.pipeline.lake.values import BatchOutOfOrder, LakeDamaged, LakeError, ParquetPart
 from mew.pipeline.schemas import OPEN, Table
 
 CONFIGURATION: Final = {
@@ -32,12 +32,12 @@ CONFIGURATION: Final = {
 }
 
 
-class Addition(msgspec.Struct, frozen=True):
+class TableCommit(msgspec.Struct, frozen=True):
     """What a batch brings to one table."""
 
     table: Table
     batch: int
-    parts: tuple[Part, ...]
+    parts: tuple[ParquetPart, ...]
     note: str
     """Kept with the commit, for people."""
     replaces: bool = False
@@ -50,7 +50,7 @@ class Addition(msgspec.Struct, frozen=True):
     """Whether the table only gets the batch's number: its rows and columns stay, whatever they are."""
 
 
-def add(folder: Path, addition: Addition) -> int | None:
+def add(folder: Path, addition: TableCommit) -> int | None:
     """Bring it to the table in a folder, which is made if need be; a version that has this batch and none behind it.
 
     None where the table has later batches already.
@@ -62,7 +62,7 @@ def add(folder: Path, addition: Addition) -> int | None:
         if batch >= addition.batch:
             return version if batch == addition.batch else None
         if batch != addition.batch - 1 and not addition.begins:
-            raise OutOfStep(f"{folder}: the table has batch {batch}, so batch {addition.batch} cannot be next")
+            raise BatchOutOfOrder(f"{folder}: the table has batch {batch}, so batch {addition.batch} cannot be next")
         _check_parts(folder, addition.parts)
         try:
             if not _fits(handle, folder, addition):
@@ -81,7 +81,7 @@ def add(folder: Path, addition: Addition) -> int | None:
 # ------------------------------------------------------------------------------------------------ in parts
 
 
-def _opened(folder: Path, addition: Addition) -> DeltaTable:
+def _opened(folder: Path, addition: TableCommit) -> DeltaTable:
     found = opened(folder)
     if found is not None:
         return found
@@ -105,7 +105,7 @@ def _opened(folder: Path, addition: Addition) -> DeltaTable:
     return DeltaTable(str(folder))
 
 
-def _check_parts(folder: Path, parts: tuple[Part, ...]) -> None:
+def _check_parts(folder: Path, parts: tuple[ParquetPart, ...]) -> None:
     for part in parts:
         path = folder / part.path
         try:
@@ -116,7 +116,7 @@ def _check_parts(folder: Path, parts: tuple[Part, ...]) -> None:
             raise LakeDamaged(f"{path}: this part has {size} bytes, {part.size} were written")
 
 
-def _fits(handle: DeltaTable, folder: Path, addition: Addition) -> bool:
+def _fits(handle: DeltaTable, folder: Path, addition: TableCommit) -> bool:
     """Whether the table has the columns; if not, those that are new are added, and the handle is of no use any more.
 
     Without that Delta would take the files, and not show the columns.
@@ -135,11 +135,11 @@ def _fits(handle: DeltaTable, folder: Path, addition: Addition) -> bool:
     return not new
 
 
-def _overwrites(addition: Addition) -> bool:
+def _overwrites(addition: TableCommit) -> bool:
     return addition.replaces and not addition.keeps
 
 
-def _commit(handle: DeltaTable, addition: Addition) -> None:
+def _commit(handle: DeltaTable, addition: TableCommit) -> None:
     if addition.skips:
         own = handle.metadata().partition_columns
         handle.create_write_transaction(
@@ -158,7 +158,7 @@ def _commit(handle: DeltaTable, addition: Addition) -> None:
     )
 
 
-def _removed(handle: DeltaTable, addition: Addition, now: int) -> Iterator[RemoveAction]:
+def _removed(handle: DeltaTable, addition: TableCommit, now: int) -> Iterator[RemoveAction]:
     """Unfinished rows go in the very commit that brings the new ones."""
     for path, size, is_open in files(handle):
         if is_open or (addition.replaces and path not in addition.keeps):

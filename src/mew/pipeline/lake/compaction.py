@@ -18,7 +18,7 @@ from mew.pipeline.lake import progress as progress_rows
 from mew.pipeline.lake.delta import LOG, OPEN, exactly, files, has_batch, opened, sync_commit
 from mew.pipeline.lake.disk import sync
 from mew.pipeline.lake.progress_table import PROGRESS, as_arrow
-from mew.pipeline.lake.values import GIVEN_UP, Progress
+from mew.pipeline.lake.values import ABANDONED, Progress
 
 TARGET_BYTES: Final = 256 * 2**20
 SMALL_BYTES: Final = 64 * 2**20
@@ -29,7 +29,7 @@ _NOTE: Final = '{"compacted":true}'
 _ZSTD_LEVEL: Final = 3
 
 
-class Compacted(msgspec.Struct, frozen=True):
+class CompactionResult(msgspec.Struct, frozen=True):
     """What was done to a table."""
 
     before: int
@@ -39,11 +39,11 @@ class Compacted(msgspec.Struct, frozen=True):
     """Files that nobody can read any more, and that are gone."""
 
 
-def compact(tables: Path, at_least: int) -> dict[str, Compacted]:
+def compact(tables: Path, at_least: int) -> dict[str, CompactionResult]:
     """Compact every table below a folder that has so many small files; what changed, by table."""
     handle = opened(tables / progress_rows.NAME)
     progress = None if handle is None else progress_rows.last(handle)
-    if progress is not None and progress.versions == GIVEN_UP:
+    if progress is not None and progress.versions == ABANDONED:
         return {}  # What is in the tables is not what readers see, until the next batch has made them anew.
     versions = {} if progress is None else progress.tables
     done = {}
@@ -57,7 +57,7 @@ def compact(tables: Path, at_least: int) -> dict[str, Compacted]:
     return {name: each for name, each in done.items() if each.before != each.after or each.deleted}
 
 
-def _compact_one(folder: Path, at_least: int, needed: int | None) -> Compacted:
+def _compact_one(folder: Path, at_least: int, needed: int | None) -> CompactionResult:
     handle = DeltaTable(str(folder))
     here = list(files(handle))
     small = [size for _, size, is_open in here if size < SMALL_BYTES and not is_open]
@@ -66,7 +66,7 @@ def _compact_one(folder: Path, at_least: int, needed: int | None) -> Compacted:
     deleted = _vacuum(folder, needed)
     # As of the version that readers have now: none goes that one of them is about to open.
     DeltaTable(str(folder), version=needed).cleanup_metadata()
-    return Compacted(len(here), len(list(files(DeltaTable(str(folder))))), deleted)
+    return CompactionResult(len(here), len(list(files(DeltaTable(str(folder))))), deleted)
 
 
 def _merge(folder: Path, handle: DeltaTable) -> None:

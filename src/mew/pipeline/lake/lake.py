@@ -26,12 +26,12 @@ from mew.pipeline.lake.alarms import Alarms
 from mew.pipeline.lake.delta import LOG, has_batch, opened
 from mew.pipeline.lake.locking import locked
 from mew.pipeline.lake.plans import Plans
-from mew.pipeline.lake.reading import Reader
+from mew.pipeline.lake.reading import LakeReader
 from mew.pipeline.lake.states import States, batch_of
-from mew.pipeline.lake.values import GIVEN_UP, OutOfStep, Part, Plan, Progress
+from mew.pipeline.lake.values import ABANDONED, BatchOutOfOrder, BatchPlan, ParquetPart, Progress
 
 if TYPE_CHECKING:
-    from mew.pipeline.lake.compaction import Compacted
+    from mew.pipeline.lake.compaction import CompactionResult
     from mew.pipeline.lake.tidying import Tidied
     from mew.pipeline.schemas import Table
 
@@ -70,11 +70,11 @@ class Lake:
 
     # Batches
 
-    def planned(self, batch: int) -> Plan | None:
+    def planned(self, batch: int) -> BatchPlan | None:
         """The plan of a batch, if there is one: whoever takes up the batch does just that."""
         return self._plans.read(batch)
 
-    def plan(self, plan: Plan) -> Plan:
+    def plan(self, plan: BatchPlan) -> BatchPlan:
         """Keep a plan, unless there is one for this batch: that one is returned then."""
         stored = self.planned(plan.batch)
         if stored is not None:
@@ -82,7 +82,7 @@ class Lake:
         progress = self.progress()
         finished = 0 if progress is None else progress.batch
         if plan.batch != finished + 1:
-            raise OutOfStep(f"{self.path}: batch {finished} is the last, so batch {plan.batch} cannot be planned")
+            raise BatchOutOfOrder(f"{self.path}: batch {finished} is the last, so batch {plan.batch} cannot be planned")
         return self._plans.put(plan)
 
     def give_up(self, batch: int) -> None:
@@ -93,7 +93,7 @@ class Lake:
         """Whether that was said of a batch: whoever takes it up goes on giving it up."""
         return self._plans.is_given_up(batch)
 
-    def commit(self, table: "Table", batch: int, parts: Iterable[Part]) -> int:
+    def commit(self, table: "Table", batch: int, parts: Iterable[ParquetPart]) -> int:
         """Make parts rows of a table, once: whoever calls this again, or at the same time, changes nothing.
 
         Unfinished rows that were there go. Called for every table, with parts or without, in one order. The version
@@ -101,14 +101,14 @@ class Lake:
         """
         return self._add(table, batch, parts)
 
-    def replace(self, table: "Table", batch: int, parts: Iterable[Part], keep: Collection[str] = ()) -> int:
+    def replace(self, table: "Table", batch: int, parts: Iterable[ParquetPart], keep: Collection[str] = ()) -> int:
         """Likewise, but of what was there only these files stay, by their paths within the table's folder.
 
         Where none stays, the columns too become those of the table as it is declared now.
         """
         return self._add(table, batch, parts, replaces=True, keeps=frozenset(keep))
 
-    def begin(self, table: "Table", batch: int, parts: Iterable[Part]) -> int:
+    def begin(self, table: "Table", batch: int, parts: Iterable[ParquetPart]) -> int:
         """Likewise, for a table that there is from this batch on: the parts are all its rows, of earlier batches too.
 
         What a batch that was given up may have left under its name goes.
@@ -130,12 +130,12 @@ class Lake:
         folder = self.table_folder(progress_rows.NAME)
         handle = opened(folder)
         if handle is None or has_batch(folder, handle) < progress.batch:
-            if progress.versions != GIVEN_UP and self.is_given_up(progress.batch):
-                raise OutOfStep(f"{self.path}: batch {progress.batch} was given up while it was being done")
+            if progress.versions != ABANDONED and self.is_given_up(progress.batch):
+                raise BatchOutOfOrder(f"{self.path}: batch {progress.batch} was given up while it was being done")
             row = progress if progress.finished else msgspec.structs.replace(progress, finished=_now())
             part = parts.write(PROGRESS, as_arrow([row]), folder, name=f"{progress.batch}-{progress_rows.NAME}")
             note = msgspec.json.encode({"batch": row.batch, "versions": row.versions}).decode()
-            commits.add(folder, commits.Addition(PROGRESS, row.batch, tuple(part), note))
+            commits.add(folder, commits.TableCommit(PROGRESS, row.batch, tuple(part), note))
         self._plans.drop(progress.batch)
 
     def progress(self) -> Progress | None:
@@ -169,11 +169,11 @@ class Lake:
 
     # Reading and keeping in order
 
-    def reader(self) -> Reader:
+    def reader(self) -> LakeReader:
         """The tables as of the last finished batch."""
-        return Reader(self.folder)
+        return LakeReader(self.folder)
 
-    def compact(self, *, at_least: int = AT_LEAST) -> "dict[str, Compacted]":
+    def compact(self, *, at_least: int = AT_LEAST) -> "dict[str, CompactionResult]":
         """Make large files of small ones in every table that has so many, and delete what nobody can read any more.
 
         Readers see the same rows. What changed, by table.
@@ -192,13 +192,13 @@ class Lake:
         tidying.clear(self.path / "_stage", self.logs / "jvm.log", now)
         return tidying.tidy(self.folder, self._states, self._plans, now)
 
-    def _add(self, table: "Table", batch: int, parts: Iterable[Part], **how: Any) -> int:
+    def _add(self, table: "Table", batch: int, parts: Iterable[ParquetPart], **how: Any) -> int:
         """`how` as `commits.Addition` has it."""
         from mew.pipeline.lake import commits  # noqa: PLC0415 - pyarrow, where it is needed
 
         plan = self.planned(batch)
         note = msgspec.json.encode({"batch": batch, "versions": plan and plan.versions}).decode()
-        addition = commits.Addition(table, batch, tuple(parts), note, **how)
+        addition = commits.TableCommit(table, batch, tuple(parts), note, **how)
         version = commits.add(self.table_folder(table.name), addition)
         return self._version_of(table.name, batch) if version is None else version
 
@@ -206,7 +206,7 @@ class Lake:
         """Of a batch behind which there are others: its own row has it."""
         found = self._ask(lambda handle: next(progress_rows.rows(handle, f"batch = {batch}"), None))
         if found is None or name not in found.tables:
-            raise OutOfStep(f"{self.table_folder(name)}: it has batches behind {batch}, which was never finished")
+            raise BatchOutOfOrder(f"{self.table_folder(name)}: it has batches behind {batch}, which was never finished")
         return found.tables[name]
 
     def _ask(self, question: Callable[[DeltaTable], T]) -> T | None:

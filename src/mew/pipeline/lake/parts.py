@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from mew.pipeline.lake.disk import make_folder, sync
-from mew.pipeline.lake.values import LakeError, Part
+from mew.pipeline.lake.values import LakeError, ParquetPart
 from mew.pipeline.schemas import NUMBER, OPEN, TEXT, TIME, Table
 
 ROWS: Final = 500_000
@@ -28,19 +28,19 @@ _NUMBERS: Final = ("position", "batch")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def write(table: Table, rows: pa.Table, folder: str | Path, *, name: str) -> list[Part]:
+def write(table: Table, rows: pa.Table, folder: str | Path, *, name: str) -> list[ParquetPart]:
     """Write rows into files of a table's folder, and wait until they are on the disk; no file where there is no row.
 
     The files' names begin with `name`, which begins with the batch; the rest of each is new every time.
     """
     exact = fitted(table, rows)
     place = _Place(folder)
-    parts: list[Part] = []
+    parts: list[ParquetPart] = []
     for partition, chunk in _chunks(table, exact):
         within = "".join(f"{column}={value}/" for column, value in partition.items())
         path = f"{within}{name}-{uuid.uuid4().hex}.parquet"
         size = place.write(path, chunk)
-        parts.append(Part(path, size, chunk.num_rows, partition, _stats(chunk)))
+        parts.append(ParquetPart(path, size, chunk.num_rows, partition, _stats(chunk)))
     place.sync(parts)
     return parts
 
@@ -118,7 +118,7 @@ class _Place:
         )
         return int(self._system.get_file_info(where).size)
 
-    def sync(self, parts: list[Part]) -> None:
+    def sync(self, parts: list[ParquetPart]) -> None:
         """Other storage than disks has its own promise."""
         if self._is_local:
             paths = [Path(self._folder, part.path) for part in parts]

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from mew.pipeline.lake.disk import put_if_absent
-from mew.pipeline.lake.values import LakeDamaged, Plan
+from mew.pipeline.lake.values import BatchPlan, LakeDamaged
 
 KEPT: Final = 10
 """Plans of finished batches that stay, for those who are slow."""
@@ -24,17 +24,17 @@ class Plans:
         """It need not exist yet."""
         self.folder = folder
 
-    def read(self, batch: int) -> Plan | None:
+    def read(self, batch: int) -> BatchPlan | None:
         """The plan of a batch, if there is one."""
         path = self._path(batch)
         try:
-            return msgspec.json.decode(path.read_bytes(), type=Plan)
+            return msgspec.json.decode(path.read_bytes(), type=BatchPlan)
         except FileNotFoundError:
             return None
         except msgspec.DecodeError as problem:
             raise LakeDamaged(f"{path}: this is no plan: {problem}") from None
 
-    def put(self, plan: Plan) -> Plan:
+    def put(self, plan: BatchPlan) -> BatchPlan:
         """Keep a plan; the one that is there already, if it is so, is returned instead."""
         put_if_absent(self._path(plan.batch), msgspec.json.encode(plan, order="sorted") + b"\n")
         return self.read(plan.batch) or plan

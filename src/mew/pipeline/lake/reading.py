@@ -14,7 +14,7 @@ from mew.pipeline.lake.delta import fields, files, opened
 from mew.pipeline.lake.values import LakeDamaged, Progress, UnknownTable
 
 
-class File(msgspec.Struct, frozen=True):
+class DataFile(msgspec.Struct, frozen=True):
     """A file of a table."""
 
     path: str
@@ -22,7 +22,7 @@ class File(msgspec.Struct, frozen=True):
     """Whether its rows are unfinished; None where the table does not tell."""
 
 
-class Reader:
+class LakeReader:
     """The tables at one moment."""
 
     def __init__(self, tables: Path) -> None:
@@ -49,14 +49,14 @@ class Reader:
         """The Parquet files of a table, as paths."""
         return [file.path for file in self.parts(name)]
 
-    def parts(self, name: str) -> list[File]:
+    def parts(self, name: str) -> list[DataFile]:
         """Likewise, and which of them hold unfinished rows."""
         handle = self._handle(name)
         if handle is None:
             return []
         # Not Delta's own addresses of them, in which a blank is `%20`.
         folder = (self._tables / name).absolute()
-        return sorted((File(str(folder / path), is_open) for path, _, is_open in files(handle)), key=_by_path)
+        return sorted((DataFile(str(folder / path), is_open) for path, _, is_open in files(handle)), key=_by_path)
 
     def columns(self, name: str) -> dict[str, Any]:
         """The columns of a table and their types, as Delta describes them."""
@@ -90,5 +90,5 @@ class Reader:
         return table.schema
 
 
-def _by_path(file: File) -> str:
+def _by_path(file: DataFile) -> str:
     return file.path

@@ -21,7 +21,7 @@ class LakeBusy(LakeError):
     """Somebody else is at work on the lake."""
 
 
-class OutOfStep(LakeError):
+class BatchOutOfOrder(LakeError):
     """A batch that a table cannot take: one before it is missing."""
 
     exit_code: ClassVar = 1
@@ -45,7 +45,7 @@ class Versions(msgspec.Struct, frozen=True):
     decoder: int
 
 
-GIVEN_UP: Final = Versions(0, 0, 0)
+ABANDONED: Final = Versions(0, 0, 0)
 """Of a batch that could not be ended: readers see the one before, and the next one makes all tables anew."""
 
 
@@ -59,7 +59,7 @@ class Alarm(msgspec.Struct, frozen=True):
     """What is wrong, each with a position."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class BatchPlan(msgspec.Struct, frozen=True):
     """What a batch will cover, decided before any work: whoever takes it up does just this."""
 
     batch: int
@@ -77,7 +77,7 @@ class Plan(msgspec.Struct, frozen=True):
     """What it tells besides of what was found wrong."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class ParquetPart(msgspec.Struct, frozen=True):
     """A file of a table that is on the disk, but counts only once it is committed."""
 
     path: str

@@ -9,32 +9,32 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from mew.journal.layout import HOUR
-from mew.pipeline.landing.values import Landed, LandingPlan, Message, Piece, Stopped, Taken
+from mew.pipeline.landing.values import IngestPosition, IngestStopped, LandingPlan, SegmentPlan, Taken, TopicMessage
 
 
 class Judged(msgspec.Struct, frozen=True):
     """What came of the messages of a plan."""
 
-    spaces: dict[str, Landed]
-    pieces: list[Piece]
+    spaces: dict[str, IngestPosition]
+    pieces: list[SegmentPlan]
     repeats: int
     """Messages of which everything was landed already."""
-    strangers: list[Message]
+    strangers: list[TopicMessage]
     """Those that are no blocks."""
 
 
-def judge(plan: LandingPlan, known: Mapping[str, Landed], messages: Iterable[Message]) -> Judged:
+def select_messages(plan: LandingPlan, known: Mapping[str, IngestPosition], messages: Iterable[TopicMessage]) -> Judged:
     """Apply the rule to each space's messages, in the journal's order, however often and in which order they came."""
-    by_space: dict[str, list[Message]] = {}
+    by_space: dict[str, list[TopicMessage]] = {}
     strangers = []
     for message in messages:
         if message.problem is None:
             by_space.setdefault(message.space, []).append(message)
         else:
             strangers.append(message)
-    spaces, pieces, repeats = dict(known), list[Piece](), 0
+    spaces, pieces, repeats = dict(known), list[SegmentPlan](), 0
     for space in sorted(by_space):
-        line = _Line(space, known.get(space, Landed()))
+        line = _Line(space, known.get(space, IngestPosition()))
         for message in sorted(by_space[space], key=_order):
             if not line.take(message):
                 break
@@ -45,25 +45,25 @@ def judge(plan: LandingPlan, known: Mapping[str, Landed], messages: Iterable[Mes
     return Judged(spaces, pieces, repeats, strangers)
 
 
-def _order(message: Message) -> tuple[int, int, int, int]:
+def _order(message: TopicMessage) -> tuple[int, int, int, int]:
     return message.first, -message.last, message.partition, message.offset
 
 
 class _Line:
     """The records of a space, one behind the other."""
 
-    def __init__(self, space: str, before: Landed) -> None:
+    def __init__(self, space: str, before: IngestPosition) -> None:
         self._space = space
         self._before = before
         self._last = before.last
         self._time = before.time
         self._epochs = dict.fromkeys(before.epochs)
-        self._stopped: Stopped | None = None
-        self.taken: list[tuple[Message, int]] = []
+        self._stopped: IngestStopped | None = None
+        self.taken: list[tuple[TopicMessage, int]] = []
         """What goes into segments, and from which position on."""
         self.repeats = 0
 
-    def take(self, message: Message) -> bool:
+    def take(self, message: TopicMessage) -> bool:
         """Whether it goes on behind this one."""
         if message.first <= self._last and self._is_foreign(message):
             self._stop(
@@ -83,27 +83,27 @@ class _Line:
         self._epochs.update(dict.fromkeys((message.epoch, *message.told)))
         return True
 
-    def _is_foreign(self, message: Message) -> bool:
+    def _is_foreign(self, message: TopicMessage) -> bool:
         return bool(message.epoch and self._epochs and message.epoch not in self._epochs)
 
-    def _goes_on(self, message: Message) -> bool:
+    def _goes_on(self, message: TopicMessage) -> bool:
         """Whether the journal itself has nothing between: it begins here, or a checkpoint makes up for a hole."""
         if self._last < 0:
             return message.after < 0
         return 0 <= message.after <= self._last
 
     def _stop(self, what: str) -> None:
-        self._stopped = Stopped(self._last + 1, what)
+        self._stopped = IngestStopped(self._last + 1, what)
 
-    def landed(self) -> Landed:
+    def landed(self) -> IngestPosition:
         """How far it is now. One that had stopped and got nothing new has still stopped."""
         stopped = self._stopped or (None if self.taken else self._before.stopped)
         epochs = tuple(each for each in self._epochs if each)
-        return Landed(self._last, self._time, epochs, stopped)
+        return IngestPosition(self._last, self._time, epochs, stopped)
 
 
-def _pieces(plan: LandingPlan, space: str, taken: Sequence[tuple[Message, int]]) -> Iterator[Piece]:
-    waiting: list[tuple[Message, int]] = []
+def _pieces(plan: LandingPlan, space: str, taken: Sequence[tuple[TopicMessage, int]]) -> Iterator[SegmentPlan]:
+    waiting: list[tuple[TopicMessage, int]] = []
     records = size = 0
     for message, start in taken:
         if waiting and (_breaks(waiting[-1][0], message) or records >= plan.records or size >= plan.bytes):
@@ -116,12 +116,12 @@ def _pieces(plan: LandingPlan, space: str, taken: Sequence[tuple[Message, int]])
         yield _piece(space, waiting)
 
 
-def _breaks(last: Message, message: Message) -> bool:
+def _breaks(last: TopicMessage, message: TopicMessage) -> bool:
     """A segment has one hour, and no hole."""
     return message.time // HOUR != last.time // HOUR or message.first > last.last + 1
 
 
-def _piece(space: str, taken: Sequence[tuple[Message, int]]) -> Piece:
+def _piece(space: str, taken: Sequence[tuple[TopicMessage, int]]) -> SegmentPlan:
     blocks = tuple(Taken(each.file, each.at, each.size, start) for each, start in taken)
     last = taken[-1][0]
-    return Piece(space, last.time, taken[0][1], last.last, blocks)
+    return SegmentPlan(space, last.time, taken[0][1], last.last, blocks)

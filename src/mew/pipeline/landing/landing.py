@@ -21,17 +21,17 @@ from pyspark.sql import SparkSession
 
 from mew.errors import MewError
 from mew.journal.compaction import closed_hours, compact, empty_trash
-from mew.journal.kafka.address import Address
-from mew.journal.layout import HOUR, SECOND, Folder, spaces
+from mew.journal.kafka.address import TopicUrl
+from mew.journal.layout import HOUR, SECOND, JournalFolder, spaces
 from mew.journal.maintenance_worker import TRASH_HOURS
 from mew.journal.segments import make_folder
 from mew.pipeline.lake import Lake
 from mew.pipeline.lake.alarms import Alarm
 from mew.pipeline.landing import reading, writing
-from mew.pipeline.landing.judging import Judged, judge
+from mew.pipeline.landing.judging import Judged, select_messages
 from mew.pipeline.landing.keeping import Landings
-from mew.pipeline.landing.topic import Source, Topic
-from mew.pipeline.landing.values import Landed, LandingDone, LandingError, LandingPlan, Offsets
+from mew.pipeline.landing.topic import Topic, TopicSource
+from mew.pipeline.landing.values import IngestPosition, LandingDone, LandingError, LandingPlan, Offsets
 
 MOST_MESSAGES: Final = 5_000
 """Of each partition in one landing."""
@@ -42,7 +42,7 @@ CHECK: Final = "landing"
 """What the audit calls it."""
 
 
-class Arrived(msgspec.Struct, frozen=True):
+class IngestResult(msgspec.Struct, frozen=True):
     """What one landing brought."""
 
     number: int
@@ -64,13 +64,13 @@ def wall_clock() -> int:
     return time.time_ns() // 1000
 
 
-class Landing:
+class Ingest:
     """A topic on its way into a lake."""
 
     def __init__(
         self,
         lake: Lake,
-        address: Address,
+        address: TopicUrl,
         session: Callable[[], SparkSession],
         most: int = MOST_MESSAGES,
         clock: Callable[[], int] = wall_clock,
@@ -82,11 +82,11 @@ class Landing:
         self._session = session
         self._most = most
         self._landings = Landings(lake.path)
-        self._source = Source(address)
+        self._source = TopicSource(address)
         self._clock = clock
         self._tidied_at: int | None = None
 
-    def arrivals(self) -> Iterator[Arrived]:
+    def arrivals(self) -> Iterator[IngestResult]:
         """Land what is there, one landing after the other, until nothing is new."""
         make_folder(self.journal)
         while True:
@@ -96,7 +96,7 @@ class Landing:
                 return
             yield arrived
 
-    def land(self) -> Arrived | None:
+    def land(self) -> IngestResult | None:
         """Do the next landing, or the one that was begun; None where nothing is new."""
         last = self._landings.last()
         number = 1 if last is None else last.number + 1
@@ -151,13 +151,13 @@ class Landing:
 
     # Carrying out
 
-    def _carry_out(self, plan: LandingPlan, last: LandingDone | None) -> Arrived:
+    def _carry_out(self, plan: LandingPlan, last: LandingDone | None) -> IngestResult:
         started = time.monotonic()
         session = self._session()
         known = {} if last is None else last.spaces
         with self._staging(plan.number) as staging:
             seen = reading.stage(session, self._address, plan, staging)
-            judged = judge(plan, known, seen)
+            judged = select_messages(plan, known, seen)
             writing.clear(judged.pieces, known, self.journal)
             writing.write(session, judged.pieces, self.journal)
         alarms = tuple(_alarms(judged, known))
@@ -168,7 +168,7 @@ class Landing:
         self._compact(known, judged.spaces)
         records = sum(piece.last - piece.first + 1 for piece in judged.pieces)
         took = round(time.monotonic() - started, 3)
-        return Arrived(plan.number, len(seen), judged.repeats, records, len(judged.pieces), took, alarms)
+        return IngestResult(plan.number, len(seen), judged.repeats, records, len(judged.pieces), took, alarms)
 
     @contextmanager
     def _staging(self, number: int) -> Iterator[Path]:
@@ -178,11 +178,11 @@ class Landing:
         with TemporaryDirectory(prefix=f"landing-{number}-", dir=above) as folder:
             yield Path(folder)
 
-    def _compact(self, before: dict[str, Landed], now: dict[str, Landed]) -> None:
+    def _compact(self, before: dict[str, IngestPosition], now: dict[str, IngestPosition]) -> None:
         """Few large files of the many small ones of every hour that a space has left behind."""
         for space, landed in now.items():
-            if landed.time // HOUR > before.get(space, Landed()).time // HOUR:
-                folder = Folder(self.journal, space)
+            if landed.time // HOUR > before.get(space, IngestPosition()).time // HOUR:
+                folder = JournalFolder(self.journal, space)
                 for hour in closed_hours(folder, landed.time):
                     with suppress(MewError, OSError):  # it stays as it is, and is read as well
                         compact(folder, hour)
@@ -198,19 +198,21 @@ class Landing:
         self._tidied_at = now
         for space in spaces(self.journal):
             with suppress(MewError, OSError):  # somebody is at it: the next time
-                empty_trash(Folder(self.journal, space), now - TRASH_HOURS * HOUR)
+                empty_trash(JournalFolder(self.journal, space), now - TRASH_HOURS * HOUR)
 
 
-def _alarms(judged: Judged, known: dict[str, Landed]) -> Iterator[Alarm]:
+def _alarms(judged: Judged, known: dict[str, IngestPosition]) -> Iterator[Alarm]:
     """What is new of what is wrong, by space."""
     found: dict[str, list[dict[str, Any]]] = {}
     for space, landed in judged.spaces.items():
         stopped = landed.stopped
-        if stopped is not None and stopped != known.get(space, Landed()).stopped:
+        if stopped is not None and stopped != known.get(space, IngestPosition()).stopped:
             found.setdefault(space, []).append({"position": stopped.at, "what": stopped.what})
     for message in judged.strangers:
         space = message.space if message.space in judged.spaces else ""
         what = f"offset {message.offset} of partition {message.partition} is no block: {message.problem}"
-        found.setdefault(space, []).append({"position": judged.spaces.get(space, Landed()).last + 1, "what": what})
+        found.setdefault(space, []).append(
+            {"position": judged.spaces.get(space, IngestPosition()).last + 1, "what": what}
+        )
     for space, sample in sorted(found.items()):
-        yield Alarm(space, CHECK, judged.spaces.get(space, Landed()).last, sample)
+        yield Alarm(space, CHECK, judged.spaces.get(space, IngestPosition()).last, sample)

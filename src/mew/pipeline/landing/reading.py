@@ -13,10 +13,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from mew.journal.arrow import SCHEMA_VERSION
-from mew.journal.block_format import Damaged
-from mew.journal.kafka.address import Address
+from mew.journal.block_format import CorruptData
+from mew.journal.kafka.address import TopicUrl
 from mew.journal.kafka.messages import NoLabel, epochs_in, read_label, sound_head
-from mew.pipeline.landing.values import LandingError, LandingPlan, Message
+from mew.pipeline.landing.values import LandingError, LandingPlan, TopicMessage
 from mew.pipeline.session import one_line
 from mew.protocol.ids import is_space_id
 
@@ -26,7 +26,7 @@ POLL_SECONDS: Final = 30
 _STAGED: Final = pa.schema([("message", pa.binary())])
 
 
-def stage(session: SparkSession, address: Address, plan: LandingPlan, folder: Path) -> list[Message]:
+def stage(session: SparkSession, address: TopicUrl, plan: LandingPlan, folder: Path) -> list[TopicMessage]:
     """What each message of a plan is; the blocks are then in files of a folder that all workers see."""
     # The same Spark with a setting of our own: what goes to Python at a time is counted in messages.
     own = session.newSession()
@@ -36,7 +36,7 @@ def stage(session: SparkSession, address: Address, plan: LandingPlan, folder: Pa
         found = messages(own, address, plan).mapInArrow(work, "message binary").toArrow()
     except Exception as error:  # of Spark's, Java's or a worker's making
         raise LandingError(f"{address}: the messages cannot be read: {one_line(error)}") from error
-    seen = [msgspec.msgpack.decode(each, type=Message) for each in found.column("message").to_pylist()]
+    seen = [msgspec.msgpack.decode(each, type=TopicMessage) for each in found.column("message").to_pylist()]
     for each in seen:
         if each.schema != SCHEMA_VERSION:
             # Left where it is: a program that can read it lands it.
@@ -47,7 +47,7 @@ def stage(session: SparkSession, address: Address, plan: LandingPlan, folder: Pa
     return seen
 
 
-def messages(session: SparkSession, address: Address, plan: LandingPlan) -> DataFrame:
+def messages(session: SparkSession, address: TopicUrl, plan: LandingPlan) -> DataFrame:
     """The committed messages of a plan: partition, offset, key, value, headers."""
     starts = {str(partition): each.start for partition, each in plan.partitions.items()}
     ends = {str(partition): each.to for partition, each in plan.partitions.items()}
@@ -93,9 +93,9 @@ def _staging(folder: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Re
     return run
 
 
-def _look_at(row: dict[str, Any]) -> Message:
+def _look_at(row: dict[str, Any]) -> TopicMessage:
     key, value = row["key"] or b"", row["value"] or b""
-    seen = Message(row["partition"], row["offset"], key.decode(errors="replace"), len(value))
+    seen = TopicMessage(row["partition"], row["offset"], key.decode(errors="replace"), len(value))
     try:
         label = read_label([(each["key"], each["value"]) for each in row["headers"] or ()])
     except NoLabel as problem:
@@ -105,11 +105,11 @@ def _look_at(row: dict[str, Any]) -> Message:
     try:
         head = sound_head(value)
         if not is_space_id(seen.space):
-            raise Damaged(f"its key {seen.space!r} is no space")
+            raise CorruptData(f"its key {seen.space!r} is no space")
         if (head.first, head.last, head.records) != (label.first, label.last, label.count):
-            raise Damaged(f"its headers speak of {label.first} to {label.last}, its block has {head.first} on")
+            raise CorruptData(f"its headers speak of {label.first} to {label.last}, its block has {head.first} on")
         told = epochs_in(value).told
-    except (Damaged, msgspec.DecodeError) as problem:
+    except (CorruptData, msgspec.DecodeError) as problem:
         return msgspec.structs.replace(seen, problem=str(problem))
     return msgspec.structs.replace(
         seen, first=head.first, last=head.last, time=head.time, epoch=label.epoch, after=label.after, told=told

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from mew.journal.kafka.address import Address
+from mew.journal.kafka.address import TopicUrl
 from mew.journal.kafka.producer import QUIET, client_settings
 from mew.pipeline.landing.values import LandingError, Offsets
 
@@ -31,10 +31,10 @@ class Topic(msgspec.Struct, frozen=True):
     """What is there, up to the last message that nothing can undo any more."""
 
 
-class Source:
+class TopicSource:
     """A topic that is looked at again and again; whoever answers is asked by one connection."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: TopicUrl) -> None:
         """Nobody is asked yet."""
         self._address = address
         self._consumer: Consumer | None = None
@@ -61,13 +61,13 @@ class Source:
             self._consumer = None
 
 
-def _consumer(address: Address) -> Consumer:
+def _consumer(address: TopicUrl) -> Consumer:
     settings = client_settings(address, lambda _error: None)
     # Only what is committed: an open transaction's messages may yet be undone.
     wanted = {"group.id": "mew-landing", "enable.auto.commit": False, "isolation.level": "read_committed"}
     return Consumer({**settings, **wanted}, logger=QUIET)
 
 
-def _offsets(consumer: Consumer, address: Address, partition: int) -> Offsets:
+def _offsets(consumer: Consumer, address: TopicUrl, partition: int) -> Offsets:
     low, high = consumer.get_watermark_offsets(TopicPartition(address.topic, partition), timeout=ANSWER_SECONDS)
     return Offsets(low, high)

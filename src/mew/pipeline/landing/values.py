@@ -41,7 +41,7 @@ class LandingPlan(msgspec.Struct, frozen=True):
     """How segments are cut: whoever does it again cuts the same."""
 
 
-class Stopped(msgspec.Struct, frozen=True):
+class IngestStopped(msgspec.Struct, frozen=True):
     """Why a space does not go on."""
 
     at: int
@@ -49,7 +49,7 @@ class Stopped(msgspec.Struct, frozen=True):
     what: str
 
 
-class Landed(msgspec.Struct, frozen=True):
+class IngestPosition(msgspec.Struct, frozen=True):
     """How far a space is."""
 
     last: int = -1
@@ -58,7 +58,7 @@ class Landed(msgspec.Struct, frozen=True):
     """Of that record, in microseconds since 1970."""
     epochs: tuple[str, ...] = ()
     """Those that blocks have told of."""
-    stopped: Stopped | None = None
+    stopped: IngestStopped | None = None
 
 
 class LandingDone(msgspec.Struct, frozen=True):
@@ -69,10 +69,10 @@ class LandingDone(msgspec.Struct, frozen=True):
     topic: str
     partitions: dict[int, int]
     """By partition, the next offset."""
-    spaces: dict[str, Landed]
+    spaces: dict[str, IngestPosition]
 
 
-class Message(msgspec.Struct, frozen=True):
+class TopicMessage(msgspec.Struct, frozen=True):
     """A message that was looked at: what its headers and its block say, without the block."""
 
     partition: int
@@ -106,7 +106,7 @@ class Taken(msgspec.Struct, frozen=True):
     start: int
 
 
-class Piece(msgspec.Struct, frozen=True):
+class SegmentPlan(msgspec.Struct, frozen=True):
     """A segment that is to be written."""
 
     space: str

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from mew.errors import MewError
-from mew.pipeline.jobs.watching import Stop, Told, Trouble
-from mew.pipeline.landing.landing import Arrived, Landing
+from mew.pipeline.jobs.watching import Stop, Told, WatchError
+from mew.pipeline.landing.landing import Ingest, IngestResult
 
 EVERY_SECONDS: Final = 0.5
 """How often the topic is asked."""
@@ -20,7 +20,7 @@ LATEST_SECONDS: Final = 30.0
 class LandingWatch:
     """Brings what a topic has, whenever it is called and it is time."""
 
-    def __init__(self, landing: Landing, stop: Stop) -> None:
+    def __init__(self, landing: Ingest, stop: Stop) -> None:
         """Nothing is asked yet."""
         self._landing = landing
         self._stop = stop
@@ -45,11 +45,11 @@ class LandingWatch:
             self._due = time.monotonic() + self._again
             self._again = min(2 * self._again, LATEST_SECONDS)
             if self.trouble is None:
-                yield Trouble(None, f"{said}; it is tried again and again")
+                yield WatchError(None, f"{said}; it is tried again and again")
             self.trouble = said
 
 
-def _alarms(arrived: Arrived) -> Iterator[Told]:
+def _alarms(arrived: IngestResult) -> Iterator[Told]:
     for alarm in arrived.alarms:
         for each in alarm.sample:
-            yield Trouble(alarm.space or None, f"landing: {each['what']}")
+            yield WatchError(alarm.space or None, f"landing: {each['what']}")

@@ -14,33 +14,33 @@ from pyspark.sql import SparkSession
 
 from mew.journal import segment_reader
 from mew.journal.kafka.messages import sound_head
-from mew.journal.layout import Folder
+from mew.journal.layout import JournalFolder
 from mew.journal.segments import write_segment
 from mew.journal.wal import Block, sync_folder
-from mew.pipeline.landing.values import Landed, LandingError, Piece
-from mew.pipeline.spread import spread, spread_local
+from mew.pipeline.landing.values import IngestPosition, LandingError, SegmentPlan
+from mew.pipeline.spread import run_on_spark, spread_local
 
 SMALL_BYTES: Final = 4 * 2**20
 """So little is written here in less time than a job of Spark's takes to start."""
 
 
-def write(session: SparkSession, pieces: Sequence[Piece], journal: Path) -> None:
+def write(session: SparkSession, pieces: Sequence[SegmentPlan], journal: Path) -> None:
     """Write the segments that were planned."""
     items = [msgspec.msgpack.encode(piece) for piece in pieces]
     work = partial(write_a_piece, str(journal.absolute()))
     size = sum(block.size for piece in pieces for block in piece.blocks)
-    done = spread_local(work, items) if size <= SMALL_BYTES else spread(session, work, items)
+    done = spread_local(work, items) if size <= SMALL_BYTES else run_on_spark(session, work, items)
     for piece, name in zip(pieces, done, strict=True):
         if name.decode() != f"{piece.first}-{piece.last}":
             raise LandingError(f"{piece.space}: {piece.first} to {piece.last} were to be written, not {name.decode()}")
 
 
-def clear(pieces: Sequence[Piece], known: Mapping[str, Landed], journal: Path) -> None:
+def clear(pieces: Sequence[SegmentPlan], known: Mapping[str, IngestPosition], journal: Path) -> None:
     """Remove what a landing that nobody will finish has left, where it is not what is about to be written."""
     planned = {(piece.space, piece.first, piece.last) for piece in pieces}
     for space in {piece.space for piece in pieces}:
-        last = known.get(space, Landed()).last
-        for segment in Folder(journal, space).segments(last + 1):
+        last = known.get(space, IngestPosition()).last
+        for segment in JournalFolder(journal, space).segments(last + 1):
             if segment.first > last and (space, segment.first, segment.last) not in planned:
                 # The commit mark first: without it there is no segment.
                 segment.control.unlink()
@@ -49,14 +49,14 @@ def clear(pieces: Sequence[Piece], known: Mapping[str, Landed], journal: Path) -
 
 
 def write_a_piece(root: str, item: bytes) -> bytes:
-    """`Piece` to its first and its last position, once they are on the disk."""
-    piece = msgspec.msgpack.decode(item, type=Piece)
-    hour = Folder(Path(root), piece.space).hour(piece.time)
+    """`SegmentPlan` to its first and its last position, once they are on the disk."""
+    piece = msgspec.msgpack.decode(item, type=SegmentPlan)
+    hour = JournalFolder(Path(root), piece.space).hour(piece.time)
     segment = write_segment(hour, _rows(piece))
     return f"{segment.first}-{segment.last}".encode()
 
 
-def _rows(piece: Piece) -> Iterator[pa.RecordBatch]:
+def _rows(piece: SegmentPlan) -> Iterator[pa.RecordBatch]:
     for each in piece.blocks:
         with Path(each.file).open("rb") as file:
             file.seek(each.at)

@@ -3,7 +3,7 @@
 Changes nothing, starts no JVM, and loads neither pandas nor pyarrow's datasets on the way.
 """
 
-from mew.pipeline.lookup.asking import Answer, BadQuery, query
+from mew.pipeline.lookup.asking import BadQuery, QueryResult, query
 from mew.pipeline.lookup.output import FORMS, write
 
-__all__ = ["FORMS", "Answer", "BadQuery", "query", "write"]
+__all__ = ["FORMS", "BadQuery", "QueryResult", "query", "write"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 import duckdb
 
 from mew.pipeline.lake.lake import Lake
-from mew.pipeline.lake.reading import Reader
+from mew.pipeline.lake.reading import LakeReader
 from mew.pipeline.lake.values import LakeError, UnknownTable
 from mew.pipeline.lookup.naming import named_in
 from mew.pipeline.lookup.views import EVENTS, events_view, quoted, table_view
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-Views: TypeAlias = Callable[[str, Reader, duckdb.DuckDBPyConnection], str | None]
+Views: TypeAlias = Callable[[str, LakeReader, duckdb.DuckDBPyConnection], str | None]
 """What a name means that is no table: a select over tables, or nothing; the connection gets what the select needs."""
 T = TypeVar("T")
 _CHUNK: Final = 10_000
@@ -42,7 +42,7 @@ class BadQuery(LakeError):
     """A statement that DuckDB cannot read, or not answer."""
 
 
-class Answer:
+class QueryResult:
     """The rows of an answer, once, as they come; close it, or use it with `with`."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -76,7 +76,7 @@ class Answer:
         self._connection.close()
 
 
-def query(lake: Lake, sql: str, *, journal: Path | None = None, views: Views | None = None) -> Answer:
+def query(lake: Lake, sql: str, *, journal: Path | None = None, views: Views | None = None) -> QueryResult:
     """Ask a lake. `events` are the records of the journal, as far as the lake is, if it is said where that is."""
     connection = _connect(lake)
     try:
@@ -84,7 +84,7 @@ def query(lake: Lake, sql: str, *, journal: Path | None = None, views: Views | N
     except BaseException:
         connection.close()
         raise
-    return Answer(connection)
+    return QueryResult(connection)
 
 
 @contextmanager
@@ -113,7 +113,7 @@ def _connect(lake: Lake) -> duckdb.DuckDBPyConnection:
 
 def _ask(
     connection: duckdb.DuckDBPyConnection,
-    reader: Reader,
+    reader: LakeReader,
     sql: str,
     journal: Path | None,
     views: Views | None,
@@ -137,7 +137,7 @@ def _ask(
         raise BadQuery(in_one_line(problem)) from None
 
 
-def _no_table(name: str, reader: Reader) -> str:
+def _no_table(name: str, reader: LakeReader) -> str:
     if name.lower() == EVENTS:
         return f"{EVENTS!r} is the journal itself, and it was not said where that is"
     there = f"there are {', '.join(sorted([*reader.names, EVENTS]))}" if reader.names else "nothing is finished yet"
@@ -151,7 +151,11 @@ def in_one_line(problem: duckdb.Error) -> str:
 
 
 def _register(
-    connection: duckdb.DuckDBPyConnection, reader: Reader, names: set[str], journal: Path | None, views: Views | None
+    connection: duckdb.DuckDBPyConnection,
+    reader: LakeReader,
+    names: set[str],
+    journal: Path | None,
+    views: Views | None,
 ) -> None:
     for name in sorted(names):
         select = _select(reader, name, journal)
@@ -163,7 +167,7 @@ def _register(
             connection.execute(f"create or replace view {quoted(name)} as {select}")
 
 
-def _select(reader: Reader, name: str, journal: Path | None) -> str | None:
+def _select(reader: LakeReader, name: str, journal: Path | None) -> str | None:
     if name == EVENTS:
         if journal is None:
             return None

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mew.errors import MewError
-from mew.pipeline.lookup.output import Asked, different, write
+from mew.pipeline.lookup.output import ResultColumns, different, write
 
 PARQUET: Final = "parquet"
 TEXTS: Final = {"csv": "csv", "jsonl": "json"}
@@ -29,7 +29,7 @@ ROWS: Final = 1_000_000
 GROUP_ROWS: Final = 100_000
 
 
-class CannotExport(MewError):
+class TableExportError(MewError):
     """It could not be written where it was wanted; what was there before is there still."""
 
     exit_code: ClassVar[int] = 1
@@ -39,16 +39,16 @@ class BadTarget(MewError):
     """Nothing can be written there, or it is not clear how."""
 
 
-class Source(msgspec.Struct, frozen=True):
+class RowSource(msgspec.Struct, frozen=True):
     """An answer, and the two ways in which it can be had."""
 
-    rows: Callable[[], AbstractContextManager[Asked]]
+    rows: Callable[[], AbstractContextManager[ResultColumns]]
     """In Python's values."""
     batches: Callable[[], AbstractContextManager[pa.RecordBatchReader]]
     """As Arrow."""
 
 
-class Target(msgspec.Struct, frozen=True):
+class ExportTarget(msgspec.Struct, frozen=True):
     """Where to, and how."""
 
     path: Path
@@ -58,7 +58,7 @@ class Target(msgspec.Struct, frozen=True):
     """Of each file, where it is a folder."""
 
 
-def target(to: str, given: str | None = None, rows: int = ROWS) -> Target:
+def target(to: str, given: str | None = None, rows: int = ROWS) -> ExportTarget:
     """What somebody means by a name; one without an ending, or with a slash behind it, is a folder's."""
     path = Path(to)
     is_folder = to.endswith(("/", os.sep)) or path.is_dir() or not path.suffix
@@ -69,10 +69,10 @@ def target(to: str, given: str | None = None, rows: int = ROWS) -> Target:
         raise BadTarget(f"{to}: there is something already; name a folder that is new or empty")
     if rows < 1:
         raise BadTarget(f"a file has at least one row, not {rows}")
-    return Target(path, found, is_folder, rows)
+    return ExportTarget(path, found, is_folder, rows)
 
 
-def export(source: Source, to: Target, progress: Callable[[int], None] | None = None) -> int:
+def export(source: RowSource, to: ExportTarget, progress: Callable[[int], None] | None = None) -> int:
     """Write an answer; how many rows it has. `progress` is told how many there are so far."""
     tell = progress or (lambda _rows: None)
     try:
@@ -83,7 +83,7 @@ def export(source: Source, to: Target, progress: Callable[[int], None] | None = 
             with source.rows() as answer:
                 return _write_text(answer, TEXTS[to.format], files, tell)
     except (OSError, pa.ArrowException) as problem:
-        raise CannotExport(f"{to.path}: {_in_one_line(problem)}") from None
+        raise TableExportError(f"{to.path}: {_in_one_line(problem)}") from None
 
 
 def _in_one_line(problem: Exception) -> str:
@@ -95,7 +95,7 @@ def _in_one_line(problem: Exception) -> str:
 class _Files:
     """The files to be written, one after the other."""
 
-    def __init__(self, draft: Path, to: Target) -> None:
+    def __init__(self, draft: Path, to: ExportTarget) -> None:
         self._draft = draft
         self._to = to
         self._count = 0
@@ -108,7 +108,7 @@ class _Files:
 
 
 @contextmanager
-def _draft(to: Target) -> Iterator[_Files]:
+def _draft(to: ExportTarget) -> Iterator[_Files]:
     """Written under another name beside it, and renamed at the end."""
     draft = to.path.with_name(f".{to.path.name}.{os.getpid()}.tmp")
     try:
@@ -184,7 +184,7 @@ def _cut(tables: Iterable[pa.Table], rows: int | None) -> Iterator[tuple[int, pa
 class _Some:
     """Some rows of an answer, as an answer."""
 
-    def __init__(self, answer: Asked, rows: Iterator[tuple[Any, ...]]) -> None:
+    def __init__(self, answer: ResultColumns, rows: Iterator[tuple[Any, ...]]) -> None:
         self.columns = answer.columns
         self.types = answer.types
         self._rows = rows
@@ -193,7 +193,7 @@ class _Some:
         return self._rows
 
 
-def _write_text(answer: Asked, form: str, files: _Files, tell: Callable[[int], None]) -> int:
+def _write_text(answer: ResultColumns, form: str, files: _Files, tell: Callable[[int], None]) -> int:
     rows = _counted(iter(answer), tell)
     first = next(rows, None)
     count = 0

@@ -27,7 +27,7 @@ class NoSuchMoment(LakeError):
     """A time, or a position, of which the lake knows nothing."""
 
 
-class Moment(msgspec.Struct, frozen=True):
+class PointInTime(msgspec.Struct, frozen=True):
     """A place in a space's order, and what a joiner would have got there."""
 
     space: str
@@ -51,7 +51,7 @@ def moment(
     at: int | float,
     participant: str | None = None,
     engine: Engine | None = None,
-) -> Moment:
+) -> PointInTime:
     """The welcome at a position, or with a float at a time in seconds since 1970; with nobody named an observer's.
 
     DuckDB is asked, unless another engine is given.
@@ -66,7 +66,7 @@ def moment(
     snapshot, start = _snapshot(lake, space, position)
     records = _records(engine, space, start, position)
     frames = _frame_counts(engine, space, position)
-    return Moment(space, position, state_at(space, snapshot, records, position, participant, frames))
+    return PointInTime(space, position, state_at(space, snapshot, records, position, participant, frames))
 
 
 def _records(engine: Engine, space: str, first: int, last: int) -> Iterator[Record]:

@@ -19,7 +19,7 @@ _WIDEST: Final = 10_000
 _NUMBERS: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 
 
-class Asked(Protocol):
+class ResultColumns(Protocol):
     """An answer, whichever engine gave it."""
 
     @property
@@ -37,14 +37,14 @@ class Asked(Protocol):
         ...
 
 
-def write(answer: Asked, out: TextIO, *, form: str = "table") -> int:
+def write(answer: ResultColumns, out: TextIO, *, form: str = "table") -> int:
     """Write an answer in one of `FORMS`; how many rows there were to show."""
     if form not in FORMS:
         raise ValueError(f"{form!r} is no form of output: {', '.join(FORMS)}")
     return FORMS[form](answer, out)
 
 
-def _json(answer: Asked, out: TextIO) -> int:
+def _json(answer: ResultColumns, out: TextIO) -> int:
     """A line a row, an object each; of columns with the same name the later ones are numbered."""
     names = different(answer.columns)
     count = 0
@@ -55,7 +55,7 @@ def _json(answer: Asked, out: TextIO) -> int:
     return count
 
 
-def _csv(answer: Asked, out: TextIO) -> int:
+def _csv(answer: ResultColumns, out: TextIO) -> int:
     """Nothing for what is absent; lists and structures as JSON."""
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow(answer.columns)
@@ -66,7 +66,7 @@ def _csv(answer: Asked, out: TextIO) -> int:
     return count
 
 
-def _table(answer: Asked, out: TextIO) -> int:
+def _table(answer: ResultColumns, out: TextIO) -> int:
     """No more rows than anybody would read."""
     from rich.console import Console  # noqa: PLC0415 - programs do without
     from rich.table import Table  # noqa: PLC0415
@@ -90,7 +90,7 @@ def _table(answer: Asked, out: TextIO) -> int:
     return count
 
 
-FORMS: Final[dict[str, Callable[[Asked, TextIO], int]]] = {"table": _table, "json": _json, "csv": _csv}
+FORMS: Final[dict[str, Callable[[ResultColumns, TextIO], int]]] = {"table": _table, "json": _json, "csv": _csv}
 """By name."""
 
 

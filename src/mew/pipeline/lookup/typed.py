@@ -14,12 +14,12 @@ import msgspec
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from mew.pipeline.lake.lake import Lake
-from mew.pipeline.lake.reading import Reader
+from mew.pipeline.lake.reading import LakeReader
 from mew.pipeline.lookup.asking import query
 from mew.pipeline.lookup.views import quoted, table_view
 
 if TYPE_CHECKING:
-    from mew.pipeline.kernel.catalogue import Format
+    from mew.pipeline.kernel.catalogue import CatalogFormat
 
 
 _NAME: Final = re.compile(r"frames_([a-z0-9_]+)_([0-9a-f]{16})")
@@ -56,7 +56,7 @@ class FormatView(msgspec.Struct, frozen=True):
     """Their types, as DuckDB calls them."""
 
 
-def format_view(name: str, reader: Reader, connection: duckdb.DuckDBPyConnection) -> str | None:
+def format_view(name: str, reader: LakeReader, connection: duckdb.DuckDBPyConnection) -> str | None:
     """What `frames_<slug>_<fingerprint>` means; None where no such format was announced, or it has no columns.
 
     A view calls a function that the connection gets here.
@@ -69,7 +69,7 @@ def format_view(name: str, reader: Reader, connection: duckdb.DuckDBPyConnection
     return f"select * from {quoted(table)}" if table is not None else _view(format_, connection)
 
 
-def format_named(name: str, reader: Reader) -> "Format | None":
+def format_named(name: str, reader: LakeReader) -> "CatalogFormat | None":
     """The format that a name of this kind means; None where there is none, or it has no columns."""
     if _NAME.fullmatch(name) is None:
         return None
@@ -77,20 +77,20 @@ def format_named(name: str, reader: Reader) -> "Format | None":
         return _format(name, reader, connection)
 
 
-def _format(name: str, reader: Reader, connection: duckdb.DuckDBPyConnection) -> "Format | None":
+def _format(name: str, reader: LakeReader, connection: duckdb.DuckDBPyConnection) -> "CatalogFormat | None":
     named = _NAME.fullmatch(name)
     if named is None:
         return None
-    from mew.pipeline.kernel.catalogue import Format  # noqa: PLC0415 - pyarrow, where it is needed
+    from mew.pipeline.kernel.catalogue import CatalogFormat  # noqa: PLC0415 - pyarrow, where it is needed
     from mew.pipeline.kernel.formats import typed_columns  # noqa: PLC0415
 
     announced = f"{_ANNOUNCED} ({table_view(reader, 'formats')})"
     row = connection.execute(f"{announced} where slug = ? and fingerprint = ? limit 1", list(named.groups())).fetchone()
-    format_ = None if row is None else Format(*row)
+    format_ = None if row is None else CatalogFormat(*row)
     return None if format_ is None or not typed_columns(format_) else format_
 
 
-def table_with(fingerprint: str, reader: Reader) -> str | None:
+def table_with(fingerprint: str, reader: LakeReader) -> str | None:
     """The table of a format, whichever of its ids it is called by; None where it has none."""
     named = (name for name in reader.names if (found := _NAME.fullmatch(name)) and found[2] == fingerprint)
     return next(named, None)
@@ -105,13 +105,13 @@ def format_names(lake: Lake) -> list[str]:
 
 def format_views(lake: Lake) -> Iterator[FormatView]:
     """Those there are, by name, tables too; each is of all frames of its format."""
-    from mew.pipeline.kernel.catalogue import Format  # noqa: PLC0415 - see above
+    from mew.pipeline.kernel.catalogue import CatalogFormat  # noqa: PLC0415 - see above
     from mew.pipeline.kernel.formats import table_name  # noqa: PLC0415
 
     with query(lake, "select format, count(*) from frames where valid group by format") as answer:
         counts = dict(iter(answer))
     with query(lake, f"{_ANNOUNCED} formats where columns is not null") as answer:
-        known = {table_name(each): each for each in (Format(*row) for row in answer)}
+        known = {table_name(each): each for each in (CatalogFormat(*row) for row in answer)}
     for name, format_ in sorted(known.items()):
         columns = {column: of.upper() for column, of in (_KEYS | _values(format_)).items()}
         yield FormatView(name, counts.get(format_.fingerprint, 0), columns)
@@ -120,7 +120,7 @@ def format_views(lake: Lake) -> Iterator[FormatView]:
 # ------------------------------------------------------------------------------------------------------- in parts
 
 
-def _view(format_: "Format", connection: duckdb.DuckDBPyConnection) -> str:
+def _view(format_: "CatalogFormat", connection: duckdb.DuckDBPyConnection) -> str:
     """The select of a format's frames, and the function it needs."""
     columns, keys = _values(format_), ", ".join(_KEYS)
     made = ", ".join(f"{quoted(name)} {of}" for name, of in columns.items())
@@ -138,7 +138,7 @@ def _view(format_: "Format", connection: duckdb.DuckDBPyConnection) -> str:
     return f"select {keys}, {shown} from ({rows} where format = '{format_.fingerprint}' and valid)"
 
 
-def _values(format_: "Format") -> dict[str, str]:
+def _values(format_: "CatalogFormat") -> dict[str, str]:
     """The typed columns, and their types in DuckDB's words."""
     from mew.pipeline.kernel.formats import typed_columns  # noqa: PLC0415 - see above
     from mew.pipeline.kernel.typed import NOTES  # noqa: PLC0415
@@ -147,7 +147,7 @@ def _values(format_: "Format") -> dict[str, str]:
     return {**columns, NOTES: "varchar"}
 
 
-def _typing(format_: "Format") -> Callable[..., Any]:
+def _typing(format_: "CatalogFormat") -> Callable[..., Any]:
     """The kernel's function, as DuckDB calls it: for some rows at a time."""
     import pyarrow as pa  # noqa: PLC0415 - see above
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from mew.journal.layout import Folder, Segment
+from mew.journal.layout import JournalFolder, Segment
 from mew.pipeline.lake.delta import OPEN
-from mew.pipeline.lake.reading import Reader
+from mew.pipeline.lake.reading import LakeReader
 
 EVENTS: Final = "events"
 _TYPES: Final = {
@@ -45,7 +45,7 @@ EVENT_COLUMNS: Final = {
 """The journal's columns (docs/journal.md), and whose journal it is."""
 
 
-def table_view(reader: Reader, name: str) -> str:
+def table_view(reader: LakeReader, name: str) -> str:
     """The select of a table, with all its columns, those too that no file has."""
     kinds: dict[bool | None, list[str]] = {}
     for file in reader.parts(name):
@@ -70,7 +70,7 @@ def event_files(journal: Path, positions: Mapping[str, int]) -> dict[str, list[s
     """By space, the sealed files that have records up to a position; no space that has none."""
     found = {}
     for space, last in sorted(positions.items()):
-        segments = Folder(journal, space).segments()
+        segments = JournalFolder(journal, space).segments()
         found[space] = [str(path.absolute()) for segment in segments for path in _paths(segment, last)]
     return {space: paths for space, paths in found.items() if paths}
 

@@ -26,14 +26,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 Row = tuple[Any, ...]
 
 
-class Cut(msgspec.Struct, frozen=True):
+class TruncatedList(msgspec.Struct, frozen=True):
     """Rows, and how many there were before the list was cut."""
 
     rows: list[Row]
     of: int
 
 
-class Lines(msgspec.Struct, frozen=True):
+class Series(msgspec.Struct, frozen=True):
     """Values over time, at the same times for each line."""
 
     step: int
@@ -43,26 +43,26 @@ class Lines(msgspec.Struct, frozen=True):
     lines: dict[str, list[float]]
 
 
-class Figures(msgspec.Struct, frozen=True):
+class ReportData(msgspec.Struct, frozen=True):
     """Everything that the report tells of one space."""
 
     scope: Scope
     totals: dict[str, int]
-    messages: Lines
-    presence: Lines
-    events: Cut
-    flow: Lines
-    streams: Cut
-    owned: Cut
-    lost: Lines
-    sequence_gaps: Cut
-    reader_gaps: Cut
-    strips: Lines
-    participants: Cut
+    messages: Series
+    presence: Series
+    events: TruncatedList
+    flow: Series
+    streams: TruncatedList
+    owned: TruncatedList
+    lost: Series
+    sequence_gaps: TruncatedList
+    reader_gaps: TruncatedList
+    strips: Series
+    participants: TruncatedList
     outcomes: list[Row]
     latencies: list[Row]
-    dots: Cut
-    quarantine: Cut
+    dots: TruncatedList
+    quarantine: TruncatedList
     samples: list[Row]
     audit: list[Row]
 
@@ -78,15 +78,15 @@ class _Asker:
         with self.lake.sql(sql) as answer:
             return list(answer)
 
-    def cut(self, sql: str, most: int = ROWS) -> Cut:
+    def cut(self, sql: str, most: int = ROWS) -> TruncatedList:
         """The first rows, and how many there are."""
         rows = self.rows(f"select *, count(*) over () as whole from ({sql}) limit {most}")
-        return Cut([row[:-1] for row in rows], rows[0][-1] if rows else 0)
+        return TruncatedList([row[:-1] for row in rows], rows[0][-1] if rows else 0)
 
     def bins(self, column: str, step: int) -> str:
         return f"epoch_us({column}) // {step * SECOND} * {step}"
 
-    def lines(self, step: int, names: Iterable[str], found: Iterable[Row]) -> Lines:
+    def lines(self, step: int, names: Iterable[str], found: Iterable[Row]) -> Series:
         """Of rows (line, time, value); where there is none it is 0."""
         times = self.scope.grid(step)
         at = {time: index for index, time in enumerate(times)}
@@ -94,14 +94,14 @@ class _Asker:
         for name, time, value in found:
             if time in at and name in lines:
                 lines[name][at[time]] += value
-        return Lines(step, times, lines)
+        return Series(step, times, lines)
 
 
-def gather(lake: OpenLake, scope: Scope) -> Figures:
+def gather(lake: OpenLake, scope: Scope) -> ReportData:
     """All figures of a space."""
     ask = _Asker(lake, scope)
     streams = _streams(ask)
-    return Figures(
+    return ReportData(
         scope=scope,
         totals=_totals(ask),
         messages=_messages(ask),
@@ -142,7 +142,7 @@ def _totals(ask: _Asker) -> dict[str, int]:
     return dict(zip(questions, ask.rows(f"select {columns}")[0], strict=True))
 
 
-def _messages(ask: _Asker) -> Lines:
+def _messages(ask: _Asker) -> Series:
     step = ask.scope.step()
     found = ask.rows(
         f"select if(accepted, 'accepted', 'refused'), {ask.bins('time', step)} as bin, count(*) from envelopes "
@@ -151,7 +151,7 @@ def _messages(ask: _Asker) -> Lines:
     return ask.lines(step, ("accepted", "refused"), found)
 
 
-def _presence(ask: _Asker) -> Lines:
+def _presence(ask: _Asker) -> Series:
     """How many participants and live streams there were: what came less what went, added up."""
     step, scope = ask.scope.step(), ask.scope
     start = scope.grid(step)[0]
@@ -171,7 +171,7 @@ def _presence(ask: _Asker) -> Lines:
     found = ask.rows(f"select what, bin, sum(n)::bigint from ({' union all '.join(moves)}) group by all")
     changes = ask.lines(step, ("participants present", "streams live"), found)
     sums = {name: _running(values) for name, values in changes.lines.items()}
-    return Lines(step, changes.times, sums)
+    return Series(step, changes.times, sums)
 
 
 def _running(values: list[float]) -> list[float]:
@@ -182,7 +182,7 @@ def _running(values: list[float]) -> list[float]:
     return sums
 
 
-def _events(ask: _Asker) -> Cut:
+def _events(ask: _Asker) -> TruncatedList:
     during = ask.scope.during
     return ask.cut(
         "select epoch_us(time), position, what, who, subject, why from ("
@@ -200,7 +200,7 @@ def _events(ask: _Asker) -> Cut:
     )
 
 
-def _streams(ask: _Asker) -> Cut:
+def _streams(ask: _Asker) -> TruncatedList:
     """The busiest first: id, owner, whether it goes on, frames, bytes, most bytes in a second, invalid, missing."""
     return ask.cut(
         "with flowed as (select stream_id, sum(frames)::bigint as count, sum(bytes)::bigint as flow, "
@@ -212,7 +212,7 @@ def _streams(ask: _Asker) -> Cut:
     )
 
 
-def _flow(ask: _Asker, drawn: list[str], *, others: bool) -> Lines:
+def _flow(ask: _Asker, drawn: list[str], *, others: bool) -> Series:
     """Bytes a second, by stream."""
     step = ask.scope.step()
     window = 1 if step < _MINUTE else _MINUTE
@@ -234,7 +234,7 @@ def _free(name: str, taken: Iterable[str]) -> str:
     return name
 
 
-def _owned(ask: _Asker) -> Cut:
+def _owned(ask: _Asker) -> TruncatedList:
     """The busiest streams: id, and [owner, from, to] in order."""
     scope = ask.scope
     found = ask.cut(
@@ -253,14 +253,14 @@ def _owned(ask: _Asker) -> Cut:
             if start < scope.end and end >= scope.start
         ]
         rows.append((stream_id, spans))
-    return Cut(rows, found.of)
+    return TruncatedList(rows, found.of)
 
 
 def _micros(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 
-def _lost(ask: _Asker) -> Lines:
+def _lost(ask: _Asker) -> Series:
     step, during = ask.scope.step(most=120), ask.scope.during("time")
     found = ask.rows(
         f"select 'left out by senders' as line, {ask.bins('time', step)} as bin, sum(missing)::bigint "
@@ -271,7 +271,7 @@ def _lost(ask: _Asker) -> Lines:
     return ask.lines(step, ("left out by senders", "not delivered to readers"), found)
 
 
-def _sequence_gaps(ask: _Asker) -> Cut:
+def _sequence_gaps(ask: _Asker) -> TruncatedList:
     return ask.cut(
         "select stream_id, writer, count(*) as gaps, sum(missing)::bigint as missing, max(missing), "
         f"epoch_us(min(time)), epoch_us(max(time)) from sequence_gaps where {ask.scope.during('time')} "
@@ -279,7 +279,7 @@ def _sequence_gaps(ask: _Asker) -> Cut:
     )
 
 
-def _reader_gaps(ask: _Asker) -> Cut:
+def _reader_gaps(ask: _Asker) -> TruncatedList:
     return ask.cut(
         "select reader, stream_id, count(*) as gaps, sum(dropped)::bigint, max(dropped), "
         "list_sort(list(distinct reason)), epoch_us(min(time)), epoch_us(max(time)) from reader_gaps "
@@ -287,7 +287,7 @@ def _reader_gaps(ask: _Asker) -> Cut:
     )
 
 
-def _participants(ask: _Asker) -> Cut:
+def _participants(ask: _Asker) -> TruncatedList:
     """The most active first: who, envelopes, refusals, frames, bytes, and what it mostly sent."""
     return ask.cut(
         "with wanted as (select * exclude (space, open) from participant_activity where "
@@ -301,7 +301,7 @@ def _participants(ask: _Asker) -> Cut:
     )
 
 
-def _strips(ask: _Asker) -> Lines:
+def _strips(ask: _Asker) -> Series:
     """What each of the most active did, in few steps."""
     step = ask.scope.step(most=STRIP, least=_MINUTE)
     names = [row[0] for row in _participants(ask).rows[:40]]
@@ -328,7 +328,7 @@ def _latencies(ask: _Asker) -> list[Row]:
     )
 
 
-def _dots(ask: _Asker) -> Cut:
+def _dots(ask: _Asker) -> TruncatedList:
     """When, outcome, microseconds: all, or evenly picked."""
     which = f"from conversations where {ask.scope.during('time')} and answered_after is not null"
     (whole,) = ask.rows(f"select count(*) {which}")[0]
@@ -337,10 +337,10 @@ def _dots(ask: _Asker) -> Cut:
         "select sent, outcome, answered_after from (select epoch_us(time) as sent, outcome, answered_after, "
         f"row_number() over (order by position) - 1 as n {which}) where n % {every} = 0 order by sent"
     )
-    return Cut(rows, whole)
+    return TruncatedList(rows, whole)
 
 
-def _quarantine(ask: _Asker) -> Cut:
+def _quarantine(ask: _Asker) -> TruncatedList:
     return ask.cut(
         "select stream_id, reason, count(*), list_sort(list(distinct writer)), epoch_us(min(time)), "
         f"epoch_us(max(time)) from quarantine where {ask.scope.during('time')} "

@@ -39,15 +39,15 @@ def inlined(value: Any) -> Html:
     return Html(plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def joined(parts: Iterable[Html]) -> Html:
+def join_html(parts: Iterable[Html]) -> Html:
     """Markup after markup."""
     return Html("".join(parts))
 
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[Any]], *, left: int = 1) -> Html:
     """A table; from the column `left` on there are numbers. The first cell of a row names it."""
-    titles = joined(Html(f'<th scope="col"{_side(n, left)}>{text(each)}</th>') for n, each in enumerate(head))
-    body = joined(Html(f"<tr>{joined(_cell(n, each, left) for n, each in enumerate(row))}</tr>") for row in rows)
+    titles = join_html(Html(f'<th scope="col"{_side(n, left)}>{text(each)}</th>') for n, each in enumerate(head))
+    body = join_html(Html(f"<tr>{join_html(_cell(n, each, left) for n, each in enumerate(row))}</tr>") for row in rows)
     return Html(
         f'<div class="wide" tabindex="0" role="region" aria-label="{text(caption)}"><table><caption>{text(caption)}'
         f"</caption><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>"
@@ -89,7 +89,7 @@ def size(amount: float, per: str = "") -> str:
     return f"{amount:,.{digits}f} {_UNITS[unit]}{per}"
 
 
-def lasting(micros: int | None) -> str:
+def format_duration(micros: int | None) -> str:
     """A time span, in the unit that suits."""
     if micros is None:
         return "–"

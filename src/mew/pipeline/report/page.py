@@ -12,8 +12,8 @@ from typing import Final
 from mew import __version__
 from mew.pipeline.lake.values import Progress
 from mew.pipeline.report import sections
-from mew.pipeline.report.gathering import Figures
-from mew.pipeline.report.markup import Html, clock, inlined, joined, lasting, text, text_whole
+from mew.pipeline.report.gathering import ReportData
+from mew.pipeline.report.markup import Html, clock, format_duration, inlined, join_html, text, text_whole
 from mew.pipeline.report.plots import Plots
 
 _GLOSSARY: Final = {
@@ -35,10 +35,10 @@ _GLOSSARY: Final = {
 }
 
 
-def page(figures: Sequence[Figures], progress: Progress) -> str:
+def page(figures: Sequence[ReportData], progress: Progress) -> str:
     """The whole report as HTML."""
     plots = Plots()
-    chapters = joined(_chapter(number, each, plots) for number, each in enumerate(figures))
+    chapters = join_html(_chapter(number, each, plots) for number, each in enumerate(figures))
     style = _asset("uplot.css") + _asset("report.css")
     scripts = (_asset("uplot.js"), _asset("report.js"))
     names = ", ".join(each.scope.space for each in figures)
@@ -67,13 +67,13 @@ def _policy(scripts: Sequence[str]) -> Html:
     return Html(f'<meta http-equiv="Content-Security-Policy" content="{rules}">')
 
 
-def _header(figures: Sequence[Figures], progress: Progress) -> Html:
-    names = joined(
+def _header(figures: Sequence[ReportData], progress: Progress) -> Html:
+    names = join_html(
         Html(f'<a href="#space-{number}">{text(each.scope.space)}</a>') for number, each in enumerate(figures)
     )
     several = Html(f'<nav aria-label="Spaces">{names}</nav>') if len(figures) > 1 else Html("")
     title = figures[0].scope.space if len(figures) == 1 else f"{len(figures)} spaces"
-    choices = joined(Html(f'<option value="{each}">{each}</option>') for each in ("system", "light", "dark"))
+    choices = join_html(Html(f'<option value="{each}">{each}</option>') for each in ("system", "light", "dark"))
     return Html(
         '<header><a class="skip" href="#main">to the content</a><div class="top"><div>'
         f"<h1>What happened in {text(title)}</h1>"
@@ -84,7 +84,7 @@ def _header(figures: Sequence[Figures], progress: Progress) -> Html:
     )
 
 
-def _chapter(number: int, figures: Figures, plots: Plots) -> Html:
+def _chapter(number: int, figures: ReportData, plots: Plots) -> Html:
     scope = figures.scope
     parts = [
         ("What happened when", sections.happened(figures, plots)),
@@ -96,9 +96,11 @@ def _chapter(number: int, figures: Figures, plots: Plots) -> Html:
         ("Frames that were not as promised", sections.quarantine(figures)),
         ("Can the record be trusted?", sections.audit(figures)),
     ]
-    links = joined(Html(f'<a href="#s{number}-{n}">{text(title)}</a>') for n, (title, _) in enumerate(parts))
-    body = joined(Html(f'<h3 id="s{number}-{n}">{text(title)}</h3>{inner}') for n, (title, inner) in enumerate(parts))
-    span = f"From {clock(scope.start)} to {clock(scope.end)} UTC, {lasting(scope.end - scope.start)}."
+    links = join_html(Html(f'<a href="#s{number}-{n}">{text(title)}</a>') for n, (title, _) in enumerate(parts))
+    body = join_html(
+        Html(f'<h3 id="s{number}-{n}">{text(title)}</h3>{inner}') for n, (title, inner) in enumerate(parts)
+    )
+    span = f"From {clock(scope.start)} to {clock(scope.end)} UTC, {format_duration(scope.end - scope.start)}."
     return Html(
         f'<section aria-labelledby="space-{number}"><h2 id="space-{number}">The space {text(scope.space)}</h2>'
         f'<p>{text_whole(span)}</p>{sections.brief(figures)}<nav aria-label="Sections">{links}</nav>{body}</section>'
@@ -106,7 +108,7 @@ def _chapter(number: int, figures: Figures, plots: Plots) -> Html:
 
 
 def _glossary() -> Html:
-    words = joined(Html(f"<dt>{text(word)}</dt><dd>{text_whole(told)}</dd>") for word, told in _GLOSSARY.items())
+    words = join_html(Html(f"<dt>{text(word)}</dt><dd>{text_whole(told)}</dd>") for word, told in _GLOSSARY.items())
     return Html(f'<section><h2 id="glossary">Words</h2><dl>{words}</dl></section>')
 
 

@@ -8,15 +8,15 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.pipeline.report.gathering import Lines
-from mew.pipeline.report.markup import Html, clock, details, lasting, size, table, text
+from mew.pipeline.report.gathering import Series
+from mew.pipeline.report.markup import Html, clock, details, format_duration, size, table, text
 from mew.pipeline.report.scope import SECOND
 
 TABLE_ROWS: Final = 60
 """Of the table below a plot."""
 
 
-class Line(msgspec.Struct, frozen=True):
+class PlotLine(msgspec.Struct, frozen=True):
     """One line of a plot."""
 
     label: str
@@ -29,7 +29,7 @@ class Plot(msgspec.Struct, frozen=True):
     kind: str
     unit: str
     x: list[float]
-    lines: list[Line]
+    lines: list[PlotLine]
     log: bool = False
 
 
@@ -49,9 +49,9 @@ class Plots:
             f'data-plot="{len(self._plots) - 1}"></div></figure>'
         )
 
-    def over_time(self, title: str, kind: str, unit: str, values: Lines) -> Html:
+    def over_time(self, title: str, kind: str, unit: str, values: Series) -> Html:
         """A plot of values over time, and its table."""
-        lines = [Line(label, [round(each, 3) for each in found]) for label, found in values.lines.items()]
+        lines = [PlotLine(label, [round(each, 3) for each in found]) for label, found in values.lines.items()]
         drawn = self.figure(title, Plot(kind, unit, list(values.times), lines))
         return Html(drawn + details("The same as a table", _as_table(title, kind, unit, values)))
 
@@ -68,7 +68,7 @@ _TOGETHER: Final[dict[str, Callable[[Sequence[float]], float]]] = {
 """How several steps become one: a rate is averaged, a level is the last, a count is summed."""
 
 
-def _as_table(title: str, kind: str, unit: str, values: Lines) -> Html:
+def _as_table(title: str, kind: str, unit: str, values: Series) -> Html:
     every = max(1, -(-len(values.times) // TABLE_ROWS))
     starts = range(0, len(values.times), every)
     rows = [
@@ -78,7 +78,7 @@ def _as_table(title: str, kind: str, unit: str, values: Lines) -> Html:
         ]
         for at in starts
     ]
-    step = lasting(values.step * every * SECOND)
+    step = format_duration(values.step * every * SECOND)
     return table(f"{title}, in steps of {step}; times are in UTC", ["from", *values.lines], rows)
 
 

@@ -6,8 +6,8 @@ Knows nothing of where the rows come from.
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from mew.pipeline.report.gathering import Lines
-from mew.pipeline.report.markup import Html, clock, joined, lasting, text
+from mew.pipeline.report.gathering import Series
+from mew.pipeline.report.markup import Html, clock, format_duration, join_html, text
 from mew.pipeline.report.scope import SECOND, Scope
 
 COLOURS: Final = 8
@@ -22,14 +22,14 @@ def ribbon(rows: Sequence[Sequence[Any]], scope: Scope) -> Html:
     """A track a stream, a bar an owner."""
     owners = list(dict.fromkeys(owner for _, spans in rows for owner, *_ in spans))
     looks = {owner: _look(index) for index, owner in enumerate(owners)}
-    tracks = joined(_track(name, spans, looks, scope) for name, spans in rows)
+    tracks = join_html(_track(name, spans, looks, scope) for name, spans in rows)
     return Html(f'<div class="ribbon">{tracks}{_scale(scope.start, scope.end)}</div>{_legend(owners, looks)}')
 
 
-def strips(found: Lines) -> Html:
+def strips(found: Series) -> Html:
     """A track a participant, a cell a step, the stronger the more."""
     most = max((value for line in found.lines.values() for value in line), default=0) or 1
-    rows = joined(_strip(name, line, found, most) for name, line in found.lines.items())
+    rows = join_html(_strip(name, line, found, most) for name, line in found.lines.items())
     start, end = found.times[0] * SECOND, (found.times[-1] + found.step) * SECOND
     return Html(f'<div class="ribbon">{rows}{_scale(start, end)}</div>')
 
@@ -46,7 +46,7 @@ def _track(name: str, spans: Iterable[Span], looks: dict[str, str], scope: Scope
     bars, told = [], []
     for owner, start, end in spans:
         left, width = 100 * (start - scope.start) / whole, 100 * (end - start) / whole
-        words = f"{owner}, {clock(start)} to {clock(end, date=False)} ({lasting(end - start)})"
+        words = f"{owner}, {clock(start)} to {clock(end, date=False)} ({format_duration(end - start)})"
         told.append(words)
         bars.append(
             Html(
@@ -55,11 +55,11 @@ def _track(name: str, spans: Iterable[Span], looks: dict[str, str], scope: Scope
             )
         )
     label = text(f"{name}: owned by {'; then '.join(told[:5])}" if told else f"{name}: nobody")
-    return _row(name, Html(f'<div class="track" role="img" aria-label="{label}">{joined(bars)}</div>'))
+    return _row(name, Html(f'<div class="track" role="img" aria-label="{label}">{join_html(bars)}</div>'))
 
 
-def _strip(name: str, line: list[float], found: Lines, most: float) -> Html:
-    cells = joined(_cell(time, value, most) for time, value in zip(found.times, line, strict=True))
+def _strip(name: str, line: list[float], found: Series, most: float) -> Html:
+    cells = join_html(_cell(time, value, most) for time, value in zip(found.times, line, strict=True))
     busiest = max(range(len(line)), key=line.__getitem__)
     label = text(f"{name}: {sum(line):,.0f} in all, most from {clock(found.times[busiest] * SECOND)}")
     return _row(name, Html(f'<div class="track strip" role="img" aria-label="{label}">{cells}</div>'))
@@ -77,7 +77,7 @@ def _row(name: str, inner: Html) -> Html:
 
 def _scale(start: int, end: int) -> Html:
     days = end - start > 86_400 * SECOND
-    marks = joined(
+    marks = join_html(
         Html(f"<span>{text(clock(start + (end - start) * each // _MARKS, date=days))}</span>")
         for each in range(_MARKS + 1)
     )
@@ -85,7 +85,7 @@ def _scale(start: int, end: int) -> Html:
 
 
 def _legend(owners: Sequence[str], looks: dict[str, str]) -> Html:
-    shown = joined(Html(f'<li><i class="{looks[each]}"></i>{text(each)}</li>') for each in owners[:_KINDS])
+    shown = join_html(Html(f'<li><i class="{looks[each]}"></i>{text(each)}</li>') for each in owners[:_KINDS])
     more = len(owners) - _KINDS
     others = Html(f'<li><i class="k{COLOURS}"></i>{more:,} others, named on their bars</li>') if more > 0 else Html("")
     return Html(f'<ul class="legend" aria-label="Owners">{shown}{others}</ul>')

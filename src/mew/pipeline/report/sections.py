@@ -6,43 +6,56 @@ Every word that participants wrote goes through `text`. Where there is nothing, 
 from collections.abc import Sequence
 from typing import Final
 
-from mew.pipeline.report.gathering import LINES, Cut, Figures, Lines
-from mew.pipeline.report.markup import Html, clock, details, joined, lasting, note, size, table, text, text_whole
-from mew.pipeline.report.plots import Line, Plot, Plots
+from mew.pipeline.report.gathering import LINES, ReportData, Series, TruncatedList
+from mew.pipeline.report.markup import (
+    Html,
+    clock,
+    details,
+    format_duration,
+    join_html,
+    note,
+    size,
+    table,
+    text,
+    text_whole,
+)
+from mew.pipeline.report.plots import Plot, PlotLine, Plots
 from mew.pipeline.report.ribbon import ribbon, strips
 from mew.pipeline.report.scope import SECOND
 
 _OUTCOMES: Final = ("fulfilled", "rejected", "withdrawn", "cancelled", "expired", "open")
 
 
-def says(words: str) -> Html:
+def paragraph(words: str) -> Html:
     """A paragraph of our own words."""
     return Html(f"<p>{text_whole(words)}</p>")
 
 
-def none(words: str) -> Html:
+def empty_note(words: str) -> Html:
     """What is said where there is nothing."""
     return Html(f'<p class="none">{text_whole(words)}</p>')
 
 
-def step_of(values: Lines) -> str:
+def step_of(values: Series) -> str:
     """How finely a plot is drawn, in words."""
-    return f"Each point covers {lasting(values.step * SECOND)}."
+    return f"Each point covers {format_duration(values.step * SECOND)}."
 
 
-def per(values: Lines) -> str:
+def per(values: Series) -> str:
     """The time that a point covers, as a unit."""
-    return {1: "second", 60: "minute", 3600: "hour", 86_400: "day"}.get(values.step, lasting(values.step * SECOND))
+    return {1: "second", 60: "minute", 3600: "hour", 86_400: "day"}.get(
+        values.step, format_duration(values.step * SECOND)
+    )
 
 
-def cut_to(what: str, found: Cut, order: str) -> Html:
+def cut_to(what: str, found: TruncatedList, order: str) -> Html:
     """A remark, where a list was cut."""
     if found.of <= len(found.rows):
         return Html("")
     return note(f"{len(found.rows):,} of {found.of:,} {what} are listed, {order}.")
 
 
-def brief(figures: Figures) -> Html:
+def brief(figures: ReportData) -> Html:
     """The whole in a few numbers."""
     totals = figures.totals
     wrong = sum(row[2] for row in figures.audit)
@@ -59,14 +72,14 @@ def brief(figures: Figures) -> Html:
     if figures.audit:
         verdict = ("passed", "good") if not wrong else (f"{wrong:,} wrong", "bad")
         cards.append((verdict[0], f"audit: {len(figures.audit)} checks of the record itself", verdict[1]))
-    items = joined(
+    items = join_html(
         Html(f'<li><b class="{state}">{text(value)}</b><span>{text_whole(words)}</span></li>')
         for value, words, state in cards
     )
     return Html(f'<ul class="cards">{items}</ul>')
 
 
-def happened(figures: Figures, plots: Plots) -> Html:
+def happened(figures: ReportData, plots: Plots) -> Html:
     """What happened when."""
     rows = [
         (clock(time), who, what, subject, why, position)
@@ -80,11 +93,11 @@ def happened(figures: Figures, plots: Plots) -> Html:
             left=5,
         )
         if rows
-        else none("Nobody came or went in this time, and no stream began or ended.")
+        else empty_note("Nobody came or went in this time, and no stream began or ended.")
     )
-    return joined(
+    return join_html(
         [
-            says("How many were here at a time, how much they said, and the moments at which something changed."),
+            paragraph("How many were here at a time, how much they said, and the moments at which something changed."),
             plots.over_time("Participants present and streams live", "steps", "", figures.presence),
             plots.over_time(f"Messages per {per(figures.messages)}", "lines", "", figures.messages),
             note(step_of(figures.messages)),
@@ -94,28 +107,28 @@ def happened(figures: Figures, plots: Plots) -> Html:
     )
 
 
-def bandwidth(figures: Figures, plots: Plots) -> Html:
+def bandwidth(figures: ReportData, plots: Plots) -> Html:
     """How much flowed on which stream."""
     if not figures.streams.rows:
-        return none("There was no stream in this time, so nothing flowed.")
+        return empty_note("There was no stream in this time, so nothing flowed.")
     rows = [
         (stream, owner, "open" if is_open else "ended", frames, size(amount), size(peak, "/s"), invalid, missing)
         for stream, owner, is_open, frames, amount, peak, invalid, missing in figures.streams.rows
     ]
     head = ["stream", "last owner", "now", "frames", "data", "busiest second", "not as promised", "left out"]
     drawn = (
-        joined(
+        join_html(
             [
                 plots.over_time("Data per second, by stream", "lines", "B/s", figures.flow),
                 note(f"{step_of(figures.flow)} A point is the average over that time. {_drawn(figures)}"),
             ]
         )
         if figures.totals["frames"]
-        else none("Streams were open, but no frame was sent on any of them.")
+        else empty_note("Streams were open, but no frame was sent on any of them.")
     )
-    return joined(
+    return join_html(
         [
-            says(
+            paragraph(
                 "A stream carries data continuously, in pieces called frames. A line is a stream; select a name "
                 "below the plot to hide or show it."
             ),
@@ -126,41 +139,41 @@ def bandwidth(figures: Figures, plots: Plots) -> Html:
     )
 
 
-def _drawn(figures: Figures) -> str:
+def _drawn(figures: ReportData) -> str:
     if figures.streams.of <= LINES:
         return ""
     return f"The {LINES} busiest of {figures.streams.of:,} streams have a line each, the others one together."
 
 
-def ownership(figures: Figures) -> Html:
+def ownership(figures: ReportData) -> Html:
     """Who owned which stream when."""
     owned, scope = figures.owned, figures.scope
     if not owned.rows:
-        return none("There was no stream in this time that anybody could have owned.")
+        return empty_note("There was no stream in this time that anybody could have owned.")
     rows = [
-        (stream, owner, clock(start), clock(end), lasting(end - start))
+        (stream, owner, clock(start), clock(end), format_duration(end - start))
         for stream, spans in owned.rows
         for owner, start, end in spans
     ]
     listed = table("Owners of streams", ["stream", "owner", "from (UTC)", "to (UTC)", "for"], rows[:500], left=4)
     short = note(f"500 of {len(rows):,} rows are listed.") if len(rows) > 500 else Html("")
-    return joined(
+    return join_html(
         [
-            says(
+            paragraph(
                 "Each stream has one owner at a time, who decides who else may write to it. A bar is the time of "
                 "one owner; where the colour changes, the stream was handed on."
             ),
             ribbon(owned.rows, scope),
             cut_to("streams", owned, "the busiest first"),
-            details("The same as a table", joined([listed, short])),
+            details("The same as a table", join_html([listed, short])),
         ]
     )
 
 
-def gaps(figures: Figures, plots: Plots) -> Html:
+def gaps(figures: ReportData, plots: Plots) -> Html:
     """What was lost."""
     if not figures.sequence_gaps.rows and not figures.reader_gaps.rows:
-        return none(
+        return empty_note(
             "Nothing is known to be lost: no sender left out a number, and no reader was told of a missed frame."
         )
     senders = [
@@ -172,16 +185,16 @@ def gaps(figures: Figures, plots: Plots) -> Html:
         for reader, stream, count, dropped, most, why, first, last in figures.reader_gaps.rows
     ]
     times = ["first (UTC)", "last (UTC)"]
-    return joined(
+    return join_html(
         [
-            says(
+            paragraph(
                 "Frames can be lost on the way in, which shows as numbers missing from a sender's count, or on "
                 "the way out, where a reader is too slow or away; it is then told how many it missed."
             ),
             plots.over_time(f"Frames lost per {per(figures.lost)}", "bars", "", figures.lost),
             table("Left out by senders", ["stream", "sender", "gaps", "frames", "largest", *times], senders, left=2)
             if senders
-            else none("No sender that numbers its frames left one out."),
+            else empty_note("No sender that numbers its frames left one out."),
             cut_to("pairs of stream and sender", figures.sequence_gaps, "the largest loss first"),
             table(
                 "Not delivered to readers",
@@ -190,7 +203,7 @@ def gaps(figures: Figures, plots: Plots) -> Html:
                 left=3,
             )
             if readers
-            else none("Every reader got every frame that was meant for it."),
+            else empty_note("Every reader got every frame that was meant for it."),
             cut_to("pairs of reader and stream", figures.reader_gaps, "the largest loss first"),
         ]
     )
@@ -201,25 +214,25 @@ def _whys(reasons: Sequence[str | None]) -> str:
     return ", ".join(each or "too slow" for each in reasons)
 
 
-def activity(figures: Figures) -> Html:
+def activity(figures: ReportData) -> Html:
     """Who did how much."""
     if not figures.participants.rows:
-        return none("Nobody sent anything in this time.")
+        return empty_note("Nobody sent anything in this time.")
     rows = [
         (who, mostly, envelopes, refusals, frames, size(amount))
         for who, envelopes, refusals, frames, amount, mostly in figures.participants.rows
     ]
     head = ["participant", "mostly sent", "messages", "refused", "frames", "data"]
-    return joined(
+    return join_html(
         [
-            says(
+            paragraph(
                 "A row is a participant; the stronger the colour, the more messages and frames it sent in that "
                 "time, compared with the busiest."
             ),
             strips(figures.strips),
             note(
-                f"A cell covers {lasting(figures.strips.step * SECOND)}. Counts are kept by the minute, so a time "
-                "that begins within one includes all of it."
+                f"A cell covers {format_duration(figures.strips.step * SECOND)}. Counts are kept by the minute, so a "
+                "time that begins within one includes all of it."
             ),
             table("Participants, the most active first", head, rows, left=2),
             cut_to("participants", figures.participants, "the most active first"),
@@ -227,22 +240,23 @@ def activity(figures: Figures) -> Html:
     )
 
 
-def conversations(figures: Figures, plots: Plots) -> Html:
+def conversations(figures: ReportData, plots: Plots) -> Html:
     """What was asked, and what came of it."""
     if not figures.outcomes:
-        return none("Nobody asked anybody for anything in this time.")
+        return empty_note("Nobody asked anybody for anything in this time.")
     counts: dict[str, dict[str, int]] = {}
     for kind, outcome, count in figures.outcomes:
         counts.setdefault(kind, {})[outcome] = count
     seen = [each for each in _OUTCOMES if any(each in found for found in counts.values())]
     rows = [(kind, *(found.get(each, 0) for each in seen)) for kind, found in counts.items()]
     waited = [
-        (kind, outcome, count, *(lasting(each) for each in spans)) for kind, outcome, count, *spans in figures.latencies
+        (kind, outcome, count, *(format_duration(each) for each in spans))
+        for kind, outcome, count, *spans in figures.latencies
     ]
     head = ["begins with", "outcome", "how many", "half decided within", "half over within", "95 % within", "longest"]
-    return joined(
+    return join_html(
         [
-            says(
+            paragraph(
                 "A conversation begins with a proposal, a request or the like, and ends with its outcome: it was "
                 "fulfilled, rejected, withdrawn or cancelled, or it expired. The others are still open."
             ),
@@ -253,19 +267,19 @@ def conversations(figures: Figures, plots: Plots) -> Html:
     )
 
 
-def _dotted(figures: Figures, plots: Plots) -> Html:
+def _dotted(figures: ReportData, plots: Plots) -> Html:
     dots = figures.dots
     if not dots.rows:
-        return none("None of them has come to an outcome yet, so there is no time to show.")
+        return empty_note("None of them has come to an outcome yet, so there is no time to show.")
     outcomes = [each for each in _OUTCOMES if any(row[1] == each for row in dots.rows)]
     lines = [
-        Line(outcome, [max(took, 1) / SECOND if found == outcome else None for _, found, took in dots.rows])
+        PlotLine(outcome, [max(took, 1) / SECOND if found == outcome else None for _, found, took in dots.rows])
         for outcome in outcomes
     ]
     times = [time / SECOND for time, *_ in dots.rows]
     title = "Time from the first message to the outcome, by when it began"
     picked = note(f"{len(dots.rows):,} of {dots.of:,} conversations are drawn, evenly picked.")
-    return joined(
+    return join_html(
         [
             plots.figure(title, Plot("dots", "s", times, lines, log=True)),
             note("The scale is logarithmic: equal steps upwards are equal factors of time."),
@@ -274,11 +288,11 @@ def _dotted(figures: Figures, plots: Plots) -> Html:
     )
 
 
-def quarantine(figures: Figures) -> Html:
+def quarantine(figures: ReportData) -> Html:
     """What was not what it should have been."""
     found = figures.quarantine
     if not found.rows:
-        return none("Every frame of a stream that declares a format was what it declares.")
+        return empty_note("Every frame of a stream that declares a format was what it declares.")
     rows = [
         (stream, _REASONS.get(why, why), ", ".join(writers), count, clock(first), clock(last))
         for stream, why, count, writers, first, last in found.rows
@@ -288,9 +302,9 @@ def quarantine(figures: Figures) -> Html:
         for stream, number, writer, why, detail, payload, whole in figures.samples
     ]
     head = ["stream", "frame", "sender", "reason", "in words", "begins with", "size"]
-    return joined(
+    return join_html(
         [
-            says(
+            paragraph(
                 "A stream can declare what its frames look like. Frames that differ are delivered all the same; "
                 "here they are set apart, with the reason."
             ),
@@ -318,18 +332,18 @@ def _preview(payload: bytes) -> str:
     return shown if shown.count("\N{REPLACEMENT CHARACTER}") * 8 <= len(shown) else payload[:40].hex(" ")
 
 
-def audit(figures: Figures) -> Html:
+def audit(figures: ReportData) -> Html:
     """Whether the record can be trusted."""
     if not figures.audit:
-        return none("Nothing has been checked yet.")
+        return empty_note("Nothing has been checked yet.")
     rows = [
         (check, _verdict(violations), Html(f"<code>{text(sample)}</code>") if sample else "", checked, violations, to)
         for check, checked, violations, to, sample in figures.audit
     ]
     head = ["check", "verdict", "for example", "looked at", "wrong", "up to position"]
-    return joined(
+    return join_html(
         [
-            says(
+            paragraph(
                 "The record is checked against itself: that no entry is missing or twice, that only those wrote "
                 "who were allowed to, that every newcomer was told the truth. The checks are of the whole record, "
                 "whatever time this report is about."

@@ -9,13 +9,13 @@ from typing import Final
 import msgspec
 
 from mew.errors import MewError
-from mew.pipeline.kernel.summary import Partial
+from mew.pipeline.kernel.summary import WindowPartial
 
 STITCH_VERSION: Final = 3
 """Raised whenever the same summaries come out otherwise."""
 
 
-class BadState(MewError):
+class MergeStateVersionError(MewError):
     """Bytes that are no state of this stitch."""
 
 
@@ -60,7 +60,7 @@ class State(msgspec.Struct):
     complete: bool
     """Whether it began with the space's first record, so that a stream's first frame must be number 1."""
     streams: dict[str, StreamState] = {}
-    windows: list[Partial] = []
+    windows: list[WindowPartial] = []
     """Not over yet."""
     minutes: list[MinuteState] = []
     """Likewise."""
@@ -74,11 +74,13 @@ def encode_state(state: State) -> bytes:
 
 
 def decode_state(encoded: bytes) -> State:
-    """What `encode_state` made, of this version; else `BadState`."""
+    """What `encode_state` made, of this version; else `MergeStateVersionError`."""
     try:
         state = msgspec.json.decode(encoded, type=State)
     except msgspec.MsgspecError as problem:
-        raise BadState(f"the stitch's state cannot be read: {problem}") from None
+        raise MergeStateVersionError(f"the stitch's state cannot be read: {problem}") from None
     if state.version != STITCH_VERSION:
-        raise BadState(f"the stitch's state has version {state.version}; this program has {STITCH_VERSION}")
+        raise MergeStateVersionError(
+            f"the stitch's state has version {state.version}; this program has {STITCH_VERSION}"
+        )
     return state

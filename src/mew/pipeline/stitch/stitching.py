@@ -13,7 +13,16 @@ import pyarrow as pa
 
 from mew.errors import MewError
 from mew.pipeline import schemas
-from mew.pipeline.kernel.summary import Partial, Probe, Stray, Strays, StreamEdge, Summary, WriterTotals, unpack
+from mew.pipeline.kernel.summary import (
+    Probe,
+    Stray,
+    StreamEdge,
+    Summary,
+    UnexpectedFrames,
+    WindowPartial,
+    WriterTotals,
+    unpack,
+)
 from mew.pipeline.kernel.windows import ROW_SCHEMA
 from mew.pipeline.stitch.activity import ControlActivity
 from mew.pipeline.stitch.minutes import Minutes
@@ -27,7 +36,7 @@ class OutOfOrder(MewError):
     """Summaries that do not follow each other, or what was stitched before."""
 
 
-class Until(msgspec.Struct, frozen=True):
+class MergeTarget(msgspec.Struct, frozen=True):
     """Where a batch ends: the position and the time of its last record, of whatever kind."""
 
     space: str
@@ -71,15 +80,15 @@ class Stitched:
     """Whether every record of the space is known, so that a stream without a number had no frame."""
     probes: tuple[Probe, ...]
     """What changed of these numbers, from one probe to the next; in order."""
-    unauthorised: Strays
-    misnumbered: Strays
+    unauthorised: UnexpectedFrames
+    misnumbered: UnexpectedFrames
 
 
-def stitch(
+def merge(
     state: bytes | None,
     summaries: Sequence[Summary],
     control: ControlActivity,
-    until: Until,
+    until: MergeTarget,
     ended: Collection[str] = (),
 ) -> Stitched:
     """The rows of a batch, whose units' summaries these are, in order; `OutOfOrder` where they are not.
@@ -96,7 +105,7 @@ def stitch(
 class _Stitching:
     """Goes through the units of a batch."""
 
-    def __init__(self, state: bytes | None, until: Until) -> None:
+    def __init__(self, state: bytes | None, until: MergeTarget) -> None:
         self._until = until
         known = State(STITCH_VERSION, until.floor - 1, 0, until.floor == 0) if state is None else decode_state(state)
         self._state = known
@@ -111,11 +120,11 @@ class _Stitching:
         self._complete = known.complete
         self._windows = OpenWindows(known.windows)
         self._minutes = Minutes(known.minutes)
-        self._closed: list[Partial] = []
+        self._closed: list[WindowPartial] = []
         self._final: list[pa.Table] = []
         self._gaps: list[pa.Table] = []
         self._probes: dict[int, dict[str, int]] = {}
-        self._unauthorised = self._misnumbered = Strays()
+        self._unauthorised = self._misnumbered = UnexpectedFrames()
 
     def add(self, summary: Summary) -> None:
         """The next unit."""
@@ -160,7 +169,7 @@ class _Stitching:
             expected = 1 if self._state.complete else edge.first_number
         if edge.first_number != expected:
             stray = Stray(edge.first_position, edge.stream_id, edge.first_writer, edge.first_number, expected)
-            self._misnumbered = self._misnumbered.with_more(Strays(1, (stray,)))
+            self._misnumbered = self._misnumbered.with_more(UnexpectedFrames(1, (stray,)))
         writers = {} if known is None else known.writers
         self._state.streams[edge.stream_id] = StreamState(edge.last_time, edge.last_number, writers)
 

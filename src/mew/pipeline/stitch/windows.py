@@ -12,20 +12,20 @@ import pyarrow as pa
 from mew.journal.layout import SECOND
 from mew.pipeline import schemas
 from mew.pipeline.kernel.histogram import buckets, quantile
-from mew.pipeline.kernel.summary import Partial
+from mew.pipeline.kernel.summary import WindowPartial
 from mew.pipeline.kernel.windows import ROW_SCHEMA, WIDTHS
 
 
 class OpenWindows:
     """Those of one space, by stream, width and beginning."""
 
-    def __init__(self, partials: Iterable[Partial]) -> None:
+    def __init__(self, partials: Iterable[WindowPartial]) -> None:
         """As the state has them."""
-        self._open: dict[tuple[str, int, int], Partial] = {}
+        self._open: dict[tuple[str, int, int], WindowPartial] = {}
         for partial in partials:
             self.add(partial)
 
-    def add(self, partial: Partial) -> None:
+    def add(self, partial: WindowPartial) -> None:
         """Put what a unit knows of a window to what is known already."""
         key = (partial.stream_id, partial.seconds, partial.start)
         known = self._open.get(key)
@@ -42,21 +42,21 @@ class OpenWindows:
     def _reveal(self, stream_id: str, time: int, missing: int, times: tuple[tuple[int, int], ...]) -> None:
         for seconds in WIDTHS:
             start = time // (seconds * SECOND) * (seconds * SECOND)
-            self.add(Partial(stream_id, seconds, start, 0, 0, (), 0, missing, times))
+            self.add(WindowPartial(stream_id, seconds, start, 0, 0, (), 0, missing, times))
 
-    def close(self, time: int) -> list[Partial]:
+    def close(self, time: int) -> list[WindowPartial]:
         """Take out those that end no later than this."""
         over = [key for key in self._open if key[2] + key[1] * SECOND <= time]
         return [self._open.pop(key) for key in over]
 
-    def rest(self) -> list[Partial]:
+    def rest(self) -> list[WindowPartial]:
         """Those that are open."""
         return list(self._open.values())
 
 
-def _sum(one: Partial, other: Partial) -> Partial:
+def _sum(one: WindowPartial, other: WindowPartial) -> WindowPartial:
     times = Counter(dict(one.times)) + Counter(dict(other.times))
-    return Partial(
+    return WindowPartial(
         one.stream_id,
         one.seconds,
         one.start,
@@ -69,14 +69,14 @@ def _sum(one: Partial, other: Partial) -> Partial:
     )
 
 
-def window_rows(space: str, partials: Iterable[Partial]) -> pa.Table:
+def window_rows(space: str, partials: Iterable[WindowPartial]) -> pa.Table:
     """Windows as `stream_activity` has them, without `open`."""
     rows = [_row(space, each) for each in partials]
     arrays = [pa.array([row[name] for row in rows], ROW_SCHEMA.field(name).type) for name in ROW_SCHEMA.names]
     return pa.Table.from_arrays(arrays, schema=ROW_SCHEMA)
 
 
-def _row(space: str, partial: Partial) -> dict[str, Any]:
+def _row(space: str, partial: WindowPartial) -> dict[str, Any]:
     return {
         "space": space,
         "stream_id": partial.stream_id,

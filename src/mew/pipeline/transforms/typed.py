@@ -10,12 +10,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from mew.pipeline.kernel.catalogue import Format
+from mew.pipeline.kernel.catalogue import CatalogFormat
 from mew.pipeline.kernel.retyping import COLUMNS, typed_rows
 from mew.pipeline.kernel.typed import typed_schema
 
 
-def typed_frames(frames_df: DataFrame, format_: Format) -> DataFrame:
+def typed_frames(frames_df: DataFrame, format_: CatalogFormat) -> DataFrame:
     """One row a valid frame of the format: what is known of the frame, its values in columns, and `notes`."""
     schema = typed_schema(format_)
     return (
@@ -26,7 +26,7 @@ def typed_frames(frames_df: DataFrame, format_: Format) -> DataFrame:
     )
 
 
-def _typing(format_: Format) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _typing(format_: CatalogFormat) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def typing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield from typed_rows(format_, pa.Table.from_batches([batch])).to_batches()

@@ -9,10 +9,10 @@ from typing import Any, Final, TypeVar
 from mew.protocol import kinds, raw_json, records
 from mew.protocol.authentication import Session
 from mew.protocol.commands import Administer, RefuseConnection
-from mew.protocol.settings import Settings
+from mew.protocol.settings import SpaceSettings
 from mew.protocol.state import SpaceState
 from mew.protocol.timestamps import SECOND
-from mew.protocol.transition import Turn
+from mew.protocol.transition import Transition
 
 K = TypeVar("K")
 NONE: Final = frozenset[object]()
@@ -33,14 +33,14 @@ ADDRESSES: Final = 1_024
 OTHERS: Final = "others"
 
 
-def record(turn: Turn, action: str, actor: str, **details: Any) -> None:
+def record(turn: Transition, action: str, actor: str, **details: Any) -> None:
     """Write one administrative record. Details that are None are left out."""
     told = {name: value for name, value in details.items() if value is not None}
     text = raw_json.encode({"action": action, **told})
     turn.record(records.ADMIN, actor, reason=action, size=len(text), payload=text)
 
 
-def joined(turn: Turn, session: Session, peer: str | None) -> None:
+def joined(turn: Transition, session: Session, peer: str | None) -> None:
     """Record that a connection has joined from this address. Without an address, nothing is recorded."""
     if peer is not None:
         record(
@@ -54,7 +54,7 @@ def joined(turn: Turn, session: Session, peer: str | None) -> None:
         )
 
 
-def administer(turn: Turn, command: Administer) -> None:
+def administer(turn: Transition, command: Administer) -> None:
     """Record what was done to a token and by which user, or what changed in the configuration of the process."""
     record(
         turn,
@@ -127,7 +127,7 @@ class RefusedConnections:
                 del self._counted[source, error]
 
 
-def refuse_connection(turn: Turn, command: RefuseConnection) -> None:
+def refuse_connection(turn: Transition, command: RefuseConnection) -> None:
     """Record a refusal, or count it if the same address was recently refused for the same reason."""
     # A client address from a proxy has no port. Splitting it at the last colon would truncate an IPv6 address.
     source = command.source or command.peer.rpartition(":")[0] or command.peer
@@ -146,7 +146,7 @@ def refuse_connection(turn: Turn, command: RefuseConnection) -> None:
     )
 
 
-def record_counted(turn: Turn, *, early: bool = False) -> None:
+def record_counted(turn: Transition, *, early: bool = False) -> None:
     """Record counted refusals that are due. With `early`, record all of them, because the space may end here."""
     for source, error, count in turn.space.refused_connections.due(turn.now, early=early):
         record(turn, REFUSED, kinds.GATEWAY, error=error, peer=source, count=count)
@@ -155,7 +155,7 @@ def record_counted(turn: Turn, *, early: bool = False) -> None:
 # The configuration
 
 
-def configuration_changed(turn: Turn, before: Mapping[str, Any]) -> None:
+def configuration_changed(turn: Transition, before: Mapping[str, Any]) -> None:
     """Record the differences from the configuration of the previous start, if there are any."""
     after = raw_json.decode(raw_json.encode(turn.space.settings.effective()))
     changes = [
@@ -171,7 +171,7 @@ def last_configuration(state: SpaceState) -> dict[str, Any]:
     if not state.epoch:
         return {}
     rest = raw_json.decode(state.configuration) if state.configuration else {}
-    known = Settings(space_id=state.space_id, participants=state.configured, defaults=state.defaults).effective()
+    known = SpaceSettings(space_id=state.space_id, participants=state.configured, defaults=state.defaults).effective()
     said = raw_json.decode(raw_json.encode({key: known[key] for key in ("participants", "defaults")}))
     return {**said, **rest}
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from mew.protocol import kinds, raw_json, records
 from mew.protocol.authentication import Session
-from mew.protocol.commands import Lose, Receive
-from mew.protocol.effects import EVERYONE, Audience, Close, DeliverFrame, Only, To
+from mew.protocol.commands import Receive, ReportLoss
+from mew.protocol.effects import EVERYONE, Audience, Close, DeliverFrame, OneConnection, Recipients
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import (
     InvalidEnvelope,
     MessageTooLarge,
     Paused,
-    Refusal,
+    ProtocolError,
     SequenceOutOfOrder,
     StreamNotFound,
     StreamNotLive,
@@ -25,11 +25,11 @@ from mew.protocol.frames import Route, header, split
 from mew.protocol.handlers import presence
 from mew.protocol.ids import namespace
 from mew.protocol.stream_references import checked_reference, completed
-from mew.protocol.streams import Stream
-from mew.protocol.transition import Saying, Turn
+from mew.protocol.streams import StreamEntry
+from mew.protocol.transition import GatewayMessage, Transition
 
 if TYPE_CHECKING:
-    from mew.protocol.space import Space
+    from mew.protocol.space import SpaceCore
 
 
 LAST_SEQUENCE = 2**53 - 1
@@ -38,7 +38,7 @@ SKIPPED = "skipped"
 _ONLOOKER = UnauthorizedStreamWrite("an observer only looks")
 
 
-def data(turn: Turn, envelope: Envelope) -> None:
+def data(turn: Transition, envelope: Envelope) -> None:
     """Handle `stream/data`.
 
     The stream must be known and live, and the sender authorized. The sequence number must increase, and the format must
@@ -69,7 +69,7 @@ def data(turn: Turn, envelope: Envelope) -> None:
     )
 
 
-def _next_sequence(space: "Space", envelope: Envelope, stream_id: str) -> int:
+def _next_sequence(space: "SpaceCore", envelope: Envelope, stream_id: str) -> int:
     sequence = envelope.payload.get("sequence")
     if type(sequence) is not int or not 0 <= sequence <= LAST_SEQUENCE:
         raise InvalidEnvelope("stream/data: `payload.sequence` must be an integer from 0 to 2^53 - 1")
@@ -83,7 +83,7 @@ def _next_sequence(space: "Space", envelope: Envelope, stream_id: str) -> int:
     return sequence
 
 
-def _record_skipped(turn: Turn, envelope: Envelope, stream_id: str, sequence: int) -> None:
+def _record_skipped(turn: Transition, envelope: Envelope, stream_id: str, sequence: int) -> None:
     """Record a gap if a writer skipped sequence numbers. The numbers are forwarded unchanged (protocol §4)."""
     last = turn.space.state.sequences.get(stream_id, {}).get(envelope.sender)
     if last is None or sequence == last + 1:
@@ -103,24 +103,24 @@ def _record_skipped(turn: Turn, envelope: Envelope, stream_id: str, sequence: in
     )
 
 
-def _validates(space: "Space", stream: Stream) -> bool:
+def _validates(space: "SpaceCore", stream: StreamEntry) -> bool:
     asked = stream.value("validate")
     return space.settings.streams.validate if asked is None else bool(asked)
 
 
 def _audience(targets: tuple[str, ...] | None) -> Audience:
-    return EVERYONE if targets is None else Only(targets)
+    return EVERYONE if targets is None else Recipients(targets)
 
 
-def frame(turn: Turn, session: Session, command: Receive) -> None:
-    """Handle one raw frame: `Space.route` decides whether it is accepted."""
+def frame(turn: Transition, session: Session, command: Receive) -> None:
+    """Handle one raw frame: `SpaceCore.route` decides whether it is accepted."""
     space, sender = turn.space, session.participant
     if space.settings.limits.frames_per_second is not None:
         space.frame_rate(session.allowance).fill(turn.now)
     routed = space.route(session.allowance, command.message)
     if session.observer and not isinstance(routed, MessageTooLarge):
         routed = _ONLOOKER
-    if isinstance(routed, Refusal):
+    if isinstance(routed, ProtocolError):
         _refuse_frame(turn, session, command.message, routed)
         return
     payload = split(command.message)[1]
@@ -137,10 +137,10 @@ def frame(turn: Turn, session: Session, command: Receive) -> None:
     turn.effects.append(DeliverFrame(audience, routed.stream_id, number, command.message, command.text))
 
 
-def check_frame(space: "Space", participant: str, message: bytes) -> Route | Refusal:
+def check_frame(space: "SpaceCore", participant: str, message: bytes) -> Route | ProtocolError:
     """Return the route of a frame, or the reason to reject it.
 
-    Applies the complete frame rule, in order. `Space.route` calls it when its fast path fails.
+    Applies the complete frame rule, in order. `SpaceCore.route` calls it when its fast path fails.
     """
     limits = space.settings.limits
     if len(message) > limits.message_bytes:
@@ -167,7 +167,7 @@ def _unauthorized(participant: str, stream_id: str) -> UnauthorizedStreamWrite:
     return UnauthorizedStreamWrite(message, stream_id=stream_id)
 
 
-def _refuse_frame(turn: Turn, session: Session, message: bytes, refusal: Refusal) -> None:
+def _refuse_frame(turn: Transition, session: Session, message: bytes, refusal: ProtocolError) -> None:
     """Record a rejected frame and send its sender an error, subject to the error throttle."""
     space = turn.space
     named: Any = refusal.parts.get("stream_id")
@@ -184,13 +184,13 @@ def _refuse_frame(turn: Turn, session: Session, message: bytes, refusal: Refusal
         return
     if suppressed:
         refusal = type(refusal)(refusal.message, **refusal.parts, suppressed=suppressed)
-    turn.send_error(To(session.connection), session.participant, refusal)
+    turn.send_error(OneConnection(session.connection), session.participant, refusal)
     if refusal.close_code is not None:
         turn.effects.append(Close(session.connection, refusal.close_code, refusal.code))
         presence.depart(turn, session, reason=refusal.code)
 
 
-def lose(turn: Turn, command: Lose) -> None:
+def lose(turn: Transition, command: ReportLoss) -> None:
     """Report lost frames to a reader, once per episode (architecture, Slow readers).
 
     If the reader has disconnected, the loss is only recorded.
@@ -203,7 +203,7 @@ def lose(turn: Turn, command: Lose) -> None:
     lost = {"from": command.first, "to": command.last, "dropped": command.dropped}
     payload = raw_json.encode({"stream_id": command.stream_id, **lost, "stream": name})
     # The queue of the closed connection does not concern a participant that has reconnected on another socket.
-    audience = Only((reader,) if command.reason is None else ())
+    audience = Recipients((reader,) if command.reason is None else ())
     stream = space.state.streams.get(command.stream_id)
-    saying = Saying(kind=kinds.STREAM_GAP, payload=payload, audience=audience, to=(reader,), stream=stream)
+    saying = GatewayMessage(kind=kinds.STREAM_GAP, payload=payload, audience=audience, to=(reader,), stream=stream)
     turn.say(saying, records.GAP, participant=reader, stream_id=command.stream_id, reason=command.reason)

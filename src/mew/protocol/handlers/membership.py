@@ -6,7 +6,7 @@ from functools import partial
 
 from mew.protocol import kinds, raw_json
 from mew.protocol.capabilities import Capability, read_capabilities
-from mew.protocol.effects import Only
+from mew.protocol.effects import Recipients
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import (
     AlreadyExists,
@@ -21,11 +21,11 @@ from mew.protocol.fold import LONGEST_TIMEOUT
 from mew.protocol.handlers import administration, ownership, presence, proposals
 from mew.protocol.ids import is_participant_id, is_reserved_id
 from mew.protocol.payloads import CapabilityGrant, CapabilityRevoke, Invite, Kick, Pause, read
-from mew.protocol.transition import Saying, Turn
+from mew.protocol.transition import GatewayMessage, Transition
 from mew.protocol.work import MOST_SCANNED, ScannedTooMuch, Work
 
 
-def grant(turn: Turn, envelope: Envelope) -> None:
+def grant(turn: Transition, envelope: Envelope) -> None:
     """Grant capabilities to a participant that need not be present.
 
     The sender must hold every capability that it grants. If one is missing, nothing is granted.
@@ -52,7 +52,7 @@ def grant(turn: Turn, envelope: Envelope) -> None:
     tell_change(turn, asked.recipient, (envelope.id,))
 
 
-def _check_end(turn: Turn, envelope: Envelope, asked: CapabilityGrant) -> None:
+def _check_end(turn: Transition, envelope: Envelope, asked: CapabilityGrant) -> None:
     """Check the timeout of a grant, and raise `AlreadyExists` if its id conflicts with an earlier grant.
 
     When a grant ends, everything granted under its id ends. A grant with an end therefore needs its own id.
@@ -70,7 +70,7 @@ def _check_end(turn: Turn, envelope: Envelope, asked: CapabilityGrant) -> None:
         raise AlreadyExists(f"{asked.recipient!r} holds a grant {envelope.id!r}; send this one under another id")
 
 
-def revoke(turn: Turn, envelope: Envelope) -> None:
+def revoke(turn: Transition, envelope: Envelope) -> None:
     """Revoke capabilities by grant id or by pattern, effective from the next message.
 
     A revocation that matches nothing is not an error.
@@ -87,7 +87,7 @@ def revoke(turn: Turn, envelope: Envelope) -> None:
     tell_change(turn, asked.recipient, (envelope.id,))
 
 
-def _compared(turn: Turn, covers: Callable[[Work], bool]) -> bool:
+def _compared(turn: Transition, covers: Callable[[Work], bool]) -> bool:
     """Return the result of a comparison, or raise `QuotaExceeded` if it needs too much work."""
     try:
         return covers(turn.work)
@@ -96,13 +96,13 @@ def _compared(turn: Turn, covers: Callable[[Work], bool]) -> bool:
         raise QuotaExceeded(message, quota="compared_patterns", limit=MOST_SCANNED) from None
 
 
-def _require_comparable(turn: Turn, recipient: str, patterns: tuple[Capability, ...]) -> None:
+def _require_comparable(turn: Transition, recipient: str, patterns: tuple[Capability, ...]) -> None:
     """Raise `QuotaExceeded` if a revocation would be slow to apply: the fold that applies it has no limit."""
     for _, held in turn.space.capabilities(recipient).sourced:
         any(_compared(turn, partial(pattern.covers, held)) for pattern in patterns)
 
 
-def check_size(turn: Turn, capabilities: tuple[Capability, ...], what: str) -> None:
+def check_size(turn: Transition, capabilities: tuple[Capability, ...], what: str) -> None:
     """Raise `QuotaExceeded` if the capabilities have too many pattern values: patterns are compared with patterns."""
     limit = turn.space.settings.limits.grants
     value = sum(capability.size for capability in capabilities)
@@ -118,12 +118,12 @@ def check_grantable(capabilities: tuple[Capability, ...]) -> None:
             raise InvalidOperation(f"{kind!r} cannot be granted; the stream's owner sends stream/grant-write")
 
 
-def _require_known(turn: Turn, participant: str) -> None:
+def _require_known(turn: Transition, participant: str) -> None:
     if not turn.space.state.knows(participant):
         raise ParticipantNotFound(f"no participant {participant!r}", participant_id=participant)
 
 
-def tell_change(turn: Turn, participant: str, cause: tuple[str, ...], before: bytes | None = None) -> None:
+def tell_change(turn: Transition, participant: str, cause: tuple[str, ...], before: bytes | None = None) -> None:
     """Send a new welcome to the participant, and any change of its capabilities to all others.
 
     `before` is the text of the earlier capabilities, if the change has already been applied.
@@ -138,7 +138,7 @@ def tell_change(turn: Turn, participant: str, cause: tuple[str, ...], before: by
 LONGEST_PAUSE = LONGEST_TIMEOUT
 
 
-def invite(turn: Turn, envelope: Envelope) -> None:
+def invite(turn: Transition, envelope: Envelope) -> None:
     """Make a participant known and send its token only to the inviter. This also lifts a kick."""
     space = turn.space
     asked = read(envelope, Invite)
@@ -178,13 +178,15 @@ def invite(turn: Turn, envelope: Envelope) -> None:
     presence.tell_presence(turn, "invited", invited, (envelope.id,), **parts)
 
 
-def _acknowledge(turn: Turn, envelope: Envelope, status: dict[str, str], secret: dict[str, str] | None = None) -> None:
+def _acknowledge(
+    turn: Transition, envelope: Envelope, status: dict[str, str], secret: dict[str, str] | None = None
+) -> None:
     """Send the result to the inviter only. The record of it contains no token."""
     inviter = envelope.sender
-    saying = Saying(
+    saying = GatewayMessage(
         kind=kinds.INVITE_ACK,
         payload=raw_json.encode({**status, **(secret or {})}),
-        audience=Only((inviter,)),
+        audience=Recipients((inviter,)),
         to=(inviter,),
         cause=(envelope.id,),
         recorded=raw_json.encode(status),
@@ -192,7 +194,7 @@ def _acknowledge(turn: Turn, envelope: Envelope, status: dict[str, str], secret:
     turn.say(saying)
 
 
-def kick(turn: Turn, envelope: Envelope) -> None:
+def kick(turn: Transition, envelope: Envelope) -> None:
     """Remove a participant until it is invited again."""
     asked = read(envelope, Kick)
     kicked = asked.participant_id
@@ -204,7 +206,7 @@ def kick(turn: Turn, envelope: Envelope) -> None:
     ownership.settle_absent(turn, (envelope.id,))
 
 
-def pause(turn: Turn, envelope: Envelope) -> None:
+def pause(turn: Transition, envelope: Envelope) -> None:
     """Mute each participant in `to`. Without `to`, the envelope is only relayed."""
     seconds = read(envelope, Pause).timeout_seconds
     if seconds is not None and not (math.isfinite(seconds) and 0 < seconds <= LONGEST_PAUSE):

@@ -8,15 +8,15 @@ from mew.protocol.envelope import Envelope
 from mew.protocol.errors import InvalidOperation, ParticipantNotFound, QuotaExceeded, StreamNotFound, Unauthorized
 from mew.protocol.payloads import GrantWrite, RevokeWrite, TransferOwnership, read
 from mew.protocol.stream_references import checked_reference
-from mew.protocol.streams import Stream
+from mew.protocol.streams import StreamEntry
 from mew.protocol.timestamps import SECOND
-from mew.protocol.transition import Turn
+from mew.protocol.transition import Transition
 
 DISCONNECTED = "disconnected"
 OWNER_DISCONNECTED = "owner_disconnected"
 
 
-def grant_write(turn: Turn, envelope: Envelope) -> None:
+def grant_write(turn: Transition, envelope: Envelope) -> None:
     """Allow another participant to write to a stream (s2w §1). Idempotent."""
     grant = read(envelope, GrantWrite)
     stream = _owned_stream(turn, envelope)
@@ -44,7 +44,7 @@ def grant_write(turn: Turn, envelope: Envelope) -> None:
     turn.answer = {"status": "granted", "stream_id": stream.stream_id, "authorized_writers": list(writers)}
 
 
-def revoke_write(turn: Turn, envelope: Envelope) -> None:
+def revoke_write(turn: Transition, envelope: Envelope) -> None:
     """Remove a participant's write access, whether it is present or not (s2w §2). Idempotent."""
     revoke = read(envelope, RevokeWrite)
     stream = _owned_stream(turn, envelope)
@@ -55,7 +55,7 @@ def revoke_write(turn: Turn, envelope: Envelope) -> None:
     turn.answer = {"status": "revoked", "stream_id": stream.stream_id, "authorized_writers": list(writers)}
 
 
-def transfer_ownership(turn: Turn, envelope: Envelope) -> None:
+def transfer_ownership(turn: Transition, envelope: Envelope) -> None:
     """Transfer a stream immediately (s2w §3). The previous owner can write again only after a new grant."""
     transfer = read(envelope, TransferOwnership)
     stream = _owned_stream(turn, envelope)
@@ -71,7 +71,7 @@ def transfer_ownership(turn: Turn, envelope: Envelope) -> None:
     }
 
 
-def _owned_stream(turn: Turn, envelope: Envelope) -> Stream:
+def _owned_stream(turn: Transition, envelope: Envelope) -> StreamEntry:
     stream_id = checked_reference(turn.space.state, envelope)
     stream = turn.space.state.streams.get(stream_id)
     if stream is None:
@@ -81,13 +81,13 @@ def _owned_stream(turn: Turn, envelope: Envelope) -> Stream:
     return stream
 
 
-def _require_present(turn: Turn, participant: str) -> None:
+def _require_present(turn: Transition, participant: str) -> None:
     if participant not in turn.space.state.present:
         raise ParticipantNotFound(f"{participant!r} is not present", participant_id=participant)
 
 
 def _revoke(
-    turn: Turn, stream: Stream, participant: str, cause: tuple[str, ...], reason: str | None
+    turn: Transition, stream: StreamEntry, participant: str, cause: tuple[str, ...], reason: str | None
 ) -> tuple[str, ...]:
     writers = tuple(writer for writer in stream.writers if writer != participant)
     turn.say_of(
@@ -102,7 +102,7 @@ def _revoke(
 
 
 def _transfer(
-    turn: Turn, stream: Stream, new_owner: str, cause: tuple[str, ...], reason: str | None
+    turn: Transition, stream: StreamEntry, new_owner: str, cause: tuple[str, ...], reason: str | None
 ) -> tuple[str, ...]:
     others = (writer for writer in stream.writers if writer not in {stream.owner, new_owner})
     writers = (new_owner, *others)
@@ -118,7 +118,7 @@ def _transfer(
     return writers
 
 
-def release(turn: Turn, participant: str, cause: tuple[str, ...] = ()) -> None:
+def release(turn: Transition, participant: str, cause: tuple[str, ...] = ()) -> None:
     """Settle the streams of a participant that left (protocol §2 and §4).
 
     Its write access to other streams ends immediately. Its own streams are closed, transferred, or wait for it.
@@ -132,14 +132,14 @@ def release(turn: Turn, participant: str, cause: tuple[str, ...] = ()) -> None:
             _settle(turn, stream.stream_id, cause)
 
 
-def await_writers(turn: Turn) -> None:
+def await_writers(turn: Transition) -> None:
     """After a restart, give absent writers a grace period to reconnect."""
     state = turn.space.state
     writers = {writer for stream in state.streams.values() for writer in stream.writers}
     turn.space.awaited = writers - state.present.keys()
 
 
-def settle_absent(turn: Turn, cause: tuple[str, ...] = ()) -> None:
+def settle_absent(turn: Transition, cause: tuple[str, ...] = ()) -> None:
     """Apply grace periods that have ended: of absent owners, and of writers that a restart interrupted."""
     space = turn.space
     space.awaited = {writer for writer in space.awaited if writer not in space.state.present}
@@ -153,7 +153,7 @@ def settle_absent(turn: Turn, cause: tuple[str, ...] = ()) -> None:
             _settle(turn, stream_id, cause)
 
 
-def _settle(turn: Turn, stream_id: str, cause: tuple[str, ...]) -> None:
+def _settle(turn: Transition, stream_id: str, cause: tuple[str, ...]) -> None:
     """Decide what happens to a stream whose owner is absent: wait, transfer it, or close it."""
     state = turn.space.state
     stream = state.streams[stream_id]
@@ -169,7 +169,7 @@ def _settle(turn: Turn, stream_id: str, cause: tuple[str, ...]) -> None:
         turn.say_of(stream, kinds.STREAM_CLOSE, cause, reason=OWNER_DISCONNECTED)
 
 
-def _grace_over(turn: Turn, participant: str) -> bool:
+def _grace_over(turn: Transition, participant: str) -> bool:
     state = turn.space.state
     grace = round(turn.space.settings.streams.owner_grace_seconds * SECOND)
     return not state.may_return(participant) or turn.now >= state.left.get(participant, 0) + grace

@@ -7,13 +7,13 @@ from typing import Any
 
 from mew.protocol import kinds, raw_json, records
 from mew.protocol.authentication import Identity, Session, read_join
-from mew.protocol.commands import Attach, Checkpoint, Join, Leave, RefuseConnection, Start, Tick
-from mew.protocol.effects import Admit, AllBut, Close, Only, To
-from mew.protocol.errors import InvalidRequest, JoinRateLimited, Kicked, RateLimited, Refusal, TooManyConnections
+from mew.protocol.commands import AttachOutputLog, Checkpoint, Join, Leave, RefuseConnection, Start, Tick
+from mew.protocol.effects import Admit, AllExcept, Close, OneConnection, Recipients
+from mew.protocol.errors import InvalidRequest, JoinRateLimited, Kicked, ProtocolError, RateLimited, TooManyConnections
 from mew.protocol.handlers import administration, ownership, proposals
 from mew.protocol.state import snapshot
 from mew.protocol.timestamps import SECOND
-from mew.protocol.transition import Saying, Turn
+from mew.protocol.transition import GatewayMessage, Transition
 from mew.protocol.welcome import observer_payload, welcome_payload
 from mew.protocol.work import JOIN_UNITS
 
@@ -22,7 +22,7 @@ REMOVED = 4403
 DONE = 1000
 
 
-def start(turn: Turn, command: Start) -> None:
+def start(turn: Transition, command: Start) -> None:
     """Begin a new epoch. Streams whose owner can never return do not continue in the new epoch."""
     space = turn.space
     before = administration.last_configuration(space.state)
@@ -35,14 +35,14 @@ def start(turn: Turn, command: Start) -> None:
     ownership.settle_absent(turn)
 
 
-def checkpoint(turn: Turn, _command: Checkpoint) -> None:
+def checkpoint(turn: Transition, _command: Checkpoint) -> None:
     """Record the whole state as a checkpoint. A reader of the journal may start here (architecture, Journal)."""
     administration.record_counted(turn, early=True)
     text = snapshot(turn.space.state)
     turn.record(records.CHECKPOINT, kinds.GATEWAY, size=len(text), payload=text)
 
 
-def join(turn: Turn, command: Join) -> None:
+def join(turn: Transition, command: Join) -> None:
     """Admit a connection: snapshot, registration and welcome are one step. A refused connection is closed."""
     space = turn.space
     if command.connection in space.sessions:
@@ -57,9 +57,9 @@ def join(turn: Turn, command: Join) -> None:
     try:
         _pay_for_join(turn, session)
         if not command.observer:
-            require_welcome(turn, command.participant)
+            require_not_kicked(turn, command.participant)
         _require_room(turn, session)
-    except Refusal as refusal:
+    except ProtocolError as refusal:
         if command.peer is not None:
             administration.refuse_connection(
                 turn,
@@ -71,7 +71,7 @@ def join(turn: Turn, command: Join) -> None:
                     participant=command.participant,
                 ),
             )
-        turn.send_error(To(command.connection), command.participant, refusal, command.cause)
+        turn.send_error(OneConnection(command.connection), command.participant, refusal, command.cause)
         turn.effects.append(Close(command.connection, refusal.close_code or DONE, refusal.code))
         return
     if command.observer:
@@ -84,7 +84,7 @@ def join(turn: Turn, command: Join) -> None:
         _enter(turn, session, command.cause)
 
 
-def _require_room(turn: Turn, session: Session) -> None:
+def _require_room(turn: Transition, session: Session) -> None:
     """Raise `TooManyConnections` if there is no room for another connection.
 
     Observers and participants without a token leave a tenth of the connections to others.
@@ -110,7 +110,7 @@ def _require_room(turn: Turn, session: Session) -> None:
         )
 
 
-def _pay_for_join(turn: Turn, session: Session) -> None:
+def _pay_for_join(turn: Transition, session: Session) -> None:
     """Charge for a join, or raise `JoinRateLimited` if the payer is over a budget.
 
     Reconnecting costs work and does not reset the budgets.
@@ -123,24 +123,24 @@ def _pay_for_join(turn: Turn, session: Session) -> None:
     space.charge(session.payer, turn.now, work=JOIN_UNITS, size=0)
 
 
-def require_welcome(turn: Turn, participant: str) -> None:
+def require_not_kicked(turn: Transition, participant: str) -> None:
     """Raise `Kicked` if the participant was removed and has not been invited again (protocol §3)."""
     if participant in turn.space.state.kicked:
         raise Kicked(f"{participant!r} was removed from {turn.space.settings.space_id!r}")
 
 
-def attach(turn: Turn, command: Attach) -> None:
+def attach(turn: Transition, command: AttachOutputLog) -> None:
     """Connect an `output_log` participant if it is not connected already."""
     if command.participant not in turn.space.seats and command.participant not in turn.space.state.kicked:
         _enter(turn, _log_session(command.participant))
 
 
-def appear(turn: Turn, participant: str, peer: str | None) -> Session:
+def ensure_present(turn: Transition, participant: str, peer: str | None) -> Session:
     """Make a participant that uses the HTTP API present, and return its session (protocol §5)."""
     space = turn.space
-    require_welcome(turn, participant)
+    require_not_kicked(turn, participant)
     if participant in space.settings.output_logs:
-        attach(turn, Attach(participant))
+        attach(turn, AttachOutputLog(participant))
     elif participant not in space.seats:
         session = Session(connection=f"http:{participant}", participant=participant, transport="http")
         administration.joined(turn, session, peer)
@@ -151,7 +151,7 @@ def appear(turn: Turn, participant: str, peer: str | None) -> Session:
     return session
 
 
-def _enter(turn: Turn, session: Session, cause: tuple[str, ...] = ()) -> None:
+def _enter(turn: Transition, session: Session, cause: tuple[str, ...] = ()) -> None:
     """Register the connection of a participant. Close its previous connection; in that case no join is announced."""
     space = turn.space
     replaced = space.sessions.get(space.seats.get(session.participant, ""))
@@ -185,23 +185,25 @@ def _admission(session: Session) -> Admit:
     )
 
 
-def welcome(turn: Turn, participant: str, cause: tuple[str, ...] = ()) -> None:
+def welcome(turn: Transition, participant: str, cause: tuple[str, ...] = ()) -> None:
     """Send a participant a welcome with the current state of the space."""
     space = turn.space
     payload = welcome_payload(space.state, participant, space.capabilities(participant), space.roster)
-    saying = Saying(kind=kinds.WELCOME, payload=payload, audience=Only((participant,)), to=(participant,), cause=cause)
+    saying = GatewayMessage(
+        kind=kinds.WELCOME, payload=payload, audience=Recipients((participant,)), to=(participant,), cause=cause
+    )
     turn.say(saying, records.WELCOMED, participant=participant)
 
 
-def _welcome_observer(turn: Turn, session: Session, cause: tuple[str, ...] = ()) -> None:
+def _welcome_observer(turn: Transition, session: Session, cause: tuple[str, ...] = ()) -> None:
     space = turn.space
     payload = observer_payload(space.state, session.participant, space.roster)
-    audience, to = To(session.connection), (session.participant,)
-    saying = Saying(kind=kinds.WELCOME, payload=payload, audience=audience, to=to, cause=cause)
+    audience, to = OneConnection(session.connection), (session.participant,)
+    saying = GatewayMessage(kind=kinds.WELCOME, payload=payload, audience=audience, to=to, cause=cause)
     turn.say(saying, records.WELCOMED, participant=session.participant, reason="observer")
 
 
-def tell_presence(turn: Turn, event: str, participant: str, cause: tuple[str, ...] = (), **parts: Any) -> None:
+def tell_presence(turn: Transition, event: str, participant: str, cause: tuple[str, ...] = (), **parts: Any) -> None:
     """Send a presence event to all except the participant that it is about.
 
     `but` names another participant to leave out instead. `known_as` is an earlier roster entry of the participant.
@@ -210,11 +212,11 @@ def tell_presence(turn: Turn, event: str, participant: str, cause: tuple[str, ..
     known_as = parts.pop("known_as", None) or turn.space.roster_entry(participant)
     told = {name: raw_json.encode(value) for name, value in parts.items() if value is not None}
     payload = raw_json.join({"event": raw_json.encode(event), "participant": known_as, **told})
-    saying = Saying(kind=kinds.PRESENCE, payload=payload, audience=AllBut(left_out), cause=cause)
+    saying = GatewayMessage(kind=kinds.PRESENCE, payload=payload, audience=AllExcept(left_out), cause=cause)
     turn.say(saying, reason=parts.get("reason"))
 
 
-def rejoin(turn: Turn, session: Session, values: dict[str, Any], cause: tuple[str, ...]) -> None:
+def rejoin(turn: Transition, session: Session, values: dict[str, Any], cause: tuple[str, ...]) -> None:
     """Handle a join on a connection that has joined already (protocol §2).
 
     The same identity gets a new welcome. A different one raises `InvalidRequest`.
@@ -233,7 +235,7 @@ def rejoin(turn: Turn, session: Session, values: dict[str, Any], cause: tuple[st
         welcome(turn, session.participant, cause)
 
 
-def _is_own_token(turn: Turn, session: Session, token: str | None) -> bool:
+def _is_own_token(turn: Transition, session: Session, token: str | None) -> bool:
     """Whether a repeated token, if given, has the same identity. Any token of the participant is accepted."""
     if token is None:
         return True
@@ -243,14 +245,14 @@ def _is_own_token(turn: Turn, session: Session, token: str | None) -> bool:
     return identity == Identity(turn.space.settings.space_id, session.participant, session.observer)
 
 
-def leave(turn: Turn, command: Leave) -> None:
+def leave(turn: Transition, command: Leave) -> None:
     """Handle a closed connection. A connection that was taken over has been removed before."""
     session = turn.space.sessions.get(command.connection)
     if session is not None:
         depart(turn, session, reason=command.reason)
 
 
-def depart(turn: Turn, session: Session, reason: str | None = None, cause: tuple[str, ...] = ()) -> None:
+def depart(turn: Transition, session: Session, reason: str | None = None, cause: tuple[str, ...] = ()) -> None:
     """Remove a connection and notify the others, in the order of protocol §2.
 
     If the participant has an `output_log`, the log takes over and the participant stays present.
@@ -275,7 +277,7 @@ def depart(turn: Turn, session: Session, reason: str | None = None, cause: tuple
     ownership.release(turn, participant, cause)
 
 
-def _has_log(turn: Turn, session: Session) -> bool:
+def _has_log(turn: Transition, session: Session) -> bool:
     """Whether an `output_log` keeps the participant present after this connection closes; not after a kick."""
     return (
         session.transport != "virtual"
@@ -284,7 +286,7 @@ def _has_log(turn: Turn, session: Session) -> bool:
     )
 
 
-def remove(turn: Turn, participant: str, code: int, reason: str, cause: tuple[str, ...] = ()) -> None:
+def remove(turn: Transition, participant: str, code: int, reason: str, cause: tuple[str, ...] = ()) -> None:
     """Close the connection of a participant, if it has one, and let the participant leave."""
     space = turn.space
     session = space.sessions.get(space.seats.get(participant, ""))
@@ -293,7 +295,7 @@ def remove(turn: Turn, participant: str, code: int, reason: str, cause: tuple[st
         depart(turn, session, reason, cause)
 
 
-def tick(turn: Turn, _command: Tick) -> None:
+def tick(turn: Transition, _command: Tick) -> None:
     """Apply what is due by now: ends of pauses, shutdowns, HTTP presences and grace periods."""
     space = turn.space
     space.pass_time(turn.now)

@@ -25,11 +25,11 @@ from mew.protocol.patterns import TextTooLong, ValueTest, compile_binding
 from mew.protocol.proposals import DROPPED, EXPIRED, KICKED, LEFT, ClosedProposal, OpenProposal, may_be_sent
 from mew.protocol.settings import ApprovalRule
 from mew.protocol.timestamps import SECOND, rfc3339
-from mew.protocol.transition import Saying, Turn
+from mew.protocol.transition import GatewayMessage, Transition
 from mew.protocol.work import ScannedTooMuch, Work
 
 if TYPE_CHECKING:
-    from mew.protocol.space import Space
+    from mew.protocol.space import SpaceCore
 
 
 _MOST_RULES: Final = 1_024
@@ -38,7 +38,7 @@ _READ_PER_UNIT: Final = 64
 """Payload bytes whose names are compared per unit of work (about a microsecond)."""
 
 
-def require(turn: Turn, envelope: Envelope, proposal: OpenProposal | None) -> None:
+def require(turn: Transition, envelope: Envelope, proposal: OpenProposal | None) -> None:
     """Raise `ApprovalRequired` if a rule applies to an `mcp/request` and too few participants have voted.
 
     The request itself counts as the vote of its sender.
@@ -54,7 +54,7 @@ def require(turn: Turn, envelope: Envelope, proposal: OpenProposal | None) -> No
             _require_quorum(turn, rule, envelope, proposal)
 
 
-def _require_quorum(turn: Turn, rule: ApprovalRule, envelope: Envelope, proposal: OpenProposal | None) -> None:
+def _require_quorum(turn: Transition, rule: ApprovalRule, envelope: Envelope, proposal: OpenProposal | None) -> None:
     space, sender = turn.space, envelope.sender
     if proposal is None:
         is_vote = sender in rule.deciders and not rule.not_proposer and _is_known(space, sender)
@@ -71,13 +71,15 @@ def _require_quorum(turn: Turn, rule: ApprovalRule, envelope: Envelope, proposal
         )
 
 
-def may_be_answered(turn: Turn, sender: str, proposal: OpenProposal) -> bool:
+def may_be_answered(turn: Transition, sender: str, proposal: OpenProposal) -> bool:
     """Whether a proposal has enough votes to be ended by a response. The response counts as the vote of its sender."""
     rules = rules_for(turn, proposal)
     return all(len(_votes(turn, rule, proposal, proposal.votes, sender)) >= rule.quorum for rule in rules)
 
 
-def _votes(turn: Turn, rule: ApprovalRule, proposal: OpenProposal, cast: tuple[str, ...], sender: str) -> list[str]:
+def _votes(
+    turn: Transition, rule: ApprovalRule, proposal: OpenProposal, cast: tuple[str, ...], sender: str
+) -> list[str]:
     return [each for each in dict.fromkeys((*cast, sender)) if counts(turn, each, rule, proposal)]
 
 
@@ -90,7 +92,7 @@ def _is_readdressed(envelope: Envelope, proposal: OpenProposal) -> bool:
     return bool(proposal.to) and set(envelope.to) != set(proposal.to)
 
 
-def rules_for(turn: Turn, proposal: OpenProposal) -> list[ApprovalRule]:
+def rules_for(turn: Transition, proposal: OpenProposal) -> list[ApprovalRule]:
     """Return the rules that apply to a request that fulfills the proposal."""
     rules = turn.space.settings.approvals
     if not rules:
@@ -99,7 +101,7 @@ def rules_for(turn: Turn, proposal: OpenProposal) -> list[ApprovalRule]:
     return [rule for rule in rules if _binds(rule, payload, proposal.to, turn.work)]
 
 
-def counts(turn: Turn, voter: str, rule: ApprovalRule, proposal: OpenProposal) -> bool:
+def counts(turn: Transition, voter: str, rule: ApprovalRule, proposal: OpenProposal) -> bool:
     """Whether the vote of this participant counts now.
 
     The voter must be a listed decider, must not be anonymous, and must be allowed to send the request.
@@ -113,12 +115,12 @@ def counts(turn: Turn, voter: str, rule: ApprovalRule, proposal: OpenProposal) -
     )
 
 
-def may_fulfil(turn: Turn, participant: str, proposal: OpenProposal) -> bool:
+def may_fulfil(turn: Transition, participant: str, proposal: OpenProposal) -> bool:
     """Whether the capabilities of a participant allow it to send the proposed request."""
     return may_be_sent(proposal, turn.space.capabilities(participant), turn.work)
 
 
-def _is_known(space: "Space", participant: str) -> bool:
+def _is_known(space: "SpaceCore", participant: str) -> bool:
     """Whether a participant is configured or invited, and not removed. Anonymous participants are neither."""
     return space.state.may_return(participant)
 
@@ -157,7 +159,7 @@ _ROOM: Final = 64 * 2**10
 """Bytes by which the payload of a request may exceed a proposal's: `jsonrpc`, `id` and spaces are not compared."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ProposalOptions(msgspec.Struct, frozen=True):
     """Options that a proposer may set for its proposal."""
 
     expires_in_seconds: float = USUAL_SECONDS
@@ -170,7 +172,7 @@ class Claim(msgspec.Struct, frozen=True):
     digest: str
 
 
-def propose(turn: Turn, envelope: Envelope) -> None:
+def propose(turn: Transition, envelope: Envelope) -> None:
     """Open a proposal if the payload has a method. Without a method, only relay the envelope.
 
     Raises `AlreadyExists` if the id is that of an open or remembered proposal, and `QuotaExceeded` if there is no room.
@@ -198,7 +200,7 @@ def propose(turn: Turn, envelope: Envelope) -> None:
 
 
 def _lifetime(envelope: Envelope) -> float:
-    asked = _field(envelope, Asked)
+    asked = _field(envelope, ProposalOptions)
     seconds = USUAL_SECONDS if asked is None else asked.expires_in_seconds
     if not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
         message = f"`proposal.expires_in_seconds` must be from {SHORTEST_SECONDS} to {LONGEST_SECONDS}"
@@ -219,7 +221,7 @@ def _check_size(method: str, payload: bytes, to: tuple[str, ...]) -> None:
         raise QuotaExceeded(f"a proposal may have {proposals.PROPOSAL_BYTES} bytes")
 
 
-def _surplus(turn: Turn, proposer: str, size: int) -> list[OpenProposal]:
+def _surplus(turn: Transition, proposer: str, size: int) -> list[OpenProposal]:
     """Return the proposer's oldest proposals that must be dropped to make room for one of this size.
 
     Raises `QuotaExceeded` if the space has no room even then.
@@ -243,7 +245,7 @@ def _surplus(turn: Turn, proposer: str, size: int) -> list[OpenProposal]:
     return surplus
 
 
-def request(turn: Turn, envelope: Envelope) -> None:
+def request(turn: Transition, envelope: Envelope) -> None:
     """Handle an `mcp/request`. A request that names a proposal and matches it fulfills the proposal."""
     claim = claimed(envelope)
     named = _named(turn, envelope)
@@ -259,12 +261,12 @@ def request(turn: Turn, envelope: Envelope) -> None:
     turn.relay(_with_stamp(envelope, proposal.stamp()))
 
 
-def _digests(turn: Turn, payload: bytes, to: tuple[str, ...]) -> Digests:
+def _digests(turn: Transition, payload: bytes, to: tuple[str, ...]) -> Digests:
     turn.work.add(len(payload) // _HASHED_PER_UNIT + len(to) // _RECIPIENTS_PER_UNIT)
     return digests(payload, to)
 
 
-def _unknown(turn: Turn, claim: Claim) -> ProposalMismatch | ProposalClosed:
+def _unknown(turn: Transition, claim: Claim) -> ProposalMismatch | ProposalClosed:
     """Return the error for a claim if `correlation_id` names no proposal that is open or remembered."""
     known = proposals.at_position(turn.space.state, claim.position, turn.now)
     if isinstance(known, OpenProposal):
@@ -279,7 +281,7 @@ def _unknown(turn: Turn, claim: Claim) -> ProposalMismatch | ProposalClosed:
     )
 
 
-def _check_same(turn: Turn, proposal: OpenProposal, envelope: Envelope, claim: Claim | None) -> None:
+def _check_same(turn: Transition, proposal: OpenProposal, envelope: Envelope, claim: Claim | None) -> None:
     """Raise `ProposalMismatch` if a request differs from its proposal.
 
     With a claim, recipients are compared too, unless the proposal has none.
@@ -304,7 +306,7 @@ def _check_same(turn: Turn, proposal: OpenProposal, envelope: Envelope, claim: C
         )
 
 
-def respond(turn: Turn, envelope: Envelope) -> None:
+def respond(turn: Transition, envelope: Envelope) -> None:
     """Handle an `mcp/response` to the proposal itself: its addressee has carried it out (TypeScript agents do this).
 
     If a rule applies to the proposal and votes are missing, the response is relayed but does not end the proposal.
@@ -316,7 +318,7 @@ def respond(turn: Turn, envelope: Envelope) -> None:
         turn.relay(_without_stamp(envelope))
 
 
-def reject(turn: Turn, envelope: Envelope) -> None:
+def reject(turn: Transition, envelope: Envelope) -> None:
     """Handle an `mcp/reject`. It closes the proposal only if its sender may decide. Otherwise it is only relayed."""
     proposal = _only_open(turn, envelope)
     rules = () if proposal is None else rules_for(turn, proposal)
@@ -326,7 +328,7 @@ def reject(turn: Turn, envelope: Envelope) -> None:
         _relay_end(turn, envelope)
 
 
-def _relay_end(turn: Turn, envelope: Envelope) -> None:
+def _relay_end(turn: Transition, envelope: Envelope) -> None:
     proposal = _only_open(turn, envelope)
     sender = envelope.sender
     if proposal is not None and (sender in proposal.to or may_fulfil(turn, sender, proposal)):
@@ -335,7 +337,7 @@ def _relay_end(turn: Turn, envelope: Envelope) -> None:
         turn.relay(_without_stamp(envelope))
 
 
-def withdraw(turn: Turn, envelope: Envelope) -> None:
+def withdraw(turn: Transition, envelope: Envelope) -> None:
     """Handle an `mcp/withdraw`. Only the proposer may withdraw a proposal."""
     named = _named(turn, envelope)
     if named is None:
@@ -346,14 +348,14 @@ def withdraw(turn: Turn, envelope: Envelope) -> None:
     turn.relay(_with_stamp(envelope, _open(turn, named).stamp()))
 
 
-def is_own_withdrawal(space: "Space", envelope: Envelope, now: int) -> bool:
+def is_own_withdrawal(space: "SpaceCore", envelope: Envelope, now: int) -> bool:
     """Whether a message withdraws only proposals of its sender. This is always allowed, even while paused."""
     named = [proposals.find(space.state, each, now) for each in envelope.correlation_id]
     known = [each for each in named if each is not None]
     return bool(known) and all(each.proposer == envelope.sender for each in known)
 
 
-def approve(turn: Turn, envelope: Envelope) -> None:
+def approve(turn: Transition, envelope: Envelope) -> None:
     """Handle an `mcp/approve`: the vote of a decider."""
     claim, named = claimed(envelope), _named(turn, envelope)
     if claim is None or not envelope.correlation_id:
@@ -380,14 +382,14 @@ def approve(turn: Turn, envelope: Envelope) -> None:
 # Closing without a participant's message
 
 
-def close(turn: Turn, proposal: OpenProposal, outcome: str) -> None:
+def close(turn: Transition, proposal: OpenProposal, outcome: str) -> None:
     """Announce that a proposal has ended."""
     payload = {"position": proposal.position, "proposal": proposal.proposal_id, "outcome": outcome}
     cause = (proposal.proposal_id,)
-    turn.say(Saying(kind=kinds.PROPOSAL_CLOSED, payload=raw_json.encode(payload), cause=cause), reason=outcome)
+    turn.say(GatewayMessage(kind=kinds.PROPOSAL_CLOSED, payload=raw_json.encode(payload), cause=cause), reason=outcome)
 
 
-def close_all_of(turn: Turn, proposer: str) -> None:
+def close_all_of(turn: Transition, proposer: str) -> None:
     """Close all proposals of a participant that was removed, or that cannot return under its identity."""
     state = turn.space.state
     outcome = KICKED if proposer in state.kicked else LEFT
@@ -398,7 +400,7 @@ def close_all_of(turn: Turn, proposer: str) -> None:
 # Find the proposal that an envelope refers to
 
 
-def _named(turn: Turn, envelope: Envelope) -> OpenProposal | ClosedProposal | None:
+def _named(turn: Transition, envelope: Envelope) -> OpenProposal | ClosedProposal | None:
     """Return the proposal, open or remembered, that `correlation_id` names; None if there is none.
 
     Raises `ProposalMismatch` if it names several.
@@ -409,20 +411,20 @@ def _named(turn: Turn, envelope: Envelope) -> OpenProposal | ClosedProposal | No
     return found[0] if found else None
 
 
-def _all_named(turn: Turn, envelope: Envelope) -> list[OpenProposal | ClosedProposal]:
+def _all_named(turn: Transition, envelope: Envelope) -> list[OpenProposal | ClosedProposal]:
     state, names = turn.space.state, dict.fromkeys(envelope.correlation_id)
     known = (proposals.find(state, each, turn.now) for each in names)
     return [each for each in known if each is not None]
 
 
-def _only_open(turn: Turn, envelope: Envelope) -> OpenProposal | None:
+def _only_open(turn: Transition, envelope: Envelope) -> OpenProposal | None:
     """Return the open proposal that a response or rejection refers to; None unless it names one."""
     found = _all_named(turn, envelope)
     one = found[0] if len(found) == 1 else None
     return one if isinstance(one, OpenProposal) and turn.now < one.expires else None
 
 
-def _open(turn: Turn, named: OpenProposal | ClosedProposal) -> OpenProposal:
+def _open(turn: Transition, named: OpenProposal | ClosedProposal) -> OpenProposal:
     """Return the proposal if it is still open. Otherwise raise `ProposalClosed`, so that a retry learns the outcome."""
     if isinstance(named, OpenProposal) and turn.now < named.expires:
         return named

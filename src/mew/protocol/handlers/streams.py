@@ -18,12 +18,12 @@ from mew.protocol.formats import count_patterns, read_formats
 from mew.protocol.ids import SLUG_LENGTH, is_desired_id
 from mew.protocol.payloads import StreamFailure, StreamRequest, read
 from mew.protocol.stream_references import check_namespace, checked_reference, completed, reference
-from mew.protocol.streams import LIVE, READY, Stream, entry, new_stream, ready_payload
+from mew.protocol.streams import LIVE, READY, StreamEntry, entry, new_stream, ready_payload
 from mew.protocol.timestamps import rfc3339
-from mew.protocol.transition import Saying, Turn
+from mew.protocol.transition import GatewayMessage, Transition
 
 
-def request(turn: Turn, envelope: Envelope) -> None:
+def request(turn: Transition, envelope: Envelope) -> None:
     """Handle the v0.4 request: relay it, then open the stream immediately with all requested fields (j8v)."""
     _check_request(turn, envelope)
     space = turn.space
@@ -33,7 +33,7 @@ def request(turn: Turn, envelope: Envelope) -> None:
     stream = new_stream(space.settings.space_id, stream_id, envelope.sender, LIVE, created, fields)
     turn.relay(envelope)
     turn.say(
-        Saying(
+        GatewayMessage(
             kind=kinds.STREAM_OPEN,
             payload=entry(stream, owner_connected=True, frames=0),
             to=(envelope.sender,),
@@ -44,7 +44,7 @@ def request(turn: Turn, envelope: Envelope) -> None:
     turn.answer = {"status": "stream_opened", "stream_id": stream_id}
 
 
-def announce(turn: Turn, envelope: Envelope) -> None:
+def announce(turn: Transition, envelope: Envelope) -> None:
     """Handle the first two steps of the handshake: receive intent and formats, send the canonical name (ADR-STR)."""
     asked = _check_request(turn, envelope)
     if asked.formats is None:
@@ -56,7 +56,7 @@ def announce(turn: Turn, envelope: Envelope) -> None:
     stream = new_stream(space.settings.space_id, stream_id, envelope.sender, READY, created, fields)
     turn.relay(envelope)
     turn.say(
-        Saying(
+        GatewayMessage(
             kind=kinds.STREAM_READY,
             payload=ready_payload(stream, fields),
             to=tuple(dict.fromkeys((envelope.sender, *(asked.scope or ())))),
@@ -67,7 +67,7 @@ def announce(turn: Turn, envelope: Envelope) -> None:
     turn.answer = {"status": "stream_ready", "stream_id": stream_id, "namespace": stream.namespace}
 
 
-def _check_request(turn: Turn, envelope: Envelope) -> StreamRequest:
+def _check_request(turn: Transition, envelope: Envelope) -> StreamRequest:
     """Check what `request` and `announce` both require of a payload, and return the payload."""
     space = turn.space
     limits = space.settings.limits
@@ -92,7 +92,7 @@ def _check_request(turn: Turn, envelope: Envelope) -> StreamRequest:
     return asked
 
 
-def _check_pattern_quotas(turn: Turn, creator: str, formats: object) -> None:
+def _check_pattern_quotas(turn: Transition, creator: str, formats: object) -> None:
     """Raise `QuotaExceeded` if the formats have too many patterns.
 
     Compiled patterns stay in memory while their stream is open. They count for its creator, even if the owner changes.
@@ -111,7 +111,7 @@ def _check_pattern_quotas(turn: Turn, creator: str, formats: object) -> None:
         raise QuotaExceeded(f"{asked} patterns more than the {everyones} of the space: it may have {limits.patterns}")
 
 
-def _free_id(turn: Turn, desired: object) -> str:
+def _free_id(turn: Transition, desired: object) -> str:
     """Return the desired id if it is usable and free, else the next free one of `_2`, `_3`….
 
     An id that was ever used is not reused. If the desired id is unusable, or the space has no room for more desired
@@ -138,7 +138,7 @@ def _suffixed(desired: str, suffix: int) -> str:
     return desired[: SLUG_LENGTH - len(ending)] + ending
 
 
-def start(turn: Turn, envelope: Envelope) -> None:
+def start(turn: Transition, envelope: Envelope) -> None:
     """Handle the last step of the handshake, which only the owner may send: the stream becomes live."""
     stream = _stream(turn, envelope)
     if envelope.sender != stream.owner:
@@ -148,7 +148,7 @@ def start(turn: Turn, envelope: Envelope) -> None:
     _relay_on(turn, envelope, stream.stream_id)
 
 
-def close(turn: Turn, envelope: Envelope) -> None:
+def close(turn: Transition, envelope: Envelope) -> None:
     """End a stream. A close that names no stream is relayed like any other message (ts)."""
     stream_id = reference(envelope)
     if stream_id is None or stream_id not in turn.space.state.streams:
@@ -158,18 +158,18 @@ def close(turn: Turn, envelope: Envelope) -> None:
         _end(turn, envelope)
 
 
-def complete(turn: Turn, envelope: Envelope) -> None:
+def complete(turn: Transition, envelope: Envelope) -> None:
     """End a stream normally."""
     _end(turn, envelope)
 
 
-def fail(turn: Turn, envelope: Envelope) -> None:
+def fail(turn: Transition, envelope: Envelope) -> None:
     """End a stream because of an error. The payload describes the error."""
     read(envelope, StreamFailure)
     _end(turn, envelope)
 
 
-def _end(turn: Turn, envelope: Envelope) -> None:
+def _end(turn: Transition, envelope: Envelope) -> None:
     """End a stream. Only its owner, or a participant that may manage streams, is allowed to (protocol §4, Who may)."""
     stream = _stream(turn, envelope)
     if envelope.sender != stream.owner and managing(turn.space, envelope, turn.work) is None:
@@ -182,7 +182,7 @@ def _end(turn: Turn, envelope: Envelope) -> None:
     )
 
 
-def relay_about_stream(turn: Turn, envelope: Envelope) -> None:
+def relay_about_stream(turn: Transition, envelope: Envelope) -> None:
     """Relay a `stream/*` message that the gateway does not act on. If it names a stream, complete the reference."""
     stream_id = reference(envelope)
     if stream_id is None or stream_id not in turn.space.state.streams:
@@ -192,11 +192,11 @@ def relay_about_stream(turn: Turn, envelope: Envelope) -> None:
         _relay_on(turn, envelope, stream_id)
 
 
-def _relay_on(turn: Turn, envelope: Envelope, stream_id: str) -> None:
+def _relay_on(turn: Transition, envelope: Envelope, stream_id: str) -> None:
     turn.relay(completed(turn.space.state, envelope, stream_id), stream_id=stream_id)
 
 
-def _stream(turn: Turn, envelope: Envelope) -> Stream:
+def _stream(turn: Transition, envelope: Envelope) -> StreamEntry:
     stream_id = checked_reference(turn.space.state, envelope)
     stream = turn.space.state.streams.get(stream_id)
     if stream is None:

@@ -11,7 +11,7 @@ from mew.protocol.commands import Start, Tick
 from mew.protocol.handlers import membership, presence
 from mew.protocol.handlers.proposals import close
 from mew.protocol.state import SpaceState
-from mew.protocol.transition import Saying, Turn
+from mew.protocol.transition import GatewayMessage, Transition
 
 NEVER: Final = 2**63
 MOST_ENDS: Final = 50
@@ -20,7 +20,7 @@ MOST_SAID: Final = 2**20
 """After this many bytes sent about ended grants, the others wait for the next turn: a welcome may have megabytes."""
 
 
-def start(turn: Turn, command: Start) -> None:
+def start(turn: Transition, command: Start) -> None:
     """Begin a new epoch. Everything that ended while the gateway was down is closed before any participant joins."""
     presence.start(turn, command)
     for proposal in list(turn.space.state.proposals.values()):
@@ -31,13 +31,13 @@ def start(turn: Turn, command: Start) -> None:
         settle(turn)
 
 
-def tick(turn: Turn, command: Tick) -> None:
+def tick(turn: Transition, command: Tick) -> None:
     """Apply the effects of time that are due by now."""
     presence.tick(turn, command)
     settle(turn)
 
 
-def settle(turn: Turn) -> None:
+def settle(turn: Transition) -> None:
     """End all due proposals, and as many due grants as one turn may end.
 
     The remaining due grants no longer give any permission.
@@ -56,7 +56,7 @@ def settle(turn: Turn) -> None:
     turn.said = said
 
 
-def _revoke_ended(turn: Turn) -> None:
+def _revoke_ended(turn: Transition) -> None:
     """Record and announce the ends of grants, up to the limits of one turn.
 
     Each grant gets its own revocation. Each recipient gets one change of its capabilities.
@@ -70,7 +70,7 @@ def _revoke_ended(turn: Turn) -> None:
         left -= len(grant_ids)
         for grant_id in grant_ids:
             revoked = {"recipient": recipient, "grant_id": grant_id, "reason": "expired"}
-            turn.say(Saying(kind=kinds.CAPABILITY_REVOKE, payload=raw_json.encode(revoked)), reason="expired")
+            turn.say(GatewayMessage(kind=kinds.CAPABILITY_REVOKE, payload=raw_json.encode(revoked)), reason="expired")
             del each.grant_ids[grant_id]
         before, each.before = each.before, None
         if not each.grant_ids:

@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 
-from mew.client import ConnectionLost, Refused, Space, Stream
+from mew.client import ConnectionLost, ProtocolError, Space, Stream
 
 SECONDS = 1.0
 
@@ -31,7 +31,7 @@ async def agent(space: Space) -> None:
                 celsius += random.uniform(-0.1, 0.1)
                 await stream.send_data({"celsius": round(celsius, 2), "at": round(time.time(), 3)})
                 await asyncio.sleep(SECONDS)
-        except (ConnectionLost, Refused):
+        except (ConnectionLost, ProtocolError):
             await space.connected()
             await asyncio.sleep(SECONDS)
 

@@ -5,7 +5,7 @@ import math
 
 import msgspec
 
-from mew.client import ConnectionLost, Refused, Space, Stream
+from mew.client import ConnectionLost, ProtocolError, Space, Stream
 
 STEP_SECONDS = 0.1
 
@@ -27,7 +27,7 @@ async def agent(space: Space) -> None:
                 await stream.send(Position(round(math.cos(step / 20), 3), round(math.sin(step / 20), 3)))
                 await asyncio.sleep(STEP_SECONDS)
                 step += 1
-        except (ConnectionLost, Refused):
+        except (ConnectionLost, ProtocolError):
             await space.connected()
             await asyncio.sleep(STEP_SECONDS)
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from mew.client import Space, StreamGap
-from mew.client.errors import ConnectionLost, DoesNotFit, Refused
+from mew.client.errors import ConnectionLost, DecodeError, ProtocolError
 
 EVERY = 50
 """So many positions are worth a word."""
@@ -27,11 +27,11 @@ async def agent(space: Space) -> None:
     async for frame in space.frames(format=Position, on_gap=count):
         try:
             at = frame.value
-        except DoesNotFit:
+        except DecodeError:
             continue
         seen += 1
         if at is not None and seen % EVERY == 1:
             try:
                 await space.chat(f"{frame.stream_id}: {seen} seen, {missed} missed, now at ({at.x}, {at.y})")
-            except (ConnectionLost, Refused):
+            except (ConnectionLost, ProtocolError):
                 await space.connected()
