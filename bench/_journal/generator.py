@@ -5,7 +5,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from mew.journal.generator import generate
+from tools.journal_generator import generate
 
 RECORDS = 10_000_000
 SPACES = 2

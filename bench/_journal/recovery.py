@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 
 from mew.journal.block_format import Entry, FrameBatch
-from mew.journal.generator import generate
 from mew.journal.layout import HOUR, JournalFolder
 from mew.journal.recovery import recover
 from mew.journal.sealing import seal
@@ -25,6 +24,7 @@ from mew.protocol import SpaceState
 from mew.protocol.frames import header
 from mew.protocol.records import Record
 from mew.protocol.streams import LIVE
+from tools.journal_generator import generate
 
 RECORDS: Final = 10_000_000
 GOAL_SECONDS: Final = 2.0

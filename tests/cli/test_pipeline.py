@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from mew.journal.generator import Truth, generate
 from mew.journal.layout import JournalFolder
 from tests.cli import verbs
 from tests.pipeline.jobs.lakes import contents, run_all
+from tools.journal_generator import Truth, generate
 
 SECONDS = 120
 pytestmark = pytest.mark.timeout(2 * SECONDS)
@@ -59,7 +59,7 @@ def test_a_run_on_spark_says_what_it_did_and_a_second_has_nothing_to_do(made: tu
     assert progress["seconds"]["start"] > progress["seconds"]["commit"] / 100
     assert progress["lag"] == {name: {"positions": 0, "seconds": 0.0} for name in truth.spaces}
     code, said, errors = mew("run", "--journal", "journal", "--lake", "spark", cwd=folder)
-    assert (code, said, errors) == (0, "nothing new in journal\n", "")
+    assert (code, said, errors) == (0, "no new records in journal\n", "")
 
 
 def test_a_question_is_answered_as_json(made: tuple[Path, Truth]) -> None:
@@ -105,7 +105,7 @@ def test_a_moment_that_is_not_known_is_refused_in_one_line(made: tuple[Path, Tru
 def test_where_there_are_several_spaces_one_is_to_be_named(made: tuple[Path, Truth]) -> None:
     code, _, errors = mew("state", "--at", "10", "--lake", "lake", cwd=made[0])
     assert code == 2
-    assert "say which with --space" in errors
+    assert "choose one with --space" in errors
 
 
 def test_a_clean_journal_passes_the_audit(made: tuple[Path, Truth]) -> None:
@@ -169,7 +169,7 @@ def test_where_there_is_nothing_that_is_said_in_one_line(tmp_path: Path, command
     ("arguments", "told"),
     [
         (("--every", "often"), "--every: expected a time such as 500ms, 1s or 2m, got 'often'"),
-        (("--publish",), "the journal has the spaces harbour, orchard: say which with --space"),
+        (("--publish",), "the journal contains the spaces harbour, orchard: choose one with --space"),
         (("--publish", "--space", "harbour", "--token-env", "NO_SUCH_TOKEN"), "as NO_SUCH_TOKEN"),
     ],
 )

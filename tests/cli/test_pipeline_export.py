@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from mew.journal.generator import Truth, generate
 from tests.cli.test_pipeline import mew
 from tests.pipeline.jobs.lakes import run_all
+from tools.journal_generator import Truth, generate
 
 PROGRAM = """
 import sys
@@ -33,7 +33,7 @@ def test_a_table_is_exported_by_its_name(made: tuple[Path, Truth], tmp_path: Pat
     target = tmp_path / "streams.parquet"
     code, said, told = mew("export", "streams", "--to", str(target), "--lake", "lake", cwd=made[0])
     count = sum(len(space.streams) for space in made[1].spaces.values())
-    assert (code, said, told) == (0, f"{count} rows in {target}\n", "")
+    assert (code, said, told) == (0, f"wrote {count} rows to {target}\n", "")
     assert pq.read_metadata(target).num_rows == count
 
 
@@ -41,7 +41,7 @@ def test_an_answer_is_exported_to_a_folder(made: tuple[Path, Truth], tmp_path: P
     sql = "select space, position from events where position < 50 order by space, position"
     arguments = ("--to", f"{tmp_path}/out/", "--format", "csv", "--rows", "70", "--lake", "lake")
     code, said, _ = mew("export", sql, *arguments, cwd=made[0])
-    assert (code, said) == (0, f"100 rows in {tmp_path}/out\n")
+    assert (code, said) == (0, f"wrote 100 rows to {tmp_path}/out\n")
     assert [len(path.read_text().splitlines()) for path in sorted((tmp_path / "out").iterdir())] == [71, 31]
 
 

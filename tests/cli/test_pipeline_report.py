@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mew.journal.generator import generate
 from tests.cli.test_pipeline import mew
 from tests.pipeline.jobs.lakes import run_all
+from tools.journal_generator import generate
 
 
 @pytest.fixture(scope="module")

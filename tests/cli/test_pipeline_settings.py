@@ -31,7 +31,7 @@ def test_a_space_says_where_spark_runs_and_how_much_memory_it_has(
     [
         ("{worker_memory: much}", r"space\.yaml: pipeline: pipeline\.worker_memory is 'much', not an amount like"),
         ("{driver_memory: 4}", r"space\.yaml: pipeline: Expected `str`, got `int` - at `\$\.driver_memory`"),
-        ("{wroker_memory: 1g}", r"space\.yaml: there is no setting pipeline\.wroker_memory; there are master, "),
+        ("{wroker_memory: 1g}", r"space\.yaml: there is no setting pipeline\.wroker_memory; the settings are master, "),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(

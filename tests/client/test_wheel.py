@@ -30,6 +30,8 @@ class Clean(Fresh):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "venv")
         wheel = build_wheel(folder / "dist")
+        with ZipFile(wheel) as archive:
+            self.files = archive.namelist()
         self.needed = needed(map(str, applicable(requirements(wheel))), installed())
         pins = read_pins(PINS)
         self.install([pins[name] for name in sorted(self.needed & pins.keys())], wheel)
@@ -53,6 +55,13 @@ def test_the_wheel_brings_what_it_needs_and_nothing_else(clean: Clean) -> None:
     done(clean.pip("check"))
     found = "from importlib.util import find_spec; print([name for name in {!r} if find_spec(name)])"
     assert clean.says(found.format((*ABSENT, "msgspec"))) == "['msgspec']"
+
+
+def test_the_wheel_contains_the_package_and_no_tool_of_the_repository(clean: Clean) -> None:
+    folders = {name.partition("/")[0] for name in clean.files}
+    assert {folder for folder in folders if not folder.endswith(".dist-info")} == {"mew"}
+    assert "mew/journal/reader.py" in clean.files
+    assert [name for name in clean.files if "generator" in name] == []
 
 
 @played

@@ -11,13 +11,13 @@ from typing import TypeAlias
 import pyarrow as pa
 import pytest
 
-from mew.journal.generator import generate
 from mew.pipeline import session
 from mew.pipeline.lake import Lake
 from mew.pipeline.session import SparkStartError, log_files, open_session
 from mew.pipeline.settings import PipelineSettings
 from tests.cluster.standalone import JAVA_OPTIONS, Cluster, running, until
 from tests.pipeline.jobs.lakes import CONTENT, contents, run_all
+from tools.journal_generator import generate
 
 pytestmark = pytest.mark.timeout(300)
 Contents: TypeAlias = dict[str, pa.Table]

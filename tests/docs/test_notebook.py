@@ -15,14 +15,15 @@ import pytest
 from nbclient import NotebookClient
 from traitlets.config import Config
 
-from mew.journal.generator import generate
 from mew.pipeline import open_lake
 from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake
 from mew.pipeline.spread import spread_local
 from tests.pipeline.sessions import FOR_CHILDREN
+from tools.journal_generator import generate
 
-NOTEBOOK = Path(__file__).resolve().parents[2] / "examples" / "lake.ipynb"
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOK = ROOT / "examples" / "lake.ipynb"
 SECONDS = 150
 """For one cell: the first that asks for a DataFrame starts Spark."""
 FIGURES = ["colours", "rate"]
@@ -70,6 +71,8 @@ def run(notebook: Any, folder: Path, lake: Path | None) -> Any:
         # Quick to start rather than quick: it lives for some seconds only.
         **FOR_CHILDREN,
         "MEW_LAKE": None if lake is None else str(lake),
+        # The generator of the sample is a tool of the repository.
+        "PYTHONPATH": str(ROOT),
     }
     with environment(values), tempfile.TemporaryDirectory(prefix="mew-") as sockets:
         # Sockets that are files, which nobody else can reach; their names must be short.

@@ -15,7 +15,6 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from mew.journal.generator import Truth, generate
 from mew.journal.kafka.address import read_address
 from mew.journal.kafka.messages import MessageHeaders
 from mew.journal.layout import JournalFolder
@@ -35,6 +34,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.shipping import Shipper, sent, ship_here, ship_once
 from tests.pipeline.jobs.lakes import contents, dicts, one_by_one, run_all
 from tests.pipeline.sessions import FOR_CHILDREN
+from tools.journal_generator import Truth, generate
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -323,7 +323,7 @@ def test_the_command_lands_and_makes_the_tables(topic: str, tmp_path: Path) -> N
         ran = mew("run", "--source", topic, "--master", "local[1]")
         away = nowhere.result()
     assert ran.returncode == 0, ran.stderr
-    assert f"landed {len(kept.records)} records" in ran.stderr
+    assert f"ingested {len(kept.records)} records" in ran.stderr
     asked = mew("query", "select count(*) from events", "--form", "csv")
     assert asked.stdout.split() == ["count_star()", str(len(kept.records))]
     refused = mew("run", "--source", topic, "--journal", "journal")

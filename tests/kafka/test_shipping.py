@@ -14,7 +14,6 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from mew.journal.block_format import FrameBatch, decode
-from mew.journal.generator import generate
 from mew.journal.kafka.address import read_address
 from mew.journal.kafka.shipper import ShippingStats, reader_name
 from mew.journal.layout import HOUR, JournalFolder
@@ -25,6 +24,7 @@ from tests.journal.kept import NOON, Kept
 from tests.journal.waiting import until
 from tests.kafka.broker import Broker
 from tests.kafka.shipping import Shipper, command, sent, ship_here, ship_once
+from tools.journal_generator import generate
 
 pytestmark = pytest.mark.timeout(150)
 FAR = NOON + 1000 * HOUR
@@ -219,5 +219,5 @@ def test_without_the_library_the_extra_is_named(tmp_path: Path) -> None:
     script = f"import sys; sys.modules['confluent_kafka'] = None; from mew.cli import main; sys.exit(main({arguments}))"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 1
-    assert ran.stderr == "mew: this command needs confluent_kafka: install mew-protocol[kafka]\n"
+    assert ran.stderr == "mew: this command requires confluent_kafka: install mew-protocol[kafka]\n"
     assert readers(JournalFolder(tmp_path / "journal", "lab")) == {}

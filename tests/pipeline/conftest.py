@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from mew.journal.generator import Truth, generate
 from mew.pipeline.session import close_session, open_session
 from tests.pipeline.jobs.lakes import run_all
 from tests.pipeline.sessions import SETTINGS, SHORT_LIVED
 from tests.pipeline.sharing import Sharing, place_in_queue
+from tools.journal_generator import Truth, generate
 
 
 @pytest.hookimpl(optionalhook=True)

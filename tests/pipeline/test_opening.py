@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from mew.journal.generator import Truth, generate
 from mew.pipeline import open_lake, session
 from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake, LakeError, UnknownTable
@@ -18,6 +17,7 @@ from mew.pipeline.lookup.output import plain
 from mew.pipeline.schemas import TABLES
 from mew.pipeline.settings import PipelineSettings
 from tests.pipeline.jobs.lakes import one_by_one, run_all
+from tools.journal_generator import Truth, generate
 
 EVERY = [*TABLES, "progress"]
 BY_SPARK = ["audit", "progress", "streams", "frames"]

@@ -11,7 +11,6 @@ import pytest
 
 import mew
 from mew.client import Frame, Space, Subscription
-from mew.journal.generator import generate
 from mew.journal.layout import SECOND, JournalFolder, Segment
 from mew.journal.reader import Journal
 from mew.journal.segments import read_control, read_frames
@@ -23,6 +22,7 @@ from tests.client.gateways import gateway_process
 from tests.pipeline.jobs.lakes import dicts, one_by_one, run_all
 from tests.pipeline.jobs.planting import write_journal
 from tests.pipeline.jobs.watched import FAST, WITHOUT_SPARK, Watching
+from tools.journal_generator import generate
 
 FIGURES = 6
 GOAL_SECONDS = 1.0

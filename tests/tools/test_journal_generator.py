@@ -12,19 +12,18 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from mew.journal.generator import SpaceTruth, StreamTruth, Truth, acts, generate, read_truth, talk
-from mew.journal.generator.__main__ import main
-from mew.journal.generator.cast import BURST, HOST, PILOTS, PLANNERS, TOOLS, Secrets
-from mew.journal.generator.plan import BadPlan, Plan
-from mew.journal.generator.play import Play, Unforeseen
-from mew.journal.generator.telling import tell_together
-from mew.journal.generator.truth import Owner, ReaderGap, Skipped, Writers
-from mew.journal.generator.writing import Files
 from mew.journal.layout import HOUR, JournalFolder, spaces
 from mew.journal.reader import Journal
 from mew.journal.recovery import recover
 from mew.journal.wal import read_blocks
 from mew.protocol import GATEWAY, Record, SpaceState, Tick, fold, snapshot
+from tools.journal_generator import SpaceTruth, StreamTruth, Truth, actions, conversations, generate, read_truth
+from tools.journal_generator.__main__ import main
+from tools.journal_generator.ground_truth import Owner, ReaderGap, Skipped, Writers
+from tools.journal_generator.output import JournalFiles, write_spaces_in_parallel
+from tools.journal_generator.participants import BURST, HOST, PILOTS, PLANNERS, TOOLS, TokenTable
+from tools.journal_generator.plan import InvalidPlan, Plan
+from tools.journal_generator.simulation import Simulation, UnexpectedRecords
 
 RECORDS: Final = 50_000
 SHORT: Final = 3_000
@@ -99,7 +98,7 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path, seal: bool) -> None:
 def test_spaces_in_processes_of_their_own_have_the_same_bytes_and_the_same_truth(tmp_path: Path) -> None:
     truth = generate(tmp_path / "a", records=SHORT, spaces=2, seed=5, seal=False)
     told: list[int] = []
-    together = tell_together(tmp_path / "b", Plan(records=SHORT, spaces=2, seed=5, seal=False), told.append)
+    together = write_spaces_in_parallel(tmp_path / "b", Plan(records=SHORT, spaces=2, seed=5, seal=False), told.append)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
     assert msgspec.json.encode(together) == msgspec.json.encode(list(truth.spaces.values()))
     assert told[-1] == SHORT
@@ -144,7 +143,7 @@ def test_unsealed_the_log_has_every_record_and_says_that_it_is_synced(tmp_path: 
 
 
 def test_no_byte_of_it_is_of_a_token(generated: Generated, tmp_path: Path) -> None:
-    mark = Secrets.MARK.encode()
+    mark = TokenTable.MARK.encode()
     assert not [record for _, records in generated.both() for record in records if mark in record.payload]
     generate(tmp_path / "journal", records=SHORT, seal=False)
     assert not [name for name, data in contents(tmp_path).items() if mark in data]
@@ -425,30 +424,34 @@ def test_two_spaces_mean_different_things_by_one_format_id(generated: Generated)
 
 
 def test_a_story_that_the_core_does_not_follow_is_not_told(tmp_path: Path) -> None:
-    play = Play(0, 1, 0, Files(JournalFolder(tmp_path, "harbour"), segment_bytes=2**20, sealed=False))
-    foretold = play.foretell()
-    foretold.expect("leave", "host")
-    with pytest.raises(Unforeseen, match="not to"):
-        play.run(Tick(), foretold)
+    simulation = Simulation(
+        0, 1, 0, JournalFiles(JournalFolder(tmp_path, "harbour"), segment_bytes=2**20, sealed=False)
+    )
+    prediction = simulation.predict()
+    prediction.expect("leave", "host")
+    with pytest.raises(UnexpectedRecords, match="caused"):
+        simulation.run(Tick(), prediction)
 
 
 def test_a_proposal_that_nobody_ends_expires_before_the_next_command(tmp_path: Path) -> None:
-    play = Play(0, 1, 0, Files(JournalFolder(tmp_path, "harbour"), segment_bytes=2**20, sealed=False))
+    simulation = Simulation(
+        0, 1, 0, JournalFiles(JournalFolder(tmp_path, "harbour"), segment_bytes=2**20, sealed=False)
+    )
     for name in (*PLANNERS, *PILOTS, *TOOLS):
-        acts.join(play, name)
-    next(talk.proposal(play))
-    play.pass_time(301)
-    acts.join(play, HOST)
-    (conversation,) = play.finish().conversations
+        actions.join(simulation, name)
+    next(conversations.proposal(simulation))
+    simulation.pass_time(301)
+    actions.join(simulation, HOST)
+    (conversation,) = simulation.finish().conversations
     assert (conversation.kinds, conversation.outcome) == (["mcp/proposal", "mcp/proposal-closed"], "expired")
     assert conversation.times[1] - conversation.times[0] > 300_000_000
 
 
 def test_a_root_that_has_a_journal_or_a_story_that_is_too_short_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadPlan, match="at least"):
+    with pytest.raises(InvalidPlan, match="at least"):
         generate(tmp_path / "journal", records=1_999, spaces=2)
     generate(tmp_path / "journal", records=2_000, spaces=2)
-    with pytest.raises(BadPlan, match="already"):
+    with pytest.raises(InvalidPlan, match="already"):
         generate(tmp_path / "journal", records=2_000, spaces=2)
 
 

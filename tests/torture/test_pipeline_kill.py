@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from mew.journal.generator import generate
 from mew.pipeline.lake import Lake
 from mew.pipeline.session import close_session, open_session
 from mew.pipeline.settings import PipelineSettings
@@ -17,6 +16,7 @@ from tests.pipeline.jobs.drivers import LOCKLESS, Driver, random_moments, run_on
 from tests.pipeline.jobs.engines import everybody_finds_the_same
 from tests.pipeline.jobs.growing import Growing
 from tests.pipeline.jobs.lakes import run_all
+from tools.journal_generator import generate
 
 KILLS = 20
 PATIENCE = 300

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from mew.journal.generator import generate
 from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake
 from mew.pipeline.lookup import query
@@ -14,6 +13,7 @@ from mew.pipeline.session import close_session, open_session
 from mew.pipeline.settings import PipelineSettings
 from mew.pipeline.spread import run_on_spark
 from tests.pipeline.jobs.truths import is_true
+from tools.journal_generator import generate
 
 RECORDS = 1_000_000
 

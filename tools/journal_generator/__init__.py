@@ -1,21 +1,21 @@
-"""Realistic journals with the truth beside them, for tests and benches of whoever reads journals.
+"""Generator of realistic journals, each with its ground truth, for tests and benchmarks of code that reads journals.
 
-Everything in one is what a gateway would have written: a story drives the real core on a clock of its own, says in
-advance what must come of each step, and writes down what it knows. The same seed gives the same bytes.
+The generator simulates spaces: it sends commands to the real protocol core on a simulated clock, predicts the records
+of each command and fails if the core writes others. What the simulation knows becomes the ground truth. The same seed
+gives the same bytes.
 
-    truth = generate(Path("here/journal"), records=50_000, spaces=2, seed=1)
+    truth = generate(Path("scratch/journal"), records=50_000, spaces=2, seed=1)
     truth.spaces["harbour"].streams["moves"].owners
 
-`python -m mew.journal.generator here/journal --records 10000000` does the same. Never for production.
+`python -m tools.journal_generator scratch/journal --records 10000000` does the same from a checkout. The generator is a
+tool of the repository and not part of the package `mew-protocol`.
 """
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Unpack
 
-from mew.journal.generator.plan import Plan, PlanFields
-from mew.journal.generator.telling import tell_spaces
-from mew.journal.generator.truth import (
+from tools.journal_generator.ground_truth import (
     Conversation,
     Granted,
     ReaderGap,
@@ -28,6 +28,8 @@ from mew.journal.generator.truth import (
     read_truth,
     write_truth,
 )
+from tools.journal_generator.output import write_spaces
+from tools.journal_generator.plan import Plan, PlanFields
 
 __all__ = [
     "Conversation",
@@ -47,17 +49,18 @@ __all__ = [
 
 
 def generate(root: Path, *, progress: Callable[[int], None] | None = None, **fields: Unpack[PlanFields]) -> Truth:
-    """Write a journal of so many `records` under a root that has none yet; what is true of it.
+    """Write a journal with this number of `records` to a folder that has none yet, and return its ground truth.
 
-    The truth is also put beside the root, as `truth.json`, or where the plan says. With 25,000 records a space or more
-    everything happens at least once. `progress` is told how many records there are, now and then.
+    The ground truth is also written to `truth.json` beside the folder, or to the file that the plan names. With 25,000
+    records per space or more, every scenario occurs at least once. `progress` is called periodically with the number of
+    records written so far.
     """
     plan = Plan(**fields)
     plan.check(root)
-    truth = Truth(plan.seed, plan.start, tell_spaces(root, plan, progress or _tell_nobody))
+    truth = Truth(plan.seed, plan.start, write_spaces(root, plan, progress or _ignore_progress))
     write_truth(plan.truth or root.with_name("truth.json"), truth)
     return truth
 
 
-def _tell_nobody(_records: int) -> None:
-    """Where nobody wants to know."""
+def _ignore_progress(_records: int) -> None:
+    """Use this callback if the caller passes none."""

@@ -1,18 +1,19 @@
-"""Scenes in which participants talk: chats, requests and answers, proposals, thoughts, housekeeping.
+"""Scenarios of conversations: chat, MCP requests and responses, proposals, reasoning, HTTP and observers.
 
-A scene does something, yields how many seconds pass before it goes on, and looks again who is still there.
+A scenario is a generator. It performs actions, yields the seconds until it continues, and then checks again which
+participants are present.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from mew.journal.generator import acts
-from mew.journal.generator.cast import COURIERS, HOST, ONLOOKERS, PILOTS, PLANNERS, SOURCES, TOOLS
-from mew.journal.generator.play import Play, Sent
-from mew.journal.generator.truth import Conversation
+from tools.journal_generator import actions
+from tools.journal_generator.ground_truth import Conversation
+from tools.journal_generator.participants import COURIERS, HOST, OBSERVERS, PILOTS, PLANNERS, SOURCES, TOOLS
+from tools.journal_generator.simulation import SentEnvelope, Simulation
 
-Scene: TypeAlias = Iterator[float]
-_WORDS: Final = (
+Scenario: TypeAlias = Iterator[float]
+_CHAT_TEXTS: Final = (
     "the crane is clear of the quay", "can you take the next leg?", "battery at a third, coming home",
     "who has the map of yesterday?", "danke, das passt", "waiting for the tide", "two boxes left, then a break",
     "the camera sees fog again", "please slow down near the gate", "done: the log is in the archive",
@@ -20,43 +21,43 @@ _WORDS: Final = (
 _METHODS: Final = ("tools/call", "tools/call", "tools/list", "resources/read")
 
 
-def pick(play: Play, names: Sequence[str]) -> str | None:
-    """One of them that is here and may speak."""
-    found = [name for name in names if play.world.may_speak(name)]
-    return play.rng.choice(found) if found else None
+def pick_active(simulation: Simulation, names: Sequence[str]) -> str | None:
+    """Return a random participant of `names` that is present and may send, or None."""
+    active = [name for name in names if simulation.model.may_speak(name)]
+    return simulation.rng.choice(active) if active else None
 
 
-def about(play: Play, seconds: float) -> float:
-    """About so long."""
-    return seconds * play.rng.uniform(0.5, 1.5)
+def jitter(simulation: Simulation, seconds: float) -> float:
+    """Return a random duration around `seconds`."""
+    return seconds * simulation.rng.uniform(0.5, 1.5)
 
 
-def talk(play: Play) -> dict[str, Any]:
-    """What people say."""
-    return {"text": f"{play.rng.choice(_WORDS)} ({play.rng.randrange(10**4)})", "format": "plain"}
+def chat_payload(simulation: Simulation) -> dict[str, Any]:
+    """Return the payload of a chat message."""
+    return {"text": f"{simulation.rng.choice(_CHAT_TEXTS)} ({simulation.rng.randrange(10**4)})", "format": "plain"}
 
 
-class Thread:
-    """A conversation as it grows."""
+class OngoingConversation:
+    """A conversation that has not ended; its envelopes are added to the ground truth."""
 
-    def __init__(self, play: Play, sent: Sent, kind: str) -> None:
-        """It begins with this envelope."""
+    def __init__(self, simulation: Simulation, sent: SentEnvelope, kind: str) -> None:
+        """Start with this envelope."""
         self.root = sent.id
         self.last = sent.id
-        self._world = play.world
+        self._model = simulation.model
         self._truth = Conversation(sent.id, [sent.position], [kind], [sent.time])
-        play.truth.conversations.append(self._truth)
+        simulation.truth.conversations.append(self._truth)
 
     def propose(self) -> None:
-        """Open the proposal that begins the conversation: it expires unless it is settled."""
-        self._world.propose(self._truth)
+        """Open the proposal that starts the conversation: it expires unless it is settled."""
+        self._model.propose(self._truth)
 
     def settle(self) -> None:
         """Close the proposal, which a participant is about to end."""
-        del self._world.proposals[self.root]
+        del self._model.proposals[self.root]
 
-    def add(self, sent: Sent, kind: str, outcome: str | None = None) -> None:
-        """Somebody answers; that may be the end."""
+    def add(self, sent: SentEnvelope, kind: str, outcome: str | None = None) -> None:
+        """Add an envelope, and the outcome if it ends the conversation."""
         self.last = sent.id
         self._truth.positions.append(sent.position)
         self._truth.kinds.append(kind)
@@ -64,153 +65,183 @@ class Thread:
         self._truth.outcome = outcome or self._truth.outcome
 
 
-def chat(play: Play) -> Scene:
-    """Somebody says something; mostly somebody nods."""
-    speaker = pick(play, (*PILOTS, *SOURCES, *PLANNERS))
+def chat(simulation: Simulation) -> Scenario:
+    """Send a chat message, which usually is acknowledged."""
+    speaker = pick_active(simulation, (*PILOTS, *SOURCES, *PLANNERS))
     if speaker is None:
         return
-    thread = Thread(play, acts.say(play, speaker, "chat", talk(play)), "chat")
-    yield about(play, 0.8)
-    listener = pick(play, PILOTS)
+    conversation = OngoingConversation(
+        simulation, actions.send(simulation, speaker, "chat", chat_payload(simulation)), "chat"
+    )
+    yield jitter(simulation, 0.8)
+    listener = pick_active(simulation, PILOTS)
     if listener is None:
         return
-    if play.rng.random() < 0.2:
-        sent = acts.say(play, listener, "chat/cancel", {"reason": "never mind"}, correlation_id=[thread.root])
-        thread.add(sent, "chat/cancel", "cancelled")
+    if simulation.rng.random() < 0.2:
+        sent = actions.send(
+            simulation, listener, "chat/cancel", {"reason": "never mind"}, correlation_id=[conversation.root]
+        )
+        conversation.add(sent, "chat/cancel", "cancelled")
         return
-    sent = acts.say(play, listener, "chat/acknowledge", {"status": "seen"}, correlation_id=[thread.root])
-    thread.add(sent, "chat/acknowledge")
-    yield about(play, 1)
-    if play.world.may_speak(listener):
-        thread.add(acts.say(play, listener, "chat", talk(play), correlation_id=[thread.root]), "chat", "fulfilled")
+    sent = actions.send(
+        simulation, listener, "chat/acknowledge", {"status": "seen"}, correlation_id=[conversation.root]
+    )
+    conversation.add(sent, "chat/acknowledge")
+    yield jitter(simulation, 1)
+    if simulation.model.may_speak(listener):
+        conversation.add(
+            actions.send(simulation, listener, "chat", chat_payload(simulation), correlation_id=[conversation.root]),
+            "chat",
+            "fulfilled",
+        )
 
 
-def _call(play: Play) -> dict[str, Any]:
-    rng = play.rng
+def _tool_call(simulation: Simulation) -> dict[str, Any]:
+    rng = simulation.rng
     call = {"name": rng.choice(("add", "distance", "search")), "arguments": {"a": rng.randrange(99), "b": rng.random()}}
     return {"jsonrpc": "2.0", "id": rng.randrange(10**6), "method": rng.choice(_METHODS), "params": call}
 
 
-def _answer(play: Play, thread: Thread, tool: str, asker: str) -> None:
-    result: dict[str, Any] = {"result": {"content": [{"type": "text", "text": f"{play.rng.random():.6f}"}]}}
-    if play.rng.random() < 0.1:
+def _respond(simulation: Simulation, conversation: OngoingConversation, tool: str, requester: str) -> None:
+    result: dict[str, Any] = {"result": {"content": [{"type": "text", "text": f"{simulation.rng.random():.6f}"}]}}
+    if simulation.rng.random() < 0.1:
         result = {"error": {"code": -32602, "message": "no such tool"}}
-    sent = acts.say(play, tool, "mcp/response", result, to=[asker], correlation_id=[thread.last])
-    thread.add(sent, "mcp/response", "rejected" if "error" in result else "fulfilled")
+    sent = actions.send(simulation, tool, "mcp/response", result, to=[requester], correlation_id=[conversation.last])
+    conversation.add(sent, "mcp/response", "rejected" if "error" in result else "fulfilled")
 
 
-def request(play: Play, luck: float | None = None) -> Scene:
-    """A pilot asks a tool, which answers, but for bad luck."""
-    asker, tool = pick(play, PILOTS), pick(play, TOOLS)
-    if asker is None or tool is None:
+def request(simulation: Simulation, luck: float | None = None) -> Scenario:
+    """Send a request to a tool; with bad luck no response follows."""
+    requester, tool = pick_active(simulation, PILOTS), pick_active(simulation, TOOLS)
+    if requester is None or tool is None:
         return
-    thread = Thread(play, acts.say(play, asker, "mcp/request", _call(play), to=[tool]), "mcp/request")
-    yield about(play, 0.3)
-    if play.world.may_speak(tool) and (play.rng.random() if luck is None else luck) > 0.03:
-        _answer(play, thread, tool, asker)
+    conversation = OngoingConversation(
+        simulation, actions.send(simulation, requester, "mcp/request", _tool_call(simulation), to=[tool]), "mcp/request"
+    )
+    yield jitter(simulation, 0.3)
+    if simulation.model.may_speak(tool) and (simulation.rng.random() if luck is None else luck) > 0.03:
+        _respond(simulation, conversation, tool, requester)
 
 
-def proposal(play: Play, luck: float | None = None) -> Scene:
-    """A planner proposes what it may not request; by luck a pilot does it, refuses, or is too late."""
-    planner, pilot, tool = pick(play, PLANNERS), pick(play, PILOTS), pick(play, TOOLS)
+def proposal(simulation: Simulation, luck: float | None = None) -> Scenario:
+    """Propose a request; luck decides whether the proposal is withdrawn, rejected, fulfilled or left open."""
+    planner, pilot, tool = (
+        pick_active(simulation, PLANNERS),
+        pick_active(simulation, PILOTS),
+        pick_active(simulation, TOOLS),
+    )
     if planner is None or pilot is None or tool is None:
         return
-    call = _call(play)
-    thread = Thread(play, acts.say(play, planner, "mcp/proposal", call), "mcp/proposal")
-    thread.propose()
-    yield about(play, 1)
-    if not play.world.is_open(thread.root, play.now):
+    call = _tool_call(simulation)
+    conversation = OngoingConversation(
+        simulation, actions.send(simulation, planner, "mcp/proposal", call), "mcp/proposal"
+    )
+    conversation.propose()
+    yield jitter(simulation, 1)
+    if not simulation.model.is_open(conversation.root, simulation.now):
         return
-    way, origin = play.rng.random() if luck is None else luck, {"correlation_id": [thread.root]}
-    if way < 0.15:
-        if play.world.may_speak(planner):
-            thread.settle()
-            sent = acts.say(play, planner, "mcp/withdraw", {"reason": "no longer needed"}, **origin)
-            thread.add(sent, "mcp/withdraw", "withdrawn")
-    elif not play.world.may_speak(pilot):
+    outcome_luck, origin = simulation.rng.random() if luck is None else luck, {"correlation_id": [conversation.root]}
+    if outcome_luck < 0.15:
+        if simulation.model.may_speak(planner):
+            conversation.settle()
+            sent = actions.send(simulation, planner, "mcp/withdraw", {"reason": "no longer needed"}, **origin)
+            conversation.add(sent, "mcp/withdraw", "withdrawn")
+    elif not simulation.model.may_speak(pilot):
         return
-    elif way < 0.3:
-        thread.settle()
-        thread.add(acts.say(play, pilot, "mcp/reject", {"reason": "unsafe"}, **origin), "mcp/reject", "rejected")
+    elif outcome_luck < 0.3:
+        conversation.settle()
+        conversation.add(
+            actions.send(simulation, pilot, "mcp/reject", {"reason": "unsafe"}, **origin), "mcp/reject", "rejected"
+        )
     else:
-        thread.settle()
-        # The same method and params, with a number of the pilot's own: nothing else fulfils a proposal.
-        request = {**call, "id": _call(play)["id"]}
-        thread.add(acts.say(play, pilot, "mcp/request", request, to=[tool], **origin), "mcp/request")
-        yield about(play, 0.4)
-        if play.world.may_speak(tool):
-            _answer(play, thread, tool, pilot)
+        conversation.settle()
+        # A proposal is fulfilled only by a request with the same method and params; the id differs.
+        request = {**call, "id": _tool_call(simulation)["id"]}
+        conversation.add(actions.send(simulation, pilot, "mcp/request", request, to=[tool], **origin), "mcp/request")
+        yield jitter(simulation, 0.4)
+        if simulation.model.may_speak(tool):
+            _respond(simulation, conversation, tool, pilot)
 
 
-def reasoning(play: Play) -> Scene:
-    """A planner thinks aloud, in a context of its own."""
-    planner = pick(play, PLANNERS)
+def reasoning(simulation: Simulation) -> Scenario:
+    """Reason step by step, in a context of its own."""
+    planner = pick_active(simulation, PLANNERS)
     if planner is None:
         return
-    thread = Thread(
-        play, acts.say(play, planner, "reasoning/start", {"message": "how to get there"}), "reasoning/start"
+    conversation = OngoingConversation(
+        simulation,
+        actions.send(simulation, planner, "reasoning/start", {"message": "how to get there"}),
+        "reasoning/start",
     )
-    for number in range(play.rng.randrange(2, 6)):
-        yield about(play, 0.4)
-        if not play.world.may_speak(planner):
+    for number in range(simulation.rng.randrange(2, 6)):
+        yield jitter(simulation, 0.4)
+        if not simulation.model.may_speak(planner):
             return
-        sent = acts.say(play, planner, "reasoning/thought", {"message": f"step {number}"}, context=thread.root)
-        thread.add(sent, "reasoning/thought")
-    yield about(play, 0.4)
-    if play.world.may_speak(planner):
-        cancelled = play.rng.random() < 0.2
+        sent = actions.send(
+            simulation, planner, "reasoning/thought", {"message": f"step {number}"}, context=conversation.root
+        )
+        conversation.add(sent, "reasoning/thought")
+    yield jitter(simulation, 0.4)
+    if simulation.model.may_speak(planner):
+        cancelled = simulation.rng.random() < 0.2
         kind = "reasoning/cancel" if cancelled else "reasoning/conclusion"
-        sent = acts.say(play, planner, kind, {"message": "by the north gate"}, context=thread.root)
-        thread.add(sent, kind, "cancelled" if cancelled else "fulfilled")
+        sent = actions.send(simulation, planner, kind, {"message": "by the north gate"}, context=conversation.root)
+        conversation.add(sent, kind, "cancelled" if cancelled else "fulfilled")
 
 
-def housekeeping(play: Play) -> Scene:
-    """The host asks how somebody is, and tidies its memory."""
-    pilot = pick(play, PILOTS)
+def housekeeping(simulation: Simulation) -> Scenario:
+    """Request the status of a participant, and let it compact and clear its memory."""
+    pilot = pick_active(simulation, PILOTS)
     if pilot is None:
         return
-    request = acts.say(play, HOST, "participant/request-status", {"fields": ["tokens"]}, to=[pilot])
-    yield about(play, 0.3)
-    if play.world.may_speak(pilot):
-        status = {"tokens": play.rng.randrange(10**5), "status": "working"}
-        acts.say(play, pilot, "participant/status", status, correlation_id=[request.id])
-    request = acts.say(play, HOST, "participant/compact", {"reason": "context is full"}, to=[pilot])
-    yield about(play, 0.5)
-    if play.world.may_speak(pilot):
-        acts.say(play, pilot, "participant/compact-done", {"status": "compacted"}, correlation_id=[request.id])
-    acts.say(play, HOST, "participant/forget", {"direction": "oldest", "entries": 10}, to=[pilot])
-    acts.say(play, HOST, "participant/clear", {"reason": "new shift"}, to=[pilot])
-    acts.say(play, HOST, "participant/restart", {"mode": "soft"}, to=[pilot])
+    request = actions.send(simulation, HOST, "participant/request-status", {"fields": ["tokens"]}, to=[pilot])
+    yield jitter(simulation, 0.3)
+    if simulation.model.may_speak(pilot):
+        status = {"tokens": simulation.rng.randrange(10**5), "status": "working"}
+        actions.send(simulation, pilot, "participant/status", status, correlation_id=[request.id])
+    request = actions.send(simulation, HOST, "participant/compact", {"reason": "context is full"}, to=[pilot])
+    yield jitter(simulation, 0.5)
+    if simulation.model.may_speak(pilot):
+        actions.send(
+            simulation, pilot, "participant/compact-done", {"status": "compacted"}, correlation_id=[request.id]
+        )
+    actions.send(simulation, HOST, "participant/forget", {"direction": "oldest", "entries": 10}, to=[pilot])
+    actions.send(simulation, HOST, "participant/clear", {"reason": "new shift"}, to=[pilot])
+    actions.send(simulation, HOST, "participant/restart", {"mode": "soft"}, to=[pilot])
 
 
-def game(play: Play) -> Scene:
-    """A kind that the gateway does not know, and a sign of life."""
-    acts.say(play, HOST, "game/move", {"piece": "rook", "to": f"e{play.rng.randrange(1, 9)}"})
-    yield about(play, 0.2)
-    alive = pick(play, SOURCES)
+def custom_kind(simulation: Simulation) -> Scenario:
+    """Send a kind that the gateway does not know, and a heartbeat."""
+    actions.send(simulation, HOST, "game/move", {"piece": "rook", "to": f"e{simulation.rng.randrange(1, 9)}"})
+    yield jitter(simulation, 0.2)
+    alive = pick_active(simulation, SOURCES)
     if alive is not None:
-        acts.beat(play, alive)
+        actions.send_heartbeat(simulation, alive)
 
 
-def posting(play: Play) -> Scene:
-    """Somebody without a socket comes by, says something, and is gone a while later."""
-    courier = play.rng.choice(COURIERS)
-    acts.post(play, courier, "chat", talk(play))
-    yield about(play, 1)
-    tool = pick(play, TOOLS)
+def http_posting(simulation: Simulation) -> Scenario:
+    """Join over HTTP by sending an envelope; the presence times out later."""
+    courier = simulation.rng.choice(COURIERS)
+    actions.send_over_http(simulation, courier, "chat", chat_payload(simulation))
+    yield jitter(simulation, 1)
+    tool = pick_active(simulation, TOOLS)
     if tool is None:
         return
-    thread = Thread(play, acts.post(play, courier, "mcp/request", _call(play), to=[tool]), "mcp/request")
-    yield about(play, 0.5)
-    if play.world.may_speak(tool):
-        _answer(play, thread, tool, courier)
+    conversation = OngoingConversation(
+        simulation,
+        actions.send_over_http(simulation, courier, "mcp/request", _tool_call(simulation), to=[tool]),
+        "mcp/request",
+    )
+    yield jitter(simulation, 0.5)
+    if simulation.model.may_speak(tool):
+        _respond(simulation, conversation, tool, courier)
 
 
-def onlooking(play: Play) -> Scene:
-    """Somebody only looks, tries to speak all the same, and goes."""
-    name = play.rng.choice(ONLOOKERS)
-    connection = acts.observe(play, name)
-    yield about(play, 2)
-    acts.speak_unasked(play, name, connection)
-    yield about(play, 2)
-    acts.stop_observing(play, connection)
+def observing(simulation: Simulation) -> Scenario:
+    """Join as an observer, try to send, and leave."""
+    name = simulation.rng.choice(OBSERVERS)
+    connection = actions.observe(simulation, name)
+    yield jitter(simulation, 2)
+    actions.send_as_observer(simulation, name, connection)
+    yield jitter(simulation, 2)
+    actions.stop_observing(simulation, connection)

@@ -1,6 +1,6 @@
-"""The truth beside a generated journal: what its story did and had to expect, for whoever reads the journal.
+"""Ground truth of a generated journal: what the simulation did and predicted.
 
-Never computed from the journal: the story keeps it, and a test that compares the two learns something.
+It is never computed from the journal, so a test can compare the two.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ import msgspec
 
 
 class Owner(msgspec.Struct, array_like=True):
-    """From this record on the stream is this participant's."""
+    """The owner of a stream, from this record on."""
 
     position: int
     time: int
@@ -18,7 +18,7 @@ class Owner(msgspec.Struct, array_like=True):
 
 
 class Writers(msgspec.Struct, array_like=True):
-    """From this record on these may write, the owner first."""
+    """The writers of a stream from this record on, the owner first."""
 
     position: int
     time: int
@@ -26,7 +26,7 @@ class Writers(msgspec.Struct, array_like=True):
 
 
 class Skipped(msgspec.Struct, array_like=True):
-    """Numbers that a writer left out of its sequence; `position` is that of the gap's record."""
+    """Sequence numbers that a writer skipped; `position` is the one of the gap record."""
 
     position: int
     writer: str
@@ -35,7 +35,7 @@ class Skipped(msgspec.Struct, array_like=True):
 
 
 class Malformed(msgspec.Struct, array_like=True):
-    """An accepted frame or `stream/data` that is not what its stream announced."""
+    """An accepted frame or `stream/data` that violates the announced format."""
 
     frame_number: int
     position: int
@@ -44,7 +44,7 @@ class Malformed(msgspec.Struct, array_like=True):
 
 
 class Ended(msgspec.Struct, array_like=True):
-    """How a stream came to its end."""
+    """How a stream ended."""
 
     position: int
     time: int
@@ -54,29 +54,29 @@ class Ended(msgspec.Struct, array_like=True):
 
 
 class Written(msgspec.Struct):
-    """What one writer sent to one stream and was accepted."""
+    """What one writer sent to one stream, counting accepted messages only."""
 
     frames: int = 0
     data: int = 0
-    """`stream/data`."""
+    """Number of `stream/data` envelopes."""
     bytes: int = 0
-    """Of frames without their header, of `stream/data` the whole envelope: what the journal has as size."""
+    """Frames without their header and whole `stream/data` envelopes: the sum of the journal's `size`."""
 
 
 class StreamTruth(msgspec.Struct, kw_only=True):
-    """The whole life of a stream."""
+    """The lifetime of a stream."""
 
     stream_id: str
     creator: str
     way: str
     """`request` or `announce`."""
     position: int
-    """Of `stream/open` or `stream/ready`."""
+    """Position of `stream/open` or `stream/ready`."""
     time: int
     policy: str
-    """`close`, `keep` or `transfer`, when its owner goes."""
+    """What happens when the owner disconnects: `close`, `keep` or `transfer`."""
     formats: list[dict[str, Any]] = []
-    """As announced."""
+    """The announced formats."""
     targets: tuple[str, ...] | None = None
     started: int | None = None
     """The position from which it was live."""
@@ -86,32 +86,32 @@ class StreamTruth(msgspec.Struct, kw_only=True):
     skipped: list[Skipped] = []
     malformed: list[Malformed] = []
     refused: int = 0
-    """Frames that were not accepted while it was open."""
+    """Frames that were rejected while it was open."""
     ended: Ended | None = None
 
     @property
     def frames(self) -> int:
-        """Raw frames that were accepted."""
-        return sum(each.frames for each in self.by_writer.values())
+        """Accepted raw frames."""
+        return sum(written.frames for written in self.by_writer.values())
 
     @property
     def data(self) -> int:
-        """`stream/data` that was accepted."""
-        return sum(each.data for each in self.by_writer.values())
+        """Accepted `stream/data` envelopes."""
+        return sum(written.data for written in self.by_writer.values())
 
     @property
     def bytes(self) -> int:
-        """The size of both."""
-        return sum(each.bytes for each in self.by_writer.values())
+        """Total size of frames and data."""
+        return sum(written.bytes for written in self.by_writer.values())
 
     @property
     def format_ids(self) -> list[str]:
-        """The ids of its formats."""
-        return [each["id"] for each in self.formats]
+        """Ids of the formats."""
+        return [descriptor["id"] for descriptor in self.formats]
 
 
 class Stay(msgspec.Struct, kw_only=True):
-    """A participant was here from one record to another."""
+    """Presence interval of a participant."""
 
     participant: str
     transport: str
@@ -119,16 +119,16 @@ class Stay(msgspec.Struct, kw_only=True):
     position: int
     time: int
     takeovers: list[int] = []
-    """Positions of the joins by which another connection took its seat."""
+    """Positions of joins by which another connection took over."""
     left: int | None = None
-    """The position of its leave, or of the start that found it gone; None where it stayed."""
+    """Position of the leave, or of the gateway start that ended the interval; None if it has not ended."""
     left_time: int | None = None
     reason: str | None = None
-    """`restart` where the gateway went before it."""
+    """`restart` if the gateway stopped first."""
 
 
 class Welcome(msgspec.Struct, kw_only=True):
-    """A welcome, and what it had to say."""
+    """A welcome and the participants and streams it listed."""
 
     position: int
     participant: str
@@ -139,7 +139,7 @@ class Welcome(msgspec.Struct, kw_only=True):
 
 
 class ReaderGap(msgspec.Struct, array_like=True):
-    """Frames of a stream that a reader did not get."""
+    """Frames of a stream that a reader did not receive."""
 
     position: int
     reader: str
@@ -151,7 +151,7 @@ class ReaderGap(msgspec.Struct, array_like=True):
 
 
 class Granted(msgspec.Struct):
-    """Capabilities that were handed on, and the position where they were taken back."""
+    """Granted capabilities, and the position of their revocation."""
 
     grant_id: str
     granter: str
@@ -161,7 +161,7 @@ class Granted(msgspec.Struct):
 
 
 class Conversation(msgspec.Struct):
-    """Envelopes that answer one another, the first of which is its root."""
+    """Related envelopes; the first one is the root."""
 
     root: str
     positions: list[int]
@@ -172,7 +172,7 @@ class Conversation(msgspec.Struct):
 
 
 class SpaceTruth(msgspec.Struct, kw_only=True):
-    """What is true of the journal of one space."""
+    """Ground truth of one space."""
 
     space: str
     first: int = 0
@@ -180,18 +180,18 @@ class SpaceTruth(msgspec.Struct, kw_only=True):
     first_time: int = 0
     last_time: int = 0
     events: dict[str, int] = {}
-    """Records by event."""
+    """Number of records by event."""
     kinds: dict[str, int] = {}
-    """Envelopes that were relayed, consumed or said, by kind."""
+    """Number of envelopes that were relayed, consumed or sent by the gateway, by kind."""
     refused: dict[str, int] = {}
-    """Envelopes by reason."""
+    """Number of rejected envelopes by reason."""
     refused_frames: dict[str, int] = {}
-    """Frames by reason."""
+    """Number of rejected frames by reason."""
     starts: dict[str, int] = {}
-    """The position at which each epoch began."""
+    """Position of the first record of each epoch."""
     checkpoints: list[int] = []
     streams: dict[str, StreamTruth] = {}
-    """Every stream there ever was, in order."""
+    """All streams, in order of creation."""
     reader_gaps: list[ReaderGap] = []
     stays: list[Stay] = []
     welcomes: list[Welcome] = []
@@ -199,28 +199,28 @@ class SpaceTruth(msgspec.Struct, kw_only=True):
     conversations: list[Conversation] = []
     invited: list[str] = []
     kicked: list[str] = []
-    """In the end."""
+    """At the end of the journal."""
     paused: list[str] = []
-    """In the end, until somebody resumes them."""
+    """At the end of the journal: participants that are paused without a time limit."""
 
     @property
     def records(self) -> int:
-        """How many there are."""
+        """Number of records."""
         return self.last - self.first + 1
 
     @property
     def open_streams(self) -> list[StreamTruth]:
-        """Those that have not ended."""
+        """Streams that have not ended."""
         return [stream for stream in self.streams.values() if stream.ended is None]
 
     @property
     def present(self) -> list[str]:
-        """Who is here in the end."""
+        """Participants that are present at the end of the journal."""
         return [stay.participant for stay in self.stays if stay.left is None]
 
 
 class Truth(msgspec.Struct):
-    """What is true of a generated journal."""
+    """Ground truth of a generated journal."""
 
     seed: int
     start: int
@@ -228,15 +228,15 @@ class Truth(msgspec.Struct):
 
     @property
     def records(self) -> int:
-        """Of all spaces."""
-        return sum(each.records for each in self.spaces.values())
+        """Number of records in all spaces."""
+        return sum(space.records for space in self.spaces.values())
 
 
 def write_truth(path: Path, truth: Truth) -> None:
-    """Put it into a file of JSON."""
+    """Write the ground truth to a JSON file."""
     path.write_bytes(msgspec.json.encode(truth))
 
 
 def read_truth(path: Path) -> Truth:
-    """What `write_truth` wrote."""
+    """Read a file that `write_truth` wrote."""
     return msgspec.json.decode(path.read_bytes(), type=Truth)

@@ -1,6 +1,6 @@
-"""Tells the stories of a journal's spaces: one after the other, or long ones in a process each.
+"""Output of the generator: simulates the spaces of a journal and writes their WAL files, segments and checkpoints.
 
-Spaces know nothing of each other, so it makes no difference to the bytes.
+Spaces are independent, so it makes no difference to the bytes whether they are written in parallel.
 """
 
 import multiprocessing
@@ -14,73 +14,148 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.journal.generator.cast import space_name
-from mew.journal.generator.material import different
-from mew.journal.generator.plan import Plan
-from mew.journal.generator.play import Play
-from mew.journal.generator.story import Story
-from mew.journal.generator.truth import SpaceTruth
-from mew.journal.generator.writing import Files
-from mew.journal.layout import JournalFolder
+from mew.journal.block_format import Entry, FrameBatch
+from mew.journal.layout import HOUR, JournalFolder, first_position
+from mew.journal.sealing import seal
+from mew.journal.wal import LogWriter, save
+from mew.protocol.records import CHECKPOINT, Record
+from tools.journal_generator.ground_truth import SpaceTruth
+from tools.journal_generator.participants import space_name
+from tools.journal_generator.payloads import pool_size
+from tools.journal_generator.plan import Plan
+from tools.journal_generator.simulation import Simulation
+from tools.journal_generator.timeline import Timeline
+
+BLOCK_RECORDS: Final = 1_000
+"""Approximate number of records per block, as in the journal of a busy gateway."""
+_MODE: Final = 0o600
+
+
+class JournalFiles:
+    """The files of one space's journal. A file ends with the hour, when it is full, or when the gateway crashes."""
+
+    def __init__(self, folder: JournalFolder, *, segment_bytes: int, sealed: bool) -> None:
+        """Create the folder of the WAL, which must not exist."""
+        self._folder = folder
+        self._segment_bytes = segment_bytes
+        self._sealed = sealed
+        self._file: LogWriter | None = None
+        self._hour = 0
+        self._pending: list[Entry] = []
+        self._records = 0
+        """Number of records in `_pending`."""
+        self._checkpoint: Record | None = None
+        folder.log.mkdir(parents=True)
+
+    def put(self, entry: Entry) -> None:
+        """Append an entry."""
+        hour = entry.time // HOUR
+        if hour != self._hour:
+            self.end_file()
+            self._hour = hour
+        self._pending.append(entry)
+        if isinstance(entry, FrameBatch):
+            self._records += len(entry.messages)
+        else:
+            self._records += 1
+            if entry.event == CHECKPOINT:
+                self._checkpoint = entry
+        if self._records >= BLOCK_RECORDS:
+            self._write()
+            if self._file is not None and self._file.size >= self._segment_bytes:
+                self.end_file()
+
+    def _write(self) -> None:
+        if not self._pending:
+            return
+        if self._file is None:
+            self._file = LogWriter(self._folder.log_file(self._pending[0].position))
+        self._file.append(self._pending)
+        self._pending = []
+        self._records = 0
+
+    def end_file(self) -> None:
+        """Close the current file; the next entry starts a new one."""
+        self._write()
+        file, self._file = self._file, None
+        if file is None:
+            return
+        if self._sealed:
+            file.close()
+            seal(self._folder, file.path)
+            return
+        file.sync()
+        file.close()
+        self._folder.synced.write_text(f"{first_position(file.path):020} {file.size:020}\n", encoding="utf-8")
+        self._folder.synced.chmod(_MODE)
+
+    def close(self) -> None:
+        """Write the remaining entries and the last checkpoint."""
+        self.end_file()
+        if self._checkpoint is not None:
+            save(self._folder, self._checkpoint)
+
 
 PARALLEL_RECORDS: Final = 400_000
-"""From so many on it is worth starting processes."""
-TOLD_RECORDS: Final = 10_000
-"""How often progress is told."""
-LOOK_SECONDS: Final = 0.2
+"""Journals of this size are written by one process per space."""
+PROGRESS_RECORDS: Final = 10_000
+"""Number of records between two progress reports."""
+POLL_SECONDS: Final = 0.2
 
-Tell = Callable[[int], None]
-"""Is told how many records there are."""
+Progress = Callable[[int], None]
+"""Callback that receives the number of records written so far."""
 
 
-def tell_spaces(root: Path, plan: Plan, progress: Tell) -> dict[str, SpaceTruth]:
-    """The truth of each space, in order."""
+def write_spaces(root: Path, plan: Plan, progress: Progress) -> dict[str, SpaceTruth]:
+    """Write all spaces and return their ground truths, in order."""
     if plan.spaces > 1 and plan.records >= PARALLEL_RECORDS and (os.cpu_count() or 1) > 1:
-        truths = tell_together(root, plan, progress)
+        truths = write_spaces_in_parallel(root, plan, progress)
     else:
-        truths = [tell(root, plan, index, _behind(plan, index, progress)) for index in range(plan.spaces)]
-    return {each.space: each for each in truths}
+        truths = [
+            write_space(root, plan, index, _offset_progress(plan, index, progress)) for index in range(plan.spaces)
+        ]
+    return {truth.space: truth for truth in truths}
 
 
-def _behind(plan: Plan, index: int, progress: Tell) -> Tell:
-    """Progress of a space that is told behind others."""
-    before = sum(map(plan.share, range(index)))
-    return lambda records: progress(before + records)
+def _offset_progress(plan: Plan, index: int, progress: Progress) -> Progress:
+    """Return a callback that adds the records of the preceding spaces."""
+    preceding = sum(map(plan.share, range(index)))
+    return lambda records: progress(preceding + records)
 
 
-def tell(root: Path, plan: Plan, index: int, progress: Tell) -> SpaceTruth:
-    """The whole story of one space."""
-    files = Files(JournalFolder(root, space_name(index)), segment_bytes=plan.segment_bytes, sealed=plan.seal)
+def write_space(root: Path, plan: Plan, index: int, progress: Progress) -> SpaceTruth:
+    """Simulate one space, write its journal and return its ground truth."""
+    files = JournalFiles(JournalFolder(root, space_name(index)), segment_bytes=plan.segment_bytes, sealed=plan.seal)
     records = plan.share(index)
-    play = Play(index, plan.seed, plan.start, files, different(records))
-    story = Story(play, records)
-    told = 0
-    while not story.is_over:
-        story.tell_on()
-        if play.written - told >= TOLD_RECORDS:
-            told = play.written
-            progress(told)
-    truth = play.finish()
-    progress(play.written)
+    simulation = Simulation(index, plan.seed, plan.start, files, pool_size(records))
+    timeline = Timeline(simulation, records)
+    reported = 0
+    while not timeline.is_finished:
+        timeline.advance()
+        if simulation.written - reported >= PROGRESS_RECORDS:
+            reported = simulation.written
+            progress(reported)
+    truth = simulation.finish()
+    progress(simulation.written)
     return truth
 
 
-def tell_together(root: Path, plan: Plan, progress: Tell) -> list[SpaceTruth]:
-    """A process a space, as many at once as there are processors."""
+def write_spaces_in_parallel(root: Path, plan: Plan, progress: Progress) -> list[SpaceTruth]:
+    """Write the spaces in one process each, up to one per processor at a time."""
     context = multiprocessing.get_context("spawn")
     counts = context.Array(c_int64, plan.spaces)
     workers = min(plan.spaces, os.cpu_count() or 1)
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_share, initargs=(counts,)) as pool:
-        futures = [pool.submit(_tell_apart, root, plan, index) for index in range(plan.spaces)]
-        _watch(futures, lambda: progress(sum(counts[:])))
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_set_counts, initargs=(counts,)) as pool:
+        futures = [pool.submit(_write_space_in_worker, root, plan, index) for index in range(plan.spaces)]
+        _poll(futures, lambda: progress(sum(counts[:])))
         return [msgspec.json.decode(future.result(), type=SpaceTruth) for future in futures]
 
 
-def _watch(futures: list[Future[bytes]], look: Callable[[], None]) -> None:
-    """Look now and then until all is done; the first failure ends it."""
+def _poll(futures: list[Future[bytes]], look: Callable[[], None]) -> None:
+    """Call `look` periodically until all futures are done; stop at the first failure."""
     pending = set(futures)
     while pending:
-        done, pending = wait(pending, LOOK_SECONDS, FIRST_EXCEPTION)
+        done, pending = wait(pending, POLL_SECONDS, FIRST_EXCEPTION)
         look()
         if any(future.exception() for future in done):
             for future in pending:
@@ -89,13 +164,13 @@ def _watch(futures: list[Future[bytes]], look: Callable[[], None]) -> None:
 
 
 _counts: Any = None
-"""In a process of its own: how many records each space has."""
+"""In a worker process: number of records of each space so far."""
 
 
-def _share(counts: Any) -> None:
-    global _counts  # noqa: PLW0603 - what a process is given when it starts is its own
+def _set_counts(counts: Any) -> None:
+    global _counts  # noqa: PLW0603 - set once per worker process, by the pool's initializer
     _counts = counts
 
 
-def _tell_apart(root: Path, plan: Plan, index: int) -> bytes:
-    return msgspec.json.encode(tell(root, plan, index, partial(_counts.__setitem__, index)))
+def _write_space_in_worker(root: Path, plan: Plan, index: int) -> bytes:
+    return msgspec.json.encode(write_space(root, plan, index, partial(_counts.__setitem__, index)))

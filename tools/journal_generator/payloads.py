@@ -1,6 +1,6 @@
-"""What streams carry in a generated journal: formats with their schemas, and frames that fit them or do not.
+"""Payloads of the generated streams: formats with their schemas, and frames that match a format or violate it.
 
-Pure but for the chance it is given. What is made is made once and used many times: a frame must cost nothing.
+Payloads depend only on the given random generator. They are generated once and reused, so that a frame costs little.
 """
 
 import struct
@@ -12,52 +12,52 @@ from typing import Any, Final
 import msgspec
 
 POOL: Final = 4_096
-"""Ready-made frames of one sort. In a long story all differ: too many for a compressor's page to hold one twice."""
-_FEWEST: Final = 256
-_SHORT: Final = 16
-"""As many records as there are for each ready-made frame of a sort, at least: making more would take the time."""
+"""Payloads in a pool. In a long journal all of them differ, so that no page of a compressed file contains one twice."""
+_MIN_POOL: Final = 256
+_RECORDS_PER_PAYLOAD: Final = 16
+"""A short journal has one distinct payload per this number of records: generating more would be slow."""
 NOT_JSON: Final = "not_json"
 SCHEMA: Final = "schema"
 NOT_UTF8: Final = "not_utf8"
 LENGTH: Final = "length"
 
-Make = Callable[[Random], bytes]
-"""The bytes of one frame."""
-Spoil = Callable[[Random, bytes, int], tuple[bytes, str]]
-"""A frame of which something is wrong, and what; the number of such frames before decides which of the ways."""
+MakePayload = Callable[[Random], bytes]
+"""Returns the payload of one frame."""
+SpoilPayload = Callable[[Random, bytes, int], tuple[bytes, str]]
+"""Returns an invalid payload and the reason; the number of invalid payloads so far selects the kind of damage."""
 
 
-class Matter(msgspec.Struct, frozen=True):
-    """What one format's frames are made of."""
+class PayloadType(msgspec.Struct, frozen=True):
+    """How to generate the payloads of one kind of stream."""
 
-    make: Make
-    spoil: Spoil | None = None
-    """None where nothing can be wrong."""
+    make: MakePayload
+    spoil: SpoilPayload | None = None
+    """None if no payload can be invalid."""
     formats: tuple[dict[str, Any], ...] = ()
-    """As announced, the one of the raw frames first."""
+    """Descriptors as announced; the first one is the format of the raw frames."""
 
 
-class Pool:
-    """Ready-made frames without their headers, and their lengths added up."""
+class PayloadPool:
+    """Pregenerated payloads, with the running total of their sizes."""
 
-    def __init__(self, matter: Matter, rng: Random, different: int = POOL) -> None:
-        """They come twice, so that any slice of up to `POOL` can be taken from any place."""
-        self._different = [matter.make(rng) for _ in range(different)]
-        self.payloads = self._different * (2 * POOL // different)
+    def __init__(self, payload_type: PayloadType, rng: Random, pool_size: int = POOL) -> None:
+        """Repeat the payloads twice, so that a slice of up to `POOL` can start at any index."""
+        self._pool_size = [payload_type.make(rng) for _ in range(pool_size)]
+        self.payloads = self._pool_size * (2 * POOL // pool_size)
         self._sizes = list(accumulate(map(len, self.payloads), initial=0))
 
     def size(self, start: int, count: int) -> int:
-        """How many bytes so many frames have."""
+        """Return the total size of `count` payloads."""
         return self._sizes[start + count] - self._sizes[start]
 
     def messages(self, header: bytes) -> list[bytes]:
-        """The frames as one stream's writers send them."""
-        return [header + payload for payload in self._different] * (2 * POOL // len(self._different))
+        """Return the payloads with the header of a stream."""
+        return [header + payload for payload in self._pool_size] * (2 * POOL // len(self._pool_size))
 
 
-def different(records: int) -> int:
-    """How many frames of one sort a story of so many records needs: a power of two, so that they fill a pool."""
-    return min(POOL, max(_FEWEST, 1 << (records // _SHORT).bit_length()))
+def pool_size(records: int) -> int:
+    """Return the number of distinct payloads for a journal of this size: a power of two, so that it divides `POOL`."""
+    return min(POOL, max(_MIN_POOL, 1 << (records // _RECORDS_PER_PAYLOAD).bit_length()))
 
 
 def _encode(value: object) -> bytes:
@@ -72,7 +72,7 @@ def _entity(rng: Random) -> str:
     return f"rover-{rng.randrange(1, 9)}"
 
 
-# Free JSON, as v0.4 streams have it
+# JSON without a schema, as streams of protocol v0.4 carry it
 
 
 def _position(rng: Random) -> bytes:
@@ -86,7 +86,7 @@ def _position(rng: Random) -> bytes:
     )
 
 
-# Movement: one id, and in each space and each version another schema
+# Movement: one format id, with another schema in each space and each version
 
 
 def _descriptor(format_id: str, **properties: dict[str, Any]) -> dict[str, Any]:
@@ -122,19 +122,19 @@ def _stepped_back(rng: Random) -> bytes:
     return _encode({"entity": rng.randrange(10**9), "steps": steps, "reversed": rng.random() < 0.5, "unit": "mm"})
 
 
-def _spoil_object(rng: Random, good: bytes, before: int) -> tuple[bytes, str]:
-    """Cut off, no text at all, or without what is required or with something else in its place."""
-    way = before % 4
+def _spoil_object(rng: Random, valid: bytes, count: int) -> tuple[bytes, str]:
+    """Truncate the payload, make it invalid UTF-8, or violate its schema."""
+    way = count % 4
     if way == 0:
-        return good[: -rng.randrange(2, 12)], NOT_JSON
+        return valid[: -rng.randrange(2, 12)], NOT_JSON
     if way == 1:
-        return b"\xff\xfe" + good, NOT_JSON
-    return spoil_content(rng, good), SCHEMA
+        return b"\xff\xfe" + valid, NOT_JSON
+    return spoil_content(rng, valid), SCHEMA
 
 
-def spoil_content(rng: Random, good: bytes) -> bytes:
-    """JSON that does not fit: the first required member is gone, or is something else."""
-    value = msgspec.json.decode(good)
+def spoil_content(rng: Random, valid: bytes) -> bytes:
+    """Violate the schema: remove the first required member or replace its value by an object."""
+    value = msgspec.json.decode(valid)
     first = next(iter(value))
     if rng.random() < 0.5:
         del value[first]
@@ -143,29 +143,31 @@ def spoil_content(rng: Random, good: bytes) -> bytes:
     return _encode(value)
 
 
-def _spoil_text(_rng: Random, good: bytes, _before: int) -> tuple[bytes, str]:
-    return good[:20] + b"\xc3\x28" + good[20:], NOT_UTF8
+def _spoil_text(_rng: Random, valid: bytes, _count: int) -> tuple[bytes, str]:
+    return valid[:20] + b"\xc3\x28" + valid[20:], NOT_UTF8
 
 
-def _spoil_vectors(rng: Random, good: bytes, _before: int) -> tuple[bytes, str]:
-    return good[: -rng.randrange(1, 12)], LENGTH
+def _spoil_vectors(rng: Random, valid: bytes, _count: int) -> tuple[bytes, str]:
+    return valid[: -rng.randrange(1, 12)], LENGTH
 
 
 MOVEMENT: Final = "movement/2d"
-_MOVEMENTS: Final[tuple[tuple[Matter, ...], ...]] = (
+_MOVEMENTS: Final[tuple[tuple[PayloadType, ...], ...]] = (
     (
-        Matter(_moved, _spoil_object, (_descriptor(MOVEMENT, entity=_TEXT, x=_REAL, y=_REAL, moving=_FLAG),)),
-        Matter(_posed, _spoil_object, (_descriptor(MOVEMENT, entity=_TEXT, pose={"type": "object"}, velocity=_PAIR),)),
+        PayloadType(_moved, _spoil_object, (_descriptor(MOVEMENT, entity=_TEXT, x=_REAL, y=_REAL, moving=_FLAG),)),
+        PayloadType(
+            _posed, _spoil_object, (_descriptor(MOVEMENT, entity=_TEXT, pose={"type": "object"}, velocity=_PAIR),)
+        ),
     ),
     (
-        Matter(_stepped, _spoil_object, (_descriptor(MOVEMENT, entity=_WHOLE, x=_WHOLE, y=_WHOLE, unit=_TEXT),)),
-        Matter(_stepped_back, _spoil_object, (_descriptor(MOVEMENT, entity=_WHOLE, steps={"type": "array"}),)),
+        PayloadType(_stepped, _spoil_object, (_descriptor(MOVEMENT, entity=_WHOLE, x=_WHOLE, y=_WHOLE, unit=_TEXT),)),
+        PayloadType(_stepped_back, _spoil_object, (_descriptor(MOVEMENT, entity=_WHOLE, steps={"type": "array"}),)),
     ),
 )
 
 
-def movement(space: int, version: int) -> Matter:
-    """What `movement/2d` means in this space by now: never what it means next door, nor what it meant before."""
+def movement(space: int, version: int) -> PayloadType:
+    """Return the payload type of `movement/2d`, which differs between spaces and between versions in one space."""
     versions = _MOVEMENTS[space % len(_MOVEMENTS)]
     return versions[version % len(versions)]
 
@@ -200,10 +202,10 @@ def _sound(rng: Random) -> bytes:
     return rng.randbytes(160)
 
 
-POSITIONS: Final = Matter(_position)
-BARE_VECTORS: Final = Matter(_vectors)
-SOUND: Final = Matter(_sound)
-VECTORS: Final = Matter(
+POSITIONS: Final = PayloadType(_position)
+BARE_VECTORS: Final = PayloadType(_vectors)
+SOUND: Final = PayloadType(_sound)
+VECTORS: Final = PayloadType(
     _vectors,
     _spoil_vectors,
     (
@@ -214,8 +216,8 @@ VECTORS: Final = Matter(
         },
     ),
 )
-CONSOLE: Final = Matter(_line, _spoil_text, ({"id": "console/line", "mime_type": "text/plain"},))
-TELEMETRY: Final = Matter(
+CONSOLE: Final = PayloadType(_line, _spoil_text, ({"id": "console/line", "mime_type": "text/plain"},))
+TELEMETRY: Final = PayloadType(
     _telemetry,
     None,
     (
@@ -223,5 +225,5 @@ TELEMETRY: Final = Matter(
         {"id": "telemetry/packed", "mime_type": "application/octet-stream"},
     ),
 )
-"""Of several formats: a raw frame does not say which it is of, so none is wrong."""
-READING: Final = Matter(_reading, None, (_descriptor("reading", sensor=_TEXT, celsius=_REAL),))
+"""Has two formats. A raw frame does not name its format, so no frame is invalid."""
+READING: Final = PayloadType(_reading, None, (_descriptor("reading", sensor=_TEXT, celsius=_REAL),))

@@ -1,7 +1,4 @@
-"""What a generated journal is to be: how long, of how many spaces, from when, and where its files end.
-
-One frozen value, checked once.
-"""
+"""Parameters of a generated journal: number of records and spaces, seed, start time and file size."""
 
 from pathlib import Path
 from typing import Final, Required, TypedDict
@@ -9,21 +6,22 @@ from typing import Final, Required, TypedDict
 import msgspec
 
 from mew.errors import MewError
-from mew.journal.generator.cast import space_name
-from mew.journal.generator.story import FEWEST
 from mew.journal.layout import JournalFolder
 from mew.journal.settings import JournalSettings
+from tools.journal_generator.participants import space_name
 
+MIN_SPACE_RECORDS: Final = 1_000
+"""The smallest number of records that a space can have."""
 START: Final = 1_772_441_940_000_000
-"""2026-03-02T08:59:00Z: a minute before an hour ends, so that short stories see that too."""
+"""2026-03-02T08:59:00Z: one minute before a full hour, so that short journals also contain a change of the hour."""
 
 
-class BadPlan(MewError):
-    """A journal that cannot be made."""
+class InvalidPlan(MewError):
+    """The plan cannot be carried out."""
 
 
 class PlanFields(TypedDict, total=False):
-    """What `generate` takes by name."""
+    """Keyword arguments of `generate`."""
 
     records: Required[int]
     spaces: int
@@ -35,32 +33,34 @@ class PlanFields(TypedDict, total=False):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A journal to be generated."""
+    """Parameters of a journal."""
 
     records: int
-    """Of all spaces together."""
+    """Total over all spaces."""
     spaces: int = 2
     seed: int = 0
     start: int = START
-    """When it begins, in microseconds since 1970."""
+    """Start time in microseconds since 1970."""
     seal: bool = True
-    """Whether logs become segments."""
+    """Whether WAL files are sealed into segments."""
     segment_bytes: int = JournalSettings().segment_bytes
-    """So large a log is ended, and sealed."""
+    """A WAL file that reaches this size is closed, and sealed if `seal` is set."""
     truth: Path | None = None
-    """Where the truth goes; None: beside the root."""
+    """File for the ground truth; None: `truth.json` beside the root."""
 
     def share(self, index: int) -> int:
-        """How many records the space of this number has."""
+        """Return the number of records of the space with this index."""
         return self.records // self.spaces + (index < self.records % self.spaces)
 
     def check(self, root: Path) -> None:
-        """`BadPlan` where this cannot be written there."""
+        """Raise `InvalidPlan` if a journal with this plan cannot be written to `root`."""
         if self.spaces < 1:
-            raise BadPlan("there is at least one space")
-        if self.records < FEWEST * self.spaces:
-            raise BadPlan(f"a space has at least {FEWEST:,} records: {self.records:,} are too few for {self.spaces}")
+            raise InvalidPlan("a journal must have at least one space")
+        if self.records < MIN_SPACE_RECORDS * self.spaces:
+            raise InvalidPlan(
+                f"a space has at least {MIN_SPACE_RECORDS:,} records: {self.records:,} are too few for {self.spaces}"
+            )
         for index in range(self.spaces):
             folder = JournalFolder(root, space_name(index))
             if folder.log.exists() or folder.sealed.exists():
-                raise BadPlan(f"{root} has a journal of {folder.space!r} already")
+                raise InvalidPlan(f"{root} already contains a journal of the space {folder.space!r}")

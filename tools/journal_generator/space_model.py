@@ -1,37 +1,120 @@
-"""What a story believes of its space: who is here, who owns and writes what, and what follows when that changes.
+"""Model of a space for predictions: participants, streams, owners and writers, and the effects of each change.
 
-The protocol's rules a second time, in the story's own words. Must not ask the core: the core is held against it.
+It implements the protocol's rules independently of the core, because the core is tested against it.
 """
 
 from collections.abc import Iterator
+from random import Random
 from typing import Final
 
-from mew.journal.generator.cast import GRACE_SECONDS, HTTP_SECONDS
-from mew.journal.generator.channel import Channel
-from mew.journal.generator.truth import Conversation, Ended, Owner, SpaceTruth, Stay, Welcome, Writers
 from mew.protocol import GATEWAY
+from mew.protocol.frames import header
+from tools.journal_generator.ground_truth import (
+    Conversation,
+    Ended,
+    Owner,
+    SpaceTruth,
+    Stay,
+    StreamTruth,
+    Welcome,
+    Writers,
+    Written,
+)
+from tools.journal_generator.participants import GRACE_SECONDS, HTTP_SECONDS, StreamTemplate
+from tools.journal_generator.payloads import POOL, PayloadPool, PayloadType, spoil_content
+
+
+class WriterProgress:
+    """What one writer has sent to a stream, and the next payload."""
+
+    __slots__ = ("cursor", "data_due", "frames_due", "sequence", "written")
+
+    def __init__(self, written: Written, cursor: int) -> None:
+        self.written = written
+        self.cursor = cursor
+        self.frames_due = 0.0
+        self.data_due = 0.0
+        self.sequence = -1
+        """Sequence number of the last `stream/data`."""
+
+
+class OpenStream:
+    """An open stream: its ground truth so far and its payloads."""
+
+    def __init__(
+        self, truth: StreamTruth, template: StreamTemplate, payload_type: PayloadType, pool: PayloadPool
+    ) -> None:
+        self.truth = truth
+        self.template = template
+        self.payload_type = payload_type
+        self.stream_id = truth.stream_id
+        self.live = truth.way == "request"
+        self.number = 0
+        """Number of the last frame or `stream/data`."""
+        self.header = header(truth.stream_id)
+        self.flows: dict[str, WriterProgress] = {}
+        self.delivered_up_to: dict[str, int] = {}
+        """By reader: frames up to this number cannot be lost any more."""
+        self._pool = pool
+        self._messages = pool.messages(self.header) if template.hertz else []
+
+    @property
+    def owner(self) -> str:
+        """The current owner."""
+        return self.truth.owners[-1].owner
+
+    @property
+    def writers(self) -> tuple[str, ...]:
+        """The current writers, the owner first."""
+        return self.truth.writers[-1].writers
+
+    def flow(self, writer: str, rng: Random) -> WriterProgress:
+        """Return the progress of a writer."""
+        flow = self.flows.get(writer)
+        if flow is None:
+            written = self.truth.by_writer[writer] = Written()
+            flow = self.flows[writer] = WriterProgress(written, rng.randrange(POOL))
+        return flow
+
+    def take(self, flow: WriterProgress, count: int) -> list[bytes]:
+        """Return the writer's next frames, up to `POOL`, and count them as accepted."""
+        start = flow.cursor
+        flow.cursor = (start + count) % POOL
+        flow.written.frames += count
+        flow.written.bytes += self._pool.size(start, count)
+        return self._messages[start : start + count]
+
+    def payload(self, rng: Random) -> bytes:
+        """Return the payload of one frame."""
+        return rng.choice(self._pool.payloads)
+
+    def content(self, rng: Random, *, fits: bool = True) -> bytes:
+        """Return the JSON content of one `stream/data`."""
+        payload = self.payload(rng)
+        return payload if fits else spoil_content(rng, payload)
+
 
 SECOND: Final = 1_000_000
 GRACE: Final = round(GRACE_SECONDS * SECOND)
-GOODBYE: Final = 5 * SECOND
-"""How long a participant that was shut down stays."""
-PROPOSAL: Final = 300 * SECOND
-"""The time after which an open proposal expires, because the generator's proposals ask for no other time."""
-HTTP_STAY: Final = round(HTTP_SECONDS * SECOND)
+SHUTDOWN_DELAY: Final = 5 * SECOND
+"""Delay between a shutdown request and the disconnect."""
+PROPOSAL_LIFETIME: Final = 300 * SECOND
+"""Lifetime of an open proposal; the generated proposals do not request another one."""
+HTTP_PRESENCE: Final = round(HTTP_SECONDS * SECOND)
 DISCONNECTED: Final = "disconnected"
 OWNER_DISCONNECTED: Final = "owner_disconnected"
 
-Line = tuple[str, str, str | None, str | None, str | None]
+RecordLine = tuple[str, str, str | None, str | None, str | None]
 """Event, participant, kind, stream id and reason of a record."""
 
 
-class Foretold:
-    """The records that must come of one command, in order."""
+class Prediction:
+    """The records that one command must cause, in order."""
 
     def __init__(self, position: int, time: int) -> None:
-        """The first of them has this position, all have this time."""
+        """The first record has this position; all of them have this time."""
         self.time = time
-        self.lines: list[Line] = []
+        self.lines: list[RecordLine] = []
         self._next = position
 
     def expect(
@@ -42,37 +125,37 @@ class Foretold:
         stream_id: str | None = None,
         reason: str | None = None,
     ) -> int:
-        """One more record; its position."""
+        """Add a record and return its position."""
         self.lines.append((event, participant, kind, stream_id, reason))
         self._next += 1
         return self._next - 1
 
-    def say(self, kind: str, stream_id: str | None = None, reason: str | None = None) -> int:
-        """An envelope of the gateway's own."""
+    def expect_gateway(self, kind: str, stream_id: str | None = None, reason: str | None = None) -> int:
+        """Add an envelope that the gateway sends, and return its position."""
         return self.expect("envelope", GATEWAY, kind, stream_id, reason)
 
 
-class World:
-    """One space, as the story has it."""
+class SpaceModel:
+    """The state of one space, according to the simulation."""
 
     def __init__(self, truth: SpaceTruth, known: set[str]) -> None:
-        """Nobody is here; `known` are configured."""
+        """Start without any participant; `known` are the configured ones."""
         self.truth = truth
         self.known = known
         self.kicked: set[str] = set()
         self.stays: dict[str, Stay] = {}
-        """Of those who are here, in order of joining."""
+        """Presence of the current participants, in order of joining."""
         self.connections: dict[str, str] = {}
-        self.streams: dict[str, Channel] = {}
-        """Those that are open, in order of creation."""
+        self.streams: dict[str, OpenStream] = {}
+        """Open streams, in order of creation."""
         self.muted: set[str] = set()
-        """Who may not speak, as of the last tick or pause."""
+        """Participants that may not send, as of the last tick or pause."""
         self.paused: dict[str, int | None] = {}
         self.closing: dict[str, int] = {}
         self.posting: dict[str, int] = {}
-        """Until when those who have no socket stay."""
+        """When the presence of a participant without a connection times out."""
         self.grants: dict[str, set[str]] = {}
-        """The ids of what each was granted and still has."""
+        """Ids of the grants that each participant holds."""
         self.proposals: dict[str, tuple[int, Conversation]] = {}
         """The open proposals by id: when each expires, and its conversation."""
         self._left: dict[str, int] = {}
@@ -80,43 +163,43 @@ class World:
         self._numbered = 0
         self._names: set[str] = set()
 
-    # Who is who
+    # Queries
 
     def is_present(self, participant: str) -> bool:
-        """Whether the participant is here."""
+        """Return whether the participant is present."""
         return participant in self.stays
 
     def may_speak(self, participant: str) -> bool:
-        """Whether what it sends can be accepted."""
+        """Return whether an envelope of the participant can be accepted."""
         return participant in self.stays and participant not in self.muted
 
     def may_return(self, participant: str) -> bool:
-        """Whether it can come back as itself."""
+        """Return whether the participant may join with its token."""
         return participant in self.known and participant not in self.kicked
 
-    def writing(self) -> Iterator[tuple[Channel, str]]:
-        """Who can write where just now."""
-        for channel in self.streams.values():
-            if channel.live:
-                yield from ((channel, writer) for writer in channel.writers if self.may_speak(writer))
+    def writing(self) -> Iterator[tuple[OpenStream, str]]:
+        """Yield each live stream with each writer that may send."""
+        for stream in self.streams.values():
+            if stream.live:
+                yield from ((stream, writer) for writer in stream.writers if self.may_speak(writer))
 
-    # Coming and going
+    # Presence
 
-    def start(self, foretold: Foretold, epoch: str) -> None:
-        """The gateway has started: nobody is here, and what waits for owners begins to wait."""
-        position = foretold.expect("start", GATEWAY)
+    def start(self, prediction: Prediction, epoch: str) -> None:
+        """Start the gateway: no participant is present, and the grace periods of absent owners begin."""
+        position = prediction.expect("start", GATEWAY)
         self.truth.starts[epoch] = position
         for participant in list(self.stays):
-            self._end_stay(participant, position, foretold.time, "restart")
-        self._refresh_mutes(foretold.time)
-        writers = {writer for channel in self.streams.values() for writer in channel.writers}
+            self._end_stay(participant, position, prediction.time, "restart")
+        self._refresh_mutes(prediction.time)
+        writers = {writer for stream in self.streams.values() for writer in stream.writers}
         self._awaited = writers
-        self._settle_absent(foretold)
+        self._settle_absent(prediction)
 
-    def enter(self, foretold: Foretold, participant: str, transport: str, *, anonymous: bool = False) -> None:
-        """Somebody comes in, or takes its own seat by another connection."""
+    def enter(self, prediction: Prediction, participant: str, transport: str, *, anonymous: bool = False) -> None:
+        """Let a participant join, or take over its own connection."""
         stay = self.stays.get(participant)
-        position = foretold.expect("join", participant, reason=None if stay is None else "takeover")
+        position = prediction.expect("join", participant, reason=None if stay is None else "takeover")
         self.posting.pop(participant, None)
         self._left.pop(participant, None)
         if stay is None:
@@ -125,38 +208,38 @@ class World:
                 transport=transport,
                 anonymous=anonymous,
                 position=position,
-                time=foretold.time,
+                time=prediction.time,
             )
             self.stays[participant] = stay
             self.truth.stays.append(stay)
-            self.welcome(foretold, participant, "join")
-            foretold.say("system/presence")
+            self.welcome(prediction, participant, "join")
+            prediction.expect_gateway("system/presence")
         else:
             stay.takeovers.append(position)
-            self.welcome(foretold, participant, "takeover")
-        for channel in self.streams.values():
-            channel.told[participant] = channel.number
+            self.welcome(prediction, participant, "takeover")
+        for stream in self.streams.values():
+            stream.delivered_up_to[participant] = stream.number
 
-    def welcome(self, foretold: Foretold, participant: str, why: str) -> None:
-        """Somebody is told everything there is to know."""
+    def welcome(self, prediction: Prediction, participant: str, why: str) -> None:
+        """Expect a welcome with the full state of the space."""
         observer = why == "observer"
-        position = foretold.expect("welcome", participant, "system/welcome", reason="observer" if observer else None)
+        position = prediction.expect("welcome", participant, "system/welcome", reason="observer" if observer else None)
         others = [name for name in self.stays if observer or name != participant]
         self.truth.welcomes.append(
             Welcome(position=position, participant=participant, why=why, others=others, streams=list(self.streams))
         )
 
-    def depart(self, foretold: Foretold, participant: str, reason: str | None) -> None:
-        """Somebody goes: its writing ends, its own streams close or wait."""
-        position = foretold.expect("leave", participant, reason=reason)
-        self._end_stay(participant, position, foretold.time, reason)
-        foretold.say("system/presence", reason=reason)
-        for channel in list(self.streams.values()):
-            if participant != channel.owner and participant in channel.writers:
-                self.revoke(foretold, channel, participant, DISCONNECTED)
-        for channel in list(self.streams.values()):
-            if participant == channel.owner:
-                self._settle(foretold, channel)
+    def depart(self, prediction: Prediction, participant: str, reason: str | None) -> None:
+        """Let a participant leave: its write access ends, its own streams close or wait for it."""
+        position = prediction.expect("leave", participant, reason=reason)
+        self._end_stay(participant, position, prediction.time, reason)
+        prediction.expect_gateway("system/presence", reason=reason)
+        for stream in list(self.streams.values()):
+            if participant != stream.owner and participant in stream.writers:
+                self.revoke(prediction, stream, participant, DISCONNECTED)
+        for stream in list(self.streams.values()):
+            if participant == stream.owner:
+                self._settle(prediction, stream)
 
     def _end_stay(self, participant: str, position: int, time: int, reason: str | None) -> None:
         stay = self.stays.pop(participant)
@@ -169,27 +252,27 @@ class World:
         else:
             self._left[participant] = time
 
-    def post(self, foretold: Foretold, participant: str) -> None:
-        """Somebody without a socket sends something: it is here from now on, for a while."""
+    def post(self, prediction: Prediction, participant: str) -> None:
+        """Make a participant present that sends over HTTP, until its presence times out."""
         if participant not in self.stays:
-            self.enter(foretold, participant, "http")
-        self.posting[participant] = foretold.time + HTTP_STAY
+            self.enter(prediction, participant, "http")
+        self.posting[participant] = prediction.time + HTTP_PRESENCE
 
-    def tick(self, foretold: Foretold) -> None:
-        """Time has passed."""
-        now = foretold.time
+    def tick(self, prediction: Prediction) -> None:
+        """Apply everything that depends on time."""
+        now = prediction.time
         self._refresh_mutes(now)
         for participant in [name for name, until in self.closing.items() if until <= now]:
-            self.depart(foretold, participant, "shutdown")
+            self.depart(prediction, participant, "shutdown")
         for participant in [name for name, until in self.posting.items() if until <= now]:
-            self.depart(foretold, participant, "timeout")
-        self._settle_absent(foretold)
+            self.depart(prediction, participant, "timeout")
+        self._settle_absent(prediction)
 
     # Proposals
 
     def propose(self, conversation: Conversation) -> None:
-        """Open the proposal that begins a conversation."""
-        self.proposals[conversation.root] = conversation.times[0] + PROPOSAL, conversation
+        """Open the proposal that starts a conversation."""
+        self.proposals[conversation.root] = conversation.times[0] + PROPOSAL_LIFETIME, conversation
 
     def is_open(self, proposal: str, now: int) -> bool:
         """Return whether a proposal is open, and stays open for at least another second."""
@@ -199,28 +282,28 @@ class World:
         """Return whether an open proposal expires by now."""
         return any(expires <= now for expires, _ in self.proposals.values())
 
-    def expire(self, foretold: Foretold) -> None:
+    def expire(self, prediction: Prediction) -> None:
         """Close the proposals that expire by now."""
         for proposal, (expires, conversation) in list(self.proposals.items()):
-            if expires <= foretold.time:
+            if expires <= prediction.time:
                 del self.proposals[proposal]
-                conversation.positions.append(foretold.say("mcp/proposal-closed", reason="expired"))
+                conversation.positions.append(prediction.expect_gateway("mcp/proposal-closed", reason="expired"))
                 conversation.kinds.append("mcp/proposal-closed")
-                conversation.times.append(foretold.time)
+                conversation.times.append(prediction.time)
                 conversation.outcome = "expired"
 
     # Membership
 
-    def invite(self, foretold: Foretold, inviter: str, participant: str) -> bool:
-        """Whether the invitation makes a difference: who is known and not kicked is in already."""
-        foretold.expect("consumed", inviter, "space/invite")
+    def invite(self, prediction: Prediction, inviter: str, participant: str) -> bool:
+        """Return whether the invitation changes anything: known participants that are not kicked can join already."""
+        prediction.expect("consumed", inviter, "space/invite")
         known = participant in self.known or participant in self.stays
         if known and participant not in self.kicked:
-            foretold.say("space/invite-ack")
+            prediction.expect_gateway("space/invite-ack")
             return False
-        foretold.expect("admin", inviter, reason="token_issued")
-        foretold.say("space/invite-ack")
-        foretold.say("system/presence")
+        prediction.expect("admin", inviter, reason="token_issued")
+        prediction.expect_gateway("space/invite-ack")
+        prediction.expect_gateway("system/presence")
         if participant in self.kicked:
             self.kicked.remove(participant)
             self.paused.pop(participant, None)
@@ -230,27 +313,27 @@ class World:
             self.truth.invited.append(participant)
         return True
 
-    def kick(self, foretold: Foretold, by: str, participant: str) -> None:
-        """Somebody is removed, and gets no grace."""
-        foretold.expect("consumed", by, "space/kick")
+    def kick(self, prediction: Prediction, by: str, participant: str) -> None:
+        """Remove a participant, without a grace period."""
+        prediction.expect("consumed", by, "space/kick")
         self.kicked.add(participant)
         if participant in self.stays:
-            self.depart(foretold, participant, "kicked")
-        self._settle_absent(foretold)
+            self.depart(prediction, participant, "kicked")
+        self._settle_absent(prediction)
 
     def pause(self, participant: str, until: int | None) -> None:
-        """Somebody is silenced."""
+        """Pause a participant, or let its pause end at another time."""
         self.paused[participant] = until
         self.muted.add(participant)
 
     def resume(self, participant: str, now: int) -> None:
-        """And may speak again."""
+        """End the pause of a participant."""
         self.paused.pop(participant, None)
         self._refresh_mutes(now)
 
     def shut_down(self, participant: str, now: int) -> None:
-        """Somebody has a moment left to say goodbye."""
-        self.closing[participant] = now + GOODBYE
+        """Mute a participant and schedule its disconnect."""
+        self.closing[participant] = now + SHUTDOWN_DELAY
         self.muted.add(participant)
 
     def _refresh_mutes(self, now: int) -> None:
@@ -260,7 +343,7 @@ class World:
     # Streams
 
     def new_id(self, desired: str | None) -> str:
-        """What the next stream will be called."""
+        """Return the id of the next stream."""
         if desired is None:
             self._numbered += 1
             return f"stream-{self._numbered}"
@@ -270,72 +353,72 @@ class World:
         self._names.add(name)
         return name
 
-    def put(self, channel: Channel) -> None:
-        """A stream has been opened, its creator's alone."""
-        truth, creator = channel.truth, channel.truth.creator
+    def put(self, stream: OpenStream) -> None:
+        """Add a stream; only its creator may write."""
+        truth, creator = stream.truth, stream.truth.creator
         truth.owners.append(Owner(truth.position, truth.time, creator))
         truth.writers.append(Writers(truth.position, truth.time, (creator,)))
-        self.streams[truth.stream_id] = channel
+        self.streams[truth.stream_id] = stream
         self.truth.streams[truth.stream_id] = truth
 
-    def grant(self, foretold: Foretold, channel: Channel, participant: str, reason: str | None) -> None:
-        """Somebody may write from now on."""
-        position = foretold.say("stream/write-granted", channel.stream_id, reason)
-        if participant not in channel.writers:
-            _set_writers(channel, position, foretold.time, (*channel.writers, participant))
+    def grant(self, prediction: Prediction, stream: OpenStream, participant: str, reason: str | None) -> None:
+        """Give a participant write access."""
+        position = prediction.expect_gateway("stream/write-granted", stream.stream_id, reason)
+        if participant not in stream.writers:
+            _set_writers(stream, position, prediction.time, (*stream.writers, participant))
 
-    def revoke(self, foretold: Foretold, channel: Channel, participant: str, reason: str | None) -> None:
-        """Somebody may write no longer."""
-        position = foretold.say("stream/write-revoked", channel.stream_id, reason)
-        if participant in channel.writers:
-            left = tuple(writer for writer in channel.writers if writer != participant)
-            _set_writers(channel, position, foretold.time, left)
+    def revoke(self, prediction: Prediction, stream: OpenStream, participant: str, reason: str | None) -> None:
+        """Revoke write access."""
+        position = prediction.expect_gateway("stream/write-revoked", stream.stream_id, reason)
+        if participant in stream.writers:
+            left = tuple(writer for writer in stream.writers if writer != participant)
+            _set_writers(stream, position, prediction.time, left)
 
-    def transfer(self, foretold: Foretold, channel: Channel, heir: str, reason: str | None) -> None:
-        """Another owns the stream; who did writes no more."""
-        position = foretold.say("stream/ownership-transferred", channel.stream_id, reason)
-        if heir == channel.owner:
+    def transfer(self, prediction: Prediction, stream: OpenStream, heir: str, reason: str | None) -> None:
+        """Change the owner; the former owner loses write access."""
+        position = prediction.expect_gateway("stream/ownership-transferred", stream.stream_id, reason)
+        if heir == stream.owner:
             return
-        others = tuple(writer for writer in channel.writers if writer not in {channel.owner, heir})
-        channel.truth.owners.append(Owner(position, foretold.time, heir))
-        _set_writers(channel, position, foretold.time, (heir, *others))
+        others = tuple(writer for writer in stream.writers if writer not in {stream.owner, heir})
+        stream.truth.owners.append(Owner(position, prediction.time, heir))
+        _set_writers(stream, position, prediction.time, (heir, *others))
 
-    def end(self, channel: Channel, ended: Ended) -> None:
-        """A stream is over."""
-        channel.truth.ended = ended
-        del self.streams[channel.stream_id]
+    def end(self, stream: OpenStream, ended: Ended) -> None:
+        """Remove a stream that has ended."""
+        stream.truth.ended = ended
+        del self.streams[stream.stream_id]
 
-    def _settle_absent(self, foretold: Foretold) -> None:
-        """Whoever was interrupted by a restart and stays away is gone; so are owners whose grace is over."""
+    def _settle_absent(self, prediction: Prediction) -> None:
+        """Apply the end of grace periods: writers that did not return after a restart, and absent owners."""
         self._awaited = {writer for writer in self._awaited if writer not in self.stays}
-        gone = {writer for writer in self._awaited if self._is_grace_over(writer, foretold.time)}
+        gone = {writer for writer in self._awaited if self._is_grace_over(writer, prediction.time)}
         self._awaited -= gone
-        for channel in list(self.streams.values()):
-            for writer in channel.writers[1:]:
+        for stream in list(self.streams.values()):
+            for writer in stream.writers[1:]:
                 if writer in gone:
-                    self.revoke(foretold, channel, writer, DISCONNECTED)
-            if channel.owner not in self.stays:
-                self._settle(foretold, channel)
+                    self.revoke(prediction, stream, writer, DISCONNECTED)
+            if stream.owner not in self.stays:
+                self._settle(prediction, stream)
 
-    def _settle(self, foretold: Foretold, channel: Channel) -> None:
-        """A stream's owner is away: it waits, gets another, or ends."""
+    def _settle(self, prediction: Prediction, stream: OpenStream) -> None:
+        """Decide about a stream whose owner is absent: it waits, is transferred, or closes."""
         waits = {
-            "keep": self.may_return(channel.owner),
-            "transfer": not self._is_grace_over(channel.owner, foretold.time),
+            "keep": self.may_return(stream.owner),
+            "transfer": not self._is_grace_over(stream.owner, prediction.time),
             "close": False,
         }
-        if waits[channel.truth.policy]:
+        if waits[stream.truth.policy]:
             return
-        heir = next((writer for writer in channel.writers if writer in self.stays), None)
-        if heir is None or channel.truth.policy == "close":
-            position = foretold.say("stream/close", channel.stream_id, OWNER_DISCONNECTED)
-            self.end(channel, Ended(position, foretold.time, "stream/close", GATEWAY, OWNER_DISCONNECTED))
+        heir = next((writer for writer in stream.writers if writer in self.stays), None)
+        if heir is None or stream.truth.policy == "close":
+            position = prediction.expect_gateway("stream/close", stream.stream_id, OWNER_DISCONNECTED)
+            self.end(stream, Ended(position, prediction.time, "stream/close", GATEWAY, OWNER_DISCONNECTED))
         else:
-            self.transfer(foretold, channel, heir, OWNER_DISCONNECTED)
+            self.transfer(prediction, stream, heir, OWNER_DISCONNECTED)
 
     def _is_grace_over(self, participant: str, now: int) -> bool:
         return not self.may_return(participant) or now >= self._left[participant] + GRACE
 
 
-def _set_writers(channel: Channel, position: int, time: int, writers: tuple[str, ...]) -> None:
-    channel.truth.writers.append(Writers(position, time, writers))
+def _set_writers(stream: OpenStream, position: int, time: int, writers: tuple[str, ...]) -> None:
+    stream.truth.writers.append(Writers(position, time, writers))

@@ -8,12 +8,12 @@ import msgspec
 import pyarrow as pa
 
 from mew.journal.arrow import SCHEMA
-from mew.journal.generator import SpaceTruth, generate
 from mew.journal.reader import Journal, is_frame
 from mew.pipeline.control.folding import Folded, fold_control
 from mew.pipeline.schemas import TABLES
 from mew.protocol import Record
 from mew.testing import MemorySpace
+from tools.journal_generator import SpaceTruth, generate
 
 CONTROL_TABLES = (
     "envelopes",

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mew.journal.generator import generate
 from tests.pipeline.jobs.lakes import run_all
+from tools.journal_generator import generate
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.journal.generator import generate
 from mew.journal.reader import Journal, is_frame
 from mew.pipeline.control.said import SPOKEN
 from mew.protocol import kinds
@@ -17,6 +16,7 @@ from mew.protocol.records import Record
 from mew.protocol.state import SpaceState
 from tests.pipeline.jobs.lakes import dicts, positions, run_all
 from tests.pipeline.jobs.planting import write_journal
+from tools.journal_generator import generate
 
 SPACE = "harbour"
 CHECKS = {

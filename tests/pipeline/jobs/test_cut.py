@@ -8,13 +8,13 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from mew.journal.generator import generate
 from mew.journal.reader import Journal
 from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake
 from mew.protocol.records import Record
 from tests.pipeline.jobs.lakes import contents, dicts, one_by_one, positions, run_all
 from tests.pipeline.jobs.planting import write_journal
+from tools.journal_generator import generate
 
 SPACE = "harbour"
 MINUTE = 60 * 10**6

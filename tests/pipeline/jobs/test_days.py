@@ -5,12 +5,12 @@ import time
 import tracemalloc
 from pathlib import Path
 
-from mew.journal.generator import generate
 from mew.pipeline.jobs.watching import BatchFinished, Watch, WatchOptions
 from mew.pipeline.lake import Lake
 from mew.pipeline.lake.tidying import DAY
 from mew.pipeline.lookup.moments import moment
 from tests.pipeline.jobs.lakes import one_by_one, run_all
+from tools.journal_generator import generate
 
 BATCHES = 15
 KILOBYTE = 1024

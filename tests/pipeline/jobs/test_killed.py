@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 
-from mew.journal.generator import generate
 from mew.pipeline.lake import Lake
 from tests.pipeline.jobs.killing import run_and_kill
 from tests.pipeline.jobs.lakes import CONTENT, contents, run_all
+from tools.journal_generator import generate
 
 SEGMENT_BYTES = 150_000
 

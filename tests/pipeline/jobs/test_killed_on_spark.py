@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from mew.journal.generator import generate
 from mew.pipeline.lake import BatchOutOfOrder, Lake
 from tests.pipeline.jobs.compacting import Compacting
 from tests.pipeline.jobs.drivers import Driver, random_moments, run_on
 from tests.pipeline.jobs.engines import everybody_finds_the_same
 from tests.pipeline.jobs.growing import Growing
 from tests.pipeline.jobs.lakes import run_all
+from tools.journal_generator import generate
 
 KILLS = 3
 SECONDS = 200

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from mew.journal.generator import Truth, generate
 from mew.journal.layout import JournalFolder
 from mew.journal.retention import readers, retain
 from mew.pipeline.jobs import running
@@ -29,6 +28,7 @@ from mew.pipeline.stitch.state import decode_state
 from tests.pipeline.jobs.growing import Growing
 from tests.pipeline.jobs.killing import kill_some
 from tests.pipeline.jobs.lakes import CONTENT, contents, dicts, one_by_one, run_all
+from tools.journal_generator import Truth, generate
 
 OLD = Versions(1, 1, 1)
 REFRESHER = (sys.executable, "-m", "tests.pipeline.jobs.refresher")

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from mew.journal.generator import SpaceTruth, Truth, generate
 from mew.pipeline.lake import Lake
 from tests.pipeline.jobs.lakes import contents, dicts, rows, run_all
+from tools.journal_generator import SpaceTruth, Truth, generate
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from mew.journal.generator import Truth, generate
 from mew.journal.layout import JournalFolder, Segment
 from mew.journal.segments import SegmentDamaged
 from mew.pipeline.jobs.running import VERSIONS, Batches
@@ -17,6 +16,7 @@ from tests.pipeline.jobs.growing import Growing
 from tests.pipeline.jobs.lakes import contents, dicts, one_by_one, run_all
 from tests.pipeline.jobs.test_refresh import POINTS, _adds_up, _is_whole, same
 from tests.pipeline.jobs.watched import Enough
+from tools.journal_generator import Truth, generate
 
 ILL, WELL = "harbour", "orchard"
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mew.journal.generator import generate
 from tests.pipeline.jobs.lakes import run_all
 from tests.pipeline.jobs.truths import is_true
+from tools.journal_generator import generate
 
 RECORDS = 2_000
 

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 import mew
-from mew.journal.generator import generate
 from mew.journal.layout import JournalFolder
 from mew.journal.reader import Journal
 from mew.pipeline.jobs.running import run_batch
@@ -18,6 +17,7 @@ from tests.client.gateways import gateway_process
 from tests.pipeline.jobs.growing import Growing
 from tests.pipeline.jobs.lakes import CONTENT, contents, one_by_one, run_all
 from tests.pipeline.jobs.watched import FAST, WITHOUT_SPARK, Watching
+from tools.journal_generator import generate
 
 GOAL_SECONDS = 3.0
 

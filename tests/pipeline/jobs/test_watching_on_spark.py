@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from mew.journal.generator import generate
 from mew.pipeline.jobs.watching import BatchFinished, Watch, WatchOptions
 from mew.pipeline.lake import Lake
 from tests.pipeline.jobs.drivers import on_spark
 from tests.pipeline.jobs.growing import Growing
 from tests.pipeline.jobs.lakes import CONTENT, contents, run_all
 from tests.pipeline.jobs.watched import Enough
+from tools.journal_generator import generate
 
 
 @pytest.mark.timeout(180)

@@ -6,8 +6,8 @@ from typing import Any
 
 import duckdb
 
-from mew.journal.generator import SpaceTruth, Truth
 from tests.pipeline.jobs.lakes import asked_often
+from tools.journal_generator import SpaceTruth, Truth
 
 Row = tuple[Any, ...]
 

@@ -7,12 +7,12 @@ import msgspec
 import pyarrow as pa
 
 from mew.journal.arrow import SCHEMA
-from mew.journal.generator import SpaceTruth
 from mew.pipeline.kernel.catalogue import Access, Catalogue, StreamFormats
 from mew.pipeline.kernel.decoding import DecodeOptions
 from mew.pipeline.kernel.formats import format_of
 from mew.pipeline.kernel.processing import UnitResult, process
 from mew.pipeline.kernel.units import Unit
+from tools.journal_generator import SpaceTruth
 
 SPACE = "lab"
 START = 1_772_441_940_000_000

@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 
 from mew.journal.arrow import SCHEMA
-from mew.journal.generator import SpaceTruth, generate
 from mew.journal.layout import JournalFolder
 from mew.pipeline.kernel import units
 from mew.pipeline.kernel.catalogue import Catalogue
@@ -15,6 +14,7 @@ from mew.pipeline.kernel.processing import UnitResult, process
 from mew.pipeline.stitch.activity import ControlActivity
 from mew.pipeline.stitch.stitching import MergeTarget, Stitched, merge
 from tests.pipeline.kernel.journals import true_catalogue
+from tools.journal_generator import SpaceTruth, generate
 
 Told = dict[str, tuple[SpaceTruth, list[UnitResult], Stitched]]
 

@@ -10,12 +10,12 @@ import pytest
 from mew.journal.arrow import SCHEMA
 from mew.journal.block_format import CorruptData
 from mew.journal.compaction import compact
-from mew.journal.generator import generate
 from mew.journal.layout import JournalFolder
 from mew.journal.reader import RecordsMissing
 from mew.journal.segments import read_frames
 from mew.pipeline.kernel import units
 from mew.pipeline.kernel.units import Unit, cut, read
+from tools.journal_generator import generate
 
 SPACE = "harbour"
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from mew.journal.generator import generate
 from mew.pipeline.jobs.running import VERSIONS
 from mew.pipeline.lake import BatchPlan, Lake
 from mew.pipeline.lake.values import Alarm, LakeDamaged
 from tests.pipeline.jobs.lakes import contents, dicts, run_all
+from tools.journal_generator import generate
 
 HOLE = Alarm("harbour", "landing", 41, [{"position": 42, "what": "record 42 did not come, and later ones did"}])
 OTHER = Alarm("", "landing", -1, [{"position": 0, "what": "offset 3 is no block"}, {"position": 0, "what": "nor is 4"}])

@@ -7,7 +7,6 @@ from typing import Any
 import duckdb
 import pytest
 
-from mew.journal.generator import generate
 from mew.journal.layout import JournalFolder
 from mew.journal.reader import Journal
 from mew.pipeline.lake import Lake, LakeError, LakeReader
@@ -17,6 +16,7 @@ from mew.pipeline.lookup.naming import named_in
 from mew.pipeline.schemas import READER_GAPS, STREAM_ACCESS, TABLES
 from tests.pipeline.lake import batches
 from tests.pipeline.lake.batches import expected, same
+from tools.journal_generator import generate
 
 
 @pytest.fixture(scope="module")

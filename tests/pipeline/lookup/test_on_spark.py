@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from mew.journal.generator import Truth
 from mew.pipeline.lake import Lake, LakeError
 from mew.pipeline.lookup import FORMS, BadQuery, on_spark, query, views, write
 from mew.pipeline.lookup.moments import moment
 from mew.pipeline.lookup.typed import format_names, format_view
+from tools.journal_generator import Truth
 
 VALUES = (
     "select 1 as a, 'x,\"y\"' as b, true as d, cast(1.5 as decimal(9,2)) as h, cast('nan' as double) as j, "

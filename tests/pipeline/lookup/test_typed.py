@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mew.journal.generator import Truth, generate
 from mew.journal.reader import Journal
 from mew.pipeline.control.folding import fold_control
 from mew.pipeline.kernel.decoding import DecodeOptions
@@ -20,6 +19,7 @@ from mew.pipeline.lake import Lake
 from mew.pipeline.lookup import BadQuery, query
 from mew.pipeline.lookup.typed import format_view, format_views
 from tests.pipeline.jobs.lakes import run_all
+from tools.journal_generator import Truth, generate
 
 COLD = """
 import sys, time

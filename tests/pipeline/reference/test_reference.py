@@ -8,11 +8,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from mew.journal.generator import generate
 from mew.pipeline.lake import Lake
 from mew.pipeline.lookup import query
 from tests.pipeline.jobs.lakes import run_all
 from tests.pipeline.reference import transforms as plain
+from tools.journal_generator import generate
 
 pytestmark = pytest.mark.timeout(150)  # the first of them waits for all journals
 SEEDS = range(8)

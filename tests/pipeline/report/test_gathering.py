@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from mew.journal.generator import SpaceTruth, Truth, generate
 from mew.pipeline import open_lake
 from mew.pipeline.opening import OpenLake
 from mew.pipeline.report import BadScope, Scope, gather, scopes
 from mew.pipeline.report.gathering import LINES, ReportData
 from mew.pipeline.report.scope import POINTS, SECOND
 from tests.pipeline.jobs.lakes import run_all
+from tools.journal_generator import SpaceTruth, Truth, generate
 
 YEAR = 366 * 86_400 * SECOND
 

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.journal.generator import generate
 from mew.pipeline import open_lake
 from mew.pipeline.lake import Progress
 from mew.pipeline.report import gather, page, scopes
 from mew.pipeline.report.gathering import ReportData, Series, TruncatedList
 from mew.pipeline.report.markup import clock, format_duration, inlined, size, table, text
 from tests.pipeline.jobs.lakes import run_all
+from tools.journal_generator import generate
 
 NASTY = "</script><script>boom()</script><img src=x onerror=boom()>--><!--&\"'\u202e\x00"
 ASSETS = files("mew.pipeline.report").joinpath("assets")
