@@ -33,9 +33,9 @@ FRAME_BYTES: Final = 1000
 _SCRIPT: Final = """\
 import time, sys
 from pathlib import Path
-from mew.journal.layout import Folder
+from mew.journal.layout import JournalFolder
 from mew.journal.recovery import recover
-folder = Folder(Path(sys.argv[1]), sys.argv[2])
+folder = JournalFolder(Path(sys.argv[1]), sys.argv[2])
 started = time.perf_counter()
 recovered = recover(folder)
 print(time.perf_counter() - started, recovered.entries, recovered.state.position)

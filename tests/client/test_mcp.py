@@ -84,5 +84,5 @@ def test_a_response_of_nothing_is_an_empty_result() -> None:
 
 @pytest.mark.parametrize("wire", [{"tools": 7}, [], None, {"tools": [{"title": "nameless"}]}])
 def test_what_is_no_mcp_is_a_failure_that_says_so(wire: Any) -> None:
-    with pytest.raises(McpError, match="does not fit MCP.s schema"):
+    with pytest.raises(McpError, match=r"does not fit MCP.s schema"):
         mcp.read(wire, mcp.ListPage)

@@ -116,7 +116,7 @@ def test_every_endpoint_stands_in_the_reference_too() -> None:
 
 
 def test_the_list_of_codes_is_complete_and_each_has_its_status() -> None:
-    assert document()["components"]["schemas"]["Refusal"]["properties"]["error"]["enum"] == sorted(ERROR_CODES)
+    assert document()["components"]["schemas"]["ProtocolError"]["properties"]["error"]["enum"] == sorted(ERROR_CODES)
     by_status = codes_by_status()
     assert {code for codes in by_status.values() for code in codes} == ERROR_CODES
     assert by_status[401] == ["unauthorized"]

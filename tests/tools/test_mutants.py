@@ -15,17 +15,19 @@ why = "it makes no difference"
 """
 ARGUED_FOR = Mutant("mew.protocol.timestamps.rfc3339", "- a = 1\n+ a = 2")
 UNKNOWN = Mutant("mew.protocol.timestamps.rfc3339", "- a = 1\n+ a = None")
-REWORDED = Mutant("mew.protocol.timestamps.rfc3339", '- raise Refusal("not now")\n+ raise Refusal("NOT NOW")')
+REWORDED = Mutant(
+    "mew.protocol.timestamps.rfc3339", '- raise ProtocolError("not now")\n+ raise ProtocolError("NOT NOW")'
+)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        '- raise Refusal("not now")\n+ raise Refusal("XXnot nowXX")',
+        '- raise ProtocolError("not now")\n+ raise ProtocolError("XXnot nowXX")',
         "- 'Not now',\n+ 'not now',",
-        '- raise Refusal(f"no {name!r}", hint="look here", name=name)\n'
-        '+ raise Refusal(f"no {name!r}", hint="LOOK HERE", name=name)',
-        '- raise Refusal("not now",\n+ raise Refusal("NOT NOW",',
+        '- raise ProtocolError(f"no {name!r}", hint="look here", name=name)\n'
+        '+ raise ProtocolError(f"no {name!r}", hint="LOOK HERE", name=name)',
+        '- raise ProtocolError("not now",\n+ raise ProtocolError("NOT NOW",',
     ],
 )
 def test_a_sentence_may_be_worded_otherwise(change: str) -> None:
@@ -36,9 +38,9 @@ def test_a_sentence_may_be_worded_otherwise(change: str) -> None:
     "change",
     [
         '- code = "not_now"\n+ code = "XXnot_nowXX"',
-        '- raise Refusal("not now")\n+ raise Refusal(None)',
-        '- raise Refusal("not now", name=name)\n+ raise Refusal("not now", )',
-        '- raise Refusal("not now", name=name)\n+ raise Refusal("not now", name=None)',
+        '- raise ProtocolError("not now")\n+ raise ProtocolError(None)',
+        '- raise ProtocolError("not now", name=name)\n+ raise ProtocolError("not now", )',
+        '- raise ProtocolError("not now", name=name)\n+ raise ProtocolError("not now", name=None)',
         '- return f"not {text[:20]}"\n+ return f"not {text[:21]}"',
         '- "not now",',
     ],

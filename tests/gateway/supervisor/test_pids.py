@@ -38,7 +38,8 @@ def test_whoever_reads_while_it_is_written_sees_the_old_or_the_new(tmp_path: Pat
     write_pids(tmp_path, OURS)
     script = (
         "import sys; from pathlib import Path; from mew.supervisor.state_file import *\n"
-        "for n in range(300): write_pids(Path(sys.argv[1]), Pids(space_id='lab', port=n, space_name='x' * n * 10))"
+        "for n in range(300):\n"
+        "    write_pids(Path(sys.argv[1]), ProcessTable(space_id='lab', port=n, space_name='x' * n * 10))"
     )
     writer = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)])
     while writer.poll() is None:

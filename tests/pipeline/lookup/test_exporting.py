@@ -172,10 +172,10 @@ from functools import partial
 from mew.pipeline.lake import Lake
 from mew.pipeline.lookup import query
 from mew.pipeline.lookup.asking import stream
-from mew.pipeline.lookup.exporting import Source, export, target
+from mew.pipeline.lookup.exporting import RowSource, export, target
 lake, sql = Lake(sys.argv[1]), "select range as a, repeat('x', 500) || range as b from range(%d)"
 def run(rows, to):
-    export(Source(partial(query, lake, sql % rows), partial(stream, lake, sql % rows)), target(to))
+    export(RowSource(partial(query, lake, sql % rows), partial(stream, lake, sql % rows)), target(to))
     return re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]
 print(run(int(sys.argv[3]), sys.argv[2]))
 """
