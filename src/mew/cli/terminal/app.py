@@ -208,14 +208,14 @@ class Terminal(App[int]):
         self._proposed.extend(each for each in again if each.state == "open")
         self._ask()
 
-    def on_prompt_entered(self, entered: InputPrompt.Entered) -> None:
+    def on_input_prompt_entered(self, entered: InputPrompt.Entered) -> None:
         """Run a slash command, or send a chat."""
         if entered.text.startswith("/"):
             self._attempt(carry_out(self.desk, entered.text))
         else:
             self._attempt(_chat(self.desk, entered.text))
 
-    def on_prompt_choices(self, choices: InputPrompt.Choices) -> None:
+    def on_input_prompt_choices(self, choices: InputPrompt.Choices) -> None:
         """Show the possible completions."""
         words = [line.split()[-1] for line in choices.lines]
         self._hint.update(Text("  ".join(words), no_wrap=True, overflow="ellipsis"))
