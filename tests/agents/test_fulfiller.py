@@ -61,8 +61,13 @@ async def test_a_tool_that_nobody_has_is_told_by_chat_as_soon_as_it_is_known(
     async with working(gateway, "calculator"), working(gateway, "fulfiller"), joining(gateway, "planner") as planner:
         chats = planner.envelopes("chat", sender="fulfiller")
         await propose(planner, "subtract", a=1, b=1)
-        assert (await anext(chats)).payload["text"] == "Error fulfilling proposal: no participant in the space has the tool 'subtract'"
-        for to, words in {"fulfiller": "the proposal names no recipient and no tool", "carol": "not in the space: carol"}.items():
+        assert (await anext(chats)).payload[
+            "text"
+        ] == "Error fulfilling proposal: no participant in the space has the tool 'subtract'"
+        for to, words in {
+            "fulfiller": "the proposal names no recipient and no tool",
+            "carol": "not in the space: carol",
+        }.items():
             await planner.send("mcp/proposal", {"method": "resources/list"}, to=to)
             assert (await anext(chats)).payload["text"] == f"Error fulfilling proposal: {words}"
 

@@ -316,7 +316,7 @@ class _Parser:
         if name in _NAMES:
             return _NAMES[name]
         if name not in _FUNCTIONS:
-            raise BadExpression(f"{name[:40]!r} is not known; the known names are {', '.join(sorted((*_FUNCTIONS, *_NAMES)))}")
+            raise BadExpression(f"{name[:40]!r} is not known; use {', '.join(sorted((*_FUNCTIONS, *_NAMES)))}")
         function, counts = _FUNCTIONS[name]
         if self._takes("(") is None:
             raise self._unexpected(f"an opening bracket after {name}")

@@ -165,7 +165,7 @@ def ask(directory: Path, question: dict[str, Any]) -> dict[str, Any]:
                 answer = msgspec.json.decode(lines.readline(), type=dict[str, Any])
     except (OSError, msgspec.MsgspecError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or "no answer"
-        raise ControlUnavailable(f"{control_socket(directory)}: the gateway does not answer on its control socket: {reason}") from None
+        raise ControlUnavailable(f"{control_socket(directory)}: the gateway does not answer: {reason}") from None
     if not answer.get("ok"):
         raise MewError(str(answer.get("problem")))
     return answer

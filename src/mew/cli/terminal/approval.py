@@ -55,12 +55,12 @@ class ApprovalDialog(ModalScreen[Answer]):
         Binding("right,down", "app.focus_next", show=False),
     ]
     CSS = """
-    Approval { align: center middle; }
-    Approval > Vertical { width: 90%; max-width: 72; height: auto; max-height: 90%; border: round $warning;
+    ApprovalDialog { align: center middle; }
+    ApprovalDialog > Vertical { width: 90%; max-width: 72; height: auto; max-height: 90%; border: round $warning;
                           background: $surface; padding: 0 1; }
-    Approval VerticalScroll { height: auto; max-height: 10; margin: 1 0; }
-    Approval Horizontal { height: auto; align: center middle; }
-    Approval Button { margin: 0 1; min-width: 12; }
+    ApprovalDialog VerticalScroll { height: auto; max-height: 10; margin: 1 0; }
+    ApprovalDialog Horizontal { height: auto; align: center middle; }
+    ApprovalDialog Button { margin: 0 1; min-width: 12; }
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class ApprovalDialog(ModalScreen[Answer]):
     def _consequences(self) -> str:
         """Return text that describes what a grant allows, or asks to choose a recipient first."""
         if not self.to:
-            return "It names no recipient: t chooses one." if self._here else "It names no recipient, and there is none."
+            return "It names no recipient: press t." if self._here else "It names no recipient, and there is none."
         chosen = "" if self.proposed.to else f"The recipient is {plain(self.to[0])} (t: another). "
         why_not = self._why_no_grant()
         if why_not is not None:
@@ -156,7 +156,7 @@ class ApprovalDialog(ModalScreen[Answer]):
         what = f"send {_quoted(proposed.method)} requests" if tool is None else f"call the tool {_quoted(tool)}"
         whom = " or ".join(plain(each) for each in self.to)
         who, span = plain(proposed.by), SPANS[self._span][0]
-        return f"{chosen}Granted, {who} may {what} of {whom} by itself, with any arguments, {span} (h: another duration)."
+        return f"{chosen}Granted, {who} may {what} of {whom} by itself, with any arguments, {span} (h: other time)."
 
     def action_whole(self) -> None:
         """Show the complete arguments."""
