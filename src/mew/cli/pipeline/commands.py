@@ -1,6 +1,6 @@
-"""`mew pipeline …`: make tables of what happened, and ask them.
+"""`mew pipeline …`: builds Delta tables from the journal and queries them.
 
-Must not know how tables are made, and must not import Spark before something has to be made.
+This module only parses options and prints results. It must not import Spark before it is needed.
 """
 
 import os
@@ -21,7 +21,7 @@ from mew.cli.pipeline.query import By, asked, spark
 from mew.cli.pipeline.query import duckdb as _by_duckdb
 from mew.errors import MewError
 
-app = App(name="pipeline", help="Make tables of everything that happened in a space, and ask them.", help_epilogue="")
+app = App(name="pipeline", help="Build Delta tables from the journal of a space and query them.", help_epilogue="")
 
 _LAKE: Final = Path(".mew") / "lake"
 _JOURNAL: Final = Path(".mew") / "journal"
@@ -31,14 +31,14 @@ _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 @Parameter(name="*")
 @dataclass(frozen=True)
 class LakeLocation:
-    """Where from, and where to.
+    """The journal and the tables.
 
     Parameters
     ----------
     journal
-        The folder of the journal, instead of that of the space of this directory.
+        The folder of the journal; by default the journal of the space in the current directory.
     lake
-        The folder of the tables, instead of .mew/lake beside that journal's.
+        The folder of the tables; by default .mew/lake of the space.
     """
 
     journal: Path | None = None
@@ -48,26 +48,26 @@ class LakeLocation:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class SourceOptions(LakeLocation):
-    """Where from, and where to; what comes from elsewhere is landed first.
+    """The source of the journal.
 
     Parameters
     ----------
     source
-        Where the journal comes from: kafka://host:port[,host:port]/topic, to which `mew journal ship` sends it. It is
-        landed in the folder journal of the lake.
+        A Kafka topic that `mew journal ship` writes to: kafka://host:port[,host:port]/topic. Its records are
+        first ingested into the folder `journal` of the lake.
     """
 
     source: str | None = None
 
 
 class HeldUp(MewError):
-    """Of some space there is more, and it could not be gone on with."""
+    """Some spaces have new records that could not be processed."""
 
     exit_code: ClassVar = FAILED
 
 
 class SpaceUnclear(MewError):
-    """It is not known which space is meant."""
+    """The space to use is ambiguous."""
 
 
 _here = LakeLocation()
@@ -79,7 +79,7 @@ def _examples(*lines: str) -> str:
 
 
 def _places(place: LakeLocation) -> tuple[Path, Path]:
-    """The journal, and the lake."""
+    """Return the folders of the journal and of the lake."""
     journal = place.journal
     if isinstance(place, SourceOptions) and place.source is not None:
         from mew.cli.pipeline.source import places_of
@@ -87,11 +87,11 @@ def _places(place: LakeLocation) -> tuple[Path, Path]:
         return places_of(place.source, journal, place.lake or _LAKE)
     own = (place.lake or _LAKE) / _JOURNAL.name
     if journal is None and own.is_dir():
-        return own, place.lake or _LAKE  # what it has was landed there
+        return own, place.lake or _LAKE  # its records were ingested there
     if journal is None and place.lake is not None and not Path("space.yaml").exists():
         journal = place.lake.with_name(_JOURNAL.name)
     if journal is None:
-        # Only who asks for the space of this directory needs what reads its configuration.
+        # Import the configuration loader only if it is needed: it is slow.
         from mew.config.loader import find_config, load
         from mew.gateway.journaling import journal_root
 
@@ -117,23 +117,23 @@ def run(
     ui: _Flag = False,
     json: _Flag = False,
 ) -> int:
-    """Bring the tables up to date with what is sealed in the journal, and stop.
+    """Update the tables with all sealed records of the journal, and stop.
 
-    A run that was killed is taken up where it was; running twice changes nothing.
+    A killed run is resumed. Running it again without new records changes nothing.
 
     Parameters
     ----------
     master
-        Where Spark runs, in Spark's words: local[*] (the default), spark://host:7077, …
+        The Spark master: local[*] (the default), spark://host:7077, …
     most
-        Records of each space in one batch; then another batch follows.
+        Maximum number of records of each space per batch.
     full_refresh
-        Make all tables anew from what the journal has; rows of what it has no more stay, and until the end everybody
-        sees the old ones. Happens by itself where another version of the program made the tables.
+        Rebuild all tables from the journal. Rows of deleted records are kept, and readers see the old tables until the
+        end. This is automatic if another version of mew has built the tables.
     ui
-        Have Spark show its own page.
+        Start the web UI of Spark.
     json
-        One object of JSON a batch instead of lines to read.
+        Print one JSON object per batch.
     """
     journal, lake = _places(place)
     batches = 0
@@ -142,7 +142,7 @@ def run(
         batches += 1
         print(_told(progress, journal, json=json))
     if not batches and not json:
-        print(f"nothing new in {journal}")
+        print(f"no new records in {journal}")
     return 0
 
 
@@ -167,14 +167,14 @@ def _batches(
     refresh: bool,
     source: str | None = None,
 ) -> Iterator[Any]:
-    """Batch after batch, until nothing is new; `HeldUp` then, if a space could not be gone on with."""
+    """Run batches until there are no new records; `HeldUp` then, if a space could not be gone on with."""
     from mew.cli.pipeline.source import settings_here
     from mew.pipeline.jobs.planning import spaces_of
     from mew.pipeline.jobs.running import Batches
     from mew.pipeline.lake import Lake
 
     if source is None:
-        spaces_of(journal)  # before anything is made: there is a journal
+        spaces_of(journal)  # raises if there is no journal
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         stack.enter_context(Lake(folder).locked("mew pipeline run"))
@@ -196,7 +196,7 @@ def _say(line: str) -> None:
 
 
 class _Lazy:
-    """Spark, once there is something to do."""
+    """The Spark session, started on first use."""
 
     def __init__(self, stack: ExitStack, open_session: Callable[[], Any]) -> None:
         self._stack = stack
@@ -204,7 +204,7 @@ class _Lazy:
         self._session: Any = None
 
     def session(self) -> Any:
-        """It is started where it was not."""
+        """Return the session, started if necessary."""
         from mew.cli.common.io import bar
         from mew.pipeline.session import close_session
 
@@ -242,14 +242,14 @@ def _session(lake: Path, master: str | None, *, ui: bool) -> Any:
 def query(
     sql: str, *, place: LakeLocation = _here, form: Literal["table", "json", "csv"] = "table", by: By = _by_duckdb
 ) -> int:
-    """Ask the tables in SQL; `mew pipeline tables` says which there are.
+    """Query the tables with SQL. `mew pipeline tables` lists them.
 
     Parameters
     ----------
     sql
-        The question, in the engine's SQL.
+        The query, in the SQL of the engine.
     form
-        A table to read, lines of JSON, or CSV.
+        The output format: a table for people, lines of JSON, or CSV.
     """
     from mew.pipeline.lookup import write
 
@@ -260,7 +260,7 @@ def query(
 
 
 def _opening(lake: Path, by: By) -> Callable[[], Any] | None:
-    """What starts Spark, where it is asked for."""
+    """Return the Spark session if Spark is selected."""
     return partial(_session, lake, by.master, ui=False) if by.engine == "spark" else None
 
 
@@ -277,16 +277,16 @@ def state(
     participant: str | None = None,
     by: By = _by_duckdb,
 ) -> int:
-    """Print the welcome that a joiner would have got at a time, or after a position.
+    """Show the state of a space at a point in time: the welcome that a joining participant would have received.
 
     Parameters
     ----------
     at
-        A time such as 2026-11-15T14:03:00Z, 10m or 2h for so long ago, or a position.
+        A time such as 2026-11-15T14:03:00Z, a time ago such as 10m or 2h, or a position.
     space
-        The space, by its id; needed where the lake has several.
+        The id of the space; required if the lake contains several.
     participant
-        Who joins; an observer, if nobody is named.
+        The participant that joins; by default an observer.
     """
     from mew.pipeline.lake.lake import Lake
     from mew.pipeline.lookup.moments import moment
@@ -313,18 +313,18 @@ def _only_space(lake: Any) -> str:
     if len(known) == 1:
         return str(known[0])
     if not known:
-        raise SpaceUnclear(f"{lake.path}: nothing is finished yet; `mew pipeline run` begins")
-    raise SpaceUnclear(f"{lake.path} has the spaces {', '.join(known)}: say which with --space")
+        raise SpaceUnclear(f"{lake.path} has no tables yet: build them with `mew pipeline run`")
+    raise SpaceUnclear(f"{lake.path} contains the spaces {', '.join(known)}: choose one with --space")
 
 
 @app.command(help_epilogue=_examples("audit", "audit --json"))
 def audit(*, place: LakeLocation = _here, json: _Flag = False) -> int:
-    """Say what was checked of what happened, and what was wrong; exit code 1 if anything was.
+    """Show the results of the consistency checks. Exit code 1 if a check failed.
 
     Parameters
     ----------
     json
-        Lines of JSON instead of a table.
+        Print lines of JSON instead of a table.
     """
     from mew.pipeline.lake.lake import Lake
     from mew.pipeline.lookup import query as ask
@@ -345,12 +345,12 @@ def audit(*, place: LakeLocation = _here, json: _Flag = False) -> int:
 
 @app.command(help_epilogue=_examples("tables", "tables --json"))
 def tables(*, place: LakeLocation = _here, json: _Flag = False) -> int:
-    """Say which tables there are, what a row of each is, and how many there are.
+    """List the tables, with the number and the meaning of their rows.
 
     Parameters
     ----------
     json
-        One object of JSON a table instead of lines to read.
+        Print one JSON object per table.
     """
     from mew.cli.pipeline.query import described
     from mew.pipeline.lake.lake import Lake
@@ -363,7 +363,7 @@ def tables(*, place: LakeLocation = _here, json: _Flag = False) -> int:
 
 @app.command(help_epilogue=_examples("compact"))
 def compact(*, place: LakeLocation = _here) -> int:
-    """Make large files of small ones, and remove what nobody can read any more; the rows stay as they are."""
+    """Merge small files of the tables into large ones and remove unused files. The rows do not change."""
     from mew.pipeline.lake import Lake
 
     _, folder = _places(place)
@@ -371,14 +371,14 @@ def compact(*, place: LakeLocation = _here) -> int:
     with lake.locked("mew pipeline compact"):
         changed = lake.compact()
         lake.tidy()
-    print(f"{len(changed)} of {len(lake.tables())} tables compacted")
+    print(f"compacted {len(changed)} of {len(lake.tables())} tables")
     return 0
 
 
 app.command(
     "mew.cli.pipeline.watch:watch",
     name="watch",
-    help="Keep the tables up to date with what is sealed in the journal, until interrupted.",
+    help="Keep the tables up to date with the journal, until interrupted.",
     help_epilogue=_examples(
         "watch",
         "watch --every 5s --json",
@@ -389,13 +389,13 @@ app.command(
 app.command(
     "mew.cli.pipeline.export:report",
     name="report",
-    help="Write what happened as one page with plots, for anybody to read.",
+    help="Write a report about the recorded events: one HTML page with plots.",
     help_epilogue=_examples("report", "report -o lab.html --space lab --since 2h"),
 )
 app.command(
     "mew.cli.pipeline.export:export",
     name="export",
-    help="Write a table, or the answer to a question, to a file.",
+    help="Write a table, or the result of a query, to a file.",
     help_epilogue=_examples(
         "export streams --to streams.parquet",
         'export "select * from frames where not valid" --to bad.csv',

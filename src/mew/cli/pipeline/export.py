@@ -31,19 +31,19 @@ def export(
     place: LakeLocation = _here,
     by: By = _by_duckdb,
 ) -> int:
-    """Write a table, or the answer to a question, to a file, which appears once it is whole.
+    """Write a table, or the result of a query, to a file. The file appears when it is complete.
 
     Parameters
     ----------
     what
-        The name of a table, or a question in the engine's SQL.
+        The name of a table, or a query in the SQL of the engine.
     to
-        The file: x.parquet, x.csv or x.jsonl. A name without an ending, or with a slash behind it, is a folder's,
+        The file to write: x.parquet, x.csv or x.jsonl. A name without a suffix, or with a trailing slash, is a folder,
         which must be new or empty.
     form
-        The format, where the name does not say it.
+        The format; by default it is derived from the name.
     rows
-        Of one file in a folder.
+        The maximum number of rows of each file in a folder.
     """
     from mew.pipeline.lookup import exporting
 
@@ -52,7 +52,7 @@ def export(
     sql = f"select * from {what}" if _TABLE.fullmatch(what) else what
     with bar("exporting") as progress:
         count = exporting.export(_source(sql, journal, lake, by), target, lambda done: progress(done, done))
-    print(f"{count:,} rows in {target.path}")
+    print(f"wrote {count:,} rows to {target.path}")
     return 0
 
 
@@ -67,7 +67,7 @@ def _source(sql: str, journal: Path, lake: Path, by: By) -> "RowSource":
 
 
 class CannotWrite(MewError):
-    """The report could not be put where it was wanted."""
+    """The report could not be written."""
 
 
 def report(
@@ -78,18 +78,18 @@ def report(
     since: str | None = None,
     until: str | None = None,
 ) -> int:
-    """Write what happened as one page with plots, for anybody to read.
+    """Write a report about the recorded events: one HTML page with plots.
 
     Parameters
     ----------
     output
-        The file.
+        The file to write.
     space
-        Only this space, by its id; all that the tables have, if none is named.
+        The id of the space; by default all spaces of the tables.
     since
-        From this time on: 2026-03-01T10:00:00Z, 2026-03-01 (UTC), or 15m, 2h, 3d ago.
+        Only events since this time: 2026-03-01T10:00:00Z, 2026-03-01 (UTC), or 15m, 2h, 3d ago.
     until
-        Up to this time.
+        Only events before this time.
     """
     from mew.pipeline import open_lake
     from mew.pipeline.report import gather, page, scopes
@@ -104,7 +104,7 @@ def report(
 
 
 def _write(path: Path, content: bytes) -> None:
-    """All of it, or what was there before."""
+    """Replace the file atomically."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.write_bytes(content)

@@ -1,4 +1,4 @@
-"""`mew pipeline query`, `state` and `tables`: asks the tables and prints the rows."""
+"""`mew pipeline query`, `state` and `tables`: queries the tables and prints the rows."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,14 +32,14 @@ OpenSession: TypeAlias = Callable[[], Any]
 @Parameter(name="*")
 @dataclass(frozen=True)
 class By:
-    """Who is asked.
+    """The engine that runs the query.
 
     Parameters
     ----------
     engine
-        DuckDB, which answers at once, or Spark, for what is large; each in its own SQL.
+        duckdb (the default) starts fast; spark is for large data. Each has its own SQL dialect.
     master
-        Where Spark runs, in Spark's words: local[*] (the default), spark://host:7077, …
+        The Spark master: local[*] (the default), spark://host:7077, …
     """
 
     engine: EngineName = "duckdb"
@@ -51,7 +51,7 @@ duckdb = By()
 
 @contextmanager
 def asked(sql: str, journal: Path, lake: Path, open_session: OpenSession | None) -> "Iterator[ResultColumns]":
-    """The answer of Spark, where a session can be opened, else that of DuckDB."""
+    """Run the query with Spark if a session is given, else with DuckDB."""
     if open_session is None:
         from mew.pipeline.lake.lake import Lake
         from mew.pipeline.lookup import query
@@ -68,7 +68,7 @@ def asked(sql: str, journal: Path, lake: Path, open_session: OpenSession | None)
 
 @contextmanager
 def batches(sql: str, journal: Path, lake: Path, open_session: OpenSession | None) -> "Iterator[pa.RecordBatchReader]":
-    """The same answer as Arrow, some rows at a time."""
+    """Run the query and yield the result as Arrow record batches."""
     if open_session is None:
         from mew.pipeline.lake.lake import Lake
         from mew.pipeline.lookup.asking import stream
@@ -85,11 +85,11 @@ def batches(sql: str, journal: Path, lake: Path, open_session: OpenSession | Non
 
 @contextmanager
 def spark(lake: Path, open_session: OpenSession) -> Iterator[Any]:
-    """A session for as long as the block lasts; none where there is no lake to look at."""
+    """Open a Spark session for a `with` block. Raises an error if there is no lake."""
     from mew.pipeline import open_lake
     from mew.pipeline.session import close_session
 
-    open_lake(lake)  # says so at once if there is none
+    open_lake(lake)  # raises an error if there is none, before Spark starts
     with bar("starting Spark"):
         session = open_session()
     try:
@@ -99,7 +99,7 @@ def spark(lake: Path, open_session: OpenSession) -> Iterator[Any]:
 
 
 def summary(progress: "Progress", lag: "Mapping[str, Lag]") -> str:
-    """What a batch did: rows by table, how far each space is and how far behind, and how long it took."""
+    """Return a summary of a batch: rows per table, progress and lag of each space, and durations."""
     rows = "\n".join(f"  {name:<22}{count:>14,}" for name, count in progress.rows.items())
     spaces = "\n".join(
         f"  {space:<22}{position:>14,}  {_clock(progress.times[space])}  {_behind(lag.get(space))}"
@@ -111,7 +111,7 @@ def summary(progress: "Progress", lag: "Mapping[str, Lag]") -> str:
 
 
 def watched(told: "Told") -> str:
-    """What a watch has to tell, in a line."""
+    """Return an event of a watch as one line."""
     from mew.pipeline.jobs.watching import CompactionDone, Notice, WatchError
 
     if isinstance(told, WatchError):
@@ -131,7 +131,7 @@ def _behind(lag: "Lag | None") -> str:
 
 
 def described(lake: "Lake", *, json: bool) -> Iterator[str]:
-    """A line a table, and a view of a format."""
+    """Yield one line per table and per view of a format."""
     from mew.pipeline.lookup import query
     from mew.pipeline.lookup.typed import format_views
     from mew.pipeline.schemas import TABLES
@@ -142,7 +142,9 @@ def described(lake: "Lake", *, json: bool) -> Iterator[str]:
         columns = {field.name: str(field.type) for field in table.schema}
         yield _table(name, count, table.comment, columns, json=json)
     for view in format_views(lake):
-        yield _table(view.name, view.rows, "A frame that is what its format says, in columns.", view.columns, json=json)
+        yield _table(
+            view.name, view.rows, "A valid frame of one format, with its fields as columns.", view.columns, json=json
+        )
 
 
 def _table(name: str, rows: int, row: str, columns: dict[str, str], *, json: bool) -> str:

@@ -20,7 +20,7 @@ _FILES = (Path(".mew") / "space.yaml", Path("space.yaml"))
 
 
 def settings_here() -> PipelineSettings:
-    """What the space.yaml of this directory says of the pipeline; without one, what the machine suggests."""
+    """Return the pipeline settings in the space.yaml of the directory; without one, defaults for this machine."""
     if not any(file.is_file() for file in _FILES):
         return PipelineSettings()
     from mew.config.loader import find_config, load
@@ -30,11 +30,11 @@ def settings_here() -> PipelineSettings:
 
 
 def read(section: dict[str, object], file: Path) -> PipelineSettings:
-    """The section as a value; `BadSetting` says what is wrong with it, and where it stands."""
+    """Parse the section. Raises `BadSetting` with the file and the invalid key."""
     unknown = sorted(section.keys() - set(PipelineSettings.__struct_fields__))
     if unknown:
         known = ", ".join(PipelineSettings.__struct_fields__)
-        raise BadSetting(f"{file}: there is no setting pipeline.{unknown[0]}; there are {known}")
+        raise BadSetting(f"{file}: there is no setting pipeline.{unknown[0]}; the settings are {known}")
     try:
         return msgspec.convert(section, PipelineSettings)
     except msgspec.ValidationError as problem:
@@ -42,11 +42,11 @@ def read(section: dict[str, object], file: Path) -> PipelineSettings:
 
 
 OWN: Final = "journal"
-"""Where in a lake the records are that were landed."""
+"""Folder in a lake for ingested records."""
 
 
 class BadSource(MewError):
-    """What was asked for cannot be landed."""
+    """The source cannot be used."""
 
 
 def places_of(source: str, journal: Path | None, lake: Path) -> tuple[Path, Path]:
@@ -55,12 +55,12 @@ def places_of(source: str, journal: Path | None, lake: Path) -> tuple[Path, Path
 
     read_address(source)
     if journal is not None:
-        raise BadSource("the journal comes from --source: leave out --journal")
+        raise BadSource("--source and --journal exclude each other: remove --journal")
     return lake / OWN, lake
 
 
 def landing_of(source: str, lake: "Lake", session: Callable[[], Any]) -> "Ingest":
-    """What brings it."""
+    """Create the ingest of a source."""
     from mew.journal.kafka.address import read_address
     from mew.pipeline.landing.landing import Ingest
 
@@ -68,18 +68,18 @@ def landing_of(source: str, lake: "Lake", session: Callable[[], Any]) -> "Ingest
 
 
 def land(source: str, lake: "Lake", session: Callable[[], Any]) -> None:
-    """Land all that is there, and say on standard error what came."""
+    """Ingest all available records and print a summary to standard error."""
     for arrived in landing_of(source, lake, session).arrivals():
         print(described(arrived), file=sys.stderr, flush=True)
         for alarm in arrived.alarms:
             for each in alarm.sample:
-                print(f"mew: {alarm.space or 'landing'}: {each['what']}", file=sys.stderr, flush=True)
+                print(f"mew: {alarm.space or 'ingest'}: {each['what']}", file=sys.stderr, flush=True)
 
 
 def described(arrived: "IngestResult") -> str:
-    """A landing in a line."""
-    again = f", {arrived.repeats:,} of them again" if arrived.repeats else ""
+    """Return a summary of an ingest as one line."""
+    again = f" ({arrived.repeats:,} duplicates)" if arrived.repeats else ""
     return (
-        f"landed {arrived.records:,} records of {arrived.messages:,} messages{again} "
+        f"ingested {arrived.records:,} records of {arrived.messages:,} messages{again} "
         f"in {arrived.segments:,} segments, {arrived.seconds:.1f} s"
     )

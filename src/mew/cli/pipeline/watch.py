@@ -1,6 +1,6 @@
-"""`mew pipeline watch`: batch after batch until somebody says stop, and a line for each.
+"""`mew pipeline watch`: runs batches until it is stopped, and prints a line for each.
 
-Must not know how a batch is made, nor what is published.
+This module does not depend on how a batch is processed or what is published.
 """
 
 import os
@@ -39,26 +39,26 @@ TOKEN: Final = "MEW_TOKEN"
 
 
 class BadWatch(MewError):
-    """What was asked for cannot be watched like that."""
+    """The options of the watch are invalid."""
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Publishing:
-    """Telling others: the space itself, and Prometheus.
+    """Where to publish results: the space itself, and Prometheus.
 
     Parameters
     ----------
     publish
-        Join the space, and publish what became final and what is wrong as a stream.
+        Join the space and publish final results and problems as a stream.
     url
-        The address of its gateway, such as ws://localhost:8080, instead of the socket beside the journal.
+        The address of the gateway, such as ws://localhost:8080; by default the socket of the space.
     space
-        Which space, by its id; needed where the journal has several.
+        The id of the space; required if the journal contains several.
     token_env
-        The environment variable that has the token to join with.
+        The environment variable that contains the token for joining.
     metrics_port
-        Answer Prometheus at this port of this machine, under /metrics; 0 for a free one.
+        Serve Prometheus metrics on this local port, at /metrics; 0 uses a free port.
     """
 
     publish: _Flag = False
@@ -69,10 +69,10 @@ class Publishing:
 
 
 class Signals:
-    """Told to stop by SIGINT or SIGTERM; told twice, it is over at once."""
+    """Detects SIGINT and SIGTERM. A second signal ends the process immediately."""
 
     def __init__(self) -> None:
-        """Takes both signals for itself."""
+        """Install handlers for both signals."""
         self.is_set = False
         self._read, self._write = os.pipe()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -80,14 +80,14 @@ class Signals:
 
     def _told(self, _number: int, _frame: FrameType | None) -> None:
         self.is_set = True
-        # The second one is the system's to carry out: Python would look at it only between two steps of its
-        # own, and nothing has to be put in order (what is planned is done by whoever comes next).
+        # The second signal uses the system's default action: Python would handle it only between two of its
+        # instructions. No cleanup is needed: the next run resumes a planned batch.
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, signal.SIG_DFL)
         os.write(self._write, b"!")
 
     def wait(self, seconds: float) -> bool:
-        """Do nothing for so long, or until told."""
+        """Wait for this time or until a signal arrives. Returns whether one has arrived."""
         select.select([self._read], [], [], max(seconds, 0))
         return self.is_set
 
@@ -100,18 +100,18 @@ def watch(
     master: str | None = None,
     json: _Flag = False,
 ) -> int:
-    """Keep the tables up to date with what is sealed in the journal, until interrupted.
+    """Keep the tables up to date with the journal, until interrupted.
 
-    What is damaged is told once and passed by; exit code 1 if something still is at the end.
+    Damaged segments are reported once and skipped. Exit code 1 if any segment is still damaged at the end.
 
     Parameters
     ----------
     every
-        The least time from one batch to the next, such as 500ms, 1s or 2m.
+        The minimum time between batches, such as 500ms, 1s or 2m.
     master
-        Where Spark runs, in Spark's words: local[*] (the default), spark://host:7077, …
+        The Spark master: local[*] (the default), spark://host:7077, …
     json
-        One object of JSON a line instead of lines to read.
+        Print one JSON object per line.
     """
     from mew.cli.pipeline.source import settings_here
     from mew.pipeline.jobs.planning import spaces_of
@@ -122,7 +122,7 @@ def watch(
         journal.mkdir(parents=True, exist_ok=True)
     habits = WatchOptions(every=_seconds(every), typed=settings_here().typed)
     socket = gateway_socket(Path.cwd()) if place.source is not None else journal.absolute().with_name(NAME)
-    publisher = _publisher(publishing, spaces_of(journal), socket)  # before anything is made: there is a journal
+    publisher = _publisher(publishing, spaces_of(journal), socket)  # raises if there is no journal
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         wanted = _Wanted(journal, folder, habits, place.source, publishing.metrics_port)
@@ -130,7 +130,7 @@ def watch(
 
 
 class _Wanted(NamedTuple):
-    """What is watched, and how."""
+    """The options of a watch."""
 
     journal: Path
     lake: Path
@@ -142,7 +142,7 @@ class _Wanted(NamedTuple):
 def _watched(
     stack: ExitStack, wanted: _Wanted, publisher: "Publisher | None", master: str | None, *, json: bool
 ) -> bool:
-    """Watch to the end; whether something is still wrong then."""
+    """Watch until stopped. Returns whether something is still wrong at the end."""
     from mew.pipeline.jobs.watching import Watch
     from mew.pipeline.lake import Lake
 
@@ -162,7 +162,7 @@ def _watched(
 
 
 def _listen(watching: "Watch", publisher: "Publisher | None", meter: "WatchMetrics | None", *, json: bool) -> None:
-    """Say what it tells, to everybody who is to know."""
+    """Pass each event to the output, the publisher and the metrics."""
     if publisher is not None:
         watching.made = partial(_publish, publisher)
     for told in watching.run():
@@ -181,7 +181,7 @@ def _meter(
     published = None if publisher is None else lambda: (publisher.published, publisher.dropped)
     meter = WatchMetrics(journal, watching, published)
     port = stack.enter_context(served(port, meter.text))
-    print(f"mew: figures at http://127.0.0.1:{port}/metrics", file=sys.stderr, flush=True)
+    print(f"mew: metrics at http://127.0.0.1:{port}/metrics", file=sys.stderr, flush=True)
     return meter
 
 
@@ -207,17 +207,17 @@ def _publisher(wanted: Publishing, spaces: list[str], socket: Path) -> "Publishe
         return None
     space = wanted.space or (spaces[0] if len(spaces) == 1 else None)
     if space is None:
-        raise BadWatch(f"the journal has the spaces {', '.join(spaces)}: say which with --space")
+        raise BadWatch(f"the journal contains the spaces {', '.join(spaces)}: choose one with --space")
     token = os.environ.get(wanted.token_env)
     if not token:
-        raise BadWatch(f"--publish needs a token: put it into the environment as {wanted.token_env}")
+        raise BadWatch(f"--publish requires a token: set the environment variable {wanted.token_env}")
     from mew.pipeline.publishing import Publisher
 
     return Publisher(wanted.url or address_of(socket), space, token)
 
 
 def _publish(publisher: "Publisher", made: "BatchPreview") -> None:
-    """Hand on what a batch makes final."""
+    """Publish the final results of a batch."""
     from mew.pipeline.publishing import figures
 
     if publisher.problem is None:
@@ -225,16 +225,16 @@ def _publish(publisher: "Publisher", made: "BatchPreview") -> None:
 
 
 def _complain(publisher: "Publisher", *, json: bool) -> None:
-    """Say once that it cannot be published any more."""
+    """Report once that publishing has failed."""
     from mew.pipeline.jobs.watching import WatchError
 
     if publisher.problem is not None and not publisher.was_told:
         publisher.was_told = True
-        _say(WatchError(None, f"nothing is published any more: {publisher.problem}"), json=json)
+        _say(WatchError(None, f"publishing has stopped: {publisher.problem}"), json=json)
 
 
 class _Spark:
-    """Spark, once there is something to do, and again where its JVM has died."""
+    """The Spark session, started on first use, and again if its JVM has died."""
 
     def __init__(self, stack: ExitStack, lake: Path, master: str | None) -> None:
         self._stack = stack
@@ -243,7 +243,7 @@ class _Spark:
         self._session: Any = None
 
     def session(self) -> Any:
-        """The one there is, or a new one."""
+        """Return the current session, or a new one."""
         from mew.pipeline.session import close_session
 
         session = _session(self._lake, self._master, ui=False)
@@ -258,7 +258,7 @@ class _Spark:
         return run_on_spark(self.session(), work, items)
 
 
-# Saying
+# Printing
 
 
 def _say(told: "Told", *, json: bool) -> None:
