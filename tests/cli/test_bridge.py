@@ -90,4 +90,4 @@ def test_a_server_that_is_not_to_be_started_again_ends_the_bridge_with_1(
     arguments = ",".join(odd("stillborn").command[1:])
     flags = ["-g", url_of(gateway), "-m", sys.executable, "--mcp-args", arguments, "--reconnect", "false"]
     assert main(["bridge", "start", "-l", "error", *flags]) == 1
-    assert capsys.readouterr().err.rstrip().endswith("given up after 0 restarts within 60 s")
+    assert capsys.readouterr().err.rstrip().endswith("abandoned after 0 restarts within 60 s")

@@ -57,10 +57,10 @@ def test_no_arguments_show_the_help() -> None:
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        (["snd", "hello"], "mew: there is no command 'snd'. Did you mean 'send'? Try 'mew --help'.\n"),
-        (["xyzzy"], "mew: there is no command 'xyzzy'. Try 'mew --help'.\n"),
-        (["init", "default", "again"], "mew: 'again' is a word too many. Try 'mew init --help'.\n"),
-        (["up", "--prot", "1"], "mew: Unknown option: --prot. Did you mean --port? Try 'mew up --help'.\n"),
+        (["snd", "hello"], "mew: there is no command 'snd'. Did you mean 'send'? See 'mew --help'.\n"),
+        (["xyzzy"], "mew: there is no command 'xyzzy'. See 'mew --help'.\n"),
+        (["init", "default", "again"], "mew: unexpected argument 'again'. See 'mew init --help'.\n"),
+        (["up", "--prot", "1"], "mew: Unknown option: --prot. Did you mean --port? See 'mew up --help'.\n"),
     ],
 )
 def test_what_was_mistyped_is_named_with_where_to_look(

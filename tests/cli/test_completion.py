@@ -22,7 +22,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("completion")
     file = folder / "mew.bash"
     ran = run(folder, "--install-completion", "--shell", "bash", "--output", str(file))
-    assert (ran.code, ran.out) == (0, f"written to {file}; open a new shell, or `source` it in this one\n")
+    assert (ran.code, ran.out) == (0, f"wrote {file}; open a new shell, or load the file with `source`\n")
     return file
 
 

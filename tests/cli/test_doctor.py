@@ -53,7 +53,7 @@ def test_it_can_be_had_as_json(shared_lab: Lab) -> None:
 def test_a_directory_without_a_space_is_noted(tmp_path: Path) -> None:
     ran = run(tmp_path, "doctor")
     assert ran.code == 0
-    assert "`mew init` makes one" in ran.out
+    assert "create one with `mew init`" in ran.out
 
 
 @pytest.mark.usefixtures("lone")
@@ -69,7 +69,7 @@ def test_unknown_keys_and_missing_commands_are_noted(tmp_path: Path) -> None:
     configure(tmp_path, colour="red", participants={"agent": {"command": "no-such-command-anywhere"}})
     lines = run(tmp_path, "doctor").lines
     assert any("colour: unknown key" in line for line in lines)
-    assert any("agent: there is no command 'no-such-command-anywhere' here" in line for line in lines)
+    assert any("agent: the command 'no-such-command-anywhere' was not found" in line for line in lines)
 
 
 @pytest.mark.usefixtures("lone")
@@ -92,7 +92,7 @@ def test_a_port_that_is_taken_is_noted(tmp_path: Path) -> None:
         assert found(tmp_path)["port"].state == "note"
     assert found(tmp_path)["port"] == DoctorCheck("port", "ok", f"{port} is free")
     configure(tmp_path)
-    assert found(tmp_path)["port"].line == "any that is free"
+    assert found(tmp_path)["port"].line == "any free port"
 
 
 @pytest.mark.usefixtures("lone")
@@ -141,7 +141,7 @@ def test_why_spark_does_not_start_is_one_line() -> None:
         raise RuntimeError("no Java\nat org.apache…")
 
     assert doctor._problem(breaks) == "no Java"
-    assert doctor._problem(lambda: 3) == "it cannot count"
+    assert doctor._problem(lambda: 3) == "the result of the job is wrong"
     assert doctor._problem(lambda: 2) is None
 
 

@@ -264,7 +264,7 @@ def test_who_is_turned_away_and_why_is_told_by_code_and_address(lab: Path, joini
         peer.send(upgrade(), frame(TEXT, json.dumps(joining).encode()))
         assert peer.answer().status == 101
         assert peer.closed() in (4401, 4404)
-        (line,) = [line for line in logged(stop(process)[1]) if line["event"] == "connection turned away"]
+        (line,) = [line for line in logged(stop(process)[1]) if line["event"] == "connection rejected"]
     assert (line["error"], line["peer"].partition(":")[0]) == (error, "127.0.0.1")
 
 

@@ -312,7 +312,7 @@ def test_without_the_library_mcap_the_extra_is_named_and_no_file_is_left(tmp_pat
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False
     )
     assert ran.returncode == 1
-    assert ran.stderr.startswith("mew: this command needs mcap")
+    assert ran.stderr.startswith("mew: this command requires mcap")
     assert ran.stderr.endswith("install mew-protocol[mcap]\n")
     assert [path.name for path in tmp_path.iterdir()] == ["journal"]
 

@@ -367,7 +367,7 @@ def test_where_there_is_no_space_nothing_is_made(home: Home, words: tuple[str, .
 def test_mew_alone_says_how_to_make_a_space_or_to_start_the_one_that_is_here(home: Home) -> None:
     ran = home.mew()
     assert (ran.code, ran.out) == (0, home.mew("--help").out)
-    assert "`mew init` makes one" in ran.err
+    assert "`mew init` creates one" in ran.err
     assert "`mew up` starts it" in home.mew(at=home.space("lab")).err
 
 
@@ -380,7 +380,7 @@ def test_at_a_terminal_mew_alone_asks_and_takes_no_for_an_answer(home: Home, ans
     os.close(theirs)
     try:
         shown = b""
-        while b"Make one now? [Y/n]" not in shown:
+        while b"Create one now? [Y/n]" not in shown:
             shown += os.read(ours, 4096)
         os.write(ours, answer)
         assert process.wait(PATIENCE) == 0

@@ -254,7 +254,7 @@ def test_looking_with_a_participants_own_token_is_refused_since_it_would_take_ov
     ran = subprocess.run(
         command("stream", *verb), cwd=tmp_path, env=given, timeout=SECONDS, check=False, capture_output=True
     )
-    assert (ran.returncode, b"would take over bob's connection" in ran.stderr) == (2, True)
+    assert (ran.returncode, b"the token belongs to participant bob, whose connection" in ran.stderr) == (2, True)
 
 
 # How input is cut

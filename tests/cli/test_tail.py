@@ -158,7 +158,7 @@ def test_it_goes_on_and_waits_for_a_gateway_that_is_started_again(tmp_path: Path
 
 def test_a_space_without_a_journal_is_followed_from_now_on(tmp_path: Path) -> None:
     with lab_in(tmp_path, journal=False) as lab:
-        assert "keeps no journal" in lab.mew("tail", "--no-follow").err
+        assert "has no journal" in lab.mew("tail", "--no-follow").err
         stream = lab.says("stream", "open")
         with following(lab, "--frames") as process:
             # Whoever has come is seen by what follows; before that there is nobody to see it.

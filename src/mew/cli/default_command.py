@@ -1,4 +1,4 @@
-"""What `mew` does without a command, and the completion of the shell."""
+"""`mew` without a command, and shell completion."""
 
 import sys
 from pathlib import Path
@@ -9,11 +9,11 @@ from cyclopts import App, Parameter
 from mew.cli.common.errors import CommandFailed
 from mew.supervisor.state_file import pids_file
 
-OFFER = "There is no space in this directory. `mew init` makes one; `mew init --list-templates` shows what kinds."
+OFFER = "There is no space in this directory. `mew init` creates one; `mew init --list-templates` lists the templates."
 
 
 def alone(app: App) -> int:
-    """No space here: offer to make one. A space: start it if need be, and take part."""
+    """Take part in the space of the directory, started if necessary. If there is none, offer to create one."""
     directory = Path.cwd()
     places = (directory / ".mew" / "space.yaml", directory / "space.yaml", pids_file(directory))
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
@@ -21,9 +21,12 @@ def alone(app: App) -> int:
         if terminal:
             return int(app(["up", "-i"]))
         app.help_print([])
-        print("This directory has a space: `mew up` starts it, `mew space status` says how it is.", file=sys.stderr)
+        print(
+            "This directory has a space: `mew up` starts it, `mew space status` shows its state.",
+            file=sys.stderr,
+        )
         return 0
-    if terminal and _agreed(f"{OFFER}\nMake one now? [Y/n] "):
+    if terminal and _agreed(f"{OFFER}\nCreate one now? [Y/n] "):
         return int(app(["init"]))
     if not terminal:
         app.help_print([])
@@ -32,7 +35,7 @@ def alone(app: App) -> int:
 
 
 def _agreed(question: str) -> bool:
-    """Whether they want it; who closes the input does not."""
+    """Ask for confirmation. The end of the input means no."""
     try:
         return input(question).strip().lower() in {"", "y", "yes"}
     except EOFError:
@@ -49,16 +52,17 @@ def install(
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     show: _Flag = False,
 ) -> int:
-    """Install the completion of commands and options for a shell; a new shell has it.
+    """Install shell completion of commands and options. It is active in new shells.
 
     Parameters
     ----------
     shell
-        Which shell, instead of the one this is run from.
+        The shell; by default the one that runs this command.
     output
-        The file to write, instead of where the shell looks for it; then its startup file stays as it is.
+        The file to write; by default the place where the shell looks for completions. With this option, the startup
+        file of the shell is not changed.
     show
-        Print the script, and write nothing.
+        Print the script instead of writing a file.
     """
     from cyclopts.completion.detect import ShellDetectionError
 
@@ -70,8 +74,8 @@ def install(
             return 0
         written = app.install_completion(shell=shell, output=output, add_to_startup=output is None)
     except ShellDetectionError:
-        raise CommandFailed("which shell this is cannot be made out: name it, --shell bash") from None
+        raise CommandFailed("cannot detect the shell: give it, for example with --shell bash") from None
     except OSError as error:
         raise CommandFailed(f"{error.filename}: {error.strerror}") from None
-    print(f"written to {written}; open a new shell, or `source` it in this one")
+    print(f"wrote {written}; open a new shell, or load the file with `source`")
     return 0

@@ -1,4 +1,4 @@
-"""`mew doctor`: checks a space, its gateway and the machine, and says how to mend what is wrong."""
+"""`mew doctor`: checks a space, its gateway and the machine, and prints how to fix problems."""
 
 import os
 import shutil
@@ -38,22 +38,23 @@ def doctor(
     deep: _Flag = False,
     json: _Flag = False,
 ) -> int:
-    """Check this machine and the space of this directory: a line each, and what to do.
+    """Check this machine's setup and the space of this directory.
 
-    Exit code 1 if something is wrong that a gateway needs; what only some commands need is noted.
+    Each check is one line, with a hint if there is a problem. Exit code 1 if a gateway could not run; problems that
+    affect only some commands are notes.
 
     Parameters
     ----------
     space_dir
-        The directory of the space, instead of this one.
+        The directory of the space; by default the current directory.
     deep
-        Also start Spark and let it count to two, which takes some seconds.
+        Also start Spark and run a small job, which takes several seconds.
     json
-        One object of JSON: whether all is well, and the checks.
+        Print one JSON object: whether everything is ok, and the checks.
     """
     from mew.cli.common.io import bar
 
-    with bar("looking"):
+    with bar("checking"):
         found = look((Path.cwd() if space_dir is None else space_dir).absolute(), deep=deep)
     wrong = any(each.state == "wrong" for each in found)
     if json:
@@ -79,7 +80,7 @@ TOO_LITTLE: Final = 100 * 2**20
 """Bytes of disk."""
 FEW_FILES: Final = 1_024
 RELEASED: Final = 1_760_000_000
-"""A time before which this program did not exist: a clock that says less is wrong."""
+"""A time before this program was released. A clock that is earlier is wrong."""
 SECONDS: Final = 2.0
 EXTRAS: Final = {
     "server": ("uvloop", "starlette", "uvicorn", "httptools", "pyarrow", "ruamel.yaml", "structlog"),
@@ -89,7 +90,7 @@ EXTRAS: Final = {
     "mcap": ("mcap",),
     "kafka": ("confluent_kafka",),
 }
-"""What each extra brings that can be looked for."""
+"""Modules of each extra, to check whether it is installed."""
 _FOR: Final = {
     "bridge": "mew bridge",
     "pipeline": "mew pipeline",
@@ -100,18 +101,18 @@ _FOR: Final = {
 
 
 class DoctorCheck(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     state: State
     line: str
-    """What was found, or what is missing and what to do."""
+    """What was found, or what is missing and how to fix it."""
 
 
 def look(directory: Path, *, deep: bool = False) -> list[DoctorCheck]:
-    """Everything, in the order in which people read it."""
+    """Return all checks, in the order in which they are printed."""
     with ThreadPoolExecutor(2, thread_name_prefix="doctor") as pool:
-        # Java takes its time to say its name.
+        # Java and Node.js are slow to report their versions.
         of_pipeline = pool.submit(lambda: list(_pipeline()))
         of_node = pool.submit(_node)
         found = [_python(), *_extras(), _clock(), _files(), _disk(directory)]
@@ -141,7 +142,9 @@ def _extras() -> Iterator[DoctorCheck]:
     missing = {name: [each for each in modules if not _has(each)] for name, modules in EXTRAS.items()}
     if missing["server"]:
         what = ", ".join(missing["server"])
-        yield DoctorCheck("server", "wrong", f"{what} not installed, so no gateway here: install mew-protocol[server]")
+        yield DoctorCheck(
+            "server", "wrong", f"{what} not installed, so a gateway cannot run: install mew-protocol[server]"
+        )
     left_out = [name for name, each in missing.items() if each and name != "server"]
     there = ", ".join(name for name in EXTRAS if not missing[name])
     if left_out:
@@ -155,14 +158,12 @@ def _clock() -> DoctorCheck:
     now = time.time()
     if now < RELEASED:
         told = time.strftime("%Y-%m-%d", time.gmtime(now))
-        return DoctorCheck(
-            "clock", "wrong", f"it says {told}, which is past: set the clock, or the journal's order is lost"
-        )
+        return DoctorCheck("clock", "wrong", f"the clock shows {told}, which is too early: set the clock")
     with tempfile.TemporaryFile() as file:
         drift = os.fstat(file.fileno()).st_mtime - now
     if abs(drift) > SECONDS:
         return DoctorCheck(
-            "clock", "note", f"the disk's clock is {drift:+.0f} s off this machine's: is it a network's?"
+            "clock", "note", f"the clock of the disk differs by {drift:+.0f} s: is it a network file system?"
         )
     return DoctorCheck("clock", "ok", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)))
 
@@ -171,13 +172,13 @@ def _files() -> DoctorCheck:
     try:
         import resource
     except ImportError:
-        return DoctorCheck("open files", "note", "how many are allowed is not known here")
+        return DoctorCheck("open files", "note", "the limit is unknown on this system")
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed == resource.RLIM_INFINITY:
-        return DoctorCheck("open files", "ok", "any number")
+        return DoctorCheck("open files", "ok", "no limit")
     if allowed < FEW_FILES:
-        advice = f"`ulimit -n {most}`" if most > allowed else "ask whoever runs this machine"
-        return DoctorCheck("open files", "note", f"{allowed}, so few connections: {advice}")
+        advice = f"`ulimit -n {most}`" if most > allowed else "ask the administrator of this machine"
+        return DoctorCheck("open files", "note", f"{allowed}, which limits the connections: {advice}")
     return DoctorCheck("open files", "ok", f"{allowed:,}")
 
 
@@ -188,9 +189,9 @@ def _disk(directory: Path) -> DoctorCheck:
     except OSError as error:
         return DoctorCheck("disk", "wrong", f"{place}: {error.strerror}")
     if not os.access(place, os.W_OK):
-        return DoctorCheck("disk", "wrong", f"{place} cannot be written to: tokens, logs and journal go there")
+        return DoctorCheck("disk", "wrong", f"{place} is not writable: tokens, logs and journal are stored there")
     if free < TOO_LITTLE:
-        return DoctorCheck("disk", "wrong", f"{size(free)} free at {place}: a gateway stops to record; make room")
+        return DoctorCheck("disk", "wrong", f"{size(free)} free at {place}, too little for a journal: free some space")
     state: State = "note" if free < LITTLE else "ok"
     return DoctorCheck("disk", state, f"{size(free)} free at {place}")
 
@@ -202,7 +203,7 @@ def _node() -> DoctorCheck:
     try:
         ran = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=SECONDS, check=True)
     except (OSError, subprocess.SubprocessError):
-        return DoctorCheck("node", "note", f"{found} does not say its version: is it Node.js?")
+        return DoctorCheck("node", "note", f"{found} does not report its version: is it Node.js?")
     return DoctorCheck("node", "ok", f"{ran.stdout.strip()} ({found})")
 
 
@@ -215,7 +216,7 @@ def _space(directory: Path) -> Iterator[DoctorCheck]:
     except ImportError:
         return
     if not any((directory / each).is_file() for each in (".mew/space.yaml", "space.yaml")):
-        yield DoctorCheck("configuration", "note", f"no space in {directory}: `mew init` makes one")
+        yield DoctorCheck("configuration", "note", f"no space in {directory}: create one with `mew init`")
         return
     try:
         file = find_config(directory)
@@ -235,7 +236,7 @@ def _space(directory: Path) -> Iterator[DoctorCheck]:
 
 
 def _alike(config: "GatewayConfig") -> Iterator[DoctorCheck]:
-    """Ids that people confuse: who approves something reads the name of whoever asks for it."""
+    """Report participant ids that look alike: a person could approve a proposal of the wrong participant."""
     from mew.protocol.ids import looks
 
     ids: dict[str, list[str]] = {}
@@ -244,11 +245,11 @@ def _alike(config: "GatewayConfig") -> Iterator[DoctorCheck]:
     for same in ids.values():
         if len(same) > 1:
             names = " and ".join(repr(each) for each in same)
-            yield DoctorCheck("participants", "note", f"{names} look alike: people confuse them, so rename one")
+            yield DoctorCheck("participants", "note", f"{names} look alike and could be confused: rename one")
 
 
 def _commands(config: "GatewayConfig") -> Iterator[DoctorCheck]:
-    """What is to be started by itself can be."""
+    """Check that the participants with `auto_start` can be started."""
     from mew.supervisor.launch import exposes
 
     space = config.spaces[0]
@@ -259,7 +260,7 @@ def _commands(config: "GatewayConfig") -> Iterator[DoctorCheck]:
         if participant.mcp_server is not None and (problem := exposes(space, participant)) is not None:
             yield DoctorCheck("participants", "wrong", f"{name}: {problem}")
         if shutil.which(command) is None and not (space.directory / command).exists():
-            yield DoctorCheck("participants", "note", f"{name}: there is no command {command!r} here")
+            yield DoctorCheck("participants", "note", f"{name}: the command {command!r} was not found")
 
 
 def _tokens(directory: Path) -> Iterator[DoctorCheck]:
@@ -273,11 +274,11 @@ def _tokens(directory: Path) -> Iterator[DoctorCheck]:
         return
     yield from (DoctorCheck("tokens", "note", warning) for warning in warnings)
     if not warnings:
-        yield DoctorCheck("tokens", "ok", f"{len(held)} in .mew/tokens, none of them open to others")
+        yield DoctorCheck("tokens", "ok", f"{len(held)} in .mew/tokens, none readable by other users")
 
 
 def _as_running(directory: Path, config: "GatewayConfig") -> "GatewayConfig":
-    """With the address and the names of the gateway that runs: they may come from its command line."""
+    """Return the configuration with the address and the hosts of the running gateway, from its command line."""
     from mew.supervisor.state_file import read_pids
 
     with suppress(MewError):  # `_gateway` reports a file that cannot be read
@@ -288,7 +289,7 @@ def _as_running(directory: Path, config: "GatewayConfig") -> "GatewayConfig":
 
 
 def _exposure(config: "GatewayConfig") -> Iterator[DoctorCheck]:
-    """What other machines, and other users of this one, could do."""
+    """Check what other machines and other users of this machine could access."""
     from mew.config.tokens import TokenStore
     from mew.gateway.exposure import require_safe, warnings_of
 
@@ -322,7 +323,7 @@ def _health(address: str, url: str) -> DoctorCheck:
         with GatewayClient(address, None) as door:
             health = door.ask("GET", "/health")
     except MewError as error:
-        return DoctorCheck("gateway", "wrong", f"it runs and does not answer: {error}")
+        return DoctorCheck("gateway", "wrong", f"the gateway runs and does not answer: {error}")
     state: State = "ok" if health["status"] == "ok" else "wrong"
     journals = ", ".join(f"{name}: {each}" for name, each in health.get("journal", {}).items())
     told = f"{health['status']} at {url}, {health['clients']} connected, up {health['uptime']:.0f} s"
@@ -331,14 +332,14 @@ def _health(address: str, url: str) -> DoctorCheck:
 
 def _port(host: str, port: int) -> DoctorCheck:
     if port == 0:
-        return DoctorCheck("port", "ok", "any that is free")
+        return DoctorCheck("port", "ok", "any free port")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
-            return DoctorCheck("port", "note", f"{port}: {error.strerror}; `mew space up` takes the next that is free")
+            return DoctorCheck("port", "note", f"{port}: {error.strerror}; `mew space up` uses the next free port")
     return DoctorCheck("port", "ok", f"{port} is free")
 
 
@@ -350,7 +351,7 @@ def _pipeline() -> Iterator[DoctorCheck]:
         version("pyspark")
         from mew.pipeline.checks import checks
     except (ImportError, PackageNotFoundError):
-        return  # the extras have said so
+        return  # the check of the extras reports it
     for each in checks():
         yield DoctorCheck(
             each.name, "ok" if each.ok else "note", each.line if each.ok else f"for mew pipeline: {each.line}"
@@ -358,7 +359,7 @@ def _pipeline() -> Iterator[DoctorCheck]:
 
 
 def _spark() -> DoctorCheck:
-    """A session that is opened, used and closed."""
+    """Start Spark, run a job and stop it."""
     began = time.monotonic()
     try:
         from mew.pipeline.session import close_session, open_session
@@ -377,12 +378,12 @@ def _spark() -> DoctorCheck:
         problem = _problem(lambda: count(folder))
     if problem is not None:
         return DoctorCheck("spark", "wrong", f"does not start: {problem}")
-    return DoctorCheck("spark", "ok", f"started, counted to two and stopped in {time.monotonic() - began:.1f} s")
+    return DoctorCheck("spark", "ok", f"started, ran a job and stopped in {time.monotonic() - began:.1f} s")
 
 
 def _problem(work: Callable[[], int]) -> str | None:
-    """In one line, why work failed; Spark's own errors are of many kinds, and this is where they end."""
+    """Return why the job failed on one line, or None. Catches all errors: Spark raises many types."""
     try:
-        return None if work() == 2 else "it cannot count"
+        return None if work() == 2 else "the result of the job is wrong"
     except Exception as error:
         return str(error).strip().partition("\n")[0] or type(error).__name__

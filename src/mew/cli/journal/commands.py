@@ -24,9 +24,7 @@ from mew.journal.layout import CONTROL, FRAMES, HOUR, SECOND, JournalFolder
 from mew.journal.reader import Journal, RecordsMissing
 from mew.protocol.records import Record
 
-app = App(
-    name="journal", help="Inspect, verify and export the event journal of a space.", help_epilogue=""
-)
+app = App(name="journal", help="Inspect, verify and export the event journal of a space.", help_epilogue="")
 
 STDOUT: Final = Path("-")
 TRASH_HOURS: Final = 1

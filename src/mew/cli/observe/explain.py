@@ -35,7 +35,7 @@ def explain(
 ) -> int:
     """Check whether a participant may send a message, and why.
 
-    Nothing is sent. The answer names the capability that allows the message, or the nearest one and the difference.
+    Nothing is sent. The answer names the capability that allows the message, or the nearest one and what differs.
     Without a running gateway, the configuration is used.
 
     Parameters
@@ -43,8 +43,8 @@ def explain(
     participant
         The participant to check.
     envelope
-        A kind, or a whole envelope: JSON, @file to read it from a file, or - to read it from standard input. By default,
-        lists everything that the participant may send.
+        A kind; or an envelope as JSON, @file to read it from a file, or - to read it from standard input. Without it,
+        the command lists everything that the participant may send.
     offline
         Use the configuration, even if a gateway runs.
     check
