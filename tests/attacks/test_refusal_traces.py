@@ -124,8 +124,8 @@ def test_sources_without_end_are_few_lines(lines: Callable[[], list[dict[str, An
     async def flood() -> None:
         for number in range(1_000):
             source = connections.open(f"2001:db8:0:{number:x}::1:40000")
-            log.write("connection turned away", source, error="unauthorized")
-            log.write("connection turned away", source, error="unauthorized")
+            log.write("connection rejected", source, error="unauthorized")
+            log.write("connection rejected", source, error="unauthorized")
 
     asyncio.run(flood())
     assert len(lines()) == SOURCES

@@ -84,6 +84,6 @@ async def test_a_server_that_stays_away_is_given_up(gateway: Running) -> None:
     async with bridged(gateway, msgspec.structs.replace(Service().server, url="http://127.0.0.1:1/mcp")) as tools:
         await until(tools.running.done)
         with pytest.raises(
-            TooManyRestarts, match=r"^All connection attempts failed; given up after 1 restarts within 60 s$"
+            TooManyRestarts, match=r"^All connection attempts failed; abandoned after 1 restarts within 60 s$"
         ):
             await tools.running

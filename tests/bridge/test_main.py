@@ -76,7 +76,7 @@ async def test_a_bridge_that_gives_up_leaves_says_why_in_a_line_and_ends_with_1(
         await alice.until(lambda view: "tools" not in view.participants)
         output, errors = await bridge.communicate()
         assert (output, bridge.returncode) == (b"", 1)
-        last = f"mew bridge: {sys.executable!r} ended with exit code 7; given up after 0 restarts within 60 s"
+        last = f"mew bridge: {sys.executable!r} ended with exit code 7; abandoned after 0 restarts within 60 s"
         assert errors.decode().splitlines()[-1] == last
 
 

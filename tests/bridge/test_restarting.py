@@ -13,7 +13,7 @@ from tests.bridge.stage import bridged, lives, odd, settings_for, text_of
 from tests.client.stage import joining, played, until
 from tests.gateway.raw import Running
 
-NEVER = "ended with exit code 1, without an answer to `initialize`; given up after 1 restarts within 60 s"
+NEVER = "ended with exit code 1, without an answer to `initialize`; abandoned after 1 restarts within 60 s"
 LOST = {"code": -32000, "message": "the MCP server was lost before it answered"}
 
 
@@ -37,7 +37,7 @@ async def test_when_the_limit_is_reached_the_bridge_answers_leaves_and_says_why(
         await until(tools.running.done)
         error = tools.running.exception()
         assert isinstance(error, TooManyRestarts)
-        assert str(error).endswith("ended with exit code 7; given up after 2 restarts within 60 s")
+        assert str(error).endswith("ended with exit code 7; abandoned after 2 restarts within 60 s")
 
 
 @played
@@ -80,7 +80,7 @@ async def test_a_server_that_dies_at_once_never_joins(gateway: Running, caplog: 
     caplog.set_level("INFO", logger="mew.bridge")
     error = await failure(gateway, odd("stillborn"))
     assert isinstance(error, TooManyRestarts)
-    assert "ended with exit code 5, without an answer to `initialize`; given up after 1 restarts" in str(error)
+    assert "ended with exit code 5, without an answer to `initialize`; abandoned after 1 restarts" in str(error)
     assert caplog.text.count("I cannot go on") == 2
 
 

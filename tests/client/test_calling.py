@@ -421,7 +421,7 @@ async def test_a_proposal_that_nobody_waits_for_is_withdrawn(rights: Running) ->
             await calling
         withdrawn = await anext(withdrawals)
         assert withdrawn.correlation_id == (proposed.id,)
-        assert withdrawn.payload == {"reason": "nobody waits for it any more"}
+        assert withdrawn.payload == {"reason": "the caller no longer waits for it"}
 
 
 @pytest.mark.parametrize("end", ["cancelled", "too late"])
@@ -444,7 +444,7 @@ async def test_a_proposal_that_is_given_up_while_it_is_made_is_withdrawn(rights:
         with pytest.raises(RequestTimeout if end == "too late" else asyncio.CancelledError):
             await calling
         assert (withdrawn.correlation_id, withdrawn.to) == ((proposed.id,), ("bob",))
-        assert withdrawn.payload == {"reason": "nobody waits for it any more"}
+        assert withdrawn.payload == {"reason": "the caller no longer waits for it"}
 
 
 @played
@@ -453,7 +453,7 @@ async def test_a_proposal_that_could_not_be_sent_in_time_is_not_sent_later(right
         heard = alice.envelopes("mcp/*")
         assert proposer.connection is not None
         proposer.connection.pause_writing()
-        with pytest.raises(RequestTimeout, match=r"nobody fulfilled 'tools/call' within 0\.05 s"):
+        with pytest.raises(RequestTimeout, match=r"no participant fulfilled 'tools/call' within 0\.05 s"):
             await proposer.call_tool("bob", "one", timeout=0.05)
         proposer.connection.resume_writing()
         second = await proposer.propose("bob", "second")

@@ -88,7 +88,7 @@ def stops_and_goes_on(disk: Disk, elsewhere: Path, sync: str) -> None:
         assert [record for record in records if record.event == "frame"] == []
         assert texts(records) == ["before", LARGE, "after", "posted"]
         assert [record.position for record in records] == list(range(len(records)))
-        assert [event["event"] for event in process.events()].count("journal goes on") == 1
+        assert [event["event"] for event in process.events()].count("journal can be written again") == 1
         check_that_it_comes_back(process, stream_id)
 
 
@@ -114,7 +114,7 @@ def assert_everybody_is_told(process: GatewayProcess, alice: Raw, bob: Raw, stre
     assert 'mew_journal_available{space="lab"} 0.0' in process.get("/metrics").body.decode()
     problems = [event for event in process.events() if event["event"] == "journal unavailable"]
     assert [(event["level"], event["space"]) for event in problems] == [("error", "lab")]
-    assert problems[0]["problem"] == f"{process.journal.log}: No space left on device"
+    assert problems[0]["error"] == f"{process.journal.log}: No space left on device"
 
 
 def check_that_it_comes_back(process: GatewayProcess, stream_id: str) -> None:
@@ -236,7 +236,7 @@ def test_who_is_to_go_on_unrecorded_does_and_a_checkpoint_begins_the_record_agai
         unrecorded = metrics.split('mew_journal_unrecorded_total{space="lab"} ')[1].split("\n")[0]
         assert float(unrecorded) >= 4
         disk.make_room()
-        until(lambda: "journal goes on" in process.told())
+        until(lambda: "journal can be written again" in process.told())
         assert process.post("alice", "chat", text="after").status == 200
         process.kill()
         check_the_hole(recorded(process))
@@ -265,7 +265,7 @@ def test_what_cannot_be_sealed_stays_and_is_sealed_before_what_comes_later(disk:
         def could_not_be_sealed() -> bool:
             disk.fill()
             process.post("alice", "chat", text="small")
-            return "journal not tidied" in process.told()
+            return "journal maintenance failed" in process.told()
 
         until(could_not_be_sealed)
         disk.make_room()

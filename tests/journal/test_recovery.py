@@ -265,7 +265,7 @@ def test_a_hole_without_a_checkpoint_is_damage_and_named(lab: LivingSpace, *, se
             seal(folder, log)
     with pytest.raises(JournalDamaged) as told:
         recover(folder)
-    assert str(told.value) == f"{folder.root}: the journal of 'lab' has no record 10: it goes on with 12"
+    assert str(told.value) == f"{folder.root}: the journal of 'lab' has no record 10: the next one is 12"
 
 
 def test_recovery_reads_no_more_than_what_is_behind_the_checkpoint(tmp_path: Path) -> None:

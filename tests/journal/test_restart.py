@@ -159,9 +159,9 @@ def test_a_block_that_the_kill_tore_is_cut_off_and_said(tmp_path: Path) -> None:
         with log.open("ab") as file:
             file.write(log.read_bytes()[:100])
         process.start()
-        (mended,) = [event for event in process.events() if event["event"] == "journal mended"]
+        (mended,) = [event for event in process.events() if event["event"] == "journal tail truncated after a crash"]
         assert (mended["level"], mended["space"]) == ("warning", "lab")
-        assert mended["problem"].endswith("its last 100 bytes were not whole and are cut off")
+        assert mended["error"].endswith("its last 100 bytes were not whole and are cut off")
         accepted(process, "alice", "chat", text="after")
         records = recorded(process)
         assert records[: len(whole)] == whole

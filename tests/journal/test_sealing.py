@@ -243,14 +243,14 @@ def test_a_log_with_a_hole_is_neither_sealed_nor_deleted(folder: JournalFolder) 
     (_, begin), (end, _), *_ = [*places(log)][:1] + [*places(log)][2:]
     kept = log.read_bytes()
     log.write_bytes(kept[:begin] + kept[end:])
-    with pytest.raises(LogDamaged, match="position 5 is missing: it goes on with 10"):
+    with pytest.raises(LogDamaged, match="position 5 is missing: the next one is 10"):
         seal(folder, log)
     assert files(folder) == {log.name}
 
 
 def test_a_log_under_another_name_is_neither_sealed_nor_deleted(folder: JournalFolder) -> None:
     log = logged(folder).rename(folder.log_file(3))
-    with pytest.raises(LogDamaged, match="position 3 is missing: it goes on with 0"):
+    with pytest.raises(LogDamaged, match="position 3 is missing: the next one is 0"):
         seal(folder, log)
     assert files(folder) == {log.name}
 

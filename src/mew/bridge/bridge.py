@@ -142,7 +142,7 @@ class Bridge:
             if delay is None:
                 patience = self._settings.patience
                 raise self._fail(
-                    TooManyRestarts(f"{why}; given up after {patience.restarts} restarts within {patience.window:g} s")
+                    TooManyRestarts(f"{why}; abandoned after {patience.restarts} restarts within {patience.window:g} s")
                 )
             log.warning("%s; starting again in %.1f s", why, delay)
             await asyncio.sleep(delay)

@@ -132,7 +132,7 @@ class BridgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Raise `InvalidSettings` if `concurrency` is below 1."""
         if self.concurrency < 1:
-            raise InvalidSettings(f"a bridge that works on {self.concurrency} calls at a time answers nobody")
+            raise InvalidSettings(f"concurrency is {self.concurrency}: a bridge needs at least 1 concurrent call")
 
     def __repr__(self) -> str:
         token = None if self.token is None else SECRET

@@ -251,10 +251,10 @@ class IncomingProposal:
         """Return the recipients of the request; the gateway rejects recipients that the proposal does not name."""
         asked = [to] if isinstance(to, str) else to
         if not (asked or self.to):
-            raise ValueError(f"the proposal {self.id!r} is addressed to nobody: say whom to ask")
+            raise ValueError(f"the proposal {self.id!r} names no recipient: pass `to`")
         if asked and self.to and set(asked) != set(self.to):
             named = ", ".join(map(repr, self.to))
-            raise ValueError(f"the proposal {self.id!r} is to ask {named}, and nobody else: leave out `to`")
+            raise ValueError(f"the proposal {self.id!r} already names its recipients, {named}: leave out `to`")
         return asked or self.to
 
     def _claim(self) -> dict[str, Any] | None:

@@ -163,7 +163,7 @@ async def join_space(target: ConnectTarget, welcome: Welcome, seconds: float) ->
                 await entrance.entered
             except BaseException:
                 entrance.forget()
-                connection.abort("given up")
+                connection.abort("cancelled")
                 raise
     except TimeoutError:
         raise ConnectionLost(f"no welcome from {target.address.name} within {seconds:g} s") from None

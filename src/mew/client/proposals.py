@@ -102,7 +102,7 @@ class Proposal:
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise RequestTimeout(f"nobody fulfilled {self.id!r} within {timeout:g} s") from None
+            raise RequestTimeout(f"no participant fulfilled {self.id!r} within {timeout:g} s") from None
         self.close()
         if isinstance(self._end, MewError):
             raise self._end.with_traceback(None)

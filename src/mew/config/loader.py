@@ -251,7 +251,7 @@ def _warn_of_second_gateway(top: ConfigSection, first: Path) -> None:
     given = top.section("gateway", _GATEWAY)
     for key, place in (*given.entries(), *given.section("limits").entries()):
         if key in _PROCESS or key in _OF_PROCESS:
-            place.warn(f"ignored: the first configuration, {first}, speaks for the gateway")
+            place.warn(f"ignored: only the first configuration, {first}, sets the gateway")
 
 
 def _read_space(top: ConfigSection, environ: Mapping[str, str], directory: Path | None) -> SpaceConfig:

@@ -125,7 +125,7 @@ def known_before(space: SpaceConfig, tokens: TokenStore, now: Known, *, ran: boo
         if text is not None:
             return msgspec.json.decode(text, type=Known)
     except (MewError, msgspec.MsgspecError) as error:
-        log.warning("known tokens cannot be read", file=str(folder.known), problem=str(error))
+        log.warning("known tokens cannot be read", file=str(folder.known), error=str(error))
     made = {each.participant for each in tokens.generated if each.space_id == space.settings.space_id}
 
     def old(held: Mapping[str, frozenset[str]], *, observer: bool) -> Mapping[str, frozenset[str]]:
@@ -148,7 +148,7 @@ def remember(config: GatewayConfig, space: SpaceConfig, tokens: TokenStore) -> N
     try:
         TokenFolder(space.directory).remember(text)
     except MewError as error:
-        log.warning("known tokens not kept", space=space.settings.space_id, problem=str(error))
+        log.warning("known tokens not kept", space=space.settings.space_id, error=str(error))
 
 
 def _configuration(config: GatewayConfig, space: SpaceConfig) -> dict[str, Any]:

@@ -388,7 +388,7 @@ class Listener:
 
     def _wait(self, error: OSError) -> None:
         """Retry later: despite the reserve, other processes may have used up all descriptors or memory."""
-        log.warning("cannot accept connections", problem=error.strerror, retry_seconds=RETRY_SECONDS)
+        log.warning("cannot accept connections", error=error.strerror, retry_seconds=RETRY_SECONDS)
         self._pause()
         self._retry = self._loop.call_later(RETRY_SECONDS, self._try_again)
 

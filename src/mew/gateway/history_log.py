@@ -128,7 +128,7 @@ class LineLog:
             if size > self._rotated_bytes:
                 self._rotate()
         except OSError as error:
-            log.warning("lines of a log are lost", file=str(self._path), problem=error.strerror)
+            log.warning("lines of a log are lost", file=str(self._path), error=error.strerror)
 
     def _rotate(self) -> None:
         """Rename `history.jsonl` to `history.jsonl.1` and so on; the oldest file is overwritten."""

@@ -82,7 +82,7 @@ class Journals:
         recovered = recover(folder)
         left = folder.logs()
         if recovered.torn is not None:
-            log.warning("journal mended", space=name, problem=recovered.torn)
+            log.warning("journal tail truncated after a crash", space=name, error=recovered.torn)
         if recovered.state.position >= 0:
             hub.space.state = recovered.state
             log.info("journal recovered", space=name, position=recovered.state.position, entries=recovered.entries)
@@ -105,7 +105,7 @@ class Journals:
         try:
             self.room.look({name: kept.folder for name, kept in self.kept.items()})
         except OSError as error:
-            log.error("room for the journals not known", problem=str(error))
+            log.error("free disk space unknown", error=str(error))
 
     def _tidy(self) -> None:
         self.start()
@@ -114,7 +114,7 @@ class Journals:
                 if len(kept.folder.hours()) > 1:
                     self.keeper.tidy(kept.folder, now=self._clock(), retention_seconds=kept.settings.retention_seconds)
             except OSError as error:  # retried in a minute
-                log.error("journal not tidied", space=name, problem=str(error))
+                log.error("journal maintenance failed", space=name, error=str(error))
 
     def problems(self) -> Mapping[str, str | None]:
         """Return the error of each journal by space; None for a journal without error."""
@@ -133,9 +133,9 @@ class Journals:
             kept.hub.run(Checkpoint())
             kept.writer.close()
             if kept.writer.problem is not None:
-                log.error("journal left incomplete", space=kept.folder.space, problem=kept.writer.problem)
+                log.error("journal incomplete at shutdown", space=kept.folder.space, error=kept.writer.problem)
         if not self.keeper.close(SEALING_SECONDS):
-            log.warning("journal left unsealed", problem="the rest is sealed at the next start")
+            log.warning("journal not sealed at shutdown", error="the rest is sealed at the next start")
         for kept in self.kept.values():
             os.close(kept.lock)
         self.kept = {}
@@ -169,9 +169,9 @@ def _teller(hub: Hub, space: str) -> Callable[[str | None], None]:
 
     def tell(problem: str | None) -> None:
         if problem is None:
-            log.info("journal goes on", space=space)
+            log.info("journal can be written again", space=space)
         else:
-            log.error("journal unavailable", space=space, problem=problem)
+            log.error("journal unavailable", space=space, error=problem)
         loop.call_soon_threadsafe(hub.journal_changed)
 
     return tell
@@ -182,6 +182,6 @@ def _heard(answer: Answer) -> None:
     for event, told in answer.items():
         if event == "failed":
             request = " ".join(told["request"]) if isinstance(told["request"], dict) else str(told["request"])
-            log.error("journal not tidied", request=request, problem=told["problem"])
+            log.error("journal maintenance failed", request=request, error=told["problem"])
         else:
             log.debug(f"journal {event}", **told)

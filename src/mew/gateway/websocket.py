@@ -362,7 +362,7 @@ class WebSocketConnection(WSListener):
 
     def _record_refusal(self, refusal: ProtocolError, request: JoinRequest) -> None:
         self._refused = True
-        self._gateway.refusals.write("connection turned away", self._opened, error=refusal.code)
+        self._gateway.refusals.write("connection rejected", self._opened, error=refusal.code)
         self._gateway.record_refusal(refusal, request, self._opened, "websocket")
 
     def _answer_refusal(self, refusal: ProtocolError, request: JoinRequest) -> None:

@@ -193,7 +193,7 @@ def exclusive_maintenance(folder: JournalFolder) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise CompactionDeferred(f"somebody else is tidying the journal of {folder.space!r}") from None
+            raise CompactionDeferred(f"another process maintains the journal of {folder.space!r}") from None
         yield
     finally:
         os.close(lock)
@@ -209,9 +209,7 @@ def _require_room(trash: Path, segments: list[Segment]) -> None:
     paths = [path for each in segments for path in (each.control, each.frames) if path.exists()]
     needed = sum(path.stat().st_size for path in paths)
     if shutil.disk_usage(trash).free < needed + ROOM_BYTES:
-        raise CompactionDeferred(
-            f"{segments[0].hour} was left as it is: there is too little room on the disk to write it anew"
-        )
+        raise CompactionDeferred(f"{segments[0].hour} is unchanged: the disk has too little room to write it again")
 
 
 def _names(hour: Path) -> set[str]:

@@ -67,7 +67,7 @@ def _taken(folder: JournalFolder, state: SpaceState, entry: Record | FrameCount)
     first = entry.position if isinstance(entry, Record) else entry.position - entry.count + 1
     if first != state.position + 1:
         if not _begins_anew(state, entry):
-            missing = f"has no record {state.position + 1}: it goes on with {first}"
+            missing = f"has no record {state.position + 1}: the next one is {first}"
             raise JournalDamaged(f"{folder.root}: the journal of {folder.space!r} {missing}")
         state = SpaceState(space_id=folder.space)
     if isinstance(entry, Record):

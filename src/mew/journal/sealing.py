@@ -169,7 +169,7 @@ def _blocks(log: Path) -> Iterator[Block]:
     expected = first_position(log)
     for block in read_blocks(log):
         if block.head.first != expected:
-            raise LogDamaged(log, block.offset, f"position {expected} is missing: it goes on with {block.head.first}")
+            raise LogDamaged(log, block.offset, f"position {expected} is missing: the next one is {block.head.first}")
         expected = block.head.last + 1
         yield block
 

@@ -203,7 +203,7 @@ class Admission:
         if name is None or not _may_bear(name):
             raise Unauthenticated("to join without a token, claim a `participantId` that is well formed")
         if space.state.knows(name):
-            raise Unauthenticated(f"{name!r} is somebody else's id")
+            raise Unauthenticated(f"{name!r} is the id of another participant")
         if (other := space.ids_in_use.other_than(name)) is not None:
             raise Unauthenticated(f"{name!r} differs from {other!r} in case alone: claim another id")
         return Join(connection=connection, participant=name, anonymous=True, cause=request.cause)

@@ -163,7 +163,7 @@ def _rehearse(turn: Transition, session: Session, incoming: IncomingMessage) -> 
     incoming.carry_out(session, counted=False)
 
 
-_EVERYONE = Authorization("everybody may send it", "everyone")
+_EVERYONE = Authorization("every participant may send it", "everyone")
 _DECIDER = Authorization("the space's approval rules decide who may vote", "approvals")
 _PROPOSER = Authorization("it is the sender's own proposal", "proposer")
 _NOTHING = Authorization("it is no envelope")

@@ -34,7 +34,7 @@ class LaunchEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     """The environment in which the gateway was started."""
 
     def __repr__(self) -> str:
-        return f"<World {self.url}>"
+        return f"<LaunchEnvironment {self.url}>"
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):

@@ -377,7 +377,7 @@ class JoinTarget(msgspec.Struct, frozen=True, kw_only=True):
     participant: str | None = None
 
     def __repr__(self) -> str:
-        return f"<Seat at {self.url}>"
+        return f"<JoinTarget at {self.url}>"
 
     def __rich_repr__(self) -> Any:
         """Return nothing: the version of msgspec would show the token."""

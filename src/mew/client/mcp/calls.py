@@ -28,7 +28,7 @@ Args = Mapping[str, Any] | msgspec.Struct
 PROPOSAL: Final = "mcp/proposal"
 ANSWER_SECONDS: Final = 60.0
 """Default timeout of a call, in seconds."""
-UNAWAITED: Final = "nobody waits for it any more"
+UNAWAITED: Final = "the caller no longer waits for it"
 """The reason given when a proposal is withdrawn during cleanup."""
 PAGES: Final = 1000
 """Limit on the pages of a list; a list with more pages is treated as endless."""
@@ -109,7 +109,7 @@ async def _by_proposal(
             await proposal.abandon(UNAWAITED)
         if isinstance(error, TimeoutError) and limit.expired():
             named = repr(method) if proposal is None else repr(proposal.id)
-            raise RequestTimeout(f"nobody fulfilled {named} within {timeout:g} s") from None
+            raise RequestTimeout(f"no participant fulfilled {named} within {timeout:g} s") from None
         raise
 
 

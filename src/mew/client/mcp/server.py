@@ -84,7 +84,7 @@ class McpService:
     ) -> None:
         """Subscribe to requests and control requests; the arguments are those of `serve`."""
         if concurrency < 1:
-            raise ValueError(f"{concurrency} requests at once answer nothing")
+            raise ValueError(f"concurrency is {concurrency}: a service needs at least 1 concurrent request")
         self._space = space
         self._controls = ControlHandler() if controls is None else controls
         self._desk = _Desk(space, server, self._controls, concurrency)

@@ -342,7 +342,7 @@ class FileSink:
                 while left:
                     left = left[file.write(left) :]
         except OSError as error:
-            log.warning("lines of an output log are lost", file=str(self._path), problem=error.strerror)
+            log.warning("output log lines dropped", file=str(self._path), error=error.strerror)
             return 0
         return len(lines)
 

@@ -356,5 +356,5 @@ def shown(record: Record, onlooker: JournalAccess) -> bytes:
 
 def _unreadable(kept: OpenJournal, steps: JournalCursor, problem: Exception) -> InternalError:
     """Log the problem for the operator and return an error that contains only the position."""
-    log.error("journal unreadable", space=kept.folder.space, position=steps.at, problem=str(problem))
+    log.error("journal unreadable", space=kept.folder.space, position=steps.at, error=str(problem))
     return InternalError(f"the journal cannot be read at position {steps.at}; the gateway's log says more")

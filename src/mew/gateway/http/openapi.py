@@ -125,7 +125,7 @@ def _participants() -> Any:
 
 def _post() -> Any:
     refusals = (*AUTHENTICATED, 409, 413, 503)
-    summary = "Send one envelope, by the rules of the WebSocket door."
+    summary = "Send one envelope, by the same rules as over WebSocket."
     operation = _operation("post", summary, {200: _ref("Accepted")}, refusals, security=_BEARER)
     return _with_examples(operation, MESSAGES)
 

@@ -89,13 +89,13 @@ MESSAGES: Final = (
     ),
     Example(
         "invite",
-        "Invite somebody",
+        "Invite a participant",
         {"id": "i-1", "kind": "space/invite", "payload": {"participant_id": "carol"}},
         _accepted("i-1", "created", participant_id="carol", token="a secret", connection_url="ws://localhost:8080"),
     ),
     Example(
         "invite_again",
-        "Invite somebody who is there",
+        "Invite a participant who is present",
         {"kind": "space/invite", "payload": {"participant_id": "carol"}},
         {
             "error": "already_exists",

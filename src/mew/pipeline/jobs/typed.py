@@ -1,9 +1,9 @@
 """Which formats have a table of their own in a batch, and the rows that such a table lacks when it begins.
 
 A format has one from the batch on in which it is first named in the settings (`BatchPlan.typed`), or by whose end it
-has had more than 100,000 frames; there are at most 64, those that were named first, then the busiest. That is decided by
-the plan, by the journal up to the plan's positions and by what the batch before remembered: whoever does the batch, or does
-it again, decides the same. What a table lacks is made of the rows of `frames`, whose contents are there to the byte, so
+has had more than 100,000 frames; there are at most 64, those that were named first, then the busiest. That is decided
+by the plan, by the journal up to the plan's positions and by what the batch before remembered: any run of the batch
+decides the same. What a table lacks is made of the rows of `frames`, whose contents are there to the byte, so
 that it is the same as if the table had been there all along.
 """
 
