@@ -378,7 +378,7 @@ async def test_a_proposal_addressed_to_nobody_is_approved_to_somebody(gateway: R
         proposals = alice.proposals()
         proposal = await carol.propose((), "tools/call", {"name": "one"})
         proposed = await anext(proposals)
-        with pytest.raises(ValueError, match="addressed to nobody"):
+        with pytest.raises(ValueError, match="names no recipient"):
             await proposed.approve()
         await proposed.approve(to="bob")
         assert (await proposal.result(5)).by == "alice"

@@ -626,7 +626,7 @@ async def test_an_answer_that_is_ready_while_we_are_away_is_sent_when_we_are_bac
 
 
 def test_no_request_at_once_is_refused() -> None:
-    with pytest.raises(ValueError, match="0 requests at once"):
+    with pytest.raises(ValueError, match="concurrency is 0"):
         asyncio.run(serve(None, Broken(), concurrency=0))  # type: ignore[arg-type]
 
 

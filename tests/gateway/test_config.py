@@ -304,7 +304,7 @@ def test_the_first_file_speaks_for_the_gateway_and_another_that_tries_is_warned_
     assert (config.port, config.queues) == (1, Queues())
     assert config.spaces[1].settings.connection_url == "ws://localhost:1"
     assert (config.spaces[1].settings.strict_from, config.spaces[1].settings.limits.streams) == (True, 5)
-    ignored = f"ignored: the first configuration, {first}, sets the gateway"
+    ignored = f"ignored: only the first configuration, {first}, sets the gateway"
     assert set(config.warnings) == {
         f"{second}:3: gateway.port: {ignored}",
         f"{second}:5: gateway.limits.data_queue_bytes: {ignored}",

@@ -249,7 +249,7 @@ def test_where_there_is_too_little_room_an_hour_is_left_as_it_is(
     free = ROOM_BYTES
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=free))
     before = everything(tmp_path)
-    with pytest.raises(CompactionDeferred, match="too little room on the disk"):
+    with pytest.raises(CompactionDeferred, match="the disk has too little room"):
         compact(folder, folder.hour(TEN))
     assert everything(tmp_path) == before
     free += 10**6
