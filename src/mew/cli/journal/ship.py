@@ -162,7 +162,7 @@ def _tell(told: "Told", *, json: bool) -> None:
     from mew.journal.kafka.shipper import ShippingError
 
     if json:
-        print(msgspec.json.encode({type(told).__name__.lower(): told}).decode(), flush=True)
+        print(msgspec.json.encode({told.event: told}).decode(), flush=True)
         return
     said = told.problem if isinstance(told, ShippingError) else "the broker answers again, shipping resumes"
     print(f"mew: {told.space}: {said}", file=sys.stderr, flush=True)

@@ -266,7 +266,7 @@ def _say(told: "Told", *, json: bool) -> None:
     from mew.pipeline.jobs.watching import Notice, WatchError
 
     if json:
-        print(msgspec.json.encode({type(told).__name__.lower(): told}).decode(), flush=True)
+        print(msgspec.json.encode({told.event: told}).decode(), flush=True)
     elif isinstance(told, Notice | WatchError):
         print(f"mew: {watched(told)}", file=sys.stderr, flush=True)
     else:

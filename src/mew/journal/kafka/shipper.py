@@ -53,12 +53,17 @@ class ShippingStats(msgspec.Struct):
 class ShippingError(msgspec.Struct, frozen=True):
     """Why a space is currently not shipped."""
 
+    event: ClassVar = "trouble"
+    """Name of the event in JSON output."""
+
     space: str
     problem: str
 
 
 class Resumed(msgspec.Struct, frozen=True):
     """Shipping has resumed."""
+
+    event: ClassVar = "resumed"
 
     space: str
 

@@ -7,7 +7,7 @@ Remembers nothing that is not in the lake: whoever kills it starts it again.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import ClassVar, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -59,6 +59,9 @@ class WatchOptions(msgspec.Struct, frozen=True):
 class BatchFinished(msgspec.Struct, frozen=True):
     """A batch is in the tables."""
 
+    event: ClassVar = "finished"
+    """Name of the event in JSON output."""
+
     progress: Progress
     records: int
     """Of all spaces."""
@@ -67,7 +70,9 @@ class BatchFinished(msgspec.Struct, frozen=True):
 
 
 class WatchError(msgspec.Struct, frozen=True):
-    """Something is wrong; it is told once, and tried again."""
+    """An error, reported once; the watch retries."""
+
+    event: ClassVar = "trouble"
 
     space: str | None
     """Whose journal; None where it is not that of one."""
@@ -75,13 +80,17 @@ class WatchError(msgspec.Struct, frozen=True):
 
 
 class CompactionDone(msgspec.Struct, frozen=True):
-    """Small files have become large ones."""
+    """Small files were merged into large ones."""
+
+    event: ClassVar = "compacted"
 
     tables: tuple[str, ...]
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """Something that is worth knowing, and was dealt with."""
+    """Information that needs no action."""
+
+    event: ClassVar = "notice"
 
     line: str
 
