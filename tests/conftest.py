@@ -10,9 +10,9 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
-from tests.chance import FIXED
-from tests.interaction.doors import DOORS, named
-from tests.regressions import regression_tests
+from tests.requirements.transports import DOORS, named
+from tests.support.hypothesis_settings import FIXED
+from tests.support.regressions import regression_tests
 
 settings.load_profile(FIXED)  # `--hypothesis-profile` has the last word
 

@@ -42,17 +42,18 @@ BY_MODULE = (*BOTH_CORES, "--dist", "loadscope")
 """What a module's tests share is made once, by one of the two."""
 SDK_OPTIONS = (*BOTH_CORES, *LIGHT, "--door", "sdk")
 SET_UP = "set-up"
-CORE = ("tests/protocol", "tests/view", "tests/interaction", "tests/testing")
+CORE = ("tests/protocol", "tests/model", "tests/view", "tests/requirements", "tests/testing")
+GATEWAY = ("tests/gateway", "tests/config", "tests/supervisor", "tests/compat", "tests/requirements")
 PARTS = (
     Part("core", 0.5, CORE, (*BOTH_CORES, *LIGHT, "--cov")),
-    Part("gateway", 2.5, ("tests/gateway", "tests/interaction"), (*BOTH_CORES, "--door", "websocket,memory,http")),
+    Part("gateway", 2.5, GATEWAY, (*BOTH_CORES, "--door", "websocket,memory,http")),
     Part("journal", 2.5, ("tests/journal",)),
-    Part("sdk", 2, ("tests/client", "tests/bridge", "tests/_internal", "tests/interaction"), SDK_OPTIONS),
+    Part("sdk", 2, ("tests/client", "tests/bridge", "tests/_internal", "tests/requirements"), SDK_OPTIONS),
     Part("pipeline", 5, ("tests/pipeline",), (*BY_MODULE, *LIGHT, "--no-loadscope-reorder"), in_memory=True),
-    Part("cluster", 2.5, ("tests/cluster", "tests/kafka"), (*BY_MODULE, *LIGHT)),
-    Part("inspector", 2, ("tests/inspector", "tests/browser"), BOTH_CORES),
+    Part("cluster", 2.5, ("tests/e2e/cluster", "tests/e2e/kafka"), (*BY_MODULE, *LIGHT)),
+    Part("inspector", 2, ("tests/inspector", "tests/e2e/browser"), BOTH_CORES),
     Part("faults", 0.5, ("tests/faults",), BOTH_CORES),
-    Part("command", 2.5, ("tests/cli", "tests/agents", "tests/scenarios"), (*BY_MODULE, *LIGHT)),
+    Part("command", 2.5, ("tests/cli", "tests/agents", "tests/e2e/scenarios"), (*BY_MODULE, *LIGHT)),
     Part("attacks", 2, ("tests/attacks",), (*BOTH_CORES, *LIGHT)),
     Part("tools", 2.5, ("tests/tools",), (*BY_MODULE, *LIGHT)),
     Part("docs", 2, ("tests/docs", "tests/deploy"), (*BY_MODULE, *LIGHT)),

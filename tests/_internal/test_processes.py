@@ -12,7 +12,7 @@ import pytest
 
 from mew._internal import processes
 from mew._internal.processes import MARK, is_running, process_start_id, processes_of_run, signal_group
-from tests.journal.waiting import until
+from tests.support.polling import until
 
 
 @contextmanager

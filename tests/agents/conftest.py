@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.stage import gateway_in
+from tests.agents.harness import gateway_in
 from tests.gateway.raw import Running
 
 

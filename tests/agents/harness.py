@@ -13,7 +13,7 @@ from mew.agents import load_agent
 from mew.client import Space
 from mew.client.sender import OutgoingEnvelope
 from mew.protocol.envelope import Envelope
-from tests.client.stage import ended, joining
+from tests.client.harness import ended, joining
 from tests.gateway.raw import Running, running
 
 PARTICIPANTS: Final[dict[str, list[dict[str, Any]]]] = {

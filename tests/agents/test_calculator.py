@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from mew.client import McpError
-from tests.agents.stage import working
-from tests.client.stage import joining, played
+from tests.agents.harness import working
+from tests.client.harness import joining, played
 from tests.gateway.raw import Running
 
 

@@ -5,8 +5,8 @@ import http.client
 import json
 from typing import Any
 
-from tests.agents.stage import working
-from tests.client.stage import close_all, joining, played, shut_down
+from tests.agents.harness import working
+from tests.client.harness import close_all, joining, played, shut_down
 from tests.gateway.raw import Running
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from mew.agents import fulfiller
-from tests.agents.stage import propose, working
-from tests.client.stage import joining, played
+from tests.agents.harness import propose, working
+from tests.client.harness import joining, played
 from tests.gateway.raw import Running
 
 

@@ -8,8 +8,8 @@ import mew
 from mew.agents import load_agent
 from mew.cli import main
 from mew.client import NotPermitted, Space
-from tests.agents.stage import propose, working
-from tests.client.stage import begun, close_all, ended, joining, played, url_of
+from tests.agents.harness import propose, working
+from tests.client.harness import begun, close_all, ended, joining, played, url_of
 from tests.gateway.raw import Running, running_from
 
 TEMPLATES = Path(mew.__file__).parent / "templates"

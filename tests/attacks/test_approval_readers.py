@@ -1,4 +1,4 @@
-"""Attacks on those who read proposals: the SDK, and a person at the terminal. The inspector's are in `tests/browser`.
+"""Attacks on readers of proposals: the SDK, and a person at the terminal. The inspector's are in `tests/e2e/browser`.
 
 A real gateway decides; what is tried is that a reader shows one thing and sends another, or shows nothing.
 """
@@ -15,8 +15,8 @@ from textual.widgets import Button
 from mew.cli.terminal.approval import ApprovalDialog
 from mew.client import IncomingProposal, Space
 from mew.client.errors import AlreadyExists, MewError, ProposalClosed, ProposalExpired, ProtocolError, Withdrawn
-from tests.cli.terminal.seated import Seated, seated
-from tests.client.stage import joining, played, until
+from tests.cli.terminal.harness import Seated, seated
+from tests.client.harness import joining, played, until
 from tests.gateway.raw import Running, running
 
 ALL: Final = [{"kind": "*"}]

@@ -19,7 +19,7 @@ from mew.journal.settings import JournalSettings
 from mew.protocol.capabilities import read_capability
 from mew.protocol.settings import ApprovalRule
 from mew.testing import Client, MemorySpace, MemoryTokens, settings
-from tests.client.stage import joining, played
+from tests.client.harness import joining, played
 from tests.gateway.raw import NO_JOURNAL, TEXT, Raw, Running, frame, joined, running, started, upgrade
 
 ALL = [{"kind": "*"}]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.verbs import command, environment
-from tests.journal.gateways import GatewayProcess, gateway
+from tests.cli.running_space import command, environment
+from tests.journal.gateway_process import GatewayProcess, gateway
 from tests.journal.small_disk import Disk, on_a_small_disk
-from tests.journal.waiting import until
+from tests.support.polling import until
 
 EVERYBODY = {name: {"capabilities": [{"kind": "*"}]} for name in ("alice", "bob")}
 FROM_THE_NTH_ON = """

@@ -40,11 +40,11 @@ from mew.config.tokens import TokenStore, new_token
 from mew.gateway.exposure import is_weak, warnings_of
 from mew.supervisor.control_socket import ControlServer
 from mew.supervisor.state_file import ProcessTable, read_pids, write_pids
-from tests.bridge.stage import HERE
-from tests.cli.verbs import Lab, command, environment, piped, run
+from tests.bridge.harness import HERE
+from tests.cli.running_space import Lab, command, environment, piped, run
 from tests.gateway.raw import Raw, head, running, tls_of, upgrade
-from tests.journal.waiting import until
-from tests.needs import requires
+from tests.support.host_requirements import requires
+from tests.support.polling import until
 
 SERVER = HERE / "server_for_tests.py"
 PACKAGE = "@modelcontextprotocol/server-filesystem"

@@ -15,7 +15,7 @@ import pytest
 from mew.config.loader import Timeouts, UnadmittedLimits
 from mew.journal.settings import JournalSettings
 from mew.protocol import Limits
-from tests.gateway.asking import tokens_of
+from tests.gateway.http_requests import tokens_of
 from tests.gateway.raw import (
     CONTINUATION,
     MASK,

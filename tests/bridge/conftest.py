@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bridge.stage import PARTICIPANTS
+from tests.bridge.harness import PARTICIPANTS
 from tests.gateway.raw import Running, running
 
 

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from mew.bridge import Bridge, BridgeSettings, BridgeTimeouts, HttpServer, StdioServer
 from mew.client import Space
-from tests.client.stage import joining, url_of
+from tests.client.harness import joining, url_of
 from tests.gateway.raw import Running
 
 HERE: Final = Path(__file__).parent
-MADE_WITH_MCP: Final = StdioServer(command=(sys.executable, str(HERE / "server_for_tests.py")))
+MADE_WITH_MCP: Final = StdioServer(command=(sys.executable, str(HERE / "sample_server.py")))
 PARTICIPANTS: Final = {
     "alice": [{"kind": "*"}],
     "planner": [{"kind": "mcp/proposal"}],

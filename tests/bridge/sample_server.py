@@ -1,4 +1,4 @@
-"""An MCP server made with the `mcp` package: `python server_for_tests.py`, or with a port for streamable HTTP.
+"""An MCP server made with the `mcp` package: `python sample_server.py`, or with a port for streamable HTTP.
 
 Knows nothing of mew. Its tools do what a bridge has to get along with.
 """

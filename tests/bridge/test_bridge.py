@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from tests.bridge.stage import Bridged, bridged, odd, text_of
-from tests.client.stage import joining, played, until
+from tests.bridge.harness import Bridged, bridged, odd, text_of
+from tests.client.harness import joining, played, until
 from tests.gateway.raw import Running
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from mew.bridge import StdioServer
-from tests.bridge.stage import HERE, bridged
-from tests.client.stage import joining, played
+from tests.bridge.harness import HERE, bridged
+from tests.client.harness import joining, played
 from tests.gateway.raw import Running
-from tests.needs import requires
+from tests.support.host_requirements import requires
 
 NPM = HERE / "npm"
 PROGRAM = NPM / "node_modules" / "@modelcontextprotocol" / "server-filesystem" / "dist" / "index.js"

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from mew.bridge import HttpServer, TooManyRestarts
-from tests.bridge.stage import HERE, bridged, text_of
-from tests.client.stage import played, until
+from tests.bridge.harness import HERE, bridged, text_of
+from tests.client.harness import played, until
 from tests.gateway.raw import Running
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 
 class Service:
@@ -23,7 +23,7 @@ class Service:
         self.server = HttpServer(url=f"http://127.0.0.1:{self.port}/mcp", ping=ping)
 
     async def __aenter__(self) -> "Service":
-        command = [sys.executable, str(HERE / "server_for_tests.py"), str(self.port)]
+        command = [sys.executable, str(HERE / "sample_server.py"), str(self.port)]
         self._process = await asyncio.create_subprocess_exec(*command, env=dict(os.environ))
         await until(self._listens)
         return self

@@ -12,8 +12,8 @@ import pytest
 
 from mew.bridge import BridgeSettings, BridgeTimeouts, HttpServer, InvalidSettings, StdioServer
 from mew.bridge.__main__ import main, parser, read_settings
-from tests.bridge.stage import MADE_WITH_MCP, ask, lives, odd, text_of
-from tests.client.stage import joining, played, url_of
+from tests.bridge.harness import MADE_WITH_MCP, ask, lives, odd, text_of
+from tests.client.harness import joining, played, url_of
 from tests.gateway.raw import Running
 
 WHERE = ("--url", "ws://localhost:8080")

@@ -9,8 +9,8 @@ import pytest
 from mew.bridge import Bridge, ServerStartError, StdioServer, TooManyRestarts
 from mew.client import JoinRefused
 from mew.client.errors import MewError
-from tests.bridge.stage import bridged, lives, odd, settings_for, text_of
-from tests.client.stage import joining, played, until
+from tests.bridge.harness import bridged, lives, odd, settings_for, text_of
+from tests.client.harness import joining, played, until
 from tests.gateway.raw import Running
 
 NEVER = "ended with exit code 1, without an answer to `initialize`; abandoned after 1 restarts within 60 s"

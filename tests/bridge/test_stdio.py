@@ -11,8 +11,8 @@ from mew.bridge import BridgeSettings, StdioServer
 from mew.bridge.bridge import inherited
 from mew.bridge.settings import ServerDisconnected
 from mew.bridge.stdio import StdioTransport, read_lines
-from tests.bridge.stage import bridged, lives, odd
-from tests.client.stage import played, until
+from tests.bridge.harness import bridged, lives, odd
+from tests.client.harness import played, until
 from tests.gateway.raw import Running
 
 

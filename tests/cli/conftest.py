@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.verbs import Lab, lab_in
+from tests.cli.running_space import Lab, lab_in
 
 
 @pytest.fixture(scope="session")

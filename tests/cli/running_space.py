@@ -15,7 +15,7 @@ from unittest.mock import patch
 import msgspec
 
 from mew.cli import main
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 SECONDS = 30
 PARTICIPANTS: dict[str, Any] = {

@@ -11,7 +11,7 @@ import pytest
 
 import mew
 from mew.cli import main
-from tests.needs import requires
+from tests.support.host_requirements import requires
 
 MEW = Path(sysconfig.get_path("scripts")) / "mew"
 START_SECONDS = 0.3

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.verbs import run
-from tests.needs import requires
+from tests.cli.running_space import run
+from tests.support.host_requirements import requires
 
 ASK = """
 source "$1"; shift

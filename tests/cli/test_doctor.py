@@ -10,7 +10,7 @@ import pytest
 
 from mew.cli import doctor
 from mew.cli.doctor import DoctorCheck, look
-from tests.cli.verbs import Lab, configure, run
+from tests.cli.running_space import Lab, configure, run
 
 FAST_SECONDS = 3
 # A busy machine is slower than a quiet one.

@@ -14,9 +14,9 @@ import mew
 from mew.client import ConnectionLost, Gap, Space, StreamGap, errors, handshake
 from mew.journal.reader import Journal
 from mew.view import SpaceView
-from tests.client.gateways import gateway_process
+from tests.client.gateway_process import gateway_process
+from tests.client.harness import gateways_view, joining, played, same, until
 from tests.client.proxy import Proxy, proxied
-from tests.client.stage import gateways_view, joining, played, same, until
 from tests.gateway.raw import Running
 
 ROUNDS = 12

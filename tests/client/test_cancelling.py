@@ -32,7 +32,7 @@ from mew.client import (
 from mew.client.errors import Paused
 from mew.client.sender import OutgoingEnvelope
 from mew.protocol import Envelope
-from tests.client.stage import begun, ended, joining, played, until, url_of
+from tests.client.harness import begun, ended, joining, played, until, url_of
 from tests.gateway.raw import Running
 
 MOST = 40

@@ -7,8 +7,8 @@ import pytest
 
 import mew
 from mew.client import ConnectionLost, Gap, JoinRefused, connection
-from tests.client.fake import CHAT, WELCOME, faking, goodbye, pieces, whole
-from tests.client.stage import played, until
+from tests.client.fake_gateway import CHAT, WELCOME, faking, goodbye, pieces, whole
+from tests.client.harness import played, until
 from tests.gateway.raw import CLOSE, PING
 
 FRAME = b"#stream-1#data"

@@ -11,8 +11,8 @@ import pytest
 import mew
 from mew.client import ControlRequest, Participant, RequestTimeout, Space, Status
 from mew.client.errors import ParticipantNotFound
+from tests.client.harness import begun, ended, joining, played, until
 from tests.client.proxy import proxied
-from tests.client.stage import begun, ended, joining, played, until
 from tests.gateway.raw import Running, running
 
 

@@ -21,7 +21,7 @@ import pytest
 import mew
 from mew.client import ConnectContext
 from mew.config.loader import load
-from tests.client.stage import played, url_of
+from tests.client.harness import played, url_of
 from tests.gateway.raw import Running, running_from
 
 EXAMPLES: Final = Path(__file__).resolve().parents[2] / "examples"

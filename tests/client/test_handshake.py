@@ -16,8 +16,8 @@ from mew.client.connection import Connection, GatewayUrl
 from mew.client.errors import SpaceNotFound, Unauthorized
 from mew.client.handshake import LONGEST, SHORTEST, Backoff, _Entrance
 from mew.protocol import Envelope
-from tests.client.fake import CHAT, WELCOME, faking, goodbye, whole
-from tests.client.stage import joining, played, until, url_of
+from tests.client.fake_gateway import CHAT, WELCOME, faking, goodbye, whole
+from tests.client.harness import joining, played, until, url_of
 from tests.gateway.raw import Running, running, tls_of
 
 

@@ -12,10 +12,10 @@ from mew.protocol.capabilities import read_capability
 from mew.protocol.explain import explain
 from mew.protocol.settings import ApprovalRule
 from mew.testing import MemorySpace
-from tests.chance import examples
-from tests.client.stage import joining, played
+from tests.client.harness import joining, played
 from tests.gateway.raw import Running
-from tests.histories import CONFIGURATION, History, Step, histories
+from tests.support.histories import CONFIGURATION, History, Step, histories
+from tests.support.hypothesis_settings import examples
 
 OTHERS: Final = frozenset(
     {

@@ -8,7 +8,7 @@ import pytest
 
 from mew.client import Subscription
 from mew.protocol import Envelope
-from tests.client.stage import joining, played
+from tests.client.harness import joining, played
 from tests.gateway.raw import Running
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from mew.client import ConnectionLost, ProtocolError, RequestTimeout, Space, errors, pending
 from mew.protocol import ERROR_CODES, Envelope, Limits
-from tests.client.stage import joining, played
+from tests.client.harness import joining, played
 from tests.gateway.raw import Running, running
 
 

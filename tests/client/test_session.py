@@ -25,9 +25,9 @@ from mew.client import (
 )
 from mew.client.handshake import FINAL
 from mew.protocol.envelope import Envelope
-from tests.client.fake import WELCOME, faking, goodbye, whole
+from tests.client.fake_gateway import WELCOME, faking, goodbye, whole
+from tests.client.harness import close_all, gateways_view, joining, played, same, shut_down, until
 from tests.client.proxy import Proxy, proxied
-from tests.client.stage import close_all, gateways_view, joining, played, same, shut_down, until
 from tests.gateway.raw import Running
 
 

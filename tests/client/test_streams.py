@@ -12,7 +12,7 @@ from mew.client import Format, MessageRefused, Stream, errors
 from mew.client.errors import DecodeError
 from mew.client.frames import descriptor, format_id
 from mew.gateway.websocket import WebSocketConnection
-from tests.client.stage import joining, played, until
+from tests.client.harness import joining, played, until
 from tests.gateway.raw import Running, running
 
 

@@ -25,7 +25,7 @@ from mew.client import (
 )
 from mew.client.errors import UnauthorizedStreamWrite
 from mew.protocol import Envelope, ReportLoss
-from tests.client.stage import joining, played, shut_down, until
+from tests.client.harness import joining, played, shut_down, until
 from tests.gateway.raw import Running
 
 

@@ -13,9 +13,19 @@ from zipfile import ZipFile
 import pytest
 from packaging.utils import canonicalize_name
 
-from tests.client.stage import joining, played, shut_down, url_of
-from tests.fresh import ROOT, SECONDS, Fresh, applicable, build_wheel, done, installed, needed, read_pins
+from tests.client.harness import joining, played, shut_down, url_of
 from tests.gateway.raw import Running
+from tests.support.fresh_environments import (
+    ROOT,
+    SECONDS,
+    Fresh,
+    applicable,
+    build_wheel,
+    done,
+    installed,
+    needed,
+    read_pins,
+)
 
 PINS: Final = ROOT / "requirements" / "dev.txt"
 ABSENT: Final = ("mcp", "pyarrow", "pydantic", "pyspark", "starlette", "uvloop")

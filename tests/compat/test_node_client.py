@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.raw import Running, running
-from tests.needs import requires
+from tests.support.host_requirements import requires
 
 HERE = Path(__file__).parent / "node"
 INSTALL_SECONDS = 60

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.compat.typescript import SPACE, Old, exchange, join, kinds, write
 from tests.gateway.raw import PING, PONG, TEXT, Frame, Raw, closing, frame, running_from, upgrade
-from tests.gateway.typescript import SPACE, Old, exchange, join, kinds, write
 
 NAMES = (None, "participantId", "participant_id", "participant")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.compat.typescript import SPACE, Old, exchange, join, kinds, write
 from tests.gateway.raw import Raw, running_from
-from tests.gateway.typescript import SPACE, Old, exchange, join, kinds, write
 
 TOOLS = {"kind": "mcp/request", "payload": {"method": "tools/*"}}
 GRANT = {

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.compat.typescript import SPACE, Old, kinds, lines, token, write, write_frame
 from tests.gateway.raw import Answer, running_from
-from tests.gateway.typescript import SPACE, Old, kinds, lines, token, write, write_frame
 
 HISTORY = [
     *("timestamp", "event", "id", "envelope", "participant", "space_id", "direction", "transport", "metadata"),

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.compat.typescript import Old, exchange, join, write, write_frame
 from tests.gateway.raw import BINARY, TEXT, Frame, Raw, frame, running_from
-from tests.gateway.typescript import Old, exchange, join, write, write_frame
 
 THEIR_FRAME = re.compile(r"^#([^#]+)#([\s\S]*)$")
 """How `MEWClient` tells a frame's stream and its payload."""

@@ -25,7 +25,7 @@ from mew.config.yaml_source import MAX_DEPTH, read_yaml
 from mew.journal.settings import JournalSettings
 from mew.protocol import Limits, MewError, StreamSettings
 from mew.protocol.capabilities import CHAT_ONLY
-from tests.chance import examples
+from tests.support.hypothesis_settings import examples
 
 SECRET = "s3cret-of-alice"
 SPACE = "space: {id: lab}\n"

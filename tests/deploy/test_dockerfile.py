@@ -17,7 +17,7 @@ from packaging.version import Version
 from mew.gateway.journaling import SEALING_SECONDS
 from tests.deploy.dockerfile import lets_through, read
 from tests.gateway.raw import running, tls_of
-from tests.needs import requires
+from tests.support.host_requirements import requires
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
@@ -99,7 +99,7 @@ def test_everything_that_is_copied_is_there(name: str) -> None:
         ".mew/tokens/alice.token",
         ".git/config",
         ".venv/bin/python",
-        "tests/needs.py",
+        "tests/support/host_requirements.py",
         "src/mew/__pycache__/errors.cpython-311.pyc",
         "src/mew/.mew/tokens/alice.token",
         "space.yaml",

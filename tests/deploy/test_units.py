@@ -11,7 +11,7 @@ import pytest
 from mew.cli import USAGE_ERROR
 from mew.gateway.journaling import SEALING_SECONDS
 from mew.protocol.settings import Limits
-from tests.needs import requires
+from tests.support.host_requirements import requires
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))

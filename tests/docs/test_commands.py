@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.needs import requires
+from tests.support.host_requirements import requires
 from tools.parts import PARTS, SET_UP
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.needs import requires
+from tests.support.host_requirements import requires
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULE_LINES = 500

@@ -15,8 +15,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from playwright.sync_api import Request, sync_playwright
 
-from tests.browser.stage import INSTALL_SECONDS, browser_path, launched
-from tests.needs import requires
+from tests.e2e.browser.harness import INSTALL_SECONDS, browser_path, launched
+from tests.support.host_requirements import requires
 from tools.reference.sdk import SECTIONS
 from tools.site.__main__ import CONFIGURATION, build, zensical
 from tools.site.markdown import for_site

@@ -7,7 +7,7 @@ import pytest
 
 from mew.config.loader import GatewayConfig
 from mew.gateway.exposure import Origins
-from tests.gateway.asking import Clients, ask, connecting
+from tests.gateway.http_requests import Clients, ask, connecting
 from tests.gateway.raw import PING, Frame, Raw, Running, frame, head, running, upgrade
 
 PAGE = "https://app.example.org"

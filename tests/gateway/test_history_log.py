@@ -14,7 +14,7 @@ from mew.gateway import history_log
 from mew.gateway.history_log import LINE_BYTES, EnvelopeHistory, LineLog
 from mew.protocol import Record
 from tests.gateway.raw import TEXT, closing, frame, joined, running
-from tests.interaction.doors.websocket import WebsocketSpace
+from tests.requirements.transports.websocket import WebsocketSpace
 
 ALL = [{"kind": "*"}]
 HISTORY_KEYS = [

@@ -7,7 +7,7 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.interaction.doors.websocket import WebsocketSpace
+from tests.requirements.transports.websocket import WebsocketSpace
 
 Figures = dict[tuple[str, ...], float]
 

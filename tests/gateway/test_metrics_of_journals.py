@@ -11,7 +11,7 @@ from mew.gateway.gateway import Gateway
 from mew.gateway.metrics import DiskSpaceMonitor
 from mew.journal.layout import JournalFolder, disk_used
 from mew.journal.settings import JournalSettings
-from tests.gateway.asking import Clients, ask, connecting
+from tests.gateway.http_requests import Clients, ask, connecting
 from tests.gateway.raw import BINARY, Running, frame, running
 
 KEPT = JournalSettings(segment_seconds=0.05)

@@ -16,7 +16,7 @@ from mew.config.loader import GatewayConfig, Timeouts
 from mew.gateway.gateway import Gateway
 from mew.gateway.server import GatewayServer, PortInUse
 from mew.protocol import Limits
-from tests.gateway.asking import tokens_of
+from tests.gateway.http_requests import tokens_of
 from tests.gateway.raw import CLOSE, PING, PONG, Answer, Frame, Raw, Running, closing, frame, head, joined, running
 from tests.gateway.raw import upgrade as upgrade_request
 

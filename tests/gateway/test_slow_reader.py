@@ -13,7 +13,7 @@ from mew.gateway.fanout.sinks import SocketSink
 from mew.gateway.gateway import Gateway
 from mew.gateway.server import KERNEL_BUFFER
 from tests.gateway.raw import CLOSE, PING, PONG, TEXT, Raw, Running, closing, frame, joined, running, tls_of
-from tests.recorded import Collected
+from tests.support.record_collector import Collected
 
 DATA, CONTROL = 128 * 1024, 32 * 1024
 BATCH = 200

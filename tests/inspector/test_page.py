@@ -8,7 +8,7 @@ from importlib.resources import files
 import pytest
 
 from mew.inspector import HEADERS, page_files
-from tests.gateway.asking import Clients, ask, connecting
+from tests.gateway.http_requests import Clients, ask, connecting
 from tests.gateway.raw import Answer, Running, running
 
 

@@ -12,7 +12,7 @@ from mew.journal.reader import Journal
 from mew.journal.verify import Report, verify
 from mew.journal.wal import read_blocks
 from mew.protocol.records import Record
-from tests.journal.kept import Kept
+from tests.journal.journal_fixture import Kept
 
 
 def read_until_damage(kept: Kept, start: int = 0) -> tuple[list[Record], CorruptData | None]:

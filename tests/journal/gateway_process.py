@@ -17,7 +17,7 @@ import msgspec
 
 from mew.journal.layout import JournalFolder
 from tests.gateway.raw import Answer, Raw, upgrade
-from tests.journal.waiting import until
+from tests.support.polling import until
 
 SPACE: Final = "lab"
 SOON: Final = 30.0

@@ -17,8 +17,8 @@ from mew.protocol import Checkpoint, Effect, Record, SpaceCore, SpaceState, Star
 from mew.protocol.frames import header
 from mew.protocol.records import FRAME
 from mew.testing import MemorySpace
-from tests.protocol.histories import history
-from tests.protocol.machine import World
+from tests.model.histories import history
+from tests.model.machine import World
 
 UNHURRIED: Final = JournalSettings(sync="os", interval_ms=60_000, segment_seconds=3600)
 """The thread writes nothing by itself: the same history gives the same files."""

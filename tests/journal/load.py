@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from tests.gateway.raw import TEXT, Raw, frame
-from tests.journal.gateways import GatewayProcess, post
+from tests.journal.gateway_process import GatewayProcess, post
 
 LOST: Final = (EOFError, OSError)
 """What a client notices of the gateway's end."""

@@ -18,7 +18,7 @@ from mew.journal.reader import Journal
 from mew.protocol import SpaceState, fold
 from mew.protocol.records import FRAME, Record
 from tests.gateway.raw import CLOSE
-from tests.journal.gateways import SPACE, GatewayProcess, gateway, until_gone
+from tests.journal.gateway_process import SPACE, GatewayProcess, gateway, until_gone
 from tests.journal.load import Load, Received, Seen
 
 MANY = ("streams", "streams_per_participant")

@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from tests.needs import requires
+from tests.support.host_requirements import requires
 
 BYTES: Final = 4 * 2**20
 ROOT: Final = Path(__file__).resolve().parents[2]

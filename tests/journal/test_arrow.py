@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mew.journal.arrow import SCHEMA, from_arrow, to_arrow, to_batches
 from mew.journal.block_format import FrameBatch, decode, encode, read_head
 from mew.protocol.records import Record
-from tests.chance import examples
-from tests.journal.entries import entry_lists, firsts, placed, unplaced
+from tests.journal.entry_strategies import entry_lists, firsts, placed, unplaced
+from tests.support.hypothesis_settings import examples
 
 written = entry_lists.map(encode)
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from mew.journal.block_format import EVENTS, CorruptData, Entry, FrameBatch, check, decode, encode, pieces, read_head
 from mew.protocol import records
 from mew.protocol.records import Record
-from tests.chance import examples
-from tests.journal.entries import entry_lists
+from tests.journal.entry_strategies import entry_lists
+from tests.support.hypothesis_settings import examples
 
 
 def expected(entries: list[Entry]) -> list[Record]:

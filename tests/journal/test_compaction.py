@@ -34,8 +34,8 @@ from mew.journal.layout import HOUR, SECOND, JournalFolder, Segment
 from mew.journal.segments import read_footer, read_segment, verify, write_segment
 from mew.journal.wal import LogWriter
 from mew.protocol.records import Record
-from tests.journal.crashing import crashes
-from tests.needs import requires
+from tests.journal.crash_points import crashes
+from tests.support.host_requirements import requires
 
 TEN = int(datetime(2026, 3, 1, 10, tzinfo=UTC).timestamp()) * SECOND
 NEVER = 1 << 62

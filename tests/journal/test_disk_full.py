@@ -10,9 +10,9 @@ import msgspec
 from mew.journal.reader import Journal
 from mew.protocol.records import Record
 from tests.gateway.raw import CLOSE, TEXT, Raw, frame
-from tests.journal.gateways import SPACE, GatewayProcess, gateway, launch
+from tests.journal.gateway_process import SPACE, GatewayProcess, gateway, launch
 from tests.journal.small_disk import Disk, on_a_small_disk
-from tests.journal.waiting import until
+from tests.support.polling import until
 
 EVERYBODY = {name: {"capabilities": [{"kind": "*"}]} for name in ("alice", "bob", "carol")}
 LARGE = "x" * 20_000

@@ -20,7 +20,7 @@ from mew.protocol.records import Record
 from mew.protocol.state import snapshot
 from mew.protocol.timestamps import rfc3339
 from mew.testing import NOON, MemorySpace
-from tests.journal.kept import Kept, varied
+from tests.journal.journal_fixture import Kept, varied
 
 MOVE = {"type": "object", "required": ["entity"], "properties": {"entity": {"type": "string"}}}
 TURN = {"type": "object", "required": ["degrees"]}

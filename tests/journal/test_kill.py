@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.journal.killing import kill_often
+from tests.journal.repeated_kills import kill_often
 
 
 @pytest.mark.parametrize(("sync", "kills", "seed"), [("always", 3, 1), ("interval:20", 3, 2), ("os", 2, 3)])

@@ -14,8 +14,8 @@ import pytest
 from mew.journal import maintenance
 from mew.journal.layout import JournalFolder
 from mew.journal.maintenance import Answer, MaintenanceClient
-from tests.journal.kept import Kept
-from tests.journal.waiting import until
+from tests.journal.journal_fixture import Kept
+from tests.support.polling import until
 
 SEALER = """\
 import json, os, sys, time

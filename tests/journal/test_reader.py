@@ -21,7 +21,7 @@ from mew.journal.settings import JournalSettings
 from mew.journal.wal import LogDamaged, LogWriter
 from mew.journal.writer import JournalWriter
 from mew.protocol.records import Record
-from tests.journal.kept import NOON, Kept, entries, varied
+from tests.journal.journal_fixture import NOON, Kept, entries, varied
 
 
 def journal(kept: Kept) -> Journal:

@@ -10,7 +10,7 @@ from mew.journal.block_format import CorruptData
 from mew.journal.compaction import compact
 from mew.journal.reader import JournalCursor, RecordsMissing
 from mew.protocol.records import Record
-from tests.journal.kept import IN_A_BLOCK, Kept, varied
+from tests.journal.journal_fixture import IN_A_BLOCK, Kept, varied
 
 MANY = 10_000
 LARGE = 1 << 30

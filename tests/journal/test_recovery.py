@@ -24,9 +24,9 @@ from mew.journal.wal import LogWriter, read_blocks
 from mew.journal.writer import ReplayBudget
 from mew.protocol import Record, SnapshotVersionError, SpaceState, snapshot
 from mew.testing import Client
-from tests.chance import examples
-from tests.histories import CONFIGURATION, History, Step, histories
-from tests.journal.living import Files, LivingSpace, lived_and_recovered
+from tests.journal.live_journal import Files, LivingSpace, lived_and_recovered
+from tests.support.histories import CONFIGURATION, History, Step, histories
+from tests.support.hypothesis_settings import examples
 
 ALL = [{"kind": "*"}]
 WORLDS = 8

@@ -9,8 +9,8 @@ import pytest
 from mew.journal.reader import Journal
 from mew.protocol.records import Record
 from tests.gateway.raw import CLOSE, TEXT, Raw, frame
-from tests.journal.gateways import SPACE, GatewayProcess, gateway
-from tests.journal.waiting import until
+from tests.journal.gateway_process import SPACE, GatewayProcess, gateway
+from tests.support.polling import until
 
 ALL = {"capabilities": [{"kind": "*"}]}
 FEW = {"capabilities": [{"kind": "chat"}, {"kind": "mcp/*"}]}

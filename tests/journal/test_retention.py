@@ -18,7 +18,7 @@ from mew.journal.retention import BadReader, forget, readers, register, retain
 from mew.journal.segments import verify, write_segment
 from mew.journal.wal import LogWriter
 from mew.protocol.records import CHECKPOINT, Record
-from tests.journal.crashing import crashes
+from tests.journal.crash_points import crashes
 
 TEN = int(datetime(2026, 3, 1, 10, tzinfo=UTC).timestamp()) * SECOND
 STEP = 20 * 60 * SECOND

@@ -19,7 +19,7 @@ from mew.journal.sealing import seal
 from mew.journal.segments import read_segment, verify, write_segment
 from mew.journal.wal import LogDamaged, LogWriter
 from mew.protocol.records import Record
-from tests.journal.crashing import crashes
+from tests.journal.crash_points import crashes
 
 HOUR = 3600 * 10**6
 

@@ -19,8 +19,8 @@ from mew.journal.verify import Problem, verify
 from mew.journal.wal import LogWriter, read_blocks
 from mew.journal.writer import JournalWriter
 from mew.protocol.records import Record
-from tests.journal.damaging import Flips, read_until_damage, verified
-from tests.journal.kept import NOON, Kept, entries, varied
+from tests.journal.bit_flips import Flips, read_until_damage, verified
+from tests.journal.journal_fixture import NOON, Kept, entries, varied
 
 FLIPS = 100
 

@@ -20,7 +20,7 @@ from mew.journal.settings import JournalSettings
 from mew.journal.wal import LogWriter, read_blocks
 from mew.journal.writer import BLOCK_BYTES, PIECE, JournalWriter, ReplayBudget, blocks_of
 from mew.protocol.records import Record
-from tests.journal.waiting import PATIENCE, until
+from tests.support.polling import PATIENCE, until
 
 NOON = 1_763_208_000_000_000
 LONG = JournalSettings(interval_ms=60_000, segment_seconds=3600)

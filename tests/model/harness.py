@@ -41,7 +41,7 @@ from mew.protocol import (
 )
 from mew.testing import NOON, MemoryTokens
 from mew.view import SpaceView, apply, apply_frame, welcomed
-from tests.protocol.model import Model
+from tests.model.model import Model
 
 SECOND: Final = 1_000_000
 

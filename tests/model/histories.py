@@ -6,7 +6,7 @@ Must not check anything: the world does.
 import random
 from typing import Any
 
-from tests.protocol.machine import ACTIONS, World
+from tests.model.machine import ACTIONS, World
 
 Step = tuple[str, dict[str, Any]]
 

@@ -26,8 +26,8 @@ from mew.protocol import (
     Tick,
 )
 from mew.testing import settings
-from tests.protocol.model import Model, Refused
-from tests.protocol.stage import Stage
+from tests.model.harness import Stage
+from tests.model.model import Model, Refused
 
 PEOPLE: Final[dict[str, list[str] | None]] = {
     "ada": ["*"],

@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from tests.chance import examples
-from tests.protocol.machine import ACTIONS, World
+from tests.model.machine import ACTIONS, World
+from tests.support.hypothesis_settings import examples
 
 
 class Histories(RuleBasedStateMachine):

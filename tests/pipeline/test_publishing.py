@@ -18,7 +18,7 @@ from mew.pipeline.jobs.made import BatchPreview
 from mew.pipeline.jobs.running import Batches
 from mew.pipeline.lake import Lake
 from mew.pipeline.publishing import ACTIVITY, Activity, CannotPublish, PublishedAlarm, Publisher, figures
-from tests.client.gateways import gateway_process
+from tests.client.gateway_process import gateway_process
 from tests.pipeline.jobs.lakes import dicts, one_by_one, run_all
 from tests.pipeline.jobs.planting import write_journal
 from tests.pipeline.jobs.watched import FAST, WITHOUT_SPARK, Watching

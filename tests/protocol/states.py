@@ -6,7 +6,7 @@ import msgspec
 
 from mew.protocol import SpaceState
 from mew.testing import MemorySpace
-from tests.histories import CONFIGURATION, History, Step
+from tests.support.histories import CONFIGURATION, History, Step
 
 
 def rich_state() -> SpaceState:

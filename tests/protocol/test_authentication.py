@@ -25,7 +25,7 @@ from mew.protocol.envelope import Stamp
 from mew.protocol.errors import InvalidEnvelope, Kicked, MissingToken, ProtocolError, SpaceNotFound, Unauthenticated
 from mew.testing import NOON, MemoryTokens
 from mew.testing import settings as space_settings
-from tests.chance import examples
+from tests.support.hypothesis_settings import examples
 
 FREE = JoinRequest(participant="guest")
 

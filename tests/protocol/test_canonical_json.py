@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from mew.protocol.canonical_json import MOST_VALUES, Digests, canonical, digests
 from mew.protocol.errors import InvalidEnvelope, QuotaExceeded
-from tests.chance import examples
-from tests.needs import requires
+from tests.support.host_requirements import requires
+from tests.support.hypothesis_settings import examples
 
 # RFC 8785, appendix B: the bits of a double, and its text.
 NUMBERS = {

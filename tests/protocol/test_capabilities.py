@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from mew.protocol.capabilities import MAX_DEPTH, MAX_TEXT, Capability, CapabilitySet, read_capabilities, read_capability
 from mew.protocol.errors import InvalidEnvelope
 from mew.testing import MemorySpace
-from tests.chance import examples
 from tests.protocol.generated_patterns import (
     Sent,
     allows,
@@ -18,6 +17,7 @@ from tests.protocol.generated_patterns import (
     related_capabilities,
     sent_to_fit,
 )
+from tests.support.hypothesis_settings import examples
 
 
 def read(pattern: dict[str, Any]) -> Capability:

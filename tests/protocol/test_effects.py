@@ -5,8 +5,8 @@ from hypothesis import given
 
 from mew.protocol import EVERYONE, AllExcept, Audience, Deliver, DeliverFrame, OneConnection, Recipients, Record
 from mew.testing import MemorySpace
-from tests.chance import examples
-from tests.histories import CONFIGURATION, History, Step, histories
+from tests.support.histories import CONFIGURATION, History, Step, histories
+from tests.support.hypothesis_settings import examples
 
 
 @given(steps=histories())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mew.protocol.envelope import Envelope, Stamp, check_content, compose, given_id, parse, read_object, receive
 from mew.protocol.errors import InvalidEnvelope
-from tests.chance import examples
+from tests.support.hypothesis_settings import examples
 
 STAMP = Stamp(sender="alice", new_id="e-1", now=0)
 STAMPED = ("protocol", "id", "ts", "from")

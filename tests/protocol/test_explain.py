@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mew.protocol import KINDS, HttpAnswer, Limits, snapshot
 from mew.protocol.errors import AlreadyExists, ParticipantNotFound
 from mew.testing import MemorySpace
-from tests.chance import examples
+from tests.support.hypothesis_settings import examples
 
 STREAMS = ["stream-1", "stream-2", "ready", "nowhere", None, 5]
 PEOPLE = ["alice", "bob", "carol", "dora", "eve", "fred", "gina", "log", "nobody"]

@@ -18,7 +18,7 @@ from mew.protocol import raw_json
 from mew.protocol.errors import InvalidEnvelope, InvalidFormat, ProtocolError, SchemaViolation, UnknownFormat
 from mew.protocol.formats import APPLICATIONS, SCHEMA_BYTES, FormatDescriptor, Formats, check_fits, read_formats
 from mew.protocol.work import CHECKED_PER_UNIT, Work
-from tests.chance import examples
+from tests.support.hypothesis_settings import examples
 
 MOST = 64
 

@@ -13,7 +13,7 @@ from mew.protocol.ids import (
     looks,
     namespace,
 )
-from tests.chance import examples
+from tests.support.hypothesis_settings import examples
 
 FIRST = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 REST = FIRST | set("._@-")

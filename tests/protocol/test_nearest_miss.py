@@ -10,8 +10,8 @@ from mew.protocol.authorization import QUOTED_LENGTH, NearestMiss, checked_kinds
 from mew.protocol.capabilities import Capability, CapabilitySet, read_capability
 from mew.protocol.envelope import Envelope
 from mew.protocol.work import Work
-from tests.chance import examples
 from tests.protocol.generated_patterns import Sent, allows, capabilities, capability_of, sent_to_fit
+from tests.support.hypothesis_settings import examples
 
 LONG = "x" * 1000
 

@@ -20,8 +20,8 @@ from mew.protocol.patterns import (
     covers_value,
 )
 from mew.protocol.work import Work
-from tests.chance import examples
 from tests.protocol.generated_patterns import ABSENT, fitting, narrowed, value_patterns, values
+from tests.support.hypothesis_settings import examples
 
 
 def words(letters: str, longest: int) -> list[str]:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from mew.protocol.rate_limit import KEYS_PER_PARTICIPANT, Bucket, ErrorThrottle
 from mew.protocol.timestamps import SECOND
-from tests.chance import examples
+from tests.support.hypothesis_settings import examples
 
 QUARTER = SECOND // 4
 

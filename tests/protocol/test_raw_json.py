@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mew.protocol import raw_json
 from mew.protocol.raw_json import NotJSON
-from tests.chance import examples
+from tests.support.hypothesis_settings import examples
 
 strings = st.text(st.characters(codec="utf-8"), max_size=6)
 values = st.recursive(

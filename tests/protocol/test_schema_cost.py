@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mew.protocol import schema_cost
 from mew.protocol.schema_cost import SchemaTooComplex, count_subschemas, measure, unique_weight
-from tests.chance import examples
+from tests.support.hypothesis_settings import examples
 
 MOST = 1_024
 

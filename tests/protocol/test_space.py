@@ -13,8 +13,8 @@ from mew.protocol.handlers.data import check_frame
 from mew.protocol.rate_limit import KEPT_SECONDS
 from mew.protocol.welcome import roster
 from mew.testing import NOON, Client, MemorySpace
-from tests.chance import examples
-from tests.histories import CONFIGURATION, NAMES, History, Step, histories
+from tests.support.histories import CONFIGURATION, NAMES, History, Step, histories
+from tests.support.hypothesis_settings import examples
 
 ALL = [{"kind": "*"}]
 SECOND = 1_000_000

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from mew.protocol import FOLD_VERSION, SpaceState, fold, restore, snapshot
 from mew.testing import MemorySpace
-from tests.chance import examples
-from tests.histories import CONFIGURATION, History, Step, histories
 from tests.protocol.states import plain, rich_state
+from tests.support.histories import CONFIGURATION, History, Step, histories
+from tests.support.hypothesis_settings import examples
 
 by_chance = examples(30)
 

@@ -17,7 +17,7 @@ from mew.protocol.streams import (
     read_ready,
     ready_payload,
 )
-from tests.chance import examples
+from tests.support.hypothesis_settings import examples
 
 NOON = "2025-11-15T12:00:00.000000Z"
 JSON = st.recursive(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol.timestamps import SECOND, instant, is_rfc3339, rfc3339
-from tests.chance import examples
+from tests.support.hypothesis_settings import examples
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST = 253_402_300_799 * SECOND

@@ -7,8 +7,8 @@ from mew.protocol import SpaceState, fold, observer_welcome_at, welcome_at
 from mew.protocol.raw_json import split
 from mew.protocol.welcome import Roster, roster
 from mew.testing import MemorySpace
-from tests.chance import examples
-from tests.histories import CONFIGURATION, History, Step, histories
+from tests.support.histories import CONFIGURATION, History, Step, histories
+from tests.support.hypothesis_settings import examples
 
 
 def decoded(payload: bytes) -> object:

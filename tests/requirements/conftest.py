@@ -1,6 +1,6 @@
 """Each rule of the protocol is run at every door that `--door` names: `--door websocket,memory,http`.
 
-`open_space(**configuration)` opens a space there. What each door shows stands in `tests.interaction.doors`. A test that
+`open_space(**configuration)` opens a space there. What each door shows stands in `tests.requirements.transports`. A test that
 only some of them can show says so, `@pytest.mark.doors("core", "memory")`; one whose participants need sockets at the
 HTTP door too, because they send frames or have a connection to lose, names them, `@pytest.mark.sockets("alice")`.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.interaction.doors import LIKE, Door, open_door
+from tests.requirements.transports import LIKE, Door, open_door
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_shown(item: pytest.Item, doors: list[str]) -> bool:
-    if "interaction" not in item.path.parts:
+    if "requirements" not in item.path.parts:
         return True
     door = item.callspec.params.get("open_space") if hasattr(item, "callspec") else None
     limited = item.get_closest_marker("doors")

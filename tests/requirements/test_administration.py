@@ -10,7 +10,7 @@ from mew.protocol import Administer, Checkpoint, Join, Limits, Poll, Post, Recor
 from mew.protocol.dispatch import DETAILED_AT_ONCE, FIELD_BYTES, HEAD_BYTES
 from mew.protocol.handlers.administration import ADDRESSES, REPEATED_SECONDS, token_changes
 from mew.testing import MemorySpace, settings
-from tests.interaction.doors import Door
+from tests.requirements.transports import Door
 
 ALL = [{"kind": "*"}]
 TWO = {"alice": ALL, "bob": None}

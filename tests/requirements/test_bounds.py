@@ -6,8 +6,8 @@ import pytest
 
 from mew.protocol.settings import Limits
 from mew.testing import MemorySpace
-from tests.interaction.doors import Door
-from tests.interaction.steps import open_stream
+from tests.requirements.steps import open_stream
+from tests.requirements.transports import Door
 
 ALL = [{"kind": "*"}]
 TWO = {"alice": ALL, "bob": ALL}

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from mew.protocol import Command, Effect, HttpAnswer, Leave, Record
 from mew.protocol.records import ADMIN
 from mew.testing import OWN_TOKEN, Client, Frame, MemorySpace, Message
-from tests.chance import examples
-from tests.histories import ALL_VERBS, CONFIGURATION, History, Step, histories, opened
-from tests.interaction.doors import Door
+from tests.requirements.transports import Door
+from tests.support.histories import ALL_VERBS, CONFIGURATION, History, Step, histories, opened
+from tests.support.hypothesis_settings import examples
 
 Deed = Callable[[Any, list[Any]], object]
 """What somebody did, to be done again in another space, by the client of the same number."""

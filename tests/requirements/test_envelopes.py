@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mew.protocol import ERROR_CODES
-from tests.interaction.doors import Door
+from tests.requirements.transports import Door
 
 EVERYTHING = [{"kind": "*"}]
 STAMPED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")

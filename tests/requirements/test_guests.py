@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.interaction.doors import Door
-from tests.interaction.steps import forget_inboxes, hello, open_stream
+from tests.requirements.steps import forget_inboxes, hello, open_stream
+from tests.requirements.transports import Door
 
 EVERYTHING = [{"kind": "*"}]
 WIDE = {"participants": {"alice": EVERYTHING, "bob": EVERYTHING, "carol": None}}

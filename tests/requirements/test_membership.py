@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mew.protocol import Limits
-from tests.interaction.doors import Door
+from tests.requirements.transports import Door
 
 ADMIN = [{"kind": "*"}]
 BASELINE = {"kind": "mcp/response"}

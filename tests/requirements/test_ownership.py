@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given
 
 from mew.protocol import Limits, StreamSettings
 from mew.testing import Client
-from tests.chance import examples
-from tests.histories import COMING_AND_GOING, CONFIGURATION, History, Step, histories
-from tests.interaction.doors import Door
+from tests.requirements.transports import Door
+from tests.support.histories import COMING_AND_GOING, CONFIGURATION, History, Step, histories
+from tests.support.hypothesis_settings import examples
 
 ALL = [{"kind": "*"}]
 MAY_OPEN = [{"kind": "stream/request"}]

@@ -6,8 +6,8 @@ import pytest
 
 from mew.protocol import StreamSettings
 from mew.testing import Frame
-from tests.interaction.doors import Door
-from tests.interaction.steps import forget_inboxes, grant_write, hello, open_stream, texts
+from tests.requirements.steps import forget_inboxes, grant_write, hello, open_stream, texts
+from tests.requirements.transports import Door
 
 EVERYTHING = [{"kind": "*"}]
 WIDE = {"participants": {"alice": EVERYTHING, "bob": EVERYTHING, "carol": None}}

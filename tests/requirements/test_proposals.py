@@ -8,7 +8,7 @@ import pytest
 from mew.protocol.canonical_json import digests
 from mew.protocol.capabilities import read_capability
 from mew.protocol.settings import ApprovalRule
-from tests.interaction.doors import Door
+from tests.requirements.transports import Door
 
 ALL = [{"kind": "*"}]
 MAY_PROPOSE = [{"kind": "mcp/proposal"}, {"kind": "chat"}]

@@ -25,9 +25,9 @@ from mew.protocol import (
     welcome_at,
 )
 from mew.testing import Client, MemorySpace
-from tests.chance import examples
-from tests.histories import ALL_VERBS, CONFIGURATION, History, Step, histories
-from tests.interaction.doors import Door
+from tests.requirements.transports import Door
+from tests.support.histories import ALL_VERBS, CONFIGURATION, History, Step, histories
+from tests.support.hypothesis_settings import examples
 
 ALL = [{"kind": "*"}]
 FOUR = {"alice": ALL, "bob": None, "carol": None, "dave": None}

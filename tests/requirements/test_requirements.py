@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.interaction.doors import DOORS, LIKE
+from tests.requirements.transports import DOORS, LIKE
 
 TESTS = Path(__file__).parent.parent
 REQUIREMENTS = Path(__file__).parent / "requirements"

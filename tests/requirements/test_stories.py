@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mew.testing import Client, Message
-from tests.interaction.doors import Door
+from tests.requirements.transports import Door
 
 ALL = [{"kind": "*"}]
 TALKERS = {"alice": ALL, "bob": None, "carol": None}

@@ -6,8 +6,8 @@ import pytest
 
 from mew.protocol import Limits
 from mew.testing import Client
-from tests.interaction.doors import Door
-from tests.interaction.steps import TEXT, announce, open_stream, start, transfer_ownership
+from tests.requirements.steps import TEXT, announce, open_stream, start, transfer_ownership
+from tests.requirements.transports import Door
 
 ALL = [{"kind": "*"}]
 MAY_REQUEST = [{"kind": "stream/request"}]

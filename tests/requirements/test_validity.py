@@ -22,8 +22,8 @@ from mew.protocol import (
     snapshot,
 )
 from mew.testing import MemorySpace
-from tests.chance import examples
-from tests.interaction.doors import Door
+from tests.requirements.transports import Door
+from tests.support.hypothesis_settings import examples
 
 EVERYTHING = [{"kind": "*"}]
 DEEPEST = 128

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.interaction.doors import Door
+from tests.requirements.transports import Door
 
 EVERYTHING = [{"kind": "*"}]
 WIDE = {"participants": {"alice": EVERYTHING, "bob": EVERYTHING, "carol": None}}

@@ -7,8 +7,8 @@ import pytest
 
 from mew.protocol import Limits, StreamSettings
 from mew.testing import Client, Frame
-from tests.interaction.doors import Door
-from tests.interaction.steps import TEXT, announce, grant_write, open_stream, start, transfer_ownership
+from tests.requirements.steps import TEXT, announce, grant_write, open_stream, start, transfer_ownership
+from tests.requirements.transports import Door
 
 ALL = [{"kind": "*"}]
 TWO = {"alice": ALL, "bob": None}

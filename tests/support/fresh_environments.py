@@ -16,9 +16,9 @@ from typing import Final
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.needs import requires
+from tests.support.host_requirements import requires
 
-ROOT: Final = Path(__file__).resolve().parents[1]
+ROOT: Final = Path(__file__).resolve().parents[2]
 SECONDS: Final = 150
 """For one command: an installation without a cache, over a slow network, is the longest."""
 

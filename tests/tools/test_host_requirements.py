@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.needs import requires
+from tests.support.host_requirements import requires
 from tools.parts import ROOT
 
 NEEDY = """
-from tests.needs import requires
+from tests.support.host_requirements import requires
 
 def test_needy():
     requires(None, "no such thing here")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chance import TIMES
+from tests.support.hypothesis_settings import TIMES
 from tools.parts import LIGHT, ROOT
 
 CONFTEST = "from tests.conftest import pytest_runtest_makereport\n"
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from hypothesis import given, strategies as st
 
-from tests.chance import examples
+from tests.support.hypothesis_settings import examples
 
 
 def note(name, drawn):
@@ -50,7 +50,7 @@ FAILING = """
 from hypothesis import HealthCheck, given, strategies as st
 
 import points
-from tests.chance import examples
+from tests.support.hypothesis_settings import examples
 
 @examples(20, allow=[HealthCheck.function_scoped_fixture])
 @given(st.builds(points.Point, st.integers(), st.just(float("inf"))), st.lists(st.integers()))
@@ -62,7 +62,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from tests.chance import examples
+from tests.support.hypothesis_settings import examples
 
 
 class Sums(RuleBasedStateMachine):
@@ -183,8 +183,8 @@ def test_what_cannot_be_written_as_code_is_drawn_again(tmp_path: Path) -> None:
 
 CHANCE = re.compile(r"\bRandom\(\)|\brandom\.(?!Random\b)\w+\(|\b(urandom|uuid4|secrets\.(token_\w+|choice))\(")
 MAY = {
-    "tests/ports.py": "others look for a port at the same time",
-    "tests/kafka/broker.py": "the id of a cluster",
+    "tests/support/ports.py": "others look for a port at the same time",
+    "tests/e2e/kafka/broker.py": "the id of a cluster",
     "tests/torture/test_journal_kill.py": "a seed, which it prints",
 }
 
@@ -213,7 +213,9 @@ def test_chance_with_a_seed_is_not(source: str) -> None:
 
 def test_how_many_examples_there_are_is_said_in_one_way() -> None:
     """A number that is given to Hypothesis itself would be the same in torture."""
-    assert [name for name, source in sources() if re.search(r"\bmax_examples\s*=", source)] == ["tests/chance.py"]
+    assert [name for name, source in sources() if re.search(r"\bmax_examples\s*=", source)] == [
+        "tests/support/hypothesis_settings.py"
+    ]
 
 
 def test_no_example_is_drawn_inside_a_test() -> None:

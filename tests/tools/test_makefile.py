@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from tests.needs import requires
+from tests.support.host_requirements import requires
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interaction.doors import DOORS, named
+from tests.requirements.transports import DOORS, named
 from tools import parts
 from tools.environments import STAMP
 from tools.parts import (
@@ -135,13 +135,15 @@ def _doors(part: Part) -> str:
 
 
 def test_every_rule_is_tried_at_every_door_by_some_part() -> None:
-    doors = [_doors(part) for part in PARTS if "tests/interaction" in part.folders]
+    doors = [_doors(part) for part in PARTS if "tests/requirements" in part.folders]
     assert sorted(door for each in doors for door in named(each)) == sorted(DOORS)
 
 
 def test_every_folder_of_tests_belongs_to_a_part() -> None:
     # The long tests have their own command, `make torture`; a part that tries the same rules elsewhere names its doors.
-    there = {f"tests/{path.parent.name}" for path in (ROOT / "tests").glob("*/test_*.py")} - {"tests/torture"}
+    files = (path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py"))
+    there = sorted(path.as_posix() for path in files if path.parts[1] != "torture")
     runs = [(folder, _doors(part)) for part in PARTS for folder in part.folders]
     assert len(runs) == len(set(runs))
-    assert there <= {folder for folder, _ in runs}
+    folders = tuple(f"{folder}/" for folder, _ in runs)
+    assert [name for name in there if not name.startswith(folders)] == []

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 from packaging.utils import canonicalize_name
 
-from tests.needs import requires
+from tests.support.host_requirements import requires
 from tests.tools.wheels import FUTURE, empty_wheel, pin_lines, pin_of, pins_here, requirements_of, wheel_name
 from tools.environments import ENVIRONMENTS, INSTALL_OPTIONS, pins
 

@@ -10,7 +10,7 @@ from multiprocessing import get_context
 
 import pytest
 
-from tests.protocol.histories import history, live, shortest
+from tests.model.histories import history, live, shortest
 
 HISTORIES = int(os.environ.get("MEW_HISTORIES", "10000"))
 FIRST = int(os.environ.get("MEW_SEED", "1"))

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from tests.journal.damaging import Flips, verified
-from tests.journal.kept import varied
+from tests.journal.bit_flips import Flips, verified
+from tests.journal.journal_fixture import varied
 
 FLIPS = int(os.environ.get("MEW_FLIPS", "1000"))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.journal.killing import kill_often
+from tests.journal.repeated_kills import kill_often
 
 
 @pytest.mark.parametrize(("sync", "kills"), [("always", 16), ("interval:50", 10), ("interval:20", 8), ("os", 16)])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.journal.living import lived_and_recovered
+from tests.journal.live_journal import lived_and_recovered
 
 FIRST = int(os.environ.get("MEW_SEED", "1"))
 HISTORIES = 200

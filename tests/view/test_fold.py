@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mew.protocol import GATEWAY, KINDS, parse
 from mew.testing import Client, MemorySpace
 from mew.view import ParticipantView, SpaceView, apply, apply_frame, welcomed
-from tests.chance import examples
-from tests.histories import ALL_VERBS, CONFIGURATION, History, Step, histories
+from tests.support.histories import ALL_VERBS, CONFIGURATION, History, Step, histories
+from tests.support.hypothesis_settings import examples
 
 STREAM: dict[str, Any] = {
     "stream_id": "s",

@@ -21,9 +21,9 @@ from mcap.reader import make_reader
 
 from mew.journal.block_format import FrameBatch
 from mew.protocol.records import Record
-from tests.cli import verbs
-from tests.cli.test_gateway import SPACE, ask, environment, running, stop, token_of
-from tests.journal.kept import NOON, Kept, varied
+from tests.cli import running_space as verbs
+from tests.cli.space.test_gateway import SPACE, ask, environment, running, stop, token_of
+from tests.journal.journal_fixture import NOON, Kept, varied
 
 SECONDS = 30
 

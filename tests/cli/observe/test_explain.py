@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.verbs import Lab, configure, run
+from tests.cli.running_space import Lab, configure, run
 
 
 @pytest.fixture(params=["running", "configured"])

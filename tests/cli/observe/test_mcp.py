@@ -11,8 +11,8 @@ import mew
 from mew.agents import load_agent
 from mew.cli import main
 from mew.cli.common.target import LOOKING
-from tests.cli.joined import alone, lab, token_of, url_of
-from tests.client.stage import begun, ended, played
+from tests.cli.live_gateway import alone, lab, token_of, url_of
+from tests.client.harness import begun, ended, played
 from tests.gateway.raw import Running
 
 

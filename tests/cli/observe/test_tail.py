@@ -17,7 +17,7 @@ from mew.cli.observe import feed
 from mew.cli.observe.feed import FeedEvent, FeedFilter, JournalHistory, frame_json
 from mew.cli.observe.tail_render import Paint, counted, line
 from mew.protocol.patterns import KindPattern
-from tests.cli.verbs import SECONDS, Lab, command, configure, environment, lab_in, run
+from tests.cli.running_space import SECONDS, Lab, command, configure, environment, lab_in, run
 
 T = "2026-03-01T10:00:00.123456Z"
 PLAIN = Paint(colours=False)

@@ -16,7 +16,7 @@ from mew.cli.observe.top import plain, tables
 from mew.client.frames import Frame
 from mew.protocol import parse
 from mew.view import ParticipantView, SpaceView, StreamView
-from tests.cli.verbs import SECONDS, Lab, command, environment
+from tests.cli.running_space import SECONDS, Lab, command, environment
 
 T = "2026-03-01T10:00:00.000000Z"
 

@@ -8,8 +8,8 @@ import pytest
 
 import mew
 from mew.cli import main
-from tests.cli.joined import alone, at_work, lab, token_of, url_of
-from tests.client.stage import played
+from tests.cli.live_gateway import alone, at_work, lab, token_of, url_of
+from tests.client.harness import played
 from tests.gateway.raw import Running
 
 

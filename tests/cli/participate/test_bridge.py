@@ -12,9 +12,9 @@ from mew.bridge import BridgeTimeouts, StdioServer
 from mew.cli import main
 from mew.cli.common.target import JoinTarget
 from mew.cli.participate.bridge import McpServerOptions, Trying, bridge_at, patience_with, stdio_server
-from tests.bridge.stage import odd
-from tests.cli.joined import alone, at_work, lab, token_of, url_of
-from tests.client.stage import played
+from tests.bridge.harness import odd
+from tests.cli.live_gateway import alone, at_work, lab, token_of, url_of
+from tests.client.harness import played
 from tests.gateway.raw import Running
 
 

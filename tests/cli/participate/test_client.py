@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import mew
-from tests.cli.joined import at_work, command, environment, lab, ran, token_of, url_of
-from tests.client.stage import close_all, played, until
+from tests.cli.live_gateway import at_work, command, environment, lab, ran, token_of, url_of
+from tests.client.harness import close_all, played, until
 from tests.gateway.raw import Running
 
 

@@ -9,9 +9,9 @@ import pytest
 
 import mew
 from mew.cli.participate.client_io import LineSender
-from tests.cli.joined import at_work, lab, ran, token_of, url_of
+from tests.cli.live_gateway import at_work, lab, ran, token_of, url_of
+from tests.client.harness import begun, ended, played, until
 from tests.client.proxy import proxied
-from tests.client.stage import begun, ended, played, until
 from tests.gateway.raw import Running
 
 SECONDS = 15

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mew.client import connect
-from tests.cli.verbs import Lab, command, environment, piped, run
+from tests.cli.running_space import Lab, command, environment, piped, run
 
 SEND_SECONDS = 0.6
 

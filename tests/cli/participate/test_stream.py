@@ -22,7 +22,7 @@ from mew.cli.participate import stream_feed
 from mew.cli.participate.stream import ChunkOptions
 from mew.cli.participate.stream_feed import Feed, packed, pieces, unpacked
 from mew.client import connect
-from tests.cli.verbs import SECONDS, Lab, command, environment, piped
+from tests.cli.running_space import SECONDS, Lab, command, environment, piped
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mew.journal.layout import JournalFolder
-from tests.cli import verbs
+from tests.cli import running_space as verbs
 from tests.pipeline.jobs.lakes import contents, run_all
 from tools.journal_generator import Truth, generate
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_pipeline import mew
+from tests.cli.pipeline.test_commands import mew
 from tests.pipeline.jobs.lakes import run_all
 from tools.journal_generator import generate
 

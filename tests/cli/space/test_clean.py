@@ -12,7 +12,7 @@ import pytest
 from mew._internal.processes import MARK, mark_of, process_start_id
 from mew.cli import main
 from mew.cli.space import processes
-from tests.cli.spaces import WAITING
+from tests.cli.space_processes import WAITING
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from mew._internal.processes import process_start_id
-from tests.cli.spaces import LEAVING_ONE_BEHIND, PATIENCE, WAITING, Home, gone, python, until, worked
+from tests.cli.space_processes import LEAVING_ONE_BEHIND, PATIENCE, WAITING, Home, gone, python, until, worked
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ import mew.templates
 from mew.cli import main
 from mew.config.loader import GatewayConfig, load
 from tests.gateway.raw import running_from
-from tests.needs import requires
+from tests.support.host_requirements import requires
 
 BUILT_IN = ("agents", "coding", "default", "pipeline", "streams")
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.spaces import Home
+from tests.cli.space_processes import Home
 from tests.gateway.raw import Raw, upgrade
 
 

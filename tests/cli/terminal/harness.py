@@ -9,7 +9,7 @@ from textual.widgets import Button, RichLog, Static
 import mew
 from mew.cli.terminal.app import Terminal
 from mew.cli.terminal.prompt import InputHistory
-from tests.client.stage import until, url_of
+from tests.client.harness import until, url_of
 from tests.gateway.raw import Running
 
 NARROW = (80, 24)

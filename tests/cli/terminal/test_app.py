@@ -11,8 +11,8 @@ from mew.cli.terminal.app import Terminal
 from mew.cli.terminal.approval import ApprovalDialog
 from mew.cli.terminal.prompt import LONGEST, InputHistory, InputPrompt
 from mew.cli.terminal.slash_commands import ORDERS
-from tests.cli.terminal.seated import seated
-from tests.client.stage import joining, played, until
+from tests.cli.terminal.harness import seated
+from tests.client.harness import joining, played, until
 from tests.gateway.raw import ANYTHING, Running, running
 
 PROPOSES = [{"kind": "chat"}, {"kind": "mcp/proposal"}]

@@ -10,7 +10,7 @@ import pytest
 import mew
 from mew.cli.terminal.slash_commands import BadOrder, CommandContext, carry_out, completions
 from mew.client import Space
-from tests.client.stage import joining, played, until
+from tests.client.harness import joining, played, until
 from tests.gateway.raw import Running
 
 

@@ -25,8 +25,8 @@ from mew.client import (
     serve,
 )
 from mew.client.errors import ParticipantNotFound, ProposalClosed, Unauthorized
+from tests.client.harness import begun, ended, joining, played, until
 from tests.client.proxy import proxied
-from tests.client.stage import begun, ended, joining, played, until
 from tests.gateway.raw import Running, running
 
 ADD = {"kind": "mcp/request", "to": ["bob"], "payload": {"method": "tools/*", "params": {"name": "add"}}}

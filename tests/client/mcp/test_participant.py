@@ -15,7 +15,7 @@ import pytest
 
 import mew
 from mew.client import McpError, Participant, Space, current_request, mcp, serve
-from tests.client.stage import begun, ended, joining, played, until, url_of
+from tests.client.harness import begun, ended, joining, played, until, url_of
 from tests.gateway.raw import Running
 
 

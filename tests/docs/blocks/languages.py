@@ -20,7 +20,7 @@ from mew.protocol.envelope import parse
 from tests.docs.blocks import histories
 from tests.docs.blocks.reading import Block
 from tests.docs.blocks.running import BlockFailed, Page
-from tests.needs import requires
+from tests.support.host_requirements import requires
 
 NEEDED: Final = ("curl", "jq")
 """Programs that a reader has and a machine may lack."""

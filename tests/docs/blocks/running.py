@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from tests.pipeline.sessions import FOR_CHILDREN
-from tests.ports import free_ports
+from tests.support.ports import free_ports
 
 SECONDS: Final = 100.0
 """For a block: Spark may start in it."""

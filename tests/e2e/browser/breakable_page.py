@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.stage import Tab
+from tests.e2e.browser.harness import Tab
 
 JOURNAL: Final = "**/spaces/*/journal?*"
 OWN_WORDS: Final = ("WebSocket", "404", "500")

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 from mew.config.loader import Queues
 from mew.journal.maintenance import MaintenanceClient
 from mew.protocol.settings import Limits
-from tests.browser.stage import (
+from tests.e2e.browser.harness import (
     INSTALL_SECONDS,
     KEPT,
     PARTICIPANTS,
@@ -25,7 +25,7 @@ from tests.browser.stage import (
 )
 from tests.gateway import raw
 from tests.gateway.raw import Running, running
-from tests.needs import requires
+from tests.support.host_requirements import requires
 
 QUEUE_BYTES: Final = 2**20
 """For one reader: enough for every page that is not frozen."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from mew.client import Space
 from mew.client.errors import MewError
-from tests.browser.stage import Cast
+from tests.e2e.browser.harness import Cast
 
 POSITION: Final[dict[str, Any]] = {
     "id": "position",

@@ -5,8 +5,8 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Page, ViewportSize, expect
 
-from tests.browser.scenes import Scene
-from tests.browser.stage import Cast, Tab
+from tests.e2e.browser.harness import Cast, Tab
+from tests.e2e.browser.scenes import Scene
 from tests.inspector.building import installed
 
 PHONE: Final[ViewportSize] = {"width": 390, "height": 800}

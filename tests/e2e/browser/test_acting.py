@@ -4,8 +4,8 @@ import pytest
 from playwright.sync_api import expect
 
 from mew.client.errors import MewError
-from tests.browser.scenes import Scene
-from tests.browser.stage import Cast, Tab
+from tests.e2e.browser.harness import Cast, Tab
+from tests.e2e.browser.scenes import Scene
 from tests.gateway.raw import Running
 
 

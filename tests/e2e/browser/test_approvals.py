@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import expect
 
 from mew.client import Space
-from tests.browser.scenes import PROPOSAL
-from tests.browser.stage import Cast, Tab
+from tests.e2e.browser.harness import Cast, Tab
+from tests.e2e.browser.scenes import PROPOSAL
 
 
 def proposed(cast: Cast, bob: Space, **more: Any) -> str:

@@ -7,8 +7,8 @@ from typing import Final
 from playwright.sync_api import Route, expect
 
 from mew.client import Space
-from tests.browser.scenes import PROPOSAL
-from tests.browser.stage import Cast, Tab
+from tests.e2e.browser.harness import Cast, Tab
+from tests.e2e.browser.scenes import PROPOSAL
 
 LONGER_THAN_IT_ASKS_AGAIN: Final = 2500
 QUESTIONS: Final = 4

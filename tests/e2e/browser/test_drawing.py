@@ -5,7 +5,7 @@ from typing import Final
 
 from playwright.sync_api import expect
 
-from tests.browser.stage import Cast, Tab
+from tests.e2e.browser.harness import Cast, Tab
 
 FREEZE: Final = (
     "window.frames_asked = 0; window.requestAnimationFrame = () => { frames_asked += 1; return frames_asked; }"

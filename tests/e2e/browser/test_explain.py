@@ -2,7 +2,7 @@
 
 from playwright.sync_api import Route, expect
 
-from tests.browser.stage import Cast, Tab
+from tests.e2e.browser.harness import Cast, Tab
 
 
 def test_who_may_what_and_why_not(tab: Tab, cast: Cast) -> None:

@@ -5,8 +5,8 @@ from typing import Final
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.scenes import Scene
-from tests.browser.stage import Cast, Tab
+from tests.e2e.browser.harness import Cast, Tab
+from tests.e2e.browser.scenes import Scene
 
 AT_ONCE: Final = """
 async () => {

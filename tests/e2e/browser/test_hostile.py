@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.stage import Cast, Tab
+from tests.e2e.browser.harness import Cast, Tab
 
 EVIL: Final = '"><img src=x onerror="window.broken=1"><script>window.broken=1</script><svg onload=window.broken=1>'
 LINK: Final = "javascript:window.broken=1"

@@ -5,7 +5,7 @@ from typing import Final
 from playwright.sync_api import Locator, Page, expect
 
 from mew.client import Space
-from tests.browser.stage import Cast, Tab
+from tests.e2e.browser.harness import Cast, Tab
 
 SEEN: Final = """
 list => {

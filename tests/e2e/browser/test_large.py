@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.stage import Cast, Tab
-from tests.browser.test_load import WATCH
+from tests.e2e.browser.harness import Cast, Tab
+from tests.e2e.browser.test_load import WATCH
 
 WIDE: Final[Any] = [[list(range(30)) for _ in range(100)] for _ in range(100)]
 LARGEST: Final[Any] = WIDE[:15]

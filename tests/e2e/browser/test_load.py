@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 from mew.client import Space
 from mew.client.streams import Stream
 from mew.protocol.settings import Limits
-from tests.browser.stage import Cast, Tab
+from tests.e2e.browser.harness import Cast, Tab
 
 STREAMS: Final = 500
 PER_SECOND: Final = 2000

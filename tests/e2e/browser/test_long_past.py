@@ -2,8 +2,8 @@
 
 from playwright.sync_api import expect
 
-from tests.browser.breaks import LongJournal, excused
-from tests.browser.stage import Tab
+from tests.e2e.browser.breakable_page import LongJournal, excused
+from tests.e2e.browser.harness import Tab
 
 
 def test_of_a_past_that_is_too_long_the_newest_is_shown(tab: Tab) -> None:

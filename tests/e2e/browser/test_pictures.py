@@ -5,8 +5,8 @@ from typing import Final
 
 from playwright.sync_api import Page, ViewportSize, expect
 
-from tests.browser.scenes import Scene
-from tests.browser.stage import Cast, Tab
+from tests.e2e.browser.harness import Cast, Tab
+from tests.e2e.browser.scenes import Scene
 
 PHONE: Final[ViewportSize] = {"width": 390, "height": 800}
 DESKTOP: Final[ViewportSize] = {"width": 1320, "height": 860}

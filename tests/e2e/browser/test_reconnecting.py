@@ -5,9 +5,9 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, Route, expect
 
 from mew.client import Space
-from tests.browser.breaks import JOURNAL, breakable, broken, excused
-from tests.browser.scenes import POSITION, PROPOSAL
-from tests.browser.stage import PARTICIPANTS, Cast, Tab, cast_of
+from tests.e2e.browser.breakable_page import JOURNAL, breakable, broken, excused
+from tests.e2e.browser.harness import PARTICIPANTS, Cast, Tab, cast_of
+from tests.e2e.browser.scenes import POSITION, PROPOSAL
 from tests.gateway.raw import running
 
 

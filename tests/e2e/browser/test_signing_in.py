@@ -3,8 +3,8 @@
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
-from tests.browser.stage import Cast, Tab
-from tests.gateway.asking import tokens_of
+from tests.e2e.browser.harness import Cast, Tab
+from tests.gateway.http_requests import tokens_of
 from tests.gateway.raw import Running
 
 

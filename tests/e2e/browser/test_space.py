@@ -2,8 +2,8 @@
 
 from playwright.sync_api import expect
 
-from tests.browser.scenes import POSITION, Scene
-from tests.browser.stage import Cast, Tab
+from tests.e2e.browser.harness import Cast, Tab
+from tests.e2e.browser.scenes import POSITION, Scene
 
 
 def test_streams_appear_flow_and_go_while_one_looks(tab: Tab, cast: Cast) -> None:

@@ -4,8 +4,8 @@ from contextlib import suppress
 
 from playwright.sync_api import expect
 
-from tests.browser.scenes import POSITION, Scene
-from tests.browser.stage import Cast, Tab
+from tests.e2e.browser.harness import Cast, Tab
+from tests.e2e.browser.scenes import POSITION, Scene
 
 
 def test_the_ribbon_shows_a_transfer_from_before_and_one_that_is_seen(tab: Tab, cast: Cast) -> None:

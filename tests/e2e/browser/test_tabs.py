@@ -2,8 +2,8 @@
 
 from playwright.sync_api import BrowserContext, expect
 
-from tests.browser.scenes import Scene
-from tests.browser.stage import Cast, Tab
+from tests.e2e.browser.harness import Cast, Tab
+from tests.e2e.browser.scenes import Scene
 from tests.gateway.raw import Running
 
 TABS = 7

@@ -5,8 +5,8 @@ from typing import Final
 
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.scenes import Scene
-from tests.browser.stage import PARTICIPANTS, Cast, Tab, cast_of
+from tests.e2e.browser.harness import PARTICIPANTS, Cast, Tab, cast_of
+from tests.e2e.browser.scenes import Scene
 from tests.gateway.raw import Running, running
 
 

@@ -8,8 +8,8 @@ from playwright.sync_api import Page, Route, expect
 
 from mew.client import Space
 from mew.client.errors import MewError
-from tests.browser.breaks import breakable
-from tests.browser.stage import Cast, Tab
+from tests.e2e.browser.breakable_page import breakable
+from tests.e2e.browser.harness import Cast, Tab
 from tests.gateway.raw import Running
 
 FRAMES: Final = 60_000

@@ -15,7 +15,7 @@ from mew.pipeline import session
 from mew.pipeline.lake import Lake
 from mew.pipeline.session import SparkStartError, log_files, open_session
 from mew.pipeline.settings import PipelineSettings
-from tests.cluster.standalone import JAVA_OPTIONS, Cluster, running, until
+from tests.e2e.cluster.standalone import JAVA_OPTIONS, Cluster, running, until
 from tests.pipeline.jobs.lakes import CONTENT, contents, run_all
 from tools.journal_generator import generate
 

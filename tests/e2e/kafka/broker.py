@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from mew.pipeline import connectors, java
 from mew.pipeline.connectors import JarList
 from mew.pipeline.ivy import Artifact
-from tests.ports import free_ports
+from tests.support.ports import free_ports
 
 UP_SECONDS: Final = 40.0
 DOWN_SECONDS: Final = 20.0

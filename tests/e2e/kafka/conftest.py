@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mew.pipeline.session import close_session, open_session
-from tests.kafka.broker import Broker
+from tests.e2e.kafka.broker import Broker
 from tests.pipeline.sessions import SETTINGS, SHORT_LIVED
 
 _numbers = count(1)

@@ -17,7 +17,7 @@ from mew.journal.kafka.address import read_address
 from mew.journal.kafka.messages import MessageHeaders, read_label
 from mew.journal.kafka.shipper import Shipping, ShippingStats, Told
 from mew.journal.layout import JournalFolder
-from tests.journal.waiting import until
+from tests.support.polling import until
 
 SECONDS: Final = 60.0
 

@@ -29,9 +29,9 @@ from mew.pipeline.landing.reading import stage
 from mew.pipeline.landing.topic import TopicSource
 from mew.pipeline.landing.values import LandingError, LandingPlan
 from mew.pipeline.landing.watching import LandingWatch
-from tests.journal.kept import Kept
-from tests.kafka.broker import Broker
-from tests.kafka.shipping import Shipper, sent, ship_here, ship_once
+from tests.e2e.kafka.broker import Broker
+from tests.e2e.kafka.shipping import Shipper, sent, ship_here, ship_once
+from tests.journal.journal_fixture import Kept
 from tests.pipeline.jobs.lakes import contents, dicts, one_by_one, run_all
 from tests.pipeline.sessions import FOR_CHILDREN
 from tools.journal_generator import Truth, generate
@@ -158,7 +158,7 @@ def _wait_for_some(kept: Kept, topic: str) -> None:
     """Until the shipper has brought something more."""
     from mew.journal.kafka.shipper import reader_name
     from mew.journal.retention import readers
-    from tests.journal.waiting import until
+    from tests.support.polling import until
 
     def position() -> int:
         return readers(kept.folder).get(reader_name(read_address(topic)), 0)

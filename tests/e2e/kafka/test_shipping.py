@@ -20,10 +20,10 @@ from mew.journal.layout import HOUR, JournalFolder
 from mew.journal.reader import Journal
 from mew.journal.retention import readers, retain
 from mew.protocol.records import Record
-from tests.journal.kept import NOON, Kept
-from tests.journal.waiting import until
-from tests.kafka.broker import Broker
-from tests.kafka.shipping import Shipper, command, sent, ship_here, ship_once
+from tests.e2e.kafka.broker import Broker
+from tests.e2e.kafka.shipping import Shipper, command, sent, ship_here, ship_once
+from tests.journal.journal_fixture import NOON, Kept
+from tests.support.polling import until
 from tools.journal_generator import generate
 
 pytestmark = pytest.mark.timeout(150)

@@ -10,10 +10,10 @@ import pytest
 
 from mew.journal.block_format import decode
 from mew.journal.reader import Journal
-from tests.journal.gateways import GatewayProcess, gateway, until_gone
-from tests.journal.waiting import until
-from tests.kafka.broker import Broker
-from tests.kafka.shipping import sent
+from tests.e2e.kafka.broker import Broker
+from tests.e2e.kafka.shipping import sent
+from tests.journal.gateway_process import GatewayProcess, gateway, until_gone
+from tests.support.polling import until
 
 pytestmark = pytest.mark.timeout(150)
 ALL = {"capabilities": [{"kind": "*"}]}

@@ -16,7 +16,7 @@ from signal import SIGKILL
 import pytest
 
 from tests.bridge.test_filesystem import program
-from tests.needs import requires
+from tests.support.host_requirements import requires
 
 HERE = Path(__file__).parent
 LIMIT = 100

@@ -8,7 +8,7 @@ import pytest
 from mew.config.loader import LoggingConfig
 from mew.gateway.http.openapi_examples import ACTIONS
 from mew.protocol import Limits
-from tests.gateway.asking import Clients, ask, connecting, tokens_of
+from tests.gateway.http_requests import Clients, ask, connecting, tokens_of
 from tests.gateway.raw import ANYTHING, Answer, Running, running
 
 CHAT = {"kind": "chat", "payload": {"text": "hello"}}

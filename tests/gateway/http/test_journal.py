@@ -24,10 +24,10 @@ from mew.journal.reader import Journal
 from mew.journal.settings import JournalSettings
 from mew.protocol import Checkpoint
 from mew.protocol.timestamps import rfc3339
-from tests.gateway.asking import Clients, ask, connecting, tokens_of
-from tests.gateway.following import LIVE, Following
+from tests.gateway.http.test_openapi import CHECKS, address, few
+from tests.gateway.http_requests import Clients, ask, connecting, tokens_of
+from tests.gateway.journal_follower import LIVE, Following
 from tests.gateway.raw import ANYTHING, BINARY, CLOSE, PATIENCE, TEXT, Answer, Raw, Running, frame, running, upgrade
-from tests.gateway.test_openapi import CHECKS, address, few
 
 SPACE = {"space_id": "demo"}
 KEPT = JournalSettings()

@@ -26,9 +26,9 @@ from mew.gateway.http.app import HttpApi
 from mew.gateway.http.openapi import codes_by_status, document
 from mew.gateway.http.openapi_examples import EXPLAINED, MESSAGES, Example
 from mew.protocol import ERROR_CODES
-from tests.chance import examples
-from tests.gateway.asking import Clients, ask, connecting
+from tests.gateway.http_requests import Clients, ask, connecting
 from tests.gateway.raw import ANYTHING, Running, running
+from tests.support.hypothesis_settings import examples
 
 PARTICIPANTS = {
     "alice": ANYTHING,
@@ -44,7 +44,7 @@ CHECKS = [
     unsupported_method,
 ]
 METHODS = {"get", "post"}
-REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "protocol.md"
+REFERENCE = Path(__file__).resolve().parents[3] / "docs" / "protocol.md"
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.asking import Clients, ask, connecting
+from tests.gateway.http_requests import Clients, ask, connecting
 from tests.gateway.raw import ANYTHING, Answer, Running, running
 
 PROPOSAL = {"id": "p-1", "kind": "mcp/proposal", "to": ["files"], "payload": {"method": "m", "params": {"n": 1}}}

@@ -14,7 +14,7 @@ import pytest
 from mew.gateway.gateway import Gateway, Readiness
 from mew.gateway.http.app import HttpApi
 from mew.protocol.errors import JournalUnavailable
-from tests.gateway.asking import Clients, ask, connecting
+from tests.gateway.http_requests import Clients, ask, connecting
 from tests.gateway.raw import BINARY, Raw, Running, closing, frame, running, upgrade
 
 MAILS = "/participants/alice/messages"

@@ -21,7 +21,7 @@ from mew.journal.kafka.messages import (
 )
 from mew.journal.wal import Block
 from mew.protocol.records import Record
-from tests.journal.entries import entry_lists
+from tests.journal.entry_strategies import entry_lists
 
 
 def _block(entries: list[Entry]) -> Block:

@@ -11,9 +11,9 @@ from mew.pipeline.control.checks import SAMPLE
 from mew.pipeline.control.folding import Folded
 from mew.protocol import Checkpoint, Record
 from mew.testing import MemorySpace
-from tests.chance import examples
-from tests.histories import CONFIGURATION, History, Step, histories
 from tests.pipeline.control.folded import control, fold_records, rows, violations
+from tests.support.histories import CONFIGURATION, History, Step, histories
+from tests.support.hypothesis_settings import examples
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from mew.pipeline.control.moment import NotWelcome, state_at
 from mew.protocol import Record, parse
 from mew.protocol.raw_json import split
 from mew.testing import MemorySpace
-from tests.histories import CONFIGURATION
 from tests.pipeline.control.folded import Told, control, fold_records, tell
+from tests.support.histories import CONFIGURATION
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from mew.protocol import SpaceState, fold
 from mew.testing import MemorySpace
 from mew.testing import settings as configured
-from tests.chance import examples
-from tests.histories import CONFIGURATION, History, Step, histories
 from tests.pipeline.control.folded import fold_lab, rows, violations
+from tests.support.histories import CONFIGURATION, History, Step, histories
+from tests.support.hypothesis_settings import examples
 
 ANY = '{"kind":"*"}'
 DEEP = '{"kind":"**"}'

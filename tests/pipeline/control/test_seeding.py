@@ -8,8 +8,8 @@ import pytest
 from mew.pipeline.control.folding import Folded
 from mew.protocol import Checkpoint
 from mew.testing import MemorySpace
-from tests.histories import CONFIGURATION
 from tests.pipeline.control.folded import Told, control, fold_lab, fold_records, rows, tell, violations
+from tests.support.histories import CONFIGURATION
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,9 @@ from mew.pipeline.control.talks import LINGER, PATIENCE
 from mew.pipeline.schemas import TABLES
 from mew.protocol.state import SnapshotVersionError
 from mew.testing import MemorySpace
-from tests.chance import examples
-from tests.histories import CONFIGURATION, History, Step, histories
 from tests.pipeline.control.folded import Told, batch, control, fold_lab, tell, violations
+from tests.support.histories import CONFIGURATION, History, Step, histories
+from tests.support.hypothesis_settings import examples
 
 
 @pytest.fixture(scope="module")

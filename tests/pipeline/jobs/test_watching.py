@@ -13,7 +13,7 @@ from mew.journal.layout import JournalFolder
 from mew.journal.reader import Journal
 from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake
-from tests.client.gateways import gateway_process
+from tests.client.gateway_process import gateway_process
 from tests.pipeline.jobs.growing import Growing
 from tests.pipeline.jobs.lakes import CONTENT, contents, one_by_one, run_all
 from tests.pipeline.jobs.watched import FAST, WITHOUT_SPARK, Watching

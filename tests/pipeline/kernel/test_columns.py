@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mew.pipeline.kernel.columns import MOST_COLUMNS, columns_of
 from mew.pipeline.kernel.formats import column_mapping, format_of
-from tests.chance import examples
 from tests.pipeline.kernel.journals import descriptor
+from tests.support.hypothesis_settings import examples
 
 KEYWORDS = st.sampled_from(["type", "properties", "items", "enum", "const", "minimum", "a", "object"])
 NAME = re.compile(r"v_[a-z0-9_]*")

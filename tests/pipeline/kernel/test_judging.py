@@ -16,8 +16,8 @@ from mew.pipeline.kernel.reading import read_json
 from mew.protocol.errors import SchemaViolation
 from mew.protocol.formats import check_fits, read_formats
 from mew.protocol.raw_json import NotJSON
-from tests.chance import examples
 from tests.pipeline.kernel.journals import descriptor
+from tests.support.hypothesis_settings import examples
 
 NAMES = st.sampled_from(["a", "b", "ä b", "", "select"])
 SMALL = st.integers(-3, 3)

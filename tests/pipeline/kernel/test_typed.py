@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from mew.pipeline.kernel.digits import needs_every_digit
 from mew.pipeline.kernel.formats import format_of
 from mew.pipeline.kernel.typed import KEYS, typed_schema
-from tests.chance import examples
 from tests.pipeline.kernel.journals import START, catalogue, data_row, descriptor, row, run
+from tests.support.hypothesis_settings import examples
 
 PLAIN = {
     "type": "object",

@@ -14,7 +14,7 @@ from mew.journal.reader import Journal
 from mew.pipeline.lake import Lake
 from mew.pipeline.landing import topic
 from mew.pipeline.landing.landing import TIDY_SECONDS, Ingest, own_journal
-from tests.journal.kept import Kept
+from tests.journal.journal_fixture import Kept
 
 NOBODY = "kafka://127.0.0.1:1/lab"
 

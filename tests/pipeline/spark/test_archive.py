@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from mew.pipeline import archive, java
 from mew.pipeline.session import SessionOptions, spark_settings
-from tests.needs import requires
 from tests.pipeline.sessions import SETTINGS
+from tests.support.host_requirements import requires
 
 
 def test_an_archive_is_for_one_build_of_java() -> None:

@@ -11,8 +11,8 @@ import trustme
 from mew.pipeline import connectors, ivy
 from mew.pipeline.connectors import CONNECTORS, ConnectorsMissing
 from mew.pipeline.ivy import CannotFetch
-from tests.pipeline.ground.repository import Repository, serving
 from tests.pipeline.sessions import FOR_CHILDREN
+from tests.pipeline.spark.repository import Repository, serving
 
 
 @pytest.fixture

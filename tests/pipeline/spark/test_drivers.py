@@ -36,7 +36,7 @@ def until(question: Callable[[], bool], what: str) -> None:
 @contextmanager
 def driving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, int]]]:
     """A process in the middle of a job, and the ids of its JVM and its workers."""
-    command = [sys.executable, "-m", "tests.pipeline.ground.driver", str(folder)]
+    command = [sys.executable, "-m", "tests.pipeline.spark.driver", str(folder)]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -73,7 +73,7 @@ def test_a_driver_that_is_ended_takes_its_jvm_and_its_workers_along(tmp_path: Pa
 
 
 def test_sessions_of_one_process_follow_each_other_and_never_mix(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.pipeline.ground.reopening", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.pipeline.spark.reopening", str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr

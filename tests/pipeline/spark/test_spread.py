@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from mew.errors import MewError
 from mew.pipeline.spread import Progress, Work, WorkFailed, run_on_spark, spread_local
-from tests.journal.waiting import until
+from tests.support.polling import until
 
 Spreading: TypeAlias = Callable[..., list[bytes]]
 FOREVER = 600

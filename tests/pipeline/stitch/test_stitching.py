@@ -20,9 +20,9 @@ from mew.pipeline.kernel.units import Unit
 from mew.pipeline.stitch.activity import ControlActivity, Minute
 from mew.pipeline.stitch.state import MergeStateVersionError
 from mew.pipeline.stitch.stitching import MergeTarget, OutOfOrder, Stitched, merge
-from tests.chance import examples
 from tests.pipeline.kernel.journals import SPACE, START, data_row, row, table
 from tests.pipeline.stitch.naive import SECOND, answers, quantile
+from tests.support.hypothesis_settings import examples
 
 FORMAT = {"id": "f", "mime_type": "application/json", "schema": {"type": "object"}}
 STREAMS = ("s", "t", "u")

@@ -11,8 +11,8 @@ from mew.protocol import Limits, ProtocolError, Receive, Record, Route, fold
 from mew.protocol.effects import Close, Deliver, DeliverFrame, Everyone, Recipients
 from mew.protocol.frames import build, split
 from mew.testing import Client, MemorySpace
-from tests.chance import examples
-from tests.histories import CONFIGURATION, History, Step, histories
+from tests.support.histories import CONFIGURATION, History, Step, histories
+from tests.support.hypothesis_settings import examples
 
 ALL = [{"kind": "*"}]
 MALFORMED = [b"#", b"#stream-1", b"##", b"##data", b"#\xff#data", b"#stream-1\xff#data"]

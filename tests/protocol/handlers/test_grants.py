@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mew.protocol.capabilities import Capability, read_capability
 from mew.testing import MemorySpace
-from tests.chance import examples
 from tests.protocol.generated_patterns import Sent, capabilities, narrowed_capability, sent_to_fit
+from tests.support.hypothesis_settings import examples
 
 NAMES = ["alice", "bob", "carol"]
 GRANTING = read_capability({"kind": "capability/grant"}, "granting")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mew.protocol import Limits, Record, snapshot
 from mew.protocol.ids import is_desired_id
 from mew.testing import Client, MemorySpace
-from tests.chance import examples
+from tests.support.hypothesis_settings import examples
 
 ALL = [{"kind": "*"}]
 TEXT = [{"id": "text"}]

@@ -24,10 +24,10 @@ Door = Callable[..., Any]
 
 DOORS = {
     "core": ("mew.testing", "MemorySpace"),
-    "memory": ("tests.interaction.doors.memory", "HubSpace"),
-    "websocket": ("tests.interaction.doors.websocket", "WebsocketSpace"),
-    "sdk": ("tests.interaction.doors.sdk", "SdkSpace"),
-    "http": ("tests.interaction.doors.http", "HttpSpace"),
+    "memory": ("tests.requirements.transports.memory", "HubSpace"),
+    "websocket": ("tests.requirements.transports.websocket", "WebsocketSpace"),
+    "sdk": ("tests.requirements.transports.sdk", "SdkSpace"),
+    "http": ("tests.requirements.transports.http", "HttpSpace"),
 }
 """By name and not by import: the core is tested where no server is installed."""
 

@@ -15,8 +15,8 @@ from mew.journal.settings import JournalSettings
 from mew.protocol import AttachOutputLog, Command, Record, ReportLoss, SpaceCore, SpaceState, Tick
 from mew.protocol.timestamps import SECOND
 from mew.testing import NOON, Client, MemoryTokens, settings
-from tests.interaction.doors.reading import LogReader
-from tests.recorded import Collected
+from tests.requirements.transports.message_reader import LogReader
+from tests.support.record_collector import Collected
 
 T = TypeVar("T")
 QUICK = Timeouts(failed_join_seconds=0)

@@ -16,9 +16,9 @@ import msgspec
 
 from mew.protocol.timestamps import SECOND
 from mew.testing import Client, Message
-from tests.interaction.doors.asking import HttpAnswer, messages_of
-from tests.interaction.doors.reading import Reader
-from tests.interaction.doors.websocket import SocketClient, WebsocketSpace
+from tests.requirements.transports.http_requests import HttpAnswer, messages_of
+from tests.requirements.transports.message_reader import Reader
+from tests.requirements.transports.websocket import SocketClient, WebsocketSpace
 
 STATUS = {
     "invalid_envelope": 400,

@@ -16,8 +16,8 @@ from mew.gateway.fanout.sinks import SocketSink
 from mew.protocol import GATEWAY, HttpAnswer, JoinRequest, Poll, Post, ProtocolError, reject_connection
 from mew.protocol.envelope import Stamp
 from mew.testing import OWN_TOKEN, Frame, Message
-from tests.interaction.doors.gateway import GatewaySpace
-from tests.interaction.doors.reading import Reader, received
+from tests.requirements.transports.gateway import GatewaySpace
+from tests.requirements.transports.message_reader import Reader, received
 
 T = TypeVar("T")
 TEXT, BINARY = 0x81, 0x82

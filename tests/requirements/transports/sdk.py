@@ -20,7 +20,7 @@ from mew.protocol.frames import build, is_frame, split
 from mew.protocol.stream_references import reference
 from mew.testing import Client, Message
 from mew.view import SpaceView
-from tests.interaction.doors.websocket import SocketClient, WebsocketSpace, _Loop
+from tests.requirements.transports.websocket import SocketClient, WebsocketSpace, _Loop
 
 SAID = {"kind", "payload", "to", "correlation_id", "context"}
 """What `Space.send` can say."""

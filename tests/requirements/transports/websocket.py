@@ -16,9 +16,9 @@ from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
 from mew.gateway.server import GatewayServer
 from mew.testing import OWN_TOKEN, Client, Frame, Message
-from tests.interaction.doors.asking import PATIENCE, Asker, HttpAnswer, messages_of
-from tests.interaction.doors.gateway import GatewaySpace
-from tests.interaction.doors.reading import Reader, received
+from tests.requirements.transports.gateway import GatewaySpace
+from tests.requirements.transports.http_requests import PATIENCE, Asker, HttpAnswer, messages_of
+from tests.requirements.transports.message_reader import Reader, received
 
 T = TypeVar("T")
 LARGEST = 64 * 2**20

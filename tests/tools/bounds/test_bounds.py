@@ -20,8 +20,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from mew.pipeline import share
-from tests.client.gateways import gateway_process
-from tests.fresh import ROOT, SECONDS, Fresh, build_wheel, done, installed, needed, read_pins, run
+from tests.client.gateway_process import gateway_process
+from tests.support.fresh_environments import ROOT, SECONDS, Fresh, build_wheel, done, installed, needed, read_pins, run
 
 LOWEST: Final = Path(__file__).with_name("lowest.txt")
 HIGHEST: Final = Path(__file__).with_name("highest.txt")
