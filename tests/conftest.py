@@ -10,7 +10,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
-from tests.requirements.transports import DOORS, named
+from tests.requirements.transports import TRANSPORTS, transport_names
 from tests.support.hypothesis_settings import FIXED
 from tests.support.regressions import regression_tests
 
@@ -19,7 +19,10 @@ settings.load_profile(FIXED)  # `--hypothesis-profile` has the last word
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--door", type=named, default="core", help=f"where the rules of the protocol are tried, of {','.join(DOORS)}"
+        "--transport",
+        type=transport_names,
+        default="core",
+        help=f"where the requirements are tested, of {','.join(TRANSPORTS)}",
     )
 
 

@@ -40,13 +40,13 @@ LIGHT = ("-p", "no:schemathesis")
 """Without a plugin that only the gateway's tests use: it costs each process of pytest a second."""
 BY_MODULE = (*BOTH_CORES, "--dist", "loadscope")
 """What a module's tests share is made once, by one of the two."""
-SDK_OPTIONS = (*BOTH_CORES, *LIGHT, "--door", "sdk")
+SDK_OPTIONS = (*BOTH_CORES, *LIGHT, "--transport", "sdk")
 SET_UP = "set-up"
 CORE = ("tests/protocol", "tests/model", "tests/view", "tests/requirements", "tests/testing")
 GATEWAY = ("tests/gateway", "tests/config", "tests/supervisor", "tests/compat", "tests/requirements")
 PARTS = (
     Part("core", 0.5, CORE, (*BOTH_CORES, *LIGHT, "--cov")),
-    Part("gateway", 2.5, GATEWAY, (*BOTH_CORES, "--door", "websocket,memory,http")),
+    Part("gateway", 2.5, GATEWAY, (*BOTH_CORES, "--transport", "websocket,memory,http")),
     Part("journal", 2.5, ("tests/journal",)),
     Part("sdk", 2, ("tests/client", "tests/bridge", "tests/_internal", "tests/requirements"), SDK_OPTIONS),
     Part("pipeline", 5, ("tests/pipeline",), (*BY_MODULE, *LIGHT, "--no-loadscope-reorder"), in_memory=True),

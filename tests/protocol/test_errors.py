@@ -96,3 +96,20 @@ def test_a_refusal_says_its_code_its_sentence_and_its_parts_in_this_order(refusa
 def test_a_refusal_is_short_however_long_what_it_quotes() -> None:
     raised = ProtocolError("x" * 501, stream_id="y" * 257, last_sequence=7)
     assert (raised.message, raised.parts) == ("x" * 500, {"stream_id": "y" * 256, "last_sequence": 7})
+
+
+def test_a_received_error_has_the_class_of_its_code_and_its_parts() -> None:
+    payload = {"error": "stream_not_found", "message": "no such stream", "code": 1008, "stream_id": "stream-1"}
+    received = ProtocolError.from_payload(payload)
+    assert type(received) is errors.StreamNotFound
+    assert (received.code, received.message, received.parts) == (
+        "stream_not_found",
+        "no such stream",
+        {"stream_id": "stream-1"},
+    )
+
+
+def test_a_received_error_with_an_unknown_code_keeps_its_code() -> None:
+    received = ProtocolError.from_payload({"error": "quantum_noise"})
+    assert type(received) is ProtocolError
+    assert (received.code, received.message, received.parts) == ("quantum_noise", "quantum_noise", {})

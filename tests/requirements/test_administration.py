@@ -10,7 +10,7 @@ from mew.protocol import Administer, Checkpoint, Join, Limits, Poll, Post, Recor
 from mew.protocol.dispatch import DETAILED_AT_ONCE, FIELD_BYTES, HEAD_BYTES
 from mew.protocol.handlers.administration import ADDRESSES, REPEATED_SECONDS, token_changes
 from mew.testing import MemorySpace, settings
-from tests.requirements.transports import Door
+from tests.requirements.transports import Transport
 
 ALL = [{"kind": "*"}]
 TWO = {"alice": ALL, "bob": None}
@@ -38,7 +38,7 @@ def connect(lab: MemorySpace, connection: str, participant: str, **more: Any) ->
 
 
 @pytest.mark.requirement("REC-22")
-def test_of_a_refused_payload_its_size_its_digest_and_its_head_are_kept(open_space: Door) -> None:
+def test_of_a_refused_payload_its_size_its_digest_and_its_head_are_kept(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     bob = lab.join("bob")
     payload = msgspec.json.encode({"text": "é" * 4_000})
@@ -65,7 +65,7 @@ def test_of_a_refused_payload_its_size_its_digest_and_its_head_are_kept(open_spa
 
 
 @pytest.mark.requirement("REC-22")
-def test_a_header_field_that_is_too_long_is_left_out(open_space: Door) -> None:
+def test_a_header_field_that_is_too_long_is_left_out(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     long = ["x" * (FIELD_BYTES - 4)]
     lab.join("bob").send(kind="custom/thing", to=long, correlation_id=["x" * (FIELD_BYTES - 3)])
@@ -76,8 +76,8 @@ def test_a_header_field_that_is_too_long_is_left_out(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("REC-23")
-@pytest.mark.doors("core")
-def test_whoever_is_refused_all_the_time_is_recorded_by_code_and_size(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_whoever_is_refused_all_the_time_is_recorded_by_code_and_size(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     for sender, client in (("bob", lab.join("bob")), ("onlooker", lab.observe())):
         for number in range(DETAILED_AT_ONCE + 3):
@@ -93,8 +93,8 @@ def test_whoever_is_refused_all_the_time_is_recorded_by_code_and_size(open_space
 
 
 @pytest.mark.requirement("REC-23")
-@pytest.mark.doors("core")
-def test_a_reconnect_gives_no_more_details_and_quiet_does(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_a_reconnect_gives_no_more_details_and_quiet_does(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
 
     def last() -> str | None:
@@ -120,8 +120,8 @@ def test_a_reconnect_gives_no_more_details_and_quiet_does(open_space: Door) -> N
 
 
 @pytest.mark.requirement("REC-24")
-@pytest.mark.doors("core")
-def test_whence_a_connection_came_is_recorded_and_nobody_is_told(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_whence_a_connection_came_is_recorded_and_nobody_is_told(open_space: Transport) -> None:
     lab = open_space(participants=TWO, allow_anonymous=True)
     alice = lab.join("alice")
     alice.inbox()
@@ -145,8 +145,8 @@ def test_whence_a_connection_came_is_recorded_and_nobody_is_told(open_space: Doo
 
 
 @pytest.mark.requirement("REC-24")
-@pytest.mark.doors("core")
-def test_a_connection_that_is_refused_at_its_join_is_recorded(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_a_connection_that_is_refused_at_its_join_is_recorded(open_space: Transport) -> None:
     lab = open_space(participants=TWO, limits=Limits(connections=1))
     lab.join("alice").send(kind="space/kick", payload={"participant_id": "bob"})
     connect(lab, "w1", "bob")
@@ -160,8 +160,8 @@ def test_a_connection_that_is_refused_at_its_join_is_recorded(open_space: Door) 
 
 
 @pytest.mark.requirement("REC-25")
-@pytest.mark.doors("core")
-def test_refusals_that_repeat_are_counted_to_the_last(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_refusals_that_repeat_are_counted_to_the_last(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
 
     def refuse(peer: str, times: int, error: str = "unauthorized", participant: str = "eyJ-a-token") -> None:
@@ -195,8 +195,8 @@ def test_refusals_that_repeat_are_counted_to_the_last(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("REC-25")
-@pytest.mark.doors("core")
-def test_addresses_without_end_are_counted_together(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_addresses_without_end_are_counted_together(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     for number in range(ADDRESSES + 7):
         lab.run(RefuseConnection(error="unauthorized", peer=f"[fd00::{number:x}]:1", transport="websocket"))
@@ -207,8 +207,8 @@ def test_addresses_without_end_are_counted_together(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("REC-25")
-@pytest.mark.doors("core")
-def test_refusals_are_counted_under_the_source_that_the_door_names(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_refusals_are_counted_under_the_source_that_the_transport_names(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     lab.join("alice").send(kind="space/kick", payload={"participant_id": "bob"})
     for number in range(2):
@@ -224,8 +224,8 @@ def test_refusals_are_counted_under_the_source_that_the_door_names(open_space: D
 
 
 @pytest.mark.requirement("REC-24")
-@pytest.mark.doors("core")
-def test_what_becomes_of_tokens_is_recorded_without_them(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_what_becomes_of_tokens_is_recorded_without_them(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     lab.join("alice").send(kind="space/invite", payload={"participant_id": "carol"})
     lab.run(Administer(action="token_rotated", participant="screen", observer=True, uid=1000))
@@ -245,8 +245,8 @@ def test_what_becomes_of_tokens_is_recorded_without_them(open_space: Door) -> No
 
 
 @pytest.mark.requirement("REC-24")
-@pytest.mark.doors("core")
-def test_what_differs_from_the_last_start_is_recorded(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_what_differs_from_the_last_start_is_recorded(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     lab.run(Start("epoch-2"))
     assert administered(lab) == []
@@ -262,8 +262,8 @@ def test_what_differs_from_the_last_start_is_recorded(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("REC-24")
-@pytest.mark.doors("core")
-def test_behind_a_checkpoint_of_the_first_fold_what_it_tells_is_compared(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_behind_a_checkpoint_of_the_first_fold_what_it_tells_is_compared(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     lab.state.configuration = b""
     lab.space.settings = settings(participants=TWO, limits=Limits(streams=5), defaults=[{"kind": "x"}])
@@ -273,8 +273,8 @@ def test_behind_a_checkpoint_of_the_first_fold_what_it_tells_is_compared(open_sp
 
 
 @pytest.mark.requirement("REC-26")
-@pytest.mark.doors("core")
-def test_what_changed_while_no_gateway_ran_is_recorded(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_what_changed_while_no_gateway_ran_is_recorded(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     change = {"key": "gateway.allowed_hosts", "before": [], "after": ["*"]}
     lab.run(Administer(action="configuration_changed", changes=(change,)))
@@ -284,8 +284,8 @@ def test_what_changed_while_no_gateway_ran_is_recorded(open_space: Door) -> None
 
 
 @pytest.mark.requirement("REC-26")
-@pytest.mark.doors("core")
-def test_tokens_are_created_rotated_and_revoked(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_tokens_are_created_rotated_and_revoked(open_space: Transport) -> None:
     before = {"alice": {1}, "bob": {2}, "carol": {3, 4}, "dave": {5}, "erin": {6}}
     after = {"alice": {1}, "bob": {7}, "carol": {3}, "dave": {5, 8}, "frank": {9}}
     assert token_changes(before, after) == {

@@ -7,7 +7,7 @@ import pytest
 from mew.protocol.settings import Limits
 from mew.testing import MemorySpace
 from tests.requirements.steps import open_stream
-from tests.requirements.transports import Door
+from tests.requirements.transports import Transport
 
 ALL = [{"kind": "*"}]
 TWO = {"alice": ALL, "bob": ALL}
@@ -20,7 +20,7 @@ def refusal(client: Any) -> Any:
 
 
 @pytest.mark.requirement("BND-01")
-def test_a_message_of_too_many_parts_is_refused_and_brackets_in_a_text_are_no_parts(open_space: Door) -> None:
+def test_a_message_of_too_many_parts_is_refused_and_brackets_in_a_text_are_no_parts(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send_bytes(b'{"kind":"note","payload":{"a":[%b[]]}}' % (b"[]," * 200_000))
@@ -40,7 +40,9 @@ def test_a_message_of_too_many_parts_is_refused_and_brackets_in_a_text_are_no_pa
         ("system/join", {}, 64 * 2**10),
     ],
 )
-def test_what_the_gateway_acts_on_is_small(open_space: Door, kind: str, payload: dict[str, Any], most: int) -> None:
+def test_what_the_gateway_acts_on_is_small(
+    open_space: Transport, kind: str, payload: dict[str, Any], most: int
+) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     alice.inbox()
@@ -51,7 +53,7 @@ def test_what_the_gateway_acts_on_is_small(open_space: Door, kind: str, payload:
 
 
 @pytest.mark.requirement("BND-03")
-def test_a_message_of_too_many_fields_is_refused(open_space: Door) -> None:
+def test_a_message_of_too_many_fields_is_refused(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     many = {f"f{number}": number for number in range(1_024)}
@@ -72,7 +74,7 @@ def test_a_message_of_too_many_fields_is_refused(open_space: Door) -> None:
     ("pattern", "allowed"),
     [("*", True), ("x*", True), ("!y*", True), ("*x*", False), ("!*y*", False), (["x*x*", "x*"], False)],
 )
-def test_patterns_with_inner_stars_are_tried_on_64_kib(open_space: Door, pattern: Any, allowed: bool) -> None:
+def test_patterns_with_inner_stars_are_tried_on_64_kib(open_space: Transport, pattern: Any, allowed: bool) -> None:
     limited = [{"kind": "note", "payload": {"text": pattern}}]
     lab = open_space(participants={"alice": limited, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -86,7 +88,7 @@ def test_patterns_with_inner_stars_are_tried_on_64_kib(open_space: Door, pattern
 
 @pytest.mark.requirement("BND-05")
 @pytest.mark.parametrize("kind", ["note", "stream/close"])
-def test_so_many_characters_are_scanned_for_one_envelope(open_space: Door, kind: str) -> None:
+def test_so_many_characters_are_scanned_for_one_envelope(open_space: Transport, kind: str) -> None:
     name = "note" if kind == "note" else "stream/manage"
     held = [{"kind": name, "payload": {"text": f"*x{n}*"}} for n in range(100)]
     lab = open_space(participants={"alice": held, "bob": ALL})
@@ -107,7 +109,7 @@ def test_so_many_characters_are_scanned_for_one_envelope(open_space: Door, kind:
     "schema",
     [{"pattern": r"\p{L}{20}"}, {"patternProperties": {f"^{n}$": {} for n in range(33)}}, {"pattern": r"\s" * 100}],
 )
-def test_patterns_that_cost_too_much_are_refused(open_space: Door, schema: dict[str, Any]) -> None:
+def test_patterns_that_cost_too_much_are_refused(open_space: Transport, schema: dict[str, Any]) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     alice.inbox()
@@ -118,7 +120,7 @@ def test_patterns_that_cost_too_much_are_refused(open_space: Door, schema: dict[
 
 
 @pytest.mark.requirement("BND-07")
-def test_participants_and_spaces_have_so_many_patterns(open_space: Door) -> None:
+def test_participants_and_spaces_have_so_many_patterns(open_space: Transport) -> None:
     assert (Limits().participant_patterns, Limits().patterns) == (256, 1_024)
     lab = open_space(participants=TWO, limits=Limits(participant_patterns=3, patterns=5))
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -140,7 +142,7 @@ def test_participants_and_spaces_have_so_many_patterns(open_space: Door) -> None
     assert ask(alice, 3) is None
 
 
-def owing(open_space: Door, **limits: int) -> tuple[Any, Any, Any]:
+def owing(open_space: Transport, **limits: int) -> tuple[Any, Any, Any]:
     """Somebody who owes for what has just been said, and another."""
     lab = open_space(participants=TWO, limits=Limits(**limits))
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -151,7 +153,7 @@ def owing(open_space: Door, **limits: int) -> tuple[Any, Any, Any]:
 
 
 @pytest.mark.requirement("BND-08")
-@pytest.mark.doors("core", "memory", "websocket")
+@pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize(
     ("budget", "limits"),
     [
@@ -160,7 +162,7 @@ def owing(open_space: Door, **limits: int) -> tuple[Any, Any, Any]:
     ],
 )
 def test_who_owes_work_or_bytes_is_refused_until_time_has_paid(
-    open_space: Door, budget: str, limits: dict[str, int]
+    open_space: Transport, budget: str, limits: dict[str, int]
 ) -> None:
     lab, alice, bob = owing(open_space, **limits)
     alice.send(kind="chat", payload={"text": "too soon"})
@@ -177,7 +179,7 @@ def test_who_owes_work_or_bytes_is_refused_until_time_has_paid(
 
 
 @pytest.mark.requirement("BND-08")
-def test_the_rate_of_envelopes_says_which_it_is_and_when_to_come_back(open_space: Door) -> None:
+def test_the_rate_of_envelopes_says_which_it_is_and_when_to_come_back(open_space: Transport) -> None:
     lab = open_space(participants=TWO, limits=Limits(envelopes_per_second=2, envelope_burst=1))
     alice = lab.join("alice")
     alice.inbox()
@@ -189,8 +191,8 @@ def test_the_rate_of_envelopes_says_which_it_is_and_when_to_come_back(open_space
 
 
 @pytest.mark.requirement("BND-09")
-@pytest.mark.doors("core", "memory")
-def test_coming_back_pays_for_nothing_and_is_refused_while_something_is_owed(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory")
+def test_coming_back_pays_for_nothing_and_is_refused_while_something_is_owed(open_space: Transport) -> None:
     lab, alice, _bob = owing(open_space, work_per_second=100, work_burst=2_100)
     alice.leave()
     alice = lab.join("alice")
@@ -202,8 +204,8 @@ def test_coming_back_pays_for_nothing_and_is_refused_while_something_is_owed(ope
 
 
 @pytest.mark.requirement("BND-09")
-@pytest.mark.doors("core", "memory")
-def test_rates_are_kept_for_a_minute(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory")
+def test_rates_are_kept_for_a_minute(open_space: Transport) -> None:
     lab = open_space(participants=TWO, limits=Limits(envelopes_per_second=0.001, envelope_burst=1))
     for seconds, passes in ((0, True), (50, False), (61, True)):
         lab.advance(seconds)
@@ -215,8 +217,8 @@ def test_rates_are_kept_for_a_minute(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("BND-08")
-@pytest.mark.doors("core")
-def test_polling_is_refused_to_who_owes(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_polling_is_refused_to_who_owes(open_space: Transport) -> None:
     lab = MemorySpace(participants=TWO, limits=Limits(bytes_per_second=100, byte_burst=100))
     lab.post("alice", {"kind": "chat", "payload": {"text": "x" * 1_000}})
     answer = lab.post("alice", {"kind": "chat", "payload": {"text": "x"}})
@@ -231,7 +233,7 @@ def starry(count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.requirement("BND-10")
-def test_comparing_patterns_is_bounded(open_space: Door) -> None:
+def test_comparing_patterns_is_bounded(open_space: Transport) -> None:
     """A grant of seven such patterns by a holder of hundreds took half a second."""
     held = [{"kind": "capability/grant"}, {"kind": "capability/revoke"}, *starry(40)]
     lab = open_space(participants={"alice": held, "bob": []})
@@ -249,7 +251,7 @@ def test_comparing_patterns_is_bounded(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("BND-11")
-def test_the_text_of_capabilities_is_bounded(open_space: Door) -> None:
+def test_the_text_of_capabilities_is_bounded(open_space: Transport) -> None:
     """Each welcome repeats them: eight megabytes for a single participant."""
     assert (Limits().capability_bytes_per_participant, Limits().capability_bytes) == (128 * 2**10, 4 * 2**20)
     limits = Limits(capability_bytes_per_participant=1_000, capability_bytes=1_600)
@@ -282,7 +284,7 @@ def test_the_text_of_capabilities_is_bounded(open_space: Door) -> None:
 
 @pytest.mark.requirement("BND-12")
 @pytest.mark.parametrize(("name", "most"), [("to", 10_000), ("correlation_id", 1_024)])
-def test_a_message_names_only_so_many(open_space: Door, name: str, most: int) -> None:
+def test_a_message_names_only_so_many(open_space: Transport, name: str, most: int) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="note", **{name: ["bob"] * (most + 1)})
@@ -293,7 +295,9 @@ def test_a_message_names_only_so_many(open_space: Door, name: str, most: int) ->
 
 @pytest.mark.requirement("BND-13")
 @pytest.mark.parametrize(("number", "most"), [("9e303", 1_800), ("1e23", 24_000), ("0.5", 144_000)])
-def test_a_message_has_only_so_many_numbers_that_may_be_slow_to_read(open_space: Door, number: str, most: int) -> None:
+def test_a_message_has_only_so_many_numbers_that_may_be_slow_to_read(
+    open_space: Transport, number: str, most: int
+) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send_bytes(b'{"kind":"note","payload":{"a":[%b]}}' % ",".join([number] * (most + most // 10)).encode())
@@ -317,7 +321,7 @@ def test_a_message_has_only_so_many_numbers_that_may_be_slow_to_read(open_space:
     ],
     ids=["most", "more", "in a string", "escapes", "more escapes", "escapes beside many strings"],
 )
-def test_a_message_has_only_so_much_outside_its_strings(open_space: Door, items: bytes, is_taken: bool) -> None:
+def test_a_message_has_only_so_much_outside_its_strings(open_space: Transport, items: bytes, is_taken: bool) -> None:
     """61,000 numbers of 255 digits kept the loop for 129 ms."""
     lab = open_space(participants=TWO, limits=Limits(message_bytes=2**25))
     alice, bob = lab.join("alice"), lab.join("bob")

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from mew.protocol import CapabilityChecked
-from tests.requirements.transports import Door
+from tests.requirements.transports import Transport
 
 ADMIN = [{"kind": "*"}]
 BASELINE = {"kind": "mcp/response"}
 
 
-def try_out(open_space: Door, *capabilities: Any) -> Any:
+def try_out(open_space: Transport, *capabilities: Any) -> Any:
     """A participant with just these capabilities, its welcome read."""
     client = open_space(participants={"alice": list(capabilities)}).join("alice")
     client.inbox()
@@ -28,7 +28,7 @@ def is_allowed(client: Any, kind: str, payload: dict[str, Any] | None = None, **
     return False
 
 
-def allowed_payloads(open_space: Door, pattern: dict[str, Any], *payloads: Any) -> list[bool]:
+def allowed_payloads(open_space: Transport, pattern: dict[str, Any], *payloads: Any) -> list[bool]:
     """Which payloads a pattern allows."""
     client = try_out(open_space, {"kind": "note", "payload": pattern})
     return [is_allowed(client, "note", payload) for payload in payloads]
@@ -50,7 +50,7 @@ def own_capabilities(client: Any) -> list[Any]:
     return listed
 
 
-def may_grant(open_space: Door, held: dict[str, Any], asked: dict[str, Any]) -> bool:
+def may_grant(open_space: Transport, held: dict[str, Any], asked: dict[str, Any]) -> bool:
     """Whether one who holds the one capability can hand on the other."""
     lab = open_space(participants={"alice": [held, {"kind": "capability/grant"}], "bob": None})
     alice = lab.join("alice")
@@ -60,7 +60,7 @@ def may_grant(open_space: Door, held: dict[str, Any], asked: dict[str, Any]) -> 
 
 
 @pytest.mark.requirement("CAP-01")
-def test_an_exact_kind_allows_that_kind_alone(open_space: Door) -> None:
+def test_an_exact_kind_allows_that_kind_alone(open_space: Transport) -> None:
     alice = try_out(open_space, {"kind": "note"})
     assert is_allowed(alice, "note")
     assert not any(is_allowed(alice, kind) for kind in ["notes", "not", "note/x", "Note", "x/note"])
@@ -68,21 +68,21 @@ def test_an_exact_kind_allows_that_kind_alone(open_space: Door) -> None:
 
 @pytest.mark.requirement("CAP-01")
 @pytest.mark.parametrize("wildcard", ["*", "**"])
-def test_a_wildcard_allows_every_kind(open_space: Door, wildcard: str) -> None:
+def test_a_wildcard_allows_every_kind(open_space: Transport, wildcard: str) -> None:
     alice = try_out(open_space, {"kind": wildcard})
     assert all(is_allowed(alice, kind) for kind in ["note", "x/y", "x/y/z", "/", "!x", "*"])
 
 
 @pytest.mark.requirement("CAP-02")
 @pytest.mark.parametrize("below", ["x/*", "x/**"])
-def test_a_star_after_a_slash_allows_every_depth_below(open_space: Door, below: str) -> None:
+def test_a_star_after_a_slash_allows_every_depth_below(open_space: Transport, below: str) -> None:
     alice = try_out(open_space, {"kind": below})
     assert all(is_allowed(alice, kind) for kind in ["x/y", "x/y/z", "x/y/z/w"])
     assert not any(is_allowed(alice, kind) for kind in ["x", "xy/z", "y/x/z"])
 
 
 @pytest.mark.requirement("CAP-03")
-def test_a_negated_kind_allows_every_other(open_space: Door) -> None:
+def test_a_negated_kind_allows_every_other(open_space: Transport) -> None:
     alice = try_out(open_space, {"kind": "!note"})
     assert is_allowed(alice, "memo")
     assert is_allowed(alice, "note/x")
@@ -90,7 +90,7 @@ def test_a_negated_kind_allows_every_other(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("CAP-03")
-def test_a_negated_kind_takes_nothing_away(open_space: Door) -> None:
+def test_a_negated_kind_takes_nothing_away(open_space: Transport) -> None:
     alice = try_out(open_space, {"kind": "!note"}, {"kind": "note"})
     assert is_allowed(alice, "note")
 
@@ -111,62 +111,62 @@ def test_a_negated_kind_takes_nothing_away(open_space: Door) -> None:
     ],
 )
 def test_the_forms_of_a_kind_combine_with_one_negation_only(
-    open_space: Door, pattern: str, allowed: list[str], refused: list[str]
+    open_space: Transport, pattern: str, allowed: list[str], refused: list[str]
 ) -> None:
     alice = try_out(open_space, {"kind": pattern})
     assert [kind for kind in allowed + refused if is_allowed(alice, kind)] == allowed
 
 
 @pytest.mark.requirement("CAP-05")
-def test_an_object_constrains_the_same_place_of_the_payload(open_space: Door) -> None:
+def test_an_object_constrains_the_same_place_of_the_payload(open_space: Transport) -> None:
     payloads = [{"a": {"b": "x", "c": 1}, "d": 1}, {"a": {"b": "y"}}, {"a": {}}, {"b": "x"}, {"a": "x"}, {}]
     assert allowed_payloads(open_space, {"a": {"b": "x"}}, *payloads) == [True, False, False, False, False, False]
 
 
 @pytest.mark.requirement("CAP-05")
-def test_an_empty_object_asks_for_an_object(open_space: Door) -> None:
+def test_an_empty_object_asks_for_an_object(open_space: Transport) -> None:
     payloads = [{"a": {}}, {"a": {"b": 1}}, {"a": "x"}, {"a": None}, {}]
     assert allowed_payloads(open_space, {"a": {}}, *payloads) == [True, True, False, False, False]
 
 
 @pytest.mark.requirement("CAP-06")
-def test_a_star_in_a_string_stands_for_any_text(open_space: Door) -> None:
+def test_a_star_in_a_string_stands_for_any_text(open_space: Transport) -> None:
     payloads = [{"a": text} for text in ["src/", "src/x/y.py", "src", "a/src/x"]]
     assert allowed_payloads(open_space, {"a": "src/*"}, *payloads) == [True, True, False, False]
 
 
 @pytest.mark.requirement("CAP-06")
-def test_characters_of_regular_expressions_stand_for_themselves(open_space: Door) -> None:
+def test_characters_of_regular_expressions_stand_for_themselves(open_space: Transport) -> None:
     payloads = [{"a": text} for text in ["a.b?[c]", "axb?[c]", "a.b[c]", "a.bc"]]
     assert allowed_payloads(open_space, {"a": "a.b?[c]"}, *payloads) == [True, False, False, False]
 
 
 @pytest.mark.requirement("CAP-07")
-def test_a_negated_string_matches_whatever_the_rest_does_not(open_space: Door) -> None:
+def test_a_negated_string_matches_whatever_the_rest_does_not(open_space: Transport) -> None:
     payloads = [{"a": "y"}, {}, {"a": 1}, {"a": None}, {"a": {}}, {"a": "x"}, {"a": "xy"}]
     assert allowed_payloads(open_space, {"a": "!x*"}, *payloads) == [True, True, True, True, True, False, False]
 
 
 @pytest.mark.requirement("CAP-08")
-def test_a_list_in_a_pattern_means_any_of_it(open_space: Door) -> None:
+def test_a_list_in_a_pattern_means_any_of_it(open_space: Transport) -> None:
     payloads = [{"a": "x"}, {"a": "yy"}, {"a": 1}, {"a": {"b": "z"}}, {"a": "z"}, {"a": True}, {}]
     pattern = {"a": ["x", "y*", [1], {"b": "z"}]}
     assert allowed_payloads(open_space, pattern, *payloads) == [True, True, True, True, False, False, False]
 
 
 @pytest.mark.requirement("CAP-08")
-def test_an_empty_list_in_a_pattern_matches_no_value(open_space: Door) -> None:
+def test_an_empty_list_in_a_pattern_matches_no_value(open_space: Transport) -> None:
     assert allowed_payloads(open_space, {"a": []}, {"a": "x"}, {"a": None}, {}) == [False, False, False]
 
 
 @pytest.mark.requirement("CAP-09")
-def test_a_list_in_the_payload_matches_if_all_its_leaves_do(open_space: Door) -> None:
+def test_a_list_in_the_payload_matches_if_all_its_leaves_do(open_space: Transport) -> None:
     payloads = [{"a": each} for each in (["x", "xy"], ["x", [["xy"], []]], [], ["x", "y"], ["x", ["y"]], ["x", 1])]
     assert allowed_payloads(open_space, {"a": "x*"}, *payloads) == [True, True, True, False, False, False]
 
 
 @pytest.mark.requirement("CAP-09")
-def test_each_leaf_of_a_list_may_match_another_choice(open_space: Door) -> None:
+def test_each_leaf_of_a_list_may_match_another_choice(open_space: Transport) -> None:
     payloads = [{"a": ["x", "y"]}, {"a": ["x", "z"]}, {"a": [{"b": 1}, "x"]}]
     assert allowed_payloads(open_space, {"a": ["x", "y", {"b": 1}]}, *payloads) == [True, False, True]
 
@@ -186,7 +186,9 @@ def test_each_leaf_of_a_list_may_match_another_choice(open_space: Door) -> None:
     ],
     ids=repr,
 )
-def test_every_sort_of_value_matches_its_own_sort_only(open_space: Door, pattern: Any, matching: list[Any]) -> None:
+def test_every_sort_of_value_matches_its_own_sort_only(
+    open_space: Transport, pattern: Any, matching: list[Any]
+) -> None:
     values: list[Any] = [1, 1.0, 0, True, False, None, "1", "", {}]
     allowed = allowed_payloads(open_space, {"a": pattern}, *({"a": value} for value in values))
     assert [repr(value) for value, fits in zip(values, allowed, strict=True) if fits] == list(map(repr, matching))
@@ -194,7 +196,7 @@ def test_every_sort_of_value_matches_its_own_sort_only(open_space: Door, pattern
 
 @pytest.mark.requirement("CAP-11")
 @pytest.mark.parametrize("pattern", ["team-*", ["team-*"], ["team-a", "team-b"]], ids=repr)
-def test_each_recipient_must_match_one_of_the_pattern(open_space: Door, pattern: Any) -> None:
+def test_each_recipient_must_match_one_of_the_pattern(open_space: Transport, pattern: Any) -> None:
     alice = try_out(open_space, {"kind": "note", "to": pattern})
     assert is_allowed(alice, "note", to=["team-a"])
     assert is_allowed(alice, "note", to=["team-a", "team-b"])
@@ -205,7 +207,7 @@ def test_each_recipient_must_match_one_of_the_pattern(open_space: Door, pattern:
 
 
 @pytest.mark.requirement("CAP-11")
-def test_a_negated_recipient_still_needs_somebody_to_be_named(open_space: Door) -> None:
+def test_a_negated_recipient_still_needs_somebody_to_be_named(open_space: Transport) -> None:
     alice = try_out(open_space, {"kind": "note", "to": "!bob"})
     assert is_allowed(alice, "note", to=["carol"])
     assert not is_allowed(alice, "note", to=["carol", "bob"])
@@ -213,7 +215,7 @@ def test_a_negated_recipient_still_needs_somebody_to_be_named(open_space: Door) 
 
 
 @pytest.mark.requirement("CAP-12")
-def test_other_keys_of_a_capability_change_nothing(open_space: Door) -> None:
+def test_other_keys_of_a_capability_change_nothing(open_space: Transport) -> None:
     alice = try_out(open_space, {"kind": "note", "from": "bob", "id": "cap-1", "context": {"x": 1}})
     assert is_allowed(alice, "note", {"text": "x"})
     assert may_grant(open_space, {"kind": "note", "id": "cap-1"}, {"kind": "note", "id": "cap-2"})
@@ -234,7 +236,7 @@ UNREADABLE = [
 
 @pytest.mark.requirement("CAP-13")
 @pytest.mark.parametrize("pattern", UNREADABLE, ids=lambda each: str(each)[:40])
-def test_what_is_no_capability_is_neither_granted_nor_given_to_the_invited(open_space: Door, pattern: Any) -> None:
+def test_what_is_no_capability_is_neither_granted_nor_given_to_the_invited(open_space: Transport, pattern: Any) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice = lab.join("alice")
     grant(alice, "bob", {"kind": "note"}, pattern)
@@ -246,7 +248,7 @@ def test_what_is_no_capability_is_neither_granted_nor_given_to_the_invited(open_
 
 
 @pytest.mark.requirement("CAP-13")
-def test_thirty_two_levels_are_granted(open_space: Door) -> None:
+def test_thirty_two_levels_are_granted(open_space: Transport) -> None:
     deepest: Any = "x"
     for _ in range(30):
         deepest = [deepest]
@@ -255,7 +257,7 @@ def test_thirty_two_levels_are_granted(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("CAP-14", "CAP-16")
-def test_a_violation_says_what_was_tried_what_is_held_and_what_came_nearest(open_space: Door) -> None:
+def test_a_violation_says_what_was_tried_what_is_held_and_what_came_nearest(open_space: Transport) -> None:
     alice = try_out(open_space, {"kind": "note", "payload": {"a": "x"}})
     alice.send(kind="note", payload={"a": "y"})
     refused = alice.error()
@@ -265,15 +267,15 @@ def test_a_violation_says_what_was_tried_what_is_held_and_what_came_nearest(open
 
 
 @pytest.mark.requirement("CAP-16")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_a_violation_names_the_envelope_that_was_refused(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_a_violation_names_the_envelope_that_was_refused(open_space: Transport) -> None:
     alice = try_out(open_space, {"kind": "note"})
     alice.send(kind="memo", id="n1")
     assert alice.take("system/error")["correlation_id"] == ["n1"]
 
 
 @pytest.mark.requirement("CAP-16")
-def test_nobody_else_sees_what_was_refused(open_space: Door) -> None:
+def test_nobody_else_sees_what_was_refused(open_space: Transport) -> None:
     lab = open_space(participants={"alice": [{"kind": "note"}], "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     bob.inbox()
@@ -283,8 +285,8 @@ def test_nobody_else_sees_what_was_refused(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("CAP-14")
-@pytest.mark.doors("core")
-def test_every_decision_has_a_reason(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_every_decision_has_a_reason(open_space: Transport) -> None:
     lab = open_space(participants={"alice": [{"kind": "note"}]})
     alice = lab.join("alice")
     reasons = []
@@ -297,7 +299,7 @@ def test_every_decision_has_a_reason(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("CAP-15")
-def test_a_glob_of_many_stars_is_decided_at_once(open_space: Door) -> None:
+def test_a_glob_of_many_stars_is_decided_at_once(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": [{"kind": "capability/grant"}]})
     alice, bob = lab.join("alice"), lab.join("bob")
     grant(alice, "bob", {"kind": "note", "payload": {"a": "*a" * 500 + "*b"}})
@@ -328,7 +330,7 @@ def test_a_glob_of_many_stars_is_decided_at_once(open_space: Door) -> None:
         ("!x/y", "!x/*"),
     ],
 )
-def test_a_kind_covers_itself_and_what_lies_below_it(open_space: Door, held: str, asked: str) -> None:
+def test_a_kind_covers_itself_and_what_lies_below_it(open_space: Transport, held: str, asked: str) -> None:
     assert may_grant(open_space, {"kind": held}, {"kind": asked})
 
 
@@ -352,7 +354,7 @@ def test_a_kind_covers_itself_and_what_lies_below_it(open_space: Door, held: str
         ("n*te", "note"),
     ],
 )
-def test_a_narrower_kind_never_covers_a_wider(open_space: Door, held: str, asked: str) -> None:
+def test_a_narrower_kind_never_covers_a_wider(open_space: Transport, held: str, asked: str) -> None:
     assert not may_grant(open_space, {"kind": held}, {"kind": asked})
 
 
@@ -390,7 +392,7 @@ WIDER = [
 @pytest.mark.requirement("CAP-18")
 @pytest.mark.parametrize(("held", "asked"), NARROWER, ids=repr)
 def test_a_pattern_covers_one_that_is_as_tight_in_every_key(
-    open_space: Door, held: dict[str, Any], asked: dict[str, Any]
+    open_space: Transport, held: dict[str, Any], asked: dict[str, Any]
 ) -> None:
     assert may_grant(open_space, {"kind": "note", **held}, {"kind": "note", **asked})
 
@@ -398,13 +400,13 @@ def test_a_pattern_covers_one_that_is_as_tight_in_every_key(
 @pytest.mark.requirement("CAP-18")
 @pytest.mark.parametrize(("held", "asked"), WIDER, ids=repr)
 def test_a_pattern_does_not_cover_one_with_a_key_left_open_or_looser(
-    open_space: Door, held: dict[str, Any], asked: dict[str, Any]
+    open_space: Transport, held: dict[str, Any], asked: dict[str, Any]
 ) -> None:
     assert not may_grant(open_space, {"kind": "note", **held}, {"kind": "note", **asked})
 
 
 @pytest.mark.requirement("CAP-20")
-def test_a_grant_is_relayed_as_sent_then_welcomed_then_used(open_space: Door) -> None:
+def test_a_grant_is_relayed_as_sent_then_welcomed_then_used(open_space: Transport) -> None:
     lab = open_space(participants={"alice": [{"kind": "note"}, {"kind": "capability/grant"}], "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     bob.inbox()
@@ -420,7 +422,7 @@ def test_a_grant_is_relayed_as_sent_then_welcomed_then_used(open_space: Door) ->
 
 
 @pytest.mark.requirement("CAP-20")
-def test_what_was_granted_can_be_granted_on(open_space: Door) -> None:
+def test_what_was_granted_can_be_granted_on(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None, "carol": None})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     grant(alice, "bob", {"kind": "x/*"}, {"kind": "capability/grant"})
@@ -431,7 +433,7 @@ def test_what_was_granted_can_be_granted_on(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("CAP-20")
-def test_one_may_grant_to_oneself_what_one_has(open_space: Door) -> None:
+def test_one_may_grant_to_oneself_what_one_has(open_space: Transport) -> None:
     assert may_grant(open_space, {"kind": "note"}, {"kind": "note"})
     alice = try_out(open_space, {"kind": "x/*"}, {"kind": "capability/grant"})
     grant(alice, "alice", {"kind": "x/y"})
@@ -439,7 +441,7 @@ def test_one_may_grant_to_oneself_what_one_has(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("CAP-21")
-def test_a_grant_with_one_capability_too_many_is_refused_whole(open_space: Door) -> None:
+def test_a_grant_with_one_capability_too_many_is_refused_whole(open_space: Transport) -> None:
     lab = open_space(participants={"alice": [{"kind": "note"}, {"kind": "capability/grant"}], "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     bob.inbox()
@@ -453,7 +455,7 @@ def test_a_grant_with_one_capability_too_many_is_refused_whole(open_space: Door)
 
 
 @pytest.mark.requirement("CAP-21")
-def test_two_capabilities_together_cover_nothing_that_neither_covers(open_space: Door) -> None:
+def test_two_capabilities_together_cover_nothing_that_neither_covers(open_space: Transport) -> None:
     held = [{"kind": "note", "payload": {"a": "x"}}, {"kind": "note", "to": "bob"}, {"kind": "capability/grant"}]
     alice = try_out(open_space, *held)
     grant(alice, "alice", {"kind": "note"})
@@ -461,7 +463,7 @@ def test_two_capabilities_together_cover_nothing_that_neither_covers(open_space:
 
 
 @pytest.mark.requirement("CAP-21")
-def test_a_grant_itself_needs_the_capability_for_its_kind(open_space: Door) -> None:
+def test_a_grant_itself_needs_the_capability_for_its_kind(open_space: Transport) -> None:
     alice = try_out(open_space, {"kind": "note"})
     grant(alice, "alice", {"kind": "note"})
     refused = alice.error()
@@ -469,7 +471,7 @@ def test_a_grant_itself_needs_the_capability_for_its_kind(open_space: Door) -> N
 
 
 @pytest.mark.requirement("CAP-22")
-def test_a_grant_to_somebody_unknown_is_refused(open_space: Door) -> None:
+def test_a_grant_to_somebody_unknown_is_refused(open_space: Transport) -> None:
     alice = try_out(open_space, {"kind": "*"})
     grant(alice, "nobody", {"kind": "note"})
     refused = alice.error()
@@ -477,7 +479,7 @@ def test_a_grant_to_somebody_unknown_is_refused(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("CAP-22")
-def test_an_absent_recipient_has_the_grant_when_it_joins(open_space: Door) -> None:
+def test_an_absent_recipient_has_the_grant_when_it_joins(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice = lab.join("alice")
     alice.inbox()
@@ -489,7 +491,7 @@ def test_an_absent_recipient_has_the_grant_when_it_joins(open_space: Door) -> No
 
 
 @pytest.mark.requirement("CAP-23")
-def test_grants_and_revocations_outlast_leaving(open_space: Door) -> None:
+def test_grants_and_revocations_outlast_leaving(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     grant(alice, "bob", {"kind": "note"})
@@ -499,7 +501,7 @@ def test_grants_and_revocations_outlast_leaving(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("CAP-23")
-def test_grants_of_the_invited_outlast_leaving(open_space: Door) -> None:
+def test_grants_of_the_invited_outlast_leaving(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN})
     alice = lab.join("alice")
     alice.send(kind="space/invite", payload={"participant_id": "bob", "initial_capabilities": [{"kind": "memo"}]})
@@ -511,8 +513,8 @@ def test_grants_of_the_invited_outlast_leaving(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("CAP-23")
-@pytest.mark.doors("core")
-def test_grants_and_revocations_outlast_a_restart(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_grants_and_revocations_outlast_a_restart(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice = lab.join("alice")
     grant(alice, "bob", {"kind": "note"})
@@ -524,7 +526,7 @@ def test_grants_and_revocations_outlast_a_restart(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("CAP-24")
-def test_revoking_a_grant_leaves_what_was_granted_on(open_space: Door) -> None:
+def test_revoking_a_grant_leaves_what_was_granted_on(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": [{"kind": "capability/grant"}], "carol": None})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     grant(alice, "bob", {"kind": "note"}, grant_id="to-bob")
@@ -537,7 +539,7 @@ def test_revoking_a_grant_leaves_what_was_granted_on(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("CAP-25")
-def test_the_gateway_never_acknowledges_a_grant_in_the_recipients_name(open_space: Door) -> None:
+def test_the_gateway_never_acknowledges_a_grant_in_the_recipients_name(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": [{"kind": "capability/grant-ack"}], "carol": None})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     grant(alice, "bob", {"kind": "note"})
@@ -550,7 +552,7 @@ def test_the_gateway_never_acknowledges_a_grant_in_the_recipients_name(open_spac
 
 @pytest.mark.requirement("CAP-26")
 @pytest.mark.parametrize("kind", ["stream/write:stream-1", "stream/write:*", "!stream/write:stream-1"])
-def test_the_right_to_write_to_a_stream_is_not_granted_as_a_capability(open_space: Door, kind: str) -> None:
+def test_the_right_to_write_to_a_stream_is_not_granted_as_a_capability(open_space: Transport, kind: str) -> None:
     alice = try_out(open_space, {"kind": "*"})
     grant(alice, "alice", {"kind": kind})
     assert alice.error()["error"] == "invalid_operation"
@@ -559,7 +561,7 @@ def test_the_right_to_write_to_a_stream_is_not_granted_as_a_capability(open_spac
 
 
 @pytest.mark.requirement("CAP-27")
-def test_the_others_are_told_of_a_change(open_space: Door) -> None:
+def test_the_others_are_told_of_a_change(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None, "carol": None})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     for client in (alice, bob, carol):
@@ -579,7 +581,7 @@ def test_the_others_are_told_of_a_change(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("CAP-27")
-def test_what_changes_nothing_is_told_to_the_recipient_alone(open_space: Door) -> None:
+def test_what_changes_nothing_is_told_to_the_recipient_alone(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.inbox()
@@ -591,7 +593,7 @@ def test_what_changes_nothing_is_told_to_the_recipient_alone(open_space: Door) -
 
 
 @pytest.mark.requirement("CAP-28")
-def test_one_participant_has_at_most_1024_grants(open_space: Door) -> None:
+def test_one_participant_has_at_most_1024_grants(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None, "carol": None})
     alice = lab.join("alice")
     grant(alice, "bob", *({"kind": f"note/{number}"} for number in range(1_024)))
@@ -603,7 +605,7 @@ def test_one_participant_has_at_most_1024_grants(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("CAP-28")
-def test_a_revocation_or_an_invitation_may_hold_as_much(open_space: Door) -> None:
+def test_a_revocation_or_an_invitation_may_hold_as_much(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice = lab.join("alice")
     for count in (1_024, 1_025):
@@ -617,7 +619,7 @@ def test_a_revocation_or_an_invitation_may_hold_as_much(open_space: Door) -> Non
 
 
 @pytest.mark.requirement("CAP-36")
-def test_a_pattern_is_of_a_size_that_is_quickly_tried(open_space: Door) -> None:
+def test_a_pattern_is_of_a_size_that_is_quickly_tried(open_space: Transport) -> None:
     alice = try_out(open_space, {"kind": "*"})
     for names, kinds in (
         ([""] * 252, "capability/grant"),
@@ -629,14 +631,14 @@ def test_a_pattern_is_of_a_size_that_is_quickly_tried(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("CAP-36")
-def test_a_very_long_list_matches_no_pattern(open_space: Door) -> None:
+def test_a_very_long_list_matches_no_pattern(open_space: Transport) -> None:
     few, many = ["x"] * 1_024, ["x"] * 1_025
     assert allowed_payloads(open_space, {"a": "x"}, {"a": few}, {"a": many}, {"a": [many]}) == [True, False, False]
     assert allowed_payloads(open_space, {"a": "!y"}, {"a": few}, {"a": many}) == [True, False]
 
 
 @pytest.mark.requirement("CAP-28")
-def test_a_revoked_grant_makes_room(open_space: Door) -> None:
+def test_a_revoked_grant_makes_room(open_space: Transport) -> None:
     alice = try_out(open_space, {"kind": "*"})
     grant(alice, "alice", *({"kind": f"note/{number}"} for number in range(1_024)))
     revoke(alice, "alice", grant_id="grant-1")
@@ -645,7 +647,7 @@ def test_a_revoked_grant_makes_room(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("CAP-29")
-def test_revoking_a_grant_by_its_id_leaves_other_grants(open_space: Door) -> None:
+def test_revoking_a_grant_by_its_id_leaves_other_grants(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None, "carol": None})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     grant(alice, "bob", {"kind": "note"}, {"kind": "memo"}, grant_id="first")
@@ -657,7 +659,7 @@ def test_revoking_a_grant_by_its_id_leaves_other_grants(open_space: Door) -> Non
 
 
 @pytest.mark.requirement("CAP-30")
-def test_revoking_patterns_takes_what_they_cover_and_leaves_what_is_wider(open_space: Door) -> None:
+def test_revoking_patterns_takes_what_they_cover_and_leaves_what_is_wider(open_space: Transport) -> None:
     configured = [{"kind": "x/y"}, {"kind": "x/*"}, {"kind": "x/y", "payload": {"a": 1}}, {"kind": "note"}]
     lab = open_space(participants={"alice": ADMIN, "bob": configured})
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -667,7 +669,7 @@ def test_revoking_patterns_takes_what_they_cover_and_leaves_what_is_wider(open_s
 
 
 @pytest.mark.requirement("CAP-30")
-def test_what_was_revoked_can_be_granted_again(open_space: Door) -> None:
+def test_what_was_revoked_can_be_granted_again(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     revoke(alice, "bob", capabilities=[{"kind": "chat"}])
@@ -676,7 +678,7 @@ def test_what_was_revoked_can_be_granted_again(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("CAP-31")
-def test_a_revoke_needs_its_kind_and_no_coverage_and_holds_at_once(open_space: Door) -> None:
+def test_a_revoke_needs_its_kind_and_no_coverage_and_holds_at_once(open_space: Transport) -> None:
     lab = open_space(participants={"alice": [{"kind": "capability/revoke"}], "bob": [{"kind": "note"}]})
     alice, bob = lab.join("alice"), lab.join("bob")
     bob.inbox()
@@ -689,7 +691,7 @@ def test_a_revoke_needs_its_kind_and_no_coverage_and_holds_at_once(open_space: D
 
 
 @pytest.mark.requirement("CAP-32")
-def test_a_revoke_that_matches_nothing_is_relayed(open_space: Door) -> None:
+def test_a_revoke_that_matches_nothing_is_relayed(open_space: Transport) -> None:
     alice = try_out(open_space, {"kind": "*"})
     revoke(alice, "alice", grant_id="never-given")
     revoke(alice, "alice", capabilities=[{"kind": "note"}])
@@ -697,7 +699,7 @@ def test_a_revoke_that_matches_nothing_is_relayed(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("CAP-32")
-def test_a_revoke_from_somebody_unknown_is_refused(open_space: Door) -> None:
+def test_a_revoke_from_somebody_unknown_is_refused(open_space: Transport) -> None:
     alice = try_out(open_space, {"kind": "*"})
     revoke(alice, "nobody", capabilities=[{"kind": "note"}])
     refused = alice.error()
@@ -706,7 +708,7 @@ def test_a_revoke_from_somebody_unknown_is_refused(open_space: Door) -> None:
 
 @pytest.mark.requirement("CAP-33")
 @pytest.mark.parametrize("kind", ["mcp/response", "mcp/*", "*"])
-def test_the_baseline_cannot_be_revoked(open_space: Door, kind: str) -> None:
+def test_the_baseline_cannot_be_revoked(open_space: Transport, kind: str) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": [{"kind": "mcp/*"}, {"kind": "mcp/response"}]})
     alice, bob = lab.join("alice"), lab.join("bob")
     revoke(alice, "bob", capabilities=[{"kind": kind}])
@@ -716,7 +718,7 @@ def test_the_baseline_cannot_be_revoked(open_space: Door, kind: str) -> None:
 
 @pytest.mark.requirement("CAP-34")
 @pytest.mark.parametrize("kind", ["stream/*", "stream/**", "!note"])
-def test_who_cannot_end_anothers_stream_cannot_grant_the_power_to(open_space: Door, kind: str) -> None:
+def test_who_cannot_end_anothers_stream_cannot_grant_the_power_to(open_space: Transport, kind: str) -> None:
     lab = open_space(participants={"alice": [{"kind": kind}, {"kind": "capability/grant"}], "bob": ADMIN})
     alice, bob = lab.join("alice"), lab.join("bob")
     bob.send(kind="stream/request")
@@ -729,13 +731,13 @@ def test_who_cannot_end_anothers_stream_cannot_grant_the_power_to(open_space: Do
 
 @pytest.mark.requirement("CAP-34")
 @pytest.mark.parametrize("kind", ["stream/manage", "*", "**"])
-def test_who_can_end_anothers_stream_can_grant_that(open_space: Door, kind: str) -> None:
+def test_who_can_end_anothers_stream_can_grant_that(open_space: Transport, kind: str) -> None:
     assert may_grant(open_space, {"kind": kind}, {"kind": "stream/manage"})
 
 
 @pytest.mark.requirement("CAP-35")
 @pytest.mark.parametrize("what", [{}, {"grant_id": "g", "capabilities": []}, {"grant_id": 1}, {"capabilities": {}}])
-def test_a_revoke_names_either_a_grant_or_patterns(open_space: Door, what: dict[str, Any]) -> None:
+def test_a_revoke_names_either_a_grant_or_patterns(open_space: Transport, what: dict[str, Any]) -> None:
     alice = try_out(open_space, {"kind": "*"})
     revoke(alice, "alice", **what)
     assert alice.error()["error"] == "invalid_envelope"
@@ -743,7 +745,7 @@ def test_a_revoke_names_either_a_grant_or_patterns(open_space: Door, what: dict[
 
 @pytest.mark.requirement("CAP-35")
 @pytest.mark.parametrize("payload", [{}, {"recipient": "alice"}, {"recipient": 1, "capabilities": []}], ids=repr)
-def test_a_grant_names_a_recipient_and_a_list(open_space: Door, payload: dict[str, Any]) -> None:
+def test_a_grant_names_a_recipient_and_a_list(open_space: Transport, payload: dict[str, Any]) -> None:
     alice = try_out(open_space, {"kind": "*"})
     alice.send(kind="capability/grant", payload=payload)
     assert alice.error()["error"] == "invalid_envelope"

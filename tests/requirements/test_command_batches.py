@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from mew.protocol import Command, Effect, HttpAnswer, Leave, Record
 from mew.protocol.records import ADMIN
 from mew.testing import OWN_TOKEN, Client, Frame, MemorySpace, Message
-from tests.requirements.transports import Door
+from tests.requirements.transports import Transport
 from tests.support.histories import ALL_VERBS, CONFIGURATION, History, Step, histories, opened
 from tests.support.hypothesis_settings import examples
 
@@ -135,7 +135,7 @@ def require_equal(actual: list[Any], expected: list[Any]) -> None:
 
 @contextmanager
 def played(
-    open_space: Door, steps: list[Step], turns: list[int], logs: frozenset[str]
+    open_space: Transport, steps: list[Step], turns: list[int], logs: frozenset[str]
 ) -> Iterator[tuple[Remembered, Any, list[Any]]]:
     """The same history in a space in memory and at a gateway, and the clients there."""
     configuration = {**CONFIGURATION, "output_logs": logs}
@@ -148,14 +148,14 @@ def played(
         lab.close()
 
 
-@pytest.mark.doors("memory", "websocket")
+@pytest.mark.transports("memory", "websocket")
 @by_chance
 @example(
     steps=opened([Step("kick", "alice", "bob", 1), Step("invite", "alice", "bob", 1)]), turns=[1], logs=frozenset()
 )
 @many_histories
 def test_everybody_receives_what_the_core_says_however_the_turns_fall(
-    open_space: Door, steps: list[Step], turns: list[int], logs: frozenset[str]
+    open_space: Transport, steps: list[Step], turns: list[int], logs: frozenset[str]
 ) -> None:
     with played(open_space, steps, turns, logs) as (measure, lab, clients):
         readers = [(measure.log(name), lab.log(name)) for name in logs]
@@ -165,11 +165,11 @@ def test_everybody_receives_what_the_core_says_however_the_turns_fall(
             assert client.closed == expected.closed
 
 
-@pytest.mark.doors("memory", "websocket")
+@pytest.mark.transports("memory", "websocket")
 @by_chance
 @many_histories
 def test_a_mailbox_holds_what_the_core_says_however_the_turns_fall(
-    open_space: Door, steps: list[Step], turns: list[int], logs: frozenset[str]
+    open_space: Transport, steps: list[Step], turns: list[int], logs: frozenset[str]
 ) -> None:
     with played(open_space, steps, turns, logs) as (measure, lab, _):
         inboxes = [space.poll("carol") for space in (measure, lab)]
@@ -177,11 +177,11 @@ def test_a_mailbox_holds_what_the_core_says_however_the_turns_fall(
         require_equal(polled, expected[len(expected) - len(polled) :])  # what came before it last joined is gone
 
 
-@pytest.mark.doors("memory", "websocket")
+@pytest.mark.transports("memory", "websocket")
 @by_chance
 @many_histories
 def test_everything_is_recorded_as_the_core_says_however_the_turns_fall(
-    open_space: Door, steps: list[Step], turns: list[int], logs: frozenset[str]
+    open_space: Transport, steps: list[Step], turns: list[int], logs: frozenset[str]
 ) -> None:
     with played(open_space, steps, turns, logs) as (measure, lab, _):
         require_equal(Seen(lab).records(), Seen(measure).records())

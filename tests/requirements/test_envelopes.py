@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from mew.protocol import ERROR_CODES
-from tests.requirements.transports import Door
+from tests.requirements.transports import Transport
 
 EVERYTHING = [{"kind": "*"}]
 STAMPED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 OURS = re.compile(r"[^\s]+-[0-9a-f]+")
 
 
-def pair(open_space: Door, **configuration: Any) -> tuple[Any, Any, Any]:
+def pair(open_space: Transport, **configuration: Any) -> tuple[Any, Any, Any]:
     """A space with alice, who may do everything, and bob, who may chat; both have read all so far."""
     configuration = {"participants": {"alice": EVERYTHING, "bob": None}, **configuration}
     lab = open_space(**configuration)
@@ -23,7 +23,7 @@ def pair(open_space: Door, **configuration: Any) -> tuple[Any, Any, Any]:
     return lab, alice, bob
 
 
-def relayed(open_space: Door, message: bytes) -> Any:
+def relayed(open_space: Transport, message: bytes) -> Any:
     """What bob receives of a message that alice sends."""
     _, alice, bob = pair(open_space)
     alice.send_bytes(message)
@@ -45,7 +45,7 @@ def open_stream(client: Any) -> str:
 
 
 @pytest.mark.requirement("ENV-01")
-def test_a_kind_alone_is_relayed_with_the_rest_filled_in(open_space: Door) -> None:
+def test_a_kind_alone_is_relayed_with_the_rest_filled_in(open_space: Transport) -> None:
     received = relayed(open_space, b'{"kind":"custom/thing"}')
     assert keys(received) == ["protocol", "id", "ts", "from", "kind"]
     assert (received["protocol"], received["from"], received["kind"]) == ("mew/v0.4", "alice", "custom/thing")
@@ -54,7 +54,7 @@ def test_a_kind_alone_is_relayed_with_the_rest_filled_in(open_space: Door) -> No
 
 
 @pytest.mark.requirement("ENV-02")
-def test_every_id_of_the_gateway_occurs_once(open_space: Door) -> None:
+def test_every_id_of_the_gateway_occurs_once(open_space: Transport) -> None:
     _, alice, bob = pair(open_space)
     for number in range(20):
         alice.send(kind="custom/thing", payload={"number": number})
@@ -66,8 +66,8 @@ def test_every_id_of_the_gateway_occurs_once(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("ENV-02")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_every_id_of_an_error_occurs_once(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_every_id_of_an_error_occurs_once(open_space: Transport) -> None:
     _, _, bob = pair(open_space)
     for _ in range(3):
         bob.send(kind="stream/request", payload={})
@@ -76,9 +76,9 @@ def test_every_id_of_an_error_occurs_once(open_space: Door) -> None:
     assert all(OURS.fullmatch(each) for each in ids)
 
 
-@pytest.mark.doors("core")
+@pytest.mark.transports("core")
 @pytest.mark.requirement("ENV-02")
-def test_ids_of_two_starts_differ(open_space: Door) -> None:
+def test_ids_of_two_starts_differ(open_space: Transport) -> None:
     lab = open_space(participants={"alice": EVERYTHING})
     before = {each["id"] for each in lab.join("alice").inbox()}
     lab.restart()
@@ -90,7 +90,7 @@ def test_ids_of_two_starts_differ(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("ENV-03")
-def test_a_given_id_is_kept_however_often_it_comes(open_space: Door) -> None:
+def test_a_given_id_is_kept_however_often_it_comes(open_space: Transport) -> None:
     _, alice, bob = pair(open_space)
     alice.send(kind="custom/thing", id="msg-1")
     alice.send(kind="custom/thing", id="msg-1")
@@ -99,14 +99,14 @@ def test_a_given_id_is_kept_however_often_it_comes(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("ENV-03")
-def test_an_id_may_have_256_characters(open_space: Door) -> None:
+def test_an_id_may_have_256_characters(open_space: Transport) -> None:
     received = relayed(open_space, compact({"kind": "custom/thing", "id": "é" * 256}))
     assert received["id"] == "é" * 256
 
 
 @pytest.mark.requirement("ENV-03", "ENV-18")
 @pytest.mark.parametrize("given", [b"null", b'""'])
-def test_an_id_that_says_nothing_is_replaced_where_it_stood(open_space: Door, given: bytes) -> None:
+def test_an_id_that_says_nothing_is_replaced_where_it_stood(open_space: Transport, given: bytes) -> None:
     received = relayed(open_space, b'{"kind":"custom/thing","id":' + given + b',"zz":1}')
     assert OURS.fullmatch(received["id"])
     assert keys(received) == ["protocol", "ts", "from", "kind", "id", "zz"]
@@ -123,7 +123,7 @@ def test_an_id_that_says_nothing_is_replaced_where_it_stood(open_space: Door, gi
         "0000-01-01T00:00:00Z",
     ],
 )
-def test_a_time_in_rfc_3339_leaves_as_it_came(open_space: Door, ts: str) -> None:
+def test_a_time_in_rfc_3339_leaves_as_it_came(open_space: Transport, ts: str) -> None:
     assert relayed(open_space, compact({"kind": "custom/thing", "ts": ts}))["ts"] == ts
 
 
@@ -143,7 +143,7 @@ def test_a_time_in_rfc_3339_leaves_as_it_came(open_space: Door, ts: str) -> None
         ["2025-11-15T12:00:00Z"],
     ],
 )
-def test_any_other_time_is_replaced_by_the_gateways(open_space: Door, ts: Any) -> None:
+def test_any_other_time_is_replaced_by_the_gateways(open_space: Transport, ts: Any) -> None:
     received = relayed(open_space, compact({"ts": ts, "kind": "custom/thing"}))
     assert received["ts"] != ts
     assert STAMPED.fullmatch(received["ts"])
@@ -151,7 +151,7 @@ def test_any_other_time_is_replaced_by_the_gateways(open_space: Door, ts: Any) -
 
 @pytest.mark.requirement("ENV-05")
 @pytest.mark.parametrize("claimed", ["bob", "system:gateway", "", None, 5, ["alice"], {"id": "alice"}])
-def test_the_sender_is_who_the_connection_belongs_to(open_space: Door, claimed: Any) -> None:
+def test_the_sender_is_who_the_connection_belongs_to(open_space: Transport, claimed: Any) -> None:
     received = relayed(open_space, compact({"kind": "custom/thing", "from": claimed}))
     assert received["from"] == "alice"
     assert received.raw.count(b'"from"') == 1
@@ -159,7 +159,7 @@ def test_the_sender_is_who_the_connection_belongs_to(open_space: Door, claimed: 
 
 @pytest.mark.requirement("ENV-06")
 @pytest.mark.parametrize("claimed", ["bob", "Alice", "", 5, ["alice"]])
-def test_a_strict_space_refuses_a_wrong_sender(open_space: Door, claimed: Any) -> None:
+def test_a_strict_space_refuses_a_wrong_sender(open_space: Transport, claimed: Any) -> None:
     _, alice, bob = pair(open_space, strict_from=True)
     alice.send({"kind": "custom/thing", "from": claimed})
     error = alice.error()
@@ -170,7 +170,7 @@ def test_a_strict_space_refuses_a_wrong_sender(open_space: Door, claimed: Any) -
 
 @pytest.mark.requirement("ENV-06")
 @pytest.mark.parametrize("fields", [{}, {"from": None}, {"from": "alice"}])
-def test_a_strict_space_lets_a_right_or_missing_sender_pass(open_space: Door, fields: dict[str, Any]) -> None:
+def test_a_strict_space_lets_a_right_or_missing_sender_pass(open_space: Transport, fields: dict[str, Any]) -> None:
     _, alice, bob = pair(open_space, strict_from=True)
     alice.send({"kind": "custom/thing", **fields})
     assert bob.take("custom/thing")["from"] == "alice"
@@ -180,13 +180,13 @@ def test_a_strict_space_lets_a_right_or_missing_sender_pass(open_space: Door, fi
 @pytest.mark.parametrize(
     ("given", "sent_out"), [("mew/v0.3", "mew/v0.3"), ("mew/v0.4", "mew/v0.4"), (None, "mew/v0.4")]
 )
-def test_both_versions_are_relayed_as_they_came(open_space: Door, given: str | None, sent_out: str) -> None:
+def test_both_versions_are_relayed_as_they_came(open_space: Transport, given: str | None, sent_out: str) -> None:
     assert relayed(open_space, compact({"protocol": given, "kind": "custom/thing"}))["protocol"] == sent_out
 
 
 @pytest.mark.requirement("ENV-07")
 @pytest.mark.parametrize("given", ["mew/v0.5", "mew/v0.4 ", "MEW/v0.4", "", 0.4, ["mew/v0.4"], {}, False])
-def test_another_protocol_is_refused(open_space: Door, given: Any) -> None:
+def test_another_protocol_is_refused(open_space: Transport, given: Any) -> None:
     _, alice, bob = pair(open_space)
     alice.send(kind="custom/thing", protocol=given)
     error = alice.error()
@@ -207,14 +207,14 @@ def test_another_protocol_is_refused(open_space: Door, given: Any) -> None:
         (b"null", b"null"),
     ],
 )
-def test_a_correlation_leaves_as_an_array(open_space: Door, given: bytes, sent_out: bytes) -> None:
+def test_a_correlation_leaves_as_an_array(open_space: Transport, given: bytes, sent_out: bytes) -> None:
     received = relayed(open_space, b'{"kind":"custom/thing","correlation_id":' + given + b"}")
     assert received.raw.endswith(b'"kind":"custom/thing","correlation_id":' + sent_out + b"}")
 
 
 @pytest.mark.requirement("ENV-09")
 @pytest.mark.parametrize("kind", ["mcp/response", "custom/thing"])
-def test_everybody_receives_what_is_addressed_to_one(open_space: Door, kind: str) -> None:
+def test_everybody_receives_what_is_addressed_to_one(open_space: Transport, kind: str) -> None:
     lab = open_space(participants={"alice": EVERYTHING, "bob": None, "carol": None})
     alice, bob, carol = (lab.join(name) for name in ("alice", "bob", "carol"))
     alice.send(kind=kind, to=["bob"], payload={"result": 1})
@@ -222,13 +222,13 @@ def test_everybody_receives_what_is_addressed_to_one(open_space: Door, kind: str
 
 
 @pytest.mark.requirement("ENV-09")
-def test_somebody_who_is_not_here_may_be_addressed(open_space: Door) -> None:
+def test_somebody_who_is_not_here_may_be_addressed(open_space: Transport) -> None:
     assert relayed(open_space, b'{"kind":"custom/thing","to":["nobody"]}')["to"] == ["nobody"]
 
 
 @pytest.mark.requirement("ENV-10")
 @pytest.mark.sockets("alice")
-def test_the_sender_receives_its_own_envelope_as_everybody_does(open_space: Door) -> None:
+def test_the_sender_receives_its_own_envelope_as_everybody_does(open_space: Transport) -> None:
     _, alice, bob = pair(open_space)
     alice.send_bytes(b'{"kind":"custom/thing","payload":{"a": 1.0}}')
     (own,), (others,) = alice.inbox(), bob.inbox()
@@ -246,7 +246,7 @@ def test_the_sender_receives_its_own_envelope_as_everybody_does(open_space: Door
     ],
 )
 def test_a_request_stands_before_the_answer_to_it(
-    open_space: Door, kind: str, payload: dict[str, Any], answer: str
+    open_space: Transport, kind: str, payload: dict[str, Any], answer: str
 ) -> None:
     _, alice, bob = pair(open_space)
     alice.send(kind=kind, payload=payload)
@@ -257,7 +257,7 @@ def test_a_request_stands_before_the_answer_to_it(
 
 
 @pytest.mark.requirement("ENV-12")
-def test_a_welcome_goes_to_the_joiner_alone(open_space: Door) -> None:
+def test_a_welcome_goes_to_the_joiner_alone(open_space: Transport) -> None:
     _, alice, bob = pair(open_space)
     bob.send(kind="system/join")
     assert bob.take("system/welcome")["to"] == ["bob"]
@@ -265,8 +265,8 @@ def test_a_welcome_goes_to_the_joiner_alone(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("ENV-12", "ENV-15")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_an_error_goes_to_the_one_at_fault_alone(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_an_error_goes_to_the_one_at_fault_alone(open_space: Transport) -> None:
     lab, alice, bob = pair(open_space)
     onlooker = lab.observe()
     onlooker.inbox()
@@ -276,7 +276,7 @@ def test_an_error_goes_to_the_one_at_fault_alone(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("ENV-12")
-def test_an_invitation_is_acknowledged_to_the_inviter_alone(open_space: Door) -> None:
+def test_an_invitation_is_acknowledged_to_the_inviter_alone(open_space: Transport) -> None:
     _, alice, bob = pair(open_space)
     alice.send(kind="space/invite", payload={"participant_id": "carol"})
     assert alice.take("space/invite-ack")["to"] == ["alice"]
@@ -284,8 +284,8 @@ def test_an_invitation_is_acknowledged_to_the_inviter_alone(open_space: Door) ->
 
 
 @pytest.mark.requirement("ENV-12")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_a_gap_is_told_to_the_one_who_lost_something_alone(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_a_gap_is_told_to_the_one_who_lost_something_alone(open_space: Transport) -> None:
     lab, alice, bob = pair(open_space)
     stream_id = open_stream(alice)
     alice.inbox(), bob.inbox()
@@ -295,7 +295,7 @@ def test_a_gap_is_told_to_the_one_who_lost_something_alone(open_space: Door) -> 
 
 
 @pytest.mark.requirement("ENV-13")
-def test_presence_reaches_all_but_the_one_it_is_about(open_space: Door) -> None:
+def test_presence_reaches_all_but_the_one_it_is_about(open_space: Transport) -> None:
     lab = open_space(participants={"alice": EVERYTHING, "bob": None, "carol": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     onlooker = lab.observe()
@@ -325,7 +325,7 @@ CONSUMED = {
 
 @pytest.mark.requirement("ENV-14")
 @pytest.mark.parametrize("kind", CONSUMED)
-def test_a_consumed_kind_is_not_relayed(open_space: Door, kind: str) -> None:
+def test_a_consumed_kind_is_not_relayed(open_space: Transport, kind: str) -> None:
     lab, alice, bob = pair(open_space, participants={"alice": EVERYTHING, "bob": None, "carol": None})
     lab.join("carol")
     onlooker = lab.observe()
@@ -339,7 +339,7 @@ def test_a_consumed_kind_is_not_relayed(open_space: Door, kind: str) -> None:
 
 
 @pytest.mark.requirement("ENV-14")
-def test_a_join_in_its_other_shape_is_not_relayed_either(open_space: Door) -> None:
+def test_a_join_in_its_other_shape_is_not_relayed_either(open_space: Transport) -> None:
     lab, alice, bob = pair(open_space)
     alice.send(type="join", participantId="alice", token=lab.token("alice"))
     assert alice.kinds() == ["system/welcome"]
@@ -347,7 +347,7 @@ def test_a_join_in_its_other_shape_is_not_relayed_either(open_space: Door) -> No
 
 
 @pytest.mark.requirement("ENV-14")
-def test_a_heartbeat_needs_no_capability_and_has_no_answer(open_space: Door) -> None:
+def test_a_heartbeat_needs_no_capability_and_has_no_answer(open_space: Transport) -> None:
     _, alice, bob = pair(open_space, participants={"alice": [], "bob": None})
     alice.send(kind="system/heartbeat", payload={})
     assert alice.inbox() == bob.inbox() == []
@@ -366,7 +366,7 @@ def test_a_heartbeat_needs_no_capability_and_has_no_answer(open_space: Door) -> 
         b"#none#data",
     ],
 )
-def test_what_is_refused_reaches_nobody(open_space: Door, message: bytes) -> None:
+def test_what_is_refused_reaches_nobody(open_space: Transport, message: bytes) -> None:
     lab, alice, bob = pair(open_space)
     onlooker = lab.observe()
     onlooker.inbox()
@@ -376,7 +376,7 @@ def test_what_is_refused_reaches_nobody(open_space: Door, message: bytes) -> Non
 
 
 @pytest.mark.requirement("ENV-16")
-def test_unknown_kinds_and_fields_arrive_unchanged(open_space: Door) -> None:
+def test_unknown_kinds_and_fields_arrive_unchanged(open_space: Transport) -> None:
     message = (
         b'{"protocol":"mew/v0.4","id":"1","ts":"2025-11-15T12:00:00Z","from":"alice","kind":"game/move","trace":{"b":1,"a":[]},'
         b'"x-\xc3\xa9":null,"":0,"correlation_id":["0"],"context":{"any":1},"payload":{}}'
@@ -385,7 +385,7 @@ def test_unknown_kinds_and_fields_arrive_unchanged(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("ENV-16")
-def test_an_unknown_kind_needs_a_capability(open_space: Door) -> None:
+def test_an_unknown_kind_needs_a_capability(open_space: Transport) -> None:
     _, alice, bob = pair(open_space)
     bob.send(kind="game/move")
     assert bob.error()["error"] == "capability_violation"
@@ -406,20 +406,20 @@ def test_an_unknown_kind_needs_a_capability(open_space: Door) -> None:
     ],
     ids=lambda payload: str(payload)[:24],
 )
-def test_a_payload_leaves_byte_for_byte(open_space: Door, payload: bytes) -> None:
+def test_a_payload_leaves_byte_for_byte(open_space: Transport, payload: bytes) -> None:
     received = relayed(open_space, b' {"kind" : "custom/thing" , "payload" : ' + payload + b' , "zz":1 }\n')
     assert received.raw.endswith(b',"kind":"custom/thing","payload":' + payload + b',"zz":1}')
 
 
 @pytest.mark.requirement("ENV-18")
-def test_keys_leave_in_the_senders_order(open_space: Door) -> None:
+def test_keys_leave_in_the_senders_order(open_space: Transport) -> None:
     received = relayed(open_space, b'{"payload":{},"from":"mallory","zz":1,"kind":"custom/thing","ts":"?","aa":2}')
     assert keys(received) == ["protocol", "id", "payload", "from", "zz", "kind", "ts", "aa"]
     assert received["from"] == "alice"
 
 
 @pytest.mark.requirement("ENV-18")
-def test_a_completely_stamped_envelope_leaves_as_it_came(open_space: Door) -> None:
+def test_a_completely_stamped_envelope_leaves_as_it_came(open_space: Transport) -> None:
     message = (
         b'{"payload":{"b":1},"kind":"custom/thing","from":"alice",'
         b'"ts":"2025-11-15T12:00:00Z","id":"x","protocol":"mew/v0.3"}'
@@ -428,7 +428,7 @@ def test_a_completely_stamped_envelope_leaves_as_it_came(open_space: Door) -> No
 
 
 @pytest.mark.requirement("ENV-19")
-def test_of_a_key_given_twice_only_the_last_value_is_relayed(open_space: Door) -> None:
+def test_of_a_key_given_twice_only_the_last_value_is_relayed(open_space: Transport) -> None:
     received = relayed(
         open_space,
         b'{"kind":"custom/first","payload":{"a":1},"id":"1","zz":1,"kind":"custom/last","id":"2","payload":{"b":1},"zz":2}',
@@ -449,7 +449,7 @@ def test_of_a_key_given_twice_only_the_last_value_is_relayed(open_space: Door) -
         (b'{"kind":"chat","payload":{"text":"hi"},"kind":"custom/thing"}', "capability_violation"),
     ],
 )
-def test_of_a_key_given_twice_the_last_value_is_checked(open_space: Door, message: bytes, code: str) -> None:
+def test_of_a_key_given_twice_the_last_value_is_checked(open_space: Transport, message: bytes, code: str) -> None:
     _, alice, bob = pair(open_space)
     bob.send_bytes(message)
     assert bob.error()["error"] == code
@@ -465,7 +465,7 @@ def test_of_a_key_given_twice_the_last_value_is_checked(open_space: Door, messag
         b'{"kind":5,"payload":[],"payload":{"text":"hi"},"kind":"chat"}',
     ],
 )
-def test_of_a_key_given_twice_the_first_value_does_not_matter(open_space: Door, message: bytes) -> None:
+def test_of_a_key_given_twice_the_first_value_does_not_matter(open_space: Transport, message: bytes) -> None:
     _, alice, bob = pair(open_space)
     bob.send_bytes(message)
     received = alice.take("chat")
@@ -474,8 +474,8 @@ def test_of_a_key_given_twice_the_first_value_does_not_matter(open_space: Door, 
 
 
 @pytest.mark.requirement("ENV-20")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_the_gateways_own_json_is_compact_and_not_escaped(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_the_gateways_own_json_is_compact_and_not_escaped(open_space: Transport) -> None:
     capabilities = [
         {"kind": "chat", "payload": {"text": "grüß*"}},
         {"kind": "stream/request"},
@@ -501,7 +501,7 @@ def test_the_gateways_own_json_is_compact_and_not_escaped(open_space: Door) -> N
 
 
 @pytest.mark.requirement("ENV-20")
-def test_what_the_gateway_takes_over_from_a_request_keeps_its_blanks(open_space: Door) -> None:
+def test_what_the_gateway_takes_over_from_a_request_keeps_its_blanks(open_space: Transport) -> None:
     _, alice, bob = pair(open_space)
     alice.send_bytes(b'{"kind":"stream/request","payload":{"own" : { "a" : 1.0 }}}')
     assert b',"own":{ "a" : 1.0 },"stream":{"stream_id":' in bob.take("stream/open").raw
@@ -525,18 +525,18 @@ REFUSED_CAUSES = ("chat", "system/welcome")
 @pytest.mark.requirement("ENV-21")
 @pytest.mark.sockets("bob")
 @pytest.mark.parametrize("kind", CAUSES)
-def test_the_gateway_signs_what_it_says_and_names_the_cause(open_space: Door, kind: str) -> None:
+def test_the_gateway_signs_what_it_says_and_names_the_cause(open_space: Transport, kind: str) -> None:
     assert_signed_and_caused(open_space, kind, CAUSES[kind])
 
 
 @pytest.mark.requirement("ENV-21")
-@pytest.mark.doors("core", "memory", "websocket")
+@pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("kind", REFUSED_CAUSES)
-def test_the_gateway_signs_its_errors_and_names_the_cause(open_space: Door, kind: str) -> None:
+def test_the_gateway_signs_its_errors_and_names_the_cause(open_space: Transport, kind: str) -> None:
     assert_signed_and_caused(open_space, kind, {})
 
 
-def assert_signed_and_caused(open_space: Door, kind: str, payload: dict[str, Any]) -> None:
+def assert_signed_and_caused(open_space: Transport, kind: str, payload: dict[str, Any]) -> None:
     lab, alice, bob = pair(open_space)
     onlooker = lab.observe()
     open_stream(alice)
@@ -553,14 +553,14 @@ def assert_signed_and_caused(open_space: Door, kind: str, payload: dict[str, Any
 
 
 @pytest.mark.requirement("ENV-21")
-def test_the_cause_may_have_been_given_its_id_by_the_gateway(open_space: Door) -> None:
+def test_the_cause_may_have_been_given_its_id_by_the_gateway(open_space: Transport) -> None:
     _, alice, _ = pair(open_space)
     alice.send(kind="stream/request", payload={})
     assert alice.take("stream/open")["correlation_id"] == [alice.take("stream/request")["id"]]
 
 
 @pytest.mark.requirement("ENV-21")
-def test_what_no_envelope_caused_has_no_correlation(open_space: Door) -> None:
+def test_what_no_envelope_caused_has_no_correlation(open_space: Transport) -> None:
     lab = open_space(participants={"alice": EVERYTHING, "bob": None})
     alice = lab.join("alice")
     lab.join("bob").leave()
@@ -572,7 +572,7 @@ def test_what_no_envelope_caused_has_no_correlation(open_space: Door) -> None:
 
 @pytest.mark.requirement("ENV-22")
 @pytest.mark.parametrize("to", [{}, {"to": ["gateway"]}, {"to": ["system:gateway"]}])
-def test_the_gateway_acts_however_it_is_addressed(open_space: Door, to: dict[str, Any]) -> None:
+def test_the_gateway_acts_however_it_is_addressed(open_space: Transport, to: dict[str, Any]) -> None:
     _, alice, bob = pair(open_space)
     alice.send(kind="stream/request", payload={}, **to)
     alice.send(kind="stream/grant-write", payload={"stream_id": "stream-1", "participant_id": "bob"}, **to)
@@ -583,7 +583,7 @@ def test_the_gateway_acts_however_it_is_addressed(open_space: Door, to: dict[str
 
 @pytest.mark.requirement("ENV-23")
 @pytest.mark.sockets("alice", "bob")
-def test_a_participants_own_stream_open_opens_nothing(open_space: Door) -> None:
+def test_a_participants_own_stream_open_opens_nothing(open_space: Transport) -> None:
     lab, alice, bob = pair(open_space)
     forged = {"stream_id": "stream-1", "owner": "alice", "authorized_writers": ["alice"], "stream": {"frames": 0}}
     alice.send(kind="stream/open", payload=forged)
@@ -595,7 +595,7 @@ def test_a_participants_own_stream_open_opens_nothing(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("ENV-23")
-def test_a_forged_stream_open_does_not_change_a_stream_that_exists(open_space: Door) -> None:
+def test_a_forged_stream_open_does_not_change_a_stream_that_exists(open_space: Transport) -> None:
     _, alice, bob = pair(open_space, participants={"alice": EVERYTHING, "bob": EVERYTHING})
     stream_id = open_stream(alice)
     before = bob.view.streams
@@ -616,7 +616,7 @@ REFUSED = {
 
 @pytest.mark.requirement("ENV-24")
 @pytest.mark.parametrize("code", REFUSED)
-def test_an_error_says_what_and_why(open_space: Door, code: str) -> None:
+def test_an_error_says_what_and_why(open_space: Transport, code: str) -> None:
     _, _, bob = pair(open_space)
     bob.send_bytes(REFUSED[code])
     error = bob.error()
@@ -626,9 +626,9 @@ def test_an_error_says_what_and_why(open_space: Door, code: str) -> None:
 
 
 @pytest.mark.requirement("ENV-24")
-@pytest.mark.doors("core", "memory", "websocket")
+@pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("code", REFUSED)
-def test_an_error_names_the_envelope(open_space: Door, code: str) -> None:
+def test_an_error_names_the_envelope(open_space: Transport, code: str) -> None:
     _, _, bob = pair(open_space)
     bob.send_bytes(REFUSED[code][:-1] + b',"id":"mine"}')
     bob.send_bytes(REFUSED[code])
@@ -639,25 +639,25 @@ def test_an_error_names_the_envelope(open_space: Door, code: str) -> None:
 
 
 @pytest.mark.requirement("ENV-24")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_an_error_names_the_id_of_a_message_that_is_no_valid_envelope(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_an_error_names_the_id_of_a_message_that_is_no_valid_envelope(open_space: Transport) -> None:
     _, alice, _ = pair(open_space)
     alice.send(kind=5, id="mine")
     assert alice.take("system/error")["correlation_id"] == ["mine"]
 
 
 @pytest.mark.requirement("ENV-24")
-@pytest.mark.doors("core", "memory", "websocket")
+@pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("message", [b"{", b"[]", b'{"kind":5}', b'{"kind":"x","id":5}', b'{"kind":5,"id":""}'])
-def test_an_error_about_a_message_without_an_id_names_none(open_space: Door, message: bytes) -> None:
+def test_an_error_about_a_message_without_an_id_names_none(open_space: Transport, message: bytes) -> None:
     _, alice, _ = pair(open_space)
     alice.send_bytes(message)
     assert "correlation_id" not in alice.take("system/error")
 
 
 @pytest.mark.requirement("ENV-24")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_an_error_does_not_repeat_an_id_that_is_too_long(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_an_error_does_not_repeat_an_id_that_is_too_long(open_space: Transport) -> None:
     _, alice, _ = pair(open_space)
     alice.send(kind="custom/thing", id="x" * 257)
     error = alice.take("system/error")

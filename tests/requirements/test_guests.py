@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from tests.requirements.steps import forget_inboxes, hello, open_stream
-from tests.requirements.transports import Door
+from tests.requirements.transports import Transport
 
 EVERYTHING = [{"kind": "*"}]
 WIDE = {"participants": {"alice": EVERYTHING, "bob": EVERYTHING, "carol": None}}
-pytestmark = pytest.mark.doors("core", "memory", "websocket")
+pytestmark = pytest.mark.transports("core", "memory", "websocket")
 """Over HTTP there is neither: who posts or polls has a participant's token."""
 
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.doors("core", "memory", "websocket")
 
 
 @pytest.mark.requirement("JOIN-19")
-def test_observers_with_one_token_do_not_take_over_each_other(open_space: Door) -> None:
+def test_observers_with_one_token_do_not_take_over_each_other(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     onlookers = [lab.observe() for _ in range(3)]
     hello(lab.join("alice"))
@@ -27,7 +27,7 @@ def test_observers_with_one_token_do_not_take_over_each_other(open_space: Door) 
 
 
 @pytest.mark.requirement("JOIN-19")
-def test_an_observer_named_like_a_participant_does_not_take_over_its_socket(open_space: Door) -> None:
+def test_an_observer_named_like_a_participant_does_not_take_over_its_socket(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     onlooker = lab.observe("alice")
@@ -38,7 +38,7 @@ def test_an_observer_named_like_a_participant_does_not_take_over_its_socket(open
 
 
 @pytest.mark.requirement("JOIN-20")
-def test_nobody_is_told_of_an_observer(open_space: Door) -> None:
+def test_nobody_is_told_of_an_observer(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     alice.inbox()
@@ -52,7 +52,7 @@ def test_nobody_is_told_of_an_observer(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("JOIN-21")
-def test_an_observer_may_send_nothing(open_space: Door) -> None:
+def test_an_observer_may_send_nothing(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice, onlooker = lab.join("alice"), lab.observe()
     stream_id = open_stream(alice)
@@ -68,7 +68,7 @@ def test_an_observer_may_send_nothing(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("JOIN-21")
-def test_an_observer_named_like_a_participant_is_told_of_it_like_any_other(open_space: Door) -> None:
+def test_an_observer_named_like_a_participant_is_told_of_it_like_any_other(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     open_stream(lab.join("alice"))
     told = lab.observe("alice").take("system/welcome")["payload"]
@@ -77,7 +77,7 @@ def test_an_observer_named_like_a_participant_is_told_of_it_like_any_other(open_
 
 
 @pytest.mark.requirement("JOIN-21")
-def test_an_observer_may_give_signs_of_life_and_join_again(open_space: Door) -> None:
+def test_an_observer_may_give_signs_of_life_and_join_again(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice, onlooker, another = lab.join("alice"), lab.observe(), lab.observe()
     forget_inboxes(alice, onlooker, another)
@@ -89,7 +89,7 @@ def test_an_observer_may_give_signs_of_life_and_join_again(open_space: Door) -> 
 
 
 @pytest.mark.requirement("JOIN-21")
-def test_an_observer_named_like_a_paused_participant_still_gets_the_observers_answer(open_space: Door) -> None:
+def test_an_observer_named_like_a_paused_participant_still_gets_the_observers_answer(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice, onlooker = lab.join("alice"), lab.observe("bob")
     alice.send(kind="participant/pause", to=["bob"])
@@ -98,7 +98,7 @@ def test_an_observer_named_like_a_paused_participant_still_gets_the_observers_an
 
 
 @pytest.mark.requirement("JOIN-22")
-def test_an_observer_receives_what_goes_to_all_and_nothing_that_is_targeted(open_space: Door) -> None:
+def test_an_observer_receives_what_goes_to_all_and_nothing_that_is_targeted(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice, onlooker = lab.join("alice"), lab.observe()
     lab.join("bob")
@@ -118,7 +118,7 @@ def test_an_observer_receives_what_goes_to_all_and_nothing_that_is_targeted(open
 
 @pytest.mark.requirement("JOIN-23")
 @pytest.mark.parametrize("token", [None, "of nobody"])
-def test_an_anonymous_client_joins_under_the_id_it_claims(open_space: Door, token: str | None) -> None:
+def test_an_anonymous_client_joins_under_the_id_it_claims(open_space: Transport, token: str | None) -> None:
     lab = open_space(**WIDE, allow_anonymous=True, defaults=[{"kind": "chat"}, {"kind": "reasoning/*"}])
     alice = lab.join("alice")
     alice.inbox()
@@ -139,7 +139,7 @@ def join_anonymously(lab: Any, name: str | None) -> Any:
 
 @pytest.mark.requirement("JOIN-24")
 @pytest.mark.parametrize("name", ["carol", "alice", "guest", None, "", "no spaces", "system:gateway", "gateway"])
-def test_an_anonymous_client_needs_a_free_and_proper_id(open_space: Door, name: str | None) -> None:
+def test_an_anonymous_client_needs_a_free_and_proper_id(open_space: Transport, name: str | None) -> None:
     lab = open_space(**WIDE, allow_anonymous=True)
     alice, guest = lab.join("alice"), join_anonymously(lab, "guest")
     forget_inboxes(alice, guest)
@@ -149,14 +149,14 @@ def test_an_anonymous_client_needs_a_free_and_proper_id(open_space: Door, name: 
 
 
 @pytest.mark.requirement("JOIN-24")
-def test_an_anonymous_id_is_free_again_when_its_holder_has_left(open_space: Door) -> None:
+def test_an_anonymous_id_is_free_again_when_its_holder_has_left(open_space: Transport) -> None:
     lab = open_space(allow_anonymous=True)
     join_anonymously(lab, "guest").leave()
     assert join_anonymously(lab, "guest").kinds() == ["system/welcome"]
 
 
 @pytest.mark.requirement("JOIN-10", "JOIN-23")
-def test_an_anonymous_client_joins_again_with_the_token_that_says_nothing(open_space: Door) -> None:
+def test_an_anonymous_client_joins_again_with_the_token_that_says_nothing(open_space: Transport) -> None:
     lab = open_space(allow_anonymous=True)
     guest = lab.connect()
     for _ in range(2):
@@ -165,7 +165,7 @@ def test_an_anonymous_client_joins_again_with_the_token_that_says_nothing(open_s
 
 
 @pytest.mark.requirement("JOIN-25")
-def test_nothing_of_an_anonymous_participant_passes_to_the_next_of_its_name(open_space: Door) -> None:
+def test_nothing_of_an_anonymous_participant_passes_to_the_next_of_its_name(open_space: Transport) -> None:
     lab = open_space(**WIDE, allow_anonymous=True)
     alice, guest = lab.join("alice"), join_anonymously(lab, "guest")
     grant = {"recipient": "guest", "capabilities": [{"kind": "reasoning/*"}]}
@@ -182,7 +182,7 @@ def test_nothing_of_an_anonymous_participant_passes_to_the_next_of_its_name(open
 
 
 @pytest.mark.requirement("VAL-27")
-def test_a_guest_cannot_be_called_like_somebody_but_for_the_case(open_space: Door) -> None:
+def test_a_guest_cannot_be_called_like_somebody_but_for_the_case(open_space: Transport) -> None:
     lab = open_space(**WIDE, allow_anonymous=True)
     alice = lab.join("alice")
     alice.send(kind="space/invite", payload={"participant_id": "dave"})

@@ -4,20 +4,20 @@ import pytest
 
 from mew.protocol import Identity, Limits, StreamSettings
 from tests.requirements.steps import forget_inboxes, grant_write, hello, open_stream, texts
-from tests.requirements.transports import Door
+from tests.requirements.transports import Transport
 
 EVERYTHING = [{"kind": "*"}]
 WIDE = {"participants": {"alice": EVERYTHING, "bob": EVERYTHING, "carol": None}}
 CLOSING = StreamSettings(on_owner_disconnect="close")
-pytestmark = pytest.mark.doors("core", "memory", "websocket")
-"""Most of it is about sockets; where a participant who polls is told the same, the test names that door too."""
+pytestmark = pytest.mark.transports("core", "memory", "websocket")
+"""Most rules are about sockets. A test names `http` too if a participant that polls gets the same answer."""
 
 
 # --------------------------------------------------------------------------------------------------- the first message
 
 
 @pytest.mark.requirement("JOIN-01")
-def test_a_bearer_token_is_welcomed_before_anything_is_sent(open_space: Door) -> None:
+def test_a_bearer_token_is_welcomed_before_anything_is_sent(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None})
     alice = lab.connect(token=lab.token("alice"))
     assert alice.take("system/welcome")["payload"]["you"]["id"] == "alice"
@@ -28,7 +28,7 @@ def test_a_bearer_token_is_welcomed_before_anything_is_sent(open_space: Door) ->
 @pytest.mark.parametrize("head", [{"type": "join"}, {"kind": "system/join"}])
 @pytest.mark.parametrize("nested", [False, True])
 def test_the_first_message_joins_in_all_its_shapes(
-    open_space: Door, name: str, head: dict[str, str], nested: bool
+    open_space: Transport, name: str, head: dict[str, str], nested: bool
 ) -> None:
     lab = open_space(participants={"alice": None})
     fields = {"space": "lab", "token": lab.token("alice"), name: "alice"}
@@ -39,7 +39,7 @@ def test_the_first_message_joins_in_all_its_shapes(
 
 
 @pytest.mark.requirement("JOIN-03")
-def test_what_a_join_message_lacks_comes_from_the_query(open_space: Door) -> None:
+def test_what_a_join_message_lacks_comes_from_the_query(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None})
     client = lab.connect(space="nowhere")
     client.send(type="join", token=lab.token("alice"))
@@ -50,8 +50,8 @@ def test_what_a_join_message_lacks_comes_from_the_query(open_space: Door) -> Non
 
 
 @pytest.mark.requirement("JOIN-03")
-@pytest.mark.doors("core", "memory")
-def test_what_a_join_message_lacks_comes_from_the_header(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory")
+def test_what_a_join_message_lacks_comes_from_the_header(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None})
     client = lab.connect()
     client.credentials = type(client.credentials)(token=lab.token("alice"))
@@ -72,7 +72,7 @@ def test_what_a_join_message_lacks_comes_from_the_header(open_space: Door) -> No
         b"",
     ],
 )
-def test_any_other_first_message_is_turned_away(open_space: Door, message: bytes) -> None:
+def test_any_other_first_message_is_turned_away(open_space: Transport, message: bytes) -> None:
     lab = open_space(participants={"alice": None})
     client = lab.connect()
     client.send_bytes(message)
@@ -80,7 +80,7 @@ def test_any_other_first_message_is_turned_away(open_space: Door, message: bytes
 
 
 @pytest.mark.requirement("JOIN-04")
-def test_who_was_turned_away_cannot_join_on_the_same_socket(open_space: Door) -> None:
+def test_who_was_turned_away_cannot_join_on_the_same_socket(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None})
     client = lab.connect()
     hello(client)
@@ -91,7 +91,7 @@ def test_who_was_turned_away_cannot_join_on_the_same_socket(open_space: Door) ->
 
 @pytest.mark.requirement("JOIN-05")
 @pytest.mark.parametrize("token", [None, "", "of nobody"])
-def test_an_unknown_or_missing_token_is_turned_away(open_space: Door, token: str | None) -> None:
+def test_an_unknown_or_missing_token_is_turned_away(open_space: Transport, token: str | None) -> None:
     lab = open_space(participants={"alice": None})
     watcher = lab.join("alice")
     watcher.inbox()
@@ -103,13 +103,13 @@ def test_an_unknown_or_missing_token_is_turned_away(open_space: Door, token: str
 
 
 @pytest.mark.requirement("JOIN-05")
-def test_an_unknown_bearer_token_is_turned_away_at_once(open_space: Door) -> None:
+def test_an_unknown_bearer_token_is_turned_away_at_once(open_space: Transport) -> None:
     client = open_space(participants={"alice": None}).connect(token="of nobody")
     assert (client.kinds(), client.closed) == (["system/error"], 4401)
 
 
 @pytest.mark.requirement("JOIN-06")
-def test_the_token_says_who_joins(open_space: Door) -> None:
+def test_the_token_says_who_joins(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None, "bob": None})
     client = lab.connect()
     client.send(type="join", token=lab.token("alice"))
@@ -117,7 +117,7 @@ def test_the_token_says_who_joins(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("JOIN-06")
-def test_a_claim_to_be_somebody_else_is_refused_with_the_name_of_the_tokens_holder(open_space: Door) -> None:
+def test_a_claim_to_be_somebody_else_is_refused_with_the_name_of_the_tokens_holder(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None, "bob": None})
     client = lab.connect()
     client.send(type="join", token=lab.token("alice"), participantId="bob")
@@ -127,7 +127,7 @@ def test_a_claim_to_be_somebody_else_is_refused_with_the_name_of_the_tokens_hold
 
 
 @pytest.mark.requirement("JOIN-07")
-def test_each_token_of_a_participant_admits_it(open_space: Door) -> None:
+def test_each_token_of_a_participant_admits_it(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None})
     lab.tokens.holders["another"] = Identity("lab", "alice")
     for token in ("another", lab.token("alice")):
@@ -136,9 +136,9 @@ def test_each_token_of_a_participant_admits_it(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("JOIN-08")
-@pytest.mark.doors("core", "memory", "websocket", "http")
+@pytest.mark.transports("core", "memory", "websocket", "http")
 @pytest.mark.parametrize("space", [None, "default", "lab"])
-def test_no_space_or_default_is_the_first_configured_one(open_space: Door, space: str | None) -> None:
+def test_no_space_or_default_is_the_first_configured_one(open_space: Transport, space: str | None) -> None:
     lab = open_space(participants={"alice": None, "bob": None})
     alice = lab.join("alice")
     client = lab.connect(token=lab.token("bob"), space=space)
@@ -147,14 +147,14 @@ def test_no_space_or_default_is_the_first_configured_one(open_space: Door, space
 
 
 @pytest.mark.requirement("JOIN-08")
-def test_a_token_of_another_space_does_not_open_this_one(open_space: Door) -> None:
+def test_a_token_of_another_space_does_not_open_this_one(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None})
     client = lab.connect(token=lab.tokens.issue("elsewhere", "alice"))
     assert (client.error()["error"], client.closed) == ("unauthorized", 4401)
 
 
 @pytest.mark.requirement("JOIN-09")
-def test_an_unknown_space_is_not_found(open_space: Door) -> None:
+def test_an_unknown_space_is_not_found(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None})
     client = lab.connect()
     client.send(type="join", space="nowhere", token=lab.token("alice"))
@@ -164,8 +164,8 @@ def test_an_unknown_space_is_not_found(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("JOIN-09")
-@pytest.mark.doors("core", "memory", "websocket", "http")
-def test_an_unknown_space_beside_a_good_token_is_not_found_either(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket", "http")
+def test_an_unknown_space_beside_a_good_token_is_not_found_either(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None})
     error = lab.connect(token=lab.token("alice"), space="nowhere").error()
     assert (error["error"], error["space"]) == ("space_not_found", "nowhere")
@@ -175,11 +175,11 @@ def test_an_unknown_space_beside_a_good_token_is_not_found_either(open_space: Do
 
 
 @pytest.mark.requirement("JOIN-10")
-@pytest.mark.doors("core", "memory", "websocket", "http")
+@pytest.mark.transports("core", "memory", "websocket", "http")
 @pytest.mark.parametrize(
     "again", [{}, {"participantId": "alice", "space": "lab"}, {"space": "default", "token": "token-of-alice@lab"}]
 )
-def test_joining_again_as_the_same_gives_one_fresh_welcome(open_space: Door, again: dict[str, str]) -> None:
+def test_joining_again_as_the_same_gives_one_fresh_welcome(open_space: Transport, again: dict[str, str]) -> None:
     lab = open_space(**WIDE)
     alice, bob = lab.join("alice"), lab.join("bob")
     forget_inboxes(alice, bob)
@@ -189,8 +189,8 @@ def test_joining_again_as_the_same_gives_one_fresh_welcome(open_space: Door, aga
 
 
 @pytest.mark.requirement("JOIN-10")
-@pytest.mark.doors("core", "memory", "websocket", "http")
-def test_joining_again_with_another_token_of_ones_own_gives_a_fresh_welcome(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket", "http")
+def test_joining_again_with_another_token_of_ones_own_gives_a_fresh_welcome(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None})
     lab.tokens.holders["another"] = Identity("lab", "alice")
     alice = lab.join("alice")
@@ -200,7 +200,7 @@ def test_joining_again_with_another_token_of_ones_own_gives_a_fresh_welcome(open
 
 
 @pytest.mark.requirement("JOIN-11")
-@pytest.mark.doors("core", "memory", "websocket", "http")
+@pytest.mark.transports("core", "memory", "websocket", "http")
 @pytest.mark.parametrize(
     "other",
     [
@@ -212,7 +212,7 @@ def test_joining_again_with_another_token_of_ones_own_gives_a_fresh_welcome(open
     ],
 )
 def test_joining_again_as_somebody_else_is_refused_and_the_socket_stays(
-    open_space: Door, other: dict[str, str]
+    open_space: Transport, other: dict[str, str]
 ) -> None:
     lab = open_space(**WIDE)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -225,7 +225,7 @@ def test_joining_again_as_somebody_else_is_refused_and_the_socket_stays(
 
 
 @pytest.mark.requirement("JOIN-12")
-def test_a_join_beyond_the_connection_limit_is_sent_away(open_space: Door) -> None:
+def test_a_join_beyond_the_connection_limit_is_sent_away(open_space: Transport) -> None:
     lab = open_space(**WIDE, limits=Limits(connections=2))
     alice = lab.join("alice")
     lab.join("bob")
@@ -236,7 +236,7 @@ def test_a_join_beyond_the_connection_limit_is_sent_away(open_space: Door) -> No
 
 
 @pytest.mark.requirement("JOIN-12")
-def test_a_full_space_has_no_room_for_an_observer_whatever_its_name(open_space: Door) -> None:
+def test_a_full_space_has_no_room_for_an_observer_whatever_its_name(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None}, limits=Limits(connections=1))
     lab.join("alice")
     for onlooker in (lab.observe(), lab.observe("alice")):
@@ -244,7 +244,7 @@ def test_a_full_space_has_no_room_for_an_observer_whatever_its_name(open_space: 
 
 
 @pytest.mark.requirement("JOIN-41")
-def test_an_observer_token_has_only_so_many_sockets(open_space: Door) -> None:
+def test_an_observer_token_has_only_so_many_sockets(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None}, limits=Limits(sockets_per_observer=2))
     first, second, third = (lab.observe() for _ in range(3))
     assert first.kinds() == second.kinds() == ["system/welcome"]
@@ -257,7 +257,7 @@ def test_an_observer_token_has_only_so_many_sockets(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("JOIN-41")
-def test_the_last_tenth_of_connections_is_for_participants_with_a_token(open_space: Door) -> None:
+def test_the_last_tenth_of_connections_is_for_participants_with_a_token(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None, "bob": None}, limits=Limits(connections=10))
     for number in range(9):
         assert lab.observe(f"screen-{number}").kinds() == ["system/welcome"]
@@ -269,7 +269,7 @@ def test_the_last_tenth_of_connections_is_for_participants_with_a_token(open_spa
 
 
 @pytest.mark.requirement("JOIN-12", "JOIN-13")
-def test_a_take_over_needs_no_room(open_space: Door) -> None:
+def test_a_take_over_needs_no_room(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None}, limits=Limits(connections=1))
     lab.join("alice")
     assert lab.join("alice").kinds() == ["system/welcome"]
@@ -279,7 +279,7 @@ def test_a_take_over_needs_no_room(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("JOIN-13")
-def test_a_second_socket_takes_over_and_nobody_else_notices(open_space: Door) -> None:
+def test_a_second_socket_takes_over_and_nobody_else_notices(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     bob, first = lab.join("bob"), lab.join("alice")
     forget_inboxes(bob, first)
@@ -292,7 +292,7 @@ def test_a_second_socket_takes_over_and_nobody_else_notices(open_space: Door) ->
 
 
 @pytest.mark.requirement("JOIN-14")
-def test_a_take_over_leaves_streams_as_they_were(open_space: Door) -> None:
+def test_a_take_over_leaves_streams_as_they_were(open_space: Transport) -> None:
     lab = open_space(**WIDE, streams=CLOSING)
     alice, bob = lab.join("alice"), lab.join("bob")
     own, shared = open_stream(bob), open_stream(alice)
@@ -310,7 +310,7 @@ def test_a_take_over_leaves_streams_as_they_were(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("JOIN-14")
-def test_a_take_over_leaves_pause_and_grants_as_they_were(open_space: Door) -> None:
+def test_a_take_over_leaves_pause_and_grants_as_they_were(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     lab.join("carol")
@@ -324,7 +324,7 @@ def test_a_take_over_leaves_pause_and_grants_as_they_were(open_space: Door) -> N
 
 
 @pytest.mark.requirement("JOIN-15")
-def test_what_a_replaced_socket_still_sends_has_no_effect(open_space: Door) -> None:
+def test_what_a_replaced_socket_still_sends_has_no_effect(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice, first = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(first)
@@ -339,7 +339,7 @@ def test_what_a_replaced_socket_still_sends_has_no_effect(open_space: Door) -> N
 
 
 @pytest.mark.requirement("JOIN-15")
-def test_the_closing_of_a_replaced_socket_removes_nobody(open_space: Door) -> None:
+def test_the_closing_of_a_replaced_socket_removes_nobody(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice, first = lab.join("alice"), lab.join("bob")
     second = lab.join("bob")
@@ -354,7 +354,7 @@ def test_the_closing_of_a_replaced_socket_removes_nobody(open_space: Door) -> No
 
 
 @pytest.mark.requirement("JOIN-16")
-def test_the_first_thing_a_joiner_receives_is_its_welcome(open_space: Door) -> None:
+def test_the_first_thing_a_joiner_receives_is_its_welcome(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     stream_id = open_stream(alice)
@@ -367,9 +367,9 @@ def test_the_first_thing_a_joiner_receives_is_its_welcome(open_space: Door) -> N
 
 
 @pytest.mark.requirement("JOIN-17")
-@pytest.mark.doors("core", "memory", "websocket", "http")
+@pytest.mark.transports("core", "memory", "websocket", "http")
 @pytest.mark.sockets("alice")
-def test_everything_after_the_snapshot_reaches_the_joiner_once_and_nothing_before(open_space: Door) -> None:
+def test_everything_after_the_snapshot_reaches_the_joiner_once_and_nothing_before(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     before = open_stream(alice)
@@ -386,8 +386,8 @@ def test_everything_after_the_snapshot_reaches_the_joiner_once_and_nothing_befor
 
 
 @pytest.mark.requirement("JOIN-18")
-@pytest.mark.doors("core", "memory", "websocket", "http")
-def test_a_join_is_told_to_the_others_with_effective_capabilities(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket", "http")
+def test_a_join_is_told_to_the_others_with_effective_capabilities(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     alice.inbox()
@@ -402,8 +402,8 @@ def test_a_join_is_told_to_the_others_with_effective_capabilities(open_space: Do
 
 
 @pytest.mark.requirement("JOIN-18")
-@pytest.mark.doors("core")
-def test_presence_follows_the_welcome(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_presence_follows_the_welcome(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     lab.join("alice")
     lab.join("carol")
@@ -412,14 +412,14 @@ def test_presence_follows_the_welcome(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("JOIN-37")
-def test_the_socket_of_somebody_who_is_neither_configured_nor_invited_is_closed(open_space: Door) -> None:
+def test_the_socket_of_somebody_who_is_neither_configured_nor_invited_is_closed(open_space: Transport) -> None:
     former = open_space(participants={"alice": [{"kind": "*"}]}).join("bob")
     assert (former.error()["error"], former.closed) == ("unauthorized", 4401)
 
 
 @pytest.mark.requirement("JOIN-37")
-@pytest.mark.doors("core", "memory", "websocket", "http")
-def test_a_token_of_somebody_who_is_neither_configured_nor_invited_admits_nobody(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket", "http")
+def test_a_token_of_somebody_who_is_neither_configured_nor_invited_admits_nobody(open_space: Transport) -> None:
     lab = open_space(participants={"alice": [{"kind": "*"}]})
     alice, former = lab.join("alice"), lab.join("bob")
     assert former.error()["error"] == "unauthorized"
@@ -431,7 +431,7 @@ def test_a_token_of_somebody_who_is_neither_configured_nor_invited_admits_nobody
 
 
 @pytest.mark.requirement("ENV-21")
-def test_whether_let_in_or_turned_away_the_answer_names_the_join_message(open_space: Door) -> None:
+def test_whether_let_in_or_turned_away_the_answer_names_the_join_message(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None})
     for token, kind in ((lab.token("alice"), "system/welcome"), ("wrong", "system/error")):
         client = lab.connect()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mew.protocol import Limits
-from tests.requirements.transports import Door
+from tests.requirements.transports import Transport
 
 ADMIN = [{"kind": "*"}]
 BASELINE = {"kind": "mcp/response"}
@@ -48,7 +48,7 @@ def is_paused(client: Any) -> bool:
 
 
 @pytest.mark.requirement("MEM-01")
-def test_an_invitation_is_acknowledged_to_the_inviter_alone(open_space: Door) -> None:
+def test_an_invitation_is_acknowledged_to_the_inviter_alone(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": ADMIN})
     alice, bob, onlooker = lab.join("alice"), lab.join("bob"), lab.observe()
     read_all(alice, bob, onlooker)
@@ -63,7 +63,7 @@ def test_an_invitation_is_acknowledged_to_the_inviter_alone(open_space: Door) ->
 
 
 @pytest.mark.requirement("MEM-01")
-def test_inviting_needs_its_capability(open_space: Door) -> None:
+def test_inviting_needs_its_capability(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None})
     alice = lab.join("alice")
     invite(alice, "carol")
@@ -71,7 +71,7 @@ def test_inviting_needs_its_capability(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("MEM-02")
-def test_everybody_but_the_inviter_is_told_who_was_invited(open_space: Door) -> None:
+def test_everybody_but_the_inviter_is_told_who_was_invited(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     read_all(alice, bob)
@@ -101,7 +101,7 @@ def test_everybody_but_the_inviter_is_told_who_was_invited(open_space: Door) -> 
     ids=repr,
 )
 def test_the_invited_joins_with_its_token_and_its_capabilities(
-    open_space: Door, given: dict[str, Any], held: list[Any]
+    open_space: Transport, given: dict[str, Any], held: list[Any]
 ) -> None:
     lab = open_space(participants={"alice": ADMIN}, defaults=[{"kind": "memo"}])
     alice = lab.join("alice")
@@ -112,7 +112,7 @@ def test_the_invited_joins_with_its_token_and_its_capabilities(
 
 
 @pytest.mark.requirement("MEM-04")
-def test_an_inviter_may_give_what_it_does_not_have(open_space: Door) -> None:
+def test_an_inviter_may_give_what_it_does_not_have(open_space: Transport) -> None:
     lab = open_space(participants={"alice": [{"kind": "space/invite"}]})
     alice = lab.join("alice")
     invite(alice, "carol", initial_capabilities=[{"kind": "note"}])
@@ -122,9 +122,9 @@ def test_an_inviter_may_give_what_it_does_not_have(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("MEM-05")
-@pytest.mark.doors("core", "memory", "websocket")
+@pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("known", ["bob", "carol"])
-def test_inviting_somebody_known_changes_nothing(open_space: Door, known: str) -> None:
+def test_inviting_somebody_known_changes_nothing(open_space: Transport, known: str) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": [{"kind": "note"}], "eve": None})
     alice, eve = lab.join("alice"), lab.join("eve")
     invite(alice, "carol", initial_capabilities=[{"kind": "note"}])
@@ -138,7 +138,7 @@ def test_inviting_somebody_known_changes_nothing(open_space: Door, known: str) -
 
 
 @pytest.mark.requirement("MEM-05")
-def test_inviting_somebody_who_is_here_without_a_token_changes_nothing(open_space: Door) -> None:
+def test_inviting_somebody_who_is_here_without_a_token_changes_nothing(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN}, allow_anonymous=True)
     alice, guest = lab.join("alice"), lab.connect()
     guest.send(type="join", participantId="guest")
@@ -149,7 +149,7 @@ def test_inviting_somebody_who_is_here_without_a_token_changes_nothing(open_spac
 
 @pytest.mark.requirement("MEM-06")
 @pytest.mark.parametrize("bad", ["", "a b", "-a", "a/b", "ä", "a" * 129, "a\n"], ids=repr)
-def test_an_id_with_forbidden_characters_is_not_invited(open_space: Door, bad: str) -> None:
+def test_an_id_with_forbidden_characters_is_not_invited(open_space: Transport, bad: str) -> None:
     lab = open_space(participants={"alice": ADMIN})
     alice = lab.join("alice")
     invite(alice, bad)
@@ -160,7 +160,7 @@ def test_an_id_with_forbidden_characters_is_not_invited(open_space: Door, bad: s
 
 @pytest.mark.requirement("MEM-06")
 @pytest.mark.parametrize("reserved", ["gateway", "system", "system:gateway", "system:other"])
-def test_a_reserved_id_is_not_invited(open_space: Door, reserved: str) -> None:
+def test_a_reserved_id_is_not_invited(open_space: Transport, reserved: str) -> None:
     lab = open_space(participants={"alice": ADMIN})
     alice = lab.join("alice")
     invite(alice, reserved)
@@ -168,7 +168,7 @@ def test_a_reserved_id_is_not_invited(open_space: Door, reserved: str) -> None:
 
 
 @pytest.mark.requirement("MEM-06")
-def test_the_longest_id_and_every_good_character_are_invited(open_space: Door) -> None:
+def test_the_longest_id_and_every_good_character_are_invited(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN})
     alice = lab.join("alice")
     for good in ("a" * 128, "0a.b_c@d-e:f"):
@@ -177,7 +177,7 @@ def test_the_longest_id_and_every_good_character_are_invited(open_space: Door) -
 
 
 @pytest.mark.requirement("MEM-07")
-def test_a_space_has_a_limit_of_invitations(open_space: Door) -> None:
+def test_a_space_has_a_limit_of_invitations(open_space: Transport) -> None:
     assert Limits().invitations == 10_000
     lab = open_space(participants={"alice": ADMIN}, limits=Limits(invitations=2))
     alice = lab.join("alice")
@@ -188,7 +188,7 @@ def test_a_space_has_a_limit_of_invitations(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("MEM-07")
-def test_the_limit_does_not_keep_a_kick_from_being_lifted(open_space: Door) -> None:
+def test_the_limit_does_not_keep_a_kick_from_being_lifted(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN}, limits=Limits(invitations=1))
     alice = lab.join("alice")
     invite(alice, "carol")
@@ -199,7 +199,7 @@ def test_the_limit_does_not_keep_a_kick_from_being_lifted(open_space: Door) -> N
 
 
 @pytest.mark.requirement("MEM-08")
-def test_a_posted_invitation_is_answered_with_the_token(open_space: Door) -> None:
+def test_a_posted_invitation_is_answered_with_the_token(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN})
     answer = lab.post("alice", {"kind": "space/invite", "payload": {"participant_id": "carol"}})
     assert answer.refusal is None
@@ -210,7 +210,7 @@ def test_a_posted_invitation_is_answered_with_the_token(open_space: Door) -> Non
 
 
 @pytest.mark.requirement("MEM-08")
-def test_a_repeated_posted_invitation_is_answered_as_a_conflict(open_space: Door) -> None:
+def test_a_repeated_posted_invitation_is_answered_as_a_conflict(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN})
     lab.post("alice", {"kind": "space/invite", "payload": {"participant_id": "carol"}})
     answer = lab.post("alice", {"kind": "space/invite", "payload": {"participant_id": "carol"}})
@@ -222,7 +222,7 @@ def test_a_repeated_posted_invitation_is_answered_as_a_conflict(open_space: Door
 
 @pytest.mark.requirement("MEM-09")
 @pytest.mark.sockets("bob")
-def test_a_kick_closes_the_socket_and_all_others_see_it_leave(open_space: Door) -> None:
+def test_a_kick_closes_the_socket_and_all_others_see_it_leave(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None, "carol": None})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     read_all(alice, bob, carol)
@@ -240,7 +240,7 @@ def test_a_kick_closes_the_socket_and_all_others_see_it_leave(open_space: Door) 
 
 
 @pytest.mark.requirement("MEM-09")
-def test_kicking_needs_its_capability(open_space: Door) -> None:
+def test_kicking_needs_its_capability(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     kick(alice, "bob")
@@ -249,7 +249,7 @@ def test_kicking_needs_its_capability(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("MEM-09")
-def test_a_kick_makes_a_log_leave_too(open_space: Door) -> None:
+def test_a_kick_makes_a_log_leave_too(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "robot": None}, output_logs=frozenset({"robot"}))
     alice, robot = lab.join("alice"), lab.log("robot")
     read_all(alice, robot)
@@ -261,7 +261,7 @@ def test_a_kick_makes_a_log_leave_too(open_space: Door) -> None:
 
 @pytest.mark.requirement("MEM-10")
 @pytest.mark.sockets("bob")
-def test_the_kicked_stays_out_until_it_is_invited_again(open_space: Door) -> None:
+def test_the_kicked_stays_out_until_it_is_invited_again(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     kick(alice, "bob")
@@ -277,7 +277,7 @@ def test_the_kicked_stays_out_until_it_is_invited_again(open_space: Door) -> Non
 
 
 @pytest.mark.requirement("MEM-10")
-def test_the_kicked_can_neither_post_nor_poll(open_space: Door) -> None:
+def test_the_kicked_can_neither_post_nor_poll(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice = lab.join("alice")
     kick(alice, "bob")
@@ -289,7 +289,7 @@ def test_the_kicked_can_neither_post_nor_poll(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("MEM-10")
-def test_an_anonymous_guest_that_was_kicked_stays_out(open_space: Door) -> None:
+def test_an_anonymous_guest_that_was_kicked_stays_out(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN}, allow_anonymous=True)
     alice, guest, again = lab.join("alice"), lab.connect(), lab.connect()
     guest.send(type="join", participantId="guest")
@@ -299,8 +299,8 @@ def test_an_anonymous_guest_that_was_kicked_stays_out(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("MEM-10")
-@pytest.mark.doors("core")
-def test_a_kick_outlasts_a_restart(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_a_kick_outlasts_a_restart(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     kick(lab.join("alice"), "bob")
     lab.restart()
@@ -308,7 +308,7 @@ def test_a_kick_outlasts_a_restart(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("MEM-11")
-def test_an_invitation_after_a_kick_starts_afresh(open_space: Door) -> None:
+def test_an_invitation_after_a_kick_starts_afresh(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": [{"kind": "chat"}, {"kind": "memo"}]})
     alice = lab.join("alice")
     alice.send(kind="capability/grant", payload={"recipient": "bob", "capabilities": [{"kind": "note"}]})
@@ -327,7 +327,7 @@ def test_an_invitation_after_a_kick_starts_afresh(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("MEM-12")
-def test_somebody_unknown_is_not_kicked(open_space: Door) -> None:
+def test_somebody_unknown_is_not_kicked(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN})
     alice = lab.join("alice")
     kick(alice, "nobody")
@@ -336,7 +336,7 @@ def test_somebody_unknown_is_not_kicked(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("MEM-13")
-def test_a_pause_is_relayed_and_pauses_everybody_it_names(open_space: Door) -> None:
+def test_a_pause_is_relayed_and_pauses_everybody_it_names(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None, "carol": None, "dave": None})
     alice, bob, carol, dave = (lab.join(name) for name in ("alice", "bob", "carol", "dave"))
     alice.send(kind="participant/pause", to=["bob", "nobody", "carol"], payload={"reason": "calm"})
@@ -346,7 +346,7 @@ def test_a_pause_is_relayed_and_pauses_everybody_it_names(open_space: Door) -> N
 
 @pytest.mark.requirement("MEM-13")
 @pytest.mark.parametrize("to", [{}, {"to": []}, {"to": None}], ids=repr)
-def test_a_pause_that_names_nobody_is_only_relayed(open_space: Door, to: dict[str, Any]) -> None:
+def test_a_pause_that_names_nobody_is_only_relayed(open_space: Transport, to: dict[str, Any]) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="participant/pause", **to)
@@ -356,7 +356,7 @@ def test_a_pause_that_names_nobody_is_only_relayed(open_space: Door, to: dict[st
 
 
 @pytest.mark.requirement("MEM-13")
-def test_pausing_needs_its_capability(open_space: Door) -> None:
+def test_pausing_needs_its_capability(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="participant/pause", to=["bob"])
@@ -373,7 +373,7 @@ PASSING = [
 
 @pytest.mark.requirement("MEM-14")
 @pytest.mark.parametrize("kind", PASSING)
-def test_a_paused_participant_may_still_say_how_it_is(open_space: Door, kind: str) -> None:
+def test_a_paused_participant_may_still_say_how_it_is(open_space: Transport, kind: str) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": ADMIN})
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="participant/pause", to=["bob"])
@@ -382,7 +382,7 @@ def test_a_paused_participant_may_still_say_how_it_is(open_space: Door, kind: st
 
 
 @pytest.mark.requirement("MEM-14")
-def test_a_paused_participant_may_still_end_its_streams(open_space: Door) -> None:
+def test_a_paused_participant_may_still_end_its_streams(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": ADMIN})
     alice, bob = lab.join("alice"), lab.join("bob")
     opened = []
@@ -397,7 +397,7 @@ def test_a_paused_participant_may_still_end_its_streams(open_space: Door) -> Non
 
 
 @pytest.mark.requirement("MEM-14")
-def test_a_paused_participant_may_still_send_heartbeats(open_space: Door) -> None:
+def test_a_paused_participant_may_still_send_heartbeats(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="participant/pause", to=["bob"])
@@ -425,7 +425,7 @@ def test_a_paused_participant_may_still_send_heartbeats(open_space: Door) -> Non
     ],
     ids=lambda each: each["kind"],
 )
-def test_everything_else_of_a_paused_participant_is_refused(open_space: Door, envelope: dict[str, Any]) -> None:
+def test_everything_else_of_a_paused_participant_is_refused(open_space: Transport, envelope: dict[str, Any]) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": ADMIN})
     alice, bob = lab.join("alice"), lab.join("bob")
     bob.send(kind="stream/request")
@@ -438,7 +438,7 @@ def test_everything_else_of_a_paused_participant_is_refused(open_space: Door, en
 
 @pytest.mark.requirement("MEM-15")
 @pytest.mark.sockets("bob")
-def test_a_paused_participant_writes_no_frames_and_goes_on_receiving(open_space: Door) -> None:
+def test_a_paused_participant_writes_no_frames_and_goes_on_receiving(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": ADMIN})
     alice, bob = lab.join("alice"), lab.join("bob")
     bob.send(kind="stream/request")
@@ -453,7 +453,7 @@ def test_a_paused_participant_writes_no_frames_and_goes_on_receiving(open_space:
 
 
 @pytest.mark.requirement("MEM-15")
-def test_a_paused_participant_is_refused_over_http_too(open_space: Door) -> None:
+def test_a_paused_participant_is_refused_over_http_too(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     lab.join("alice").send(kind="participant/pause", to=["bob"])
     answer = lab.post("bob", {"kind": "chat", "payload": {"text": "x"}})
@@ -463,7 +463,7 @@ def test_a_paused_participant_is_refused_over_http_too(open_space: Door) -> None
 @pytest.mark.requirement("MEM-16")
 @pytest.mark.sockets("alice", "bob")
 @pytest.mark.parametrize("seconds", [2, 2.5, 31_536_000])
-def test_a_pause_ends_by_itself_after_its_time(open_space: Door, seconds: float) -> None:
+def test_a_pause_ends_by_itself_after_its_time(open_space: Transport, seconds: float) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="participant/pause", to=["bob"], payload={"timeout_seconds": seconds})
@@ -475,7 +475,7 @@ def test_a_pause_ends_by_itself_after_its_time(open_space: Door, seconds: float)
 
 @pytest.mark.requirement("MEM-16")
 @pytest.mark.sockets("alice", "bob")
-def test_a_pause_without_a_time_lasts(open_space: Door) -> None:
+def test_a_pause_without_a_time_lasts(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="participant/pause", to=["bob"])
@@ -485,7 +485,7 @@ def test_a_pause_without_a_time_lasts(open_space: Door) -> None:
 
 @pytest.mark.requirement("MEM-16")
 @pytest.mark.parametrize("seconds", [0, -1, 31_536_001, 1e300, True, "5", [5]], ids=repr)
-def test_a_pause_of_no_usable_time_is_refused(open_space: Door, seconds: Any) -> None:
+def test_a_pause_of_no_usable_time_is_refused(open_space: Transport, seconds: Any) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="participant/pause", to=["bob"], payload={"timeout_seconds": seconds})
@@ -496,7 +496,7 @@ def test_a_pause_of_no_usable_time_is_refused(open_space: Door, seconds: Any) ->
 
 
 @pytest.mark.requirement("MEM-17")
-def test_another_resumes_everybody_it_names(open_space: Door) -> None:
+def test_another_resumes_everybody_it_names(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None, "carol": None, "dave": None})
     alice, bob, carol, dave = (lab.join(name) for name in ("alice", "bob", "carol", "dave"))
     alice.send(kind="participant/pause", to=["bob", "carol", "dave"])
@@ -506,7 +506,7 @@ def test_another_resumes_everybody_it_names(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("MEM-17")
-def test_nobody_lifts_their_own_pause(open_space: Door) -> None:
+def test_nobody_lifts_their_own_pause(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": ADMIN, "carol": None})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     alice.send(kind="participant/pause", to=["bob", "carol"])
@@ -517,7 +517,7 @@ def test_nobody_lifts_their_own_pause(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("MEM-18")
-def test_a_pause_outlasts_leaving(open_space: Door) -> None:
+def test_a_pause_outlasts_leaving(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="participant/pause", to=["bob"])
@@ -526,14 +526,14 @@ def test_a_pause_outlasts_leaving(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("MEM-18")
-def test_an_absent_participant_can_be_paused(open_space: Door) -> None:
+def test_an_absent_participant_can_be_paused(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     lab.join("alice").send(kind="participant/pause", to=["bob"])
     assert is_paused(lab.join("bob"))
 
 
 @pytest.mark.requirement("MEM-18")
-def test_the_pause_of_an_anonymous_guest_ends_when_it_leaves(open_space: Door) -> None:
+def test_the_pause_of_an_anonymous_guest_ends_when_it_leaves(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN}, allow_anonymous=True)
     alice, guest, again = lab.join("alice"), lab.connect(), lab.connect()
     guest.send(type="join", participantId="guest")
@@ -545,8 +545,8 @@ def test_the_pause_of_an_anonymous_guest_ends_when_it_leaves(open_space: Door) -
 
 
 @pytest.mark.requirement("MEM-18")
-@pytest.mark.doors("core")
-def test_a_pause_outlasts_a_restart(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_a_pause_outlasts_a_restart(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     lab.join("alice").send(kind="participant/pause", to=["bob"])
     lab.restart()
@@ -555,7 +555,7 @@ def test_a_pause_outlasts_a_restart(open_space: Door) -> None:
 
 @pytest.mark.requirement("MEM-19")
 @pytest.mark.sockets("bob")
-def test_a_shut_down_participant_has_five_seconds_to_say_goodbye(open_space: Door) -> None:
+def test_a_shut_down_participant_has_five_seconds_to_say_goodbye(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": [{"kind": "chat"}, {"kind": "participant/*"}]})
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="participant/shutdown", to=["bob"])
@@ -570,7 +570,7 @@ def test_a_shut_down_participant_has_five_seconds_to_say_goodbye(open_space: Doo
 
 @pytest.mark.requirement("MEM-19")
 @pytest.mark.sockets("bob")
-def test_neither_a_resume_nor_a_new_socket_nor_a_second_shut_down_puts_it_off(open_space: Door) -> None:
+def test_neither_a_resume_nor_a_new_socket_nor_a_second_shut_down_puts_it_off(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice, first = lab.join("alice"), lab.join("bob")
     alice.send(kind="participant/shutdown", to=["bob"])
@@ -585,7 +585,7 @@ def test_neither_a_resume_nor_a_new_socket_nor_a_second_shut_down_puts_it_off(op
 
 @pytest.mark.requirement("MEM-19")
 @pytest.mark.parametrize("to", [{}, {"to": ["nobody"]}, {"to": ["carol"]}], ids=repr)
-def test_a_shut_down_that_names_nobody_here_is_only_relayed(open_space: Door, to: dict[str, Any]) -> None:
+def test_a_shut_down_that_names_nobody_here_is_only_relayed(open_space: Transport, to: dict[str, Any]) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None, "carol": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="participant/shutdown", **to)
@@ -598,7 +598,7 @@ def test_a_shut_down_that_names_nobody_here_is_only_relayed(open_space: Door, to
 
 @pytest.mark.requirement("MEM-20")
 @pytest.mark.sockets("bob")
-def test_a_shut_down_participant_leaves_and_may_come_back(open_space: Door) -> None:
+def test_a_shut_down_participant_leaves_and_may_come_back(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice = lab.join("alice")
     lab.join("bob")
@@ -614,7 +614,7 @@ def test_a_shut_down_participant_leaves_and_may_come_back(open_space: Door) -> N
 
 
 @pytest.mark.requirement("MEM-20")
-def test_who_is_present_by_a_log_alone_is_not_shut_out(open_space: Door) -> None:
+def test_who_is_present_by_a_log_alone_is_not_shut_out(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "robot": None}, output_logs=frozenset({"robot"}))
     alice, robot = lab.join("alice"), lab.log("robot")
     alice.send(kind="participant/shutdown", to=["robot"])
@@ -628,7 +628,7 @@ def test_who_is_present_by_a_log_alone_is_not_shut_out(open_space: Door) -> None
 
 @pytest.mark.requirement("MEM-20")
 @pytest.mark.sockets("robot")
-def test_the_socket_of_one_with_a_log_is_shut_down_and_may_come_back(open_space: Door) -> None:
+def test_the_socket_of_one_with_a_log_is_shut_down_and_may_come_back(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "robot": None}, output_logs=frozenset({"robot"}))
     alice, log, socket = lab.join("alice"), lab.log("robot"), lab.join("robot")
     alice.send(kind="participant/shutdown", to=["robot"])
@@ -652,7 +652,7 @@ def test_the_socket_of_one_with_a_log_is_shut_down_and_may_come_back(open_space:
         *["chat/acknowledge", "chat/cancel", "mcp/response", "mcp/proposal", "mcp/withdraw", "mcp/reject", "mcp/other"],
     ],
 )
-def test_the_other_kinds_of_the_protocol_are_only_relayed(open_space: Door, kind: str) -> None:
+def test_the_other_kinds_of_the_protocol_are_only_relayed(open_space: Transport, kind: str) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     read_all(alice, bob)
@@ -666,7 +666,7 @@ def test_the_other_kinds_of_the_protocol_are_only_relayed(open_space: Door, kind
 
 
 @pytest.mark.requirement("VAL-27")
-def test_an_id_that_differs_in_case_alone_is_not_invited(open_space: Door) -> None:
+def test_an_id_that_differs_in_case_alone_is_not_invited(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "Bob": None})
     alice = lab.join("alice")
     invite(alice, "carol")

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given
 
 from mew.protocol import Limits, StreamSettings
 from mew.testing import Client
-from tests.requirements.transports import Door
+from tests.requirements.transports import Transport
 from tests.support.histories import COMING_AND_GOING, CONFIGURATION, History, Step, histories
 from tests.support.hypothesis_settings import examples
 
@@ -89,7 +89,7 @@ def drain(*clients: Client) -> None:
 
 @pytest.mark.requirement("OWN-01")
 @pytest.mark.sockets("bob")
-def test_a_new_stream_has_its_owner_as_only_writer(open_space: Door) -> None:
+def test_a_new_stream_has_its_owner_as_only_writer(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ALL, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     requested, announced = open_stream(alice), announce(alice)
@@ -101,7 +101,7 @@ def test_a_new_stream_has_its_owner_as_only_writer(open_space: Door) -> None:
 
 @pytest.mark.requirement("OWN-02")
 @pytest.mark.sockets("bob")
-def test_a_grant_is_told_to_all_and_in_force_with_the_next_frame(open_space: Door) -> None:
+def test_a_grant_is_told_to_all_and_in_force_with_the_next_frame(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -130,7 +130,7 @@ def test_a_grant_is_told_to_all_and_in_force_with_the_next_frame(open_space: Doo
         ("stream/transfer-ownership", "stream/ownership-transferred"),
     ],
 )
-def test_an_answer_has_a_reason_only_where_one_was_given(open_space: Door, kind: str, answer: str) -> None:
+def test_an_answer_has_a_reason_only_where_one_was_given(open_space: Transport, kind: str, answer: str) -> None:
     lab = open_space(participants=FOUR)
     alice, _bob = lab.join("alice"), lab.join("bob")
     ask(alice, kind, open_stream(alice), "bob")
@@ -139,7 +139,7 @@ def test_an_answer_has_a_reason_only_where_one_was_given(open_space: Door, kind:
 
 @pytest.mark.requirement("OWN-03")
 @pytest.mark.sockets("bob")
-def test_a_revoke_is_told_to_all_and_in_force_with_the_next_frame(open_space: Door) -> None:
+def test_a_revoke_is_told_to_all_and_in_force_with_the_next_frame(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -161,7 +161,7 @@ def test_a_revoke_is_told_to_all_and_in_force_with_the_next_frame(open_space: Do
 
 @pytest.mark.requirement("OWN-04")
 @pytest.mark.sockets("bob")
-def test_a_transfer_is_told_to_all_and_needs_nobodys_consent(open_space: Door) -> None:
+def test_a_transfer_is_told_to_all_and_needs_nobodys_consent(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -183,7 +183,7 @@ def test_a_transfer_is_told_to_all_and_needs_nobodys_consent(open_space: Door) -
 @pytest.mark.requirement("OWN-05")
 @pytest.mark.parametrize("kind", REQUESTS)
 @pytest.mark.parametrize("granted", [True, False], ids=["a writer", "no writer"])
-def test_nobody_but_the_owner_decides_about_a_stream(open_space: Door, kind: str, granted: bool) -> None:
+def test_nobody_but_the_owner_decides_about_a_stream(open_space: Transport, kind: str, granted: bool) -> None:
     lab = open_space(participants={**FOUR, "bob": ALL})
     alice, bob, _carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -197,7 +197,7 @@ def test_nobody_but_the_owner_decides_about_a_stream(open_space: Door, kind: str
 
 @pytest.mark.requirement("OWN-06")
 @pytest.mark.parametrize("kind", REQUESTS)
-def test_there_is_nothing_to_decide_about_an_unknown_or_ended_stream(open_space: Door, kind: str) -> None:
+def test_there_is_nothing_to_decide_about_an_unknown_or_ended_stream(open_space: Transport, kind: str) -> None:
     lab = open_space(participants=FOUR)
     alice, _bob = lab.join("alice"), lab.join("bob")
     ended = open_stream(alice)
@@ -209,9 +209,9 @@ def test_there_is_nothing_to_decide_about_an_unknown_or_ended_stream(open_space:
 
 
 @pytest.mark.requirement("OWN-06")
-@pytest.mark.doors("core", "memory", "websocket")
+@pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("kind", REQUESTS)
-def test_a_refusal_names_the_decision_that_was_asked_for(open_space: Door, kind: str) -> None:
+def test_a_refusal_names_the_decision_that_was_asked_for(open_space: Transport, kind: str) -> None:
     alice = open_space(participants=FOUR).join("alice")
     ask(alice, kind, "stream-99", "bob")
     assert alice.take("system/error")["correlation_id"] == ["asked"]
@@ -220,7 +220,7 @@ def test_a_refusal_names_the_decision_that_was_asked_for(open_space: Door, kind:
 @pytest.mark.requirement("OWN-07")
 @pytest.mark.parametrize("kind", ["stream/grant-write", "stream/transfer-ownership"])
 @pytest.mark.parametrize("whom", ["nobody", "bob", "carol"], ids=["unknown", "never here", "gone"])
-def test_grant_and_transfer_need_somebody_present(open_space: Door, kind: str, whom: str) -> None:
+def test_grant_and_transfer_need_somebody_present(open_space: Transport, kind: str, whom: str) -> None:
     lab = open_space(participants=FOUR)
     alice, carol = lab.join("alice"), lab.join("carol")
     carol.leave()
@@ -233,7 +233,7 @@ def test_grant_and_transfer_need_somebody_present(open_space: Door, kind: str, w
 
 
 @pytest.mark.requirement("OWN-08")
-def test_granting_again_changes_nothing_and_is_answered(open_space: Door) -> None:
+def test_granting_again_changes_nothing_and_is_answered(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, _bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -248,7 +248,7 @@ def test_granting_again_changes_nothing_and_is_answered(open_space: Door) -> Non
 
 @pytest.mark.requirement("OWN-08")
 @pytest.mark.parametrize("whom", ["bob", "dave", "nobody"], ids=["present", "absent", "unknown"])
-def test_revoking_a_non_writer_changes_nothing_and_is_answered(open_space: Door, whom: str) -> None:
+def test_revoking_a_non_writer_changes_nothing_and_is_answered(open_space: Transport, whom: str) -> None:
     lab = open_space(participants=FOUR)
     alice, _bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -261,7 +261,7 @@ def test_revoking_a_non_writer_changes_nothing_and_is_answered(open_space: Door,
 
 
 @pytest.mark.requirement("OWN-09")
-def test_an_owner_may_grant_and_transfer_to_itself(open_space: Door) -> None:
+def test_an_owner_may_grant_and_transfer_to_itself(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -279,7 +279,7 @@ def test_an_owner_may_grant_and_transfer_to_itself(open_space: Door) -> None:
 
 @pytest.mark.requirement("OWN-10")
 @pytest.mark.sockets("alice")
-def test_an_owner_cannot_revoke_itself(open_space: Door) -> None:
+def test_an_owner_cannot_revoke_itself(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice = lab.join("alice")
     stream_id = open_stream(alice)
@@ -290,7 +290,7 @@ def test_an_owner_cannot_revoke_itself(open_space: Door) -> None:
 
 @pytest.mark.requirement("OWN-11")
 @pytest.mark.parametrize(("kind", "field"), REQUESTS.items())
-def test_a_request_names_a_stream_and_a_participant(open_space: Door, kind: str, field: str) -> None:
+def test_a_request_names_a_stream_and_a_participant(open_space: Transport, kind: str, field: str) -> None:
     lab = open_space(participants=FOUR)
     alice, _bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -311,7 +311,7 @@ def test_a_request_names_a_stream_and_a_participant(open_space: Door, kind: str,
 
 @pytest.mark.requirement("OWN-12")
 @pytest.mark.parametrize("kind", REQUESTS)
-def test_stream_and_ownership_are_judged_before_the_other_participant(open_space: Door, kind: str) -> None:
+def test_stream_and_ownership_are_judged_before_the_other_participant(open_space: Transport, kind: str) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -326,7 +326,7 @@ def test_stream_and_ownership_are_judged_before_the_other_participant(open_space
 
 @pytest.mark.requirement("OWN-13")
 @pytest.mark.sockets("alice")
-def test_a_previous_owner_decides_and_writes_no_more(open_space: Door) -> None:
+def test_a_previous_owner_decides_and_writes_no_more(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob, _carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -346,7 +346,7 @@ def test_a_previous_owner_decides_and_writes_no_more(open_space: Door) -> None:
 
 @pytest.mark.requirement("OWN-14")
 @pytest.mark.sockets("alice", "bob", "carol", "dave")
-def test_other_writers_outlast_a_transfer_and_the_new_owner_comes_first(open_space: Door) -> None:
+def test_other_writers_outlast_a_transfer_and_the_new_owner_comes_first(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob, carol, dave = (lab.join(name) for name in FOUR)
     stream_id = open_stream(alice)
@@ -359,7 +359,7 @@ def test_other_writers_outlast_a_transfer_and_the_new_owner_comes_first(open_spa
 
 @pytest.mark.requirement("OWN-15")
 @pytest.mark.sockets("alice")
-def test_a_stream_goes_round_and_comes_back(open_space: Door) -> None:
+def test_a_stream_goes_round_and_comes_back(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     clients = {name: lab.join(name) for name in FOUR}
     stream_id = open_stream(clients["alice"])
@@ -373,7 +373,7 @@ def test_a_stream_goes_round_and_comes_back(open_space: Door) -> None:
 
 @pytest.mark.requirement("OWN-16")
 @pytest.mark.sockets("bob")
-def test_writers_can_be_named_before_the_stream_is_live(open_space: Door) -> None:
+def test_writers_can_be_named_before_the_stream_is_live(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ALL, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = announce(alice)
@@ -386,7 +386,7 @@ def test_writers_can_be_named_before_the_stream_is_live(open_space: Door) -> Non
 
 @pytest.mark.requirement("OWN-16", "OWN-13")
 @pytest.mark.sockets("bob")
-def test_who_inherits_a_stream_that_is_not_live_yet_starts_it(open_space: Door) -> None:
+def test_who_inherits_a_stream_that_is_not_live_yet_starts_it(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ALL, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = announce(alice)
@@ -398,7 +398,7 @@ def test_who_inherits_a_stream_that_is_not_live_yet_starts_it(open_space: Door) 
 
 
 @pytest.mark.requirement("OWN-17")
-def test_a_stream_has_a_limit_of_writers(open_space: Door) -> None:
+def test_a_stream_has_a_limit_of_writers(open_space: Transport) -> None:
     assert Limits().writers == 1024
     lab = open_space(participants=FOUR, limits=Limits(writers=3))
     alice, *_others = (lab.join(name) for name in FOUR)
@@ -413,7 +413,7 @@ def test_a_stream_has_a_limit_of_writers(open_space: Door) -> None:
 
 @pytest.mark.requirement("OWN-18")
 @pytest.mark.sockets("alice", "bob", "carol", "dave")
-def test_everything_that_says_who_may_write_agrees(open_space: Door) -> None:
+def test_everything_that_says_who_may_write_agrees(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     clients = {name: lab.join(name) for name in FOUR}
     stream_id = open_stream(clients["alice"])
@@ -439,7 +439,7 @@ def test_everything_that_says_who_may_write_agrees(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("OWN-19")
-def test_a_posted_decision_is_answered_with_what_it_changed(open_space: Door) -> None:
+def test_a_posted_decision_is_answered_with_what_it_changed(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     _bob = lab.join("bob")
     stream_id = lab.post("alice", {"kind": "stream/request", "payload": {}}).body["stream_id"]
@@ -467,7 +467,7 @@ def test_a_posted_decision_is_answered_with_what_it_changed(open_space: Door) ->
 
 @pytest.mark.requirement("OWN-20")
 @pytest.mark.sockets("bob")
-def test_a_writer_that_leaves_is_off_every_list_at_once(open_space: Door) -> None:
+def test_a_writer_that_leaves_is_off_every_list_at_once(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
     first, second = open_stream(alice), open_stream(alice)
@@ -486,7 +486,7 @@ def test_a_writer_that_leaves_is_off_every_list_at_once(open_space: Door) -> Non
 
 
 @pytest.mark.requirement("OWN-20", "OWN-21")
-def test_leaving_is_told_as_presence_then_writing_then_ownership(open_space: Door) -> None:
+def test_leaving_is_told_as_presence_then_writing_then_ownership(open_space: Transport) -> None:
     lab = open_space(participants={"alice": MAY_OPEN, "bob": MAY_OPEN})
     alice, bob = lab.join("alice"), lab.join("bob")
     open_stream(bob, on_owner_disconnect="close")
@@ -498,7 +498,7 @@ def test_leaving_is_told_as_presence_then_writing_then_ownership(open_space: Doo
 
 @pytest.mark.requirement("OWN-21")
 @pytest.mark.sockets("bob")
-def test_under_close_a_stream_ends_with_its_owners_leaving(open_space: Door) -> None:
+def test_under_close_a_stream_ends_with_its_owners_leaving(open_space: Transport) -> None:
     lab = open_space(participants=FOUR, streams=StreamSettings(on_owner_disconnect="close"))
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -513,7 +513,7 @@ def test_under_close_a_stream_ends_with_its_owners_leaving(open_space: Door) -> 
 
 @pytest.mark.requirement("OWN-22")
 @pytest.mark.sockets("alice", "bob")
-def test_under_keep_a_stream_waits_for_its_owner_without_limit(open_space: Door) -> None:
+def test_under_keep_a_stream_waits_for_its_owner_without_limit(open_space: Transport) -> None:
     lab = open_space(participants=FOUR, streams=StreamSettings(on_owner_disconnect="keep"))
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -529,7 +529,7 @@ def test_under_keep_a_stream_waits_for_its_owner_without_limit(open_space: Door)
 
 
 @pytest.mark.requirement("OWN-22")
-def test_who_manages_streams_ends_one_whose_owner_stays_away(open_space: Door) -> None:
+def test_who_manages_streams_ends_one_whose_owner_stays_away(open_space: Transport) -> None:
     lab = open_space(participants={**FOUR, "carol": [{"kind": "stream/manage"}]})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice, on_owner_disconnect="keep")
@@ -543,7 +543,7 @@ def test_who_manages_streams_ends_one_whose_owner_stays_away(open_space: Door) -
 
 
 @pytest.mark.requirement("OWN-23")
-def test_an_owner_that_returns_in_time_finds_everything_as_it_was(open_space: Door) -> None:
+def test_an_owner_that_returns_in_time_finds_everything_as_it_was(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice, description="mine")
@@ -564,7 +564,7 @@ def test_an_owner_that_returns_in_time_finds_everything_as_it_was(open_space: Do
 
 
 @pytest.mark.requirement("OWN-23")
-def test_each_absence_has_its_own_grace(open_space: Door) -> None:
+def test_each_absence_has_its_own_grace(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -578,7 +578,7 @@ def test_each_absence_has_its_own_grace(open_space: Door) -> None:
 
 @pytest.mark.requirement("OWN-24")
 @pytest.mark.sockets("bob")
-def test_while_the_owner_is_away_the_others_go_on_writing(open_space: Door) -> None:
+def test_while_the_owner_is_away_the_others_go_on_writing(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -595,7 +595,7 @@ def test_while_the_owner_is_away_the_others_go_on_writing(open_space: Door) -> N
 
 @pytest.mark.requirement("OWN-25")
 @pytest.mark.sockets("alice", "bob")
-def test_after_the_grace_the_longest_standing_present_writer_inherits(open_space: Door) -> None:
+def test_after_the_grace_the_longest_standing_present_writer_inherits(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob, carol, dave = (lab.join(name) for name in FOUR)
     stream_id = open_stream(alice)
@@ -618,7 +618,7 @@ def test_after_the_grace_the_longest_standing_present_writer_inherits(open_space
 
 
 @pytest.mark.requirement("OWN-26")
-def test_after_the_grace_a_stream_without_present_writers_is_closed(open_space: Door) -> None:
+def test_after_the_grace_a_stream_without_present_writers_is_closed(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ALL, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     live, ready = open_stream(alice), announce(alice)
@@ -634,7 +634,7 @@ def test_after_the_grace_a_stream_without_present_writers_is_closed(open_space: 
 
 @pytest.mark.requirement("OWN-27")
 @pytest.mark.sockets("alice")
-def test_a_previous_owner_that_comes_back_too_late_is_nobody_special(open_space: Door) -> None:
+def test_a_previous_owner_that_comes_back_too_late_is_nobody_special(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -659,7 +659,7 @@ def test_a_previous_owner_that_comes_back_too_late_is_nobody_special(open_space:
         ("transfer", "close", ["stream/close"]),
     ],
 )
-def test_a_stream_can_choose_another_policy(open_space: Door, policy: Any, asked: str, kinds: list[str]) -> None:
+def test_a_stream_can_choose_another_policy(open_space: Transport, policy: Any, asked: str, kinds: list[str]) -> None:
     lab = open_space(participants=FOUR, streams=StreamSettings(on_owner_disconnect=policy))
     alice, bob = lab.join("alice"), lab.join("bob")
     open_stream(alice, on_owner_disconnect=asked)
@@ -669,7 +669,7 @@ def test_a_stream_can_choose_another_policy(open_space: Door, policy: Any, asked
 
 
 @pytest.mark.requirement("OWN-28")
-def test_the_grace_can_be_configured(open_space: Door) -> None:
+def test_the_grace_can_be_configured(open_space: Transport) -> None:
     lab = open_space(participants=FOUR, streams=StreamSettings(owner_grace_seconds=5))
     alice, bob = lab.join("alice"), lab.join("bob")
     open_stream(alice)
@@ -683,7 +683,7 @@ def test_the_grace_can_be_configured(open_space: Door) -> None:
 
 @pytest.mark.requirement("OWN-29")
 @pytest.mark.parametrize("policy", ["keep", "transfer"])
-def test_a_kicked_owner_has_no_grace(open_space: Door, policy: str) -> None:
+def test_a_kicked_owner_has_no_grace(open_space: Transport, policy: str) -> None:
     lab = open_space(participants={**FOUR, "dave": ALL})
     alice, _bob, _carol, dave = (lab.join(name) for name in FOUR)
     shared = open_stream(alice, on_owner_disconnect=policy)
@@ -699,7 +699,7 @@ def test_a_kicked_owner_has_no_grace(open_space: Door, policy: str) -> None:
 
 
 @pytest.mark.requirement("OWN-29")
-def test_an_owner_kicked_while_away_loses_what_is_left_of_its_grace(open_space: Door) -> None:
+def test_an_owner_kicked_while_away_loses_what_is_left_of_its_grace(open_space: Transport) -> None:
     lab = open_space(participants={**FOUR, "dave": ALL})
     alice, dave = lab.join("alice"), lab.join("dave")
     stream_id = open_stream(alice, on_owner_disconnect="keep")
@@ -711,7 +711,7 @@ def test_an_owner_kicked_while_away_loses_what_is_left_of_its_grace(open_space: 
 
 @pytest.mark.requirement("OWN-29")
 @pytest.mark.parametrize("policy", ["keep", "transfer"])
-def test_an_anonymous_owner_has_no_grace(open_space: Door, policy: str) -> None:
+def test_an_anonymous_owner_has_no_grace(open_space: Transport, policy: str) -> None:
     lab = open_space(participants={"bob": None}, defaults=MAY_OPEN, allow_anonymous=True)
     bob, guest = lab.join("bob"), lab.connect()
     guest.send(type="join", participantId="guest")
@@ -724,10 +724,10 @@ def test_an_anonymous_owner_has_no_grace(open_space: Door, policy: str) -> None:
 
 
 @pytest.mark.requirement("OWN-30")
-@pytest.mark.doors("core", "memory", "websocket")
+@pytest.mark.transports("core", "memory", "websocket")
 @examples(40, allow=[HealthCheck.function_scoped_fixture])
 @given(steps=histories(COMING_AND_GOING))
-def test_every_stream_always_has_an_owner_that_is_here_or_can_return(open_space: Door, steps: list[Step]) -> None:
+def test_every_stream_always_has_an_owner_that_is_here_or_can_return(open_space: Transport, steps: list[Step]) -> None:
     lab = open_space(**CONFIGURATION)
     history = History(lab)
     for step in steps:

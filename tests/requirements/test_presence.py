@@ -7,7 +7,7 @@ import pytest
 from mew.protocol import StreamSettings
 from mew.testing import Frame
 from tests.requirements.steps import forget_inboxes, grant_write, hello, open_stream, texts
-from tests.requirements.transports import Door
+from tests.requirements.transports import Transport
 
 EVERYTHING = [{"kind": "*"}]
 WIDE = {"participants": {"alice": EVERYTHING, "bob": EVERYTHING, "carol": None}}
@@ -20,7 +20,7 @@ CLOSING = StreamSettings(on_owner_disconnect="close")
 @pytest.mark.requirement("JOIN-26")
 @pytest.mark.sockets("carol")
 @pytest.mark.parametrize("way", ["socket", "log", "http"])
-def test_a_participant_is_present_by_socket_log_or_http_alike(open_space: Door, way: str) -> None:
+def test_a_participant_is_present_by_socket_log_or_http_alike(open_space: Transport, way: str) -> None:
     lab = open_space(**WIDE, output_logs=frozenset({"carol"} if way == "log" else ()))
     alice = lab.join("alice")
     stream_id = open_stream(alice)
@@ -36,7 +36,7 @@ def test_a_participant_is_present_by_socket_log_or_http_alike(open_space: Door, 
 
 @pytest.mark.requirement("JOIN-27")
 @pytest.mark.sockets("bob")
-def test_leaving_is_told_in_order(open_space: Door) -> None:
+def test_leaving_is_told_in_order(open_space: Transport) -> None:
     lab = open_space(**WIDE, streams=CLOSING)
     alice, bob = lab.join("alice"), lab.join("bob")
     own, first, another, second = open_stream(bob), open_stream(alice), open_stream(bob), open_stream(alice)
@@ -56,7 +56,7 @@ def test_leaving_is_told_in_order(open_space: Door) -> None:
 
 @pytest.mark.requirement("JOIN-27")
 @pytest.mark.sockets("carol")
-def test_a_leave_names_who_left_with_its_capabilities(open_space: Door) -> None:
+def test_a_leave_names_who_left_with_its_capabilities(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice, carol = lab.join("alice"), lab.join("carol")
     alice.inbox()
@@ -70,7 +70,7 @@ def test_a_leave_names_who_left_with_its_capabilities(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("JOIN-28")
-def test_a_post_makes_present_before_it_is_handled(open_space: Door) -> None:
+def test_a_post_makes_present_before_it_is_handled(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     alice.inbox()
@@ -81,7 +81,7 @@ def test_a_post_makes_present_before_it_is_handled(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("JOIN-28")
-def test_a_poll_makes_present(open_space: Door) -> None:
+def test_a_poll_makes_present(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     alice.inbox()
@@ -92,7 +92,7 @@ def test_a_poll_makes_present(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("JOIN-28")
-def test_a_refused_post_makes_present_too(open_space: Door) -> None:
+def test_a_refused_post_makes_present_too(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     assert lab.post("carol", {"kind": "stream/request"}).body["error"] == "capability_violation"
@@ -105,7 +105,7 @@ def as_received(messages: list[Any]) -> list[Any]:
 
 @pytest.mark.requirement("JOIN-38")
 @pytest.mark.sockets("alice", "carol")
-def test_a_poll_shows_what_a_socket_would_have_got(open_space: Door) -> None:
+def test_a_poll_shows_what_a_socket_would_have_got(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice, onlooker = lab.join("alice"), lab.observe()
     lab.poll("bob"), onlooker.inbox()
@@ -124,7 +124,7 @@ def test_a_poll_shows_what_a_socket_would_have_got(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("JOIN-29")
-def test_an_http_presence_ends_60_s_after_its_last_request(open_space: Door) -> None:
+def test_an_http_presence_ends_60_s_after_its_last_request(open_space: Transport) -> None:
     lab = open_space(**WIDE, streams=CLOSING)
     alice = lab.join("alice")
     answer = lab.post("bob", {"kind": "stream/request"})
@@ -147,7 +147,7 @@ def test_an_http_presence_ends_60_s_after_its_last_request(open_space: Door) -> 
 
 
 @pytest.mark.requirement("JOIN-29")
-def test_after_an_http_presence_has_ended_the_next_poll_begins_another(open_space: Door) -> None:
+def test_after_an_http_presence_has_ended_the_next_poll_begins_another(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     lab.poll("bob")
     lab.advance(60)
@@ -156,7 +156,7 @@ def test_after_an_http_presence_has_ended_the_next_poll_begins_another(open_spac
 
 @pytest.mark.requirement("JOIN-30")
 @pytest.mark.sockets("bob")
-def test_a_socket_ends_an_http_presence_unnoticed(open_space: Door) -> None:
+def test_a_socket_ends_an_http_presence_unnoticed(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     lab.poll("bob")
@@ -172,7 +172,7 @@ def test_a_socket_ends_an_http_presence_unnoticed(open_space: Door) -> None:
 
 @pytest.mark.requirement("JOIN-30")
 @pytest.mark.sockets("bob")
-def test_posting_beside_a_socket_changes_nothing_about_presence(open_space: Door) -> None:
+def test_posting_beside_a_socket_changes_nothing_about_presence(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice, bob = lab.join("alice"), lab.join("bob")
     forget_inboxes(alice, bob)
@@ -185,7 +185,7 @@ def test_posting_beside_a_socket_changes_nothing_about_presence(open_space: Door
 
 
 @pytest.mark.requirement("JOIN-31")
-def test_a_frame_cannot_be_posted_but_data_can(open_space: Door) -> None:
+def test_a_frame_cannot_be_posted_but_data_can(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     stream_id = lab.post("bob", {"kind": "stream/request"}).body["stream_id"]
@@ -199,7 +199,7 @@ def test_a_frame_cannot_be_posted_but_data_can(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("JOIN-32")
-def test_an_accepted_post_is_answered_with_id_status_and_time(open_space: Door) -> None:
+def test_an_accepted_post_is_answered_with_id_status_and_time(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     answer = lab.post("bob", {"kind": "chat", "payload": {"text": "hello"}})
@@ -209,7 +209,7 @@ def test_an_accepted_post_is_answered_with_id_status_and_time(open_space: Door) 
 
 
 @pytest.mark.requirement("JOIN-32")
-def test_a_posted_join_is_accepted_and_queues_a_fresh_welcome(open_space: Door) -> None:
+def test_a_posted_join_is_accepted_and_queues_a_fresh_welcome(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     answer = lab.post("bob", {"kind": "system/join"})
     assert answer.body["status"] == "accepted"
@@ -220,7 +220,7 @@ def test_a_posted_join_is_accepted_and_queues_a_fresh_welcome(open_space: Door) 
 @pytest.mark.requirement("JOIN-33")
 @pytest.mark.parametrize(("token", "status"), [(None, 401), ("of nobody", 403), ("token-of-bob@lab", 403)])
 def test_a_post_without_the_posters_token_is_refused_and_makes_nobody_present(
-    open_space: Door, token: str | None, status: int
+    open_space: Transport, token: str | None, status: int
 ) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
@@ -237,7 +237,7 @@ LOGGED = {**WIDE, "output_logs": frozenset({"bob"})}
 
 
 @pytest.mark.requirement("JOIN-34")
-def test_a_log_that_connects_at_the_start_is_present_from_then_on(open_space: Door) -> None:
+def test_a_log_that_connects_at_the_start_is_present_from_then_on(open_space: Transport) -> None:
     lab = open_space(**LOGGED)
     log = lab.log("bob")
     alice = lab.join("alice")
@@ -247,7 +247,7 @@ def test_a_log_that_connects_at_the_start_is_present_from_then_on(open_space: Do
 
 
 @pytest.mark.requirement("JOIN-34")
-def test_a_log_is_welcomed_and_announced_before_its_first_post(open_space: Door) -> None:
+def test_a_log_is_welcomed_and_announced_before_its_first_post(open_space: Transport) -> None:
     lab = open_space(**LOGGED)
     alice = lab.join("alice")
     assert list(alice.view.participants) == []
@@ -259,7 +259,7 @@ def test_a_log_is_welcomed_and_announced_before_its_first_post(open_space: Door)
 
 
 @pytest.mark.requirement("JOIN-35")
-def test_a_log_never_leaves_by_itself(open_space: Door) -> None:
+def test_a_log_never_leaves_by_itself(open_space: Transport) -> None:
     lab = open_space(**LOGGED)
     lab.post("bob", {"kind": "chat", "payload": {"text": "hello"}})
     alice = lab.join("alice")
@@ -271,7 +271,7 @@ def test_a_log_never_leaves_by_itself(open_space: Door) -> None:
 
 @pytest.mark.requirement("JOIN-35")
 @pytest.mark.sockets("alice")
-def test_a_log_owns_writes_and_is_a_target(open_space: Door) -> None:
+def test_a_log_owns_writes_and_is_a_target(open_space: Transport) -> None:
     lab = open_space(**LOGGED)
     log, alice, carol = lab.log("bob"), lab.join("alice"), lab.join("carol")
     own = lab.post("bob", {"kind": "stream/request"}).body["stream_id"]
@@ -289,7 +289,7 @@ def test_a_log_owns_writes_and_is_a_target(open_space: Door) -> None:
 
 @pytest.mark.requirement("JOIN-36")
 @pytest.mark.sockets("bob")
-def test_a_socket_takes_the_place_of_a_log_and_gives_it_back_unnoticed(open_space: Door) -> None:
+def test_a_socket_takes_the_place_of_a_log_and_gives_it_back_unnoticed(open_space: Transport) -> None:
     lab = open_space(**LOGGED, streams=CLOSING)
     log, alice = lab.log("bob"), lab.join("alice")
     own = lab.post("bob", {"kind": "stream/request"}).body["stream_id"]
@@ -306,7 +306,7 @@ def test_a_socket_takes_the_place_of_a_log_and_gives_it_back_unnoticed(open_spac
 
 @pytest.mark.requirement("JOIN-36")
 @pytest.mark.sockets("bob")
-def test_what_is_posted_beside_the_socket_of_a_log_is_echoed_to_the_socket(open_space: Door) -> None:
+def test_what_is_posted_beside_the_socket_of_a_log_is_echoed_to_the_socket(open_space: Transport) -> None:
     lab = open_space(**LOGGED)
     log, bob = lab.log("bob"), lab.join("bob")
     forget_inboxes(log, bob)

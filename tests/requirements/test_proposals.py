@@ -8,7 +8,7 @@ import pytest
 from mew.protocol.canonical_json import digests
 from mew.protocol.capabilities import read_capability
 from mew.protocol.settings import ApprovalRule
-from tests.requirements.transports import Door
+from tests.requirements.transports import Transport
 
 ALL = [{"kind": "*"}]
 MAY_PROPOSE = [{"kind": "mcp/proposal"}, {"kind": "chat"}]
@@ -45,7 +45,7 @@ def open_ids(lab: Any) -> list[str]:
 
 
 @pytest.mark.requirement("PRO-01")
-def test_a_proposal_is_stamped_by_the_gateway(open_space: Door) -> None:
+def test_a_proposal_is_stamped_by_the_gateway(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob = lab.join("alice"), lab.join("bob")
     forged = {"position": 3, "digest": "x", "expires_at": "2099-01-01T00:00:00.000000Z"}
@@ -58,8 +58,8 @@ def test_a_proposal_is_stamped_by_the_gateway(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("PRO-01")
-@pytest.mark.doors("core")
-def test_a_post_is_answered_with_the_stamp(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_a_post_is_answered_with_the_stamp(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
     answer = lab.post("bob", {"id": "p-1", "kind": "mcp/proposal", "payload": CALL})
     assert answer.body["proposal"]["position"] == lab.state.proposals["p-1"].position
@@ -67,7 +67,7 @@ def test_a_post_is_answered_with_the_stamp(open_space: Door) -> None:
 
 @pytest.mark.requirement("PRO-02")
 @pytest.mark.parametrize(("given", "seconds"), [({}, 300), ({"expires_in_seconds": 10}, 10), (None, 300)])
-def test_a_proposal_says_how_long_it_waits(open_space: Door, given: Any, seconds: int) -> None:
+def test_a_proposal_says_how_long_it_waits(open_space: Transport, given: Any, seconds: int) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob = lab.join("alice"), lab.join("bob")
     propose(bob, proposal=given)
@@ -80,7 +80,7 @@ def test_a_proposal_says_how_long_it_waits(open_space: Door, given: Any, seconds
 
 @pytest.mark.requirement("PRO-02")
 @pytest.mark.parametrize("given", [{"expires_in_seconds": each} for each in (9.9, 86_401, "60", True)] + [5, "soon"])
-def test_any_other_time_is_refused(open_space: Door, given: Any) -> None:
+def test_any_other_time_is_refused(open_space: Transport, given: Any) -> None:
     bob = open_space(participants=PEOPLE).join("bob")
     bob.inbox()
     bob.send(kind="mcp/proposal", payload=CALL, proposal=given)
@@ -89,7 +89,7 @@ def test_any_other_time_is_refused(open_space: Door, given: Any) -> None:
 
 @pytest.mark.requirement("PRO-03")
 @pytest.mark.parametrize("payload", [{}, {"method": 5}, {"method": ""}, {"params": {}}])
-def test_a_proposal_without_a_method_is_only_relayed(open_space: Door, payload: Any) -> None:
+def test_a_proposal_without_a_method_is_only_relayed(open_space: Transport, payload: Any) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob = lab.join("alice"), lab.join("bob")
     assert propose(bob, payload=payload, proposal={"position": 1, "digest": "x"}) == {}
@@ -100,7 +100,7 @@ def test_a_proposal_without_a_method_is_only_relayed(open_space: Door, payload: 
 
 @pytest.mark.requirement("PRO-04")
 @pytest.mark.parametrize("payload", [CALL, {"method": "other"}, {}])
-def test_the_first_of_an_id_wins(open_space: Door, payload: Any) -> None:
+def test_the_first_of_an_id_wins(open_space: Transport, payload: Any) -> None:
     lab = open_space(participants={**PEOPLE, "carol": MAY_PROPOSE})
     bob, carol, alice = lab.join("bob"), lab.join("carol"), lab.join("alice")
     stamp = propose(bob)
@@ -118,7 +118,7 @@ def test_the_first_of_an_id_wins(open_space: Door, payload: Any) -> None:
 
 @pytest.mark.requirement("PRO-05")
 @pytest.mark.parametrize("params", [b'{"a":1,"a":2}', b'{"a":[1' + b"0" * 400 + b"]}"])
-def test_what_two_readers_could_read_differently_is_no_proposal(open_space: Door, params: bytes) -> None:
+def test_what_two_readers_could_read_differently_is_no_proposal(open_space: Transport, params: bytes) -> None:
     bob = open_space(participants=PEOPLE).join("bob")
     bob.inbox()
     bob.send_bytes(b'{"kind":"mcp/proposal","payload":{"method":"m","params":' + params + b"}}")
@@ -128,7 +128,7 @@ def test_what_two_readers_could_read_differently_is_no_proposal(open_space: Door
 
 
 @pytest.mark.requirement("PRO-06")
-def test_a_request_fulfils_the_proposal_once(open_space: Door) -> None:
+def test_a_request_fulfils_the_proposal_once(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stamp = propose(bob)
@@ -158,7 +158,7 @@ def test_a_request_fulfils_the_proposal_once(open_space: Door) -> None:
     ],
     ids=["method", "params", "one more", "nobody", "claim"],
 )
-def test_a_request_that_differs_is_refused_and_the_proposal_waits(open_space: Door, changed: Any) -> None:
+def test_a_request_that_differs_is_refused_and_the_proposal_waits(open_space: Transport, changed: Any) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob = lab.join("alice"), lab.join("bob")
     stamp = propose(bob)
@@ -169,7 +169,7 @@ def test_a_request_that_differs_is_refused_and_the_proposal_waits(open_space: Do
 
 
 @pytest.mark.requirement("PRO-07")
-def test_one_that_was_addressed_to_nobody_may_be_sent_to_anyone(open_space: Door) -> None:
+def test_one_that_was_addressed_to_nobody_may_be_sent_to_anyone(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob = lab.join("alice"), lab.join("bob")
     stamp = propose(bob, to=[])
@@ -178,7 +178,7 @@ def test_one_that_was_addressed_to_nobody_may_be_sent_to_anyone(open_space: Door
 
 
 @pytest.mark.requirement("PRO-08")
-def test_a_typescript_client_fulfils_by_the_id_alone(open_space: Door) -> None:
+def test_a_typescript_client_fulfils_by_the_id_alone(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob = lab.join("alice"), lab.join("bob")
     stamp = propose(bob)
@@ -190,7 +190,7 @@ def test_a_typescript_client_fulfils_by_the_id_alone(open_space: Door) -> None:
 
 @pytest.mark.requirement("PRO-08")
 @pytest.mark.parametrize("padding", ["", "x" * 2_000_000])
-def test_by_the_id_alone_changed_content_is_refused(open_space: Door, padding: str) -> None:
+def test_by_the_id_alone_changed_content_is_refused(open_space: Transport, padding: str) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob = lab.join("alice"), lab.join("bob")
     propose(bob)
@@ -201,7 +201,7 @@ def test_by_the_id_alone_changed_content_is_refused(open_space: Door, padding: s
 
 @pytest.mark.requirement("PRO-09")
 @pytest.mark.parametrize("with_claim", [True, False])
-def test_a_closed_proposal_refuses_even_those_who_may(open_space: Door, with_claim: bool) -> None:
+def test_a_closed_proposal_refuses_even_those_who_may(open_space: Transport, with_claim: bool) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob = lab.join("alice"), lab.join("bob")
     stamp = propose(bob)
@@ -215,7 +215,7 @@ def test_a_closed_proposal_refuses_even_those_who_may(open_space: Door, with_cla
 
 
 @pytest.mark.requirement("PRO-10")
-def test_a_request_that_names_no_proposal_is_an_ordinary_one(open_space: Door) -> None:
+def test_a_request_that_names_no_proposal_is_an_ordinary_one(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob = lab.join("alice"), lab.join("bob")
     stamp = propose(bob)
@@ -231,7 +231,7 @@ def test_a_request_that_names_no_proposal_is_an_ordinary_one(open_space: Door) -
 
 
 @pytest.mark.requirement("PRO-11")
-def test_a_request_fulfils_one_proposal(open_space: Door) -> None:
+def test_a_request_fulfils_one_proposal(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob = lab.join("alice"), lab.join("bob")
     propose(bob)
@@ -245,7 +245,7 @@ def test_a_request_fulfils_one_proposal(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("PRO-12")
-def test_fulfilling_needs_the_capability_for_the_request(open_space: Door) -> None:
+def test_fulfilling_needs_the_capability_for_the_request(open_space: Transport) -> None:
     lab = open_space(participants={"bob": MAY_PROPOSE, "dave": [{"kind": "mcp/request", "payload": {"method": "x"}}]})
     bob, dave = lab.join("bob"), lab.join("dave")
     stamp = propose(bob)
@@ -258,7 +258,7 @@ def test_fulfilling_needs_the_capability_for_the_request(open_space: Door) -> No
 
 @pytest.mark.requirement("PRO-13")
 @pytest.mark.parametrize(("kind", "outcome"), [("mcp/response", "fulfilled"), ("mcp/reject", "rejected")])
-def test_an_answer_to_the_proposal_itself_closes_it(open_space: Door, kind: str, outcome: str) -> None:
+def test_an_answer_to_the_proposal_itself_closes_it(open_space: Transport, kind: str, outcome: str) -> None:
     people = {**PEOPLE, "files": [{"kind": kind}], "eve": [{"kind": kind}]}
     for who in ("files", "alice"):
         lab = open_space(participants=people)
@@ -276,7 +276,7 @@ def test_an_answer_to_the_proposal_itself_closes_it(open_space: Door, kind: str,
 
 
 @pytest.mark.requirement("PRO-14")
-def test_the_proposer_may_always_withdraw(open_space: Door) -> None:
+def test_the_proposer_may_always_withdraw(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob = lab.join("alice"), lab.join("bob")
     stamp = propose(bob)
@@ -291,7 +291,7 @@ def test_the_proposer_may_always_withdraw(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("PRO-14")
-def test_nobody_withdraws_for_another(open_space: Door) -> None:
+def test_nobody_withdraws_for_another(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob = lab.join("alice"), lab.join("bob")
     propose(bob)
@@ -310,8 +310,8 @@ def test_nobody_withdraws_for_another(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("PRO-15")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_a_click_after_the_end_is_refused_even_before_the_next_tick(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_a_click_after_the_end_is_refused_even_before_the_next_tick(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob = lab.join("alice"), lab.join("bob")
     stamp = propose(bob, proposal={"expires_in_seconds": 10})
@@ -325,8 +325,8 @@ def test_a_click_after_the_end_is_refused_even_before_the_next_tick(open_space: 
 
 
 @pytest.mark.requirement("PRO-16")
-@pytest.mark.doors("core")
-def test_what_expired_in_the_meantime_is_closed_at_the_start(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_what_expired_in_the_meantime_is_closed_at_the_start(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
     propose(lab.join("bob"))
     lab.now += 301_000_000
@@ -336,7 +336,7 @@ def test_what_expired_in_the_meantime_is_closed_at_the_start(open_space: Door) -
 
 
 @pytest.mark.requirement("PRO-17")
-def test_leaving_keeps_a_proposal_and_a_kick_closes_it(open_space: Door) -> None:
+def test_leaving_keeps_a_proposal_and_a_kick_closes_it(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob = lab.join("alice"), lab.join("bob")
     propose(bob)
@@ -349,9 +349,9 @@ def test_leaving_keeps_a_proposal_and_a_kick_closes_it(open_space: Door) -> None
 
 
 @pytest.mark.requirement("PRO-17")
-@pytest.mark.doors("core", "memory", "websocket")
+@pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("kick", [False, True])
-def test_what_an_anonymous_participant_proposed_ends_with_it(open_space: Door, kick: bool) -> None:
+def test_what_an_anonymous_participant_proposed_ends_with_it(open_space: Transport, kick: bool) -> None:
     lab = open_space(participants=PEOPLE, defaults=[{"kind": "mcp/proposal"}], allow_anonymous=True)
     alice, guest = lab.join("alice"), lab.connect()
     guest.send(type="join", participantId="guest")
@@ -364,8 +364,8 @@ def test_what_an_anonymous_participant_proposed_ends_with_it(open_space: Door, k
 
 
 @pytest.mark.requirement("PRO-17")
-@pytest.mark.doors("core")
-def test_no_anonymous_proposal_outlives_a_restart(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_no_anonymous_proposal_outlives_a_restart(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE, defaults=[{"kind": "mcp/proposal"}], allow_anonymous=True)
     guest, bob = lab.connect(), lab.join("bob")
     guest.send(type="join", participantId="guest")
@@ -377,7 +377,7 @@ def test_no_anonymous_proposal_outlives_a_restart(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("PRO-18")
-def test_only_the_gateway_says_that_a_proposal_is_closed(open_space: Door) -> None:
+def test_only_the_gateway_says_that_a_proposal_is_closed(open_space: Transport) -> None:
     alice = open_space(participants=PEOPLE).join("alice")
     alice.inbox()
     alice.send(kind="mcp/proposal-closed", payload={"position": 1, "proposal": "p-1", "outcome": "expired"})
@@ -395,7 +395,7 @@ def test_only_the_gateway_says_that_a_proposal_is_closed(open_space: Door) -> No
     ],
     ids=["bytes", "method", "recipients", "values"],
 )
-def test_a_proposal_has_a_size(open_space: Door, payload: Any, to: Any) -> None:
+def test_a_proposal_has_a_size(open_space: Transport, payload: Any, to: Any) -> None:
     bob = open_space(participants=PEOPLE).join("bob")
     bob.inbox()
     bob.send(kind="mcp/proposal", to=to, payload=payload)
@@ -403,9 +403,9 @@ def test_a_proposal_has_a_size(open_space: Door, payload: Any, to: Any) -> None:
 
 
 @pytest.mark.requirement("PRO-20")
-@pytest.mark.doors("core")
+@pytest.mark.transports("core")
 @pytest.mark.parametrize(("count", "size", "left"), [(66, 0, 64), (6, 900_000, 4)])
-def test_a_proposer_with_too_many_loses_its_own_oldest(open_space: Door, count: int, size: int, left: int) -> None:
+def test_a_proposer_with_too_many_loses_its_own_oldest(open_space: Transport, count: int, size: int, left: int) -> None:
     lab = open_space(participants={**PEOPLE, "dave": MAY_PROPOSE})
     alice, bob, dave = lab.join("alice"), lab.join("bob"), lab.join("dave")
     propose(dave, "real")
@@ -418,9 +418,9 @@ def test_a_proposer_with_too_many_loses_its_own_oldest(open_space: Door, count: 
 
 
 @pytest.mark.requirement("PRO-21")
-@pytest.mark.doors("core")
+@pytest.mark.transports("core")
 @pytest.mark.parametrize(("each_has", "proposers", "size"), [(64, 8, 0), (4, 5, 1_000_000)])
-def test_a_space_that_is_full_takes_no_more(open_space: Door, each_has: int, proposers: int, size: int) -> None:
+def test_a_space_that_is_full_takes_no_more(open_space: Transport, each_has: int, proposers: int, size: int) -> None:
     people = {f"bot-{number}": MAY_PROPOSE for number in range(proposers + 1)}
     lab = open_space(participants=people)
     clients = [lab.join(name) for name in people]
@@ -438,7 +438,7 @@ def test_a_space_that_is_full_takes_no_more(open_space: Door, each_has: int, pro
 
 
 @pytest.mark.requirement("PRO-22")
-def test_an_id_is_free_again_after_an_hour(open_space: Door) -> None:
+def test_an_id_is_free_again_after_an_hour(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob = lab.join("alice"), lab.join("bob")
     first = propose(bob)
@@ -459,8 +459,8 @@ def test_an_id_is_free_again_after_an_hour(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("PRO-22")
-@pytest.mark.doors("core")
-def test_a_proposer_is_remembered_for_its_last_1024(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_a_proposer_is_remembered_for_its_last_1024(open_space: Transport) -> None:
     lab = open_space(participants={"bob": [{"kind": "mcp/*"}]})
     bob = lab.join("bob")
     for number in range(1_026):
@@ -476,7 +476,7 @@ def test_a_proposer_is_remembered_for_its_last_1024(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("PRO-23")
-def test_a_late_joiner_that_may_fulfil_is_told_what_is_open(open_space: Door) -> None:
+def test_a_late_joiner_that_may_fulfil_is_told_what_is_open(open_space: Transport) -> None:
     lab = open_space(participants={**PEOPLE, "dave": MAY_PROPOSE})
     stamp = propose(lab.join("bob"))
     (entry,) = lab.join("alice").take("system/welcome")["payload"]["open_proposals"]
@@ -509,7 +509,7 @@ def approve(client: Any, stamp: Any, name: str = "p-1") -> None:
 
 
 @pytest.mark.requirement("PRO-24")
-def test_a_request_that_a_rule_binds_waits_for_its_votes(open_space: Door) -> None:
+def test_a_request_that_a_rule_binds_waits_for_its_votes(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE, approvals=(rule("alice", "carol", quorum=2),))
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stamp = propose(bob)
@@ -536,7 +536,7 @@ def test_a_request_that_a_rule_binds_waits_for_its_votes(open_space: Door) -> No
         ({}, ["carol"], True),
     ],
 )
-def test_a_rule_binds_requests_without_a_proposal(open_space: Door, fields: Any, to: Any, passes: bool) -> None:
+def test_a_rule_binds_requests_without_a_proposal(open_space: Transport, fields: Any, to: Any, passes: bool) -> None:
     lab = open_space(participants=PEOPLE, approvals=(rule("alice", **fields),))
     alice = lab.join("alice")
     alice.inbox()
@@ -547,7 +547,7 @@ def test_a_rule_binds_requests_without_a_proposal(open_space: Door, fields: Any,
 
 
 @pytest.mark.requirement("PRO-25")
-def test_a_rule_binds_a_request_that_is_too_long_to_be_compared(open_space: Door) -> None:
+def test_a_rule_binds_a_request_that_is_too_long_to_be_compared(open_space: Transport) -> None:
     match = {"kind": "mcp/request", "payload": {"params": {"note": "*secret*file*"}}}
     bound = ApprovalRule(match=read_capability(match, "match"), deciders=("alice",))
     lab = open_space(participants=PEOPLE, approvals=(bound,))
@@ -559,7 +559,7 @@ def test_a_rule_binds_a_request_that_is_too_long_to_be_compared(open_space: Door
 
 
 @pytest.mark.requirement("PRO-12")
-def test_a_right_that_takes_too_long_to_find_closes_no_proposal(open_space: Door) -> None:
+def test_a_right_that_takes_too_long_to_find_closes_no_proposal(open_space: Transport) -> None:
     patterns = [{"kind": "mcp/request", "payload": {"params": {"note": f"*a{n}*b*"}}} for n in range(100)]
     people = {**PEOPLE, "dave": [{"kind": "mcp/reject"}, *patterns]}
     lab = open_space(participants=people)
@@ -571,7 +571,7 @@ def test_a_right_that_takes_too_long_to_find_closes_no_proposal(open_space: Door
 
 
 @pytest.mark.requirement("PRO-26")
-def test_who_is_no_decider_has_no_vote(open_space: Door) -> None:
+def test_who_is_no_decider_has_no_vote(open_space: Transport) -> None:
     people = {**PEOPLE, "dave": [{"kind": "mcp/approve"}], "carol": MAY_PROPOSE}
     lab = open_space(participants=people, approvals=(rule("alice", "carol", "bob", "ghost"),))
     alice, bob, carol, dave = (lab.join(name) for name in ("alice", "bob", "carol", "dave"))
@@ -585,8 +585,8 @@ def test_who_is_no_decider_has_no_vote(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("PRO-26")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_an_anonymous_participant_never_counts(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_an_anonymous_participant_never_counts(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE, defaults=ALL, allow_anonymous=True, approvals=(rule("ghost"),))
     bob, ghost = lab.join("bob"), lab.connect()
     ghost.send(type="join", participantId="ghost")
@@ -599,7 +599,7 @@ def test_an_anonymous_participant_never_counts(open_space: Door) -> None:
 
 @pytest.mark.requirement("PRO-26")
 @pytest.mark.parametrize("how", ["kick", "revoke"])
-def test_a_vote_ends_with_what_it_rests_on(open_space: Door, how: str) -> None:
+def test_a_vote_ends_with_what_it_rests_on(open_space: Transport, how: str) -> None:
     lab = open_space(participants=PEOPLE, approvals=(rule("alice", "carol", quorum=2),))
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stamp = propose(bob)
@@ -615,7 +615,7 @@ def test_a_vote_ends_with_what_it_rests_on(open_space: Door, how: str) -> None:
 
 
 @pytest.mark.requirement("PRO-27")
-def test_only_a_deciders_rejection_closes(open_space: Door) -> None:
+def test_only_a_deciders_rejection_closes(open_space: Transport) -> None:
     people = {**PEOPLE, "files": [{"kind": "mcp/reject"}]}
     lab = open_space(participants=people, approvals=(rule("carol"),))
     bob, alice, files, carol = (lab.join(name) for name in ("bob", "alice", "files", "carol"))
@@ -628,7 +628,7 @@ def test_only_a_deciders_rejection_closes(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("PRO-35")
-def test_a_response_ends_a_bound_proposal_when_enough_have_voted(open_space: Door) -> None:
+def test_a_response_ends_a_bound_proposal_when_enough_have_voted(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE, approvals=(rule("carol"),))
     bob, files, carol = lab.join("bob"), lab.join("files"), lab.join("carol")
     stamp = propose(bob)
@@ -642,7 +642,7 @@ def test_a_response_ends_a_bound_proposal_when_enough_have_voted(open_space: Doo
 
 
 @pytest.mark.requirement("PRO-27")
-def test_of_two_rules_a_decider_of_either_may_reject(open_space: Door) -> None:
+def test_of_two_rules_a_decider_of_either_may_reject(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE, approvals=(rule("carol"), rule("alice")))
     bob, carol = lab.join("bob"), lab.join("carol")
     stamp = propose(bob)
@@ -651,7 +651,7 @@ def test_of_two_rules_a_decider_of_either_may_reject(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("PRO-28")
-def test_a_vote_is_on_one_open_proposal_that_needs_it(open_space: Door) -> None:
+def test_a_vote_is_on_one_open_proposal_that_needs_it(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE, approvals=(rule("alice"),))
     alice, bob = lab.join("alice"), lab.join("bob")
     stamp, other = propose(bob), propose(bob, "p-2", {"method": "tools/list"})
@@ -673,7 +673,7 @@ def test_a_vote_is_on_one_open_proposal_that_needs_it(open_space: Door) -> None:
 
 @pytest.mark.requirement("PRO-33")
 @pytest.mark.parametrize("name", [["read_a", "write_a"], ["read_a"] * 1_025, {"0": "write_a"}])
-def test_a_rule_binds_what_could_be_another_form_of_what_it_names(open_space: Door, name: Any) -> None:
+def test_a_rule_binds_what_could_be_another_form_of_what_it_names(open_space: Transport, name: Any) -> None:
     lab = open_space(participants=PEOPLE, approvals=(rule("alice"),))
     alice = lab.join("alice")
     for given, told in ((name, ["system/error"]), (["read_a", "read_b"], ["mcp/request"])):
@@ -687,7 +687,7 @@ def test_a_rule_binds_what_could_be_another_form_of_what_it_names(open_space: Do
     ("params", "error"),
     [(b'{"name":"write_a","name":"read_a"}', "invalid_envelope"), (b"[%b0]" % (b"0," * 50_000), "quota_exceeded")],
 )
-def test_where_rules_judge_requests_they_have_one_reading(open_space: Door, params: bytes, error: str) -> None:
+def test_where_rules_judge_requests_they_have_one_reading(open_space: Transport, params: bytes, error: str) -> None:
     text = b'{"kind":"mcp/request","to":["files"],"payload":{"method":"tools/call","params":' + params + b"}}"
     for rules in ((), (rule("alice"),)):
         alice = open_space(participants=PEOPLE, approvals=rules).join("alice")
@@ -697,7 +697,7 @@ def test_where_rules_judge_requests_they_have_one_reading(open_space: Door, para
 
 
 @pytest.mark.requirement("PRO-32")
-def test_votes_are_for_the_recipients_that_were_proposed(open_space: Door) -> None:
+def test_votes_are_for_the_recipients_that_were_proposed(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE, approvals=(rule("alice", "carol", quorum=2),))
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     approve(carol, propose(bob))
@@ -718,7 +718,7 @@ def grant(client: Any, name: str, **fields: Any) -> None:
 
 
 @pytest.mark.requirement("PRO-29")
-def test_a_grant_ends_when_it_said(open_space: Door) -> None:
+def test_a_grant_ends_when_it_said(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob = lab.join("alice"), lab.join("bob")
     grant(alice, "g-1", timeout_seconds=30)
@@ -739,7 +739,7 @@ def test_a_grant_ends_when_it_said(open_space: Door) -> None:
 
 @pytest.mark.requirement("PRO-30")
 @pytest.mark.parametrize("seconds", [0, -1, 31_536_001, "60", True])
-def test_a_grant_lasts_up_to_a_year(open_space: Door, seconds: Any) -> None:
+def test_a_grant_lasts_up_to_a_year(open_space: Transport, seconds: Any) -> None:
     lab = open_space(participants=PEOPLE)
     alice = lab.join("alice")
     grant(alice, "g-1", timeout_seconds=seconds)
@@ -749,8 +749,8 @@ def test_a_grant_lasts_up_to_a_year(open_space: Door, seconds: Any) -> None:
 
 
 @pytest.mark.requirement("PRO-30")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_the_end_of_a_grant_takes_no_other_along(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_the_end_of_a_grant_takes_no_other_along(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
     alice = lab.join("alice")
     for first, second in (({}, {"timeout_seconds": 1}), ({"timeout_seconds": 1}, {}), ({"timeout_seconds": 9},) * 2):
@@ -764,8 +764,8 @@ def test_the_end_of_a_grant_takes_no_other_along(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("PRO-29")
-@pytest.mark.doors("core")
-def test_two_grants_end_each_at_its_time(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_two_grants_end_each_at_its_time(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob = lab.join("alice"), lab.join("bob")
     grant(alice, "g-1", timeout_seconds=10)
@@ -779,8 +779,8 @@ def test_two_grants_end_each_at_its_time(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("PRO-31")
-@pytest.mark.doors("core")
-def test_proposals_votes_and_ends_survive_a_restart(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_proposals_votes_and_ends_survive_a_restart(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE, approvals=(rule("alice", "carol", quorum=2),))
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     propose(bob, "p-0", {"method": "m"})

@@ -25,7 +25,7 @@ from mew.protocol import (
     welcome_at,
 )
 from mew.testing import Client, MemorySpace
-from tests.requirements.transports import Door
+from tests.requirements.transports import Transport
 from tests.support.histories import ALL_VERBS, CONFIGURATION, History, Step, histories
 from tests.support.hypothesis_settings import examples
 
@@ -76,7 +76,7 @@ def payload(record: Record) -> dict[str, Any]:
     return value
 
 
-def played(open_space: Door, steps: list[Step]) -> MemorySpace:
+def played(open_space: Transport, steps: list[Step]) -> MemorySpace:
     lab: MemorySpace = open_space(**CONFIGURATION)
     History(lab).play_all(steps)
     return lab
@@ -86,20 +86,20 @@ def played(open_space: Door, steps: list[Step]) -> MemorySpace:
 
 
 @pytest.mark.requirement("REC-01")
-@pytest.mark.doors("core")
+@pytest.mark.transports("core")
 @by_chance
 @any_history
-def test_positions_rise_by_one_from_nought_restarts_included(open_space: Door, steps: list[Step]) -> None:
+def test_positions_rise_by_one_from_nought_restarts_included(open_space: Transport, steps: list[Step]) -> None:
     lab = played(open_space, [*steps, Step("restart", "alice", "bob", 1), *steps])
     assert [each.position for each in lab.records] == list(range(len(lab.records)))
     assert lab.state.position == len(lab.records) - 1
 
 
 @pytest.mark.requirement("REC-01")
-@pytest.mark.doors("memory", "websocket")
+@pytest.mark.transports("memory", "websocket")
 @at_a_gateway
 @a_running_history
-def test_positions_rise_by_one_while_a_gateway_runs(open_space: Door, steps: list[Step]) -> None:
+def test_positions_rise_by_one_while_a_gateway_runs(open_space: Transport, steps: list[Step]) -> None:
     lab: Any = played(open_space, steps)
     assert [each.position for each in lab.records] == list(range(len(lab.records)))
     assert lab.state.position == len(lab.records) - 1
@@ -107,8 +107,8 @@ def test_positions_rise_by_one_while_a_gateway_runs(open_space: Door, steps: lis
 
 
 @pytest.mark.requirement("REC-02")
-@pytest.mark.doors("core")
-def test_times_never_decrease_though_the_clock_does(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_times_never_decrease_though_the_clock_does(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice = lab.join("alice")
     began = lab.now
@@ -122,8 +122,8 @@ def test_times_never_decrease_though_the_clock_does(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("REC-02")
-@pytest.mark.doors("memory", "websocket")
-def test_times_never_decrease_though_the_clock_of_a_gateway_does(open_space: Door) -> None:
+@pytest.mark.transports("memory", "websocket")
+def test_times_never_decrease_though_the_clock_of_a_gateway_does(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice = lab.join("alice")
     for seconds in (-3600, 10, -20, 7200, -1):
@@ -135,8 +135,8 @@ def test_times_never_decrease_though_the_clock_of_a_gateway_does(open_space: Doo
 
 
 @pytest.mark.requirement("REC-03")
-@pytest.mark.doors("memory", "websocket")
-def test_the_start_of_a_gateway_is_recorded_with_its_epoch_and_configuration(open_space: Door) -> None:
+@pytest.mark.transports("memory", "websocket")
+def test_the_start_of_a_gateway_is_recorded_with_its_epoch_and_configuration(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ALL, "bob": None}, strict_from=True)
     started = payload(only(lab, "start"))
     assert (started["epoch"], lab.records[0].event) == (lab.state.epoch, "start")
@@ -144,8 +144,8 @@ def test_the_start_of_a_gateway_is_recorded_with_its_epoch_and_configuration(ope
 
 
 @pytest.mark.requirement("REC-03")
-@pytest.mark.doors("core")
-def test_each_start_is_recorded_with_its_epoch_and_configuration(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_each_start_is_recorded_with_its_epoch_and_configuration(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ALL, "bob": None}, defaults=[{"kind": "mcp/*"}], strict_from=True)
     lab.restart()
     first, second = (payload(each) for each in recorded(lab, "start"))
@@ -163,7 +163,7 @@ def test_each_start_is_recorded_with_its_epoch_and_configuration(open_space: Doo
 
 
 @pytest.mark.requirement("REC-04")
-def test_a_relayed_envelope_is_recorded_as_it_was_sent_out(open_space: Door) -> None:
+def test_a_relayed_envelope_is_recorded_as_it_was_sent_out(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(id="hello", kind="chat", payload={"text": "hello"})
@@ -174,7 +174,7 @@ def test_a_relayed_envelope_is_recorded_as_it_was_sent_out(open_space: Door) -> 
 
 
 @pytest.mark.requirement("REC-04")
-def test_a_consumed_request_and_the_answer_to_it_are_recorded(open_space: Door) -> None:
+def test_a_consumed_request_and_the_answer_to_it_are_recorded(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -191,7 +191,7 @@ def test_a_consumed_request_and_the_answer_to_it_are_recorded(open_space: Door) 
 
 
 @pytest.mark.requirement("REC-04")
-def test_a_heartbeat_is_recorded_as_consumed(open_space: Door) -> None:
+def test_a_heartbeat_is_recorded_as_consumed(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     lab.join("bob").send(id="still-here", kind="system/heartbeat")
     assert only(lab, "consumed").envelope_id == "still-here"
@@ -211,7 +211,7 @@ def test_a_heartbeat_is_recorded_as_consumed(open_space: Door) -> None:
     ],
 )
 def test_a_refused_envelope_is_recorded_with_the_code_its_sender_got(
-    open_space: Door, envelope: dict[str, Any], kind: str | None
+    open_space: Transport, envelope: dict[str, Any], kind: str | None
 ) -> None:
     lab = open_space(participants=FOUR)
     bob = lab.join("bob")
@@ -222,7 +222,7 @@ def test_a_refused_envelope_is_recorded_with_the_code_its_sender_got(
 
 
 @pytest.mark.requirement("REC-05")
-def test_what_is_no_envelope_at_all_is_recorded_too(open_space: Door) -> None:
+def test_what_is_no_envelope_at_all_is_recorded_too(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     bob = lab.join("bob")
     bob.send_bytes(b"{nonsense")
@@ -233,7 +233,7 @@ def test_what_is_no_envelope_at_all_is_recorded_too(open_space: Door) -> None:
 
 @pytest.mark.requirement("REC-06")
 @pytest.mark.sockets("alice", "bob")
-def test_frames_and_data_are_recorded_under_one_numbering(open_space: Door) -> None:
+def test_frames_and_data_are_recorded_under_one_numbering(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -253,7 +253,7 @@ def test_frames_and_data_are_recorded_under_one_numbering(open_space: Door) -> N
 
 @pytest.mark.requirement("REC-07")
 @pytest.mark.sockets("bob")
-def test_every_refused_frame_is_recorded_told_or_not(open_space: Door) -> None:
+def test_every_refused_frame_is_recorded_told_or_not(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -270,7 +270,7 @@ def test_every_refused_frame_is_recorded_told_or_not(open_space: Door) -> None:
 
 @pytest.mark.requirement("REC-07")
 @pytest.mark.sockets("alice")
-def test_frames_over_the_rate_are_recorded_as_refused(open_space: Door) -> None:
+def test_frames_over_the_rate_are_recorded_as_refused(open_space: Transport) -> None:
     lab = open_space(participants=FOUR, limits=Limits(frames_per_second=1, frame_burst=2))
     alice = lab.join("alice")
     stream_id = open_stream(alice)
@@ -281,8 +281,8 @@ def test_frames_over_the_rate_are_recorded_as_refused(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("REC-08")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_joins_leaves_and_welcomes_are_recorded(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_joins_leaves_and_welcomes_are_recorded(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
     lab.join("bob")
@@ -299,7 +299,7 @@ def test_joins_leaves_and_welcomes_are_recorded(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("REC-08")
-def test_a_welcome_is_recorded_as_it_was_sent(open_space: Door) -> None:
+def test_a_welcome_is_recorded_as_it_was_sent(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice = lab.join("alice")
     assert only(lab, "welcome").payload == alice.take("system/welcome").raw
@@ -322,10 +322,10 @@ def first_delivered_without_record(effects: list[Effect]) -> Effect | None:
 
 
 @pytest.mark.requirement("REC-09")
-@pytest.mark.doors("core")
+@pytest.mark.transports("core")
 @by_chance
 @any_history
-def test_nothing_is_delivered_before_its_record(open_space: Door, steps: list[Step]) -> None:
+def test_nothing_is_delivered_before_its_record(open_space: Transport, steps: list[Step]) -> None:
     lab = open_space(**CONFIGURATION)
     history = History(lab)
     for step in steps:
@@ -334,7 +334,7 @@ def test_nothing_is_delivered_before_its_record(open_space: Door, steps: list[St
 
 
 @pytest.mark.requirement("REC-10")
-def test_a_decision_can_be_read_from_the_record_of_its_envelope(open_space: Door) -> None:
+def test_a_decision_can_be_read_from_the_record_of_its_envelope(open_space: Transport) -> None:
     lab = open_space(participants={"alice": [{"kind": "chat"}, {"kind": "mcp/*", "payload": {"method": "x"}}]})
     alice = lab.join("alice")
     alice.send(kind="mcp/request", payload={"method": "x"})
@@ -345,7 +345,7 @@ def test_a_decision_can_be_read_from_the_record_of_its_envelope(open_space: Door
 
 
 @pytest.mark.requirement("REC-11")
-def test_a_hole_in_a_writers_numbers_is_recorded(open_space: Door) -> None:
+def test_a_hole_in_a_writers_numbers_is_recorded(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -360,9 +360,9 @@ def test_a_hole_in_a_writers_numbers_is_recorded(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("REC-12")
-@pytest.mark.doors("core", "memory", "websocket")
+@pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("reader", ["slow", "gone", "back"])
-def test_what_a_reader_lost_is_recorded_and_told_unless_it_is_gone(open_space: Door, reader: str) -> None:
+def test_what_a_reader_lost_is_recorded_and_told_unless_it_is_gone(open_space: Transport, reader: str) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -383,10 +383,10 @@ def test_what_a_reader_lost_is_recorded_and_told_unless_it_is_gone(open_space: D
 
 
 @pytest.mark.requirement("REC-13")
-@pytest.mark.doors("core")
+@pytest.mark.transports("core")
 @by_chance
 @any_history
-def test_the_records_alone_give_the_state_of_the_running_space(open_space: Door, steps: list[Step]) -> None:
+def test_the_records_alone_give_the_state_of_the_running_space(open_space: Transport, steps: list[Step]) -> None:
     lab = open_space(**CONFIGURATION)
     history = History(lab)
     state = folded(lab.records)
@@ -399,18 +399,18 @@ def test_the_records_alone_give_the_state_of_the_running_space(open_space: Door,
 
 
 @pytest.mark.requirement("REC-13")
-@pytest.mark.doors("memory", "websocket")
+@pytest.mark.transports("memory", "websocket")
 @at_a_gateway
 @a_running_history
-def test_the_records_alone_give_the_state_of_a_gateways_space(open_space: Door, steps: list[Step]) -> None:
+def test_the_records_alone_give_the_state_of_a_gateways_space(open_space: Transport, steps: list[Step]) -> None:
     lab: Any = played(open_space, steps)
     assert snapshot(folded(lab.records)) == snapshot(lab.state)
     lab.close()
 
 
 @pytest.mark.requirement("REC-14")
-@pytest.mark.doors("core")
-def test_a_restarted_space_has_what_it_had(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_a_restarted_space_has_what_it_had(open_space: Transport) -> None:
     lab = open_space(participants={**FOUR, "carol": [{"kind": "chat"}, {"kind": "mcp/*"}]})
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice, description="before")
@@ -454,10 +454,10 @@ def test_a_restarted_space_has_what_it_had(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("REC-14")
-@pytest.mark.doors("core")
+@pytest.mark.transports("core")
 @by_chance
 @any_history
-def test_a_restart_changes_nothing_but_who_is_here(open_space: Door, steps: list[Step]) -> None:
+def test_a_restart_changes_nothing_but_who_is_here(open_space: Transport, steps: list[Step]) -> None:
     lab = played(open_space, steps)
     before = lab.state.position
     lab.restart()
@@ -477,10 +477,10 @@ def what_lasts(state: SpaceState) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("REC-15")
-@pytest.mark.doors("core")
+@pytest.mark.transports("core")
 @by_chance
 @any_history
-def test_a_checkpoint_stands_for_everything_before_it(open_space: Door, steps: list[Step]) -> None:
+def test_a_checkpoint_stands_for_everything_before_it(open_space: Transport, steps: list[Step]) -> None:
     lab = played(open_space, steps)
     whole = snapshot(folded(lab.records))
     for cut in range(0, len(lab.records), 7):
@@ -494,8 +494,8 @@ def test_a_checkpoint_stands_for_everything_before_it(open_space: Door, steps: l
 
 
 @pytest.mark.requirement("REC-16")
-@pytest.mark.doors("core")
-def test_owners_and_writers_that_return_after_a_restart_resume(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_owners_and_writers_that_return_after_a_restart_resume(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -513,8 +513,8 @@ def test_owners_and_writers_that_return_after_a_restart_resume(open_space: Door)
 
 
 @pytest.mark.requirement("REC-16")
-@pytest.mark.doors("core")
-def test_a_writer_that_stays_away_after_a_restart_is_revoked(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_a_writer_that_stays_away_after_a_restart_is_revoked(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, _bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -531,8 +531,8 @@ def test_a_writer_that_stays_away_after_a_restart_is_revoked(open_space: Door) -
 
 
 @pytest.mark.requirement("REC-16")
-@pytest.mark.doors("core")
-def test_an_owner_that_stays_away_after_a_restart_is_succeeded_or_its_stream_closed(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_an_owner_that_stays_away_after_a_restart_is_succeeded_or_its_stream_closed(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, _bob, _carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     shared, lonely = open_stream(alice), open_stream(alice)
@@ -550,8 +550,8 @@ def test_an_owner_that_stays_away_after_a_restart_is_succeeded_or_its_stream_clo
 
 
 @pytest.mark.requirement("REC-16")
-@pytest.mark.doors("core")
-def test_somebody_away_already_before_a_restart_gets_no_second_grace(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_somebody_away_already_before_a_restart_gets_no_second_grace(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
     open_stream(alice)
@@ -564,8 +564,8 @@ def test_somebody_away_already_before_a_restart_gets_no_second_grace(open_space:
 
 
 @pytest.mark.requirement("REC-16")
-@pytest.mark.doors("core")
-def test_a_stream_of_somebody_anonymous_does_not_outlive_a_restart(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_a_stream_of_somebody_anonymous_does_not_outlive_a_restart(open_space: Transport) -> None:
     lab = open_space(participants={"bob": None}, defaults=ALL, allow_anonymous=True)
     guest = lab.connect()
     guest.send(type="join", participantId="guest")
@@ -577,18 +577,20 @@ def test_a_stream_of_somebody_anonymous_does_not_outlive_a_restart(open_space: D
 
 
 @pytest.mark.requirement("REC-17")
-@pytest.mark.doors("core")
+@pytest.mark.transports("core")
 @by_chance
 @any_history
-def test_every_welcome_can_be_made_again_from_the_records(open_space: Door, steps: list[Step]) -> None:
+def test_every_welcome_can_be_made_again_from_the_records(open_space: Transport, steps: list[Step]) -> None:
     assert_welcomes_can_be_made_again(played(open_space, steps))
 
 
 @pytest.mark.requirement("REC-17")
-@pytest.mark.doors("memory", "websocket")
+@pytest.mark.transports("memory", "websocket")
 @at_a_gateway
 @a_running_history
-def test_every_welcome_of_a_gateway_can_be_made_again_from_the_records(open_space: Door, steps: list[Step]) -> None:
+def test_every_welcome_of_a_gateway_can_be_made_again_from_the_records(
+    open_space: Transport, steps: list[Step]
+) -> None:
     lab: Any = played(open_space, steps)
     assert_welcomes_can_be_made_again(lab)
     lab.close()
@@ -642,7 +644,7 @@ def dangerous_history(lab: MemorySpace) -> list[Client]:
 
 
 @pytest.mark.requirement("REC-18")
-def test_no_token_ever_stands_in_a_record(open_space: Door) -> None:
+def test_no_token_ever_stands_in_a_record(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     dangerous_history(lab)
     text = b"\n".join(
@@ -654,8 +656,8 @@ def test_no_token_ever_stands_in_a_record(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("REC-18")
-@pytest.mark.doors("core")
-def test_the_invited_still_join_after_a_restart(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_the_invited_still_join_after_a_restart(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice = lab.join("alice")
     alice.send(kind="space/invite", payload={"participant_id": "erin", "initial_capabilities": [{"kind": "mcp/*"}]})
@@ -668,7 +670,7 @@ def test_the_invited_still_join_after_a_restart(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("REC-19")
-def test_only_the_inviter_is_ever_told_a_token(open_space: Door) -> None:
+def test_only_the_inviter_is_ever_told_a_token(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     told: list[tuple[str | None, bytes]] = []
     for client in dangerous_history(lab):
@@ -681,7 +683,7 @@ def test_only_the_inviter_is_ever_told_a_token(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("REC-19")
-def test_a_posted_invitation_is_answered_with_the_token_once(open_space: Door) -> None:
+def test_a_posted_invitation_is_answered_with_the_token_once(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     invite = {"kind": "space/invite", "payload": {"participant_id": "erin"}}
     assert lab.post("alice", invite).body["token"] == lab.token("erin")
@@ -708,10 +710,10 @@ def comparable(effect: Effect) -> Any:
 
 
 @pytest.mark.requirement("REC-20")
-@pytest.mark.doors("core")
+@pytest.mark.transports("core")
 @by_chance
 @any_history
-def test_the_same_commands_lead_to_the_same_bytes(open_space: Door, steps: list[Step]) -> None:
+def test_the_same_commands_lead_to_the_same_bytes(open_space: Transport, steps: list[Step]) -> None:
     first, second = open_space(**CONFIGURATION), open_space(**CONFIGURATION)
     one, other = History(first), History(second)
     for step in steps:
@@ -723,10 +725,10 @@ def test_the_same_commands_lead_to_the_same_bytes(open_space: Door, steps: list[
 
 
 @pytest.mark.requirement("REC-21")
-@pytest.mark.doors("core")
+@pytest.mark.transports("core")
 @by_chance
 @any_history
-def test_a_checkpoint_records_the_state_and_changes_nothing(open_space: Door, steps: list[Step]) -> None:
+def test_a_checkpoint_records_the_state_and_changes_nothing(open_space: Transport, steps: list[Step]) -> None:
     lab = played(open_space, steps)
     before, seen = snapshot(lab.state), len(lab.records)
     derived = [lab.space.capabilities(name).text for name in lab.state.present]

@@ -1,4 +1,4 @@
-"""Every rule has a test, every test that names a rule names one that exists, and no door loses sight of one.
+"""Every rule has a test, every test that names a rule names one that exists, and no transport loses one.
 
 Reads the test files as text trees, so that it says the same whichever tests are being run.
 """
@@ -13,25 +13,25 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.requirements.transports import DOORS, LIKE
+from tests.requirements.transports import LIKE, TRANSPORTS
 
 TESTS = Path(__file__).parent.parent
-REQUIREMENTS = Path(__file__).parent / "requirements"
+AREAS = Path(__file__).parent / "areas"
 SHOWN = {"core": 308, "memory": 301, "websocket": 301, "sdk": 301, "http": 271}
-"""How many requirements at least are shown at each door. A floor: it may only rise."""
+"""The least number of requirements that each transport shows. It may only rise."""
 
 
 class Shown(NamedTuple):
-    """A test, the requirements it names, the doors it is run at, and those it names."""
+    """A test, the requirements it names, the transports it is run at, and those it names."""
 
     name: str
     requirements: tuple[str, ...]
-    doors: tuple[str, ...]
-    named_doors: tuple[str, ...]
+    transports: tuple[str, ...]
+    named_transports: tuple[str, ...]
 
 
 def declared() -> list[str]:
-    files = sorted(REQUIREMENTS.glob("*.toml"))
+    files = sorted(AREAS.glob("*.toml"))
     return [each["id"] for file in files for each in tomllib.loads(file.read_text())["requirement"]]
 
 
@@ -48,17 +48,16 @@ def read_tests(file: Path, tree: ast.Module) -> Iterator[Shown]:
         argument
         for node in tree.body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
-        for argument in arguments("doors", [node.value])
+        for argument in arguments("transports", [node.value])
     ]
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-            uses_door = any(argument.arg == "open_space" for argument in node.args.args)
-            limited = arguments("doors", node.decorator_list) or of_all
-            doors = (
-                [door for door in DOORS if not limited or LIKE.get(door, door) in limited] if uses_door else ["core"]
-            )
+            uses_transport = any(argument.arg == "open_space" for argument in node.args.args)
+            limited = arguments("transports", node.decorator_list) or of_all
+            possible = [name for name in TRANSPORTS if not limited or LIKE.get(name, name) in limited]
+            transports = possible if uses_transport else ["core"]
             named = arguments("requirement", node.decorator_list)
-            yield Shown(f"{file.name}::{node.name}", tuple(named), tuple(doors), tuple(limited))
+            yield Shown(f"{file.name}::{node.name}", tuple(named), tuple(transports), tuple(limited))
 
 
 def arguments(mark: str, marks: Iterable[ast.expr]) -> list[str]:
@@ -72,8 +71,8 @@ def arguments(mark: str, marks: Iterable[ast.expr]) -> list[str]:
     ]
 
 
-def shown_at(door: str) -> set[str]:
-    return {requirement for test in naming() if door in test.doors for requirement in test.requirements}
+def shown_at(transport: str) -> set[str]:
+    return {requirement for test in naming() if transport in test.transports for requirement in test.requirements}
 
 
 def test_every_requirement_has_a_test() -> None:
@@ -86,13 +85,13 @@ def test_every_test_names_requirements_that_exist() -> None:
     assert [test for test in naming() if not known.issuperset(test.requirements)] == []
 
 
-def test_every_test_names_doors_that_exist() -> None:
-    assert [test for test in naming() if not set(DOORS).issuperset(test.named_doors)] == []
+def test_every_test_names_transports_that_exist() -> None:
+    assert [test for test in naming() if not set(TRANSPORTS).issuperset(test.named_transports)] == []
 
 
-@pytest.mark.parametrize(("door", "least"), SHOWN.items())
-def test_a_door_shows_as_many_requirements_as_it_ever_did(door: str, least: int) -> None:
-    not_shown = [each for each in declared() if each not in shown_at(door)]
+@pytest.mark.parametrize(("transport", "least"), SHOWN.items())
+def test_a_transport_shows_as_many_requirements_as_it_ever_did(transport: str, least: int) -> None:
+    not_shown = [each for each in declared() if each not in shown_at(transport)]
     assert len(declared()) - len(not_shown) >= least, f"not shown: {', '.join(not_shown)}"
 
 
@@ -101,7 +100,7 @@ def test_no_requirement_is_declared_twice() -> None:
 
 
 def test_every_requirement_says_where_it_comes_from_and_what_it_asks() -> None:
-    for file in REQUIREMENTS.glob("*.toml"):
+    for file in AREAS.glob("*.toml"):
         for each in tomllib.loads(file.read_text())["requirement"]:
             assert set(each) == {"id", "source", "rule"}, each
             assert each["source"], each

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mew.testing import Client, Message
-from tests.requirements.transports import Door
+from tests.requirements.transports import Transport
 
 ALL = [{"kind": "*"}]
 TALKERS = {"alice": ALL, "bob": None, "carol": None}
@@ -68,7 +68,7 @@ def is_heard(writer: Client, stream_id: str, listener: Client) -> bool:
 
 
 @pytest.mark.requirement("STORY-01")
-def test_the_owner_grants_bob_who_then_stands_in_the_list(open_space: Door) -> None:
+def test_the_owner_grants_bob_who_then_stands_in_the_list(open_space: Transport) -> None:
     lab = open_space(participants=TALKERS)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -78,7 +78,7 @@ def test_the_owner_grants_bob_who_then_stands_in_the_list(open_space: Door) -> N
 
 
 @pytest.mark.requirement("STORY-02")
-def test_bob_cannot_grant_carol_what_is_not_his(open_space: Door) -> None:
+def test_bob_cannot_grant_carol_what_is_not_his(open_space: Transport) -> None:
     lab = open_space(participants={**TALKERS, "dave": None})
     alice, bob, _carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -88,7 +88,7 @@ def test_bob_cannot_grant_carol_what_is_not_his(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("STORY-03")
-def test_the_owner_cannot_grant_somebody_who_does_not_exist(open_space: Door) -> None:
+def test_the_owner_cannot_grant_somebody_who_does_not_exist(open_space: Transport) -> None:
     lab = open_space(participants=TALKERS)
     alice = lab.join("alice")
     stream_id = open_stream(alice)
@@ -98,7 +98,7 @@ def test_the_owner_cannot_grant_somebody_who_does_not_exist(open_space: Door) ->
 
 
 @pytest.mark.requirement("STORY-04")
-def test_granting_bob_twice_succeeds_twice_and_lists_him_once(open_space: Door) -> None:
+def test_granting_bob_twice_succeeds_twice_and_lists_him_once(open_space: Transport) -> None:
     lab = open_space(participants=TALKERS)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -110,7 +110,7 @@ def test_granting_bob_twice_succeeds_twice_and_lists_him_once(open_space: Door) 
 
 
 @pytest.mark.requirement("STORY-05")
-def test_the_owner_revokes_bob_who_then_is_off_the_list(open_space: Door) -> None:
+def test_the_owner_revokes_bob_who_then_is_off_the_list(open_space: Transport) -> None:
     lab = open_space(participants=TALKERS)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -121,7 +121,7 @@ def test_the_owner_revokes_bob_who_then_is_off_the_list(open_space: Door) -> Non
 
 @pytest.mark.requirement("STORY-06")
 @pytest.mark.sockets("alice")
-def test_the_owner_cannot_revoke_itself_and_goes_on_writing(open_space: Door) -> None:
+def test_the_owner_cannot_revoke_itself_and_goes_on_writing(open_space: Transport) -> None:
     lab = open_space(participants=TALKERS)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -131,7 +131,7 @@ def test_the_owner_cannot_revoke_itself_and_goes_on_writing(open_space: Door) ->
 
 
 @pytest.mark.requirement("STORY-07")
-def test_revoking_bob_who_never_was_a_writer_is_no_error(open_space: Door) -> None:
+def test_revoking_bob_who_never_was_a_writer_is_no_error(open_space: Transport) -> None:
     lab = open_space(participants=TALKERS)
     alice, _bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -141,7 +141,7 @@ def test_revoking_bob_who_never_was_a_writer_is_no_error(open_space: Door) -> No
 
 
 @pytest.mark.requirement("STORY-08")
-def test_the_owner_transfers_to_bob_who_is_the_owner_from_then_on(open_space: Door) -> None:
+def test_the_owner_transfers_to_bob_who_is_the_owner_from_then_on(open_space: Transport) -> None:
     lab = open_space(participants=TALKERS)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -152,7 +152,7 @@ def test_the_owner_transfers_to_bob_who_is_the_owner_from_then_on(open_space: Do
 
 
 @pytest.mark.requirement("STORY-09")
-def test_bob_cannot_take_a_stream_for_himself(open_space: Door) -> None:
+def test_bob_cannot_take_a_stream_for_himself(open_space: Transport) -> None:
     lab = open_space(participants=TALKERS)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -162,7 +162,7 @@ def test_bob_cannot_take_a_stream_for_himself(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("STORY-10")
-def test_the_owner_cannot_transfer_to_somebody_who_does_not_exist(open_space: Door) -> None:
+def test_the_owner_cannot_transfer_to_somebody_who_does_not_exist(open_space: Transport) -> None:
     lab = open_space(participants=TALKERS)
     alice = lab.join("alice")
     stream_id = open_stream(alice)
@@ -175,7 +175,7 @@ def test_the_owner_cannot_transfer_to_somebody_who_does_not_exist(open_space: Do
 
 
 @pytest.mark.requirement("STORY-11")
-def test_the_owner_may_grant_itself_and_nothing_changes(open_space: Door) -> None:
+def test_the_owner_may_grant_itself_and_nothing_changes(open_space: Transport) -> None:
     lab = open_space(participants=TALKERS)
     alice = lab.join("alice")
     stream_id = open_stream(alice)
@@ -185,7 +185,7 @@ def test_the_owner_may_grant_itself_and_nothing_changes(open_space: Door) -> Non
 
 @pytest.mark.requirement("STORY-12")
 @pytest.mark.sockets("bob")
-def test_an_owner_that_revokes_itself_is_refused_and_its_writer_stays(open_space: Door) -> None:
+def test_an_owner_that_revokes_itself_is_refused_and_its_writer_stays(open_space: Transport) -> None:
     lab = open_space(participants=TALKERS)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -198,7 +198,7 @@ def test_an_owner_that_revokes_itself_is_refused_and_its_writer_stays(open_space
 
 @pytest.mark.requirement("STORY-13")
 @pytest.mark.sockets("bob")
-def test_a_grant_to_somebody_offline_fails_and_is_not_kept_for_later(open_space: Door) -> None:
+def test_a_grant_to_somebody_offline_fails_and_is_not_kept_for_later(open_space: Transport) -> None:
     lab = open_space(participants=TALKERS)
     alice = lab.join("alice")
     stream_id = open_stream(alice)
@@ -211,7 +211,7 @@ def test_a_grant_to_somebody_offline_fails_and_is_not_kept_for_later(open_space:
 
 @pytest.mark.requirement("STORY-14")
 @pytest.mark.sockets("alice")
-def test_a_transfer_to_somebody_offline_fails_and_the_owner_goes_on(open_space: Door) -> None:
+def test_a_transfer_to_somebody_offline_fails_and_the_owner_goes_on(open_space: Transport) -> None:
     lab = open_space(participants=TALKERS)
     alice, carol = lab.join("alice"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -222,7 +222,7 @@ def test_a_transfer_to_somebody_offline_fails_and_the_owner_goes_on(open_space: 
 
 @pytest.mark.requirement("STORY-15")
 @pytest.mark.sockets("bob")
-def test_what_bob_writes_after_his_revoke_reaches_nobody(open_space: Door) -> None:
+def test_what_bob_writes_after_his_revoke_reaches_nobody(open_space: Transport) -> None:
     lab = open_space(participants=TALKERS)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -237,7 +237,7 @@ def test_what_bob_writes_after_his_revoke_reaches_nobody(open_space: Door) -> No
 
 @pytest.mark.requirement("STORY-16")
 @pytest.mark.sockets("alice")
-def test_bob_gives_the_stream_back_at_once(open_space: Door) -> None:
+def test_bob_gives_the_stream_back_at_once(open_space: Transport) -> None:
     lab = open_space(participants=TALKERS)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -252,7 +252,7 @@ def test_bob_gives_the_stream_back_at_once(open_space: Door) -> None:
 
 @pytest.mark.requirement("STORY-17")
 @pytest.mark.sockets("bob", "carol")
-def test_two_grants_back_to_back_both_count_in_their_order(open_space: Door) -> None:
+def test_two_grants_back_to_back_both_count_in_their_order(open_space: Transport) -> None:
     lab = open_space(participants=TALKERS)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -266,7 +266,7 @@ def test_two_grants_back_to_back_both_count_in_their_order(open_space: Door) -> 
 
 @pytest.mark.requirement("STORY-18")
 @pytest.mark.sockets("alice", "bob")
-def test_closing_a_stream_ends_it_for_its_writers_too(open_space: Door) -> None:
+def test_closing_a_stream_ends_it_for_its_writers_too(open_space: Transport) -> None:
     lab = open_space(participants=TALKERS)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -286,7 +286,7 @@ def test_closing_a_stream_ends_it_for_its_writers_too(open_space: Door) -> None:
 
 @pytest.mark.requirement("STORY-19")
 @pytest.mark.sockets("alice")
-def test_a_late_joiner_sees_the_stream_and_a_later_one_no_longer(open_space: Door) -> None:
+def test_a_late_joiner_sees_the_stream_and_a_later_one_no_longer(open_space: Transport) -> None:
     lab = open_space(participants=TALKERS)
     onlooker, alice = lab.observe(), lab.join("alice")
     stream_id = open_stream(alice, description="Player movement updates")
@@ -302,7 +302,7 @@ def test_a_late_joiner_sees_the_stream_and_a_later_one_no_longer(open_space: Doo
 
 
 @pytest.mark.requirement("STORY-20")
-def test_a_late_joiner_sees_every_stream_with_its_own_fields(open_space: Door) -> None:
+def test_a_late_joiner_sees_every_stream_with_its_own_fields(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ALL, "bob": ALL, "carol": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     moves: dict[str, Any] = {
@@ -327,7 +327,7 @@ def test_a_late_joiner_sees_every_stream_with_its_own_fields(open_space: Door) -
 
 @pytest.mark.requirement("STORY-21")
 @pytest.mark.parametrize("closed_first", [True, False], ids=["closed before the join", "closed after the join"])
-def test_no_joiner_is_left_with_a_stream_whose_close_it_never_hears(open_space: Door, closed_first: bool) -> None:
+def test_no_joiner_is_left_with_a_stream_whose_close_it_never_hears(open_space: Transport, closed_first: bool) -> None:
     lab = open_space(participants=TALKERS)
     alice = lab.join("alice")
     stream_id = open_stream(alice)
@@ -347,7 +347,7 @@ def test_no_joiner_is_left_with_a_stream_whose_close_it_never_hears(open_space: 
 
 
 @pytest.mark.requirement("STORY-22")
-def test_joiners_see_what_becomes_of_a_stream_whose_owner_left(open_space: Door) -> None:
+def test_joiners_see_what_becomes_of_a_stream_whose_owner_left(open_space: Transport) -> None:
     lab = open_space(participants={**TALKERS, "dave": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     shared, lonely = open_stream(alice), open_stream(alice)
@@ -369,7 +369,7 @@ def test_joiners_see_what_becomes_of_a_stream_whose_owner_left(open_space: Door)
 
 
 @pytest.mark.requirement("STORY-23")
-def test_the_handshake_from_announce_to_complete(open_space: Door) -> None:
+def test_the_handshake_from_announce_to_complete(open_space: Transport) -> None:
     lab = open_space(space_id="arena", participants={"alice": [{"kind": "stream/manage"}], "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     for client in (alice, bob):
@@ -410,7 +410,7 @@ def test_the_handshake_from_announce_to_complete(open_space: Door) -> None:
 
 @pytest.mark.requirement("STORY-24")
 @pytest.mark.sockets("player1", "player2", "ai-agent")
-def test_control_of_a_character_goes_from_server_to_player_to_agent(open_space: Door) -> None:
+def test_control_of_a_character_goes_from_server_to_player_to_agent(open_space: Transport) -> None:
     player = [{"kind": "mcp/request"}]
     lab = open_space(
         participants={"character-server": ALL, "player1": player, "player2": player, "ai-agent": player},
@@ -458,7 +458,7 @@ def test_control_of_a_character_goes_from_server_to_player_to_agent(open_space: 
 
 @pytest.mark.requirement("STORY-25")
 @pytest.mark.sockets("stream-owner", "stream-writer")
-def test_owner_writer_and_verifier_in_fourteen_steps(open_space: Door) -> None:
+def test_owner_writer_and_verifier_in_fourteen_steps(open_space: Transport) -> None:
     lab = open_space(participants={"stream-owner": ALL, "stream-writer": None, "verifier": None})
     # 1. The owner connects and requests a stream.
     owner = lab.join("stream-owner")

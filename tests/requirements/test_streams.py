@@ -7,7 +7,7 @@ import pytest
 from mew.protocol import Limits
 from mew.testing import Client
 from tests.requirements.steps import TEXT, announce, open_stream, start, transfer_ownership
-from tests.requirements.transports import Door
+from tests.requirements.transports import Transport
 
 ALL = [{"kind": "*"}]
 MAY_REQUEST = [{"kind": "stream/request"}]
@@ -42,7 +42,7 @@ def streams_now(client: Client) -> list[dict[str, Any]]:
 
 
 @pytest.mark.requirement("STR-01")
-def test_a_request_is_relayed_and_then_answered_to_all_by_stream_open(open_space: Door) -> None:
+def test_a_request_is_relayed_and_then_answered_to_all_by_stream_open(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.inbox(), bob.inbox()
@@ -57,7 +57,7 @@ def test_a_request_is_relayed_and_then_answered_to_all_by_stream_open(open_space
 
 @pytest.mark.requirement("STR-02")
 @pytest.mark.sockets("alice")
-def test_stream_open_is_the_welcome_entry_and_the_stream_is_live(open_space: Door) -> None:
+def test_stream_open_is_the_welcome_entry_and_the_stream_is_live(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="stream/request", payload={"description": "positions", "mine": {"x": [1.0, None]}})
@@ -70,7 +70,7 @@ def test_stream_open_is_the_welcome_entry_and_the_stream_is_live(open_space: Doo
 
 
 @pytest.mark.requirement("STR-03")
-def test_an_announce_is_relayed_and_then_answered_to_all_by_stream_ready(open_space: Door) -> None:
+def test_an_announce_is_relayed_and_then_answered_to_all_by_stream_ready(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.inbox(), bob.inbox()
@@ -85,7 +85,7 @@ def test_an_announce_is_relayed_and_then_answered_to_all_by_stream_ready(open_sp
 
 
 @pytest.mark.requirement("STR-03")
-def test_an_announce_cannot_pass_off_fields_as_the_gateways(open_space: Door) -> None:
+def test_an_announce_cannot_pass_off_fields_as_the_gateways(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     forged = {"stream_id": "x", "owner": "bob", "authorized_writers": ["bob"], "created": "then", "stream": {"a": 1}}
@@ -96,7 +96,7 @@ def test_an_announce_cannot_pass_off_fields_as_the_gateways(open_space: Door) ->
 
 
 @pytest.mark.requirement("STR-04")
-def test_stream_ready_gives_the_canonical_name_and_who_may_what(open_space: Door) -> None:
+def test_stream_ready_gives_the_canonical_name_and_who_may_what(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     alice.send(kind="stream/announce", payload={"formats": TEXT, "desired_id": "voice"})
@@ -114,7 +114,7 @@ def test_stream_ready_gives_the_canonical_name_and_who_may_what(open_space: Door
 
 @pytest.mark.requirement("STR-05")
 @pytest.mark.sockets("alice")
-def test_the_owners_start_is_relayed_and_makes_the_stream_live(open_space: Door) -> None:
+def test_the_owners_start_is_relayed_and_makes_the_stream_live(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = announce(alice)
@@ -130,7 +130,7 @@ def test_the_owners_start_is_relayed_and_makes_the_stream_live(open_space: Door)
 
 
 @pytest.mark.requirement("STR-06")
-def test_a_stream_that_is_live_cannot_be_started(open_space: Door) -> None:
+def test_a_stream_that_is_live_cannot_be_started(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     announced, requested = announce(alice), open_stream(alice)
@@ -141,7 +141,7 @@ def test_a_stream_that_is_live_cannot_be_started(open_space: Door) -> None:
 
 @pytest.mark.requirement("STR-07")
 @pytest.mark.parametrize("kind", ["stream/start", "stream/complete", "stream/error"])
-def test_start_complete_and_error_of_no_stream_are_refused(open_space: Door, kind: str) -> None:
+def test_start_complete_and_error_of_no_stream_are_refused(open_space: Transport, kind: str) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     ended = announce(alice)
@@ -153,7 +153,7 @@ def test_start_complete_and_error_of_no_stream_are_refused(open_space: Door, kin
 
 @pytest.mark.requirement("STR-07")
 @pytest.mark.parametrize("kind", ["stream/start", "stream/complete", "stream/error"])
-def test_start_complete_and_error_have_to_name_a_stream(open_space: Door, kind: str) -> None:
+def test_start_complete_and_error_have_to_name_a_stream(open_space: Transport, kind: str) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     assert refusal(alice, kind, **WHAT_WENT_WRONG)["error"] == "invalid_envelope"
@@ -162,7 +162,7 @@ def test_start_complete_and_error_have_to_name_a_stream(open_space: Door, kind: 
 
 @pytest.mark.requirement("STR-08")
 @pytest.mark.parametrize("held", ["stream/close", "stream/request", "stream/manage", "stream/*", "*"])
-def test_a_close_of_no_stream_is_relayed_for_those_who_may_close_or_open(open_space: Door, held: str) -> None:
+def test_a_close_of_no_stream_is_relayed_for_those_who_may_close_or_open(open_space: Transport, held: str) -> None:
     lab = open_space(participants={"alice": [{"kind": held}], "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     for payload in ({"stream_id": "stream-99"}, {"reason": "habit"}):
@@ -171,7 +171,7 @@ def test_a_close_of_no_stream_is_relayed_for_those_who_may_close_or_open(open_sp
 
 
 @pytest.mark.requirement("STR-08")
-def test_a_close_of_no_stream_needs_a_capability(open_space: Door) -> None:
+def test_a_close_of_no_stream_needs_a_capability(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ALL, "bob": [{"kind": "chat"}]})
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.inbox()
@@ -186,7 +186,7 @@ def test_a_close_of_no_stream_needs_a_capability(open_space: Door) -> None:
 @pytest.mark.requirement("STR-09")
 @pytest.mark.parametrize("kind", ENDINGS)
 @pytest.mark.parametrize("origin", ["requested", "ready", "started"])
-def test_each_ending_ends_any_stream_and_is_relayed(open_space: Door, kind: str, origin: str) -> None:
+def test_each_ending_ends_any_stream_and_is_relayed(open_space: Transport, kind: str, origin: str) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice) if origin == "requested" else announce(alice)
@@ -203,7 +203,7 @@ def test_each_ending_ends_any_stream_and_is_relayed(open_space: Door, kind: str,
 @pytest.mark.requirement("STR-10")
 @pytest.mark.sockets("alice")
 @pytest.mark.parametrize("kind", ENDINGS)
-def test_nothing_more_can_be_done_with_an_ended_stream(open_space: Door, kind: str) -> None:
+def test_nothing_more_can_be_done_with_an_ended_stream(open_space: Transport, kind: str) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -227,7 +227,7 @@ def test_nothing_more_can_be_done_with_an_ended_stream(open_space: Door, kind: s
 @pytest.mark.parametrize(
     "payload", [{}, {"code": "broken"}, {"message": "it broke"}, {"code": 7, "message": "it broke"}]
 )
-def test_an_error_says_what_and_why_or_the_stream_goes_on(open_space: Door, payload: dict[str, Any]) -> None:
+def test_an_error_says_what_and_why_or_the_stream_goes_on(open_space: Transport, payload: dict[str, Any]) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -241,7 +241,7 @@ def test_an_error_says_what_and_why_or_the_stream_goes_on(open_space: Door, payl
 
 @pytest.mark.requirement("STR-12")
 @pytest.mark.parametrize("kind", ["stream/start", *ENDINGS])
-def test_only_the_owner_starts_and_ends(open_space: Door, kind: str) -> None:
+def test_only_the_owner_starts_and_ends(open_space: Transport, kind: str) -> None:
     lab = open_space(participants={"alice": ALL, "bob": None, "carol": MAY_REQUEST})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = announce(alice)
@@ -257,7 +257,7 @@ def test_only_the_owner_starts_and_ends(open_space: Door, kind: str) -> None:
 @pytest.mark.requirement("STR-13")
 @pytest.mark.parametrize("kind", ENDINGS)
 @pytest.mark.parametrize("held", ["stream/manage", "*"])
-def test_who_manages_streams_may_end_anothers(open_space: Door, held: str, kind: str) -> None:
+def test_who_manages_streams_may_end_anothers(open_space: Transport, held: str, kind: str) -> None:
     lab = open_space(participants={"alice": ALL, "warden": [{"kind": held}]})
     alice, warden = lab.join("alice"), lab.join("warden")
     stream_id = open_stream(alice)
@@ -268,7 +268,7 @@ def test_who_manages_streams_may_end_anothers(open_space: Door, held: str, kind:
 
 @pytest.mark.requirement("STR-13")
 @pytest.mark.parametrize("held", ["stream/*", "stream/**", "stream/close", "!chat", "stream/request"])
-def test_no_other_pattern_ends_anothers_stream(open_space: Door, held: str) -> None:
+def test_no_other_pattern_ends_anothers_stream(open_space: Transport, held: str) -> None:
     lab = open_space(participants={"alice": ALL, "bob": [{"kind": held}]})
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -280,7 +280,7 @@ def test_no_other_pattern_ends_anothers_stream(open_space: Door, held: str) -> N
 @pytest.mark.requirement("STR-14")
 @pytest.mark.sockets("warden")
 @pytest.mark.parametrize("held", ["stream/manage", "*"])
-def test_who_manages_streams_neither_starts_grants_transfers_nor_writes(open_space: Door, held: str) -> None:
+def test_who_manages_streams_neither_starts_grants_transfers_nor_writes(open_space: Transport, held: str) -> None:
     lab = open_space(participants={"alice": ALL, "warden": [{"kind": held}]})
     alice, warden = lab.join("alice"), lab.join("warden")
     ready, live = announce(alice), open_stream(alice)
@@ -301,7 +301,7 @@ def test_who_manages_streams_neither_starts_grants_transfers_nor_writes(open_spa
 
 @pytest.mark.requirement("STR-15")
 @pytest.mark.parametrize("held", ["stream/request", "stream/manage", "stream/*", "*", "!chat"])
-def test_a_request_is_allowed_by_its_kind_or_by_managing(open_space: Door, held: str) -> None:
+def test_a_request_is_allowed_by_its_kind_or_by_managing(open_space: Transport, held: str) -> None:
     lab = open_space(participants={"alice": [{"kind": held}]})
     assert open_stream(lab.join("alice")) == "stream-1"
 
@@ -316,7 +316,7 @@ def test_a_request_is_allowed_by_its_kind_or_by_managing(open_space: Door, held:
         {"kind": "stream/request", "payload": {"direction": "download"}},
     ],
 )
-def test_no_other_capability_allows_a_request(open_space: Door, held: dict[str, Any]) -> None:
+def test_no_other_capability_allows_a_request(open_space: Transport, held: dict[str, Any]) -> None:
     lab = open_space(participants={"alice": [held], "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     told = refusal(alice, "stream/request", direction="upload")
@@ -325,21 +325,21 @@ def test_no_other_capability_allows_a_request(open_space: Door, held: dict[str, 
 
 
 @pytest.mark.requirement("STR-15")
-def test_a_capability_may_narrow_what_is_requested(open_space: Door) -> None:
+def test_a_capability_may_narrow_what_is_requested(open_space: Transport) -> None:
     lab = open_space(participants={"alice": [{"kind": "stream/request", "payload": {"direction": "upload"}}]})
     assert open_stream(lab.join("alice"), direction="upload") == "stream-1"
 
 
 @pytest.mark.requirement("STR-16")
 @pytest.mark.parametrize("held", ["stream/manage", "stream/*", "stream/**", "*", "!chat"])
-def test_an_announce_is_allowed_by_what_matches_managing(open_space: Door, held: str) -> None:
+def test_an_announce_is_allowed_by_what_matches_managing(open_space: Transport, held: str) -> None:
     lab = open_space(participants={"alice": [{"kind": held}]})
     assert announce(lab.join("alice")) == "stream-1"
 
 
 @pytest.mark.requirement("STR-16")
 @pytest.mark.parametrize("held", ["stream/announce", "stream/request", "chat", "!stream/manage"])
-def test_no_other_capability_allows_an_announce(open_space: Door, held: str) -> None:
+def test_no_other_capability_allows_an_announce(open_space: Transport, held: str) -> None:
     lab = open_space(participants={"alice": [{"kind": held}], "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     told = refusal(alice, "stream/announce", formats=TEXT)
@@ -348,7 +348,7 @@ def test_no_other_capability_allows_an_announce(open_space: Door, held: str) -> 
 
 
 @pytest.mark.requirement("STR-17")
-def test_what_is_refused_uses_up_no_id(open_space: Door) -> None:
+def test_what_is_refused_uses_up_no_id(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ALL, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     assert open_stream(alice) == "stream-1"
@@ -363,7 +363,7 @@ def test_what_is_refused_uses_up_no_id(open_space: Door) -> None:
 
 @pytest.mark.requirement("STR-18")
 @pytest.mark.sockets("bob")
-def test_a_new_owner_with_chat_alone_inherits_everything(open_space: Door) -> None:
+def test_a_new_owner_with_chat_alone_inherits_everything(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ALL, "bob": [{"kind": "chat"}], "carol": [{"kind": "chat"}]})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     for kind in (*ENDINGS, "transfer"):
@@ -392,7 +392,7 @@ def test_a_new_owner_with_chat_alone_inherits_everything(open_space: Door) -> No
 
 
 @pytest.mark.requirement("STR-19")
-def test_streams_are_numbered_across_requests_and_announces(open_space: Door) -> None:
+def test_streams_are_numbered_across_requests_and_announces(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     ids = [
@@ -407,14 +407,14 @@ def test_streams_are_numbered_across_requests_and_announces(open_space: Door) ->
 
 
 @pytest.mark.requirement("STR-19")
-def test_each_space_numbers_its_own_streams(open_space: Door) -> None:
+def test_each_space_numbers_its_own_streams(open_space: Transport) -> None:
     one, other = open_space(space_id="one", participants=TWO), open_space(space_id="other", participants=TWO)
     assert open_stream(one.join("alice")) == "stream-1"
     assert open_stream(other.join("alice")) == "stream-1"
 
 
 @pytest.mark.requirement("STR-20")
-def test_a_desired_id_is_honoured_where_free_and_else_suffixed(open_space: Door) -> None:
+def test_a_desired_id_is_honoured_where_free_and_else_suffixed(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     assert [announce(alice, desired_id="voice") for _ in range(4)] == ["voice", "voice_2", "voice_3", "voice_4"]
@@ -422,7 +422,7 @@ def test_a_desired_id_is_honoured_where_free_and_else_suffixed(open_space: Door)
 
 
 @pytest.mark.requirement("STR-20")
-def test_a_suffix_does_not_make_an_id_longer_than_one_may_be(open_space: Door) -> None:
+def test_a_suffix_does_not_make_an_id_longer_than_one_may_be(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     ids = [announce(alice, desired_id="v" * 64) for _ in range(12)]
@@ -452,13 +452,13 @@ def test_a_suffix_does_not_make_an_id_longer_than_one_may_be(open_space: Door) -
         ["a"],
     ],
 )
-def test_an_unusable_desired_id_is_ignored(open_space: Door, desired: Any) -> None:
+def test_an_unusable_desired_id_is_ignored(open_space: Transport, desired: Any) -> None:
     lab = open_space(participants=TWO)
     assert announce(lab.join("alice"), desired_id=desired) == "stream-1"
 
 
 @pytest.mark.requirement("STR-22")
-def test_no_id_is_used_twice(open_space: Door) -> None:
+def test_no_id_is_used_twice(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     for expected in ("voice", "voice_2", "voice_3"):
@@ -470,8 +470,8 @@ def test_no_id_is_used_twice(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("STR-22")
-@pytest.mark.doors("core")
-def test_no_id_is_used_twice_after_a_restart_either(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_no_id_is_used_twice_after_a_restart_either(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     for stream_id in (open_stream(alice), announce(alice, desired_id="voice"), announce(alice, desired_id="voice")):
@@ -482,7 +482,7 @@ def test_no_id_is_used_twice_after_a_restart_either(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("STR-23")
-def test_when_the_desired_ids_are_used_up_streams_are_numbered(open_space: Door) -> None:
+def test_when_the_desired_ids_are_used_up_streams_are_numbered(open_space: Transport) -> None:
     assert Limits().desired_ids == 100_000
     lab = open_space(participants=TWO, limits=Limits(desired_ids=3))
     alice = lab.join("alice")
@@ -491,7 +491,7 @@ def test_when_the_desired_ids_are_used_up_streams_are_numbered(open_space: Door)
 
 
 @pytest.mark.requirement("STR-24")
-def test_a_namespace_is_the_spaces_id_and_the_streams(open_space: Door) -> None:
+def test_a_namespace_is_the_spaces_id_and_the_streams(open_space: Transport) -> None:
     lab = open_space(space_id="studio.7", participants=TWO)
     alice = lab.join("alice")
     open_stream(alice), announce(alice, desired_id="voice")
@@ -504,7 +504,7 @@ def test_a_namespace_is_the_spaces_id_and_the_streams(open_space: Door) -> None:
 @pytest.mark.requirement("STR-25")
 @pytest.mark.parametrize("kind", ["stream/start", *ENDINGS])
 @pytest.mark.parametrize("nested", [True, False])
-def test_a_stream_is_named_at_the_top_or_in_stream(open_space: Door, kind: str, nested: bool) -> None:
+def test_a_stream_is_named_at_the_top_or_in_stream(open_space: Transport, kind: str, nested: bool) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = announce(alice)
@@ -517,7 +517,7 @@ def test_a_stream_is_named_at_the_top_or_in_stream(open_space: Door, kind: str, 
 @pytest.mark.parametrize(
     "kind", ["stream/start", "stream/data", "stream/grant-write", "stream/note", "stream/close", "stream/complete"]
 )
-def test_two_names_that_contradict_each_other_are_refused(open_space: Door, kind: str) -> None:
+def test_two_names_that_contradict_each_other_are_refused(open_space: Transport, kind: str) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     one, other = announce(alice), open_stream(alice)
@@ -530,7 +530,7 @@ def test_two_names_that_contradict_each_other_are_refused(open_space: Door, kind
 
 
 @pytest.mark.requirement("STR-26")
-def test_every_envelope_about_a_stream_carries_its_whole_name(open_space: Door) -> None:
+def test_every_envelope_about_a_stream_carries_its_whole_name(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ALL, "bob": None, "carol": None})
     alice, bob, _ = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = announce(alice)
@@ -552,7 +552,7 @@ def test_every_envelope_about_a_stream_carries_its_whole_name(open_space: Door) 
 
 
 @pytest.mark.requirement("STR-26")
-def test_completing_the_name_changes_nothing_else_of_the_payload(open_space: Door) -> None:
+def test_completing_the_name_changes_nothing_else_of_the_payload(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -563,7 +563,7 @@ def test_completing_the_name_changes_nothing_else_of_the_payload(open_space: Doo
 
 
 @pytest.mark.requirement("STR-26")
-def test_the_gateways_own_ending_carries_the_whole_name_too(open_space: Door) -> None:
+def test_the_gateways_own_ending_carries_the_whole_name_too(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice, on_owner_disconnect="close")
@@ -575,7 +575,7 @@ def test_the_gateways_own_ending_carries_the_whole_name_too(open_space: Door) ->
 
 @pytest.mark.requirement("STR-27")
 @pytest.mark.parametrize("given", ["mine", {"thread": 7}, "", 0])
-def test_a_context_that_the_sender_gave_is_kept(open_space: Door, given: Any) -> None:
+def test_a_context_that_the_sender_gave_is_kept(open_space: Transport, given: Any) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -585,7 +585,7 @@ def test_a_context_that_the_sender_gave_is_kept(open_space: Door, given: Any) ->
 
 @pytest.mark.requirement("STR-27")
 @pytest.mark.parametrize("fields", [{}, {"context": None}])
-def test_a_context_that_the_sender_left_out_is_the_namespace(open_space: Door, fields: dict[str, Any]) -> None:
+def test_a_context_that_the_sender_left_out_is_the_namespace(open_space: Transport, fields: dict[str, Any]) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -596,7 +596,7 @@ def test_a_context_that_the_sender_left_out_is_the_namespace(open_space: Door, f
 @pytest.mark.requirement("STR-28")
 @pytest.mark.parametrize("kind", ["stream/start", "stream/data", "stream/grant-write", "stream/note", *ENDINGS])
 @pytest.mark.parametrize("wrong", ["elsewhere/stream-1", "stream-1", "lab/stream-2", 7])
-def test_a_wrong_namespace_is_refused(open_space: Door, kind: str, wrong: Any) -> None:
+def test_a_wrong_namespace_is_refused(open_space: Transport, kind: str, wrong: Any) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     stream_id = announce(alice)
@@ -607,7 +607,7 @@ def test_a_wrong_namespace_is_refused(open_space: Door, kind: str, wrong: Any) -
 
 
 @pytest.mark.requirement("STR-28")
-def test_a_stream_that_is_no_object_is_refused(open_space: Door) -> None:
+def test_a_stream_that_is_no_object_is_refused(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     stream_id = open_stream(alice)
@@ -616,7 +616,7 @@ def test_a_stream_that_is_no_object_is_refused(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("STR-29")
-def test_an_unknown_kind_about_a_stream_is_completed_and_relayed(open_space: Door) -> None:
+def test_an_unknown_kind_about_a_stream_is_completed_and_relayed(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ALL, "bob": [{"kind": "stream/note"}], "carol": None})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -628,7 +628,7 @@ def test_an_unknown_kind_about_a_stream_is_completed_and_relayed(open_space: Doo
 
 
 @pytest.mark.requirement("STR-29")
-def test_an_unknown_kind_about_no_stream_is_relayed_as_it_came(open_space: Door) -> None:
+def test_an_unknown_kind_about_no_stream_is_relayed_as_it_came(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     for payload in ({"stream_id": "stream-99", "stream": {"namespace": "x"}}, {"text": "which?"}):
@@ -656,7 +656,7 @@ def test_an_unknown_kind_about_no_stream_is_relayed_as_it_came(open_space: Door)
         [{"id": f"f{each}"} for each in range(65)],
     ],
 )
-def test_formats_have_ids_that_differ_and_are_not_too_many(open_space: Door, formats: list[Any]) -> None:
+def test_formats_have_ids_that_differ_and_are_not_too_many(open_space: Transport, formats: list[Any]) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     assert refusal(alice, "stream/announce", formats=formats)["error"] == "invalid_format"
@@ -665,7 +665,7 @@ def test_formats_have_ids_that_differ_and_are_not_too_many(open_space: Door, for
 
 
 @pytest.mark.requirement("STR-30")
-def test_an_announce_needs_formats_and_they_are_a_list(open_space: Door) -> None:
+def test_an_announce_needs_formats_and_they_are_a_list(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     assert refusal(alice, "stream/announce")["error"] == "invalid_format"
@@ -692,7 +692,7 @@ def test_an_announce_needs_formats_and_they_are_a_list(open_space: Door) -> None
         {"patternProperties": {"(?!a)": {}}},
     ],
 )
-def test_a_schema_that_cannot_be_used_is_refused(open_space: Door, schema: Any) -> None:
+def test_a_schema_that_cannot_be_used_is_refused(open_space: Transport, schema: Any) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     told = refusal(alice, "stream/announce", formats=[*TEXT, {"id": "json", "schema": schema}])
@@ -710,7 +710,7 @@ def test_a_schema_that_cannot_be_used_is_refused(open_space: Door, schema: Any) 
         {"description": "x" * 65_000},
     ],
 )
-def test_a_schema_that_can_be_used_is_accepted(open_space: Door, schema: Any) -> None:
+def test_a_schema_that_can_be_used_is_accepted(open_space: Transport, schema: Any) -> None:
     lab = open_space(participants=TWO)
     assert announce(lab.join("alice"), formats=[{"id": "json", "schema": schema}]) == "stream-1"
 
@@ -727,7 +727,7 @@ def test_a_schema_that_can_be_used_is_accepted(open_space: Door, schema: Any) ->
         {"$defs": {"a": {"$id": "http://127.0.0.1:9/a"}}},
     ],
 )
-def test_a_schema_that_refers_outside_itself_is_refused(open_space: Door, schema: dict[str, Any]) -> None:
+def test_a_schema_that_refers_outside_itself_is_refused(open_space: Transport, schema: dict[str, Any]) -> None:
     lab = open_space(participants=TWO)
     told = refusal(lab.join("alice"), "stream/announce", formats=[{"id": "json", "schema": schema}])
     assert told["error"] == "invalid_format"
@@ -742,13 +742,13 @@ def test_a_schema_that_refers_outside_itself_is_refused(open_space: Door, schema
         {"$defs": {"a": {"$anchor": "here"}}, "items": {"$ref": "#here"}},
     ],
 )
-def test_a_schema_may_refer_within_itself(open_space: Door, schema: dict[str, Any]) -> None:
+def test_a_schema_may_refer_within_itself(open_space: Transport, schema: dict[str, Any]) -> None:
     lab = open_space(participants=TWO)
     assert announce(lab.join("alice"), formats=[{"id": "json", "schema": schema}]) == "stream-1"
 
 
 @pytest.mark.requirement("STR-33")
-def test_a_request_may_have_formats_or_none(open_space: Door) -> None:
+def test_a_request_may_have_formats_or_none(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     open_stream(alice), open_stream(alice, formats=None), open_stream(alice, formats=TEXT)
@@ -758,7 +758,7 @@ def test_a_request_may_have_formats_or_none(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("STR-34")
-def test_scope_is_named_in_to_and_all_receive(open_space: Door) -> None:
+def test_scope_is_named_in_to_and_all_receive(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ALL, "bob": None, "carol": None})
     clients = [lab.join(name) for name in ("alice", "bob", "carol")]
     clients[0].send(kind="stream/announce", payload={"formats": TEXT, "scope": ["bob", "alice", "absent", "bob"]})
@@ -785,7 +785,7 @@ def test_scope_is_named_in_to_and_all_receive(open_space: Door) -> None:
         ("scope", "bob"),
     ],
 )
-def test_a_field_of_the_wrong_type_is_refused(open_space: Door, kind: str, field: str, wrong: Any) -> None:
+def test_a_field_of_the_wrong_type_is_refused(open_space: Transport, kind: str, field: str, wrong: Any) -> None:
     lab = open_space(participants=TWO)
     told = refusal(lab.join("alice"), kind, **{"formats": TEXT, field: wrong})
     assert told["error"] == "invalid_envelope"
@@ -794,7 +794,7 @@ def test_a_field_of_the_wrong_type_is_refused(open_space: Door, kind: str, field
 
 @pytest.mark.requirement("STR-36")
 @pytest.mark.parametrize("kind", ["stream/request", "stream/announce"])
-def test_a_target_has_to_be_present(open_space: Door, kind: str) -> None:
+def test_a_target_has_to_be_present(open_space: Transport, kind: str) -> None:
     lab = open_space(participants={"alice": ALL, "bob": None, "carol": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     told = refusal(alice, kind, formats=TEXT, target=["carol", "bob", "nobody"])
@@ -807,7 +807,7 @@ def test_a_target_has_to_be_present(open_space: Door, kind: str) -> None:
 
 @pytest.mark.requirement("STR-37")
 @pytest.mark.parametrize("kind", ["stream/request", "stream/announce"])
-def test_a_stream_is_described_in_so_many_bytes(open_space: Door, kind: str) -> None:
+def test_a_stream_is_described_in_so_many_bytes(open_space: Transport, kind: str) -> None:
     assert Limits().stream_request_bytes == 256 * 2**10
     lab = open_space(participants=TWO, limits=Limits(stream_request_bytes=1_000))
     alice = lab.join("alice")
@@ -819,7 +819,7 @@ def test_a_stream_is_described_in_so_many_bytes(open_space: Door, kind: str) -> 
 
 
 @pytest.mark.requirement("STR-38")
-def test_a_space_has_so_many_streams_at_once(open_space: Door) -> None:
+def test_a_space_has_so_many_streams_at_once(open_space: Transport) -> None:
     assert Limits().streams == 1_000
     lab = open_space(participants=TWO, limits=Limits(streams=2))
     alice = lab.join("alice")
@@ -831,7 +831,7 @@ def test_a_space_has_so_many_streams_at_once(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("STR-39")
-def test_an_opening_that_was_posted_is_answered_with_the_streams_name(open_space: Door) -> None:
+def test_an_opening_that_was_posted_is_answered_with_the_streams_name(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     answer = lab.post("alice", {"id": "one", "kind": "stream/request", "payload": {}}).body
     assert answer == {"id": "one", "status": "stream_opened", "stream_id": "stream-1", "timestamp": answer["timestamp"]}
@@ -860,7 +860,7 @@ def test_an_opening_that_was_posted_is_answered_with_the_streams_name(open_space
         {"$ref": "#"},
     ],
 )
-def test_a_schema_that_meets_one_value_too_often_is_refused(open_space: Door, schema: dict[str, Any]) -> None:
+def test_a_schema_that_meets_one_value_too_often_is_refused(open_space: Transport, schema: dict[str, Any]) -> None:
     lab = open_space(participants=TWO)
     told = refusal(lab.join("alice"), "stream/announce", formats=[{"id": "json", "schema": schema}])
     assert told["error"] == "invalid_format"
@@ -872,7 +872,7 @@ def open_many(client: Client, count: int, **payload: Any) -> list[str]:
 
 @pytest.mark.requirement("STR-41")
 @pytest.mark.sockets("alice", "bob")
-def test_a_participant_has_so_many_open_streams(open_space: Door) -> None:
+def test_a_participant_has_so_many_open_streams(open_space: Transport) -> None:
     assert Limits().streams_per_participant == 256
     lab = open_space(participants={"alice": ALL, "bob": ALL}, limits=Limits(streams_per_participant=2))
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -889,7 +889,7 @@ def test_a_participant_has_so_many_open_streams(open_space: Door) -> None:
 
 @pytest.mark.requirement("STR-41")
 @pytest.mark.sockets("alice", "bob")
-def test_a_transfer_moves_no_quota(open_space: Door) -> None:
+def test_a_transfer_moves_no_quota(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ALL, "bob": ALL}, limits=Limits(streams_per_participant=2))
     alice, bob = lab.join("alice"), lab.join("bob")
     for stream_id in open_many(alice, 2):
@@ -902,7 +902,7 @@ def test_a_transfer_moves_no_quota(open_space: Door) -> None:
 
 @pytest.mark.requirement("STR-42")
 @pytest.mark.sockets("alice", "bob")
-def test_what_is_stored_of_streams_is_bounded_by_participant_and_by_space(open_space: Door) -> None:
+def test_what_is_stored_of_streams_is_bounded_by_participant_and_by_space(open_space: Transport) -> None:
     assert Limits().stream_metadata_bytes_per_participant == 2**20
     assert Limits().stream_metadata_bytes == 2 * 2**20
     limits = Limits(stream_metadata_bytes_per_participant=1_000, stream_metadata_bytes=1_600)
@@ -924,8 +924,8 @@ def test_what_is_stored_of_streams_is_bounded_by_participant_and_by_space(open_s
 
 
 @pytest.mark.requirement("STR-42")
-@pytest.mark.doors("core")
-def test_quotas_count_what_was_open_before_a_restart(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_quotas_count_what_was_open_before_a_restart(open_space: Transport) -> None:
     lab = open_space(participants=TWO, limits=Limits(streams_per_participant=1))
     open_stream(lab.join("alice"), on_owner_disconnect="keep")
     lab.restart()

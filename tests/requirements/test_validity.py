@@ -22,13 +22,13 @@ from mew.protocol import (
     snapshot,
 )
 from mew.testing import MemorySpace
-from tests.requirements.transports import Door
+from tests.requirements.transports import Transport
 from tests.support.hypothesis_settings import examples
 
 EVERYTHING = [{"kind": "*"}]
 DEEPEST = 128
 NO_TEXTS: list[Any] = ["", None, 5, True, [], ["hi"], {}]
-TOLD_ONCE = pytest.mark.doors("core", "memory", "websocket")
+TOLD_ONCE = pytest.mark.transports("core", "memory", "websocket")
 """A posted `system/register` is answered and told (protocol §5)."""
 
 
@@ -37,7 +37,7 @@ def short(value: object) -> str:
     return str(value)[:24]
 
 
-def pair(open_space: Door, **configuration: Any) -> tuple[Any, Any, Any]:
+def pair(open_space: Transport, **configuration: Any) -> tuple[Any, Any, Any]:
     """A space with alice, who may do everything, and bob, who may chat; both have read all so far."""
     configuration = {"participants": {"alice": EVERYTHING, "bob": None}, **configuration}
     lab = open_space(**configuration)
@@ -100,7 +100,7 @@ def sized(size: int) -> bytes:
         b'[{"kind":"custom/thing"}]',
     ],
 )
-def test_a_message_that_is_no_json_object_is_refused(open_space: Door, message: bytes) -> None:
+def test_a_message_that_is_no_json_object_is_refused(open_space: Transport, message: bytes) -> None:
     _, alice, bob = pair(open_space)
     assert_invalid(refusal(alice, message))
     assert bob.inbox() == []
@@ -117,14 +117,14 @@ def test_a_message_that_is_no_json_object_is_refused(open_space: Door, message: 
         b'{"kind":"' + b"x" * 257 + b'"}',
     ],
 )
-def test_a_kind_that_is_none_is_refused(open_space: Door, message: bytes) -> None:
+def test_a_kind_that_is_none_is_refused(open_space: Transport, message: bytes) -> None:
     _, alice, _ = pair(open_space)
     assert_invalid(refusal(alice, message), "`kind`")
 
 
 @pytest.mark.requirement("VAL-02")
 @pytest.mark.parametrize("kind", ["x" * 256, "é" * 256, " ", "*", "\0", "chat\n"], ids=short)
-def test_a_kind_may_be_any_other_text(open_space: Door, kind: str) -> None:
+def test_a_kind_may_be_any_other_text(open_space: Transport, kind: str) -> None:
     _, alice, bob = pair(open_space)
     alice.send(kind=kind)
     assert bob.kinds() == [kind]
@@ -142,7 +142,7 @@ def test_a_kind_may_be_any_other_text(open_space: Door, kind: str) -> None:
     ],
     ids=short,
 )
-def test_a_field_of_the_wrong_type_is_refused_by_name(open_space: Door, field: str, value: bytes) -> None:
+def test_a_field_of_the_wrong_type_is_refused_by_name(open_space: Transport, field: str, value: bytes) -> None:
     _, alice, bob = pair(open_space)
     assert_invalid(refusal(alice, b'{"kind":"custom/thing","' + field.encode() + b'":' + value + b"}"), f"`{field}`")
     assert bob.inbox() == []
@@ -150,7 +150,7 @@ def test_a_field_of_the_wrong_type_is_refused_by_name(open_space: Door, field: s
 
 @pytest.mark.requirement("VAL-03")
 @pytest.mark.parametrize("field", ["to", "context"])
-def test_null_and_empty_fields_count_as_not_given(open_space: Door, field: str) -> None:
+def test_null_and_empty_fields_count_as_not_given(open_space: Transport, field: str) -> None:
     _, alice, bob = pair(open_space)
     alice.send({"kind": "custom/thing", field: None})
     alice.send({"kind": "custom/thing", field: []})
@@ -159,7 +159,7 @@ def test_null_and_empty_fields_count_as_not_given(open_space: Door, field: str) 
 
 @pytest.mark.requirement("VAL-04")
 @pytest.mark.parametrize("payload", [b"null", b"5", b"0", b"true", b"false", b'""', b'"text"', b"[]", b"[{}]"])
-def test_a_payload_that_is_no_object_is_refused(open_space: Door, payload: bytes) -> None:
+def test_a_payload_that_is_no_object_is_refused(open_space: Transport, payload: bytes) -> None:
     _, alice, _ = pair(open_space)
     for kind in (b"custom/thing", b"chat", b"stream/request", b"system/heartbeat", b"space/kick"):
         assert_invalid(refusal(alice, b'{"kind":"' + kind + b'","payload":' + payload + b"}"), "`payload`")
@@ -170,7 +170,7 @@ def test_a_payload_that_is_no_object_is_refused(open_space: Door, payload: bytes
     "payload",
     [{}, *({"text": text} for text in NO_TEXTS), {"Text": "hi"}, {"content": "hi"}],
 )
-def test_a_chat_needs_a_text(open_space: Door, payload: dict[str, Any]) -> None:
+def test_a_chat_needs_a_text(open_space: Transport, payload: dict[str, Any]) -> None:
     _, alice, bob = pair(open_space)
     alice.send(kind="chat", payload=payload)
     assert_invalid(alice.error(), "text")
@@ -178,13 +178,13 @@ def test_a_chat_needs_a_text(open_space: Door, payload: dict[str, Any]) -> None:
 
 
 @pytest.mark.requirement("VAL-05")
-def test_a_chat_without_a_payload_needs_a_text_too(open_space: Door) -> None:
+def test_a_chat_without_a_payload_needs_a_text_too(open_space: Transport) -> None:
     _, alice, _ = pair(open_space)
     assert_invalid(refusal(alice, b'{"kind":"chat"}'), "text")
 
 
 @pytest.mark.requirement("VAL-05")
-def test_other_kinds_of_chat_need_no_text(open_space: Door) -> None:
+def test_other_kinds_of_chat_need_no_text(open_space: Transport) -> None:
     _, alice, bob = pair(open_space)
     alice.send(kind="chat/acknowledge", payload={})
     assert bob.kinds() == ["chat/acknowledge"]
@@ -192,7 +192,7 @@ def test_other_kinds_of_chat_need_no_text(open_space: Door) -> None:
 
 @pytest.mark.requirement("VAL-06")
 @pytest.mark.parametrize("payload", [{}, *({"method": method} for method in NO_TEXTS)])
-def test_an_mcp_request_needs_a_method(open_space: Door, payload: dict[str, Any]) -> None:
+def test_an_mcp_request_needs_a_method(open_space: Transport, payload: dict[str, Any]) -> None:
     _, alice, bob = pair(open_space)
     alice.send(kind="mcp/request", payload=payload)
     assert_invalid(alice.error(), "method")
@@ -208,7 +208,7 @@ def nested(levels: int, opening: bytes, closing: bytes) -> bytes:
 
 @pytest.mark.requirement("VAL-07")
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}"), (b'[[],{"b":', b"}]")])
-def test_an_envelope_may_be_128_levels_deep_and_no_more(open_space: Door, opening: bytes, closing: bytes) -> None:
+def test_an_envelope_may_be_128_levels_deep_and_no_more(open_space: Transport, opening: bytes, closing: bytes) -> None:
     per_step = 2 if opening.startswith(b"[[") else 1
     _, alice, bob = pair(open_space)
     steps = (DEEPEST - 2) // per_step + 2
@@ -221,7 +221,7 @@ def test_an_envelope_may_be_128_levels_deep_and_no_more(open_space: Door, openin
 
 @pytest.mark.requirement("VAL-07")
 @pytest.mark.parametrize("levels", [129, 900, 5_000, 200_000])
-def test_no_depth_does_any_harm(open_space: Door, levels: int) -> None:
+def test_no_depth_does_any_harm(open_space: Transport, levels: int) -> None:
     _, alice, bob = pair(open_space)
     for message in (nested(levels, b"[", b"]"), b"[" * levels, b'{"a":' * levels):
         assert_invalid(refusal(alice, message))
@@ -230,7 +230,7 @@ def test_no_depth_does_any_harm(open_space: Door, levels: int) -> None:
 
 
 @pytest.mark.requirement("VAL-07")
-def test_breadth_is_not_depth(open_space: Door) -> None:
+def test_breadth_is_not_depth(open_space: Transport) -> None:
     _, alice, bob = pair(open_space)
     alice.send(kind="custom/thing", payload={"a": [[{}]] * 1_000})
     assert bob.kinds() == ["custom/thing"]
@@ -257,7 +257,7 @@ def test_breadth_is_not_depth(open_space: Door) -> None:
     ],
     ids=short,
 )
-def test_what_no_reader_could_hold_is_refused(open_space: Door, value: bytes) -> None:
+def test_what_no_reader_could_hold_is_refused(open_space: Transport, value: bytes) -> None:
     _, alice, bob = pair(open_space)
     for place in (b'"payload":{"a":%b}', b'"payload":{"a":[{"b":%b}]}', b'"zz":%b', b'"zz":%b,"zz":1'):
         assert_invalid(refusal(alice, b'{"kind":"custom/thing",' + place % value + b"}"))
@@ -266,7 +266,7 @@ def test_what_no_reader_could_hold_is_refused(open_space: Door, value: bytes) ->
 
 @pytest.mark.requirement("VAL-08")
 @pytest.mark.parametrize("key", [b"\xff", b"\\ud800", b"\xed\xa0\x80"])
-def test_a_key_is_text_too(open_space: Door, key: bytes) -> None:
+def test_a_key_is_text_too(open_space: Transport, key: bytes) -> None:
     _, alice, _ = pair(open_space)
     assert_invalid(refusal(alice, b'{"kind":"custom/thing","' + key + b'":1}'))
     assert_invalid(refusal(alice, b'{"kind":"custom/thing","payload":{"' + key + b'":1}}'))
@@ -274,7 +274,7 @@ def test_a_key_is_text_too(open_space: Door, key: bytes) -> None:
 
 @pytest.mark.requirement("VAL-08")
 @pytest.mark.parametrize("value", [b"1.7976931348623157e308", b"1e-400", b"9" * 4300, b"0." + b"9" * 5000], ids=short)
-def test_what_can_be_held_is_relayed(open_space: Door, value: bytes) -> None:
+def test_what_can_be_held_is_relayed(open_space: Transport, value: bytes) -> None:
     _, alice, bob = pair(open_space)
     alice.send_bytes(b'{"kind":"custom/thing","payload":{"a":' + value + b"}}")
     assert bob.take("custom/thing").raw.endswith(b'{"a":' + value + b"}}")
@@ -283,7 +283,7 @@ def test_what_can_be_held_is_relayed(open_space: Door, value: bytes) -> None:
 @pytest.mark.requirement("VAL-09")
 @pytest.mark.sockets("alice")
 @pytest.mark.parametrize("text", [True, False])
-def test_the_first_byte_tells_a_frame_from_json_and_the_opcode_does_not(open_space: Door, text: bool) -> None:
+def test_the_first_byte_tells_a_frame_from_json_and_the_opcode_does_not(open_space: Transport, text: bool) -> None:
     _, alice, bob = pair(open_space)
     alice.send_bytes(b'{"kind":"stream/request","payload":{}}', text=text)
     assert bob.kinds() == ["stream/request", "stream/open"]
@@ -294,7 +294,7 @@ def test_the_first_byte_tells_a_frame_from_json_and_the_opcode_does_not(open_spa
 
 @pytest.mark.requirement("VAL-09")
 @pytest.mark.parametrize("message", [b" #stream-1#data", b"\n#stream-1#data", b'"#stream-1#data"'])
-def test_a_number_sign_further_on_makes_no_frame(open_space: Door, message: bytes) -> None:
+def test_a_number_sign_further_on_makes_no_frame(open_space: Transport, message: bytes) -> None:
     _, alice, bob = pair(open_space)
     alice.send(kind="stream/request", payload={})
     alice.inbox(), bob.inbox()
@@ -306,7 +306,7 @@ def test_a_number_sign_further_on_makes_no_frame(open_space: Door, message: byte
 @pytest.mark.sockets("alice")
 @pytest.mark.parametrize("text", [True, False])
 @pytest.mark.parametrize("message", [b"#", b"##", b"##data", b"#stream-1", b"#stream-1 data", b"#\xff\xfe"])
-def test_a_frame_without_a_stream_id_is_refused(open_space: Door, message: bytes, text: bool) -> None:
+def test_a_frame_without_a_stream_id_is_refused(open_space: Transport, message: bytes, text: bool) -> None:
     _, alice, bob = pair(open_space)
     alice.send(kind="stream/request", payload={})
     alice.inbox(), bob.inbox()
@@ -387,7 +387,7 @@ CAPABILITIES = {"recipient": "bob", "capabilities": [{"kind": "chat"}]}
     ],
 )
 def test_a_payload_the_gateway_cannot_act_on_is_refused_by_the_field(
-    open_space: Door, kind: str, payload: dict[str, Any], field: str
+    open_space: Transport, kind: str, payload: dict[str, Any], field: str
 ) -> None:
     _, alice, bob = pair(open_space)
     alice.send(kind="stream/request", payload={})
@@ -401,14 +401,14 @@ def test_a_payload_the_gateway_cannot_act_on_is_refused_by_the_field(
 @pytest.mark.parametrize(
     "kind", ["stream/grant-write", "stream/start", "capability/grant", "space/invite", "space/kick"]
 )
-def test_a_payload_that_is_missing_is_refused_likewise(open_space: Door, kind: str) -> None:
+def test_a_payload_that_is_missing_is_refused_likewise(open_space: Transport, kind: str) -> None:
     _, alice, _ = pair(open_space)
     assert_invalid(refusal(alice, msgspec.json.encode({"kind": kind})), "`")
 
 
 @pytest.mark.requirement("VAL-11")
 @pytest.mark.parametrize("kind", ["participant/pause", "participant/resume", "participant/shutdown", "stream/request"])
-def test_a_payload_that_needs_no_field_may_be_missing(open_space: Door, kind: str) -> None:
+def test_a_payload_that_needs_no_field_may_be_missing(open_space: Transport, kind: str) -> None:
     _, alice, bob = pair(open_space)
     alice.send(kind=kind)
     alice.send(kind=kind, to=["bob"])
@@ -419,7 +419,7 @@ def test_a_payload_that_needs_no_field_may_be_missing(open_space: Door, kind: st
 
 @pytest.mark.requirement("VAL-12")
 @pytest.mark.parametrize("kind", ["welcome", "presence", "error", "anything", "", "join/x", "Join", "*"])
-def test_system_kinds_are_the_gateways(open_space: Door, kind: str) -> None:
+def test_system_kinds_are_the_gateways(open_space: Transport, kind: str) -> None:
     _, alice, bob = pair(open_space)
     alice.send(kind=f"system/{kind}", payload={})
     assert alice.error()["error"] == "reserved_kind"
@@ -427,7 +427,7 @@ def test_system_kinds_are_the_gateways(open_space: Door, kind: str) -> None:
 
 
 @pytest.mark.requirement("VAL-12")
-def test_join_and_heartbeat_are_the_system_kinds_of_participants(open_space: Door) -> None:
+def test_join_and_heartbeat_are_the_system_kinds_of_participants(open_space: Transport) -> None:
     _, alice, _ = pair(open_space)
     alice.send(kind="system/heartbeat")
     alice.send(kind="system/join")
@@ -446,7 +446,7 @@ def test_join_and_heartbeat_are_the_system_kinds_of_participants(open_space: Doo
         "space/invite-ack",
     ],
 )
-def test_the_gateways_answers_are_its_own(open_space: Door, kind: str) -> None:
+def test_the_gateways_answers_are_its_own(open_space: Transport, kind: str) -> None:
     held = [*EVERYTHING, {"kind": kind}]
     _, alice, bob = pair(open_space, participants={"alice": held, "bob": None})
     alice.send(kind=kind, payload={"stream_id": "stream-1"})
@@ -455,7 +455,7 @@ def test_the_gateways_answers_are_its_own(open_space: Door, kind: str) -> None:
 
 
 @pytest.mark.requirement("VAL-14")
-def test_register_is_refused_with_advice(open_space: Door) -> None:
+def test_register_is_refused_with_advice(open_space: Transport) -> None:
     _, alice, bob = pair(open_space)
     alice.send(kind="system/register", payload={"capabilities": []})
     error = alice.error()
@@ -465,7 +465,7 @@ def test_register_is_refused_with_advice(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("VAL-14")
-def test_register_over_http_is_answered_and_told(open_space: Door) -> None:
+def test_register_over_http_is_answered_and_told(open_space: Transport) -> None:
     lab, alice, bob = pair(open_space)
     answer = lab.post("alice", {"kind": "system/register", "id": "mine"})
     told = alice.take("system/error")
@@ -476,9 +476,9 @@ def test_register_over_http_is_answered_and_told(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("VAL-15")
-@pytest.mark.doors("core", "memory", "websocket")
+@pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("first", [b"x" * 101, b'{"kind":"' + b"x" * 100 + b'"}', b"#stream-1#" + b"x" * 100])
-def test_who_has_not_joined_is_told_that_before_anything_of_size(open_space: Door, first: bytes) -> None:
+def test_who_has_not_joined_is_told_that_before_anything_of_size(open_space: Transport, first: bytes) -> None:
     lab = open_space(participants={"alice": EVERYTHING}, limits=Limits(message_bytes=100))
     stranger = lab.connect()
     stranger.send_bytes(first)
@@ -487,8 +487,8 @@ def test_who_has_not_joined_is_told_that_before_anything_of_size(open_space: Doo
 
 
 @pytest.mark.requirement("VAL-16")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_a_message_that_is_too_large_is_refused_and_the_socket_closed(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_a_message_that_is_too_large_is_refused_and_the_socket_closed(open_space: Transport) -> None:
     _, alice, bob = pair(open_space, limits=Limits(message_bytes=200))
     alice.send_bytes(sized(200))
     assert (bob.kinds(), alice.kinds(), alice.closed) == (["chat"], ["chat"], None)
@@ -501,7 +501,7 @@ def test_a_message_that_is_too_large_is_refused_and_the_socket_closed(open_space
 
 @pytest.mark.requirement("VAL-16")
 @pytest.mark.sockets("alice")
-def test_a_frame_is_measured_with_its_header(open_space: Door) -> None:
+def test_a_frame_is_measured_with_its_header(open_space: Transport) -> None:
     _, alice, bob = pair(open_space, limits=Limits(message_bytes=200))
     alice.send(kind="stream/request", payload={})
     header = len(b"#stream-1#")
@@ -514,7 +514,7 @@ def test_a_frame_is_measured_with_its_header(open_space: Door) -> None:
 
 @pytest.mark.requirement("VAL-16")
 @pytest.mark.sockets("alice")
-def test_a_frame_right_behind_another_is_measured_too(open_space: Door) -> None:
+def test_a_frame_right_behind_another_is_measured_too(open_space: Transport) -> None:
     _, alice, bob = pair(open_space, limits=Limits(message_bytes=200))
     alice.send(kind="stream/request", payload={})
     alice.inbox(), bob.inbox()
@@ -526,8 +526,8 @@ def test_a_frame_right_behind_another_is_measured_too(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("VAL-16")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_a_frame_that_is_too_large_closes_every_socket_it_comes_from(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_a_frame_that_is_too_large_closes_every_socket_it_comes_from(open_space: Transport) -> None:
     lab = open_space(participants={"alice": EVERYTHING}, limits=Limits(message_bytes=200))
     for enter in (lab.observe, lab.observe, lambda: lab.join("alice"), lambda: lab.join("alice")):
         client = enter()
@@ -537,8 +537,8 @@ def test_a_frame_that_is_too_large_closes_every_socket_it_comes_from(open_space:
 
 
 @pytest.mark.requirement("VAL-16")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_size_counts_bytes_whatever_they_say(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_size_counts_bytes_whatever_they_say(open_space: Transport) -> None:
     _, alice, _ = pair(open_space, limits=Limits(message_bytes=100))
     alice.send_bytes(b" " * 101)
     assert alice.error()["error"] == "message_too_large"
@@ -547,7 +547,7 @@ def test_size_counts_bytes_whatever_they_say(open_space: Door) -> None:
 
 @pytest.mark.requirement("VAL-16")
 @pytest.mark.sockets("alice")
-def test_over_http_too_large_is_an_answer_and_closes_nothing(open_space: Door) -> None:
+def test_over_http_too_large_is_an_answer_and_closes_nothing(open_space: Transport) -> None:
     lab, alice, bob = pair(open_space, limits=Limits(message_bytes=200))
     assert lab.post("alice", sized(200)).refusal is None
     assert lab.post("alice", sized(201)).body["error"] == "message_too_large"
@@ -556,7 +556,7 @@ def test_over_http_too_large_is_an_answer_and_closes_nothing(open_space: Door) -
 
 
 @pytest.mark.requirement("VAL-16")
-def test_16_mib_are_enough_where_nothing_else_is_configured(open_space: Door) -> None:
+def test_16_mib_are_enough_where_nothing_else_is_configured(open_space: Transport) -> None:
     _, alice, bob = pair(open_space)
     alice.send_bytes(sized(16 * 2**20))
     assert len(bob.take("chat")["payload"]["text"]) > 16_000_000
@@ -568,7 +568,7 @@ SLOW = Limits(envelopes_per_second=2, envelope_burst=3)
 
 
 @pytest.mark.requirement("VAL-17")
-def test_a_participant_over_its_rate_is_refused_until_time_has_passed(open_space: Door) -> None:
+def test_a_participant_over_its_rate_is_refused_until_time_has_passed(open_space: Transport) -> None:
     lab, alice, bob = pair(open_space, limits=SLOW)
     for number in range(10):
         chat(alice, str(number))
@@ -586,7 +586,7 @@ def test_a_participant_over_its_rate_is_refused_until_time_has_passed(open_space
 
 
 @pytest.mark.requirement("VAL-17")
-def test_one_participants_rate_is_not_anothers(open_space: Door) -> None:
+def test_one_participants_rate_is_not_anothers(open_space: Transport) -> None:
     _, alice, bob = pair(open_space, limits=SLOW)
     for _ in range(10):
         chat(alice)
@@ -596,8 +596,8 @@ def test_one_participants_rate_is_not_anothers(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("VAL-17")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_refused_messages_count_and_both_doors_share_the_rate(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_refused_messages_count_and_both_transports_share_the_rate(open_space: Transport) -> None:
     lab, alice, bob = pair(open_space, limits=SLOW)
     alice.send_bytes(b"not JSON")
     alice.send(kind="system/welcome")
@@ -609,8 +609,8 @@ def test_refused_messages_count_and_both_doors_share_the_rate(open_space: Door) 
 
 
 @pytest.mark.requirement("VAL-17")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_errors_about_the_rate_are_told_at_most_four_times_a_second(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_errors_about_the_rate_are_told_at_most_four_times_a_second(open_space: Transport) -> None:
     lab, alice, _ = pair(open_space, limits=Limits(envelopes_per_second=0.001, envelope_burst=1))
     for _ in range(11):
         chat(alice)
@@ -623,8 +623,8 @@ def test_errors_about_the_rate_are_told_at_most_four_times_a_second(open_space: 
 
 
 @pytest.mark.requirement("VAL-17")
-@pytest.mark.doors("core", "memory")
-def test_4000_at_once_and_2000_a_second_are_allowed_where_nothing_else_is_configured(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory")
+def test_4000_at_once_and_2000_a_second_are_allowed_where_nothing_else_is_configured(open_space: Transport) -> None:
     lab, alice, bob = pair(open_space)
 
     def accepted(count: int) -> int:
@@ -638,8 +638,8 @@ def test_4000_at_once_and_2000_a_second_are_allowed_where_nothing_else_is_config
 
 
 @pytest.mark.requirement("VAL-18")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_size_is_judged_before_rate_and_rate_before_json(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_size_is_judged_before_rate_and_rate_before_json(open_space: Transport) -> None:
     limits = Limits(message_bytes=100, envelopes_per_second=0.001, envelope_burst=1)
     _, alice, _ = pair(open_space, limits=limits)
     chat(alice)
@@ -650,7 +650,7 @@ def test_size_is_judged_before_rate_and_rate_before_json(open_space: Door) -> No
 
 
 @pytest.mark.requirement("VAL-18")
-def test_over_http_the_order_is_the_same(open_space: Door) -> None:
+def test_over_http_the_order_is_the_same(open_space: Transport) -> None:
     limits = Limits(message_bytes=100, envelopes_per_second=0.001, envelope_burst=1)
     lab = open_space(participants={"alice": EVERYTHING}, limits=limits)
     answers = [lab.post("alice", message) for message in (b'{"kind":"x"}', b"not JSON", b"x" * 101)]
@@ -661,7 +661,7 @@ def test_over_http_the_order_is_the_same(open_space: Door) -> None:
 @pytest.mark.parametrize(
     "kind", [pytest.param("system/register", marks=TOLD_ONCE), "system/welcome", "stream/ready", "space/invite-ack"]
 )
-def test_validity_is_judged_before_the_kind(open_space: Door, kind: str) -> None:
+def test_validity_is_judged_before_the_kind(open_space: Transport, kind: str) -> None:
     _, alice, _ = pair(open_space)
     broken: list[tuple[str, Any]] = [("payload", []), ("payload", None), ("to", "bob"), ("id", 5), ("protocol", "x")]
     for field, value in broken:
@@ -670,7 +670,7 @@ def test_validity_is_judged_before_the_kind(open_space: Door, kind: str) -> None
 
 
 @pytest.mark.requirement("VAL-19")
-def test_a_wrong_sender_in_a_strict_space_is_a_matter_of_validity(open_space: Door) -> None:
+def test_a_wrong_sender_in_a_strict_space_is_a_matter_of_validity(open_space: Transport) -> None:
     _, alice, _ = pair(open_space, strict_from=True)
     alice.send({"kind": "system/register", "from": "bob"})
     assert_invalid(alice.error(), "`from`")
@@ -692,7 +692,7 @@ def test_a_wrong_sender_in_a_strict_space_is_a_matter_of_validity(open_space: Do
     ],
 )
 def test_a_pause_is_judged_between_reserved_kinds_and_capability(
-    open_space: Door, message: dict[str, Any], code: str
+    open_space: Transport, message: dict[str, Any], code: str
 ) -> None:
     _, alice, bob = pair(open_space)
     alice.send(kind="participant/pause", to=["bob"], payload={})
@@ -715,7 +715,9 @@ def test_a_pause_is_judged_between_reserved_kinds_and_capability(
         ("participant/pause", {"timeout_seconds": -1}),
     ],
 )
-def test_capability_is_judged_before_the_kinds_own_checks(open_space: Door, kind: str, payload: dict[str, Any]) -> None:
+def test_capability_is_judged_before_the_kinds_own_checks(
+    open_space: Transport, kind: str, payload: dict[str, Any]
+) -> None:
     _, _, bob = pair(open_space)
     bob.send(kind=kind, payload=payload)
     error = bob.error()
@@ -723,7 +725,7 @@ def test_capability_is_judged_before_the_kinds_own_checks(open_space: Door, kind
 
 
 @pytest.mark.requirement("VAL-21")
-def test_validity_comes_before_capability(open_space: Door) -> None:
+def test_validity_comes_before_capability(open_space: Transport) -> None:
     _, alice, _ = pair(open_space, participants={"alice": [], "bob": None})
     alice.send(kind="chat", payload={})
     assert_invalid(alice.error(), "text")
@@ -777,7 +779,7 @@ CARRIED_OUT: list[bytes] = [
 @pytest.mark.parametrize(
     ("code", "message"), [*REFUSED, pytest.param(*REFUSED_REGISTER, marks=TOLD_ONCE), *REFUSED_FRAMES]
 )
-def test_a_refusal_leaves_the_socket_open(open_space: Door, code: str, message: bytes) -> None:
+def test_a_refusal_leaves_the_socket_open(open_space: Transport, code: str, message: bytes) -> None:
     _, alice, bob = pair(open_space)
     alice.send(kind="stream/request", payload={})
     alice.inbox(), bob.inbox()
@@ -799,7 +801,7 @@ def essence(lab: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("code", "message"), [*REFUSED, pytest.param(*REFUSED_REGISTER, marks=TOLD_ONCE), *REFUSED_FRAMES]
 )
-def test_a_refusal_changes_nothing(open_space: Door, code: str, message: bytes) -> None:
+def test_a_refusal_changes_nothing(open_space: Transport, code: str, message: bytes) -> None:
     lab, alice, bob = pair(open_space)
     alice.send(kind="stream/request", payload={})
     alice.inbox(), bob.inbox()
@@ -810,7 +812,7 @@ def test_a_refusal_changes_nothing(open_space: Door, code: str, message: bytes) 
     assert alice.take("stream/open")["payload"]["stream_id"] == "stream-2"
 
 
-def outcome(open_space: Door, message: bytes, *, posted: bool) -> tuple[str | None, list[bytes]]:
+def outcome(open_space: Transport, message: bytes, *, posted: bool) -> tuple[str | None, list[bytes]]:
     """The code that answers alice's message, and all that reaches bob, but for what the gateway numbers."""
     lab, alice, bob = pair(open_space)
     alice.send(kind="stream/request", payload={})
@@ -825,9 +827,9 @@ def outcome(open_space: Door, message: bytes, *, posted: bool) -> tuple[str | No
 
 
 @pytest.mark.requirement("VAL-24")
-@pytest.mark.doors("core", "memory", "websocket")
+@pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("message", [message for _, message in [*REFUSED, REFUSED_REGISTER]] + CARRIED_OUT)
-def test_both_doors_judge_alike(open_space: Door, message: bytes) -> None:
+def test_both_transports_judge_alike(open_space: Transport, message: bytes) -> None:
     by_socket = outcome(open_space, message, posted=False)
     by_http = outcome(open_space, message, posted=True)
     assert by_socket[0] == by_http[0]
@@ -957,7 +959,7 @@ def test_nothing_that_comes_in_makes_a_space_raise(arrivals: list[tuple[Command,
 @pytest.mark.requirement("VAL-25")
 @pytest.mark.sockets("alice")
 @pytest.mark.parametrize("start", [b"", b"#", b"{", b'{"kind":"chat","payload":{"text":"', b'{"kind":'])
-def test_no_byte_makes_a_space_raise(open_space: Door, start: bytes) -> None:
+def test_no_byte_makes_a_space_raise(open_space: Transport, start: bytes) -> None:
     _, alice, _ = pair(open_space)
     for byte in range(256):
         alice.send_bytes(start + bytes([byte]))
@@ -994,9 +996,9 @@ IDS = ["a", "0", "A.b_c@d:e-f", "a" * 128, "gateway2", "systems", "gate-way", "x
 
 
 @pytest.mark.requirement("VAL-26")
-@pytest.mark.doors("core", "memory", "websocket")
+@pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("name", NO_IDS)
-def test_nobody_comes_in_under_a_name_that_is_none(open_space: Door, name: str) -> None:
+def test_nobody_comes_in_under_a_name_that_is_none(open_space: Transport, name: str) -> None:
     lab = open_space(participants={"alice": EVERYTHING}, allow_anonymous=True)
     alice = lab.join("alice")
     alice.inbox()
@@ -1009,7 +1011,7 @@ def test_nobody_comes_in_under_a_name_that_is_none(open_space: Door, name: str) 
 
 @pytest.mark.requirement("VAL-26")
 @pytest.mark.parametrize("name", NO_IDS)
-def test_nobody_is_invited_under_a_name_that_is_none(open_space: Door, name: str) -> None:
+def test_nobody_is_invited_under_a_name_that_is_none(open_space: Transport, name: str) -> None:
     _, alice, bob = pair(open_space)
     alice.send(kind="space/invite", payload={"participant_id": name})
     error = alice.error()
@@ -1019,9 +1021,9 @@ def test_nobody_is_invited_under_a_name_that_is_none(open_space: Door, name: str
 
 
 @pytest.mark.requirement("VAL-26")
-@pytest.mark.doors("core", "memory")
+@pytest.mark.transports("core", "memory")
 @pytest.mark.parametrize("name", NO_IDS)
-def test_no_token_admits_anybody_under_a_name_that_is_none(open_space: Door, name: str) -> None:
+def test_no_token_admits_anybody_under_a_name_that_is_none(open_space: Transport, name: str) -> None:
     lab = open_space(participants={"alice": EVERYTHING})
     impostor = lab.connect(token=lab.token(name))
     assert impostor.error()["error"] == "unauthorized"
@@ -1030,9 +1032,9 @@ def test_no_token_admits_anybody_under_a_name_that_is_none(open_space: Door, nam
 
 
 @pytest.mark.requirement("VAL-26")
-@pytest.mark.doors("core", "memory", "websocket")
+@pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("name", IDS)
-def test_any_other_name_will_do(open_space: Door, name: str) -> None:
+def test_any_other_name_will_do(open_space: Transport, name: str) -> None:
     lab = open_space(participants={"alice": EVERYTHING}, allow_anonymous=True)
     stranger = lab.connect()
     stranger.send(type="join", participantId=name)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.requirements.transports import Door
+from tests.requirements.transports import Transport
 
 EVERYTHING = [{"kind": "*"}]
 WIDE = {"participants": {"alice": EVERYTHING, "bob": EVERYTHING, "carol": None}}
@@ -43,7 +43,7 @@ def only_entry(client: Any) -> Any:
 
 
 @pytest.mark.requirement("WEL-01")
-def test_a_welcome_has_these_parts(open_space: Door) -> None:
+def test_a_welcome_has_these_parts(open_space: Transport) -> None:
     told = open_space(**WIDE).join("alice").take("system/welcome")
     assert (told["from"], told["to"]) == ("system:gateway", ["alice"])
     assert list(told["payload"]) == ["you", "participants", "active_streams", "open_proposals", "position"]
@@ -52,7 +52,7 @@ def test_a_welcome_has_these_parts(open_space: Door) -> None:
 
 @pytest.mark.requirement("WEL-02")
 @pytest.mark.sockets("carol")
-def test_the_others_are_listed_in_order_of_joining(open_space: Door) -> None:
+def test_the_others_are_listed_in_order_of_joining(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     carol, bob = lab.join("carol"), lab.join("bob")
     assert welcome(bob)["participants"] == [
@@ -68,13 +68,13 @@ def test_the_others_are_listed_in_order_of_joining(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WEL-03")
-def test_active_streams_are_there_even_if_there_are_none(open_space: Door) -> None:
+def test_active_streams_are_there_even_if_there_are_none(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     assert lab.join("alice").take("system/welcome")["payload"]["active_streams"] == []
 
 
 @pytest.mark.requirement("WEL-03")
-def test_a_welcome_after_a_capability_change_lists_the_streams_too(open_space: Door) -> None:
+def test_a_welcome_after_a_capability_change_lists_the_streams_too(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice, carol = lab.join("alice"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -86,7 +86,7 @@ def test_a_welcome_after_a_capability_change_lists_the_streams_too(open_space: D
 
 
 @pytest.mark.requirement("WEL-04")
-def test_open_streams_are_listed_in_order_of_creation(open_space: Door) -> None:
+def test_open_streams_are_listed_in_order_of_creation(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice, bob = lab.join("alice"), lab.join("bob")
     live, ready, started = open_stream(alice), announce(alice, desired_id="a"), announce(bob, desired_id="b")
@@ -97,7 +97,7 @@ def test_open_streams_are_listed_in_order_of_creation(open_space: Door) -> None:
 
 @pytest.mark.requirement("WEL-04")
 @pytest.mark.parametrize("ending", ["stream/close", "stream/complete", "stream/error"])
-def test_ended_streams_are_not_listed(open_space: Door, ending: str) -> None:
+def test_ended_streams_are_not_listed(open_space: Transport, ending: str) -> None:
     alice = open_space(**WIDE).join("alice")
     ended, kept = open_stream(alice), open_stream(alice)
     alice.send(kind=ending, payload={"stream_id": ended, "code": "x", "message": "x"})
@@ -117,7 +117,7 @@ APPLICATION = {
 
 
 @pytest.mark.requirement("WEL-05")
-def test_an_entry_repeats_every_field_of_a_request(open_space: Door) -> None:
+def test_an_entry_repeats_every_field_of_a_request(open_space: Transport) -> None:
     alice = open_space(**WIDE).join("alice")
     asked = {**APPLICATION, "target": ["alice"], "validate": False, "on_owner_disconnect": "keep"}
     open_stream(alice, **asked)
@@ -126,7 +126,7 @@ def test_an_entry_repeats_every_field_of_a_request(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WEL-05")
-def test_an_entry_repeats_every_field_of_an_announce(open_space: Door) -> None:
+def test_an_entry_repeats_every_field_of_an_announce(open_space: Transport) -> None:
     alice = open_space(**WIDE).join("alice")
     asked = {**APPLICATION, "intent": "share", "desired_id": "mine", "scope": ["bob"], "formats": FORMATS}
     announce(alice, **asked)
@@ -136,7 +136,7 @@ def test_an_entry_repeats_every_field_of_an_announce(open_space: Door) -> None:
 
 @pytest.mark.requirement("WEL-05")
 @pytest.mark.parametrize("value", [b"1.0", b"12345678901234567890123", b'{"a":1,"a":2}', b'"\\u00e9"', b"1e2"])
-def test_an_entry_repeats_values_as_they_were_written(open_space: Door, value: bytes) -> None:
+def test_an_entry_repeats_values_as_they_were_written(open_space: Transport, value: bytes) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     alice.send_bytes(b'{"kind":"stream/request","payload":{"own":' + value + b"}}")
@@ -152,7 +152,7 @@ def test_an_entry_repeats_values_as_they_were_written(open_space: Door, value: b
         b'"formats":[{"id":"x","own":' + b"[" * 124 + b"]" * 124 + b"}]",
     ],
 )
-def test_an_entry_can_be_read_however_deep_its_request_was_nested(open_space: Door, deepest: bytes) -> None:
+def test_an_entry_can_be_read_however_deep_its_request_was_nested(open_space: Transport, deepest: bytes) -> None:
     lab = open_space(**WIDE)
     lab.join("alice").send_bytes(b'{"kind":"stream/request","payload":{' + deepest + b"}}")
     assert [each.owner for each in lab.join("bob").view.streams.values()] == ["alice"]
@@ -160,7 +160,7 @@ def test_an_entry_can_be_read_however_deep_its_request_was_nested(open_space: Do
 
 @pytest.mark.requirement("WEL-05")
 @pytest.mark.parametrize("payload", [b"", b',"payload":{}'])
-def test_a_request_may_say_nothing_at_all(open_space: Door, payload: bytes) -> None:
+def test_a_request_may_say_nothing_at_all(open_space: Transport, payload: bytes) -> None:
     alice = open_space(**WIDE).join("alice")
     alice.send_bytes(b'{"kind":"stream/request"' + payload + b"}")
     assert only_entry(alice)["owner"] == "alice"
@@ -177,7 +177,7 @@ FORGED: dict[str, Any] = {
 
 @pytest.mark.requirement("WEL-06")
 @pytest.mark.parametrize("opened_by", [open_stream, announce])
-def test_no_request_can_set_what_the_gateway_says(open_space: Door, opened_by: Any) -> None:
+def test_no_request_can_set_what_the_gateway_says(open_space: Transport, opened_by: Any) -> None:
     alice = open_space(**WIDE).join("alice")
     assert opened_by(alice, **FORGED) == "stream-1"
     entry = only_entry(alice)
@@ -188,7 +188,7 @@ def test_no_request_can_set_what_the_gateway_says(open_space: Door, opened_by: A
 
 @pytest.mark.requirement("WEL-07")
 @pytest.mark.parametrize("opened_by", [open_stream, announce])
-def test_an_applications_own_fields_are_not_hidden(open_space: Door, opened_by: Any) -> None:
+def test_an_applications_own_fields_are_not_hidden(open_space: Transport, opened_by: Any) -> None:
     alice = open_space(**WIDE).join("alice")
     own = {"status": "mine", "creator": "me", "namespace": "ours", "frames": "many", "owner_connected": "maybe"}
     opened_by(alice, **own)
@@ -209,7 +209,7 @@ def test_an_applications_own_fields_are_not_hidden(open_space: Door, opened_by: 
     ],
 )
 def test_direction_and_encoding_are_the_requests_or_the_usual(
-    open_space: Door, opened_by: Any, asked: dict[str, Any], told: tuple[str, str]
+    open_space: Transport, opened_by: Any, asked: dict[str, Any], told: tuple[str, str]
 ) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
@@ -222,7 +222,7 @@ def test_direction_and_encoding_are_the_requests_or_the_usual(
 
 @pytest.mark.requirement("WEL-09")
 @pytest.mark.parametrize(("ask", "answer"), [("stream/request", "stream/open"), ("stream/announce", "stream/ready")])
-def test_created_is_when_the_stream_was_opened_and_stays(open_space: Door, ask: str, answer: str) -> None:
+def test_created_is_when_the_stream_was_opened_and_stays(open_space: Transport, ask: str, answer: str) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     lab.join("bob")
@@ -237,7 +237,7 @@ def test_created_is_when_the_stream_was_opened_and_stays(open_space: Door, ask: 
 
 
 @pytest.mark.requirement("WEL-10")
-def test_writers_are_listed_with_the_owner_first_then_by_time_of_grant(open_space: Door) -> None:
+def test_writers_are_listed_with_the_owner_first_then_by_time_of_grant(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice, _bob, _carol = (lab.join(name) for name in WIDE["participants"])
     stream_id = open_stream(alice)
@@ -250,7 +250,7 @@ def test_writers_are_listed_with_the_owner_first_then_by_time_of_grant(open_spac
 
 
 @pytest.mark.requirement("WEL-11")
-def test_the_stream_object_holds_the_gateways_own_knowledge(open_space: Door) -> None:
+def test_the_stream_object_holds_the_gateways_own_knowledge(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     stream_id = announce(alice, desired_id="mine")
@@ -272,7 +272,7 @@ def test_the_stream_object_holds_the_gateways_own_knowledge(open_space: Door) ->
 
 @pytest.mark.requirement("WEL-11")
 @pytest.mark.parametrize("asked", [{}, {"formats": None}])
-def test_a_stream_without_formats_has_an_empty_list_of_them(open_space: Door, asked: dict[str, Any]) -> None:
+def test_a_stream_without_formats_has_an_empty_list_of_them(open_space: Transport, asked: dict[str, Any]) -> None:
     alice = open_space(**WIDE).join("alice")
     stream_id = open_stream(alice, **asked)
     assert alice.view.streams[stream_id].formats == []
@@ -280,7 +280,7 @@ def test_a_stream_without_formats_has_an_empty_list_of_them(open_space: Door, as
 
 
 @pytest.mark.requirement("WEL-12")
-def test_the_creator_stays_when_the_owner_changes(open_space: Door) -> None:
+def test_the_creator_stays_when_the_owner_changes(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     lab.join("bob")
@@ -291,7 +291,7 @@ def test_the_creator_stays_when_the_owner_changes(open_space: Door) -> None:
 
 @pytest.mark.requirement("WEL-13")
 @pytest.mark.sockets("alice", "bob")
-def test_frames_counts_what_was_accepted(open_space: Door) -> None:
+def test_frames_counts_what_was_accepted(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -304,7 +304,7 @@ def test_frames_counts_what_was_accepted(open_space: Door) -> None:
 
 @pytest.mark.requirement("WEL-14")
 @pytest.mark.parametrize("opened_by", [open_stream, announce])
-def test_the_keys_of_an_entry_come_in_order(open_space: Door, opened_by: Any) -> None:
+def test_the_keys_of_an_entry_come_in_order(open_space: Transport, opened_by: Any) -> None:
     alice = open_space(**WIDE).join("alice")
     opened_by(alice, zeta=1, encoding="binary", stream={}, owner="me", formats=FORMATS, alpha=2, direction="both")
     overlaid = ["stream_id", "owner", "authorized_writers", "created", "direction", "encoding"]
@@ -313,7 +313,7 @@ def test_the_keys_of_an_entry_come_in_order(open_space: Door, opened_by: Any) ->
 
 
 @pytest.mark.requirement("WEL-15")
-def test_effective_capabilities_are_shown_to_oneself_and_to_others(open_space: Door) -> None:
+def test_effective_capabilities_are_shown_to_oneself_and_to_others(open_space: Transport) -> None:
     lab = open_space(participants={"alice": EVERYTHING, "bob": [{"kind": "chat"}, {"kind": "mcp/request"}]})
     alice, bob = lab.join("alice"), lab.join("bob")
     grant = {"recipient": "bob", "capabilities": [{"kind": "reasoning/*", "payload": {"depth": 1}}]}
@@ -334,7 +334,7 @@ def test_effective_capabilities_are_shown_to_oneself_and_to_others(open_space: D
     ],
 )
 def test_who_is_configured_without_capabilities_has_the_defaults(
-    open_space: Door, defaults: list[Any] | None, held: list[Any]
+    open_space: Transport, defaults: list[Any] | None, held: list[Any]
 ) -> None:
     lab = open_space(participants={"alice": None, "bob": [{"kind": "mcp/request"}]}, defaults=defaults)
     assert welcome(lab.join("alice"))["you"]["capabilities"] == [*held, {"kind": "mcp/response"}]
@@ -343,7 +343,7 @@ def test_who_is_configured_without_capabilities_has_the_defaults(
 
 @pytest.mark.requirement("WEL-17")
 @pytest.mark.parametrize("configured", [None, [], [{"kind": "chat"}], [{"kind": "mcp/response"}], EVERYTHING])
-def test_everybody_may_answer(open_space: Door, configured: list[Any] | None) -> None:
+def test_everybody_may_answer(open_space: Transport, configured: list[Any] | None) -> None:
     alice = open_space(participants={"alice": configured}).join("alice")
     assert welcome(alice)["you"]["capabilities"].count({"kind": "mcp/response"}) == 1
     alice.send(kind="mcp/response", payload={"result": 1})
@@ -351,7 +351,7 @@ def test_everybody_may_answer(open_space: Door, configured: list[Any] | None) ->
 
 
 @pytest.mark.requirement("WEL-18")
-def test_two_asterisks_stand_beside_one(open_space: Door) -> None:
+def test_two_asterisks_stand_beside_one(open_space: Transport) -> None:
     lab = open_space(participants={"alice": EVERYTHING, "bob": [{"kind": "*", "to": "alice"}], "carol": None})
     assert welcome(lab.join("alice"))["you"]["capabilities"][:2] == [{"kind": "*"}, {"kind": "**"}]
     held = welcome(lab.join("bob"))["you"]["capabilities"]
@@ -364,7 +364,7 @@ def writable(capabilities: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.requirement("WEL-19")
-def test_your_capabilities_mirror_the_lists_of_writers_that_name_you(open_space: Door) -> None:
+def test_your_capabilities_mirror_the_lists_of_writers_that_name_you(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice, bob = lab.join("alice"), lab.join("bob")
     first, second, third = open_stream(alice), open_stream(bob), open_stream(alice)
@@ -377,7 +377,7 @@ def test_your_capabilities_mirror_the_lists_of_writers_that_name_you(open_space:
 
 
 @pytest.mark.requirement("WEL-19")
-def test_nobody_else_is_told_what_one_may_write_to(open_space: Door) -> None:
+def test_nobody_else_is_told_what_one_may_write_to(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice, bob = lab.join("alice"), lab.join("bob")
     open_stream(bob)
@@ -391,7 +391,7 @@ def test_nobody_else_is_told_what_one_may_write_to(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WEL-20")
-def test_the_position_is_that_of_the_last_record_before_the_welcomes_own(open_space: Door) -> None:
+def test_the_position_is_that_of_the_last_record_before_the_welcomes_own(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     open_stream(alice)
@@ -402,7 +402,7 @@ def test_the_position_is_that_of_the_last_record_before_the_welcomes_own(open_sp
 
 
 @pytest.mark.requirement("WEL-20")
-def test_positions_only_grow(open_space: Door) -> None:
+def test_positions_only_grow(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     first, second = welcome(alice)["position"], welcome(alice)["position"]
@@ -411,7 +411,7 @@ def test_positions_only_grow(open_space: Door) -> None:
 
 @pytest.mark.requirement("WEL-21")
 @pytest.mark.sockets("alice")
-def test_who_was_there_from_the_start_knows_what_a_newcomer_is_told(open_space: Door) -> None:
+def test_who_was_there_from_the_start_knows_what_a_newcomer_is_told(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice, bob = lab.join("alice"), lab.join("bob")
     shared, handed_over, ended = open_stream(alice), announce(bob, desired_id="mine"), open_stream(bob)

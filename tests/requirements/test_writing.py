@@ -8,7 +8,7 @@ import pytest
 from mew.protocol import Limits, StreamSettings
 from mew.testing import Client, Frame
 from tests.requirements.steps import TEXT, announce, grant_write, open_stream, start, transfer_ownership
-from tests.requirements.transports import Door
+from tests.requirements.transports import Transport
 
 ALL = [{"kind": "*"}]
 TWO = {"alice": ALL, "bob": None}
@@ -59,7 +59,7 @@ def _written(client: Client) -> Iterator[Any]:
 @pytest.mark.parametrize(
     "payload", [b"", b"hello", bytes(range(256)), b"#", b"##a#b#", b"\xff\xfe", b"\x00", b'{"a":1}']
 )
-def test_a_frame_reaches_everyone_byte_for_byte(open_space: Door, payload: bytes) -> None:
+def test_a_frame_reaches_everyone_byte_for_byte(open_space: Transport, payload: bytes) -> None:
     lab = open_space(participants=TWO)
     alice, bob, onlooker = lab.join("alice"), lab.join("bob"), lab.observe()
     stream_id = open_stream(alice)
@@ -71,7 +71,7 @@ def test_a_frame_reaches_everyone_byte_for_byte(open_space: Door, payload: bytes
 
 @pytest.mark.requirement("WRT-02")
 @pytest.mark.sockets("alice")
-def test_a_frame_keeps_its_opcode(open_space: Door) -> None:
+def test_a_frame_keeps_its_opcode(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -83,7 +83,7 @@ def test_a_frame_keeps_its_opcode(open_space: Door) -> None:
 @pytest.mark.requirement("WRT-03")
 @pytest.mark.sockets("alice")
 @pytest.mark.parametrize("announced", [True, False])
-def test_either_kind_of_stream_takes_frames_and_data_mixed(open_space: Door, announced: bool) -> None:
+def test_either_kind_of_stream_takes_frames_and_data_mixed(open_space: Transport, announced: bool) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     if announced:
@@ -100,7 +100,7 @@ def test_either_kind_of_stream_takes_frames_and_data_mixed(open_space: Door, ann
 
 @pytest.mark.requirement("WRT-04")
 @pytest.mark.sockets("bob")
-def test_a_frame_of_somebody_else_reaches_nobody_and_only_its_sender_is_told(open_space: Door) -> None:
+def test_a_frame_of_somebody_else_reaches_nobody_and_only_its_sender_is_told(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ALL, "bob": ALL, "carol": None})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -116,7 +116,7 @@ def test_a_frame_of_somebody_else_reaches_nobody_and_only_its_sender_is_told(ope
 
 
 @pytest.mark.requirement("WRT-04")
-def test_an_observer_writes_to_no_stream(open_space: Door) -> None:
+def test_an_observer_writes_to_no_stream(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, onlooker = lab.join("alice"), lab.observe()
     stream_id = open_stream(alice)
@@ -126,7 +126,7 @@ def test_an_observer_writes_to_no_stream(open_space: Door) -> None:
 
 @pytest.mark.requirement("WRT-05")
 @pytest.mark.sockets("alice", "bob", "carol")
-def test_owner_and_writers_write_in_turn_and_order_is_kept(open_space: Door) -> None:
+def test_owner_and_writers_write_in_turn_and_order_is_kept(open_space: Transport) -> None:
     lab = open_space(participants=THREE)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -141,7 +141,7 @@ def test_owner_and_writers_write_in_turn_and_order_is_kept(open_space: Door) -> 
 
 @pytest.mark.requirement("WRT-06")
 @pytest.mark.sockets("alice")
-def test_a_frame_needs_a_stream_that_is_live(open_space: Door) -> None:
+def test_a_frame_needs_a_stream_that_is_live(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     ready, ended = announce(alice), open_stream(alice)
@@ -155,8 +155,8 @@ def test_a_frame_needs_a_stream_that_is_live(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WRT-06")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_a_stream_id_that_is_no_text_is_an_unknown_stream(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_a_stream_id_that_is_no_text_is_an_unknown_stream(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     alice.send_bytes(b"#\xff\xfe#x", text=False)
@@ -165,7 +165,7 @@ def test_a_stream_id_that_is_no_text_is_an_unknown_stream(open_space: Door) -> N
 
 @pytest.mark.requirement("WRT-07")
 @pytest.mark.sockets("bob")
-def test_the_checks_of_a_frame_have_an_order(open_space: Door) -> None:
+def test_the_checks_of_a_frame_have_an_order(open_space: Transport) -> None:
     limits = Limits(message_bytes=300, frames_per_second=1, frame_burst=4)
     lab = open_space(participants={"alice": ALL, "bob": None}, limits=limits)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -186,7 +186,7 @@ def test_the_checks_of_a_frame_have_an_order(open_space: Door) -> None:
 @pytest.mark.requirement("WRT-07")
 @pytest.mark.sockets("alice")
 @pytest.mark.parametrize("message", [b"#", b"#stream-1", b"##", b"##data"])
-def test_a_frame_without_a_name_is_refused(open_space: Door, message: bytes) -> None:
+def test_a_frame_without_a_name_is_refused(open_space: Transport, message: bytes) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     open_stream(alice)
@@ -198,8 +198,8 @@ def test_a_frame_without_a_name_is_refused(open_space: Door, message: bytes) -> 
 
 
 @pytest.mark.requirement("WRT-08")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_frame_errors_come_at_once_and_then_four_a_second(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_frame_errors_come_at_once_and_then_four_a_second(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     bob = lab.join("bob")
     bob.inbox()
@@ -214,7 +214,7 @@ def test_frame_errors_come_at_once_and_then_four_a_second(open_space: Door) -> N
 
 @pytest.mark.requirement("WRT-08")
 @pytest.mark.sockets("bob", "carol")
-def test_frame_errors_are_counted_per_participant_stream_and_code(open_space: Door) -> None:
+def test_frame_errors_are_counted_per_participant_stream_and_code(open_space: Transport) -> None:
     lab = open_space(participants=THREE)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     ready = announce(alice)
@@ -232,8 +232,8 @@ def test_frame_errors_are_counted_per_participant_stream_and_code(open_space: Do
 
 
 @pytest.mark.requirement("WRT-09")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_beyond_sixty_four_combinations_one_allowance_is_shared(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_beyond_sixty_four_combinations_one_allowance_is_shared(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     bob = lab.join("bob")
     bob.inbox()
@@ -247,7 +247,7 @@ def test_beyond_sixty_four_combinations_one_allowance_is_shared(open_space: Door
 
 @pytest.mark.requirement("WRT-10")
 @pytest.mark.sockets("alice")
-def test_frames_are_not_limited_by_default(open_space: Door) -> None:
+def test_frames_are_not_limited_by_default(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -258,7 +258,7 @@ def test_frames_are_not_limited_by_default(open_space: Door) -> None:
 
 @pytest.mark.requirement("WRT-10")
 @pytest.mark.sockets("alice", "carol")
-def test_frames_above_a_configured_rate_are_dropped(open_space: Door) -> None:
+def test_frames_above_a_configured_rate_are_dropped(open_space: Transport) -> None:
     lab = open_space(participants=THREE, limits=Limits(frames_per_second=2, frame_burst=3))
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -277,7 +277,7 @@ def test_frames_above_a_configured_rate_are_dropped(open_space: Door) -> None:
 
 @pytest.mark.requirement("WRT-11")
 @pytest.mark.sockets("alice", "bob")
-def test_frames_and_data_are_counted_together(open_space: Door) -> None:
+def test_frames_and_data_are_counted_together(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -294,7 +294,7 @@ def test_frames_and_data_are_counted_together(open_space: Door) -> None:
 
 @pytest.mark.requirement("WRT-11")
 @pytest.mark.sockets("alice", "bob")
-def test_the_journal_numbers_frames_and_data_without_a_gap(open_space: Door) -> None:
+def test_the_journal_numbers_frames_and_data_without_a_gap(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     one, other = open_stream(alice), open_stream(alice)
@@ -314,7 +314,7 @@ def test_the_journal_numbers_frames_and_data_without_a_gap(open_space: Door) -> 
 
 
 @pytest.mark.requirement("WRT-12")
-def test_data_is_relayed_to_all_byte_for_byte(open_space: Door) -> None:
+def test_data_is_relayed_to_all_byte_for_byte(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -329,7 +329,7 @@ def test_data_is_relayed_to_all_byte_for_byte(open_space: Door) -> None:
 
 @pytest.mark.requirement("WRT-12")
 @pytest.mark.parametrize("content", [None, False, 0, "", [], {}])
-def test_any_json_is_content(open_space: Door, content: Any) -> None:
+def test_any_json_is_content(open_space: Transport, content: Any) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     data(alice, open_stream(alice), 0, content)
@@ -337,7 +337,7 @@ def test_any_json_is_content(open_space: Door, content: Any) -> None:
 
 
 @pytest.mark.requirement("WRT-13")
-def test_data_needs_a_stream_that_is_live(open_space: Door) -> None:
+def test_data_needs_a_stream_that_is_live(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     ready, ended = announce(alice), open_stream(alice)
@@ -354,7 +354,7 @@ def test_data_needs_a_stream_that_is_live(open_space: Door) -> None:
 
 @pytest.mark.requirement("WRT-14")
 @pytest.mark.parametrize("held", ["*", "stream/data", "stream/manage", "chat"])
-def test_data_is_for_writers_whatever_the_capabilities(open_space: Door, held: str) -> None:
+def test_data_is_for_writers_whatever_the_capabilities(open_space: Transport, held: str) -> None:
     lab = open_space(participants={"alice": ALL, "bob": [{"kind": held}]})
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -369,7 +369,7 @@ def test_data_is_for_writers_whatever_the_capabilities(open_space: Door, held: s
 
 @pytest.mark.requirement("WRT-15")
 @pytest.mark.parametrize("sequence", [b"null", b"true", b"1.0", b"1e0", b'"1"', b"-1", b"9007199254740992", b"[1]"])
-def test_a_sequence_is_a_whole_number(open_space: Door, sequence: bytes) -> None:
+def test_a_sequence_is_a_whole_number(open_space: Transport, sequence: bytes) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -381,7 +381,7 @@ def test_a_sequence_is_a_whole_number(open_space: Door, sequence: bytes) -> None
 
 
 @pytest.mark.requirement("WRT-15")
-def test_a_sequence_may_not_be_missing(open_space: Door) -> None:
+def test_a_sequence_may_not_be_missing(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     stream_id = open_stream(alice)
@@ -390,7 +390,7 @@ def test_a_sequence_may_not_be_missing(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WRT-15")
-def test_the_first_and_the_last_sequence_are_accepted(open_space: Door) -> None:
+def test_the_first_and_the_last_sequence_are_accepted(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -401,7 +401,7 @@ def test_the_first_and_the_last_sequence_are_accepted(open_space: Door) -> None:
 
 @pytest.mark.requirement("WRT-16")
 @pytest.mark.parametrize("sequence", [5, 4, 0])
-def test_a_sequence_has_to_grow(open_space: Door, sequence: int) -> None:
+def test_a_sequence_has_to_grow(open_space: Transport, sequence: int) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -412,7 +412,7 @@ def test_a_sequence_has_to_grow(open_space: Door, sequence: int) -> None:
 
 
 @pytest.mark.requirement("WRT-17")
-def test_a_sequence_may_skip(open_space: Door) -> None:
+def test_a_sequence_may_skip(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -422,7 +422,7 @@ def test_a_sequence_may_skip(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WRT-18")
-def test_sequences_are_counted_per_writer_and_stream(open_space: Door) -> None:
+def test_sequences_are_counted_per_writer_and_stream(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     one, other = open_stream(alice), open_stream(alice)
@@ -437,7 +437,7 @@ def test_sequences_are_counted_per_writer_and_stream(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WRT-19")
-def test_a_last_sequence_survives_revoke_and_grant(open_space: Door) -> None:
+def test_a_last_sequence_survives_revoke_and_grant(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -449,7 +449,7 @@ def test_a_last_sequence_survives_revoke_and_grant(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WRT-19")
-def test_a_last_sequence_survives_transfer_and_back(open_space: Door) -> None:
+def test_a_last_sequence_survives_transfer_and_back(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -462,7 +462,7 @@ def test_a_last_sequence_survives_transfer_and_back(open_space: Door) -> None:
 
 @pytest.mark.requirement("WRT-19")
 @pytest.mark.sockets("alice", "bob")
-def test_a_last_sequence_survives_reconnecting(open_space: Door) -> None:
+def test_a_last_sequence_survives_reconnecting(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -477,8 +477,8 @@ def test_a_last_sequence_survives_reconnecting(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WRT-19")
-@pytest.mark.doors("core")
-def test_a_last_sequence_survives_a_restart(open_space: Door) -> None:
+@pytest.mark.transports("core")
+def test_a_last_sequence_survives_a_restart(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     stream_id = open_stream(alice)
@@ -491,7 +491,7 @@ def test_a_last_sequence_survives_a_restart(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WRT-20")
-def test_refused_data_does_not_advance_the_sequence(open_space: Door) -> None:
+def test_refused_data_does_not_advance_the_sequence(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     schema = {"type": "string"}
@@ -506,7 +506,7 @@ def test_refused_data_does_not_advance_the_sequence(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WRT-21")
-def test_the_checks_of_data_have_an_order(open_space: Door) -> None:
+def test_the_checks_of_data_have_an_order(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     schema = {"type": "string"}
@@ -536,7 +536,7 @@ def test_the_checks_of_data_have_an_order(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WRT-22")
-def test_a_format_has_to_be_one_of_the_streams(open_space: Door) -> None:
+def test_a_format_has_to_be_one_of_the_streams(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     one = open_stream(alice, formats=TEXT)
@@ -570,7 +570,7 @@ def test_a_format_has_to_be_one_of_the_streams(open_space: Door) -> None:
     ],
 )
 def test_content_is_checked_where_stream_or_configuration_asks(
-    open_space: Door, configured: bool, asked: dict[str, Any], checked: bool
+    open_space: Transport, configured: bool, asked: dict[str, Any], checked: bool
 ) -> None:
     lab = open_space(participants=TWO, streams=StreamSettings(validate=configured))
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -587,7 +587,7 @@ def test_content_is_checked_where_stream_or_configuration_asks(
 
 
 @pytest.mark.requirement("WRT-23")
-def test_a_format_without_schema_takes_any_content(open_space: Door) -> None:
+def test_a_format_without_schema_takes_any_content(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     data(alice, open_stream(alice, formats=TEXT, validate=True), 0, {"any": "thing"})
@@ -600,7 +600,7 @@ def test_a_format_without_schema_takes_any_content(open_space: Door) -> None:
 @pytest.mark.requirement("WRT-24")
 @pytest.mark.sockets("alice", "carol")
 @pytest.mark.parametrize("announced", [True, False])
-def test_data_reaches_the_targets_only_and_lifecycle_reaches_all(open_space: Door, announced: bool) -> None:
+def test_data_reaches_the_targets_only_and_lifecycle_reaches_all(open_space: Transport, announced: bool) -> None:
     lab = open_space(participants=THREE)
     alice, bob, carol, onlooker = lab.join("alice"), lab.join("bob"), lab.join("carol"), lab.observe()
     stream_id = (announce if announced else open_stream)(alice, target=["bob", "bob"])
@@ -620,7 +620,7 @@ def test_data_reaches_the_targets_only_and_lifecycle_reaches_all(open_space: Doo
 
 @pytest.mark.requirement("WRT-24")
 @pytest.mark.sockets("alice")
-def test_the_sender_has_its_echo_if_it_is_a_target(open_space: Door) -> None:
+def test_the_sender_has_its_echo_if_it_is_a_target(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice, target=["alice", "bob"])
@@ -631,7 +631,7 @@ def test_the_sender_has_its_echo_if_it_is_a_target(open_space: Door) -> None:
 
 @pytest.mark.requirement("WRT-25")
 @pytest.mark.sockets("alice", "carol")
-def test_targets_stay_as_they_were(open_space: Door) -> None:
+def test_targets_stay_as_they_were(open_space: Transport) -> None:
     lab = open_space(participants={**THREE, "dave": None})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice, target=["bob"])
@@ -651,8 +651,8 @@ def test_targets_stay_as_they_were(open_space: Door) -> None:
 
 
 @pytest.mark.requirement("WRT-26")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_a_reader_is_told_what_it_lost_and_nobody_else_is(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_a_reader_is_told_what_it_lost_and_nobody_else_is(open_space: Transport) -> None:
     lab = open_space(participants=THREE)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -672,8 +672,8 @@ def test_a_reader_is_told_what_it_lost_and_nobody_else_is(open_space: Door) -> N
 
 
 @pytest.mark.requirement("WRT-26")
-@pytest.mark.doors("core", "memory", "websocket")
-def test_a_loss_is_recorded_though_its_reader_or_its_stream_is_gone(open_space: Door) -> None:
+@pytest.mark.transports("core", "memory", "websocket")
+def test_a_loss_is_recorded_though_its_reader_or_its_stream_is_gone(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)

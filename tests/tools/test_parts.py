@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.requirements.transports import DOORS, named
+from tests.requirements.transports import TRANSPORTS, transport_names
 from tools import parts
 from tools.environments import STAMP
 from tools.parts import (
@@ -130,20 +130,20 @@ def test_the_set_up_part_alone_runs_no_tests(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out.endswith("\n0 passed, 0 failed\n")
 
 
-def _doors(part: Part) -> str:
-    return part.options[part.options.index("--door") + 1] if "--door" in part.options else "core"
+def _transports(part: Part) -> str:
+    return part.options[part.options.index("--transport") + 1] if "--transport" in part.options else "core"
 
 
-def test_every_rule_is_tried_at_every_door_by_some_part() -> None:
-    doors = [_doors(part) for part in PARTS if "tests/requirements" in part.folders]
-    assert sorted(door for each in doors for door in named(each)) == sorted(DOORS)
+def test_every_rule_is_tried_at_every_transport_by_some_part() -> None:
+    transports = [_transports(part) for part in PARTS if "tests/requirements" in part.folders]
+    assert sorted(transport for each in transports for transport in transport_names(each)) == sorted(TRANSPORTS)
 
 
 def test_every_folder_of_tests_belongs_to_a_part() -> None:
-    # The long tests have their own command, `make torture`; a part that tries the same rules elsewhere names its doors.
+    # `make torture` runs the long tests. Parts that test the same requirements name their transports.
     files = (path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py"))
     there = sorted(path.as_posix() for path in files if path.parts[1] != "torture")
-    runs = [(folder, _doors(part)) for part in PARTS for folder in part.folders]
+    runs = [(folder, _transports(part)) for part in PARTS for folder in part.folders]
     assert len(runs) == len(set(runs))
     folders = tuple(f"{folder}/" for folder, _ in runs)
     assert [name for name in there if not name.startswith(folders)] == []

@@ -1,18 +1,17 @@
-"""The doors that every rule is tried at: each opens a space whose clients can join, send and receive.
+"""The transports at which each requirement is tested. Each opens a space whose clients can join, send and receive.
 
-What a test that passes there has shown:
+A test that passes has shown:
 
-- `core`: the rule itself. The pure core decides as it should, and says who is to receive what.
-- `memory`: a gateway's hub and its outlets. What the core says is done in its order and for the right readers, however
-  many commands fall into one turn of the loop.
-- `websocket`: the whole way, from a client's bytes over TCP to another's, close codes included.
-- `sdk`: the same, with participants who use `mew.connect`: the SDK sends, reads and knows what it should. It can show
-  whatever the `websocket` door can.
-- `http`: posts and polls. They are judged alike, a refusal is the answer, a poll shows what a socket would have got.
+- at `core`: the rule. The pure core decides as it should, and names the right recipients.
+- at `memory`: a gateway's hub and its sinks. They carry out the effects of the core in order and for the right
+  readers, however many commands arrive in one iteration of the event loop.
+- at `websocket`: the whole path, from a client's bytes over TCP to another client's, close codes included.
+- at `sdk`: the same, with participants that use `mew.connect`. It can show whatever `websocket` can show.
+- at `http`: posts and polls. The rules are the same, an error is the answer, a poll returns what a socket receives.
 
-A door is a callable that takes the configuration of a space and gives what `mew.testing.MemorySpace` gives. Must not
-decide anything: what a test sees is what the door's own code did. What a door cannot show it does not play: the test
-names the doors that can, with `@pytest.mark.doors(...)`.
+A transport is a callable that takes the configuration of a space and returns an object with the interface of
+`mew.testing.MemorySpace`. It must not decide anything, and must not imitate what it cannot show: the test then names
+the transports that can, with `@pytest.mark.transports(...)`.
 """
 
 from collections.abc import Callable, Collection
@@ -20,32 +19,32 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-Door = Callable[..., Any]
+Transport = Callable[..., Any]
 
-DOORS = {
+TRANSPORTS = {
     "core": ("mew.testing", "MemorySpace"),
     "memory": ("tests.requirements.transports.memory", "HubSpace"),
     "websocket": ("tests.requirements.transports.websocket", "WebsocketSpace"),
     "sdk": ("tests.requirements.transports.sdk", "SdkSpace"),
     "http": ("tests.requirements.transports.http", "HttpSpace"),
 }
-"""By name and not by import: the core is tested where no server is installed."""
+"""Named, not imported: the core is tested in an environment without the libraries of the server."""
 
 LIKE = {"sdk": "websocket"}
-"""Doors that can show what another can, named or not."""
+"""A transport that can show whatever another can: a test that names the other one means both."""
 
 
-def named(text: str) -> list[str]:
-    """The doors of a list like `websocket,memory,http`."""
+def transport_names(text: str) -> list[str]:
+    """Read a list like `websocket,memory,http`."""
     names = text.split(",")
-    unknown = [name for name in names if name not in DOORS]
+    unknown = [name for name in names if name not in TRANSPORTS]
     if unknown:
-        raise ValueError(f"no door {', '.join(map(repr, unknown))}; there are: {', '.join(DOORS)}")
+        raise ValueError(f"no transport {', '.join(map(repr, unknown))}; there are: {', '.join(TRANSPORTS)}")
     return names
 
 
-def open_door(name: str, sockets: Collection[str] = ()) -> Door:
-    """The door of this name; those in `sockets` have one where the others have none."""
-    module, door = DOORS[name]
-    found: Door = getattr(import_module(module), door)
-    return partial(found, sockets=sockets) if name == "http" else found
+def open_transport(name: str, sockets: Collection[str] = ()) -> Transport:
+    """Return the transport of this name. At `http`, the participants in `sockets` have a socket too."""
+    module, attribute = TRANSPORTS[name]
+    transport: Transport = getattr(import_module(module), attribute)
+    return partial(transport, sockets=sockets) if name == "http" else transport

@@ -1,6 +1,6 @@
-"""A gateway with one space, its time the test's: what the doors of a gateway have in common.
+"""A gateway with one space, its time the test's: what the transports of a gateway have in common.
 
-How a client reaches it, and when what it does has happened, is each door's own business.
+How a client reaches it, and when what it does has happened, is each transport's own business.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class GatewaySpace:
         for participant in self.settings.participants:
             self.tokens.issue(self.settings.space_id, participant)
 
-    # What a door does in its own way
+    # What a transport does in its own way
 
     def act(self, work: Callable[[], T]) -> T:
         """Do this on the gateway's loop; when it is given back, everything that follows from it has happened."""
@@ -55,7 +55,7 @@ class GatewaySpace:
         raise NotImplementedError
 
     def settle(self) -> None:
-        """Let what was begun happen, where a door does not wait for it anyway."""
+        """Let what was begun happen, where a transport does not wait for it anyway."""
 
     # What is the same at all of them
 

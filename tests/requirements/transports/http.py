@@ -1,4 +1,4 @@
-"""The HTTP door: participants who post and poll, at a real gateway on a real port; its time is the test's.
+"""The HTTP transport: participants who post and poll, at a real gateway on a real port; its time is the test's.
 
 Joining is a first poll. A refusal is the answer to a post, which a test reads as it would read the `system/error` of a
 socket: its code and its parts, and nothing else, since an answer has nothing else. Every participant polls before its
@@ -137,7 +137,7 @@ class HttpSpace(WebsocketSpace):
 
     def stop(self) -> None:
         super().stop()
-        assert self.asker.requests, "nothing was posted or polled: name the doors that can show this"
+        assert self.asker.requests, "nothing was posted or polled: name the transports that can show this"
 
     def connect(self, *, token: str | None = None, space: str | None = None) -> Client:
         identity = None if token is None else self.tokens.identify(token)
@@ -157,7 +157,9 @@ class HttpSpace(WebsocketSpace):
         """Let time pass; whoever polls does so before its presence would end."""
         longest = self.settings.http_presence_seconds - MARGIN_SECONDS
         while polling := [each for each in self._polling if each.asks]:
-            assert seconds / longest < MOST_POLLS, "it would take too many polls: name the doors that can show this"
+            assert seconds / longest < MOST_POLLS, (
+                "it would take too many polls: name the transports that can show this"
+            )
             for each in polling:
                 each.catch_up()
             if seconds <= longest:

@@ -1,4 +1,4 @@
-"""The door in memory: a gateway's own hub and outlets, without a socket, a port or a thread.
+"""The transport in memory: a gateway's own hub and outlets, without a socket, a port or a thread.
 
 What clients begin waits until somebody looks, or time passes; then all of it falls into one turn of the loop, as when
 many sockets have something to read at once. So several audiences, joins and closes meet in one write, which at a real
@@ -176,7 +176,7 @@ class HubSpace(GatewaySpace):
         self.settle()
         super().advance(seconds)
 
-    # What the WebSocket door does
+    # What the WebSocket transport does
 
     def connect(self, *, token: str | None = None, space: str | None = None) -> HubClient:
         client = HubClient(self, self.gateway.new_connection(), JoinRequest(space=space, token=token))
@@ -234,7 +234,7 @@ class HubSpace(GatewaySpace):
             self.hub.leave(client.connection)
         client.gone = True
 
-    # What the HTTP door does
+    # What the HTTP transport does
 
     def post(
         self, participant: str, envelope: Mapping[str, Any] | bytes, *, token: str | None = OWN_TOKEN

@@ -32,7 +32,7 @@ class Reader(Client):
     _looking = False
 
     def __init__(self, name: str) -> None:
-        super().__init__(None, name)  # type: ignore[arg-type]  # sending and leaving are the door's
+        super().__init__(None, name)  # type: ignore[arg-type]  # sending and leaving are the transport's
 
     def catch_up(self) -> None:
         """Fetch what has come since the last look."""

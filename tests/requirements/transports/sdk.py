@@ -1,4 +1,4 @@
-"""The SDK as a door: participants who use `mew.connect`, at a real gateway on a real port; its time is the test's.
+"""The SDK as a transport: participants who use `mew.connect`, at a real gateway on a real port; its time is the test's.
 
 What a client sends goes through the SDK: an envelope that `Space.send` can say by `Space.send`, a frame that the SDK
 lets pass by `Stream.try_send`, and everything else as the bytes it is. What `send` makes of the answer must be what
@@ -45,7 +45,7 @@ def sayable(message: bytes) -> dict[str, Any] | None:
 
 
 class Member:
-    """The SDK's end of a socket, where the other doors have a `Peer`."""
+    """The SDK's end of a socket, where the other transports have a `Peer`."""
 
     def __init__(self, client: "SdkClient", space: Space, lab: "SdkSpace") -> None:
         self.space = space

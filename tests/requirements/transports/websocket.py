@@ -1,4 +1,4 @@
-"""The WebSocket door: a real gateway on a real port, its clients real sockets, its time the test's.
+"""The WebSocket transport: a real gateway on a real port, its clients real sockets, its time the test's.
 
 What a test sees has travelled over TCP. What one client sends in a row is written at once, and read at once by the
 gateway, when somebody looks or another does something. Then it is waited for: a ping behind the last message comes back
