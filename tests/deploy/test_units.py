@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mew.cli import USAGE_ERROR
+from mew.cli.common.errors import USAGE_ERROR
 from mew.gateway.journaling import SEALING_SECONDS
 from mew.protocol.settings import Limits
 from tests.support.host_requirements import requires

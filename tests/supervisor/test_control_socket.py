@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mew._internal.unix_sockets import SHORT, control_socket
+from mew.cli.common.errors import exit_code_of
 from mew.config.tokens import TokenFolder, TokenStore
 from mew.errors import MewError
 from mew.supervisor.control_socket import LONGEST, ControlServer, ControlUnavailable, ask, reach, reload_tokens
@@ -194,5 +195,5 @@ def test_when_it_is_closed_nothing_is_left_of_it(tmp_path: Path) -> None:
     assert not os.path.lexists(control_socket(tmp_path))
     with pytest.raises(ControlUnavailable) as caught:
         ask(tmp_path, {"do": "reload"})
-    assert caught.value.exit_code == 3
+    assert exit_code_of(caught.value) == 3
     assert "No such file" in str(caught.value)

@@ -12,8 +12,18 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from cyclopts import App, Argument
 
-from mew.cli import FAILED, INTERRUPTED, USAGE_ERROR, app
-from mew.cli.common.errors import CommandFailed, RequestRefused, Unreachable
+from mew.cli import app
+from mew.cli.common.errors import (
+    FAILED,
+    INTERRUPTED,
+    REFUSED,
+    UNREACHABLE,
+    USAGE_ERROR,
+    CommandFailed,
+    RequestRefused,
+    Unreachable,
+    UsageError,
+)
 from tools.reference.writing import MADE, code, indented, sentence, table
 
 INTRO: Final = """\
@@ -24,11 +34,11 @@ Every command says with `--help` what stands here. [The guide](../command.md) te
 """
 ENDS: Final = "A command ends with one of these codes.\n\n"
 CODES: Final = (
-    (0, "Done."),
+    (0, "Success."),
     (FAILED, inspect.getdoc(CommandFailed)),
-    (USAGE_ERROR, "Wrong use, or wrong configuration."),
-    (Unreachable.exit_code, inspect.getdoc(Unreachable)),
-    (RequestRefused.exit_code, inspect.getdoc(RequestRefused)),
+    (USAGE_ERROR, inspect.getdoc(UsageError)),
+    (UNREACHABLE, inspect.getdoc(Unreachable)),
+    (REFUSED, inspect.getdoc(RequestRefused)),
     (INTERRUPTED, "Interrupted."),
 )
 SHORT: Final = {("mew", "up"): ("mew", "space", "up"), ("mew", "down"): ("mew", "space", "down")}

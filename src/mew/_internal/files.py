@@ -15,8 +15,6 @@ _IGNORED: Final = "logs/\ntokens/\njournal/\npids.json\nspace.lock\n*.sock\nhist
 class FileUnavailable(MewError):
     """A file or folder cannot be created or written: the disk is full, or permissions forbid it."""
 
-    exit_code: Final = 1
-
 
 def ensure_folder(folder: Path) -> None:
     """Create a folder and its parents if they are missing."""

@@ -30,8 +30,6 @@ _CREDENTIALS: Final = struct.Struct("3i")
 class UntrustedSocket(MewError):
     """Another user listens on the socket of a space."""
 
-    exit_code: Final = 3
-
 
 # Names
 

@@ -12,12 +12,10 @@ from difflib import get_close_matches
 from cyclopts import App, CycloptsError, UnusedCliTokensError
 
 from mew import __version__
+from mew.cli.common.errors import FAILED, INTERRUPTED, USAGE_ERROR, exit_code_of, one_line
 from mew.errors import MewError
 
-FAILED = 1
-USAGE_ERROR = 2
-INTERRUPTED = 130
-_NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 EXTRAS = {
     "mcap": "mcap",
@@ -150,12 +148,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except MewError as error:
-        print(f"mew: {error}", file=sys.stderr)
-        return getattr(error, "exit_code", USAGE_ERROR)
+        print(f"mew: {one_line(str(error))}", file=sys.stderr)
+        return exit_code_of(error)
     except OSError as error:
-        if error.errno not in _NOT_WRITABLE:
+        # An error without a file is expected only if a file or standard output is on a full or broken disk.
+        if error.filename is None and error.errno not in _DISK_ERRORS:
             raise
-        print(f"mew: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
+        print(f"mew: {one_line(str(error.filename or 'standard output'))}: {error.strerror}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -19,7 +19,7 @@ import msgspec
 from cyclopts import Parameter
 
 from mew import __version__
-from mew.cli import FAILED
+from mew.cli.common.errors import FAILED
 from mew.cli.common.io import as_json, use_color
 from mew.cli.common.render import printable, size
 from mew.errors import MewError

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from mew._internal.files import FileUnavailable
 from mew._internal.logging import log
 from mew.config.loader import SpaceConfig
 from mew.errors import MewError
@@ -38,7 +39,7 @@ The next start then need not read those entries.
 
 
 class JournalLocked(MewError):
-    """The journal is unavailable: another gateway has locked it, or it cannot be written."""
+    """Another gateway writes this journal."""
 
 
 class OpenJournal(msgspec.Struct):
@@ -65,7 +66,7 @@ class Journals:
     def open(self, space: SpaceConfig, hub: Hub) -> None:
         """Lock a space's journal, recover the space's state from it, and record all further events.
 
-        Does nothing if the journal is disabled. Raises `JournalLocked` or `JournalDamaged`.
+        Does nothing if the journal is disabled. Raises `JournalLocked`, `JournalDamaged` or `FileUnavailable`.
         """
         if not space.journal.enabled:
             return
@@ -75,7 +76,7 @@ class Journals:
             self._open(space, hub, folder)
         except OSError as error:
             problem = f"{error.filename or folder.log}: {error.strerror}: the journal of {name!r} cannot be written"
-            raise JournalLocked(problem) from None
+            raise FileUnavailable(problem) from None
 
     def _open(self, space: SpaceConfig, hub: Hub, folder: JournalFolder) -> None:
         name, lock = folder.space, _locked(folder)

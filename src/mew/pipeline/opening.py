@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from mew.pipeline.lake.lake import Lake
 from mew.pipeline.lake.progress import NAME as PROGRESS
-from mew.pipeline.lake.values import LakeError, Progress, UnknownTable
+from mew.pipeline.lake.values import LakeMissing, Progress, UnknownTable
 from mew.pipeline.lookup import QueryResult, query
 from mew.pipeline.lookup.typed import format_named, format_names, format_view, table_with
 
@@ -45,11 +45,11 @@ class OpenLake:
         """`journal` is where `events` are, beside the lake by default; `session` a Spark that is there already."""
         self.path = Path(path)
         if not self.path.is_dir():
-            raise LakeError(f"{self.path}: there is no lake here")
+            raise LakeMissing(f"{self.path}: there is no lake here")
         self._lake = _Moment(self.path)
         progress = self._lake.reader().progress
         if progress is None:
-            raise LakeError(f"{self.path}: nothing is finished yet; `mew pipeline run` begins")
+            raise LakeMissing(f"{self.path}: nothing is finished yet; `mew pipeline run` begins")
         self.progress: Progress = progress
         """The batch that is read: how far each space is, and which version of each table it is."""
         beside = self.path.with_name("journal")

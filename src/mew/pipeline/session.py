@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, ClassVar, Final
+from typing import IO, Final
 
 import msgspec
 import pyspark
@@ -56,8 +56,6 @@ _TABLES: Final = {
 
 class SparkStartError(MewError):
     """Spark did not start."""
-
-    exit_code: ClassVar = 1
 
 
 class SessionConflict(MewError):

@@ -10,7 +10,7 @@ import threading
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -36,8 +36,6 @@ _MARK: Final = re.compile(r"mew-item-failed:([A-Za-z0-9+/=]+)")
 
 class WorkFailed(MewError):
     """The work on an item raised an error."""
-
-    exit_code: ClassVar = 1
 
     def __init__(self, item: int | None, cause: str, trace: str = "") -> None:
         """`item` is its index, where it is known; `trace` is for whoever looks for the fault."""

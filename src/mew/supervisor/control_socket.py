@@ -45,8 +45,6 @@ REVOKED: Final = 4401
 class ControlUnavailable(MewError):
     """The gateway of the space does not respond on its control socket."""
 
-    exit_code: Final = 3
-
 
 class ControlServer:
     """The control socket of one space."""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mew._internal.processes import process_start_id
-from mew.cli.common.errors import Unreachable
+from mew.cli.common.errors import Unreachable, exit_code_of
 from mew.cli.common.target import ParticipantUnclear, find_space, observer_token, resolve_participant, token_of
 from mew.errors import MewError
 from mew.supervisor.control_socket import ControlUnavailable
@@ -46,7 +46,7 @@ def test_a_space_that_does_not_run_is_where_its_configuration_says(tmp_path: Pat
     assert not place.running
     with pytest.raises(Unreachable, match="space 'lab' is not running: start it with `mew space up`") as caught:
         place.require_running()
-    assert caught.value.exit_code == 3
+    assert exit_code_of(caught.value) == 3
 
 
 def test_a_space_that_runs_is_where_its_gateway_is_and_no_configuration_is_read(tmp_path: Path) -> None:

@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from mew.cli.common.errors import Unreachable
+from mew.cli.common.errors import Unreachable, UsageError
 from mew.cli.common.http_client import ApiError
-from mew.cli.common.io import BadValue
 from mew.cli.participate import stream_feed
 from mew.cli.participate.stream import ChunkOptions
 from mew.cli.participate.stream_feed import Feed, packed, pieces, unpacked
@@ -304,7 +303,7 @@ def test_a_writer_that_says_it_is_still_there_is_heard(lab: Lab, stream: str) ->
     ],
 )
 def test_input_that_cannot_be_cut_is_told(given: bytes, how: dict[str, Any], told: str) -> None:
-    with pytest.raises(BadValue, match=told):
+    with pytest.raises(UsageError, match=told):
         cut(given, **how)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import mew
-from mew.cli.terminal.slash_commands import BadOrder, CommandContext, carry_out, completions
+from mew.cli.common.errors import UsageError
+from mew.cli.terminal.slash_commands import CommandContext, carry_out, completions
 from mew.client import Space
 from tests.client.harness import joining, played, until
 from tests.gateway.raw import Running
@@ -92,7 +93,7 @@ async def test_one_speaks_to_whom_one_has_chosen(gateway: Running) -> None:
     async with desk_of(gateway) as (desk, _):
         assert await carry_out(desk, "/target bob") == "sending to bob"
         assert desk.targets == ("bob",)
-        with pytest.raises(BadOrder, match="not in the space: nobody"):
+        with pytest.raises(UsageError, match="not in the space: nobody"):
             await carry_out(desk, "/target bob, nobody")
         assert await carry_out(desk, "/target") == "sending to bob"
         assert await carry_out(desk, "/target all") == "sending to all participants"
@@ -142,7 +143,7 @@ def test_what_cannot_be_done_is_said_in_words(gateway: Running, line: str, words
     @played
     async def story() -> None:
         async with desk_of(gateway) as (desk, _):
-            with pytest.raises(BadOrder) as raised:
+            with pytest.raises(UsageError) as raised:
                 await carry_out(desk, line)
             assert words in str(raised.value)
 

@@ -14,8 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from mew._internal.unix_sockets import connect, path_of
-from mew.cli.common.errors import CommandFailed, RequestRefused, Unreachable
-from mew.errors import MewError
+from mew.cli.common.errors import CommandFailed, RequestRefused, Unreachable, UsageError, one_line
 
 SECONDS: Final = 10.0
 """Timeout for an answer."""
@@ -27,10 +26,6 @@ _READ: Final = 64 * 2**10
 _OK: Final = 200
 
 
-class InvalidGatewayUrl(MewError):
-    """The given text is not a valid gateway address."""
-
-
 class ApiError(RequestRefused):
     """A rejection by the gateway, with its error code and its fields."""
 
@@ -39,15 +34,6 @@ class ApiError(RequestRefused):
         self.error = error
         self.parts = parts
         super().__init__(f"{one_line(message)} ({one_line(error)})")
-
-
-class ResponseInterrupted(MewError):
-    """The gateway ended an answer that should have continued."""
-
-
-def one_line(text: str) -> str:
-    """Return external text on one line, without characters that move the cursor."""
-    return "".join(each if each.isprintable() else " " for each in text)
 
 
 class _Local(http.client.HTTPConnection):
@@ -65,7 +51,7 @@ class GatewayClient:
     """Client for one gateway with one token. Requests are sent one after another on one connection."""
 
     def __init__(self, url: str, token: str | None, space: str | None = None) -> None:
-        """Parse the address without connecting, or raise `InvalidGatewayUrl`. Some requests name the `space`."""
+        """Parse the address without connecting, or raise `UsageError`. Some requests name the `space`."""
         self._file = path_of(url)
         if self._file is not None:
             url = "http://localhost"
@@ -73,9 +59,9 @@ class GatewayClient:
             parts = urlsplit(url)
             port = parts.port
         except ValueError:
-            raise InvalidGatewayUrl(f"{url!r} is not a valid gateway address: the port is not a number") from None
+            raise UsageError(f"{url!r} is not a valid gateway address: the port is not a number") from None
         if parts.scheme not in SCHEMES or not parts.hostname:
-            raise InvalidGatewayUrl(
+            raise UsageError(
                 f"{url!r} is not a valid gateway address: it must start with ws://, wss://, http://, https:// or unix:/"
             )
         self.scheme = SCHEMES[parts.scheme]
@@ -107,7 +93,7 @@ class GatewayClient:
         return dict(answer)
 
     def events(self, path: str, last: int | None = None, **query: object) -> Iterator[bytes]:
-        """Yield the data of server-sent events, empty for a comment; at the end raise `ResponseInterrupted`."""
+        """Yield the data of server-sent events, empty for a comment; at the end raise `Unreachable`."""
         headers = {"Accept": "text/event-stream"}
         if last is not None:
             headers["Last-Event-ID"] = str(last)
@@ -119,9 +105,9 @@ class GatewayClient:
             try:
                 part = answer.read1(_READ)
             except (OSError, http.client.HTTPException) as error:
-                raise ResponseInterrupted(str(error)) from None
+                raise Unreachable(str(error)) from None
             if not part:
-                raise ResponseInterrupted("the gateway ended the stream of events")
+                raise Unreachable("the gateway ended the stream of events")
             *events, held = (held + part).split(b"\n\n")
             for event in events:
                 lines = event.split(b"\n")
@@ -158,7 +144,7 @@ class GatewayClient:
             raise self._unreachable(error) from None
         except ValueError:
             # The header is not valid in HTTP. Only the token comes from outside.
-            raise InvalidGatewayUrl("the token contains characters that are not allowed in an HTTP header") from None
+            raise UsageError("the token contains characters that are not allowed in an HTTP header") from None
 
     def _open(self, seconds: float) -> http.client.HTTPConnection:
         if self._file is not None:

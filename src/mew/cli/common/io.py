@@ -10,15 +10,11 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from mew.errors import MewError
+from mew.cli.common.errors import UsageError
 
 LARGEST: Final = 64 * 2**20
 """Maximum bytes that are read from a file or standard input for one value."""
 STDIN: Final = "-"
-
-
-class BadValue(MewError):
-    """A given value is invalid."""
 
 
 def read_bytes(option: str, text: str) -> bytes:
@@ -30,20 +26,20 @@ def read_bytes(option: str, text: str) -> bytes:
             with Path(text[1:]).open("rb") as file:
                 data = file.read(LARGEST + 1)
         except OSError as error:
-            raise BadValue(f"{option}: {text[1:]}: {error.strerror}") from None
+            raise UsageError(f"{option}: {text[1:]}: {error.strerror}") from None
     else:
         return text.encode(errors="surrogateescape")
     if len(data) > LARGEST:
-        raise BadValue(f"{option}: the value is longer than {LARGEST} bytes")
+        raise UsageError(f"{option}: the value is longer than {LARGEST} bytes")
     return data
 
 
 def text_of(option: str, data: bytes) -> str:
-    """Decode the bytes of an option as UTF-8. Raises `BadValue`."""
+    """Decode the bytes of an option as UTF-8. Raises `UsageError`."""
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise BadValue(f"{option}: the value is not UTF-8") from None
+        raise UsageError(f"{option}: the value is not UTF-8") from None
 
 
 def object_of(option: str, text: str) -> msgspec.Raw:
@@ -52,18 +48,18 @@ def object_of(option: str, text: str) -> msgspec.Raw:
     try:
         value = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadValue(f'{option}: not JSON ({error}); give an object like {{"text":"hello"}}, @file or -') from None
+        raise UsageError(f'{option}: not JSON ({error}); give an object like {{"text":"hello"}}, @file or -') from None
     if not isinstance(value, dict):
-        raise BadValue(f'{option}: expected a JSON object, such as {{"text":"hello"}}')
+        raise UsageError(f'{option}: expected a JSON object, such as {{"text":"hello"}}')
     return msgspec.Raw(data)
 
 
 def value_of(option: str, text: str) -> Any:
-    """Return any JSON value. Raises `BadValue` for invalid JSON."""
+    """Return any JSON value. Raises `UsageError` for invalid JSON."""
     try:
         return msgspec.json.decode(read_bytes(option, text))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadValue(f"{option}: not JSON: {error}") from None
+        raise UsageError(f"{option}: not JSON: {error}") from None
 
 
 def as_json(value: object) -> str:

@@ -7,16 +7,15 @@ Read-only commands use an observer token, so that they do not take over a partic
 import logging
 import os
 import sys
-from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 from cyclopts import Parameter
 
 from mew._internal.unix_sockets import VARIABLE, address_of, gateway_socket, path_of
-from mew.cli.common.errors import RequestRefused, Unreachable
+from mew.cli.common.errors import Unreachable, UsageError
 from mew.cli.common.http_client import SCHEMES, GatewayClient
 from mew.errors import MewError
 from mew.supervisor.state_file import ProcessTable, interactive_participants, read_pids
@@ -29,7 +28,7 @@ LOOKING = "mew-command"
 """Name of the observer that read-only commands use."""
 
 
-class ParticipantUnclear(MewError):
+class ParticipantUnclear(UsageError):
     """The participant to use is ambiguous, or it has no token here."""
 
 
@@ -182,10 +181,6 @@ TOKEN: Final = "MEW_TOKEN"
 PARTICIPANT: Final = "MEW_PARTICIPANT_ID"
 
 
-class NoToken(MewError):
-    """No token is available for the command."""
-
-
 @Parameter(name="*")
 @dataclass(frozen=True)
 class TargetOptions:
@@ -226,11 +221,11 @@ class TargetOptions:
         return self.space or (os.environ.get(SPACE) or None if self.space_dir is None else None)
 
     def token(self) -> str | None:
-        """Return the token named by an option or the environment. Raises `NoToken` if the named variable is empty."""
+        """Return the token named by an option or the environment. Raises `UsageError` if that variable is empty."""
         if self.token_env is not None:
             token = os.environ.get(self.token_env, "").strip()
             if not token:
-                raise NoToken(f"the environment variable {self.token_env} does not contain a token")
+                raise UsageError(f"the environment variable {self.token_env} does not contain a token")
             return token
         return os.environ.get(TOKEN, "").strip() or None if self.space_dir is None else None
 
@@ -260,7 +255,7 @@ class GatewayTarget(msgspec.Struct, frozen=True):
 
 
 def participant_client(reach: TargetOptions, asked: str | None) -> tuple[GatewayClient, str]:
-    """Return an HTTP client for the gateway, and the participant to use. Raises `NoToken` or `ParticipantUnclear`."""
+    """Return an HTTP client for the gateway, and the participant to use. Raises `UsageError`."""
     given, own = reach.token(), os.environ.get(PARTICIPANT) or None
     by_name = asked is None or asked == own or reach.token_env is not None
     place = _directory(reach) if given is None or not by_name or reach.address is None else None
@@ -269,7 +264,7 @@ def participant_client(reach: TargetOptions, asked: str | None) -> tuple[Gateway
         return door, asked or own or _holder(door)
     if place is None:
         if given is None or reach.address is None:
-            raise NoToken(f"no token: set {TOKEN}, or give the directory of a space with --space-dir")
+            raise UsageError(f"no token: set {TOKEN}, or give the directory of a space with --space-dir")
         door = GatewayClient(reach.address, given, reach.space_id)
         return door, asked or own or _holder(door)
     participant = resolve_participant(place, asked)
@@ -286,7 +281,9 @@ def observer_target(reach: TargetOptions) -> GatewayTarget:
         address = reach.address or place.require_running().local
         return GatewayTarget(address, _space_of(reach, place), observer_token(place))
     if given is None:
-        raise NoToken(f"no token: set {TOKEN} to an observer token, or give the directory of a space with --space-dir")
+        raise UsageError(
+            f"no token: set {TOKEN} to an observer token, or give the directory of a space with --space-dir"
+        )
     return GatewayTarget(reach.address or find_space(reach.space_dir).local, reach.space_id, given)
 
 
@@ -297,7 +294,7 @@ def look_by_socket(reach: TargetOptions) -> GatewayTarget:
         you = door.ask("GET", "/participants", space=way.space).get("you") or {}
     if not you.get("observer"):
         name = you.get("id")
-        raise NoToken(
+        raise UsageError(
             f"the token belongs to participant {name}, whose connection it would take over: "
             "create an observer token with `mew token create looking --observer`"
         )
@@ -336,7 +333,6 @@ def _space_of(reach: TargetOptions, place: SpaceDirectory) -> str:
     return reach.space or place.space_id
 
 
-T = TypeVar("T")
 _ANONYMOUS: Final = "mew-command"
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -425,28 +421,9 @@ def _usual(reach: TargetOptions, usual: tuple[str, ...]) -> str | None:
     return next((name for name in usual if name in known), usual[0])
 
 
-def run_client(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that takes part in a space. Converts its errors to those with the command's exit codes."""
-    import asyncio  # `mew send` starts without it
-
-    from mew.client.errors import ConnectionLost, JoinRefused, NotPermitted
-    from mew.client.errors import ProtocolError as RefusedByGateway
-
-    try:
-        return asyncio.run(work)
-    except ConnectionLost as error:
-        raise Unreachable(_told(error)) from None
-    except (JoinRefused, NotPermitted, RefusedByGateway) as error:
-        raise RequestRefused(_told(error)) from None
-
-
 def log_to_standard_error(level: LogLevel) -> None:
     """Log to standard error. Level `info` omits client details about each socket; use `debug` to see them."""
     form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(level=level.upper(), stream=sys.stderr, format=form)
     if level == "info":
         logging.getLogger("mew.client").setLevel(logging.WARNING)
-
-
-def _told(error: MewError) -> str:
-    return " ".join(str(error).split())

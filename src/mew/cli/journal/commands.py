@@ -6,20 +6,19 @@ This module only parses options and prints results. `mew.journal` does the work.
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
-from functools import wraps
 from pathlib import Path
 from typing import IO, Annotated, Final, Literal, ParamSpec
 
 import msgspec
 from cyclopts import App, Parameter
 
-from mew.cli import FAILED
+from mew.cli.common.errors import FAILED, CommandFailed, UsageError
 from mew.cli.common.io import Progress, bar
 from mew.cli.journal.options import JournalLocation, RecordOptions, folder_of
 from mew.journal.block_format import CorruptData
-from mew.journal.export import JournalExportError, RecordFilter, last_of, to_json, whole_file, write_jsonl
+from mew.journal.export import RecordFilter, last_of, to_json, whole_file, write_jsonl
 from mew.journal.layout import CONTROL, FRAMES, HOUR, SECOND, JournalFolder
 from mew.journal.reader import Journal, RecordsMissing
 from mew.protocol.records import Record
@@ -40,27 +39,7 @@ def _examples(*lines: str) -> str:
     return "\n".join(["Examples:", "", *(f"  mew journal {line}" for line in lines)])
 
 
-def _damage_told(command: Callable[_P, int]) -> Callable[_P, int]:
-    """Print a read error on one line and return exit code 1: it is not a usage error."""
-
-    @wraps(command)
-    def told(*arguments: _P.args, **named: _P.kwargs) -> int:
-        try:
-            return command(*arguments, **named)
-        except BrokenPipeError:
-            raise
-        except (CorruptData, RecordsMissing) as problem:
-            print(f"mew: {problem}", file=sys.stderr)
-        except OSError as problem:
-            where = "" if problem.filename is None else f"{problem.filename}: "
-            print(f"mew: {where}{problem.strerror or problem}", file=sys.stderr)
-        return FAILED
-
-    return told
-
-
 @app.command(help_epilogue=_examples("info", "info --journal backup/journal --space lab --json"))
-@_damage_told
 def info(*, place: JournalLocation = _here, json: _Flag = False) -> int:
     """Show a summary of a journal: positions, times, events, streams and files.
 
@@ -79,7 +58,6 @@ def info(*, place: JournalLocation = _here, json: _Flag = False) -> int:
 
 
 @app.command(help_epilogue=_examples("verify", "verify --journal backup/journal --json"))
-@_damage_told
 def verify(*, place: JournalLocation = _here, json: _Flag = False) -> int:
     """Check every byte of a journal and list damaged files. Exit code 1 if anything is damaged.
 
@@ -101,7 +79,6 @@ def verify(*, place: JournalLocation = _here, json: _Flag = False) -> int:
 
 
 @app.command(help_epilogue=_examples("tail -n 50", "tail --follow --control", "tail -f --stream stream-1 --json"))
-@_damage_told
 def tail(
     *,
     place: JournalLocation = _here,
@@ -149,7 +126,6 @@ def _followed(journal: Journal, wanted: RecordFilter, start: int) -> Iterator[Re
 
 
 @app.command(help_epilogue=_examples("files --control", "files --sql | duckdb"))
-@_damage_told
 def files(*, place: JournalLocation = _here, control: _Flag = False, frames: _Flag = False, sql: _Flag = False) -> int:
     """Print the paths of the sealed Parquet files, one per line, for use in other programs.
 
@@ -191,7 +167,6 @@ def _statement(folder: JournalFolder, endings: list[str]) -> str:
         "export --to mcap -o lab.mcap --stream stream-1",
     )
 )
-@_damage_told
 def export(
     *,
     to: Literal["jsonl", "mcap"] = "jsonl",
@@ -214,7 +189,7 @@ def export(
     folder, wanted = folder_of(place), filters.wanted()
     journal = Journal(folder.root, folder.space)
     if to == "mcap" and output == STDOUT:
-        raise JournalExportError("an MCAP file cannot be written to standard output: give a file with --output")
+        raise UsageError("an MCAP file cannot be written to standard output: give a file with --output")
     write = _mcap if to == "mcap" else _jsonl
     read: list[int] = []
     try:
@@ -223,8 +198,7 @@ def export(
             count = write(journal, wanted, _tracked(journal, wanted, read, progress), file)
     except (CorruptData, RecordsMissing) as problem:
         before = f"; use --through {read[-1]} to export the records before it" if read and output != STDOUT else ""
-        print(f"mew: {problem}{before}", file=sys.stderr)
-        return FAILED
+        raise CommandFailed(f"{problem}{before}") from None
     if output != STDOUT:
         print(f"wrote {count:,} records to {output}", file=sys.stderr)
     return 0
@@ -252,7 +226,6 @@ def _tracked(journal: Journal, wanted: RecordFilter, read: list[int], progress: 
 
 
 @app.command(help_epilogue=_examples("compact", "compact --journal backup/journal"))
-@_damage_told
 def compact(*, place: JournalLocation = _here) -> int:
     """Merge the small files of each finished hour into large ones. A gateway does this automatically."""
     from mew.journal.compaction import CompactionDeferred, closed_hours, compact, empty_trash

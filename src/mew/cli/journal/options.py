@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from mew.errors import MewError
+from mew.cli.common.errors import UsageError
 from mew.journal.export import RecordFilter
 from mew.journal.layout import SECOND, JournalFolder, spaces
 
@@ -22,14 +22,6 @@ _AGO: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 _Names = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
-
-
-class JournalNotFound(MewError):
-    """There is no journal in this folder."""
-
-
-class BadTime(MewError):
-    """The given text is not a valid time."""
 
 
 @Parameter(name="*")
@@ -98,7 +90,7 @@ class RecordOptions:
 
 
 def folder_of(place: JournalLocation) -> JournalFolder:
-    """Return the folder of the journal. Raises `JournalNotFound` if there is none."""
+    """Return the folder of the journal. Raises `UsageError` if there is none."""
     root, space = place.journal, place.space
     if root is None:
         # Import the configuration loader only if it is needed: it is slow.
@@ -109,13 +101,13 @@ def folder_of(place: JournalLocation) -> JournalFolder:
         root, space = journal_root(configured), space or configured.settings.space_id
     known = list(spaces(root))
     if not known:
-        raise JournalNotFound(f"no journal at {root}")
+        raise UsageError(f"no journal at {root}")
     if space is None:
         if len(known) > 1:
-            raise JournalNotFound(f"{root} contains the journals of {_listed(known)}: choose one with --space")
+            raise UsageError(f"{root} contains the journals of {_listed(known)}: choose one with --space")
         space = known[0]
     if space not in known:
-        raise JournalNotFound(f"{root} has no journal of space {space!r}, only of {_listed(known)}")
+        raise UsageError(f"{root} has no journal of space {space!r}, only of {_listed(known)}")
     return JournalFolder(root, space)
 
 
@@ -124,7 +116,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def instant(option: str, text: str | None) -> int | None:
-    """Return the time in an option, in microseconds since 1970. Raises `BadTime`."""
+    """Return the time in an option, in microseconds since 1970. Raises `UsageError`."""
     if text is None:
         return None
     ago = _AGO.fullmatch(text)
@@ -133,7 +125,7 @@ def instant(option: str, text: str | None) -> int | None:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise BadTime(
+        raise UsageError(
             f"{option}: expected a time such as 2026-03-01T10:00:00Z, or 15m for 15 minutes ago, not {text!r}"
         ) from None
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * SECOND)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 from cyclopts import Parameter
 
-from mew.cli import FAILED
+from mew.cli.common.errors import FAILED, UsageError, exit_code_of
 from mew.cli.common.io import bar
-from mew.cli.journal.options import JournalLocation, JournalNotFound, folder_of
+from mew.cli.journal.options import JournalLocation, folder_of
 from mew.errors import MewError
 from mew.journal.layout import JournalFolder, spaces
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from mew.journal.kafka.shipper import Shipping, Told
 
 
-REFUSED: Final = 4
 _here = JournalLocation()
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 _LOOK_SECONDS: Final = 0.2
@@ -98,7 +97,7 @@ def _folders(place: JournalLocation) -> list[JournalFolder]:
         return [folder_of(place)]
     found = [JournalFolder(place.journal, space) for space in spaces(place.journal)]
     if not found:
-        raise JournalNotFound(f"no journal at {place.journal}")
+        raise UsageError(f"no journal at {place.journal}")
     return found
 
 
@@ -137,13 +136,11 @@ class _Crew:
             each.join()
 
     def _run(self, ship: "Shipping") -> None:
-        from mew.journal.kafka.producer import Fenced
-
         try:
             ship.run()
-        except Fenced as problem:
-            self._end(str(problem), REFUSED)
-        except (MewError, OSError) as problem:
+        except MewError as problem:
+            self._end(str(problem), exit_code_of(problem))
+        except OSError as problem:
             self._end(str(problem), FAILED)
         except Exception as problem:  # the thread ends here: report any error to the main thread
             self._end(f"{type(problem).__name__}: {problem}", FAILED)

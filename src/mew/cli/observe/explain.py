@@ -11,13 +11,12 @@ from urllib.parse import quote
 import msgspec
 from cyclopts import Parameter
 
-from mew.cli.common.errors import RequestRefused, Unreachable
+from mew.cli.common.errors import REFUSED, RequestRefused, Unreachable, UsageError
 from mew.cli.common.http_client import GatewayClient
-from mew.cli.common.io import BadValue, as_json, read_bytes, use_color
+from mew.cli.common.io import as_json, read_bytes, use_color
 from mew.cli.common.render import printable
 from mew.cli.common.target import DIRECTORY, TargetOptions, observer_target
 
-REFUSED: Final = 4
 _VIOLATION: Final = "capability_violation"
 _CONTENT: Final = {"chat": {"text": "…"}, "mcp/request": {"method": "…"}}
 """Required payload fields of a kind, for a query that names only the kind."""
@@ -77,7 +76,7 @@ def _asked(text: str) -> str | bytes:
     if text.lstrip().startswith("{") or text == "-" or text.startswith("@"):
         return read_bytes("envelope", text)
     if not text:
-        raise BadValue("the kind is empty: give a kind, such as chat, or an envelope as JSON")
+        raise UsageError("the kind is empty: give a kind, such as chat, or an envelope as JSON")
     return text
 
 

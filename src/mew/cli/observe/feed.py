@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from mew.cli.common.errors import Unreachable
-from mew.cli.common.http_client import ApiError, GatewayClient, ResponseInterrupted
+from mew.cli.common.http_client import ApiError, GatewayClient
 from mew.cli.common.target import GatewayTarget
 from mew.errors import MewError
 from mew.protocol.patterns import KindPattern
@@ -233,7 +233,7 @@ def from_journal(way: GatewayTarget, past: JournalHistory) -> EventFeed:
                             record = _record.decode(data)
                             position = record.position
                             following.put_if(record.seen())
-            except (ResponseInterrupted, Unreachable) as gone:
+            except Unreachable as gone:
                 if wait == SHORTEST:
                     following.put(FeedNotice(f"the gateway does not answer ({gone}); waiting for it"))
             wait = min(wait * 2, LONGEST)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from mew.cli.common.errors import CommandFailed
-from mew.cli.common.io import BadValue, as_json
-from mew.cli.common.target import DIRECTORY, TargetOptions, look_by_socket, participant_client, run_client
+from mew.cli.common.errors import CommandFailed, UsageError
+from mew.cli.common.io import as_json
+from mew.cli.common.target import DIRECTORY, TargetOptions, look_by_socket, participant_client
 
 if TYPE_CHECKING:
     from mew.cli.common.http_client import GatewayClient
@@ -59,10 +59,10 @@ def list_tools(
         Print a JSON array of objects with participant, name, description and input_schema.
     """
     if not timeout > 0:
-        raise BadValue(f"--timeout: expected more than 0 seconds, not {timeout:g}")
+        raise UsageError(f"--timeout: expected more than 0 seconds, not {timeout:g}")
     door, name = participant_client(reach, participant)
     try:
-        found, silent = run_client(_ask_all(look_by_socket(reach), _Asking(door, name), who, timeout))
+        found, silent = asyncio.run(_ask_all(look_by_socket(reach), _Asking(door, name), who, timeout))
     finally:
         door.close()
     if json:
@@ -165,7 +165,7 @@ def _print(found: "dict[str, list[Tool]]") -> None:
 
 
 def _first_line(text: str | None) -> str:
-    from mew.cli.common.http_client import one_line
+    from mew.cli.common.errors import one_line
 
     lines = (text or "").strip().splitlines()
     return one_line(lines[0]) if lines else ""

@@ -12,7 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mew.cli.common.io import BadValue, as_json
+from mew.cli.common.errors import UsageError
+from mew.cli.common.io import as_json
 from mew.cli.common.render import printable, size
 from mew.cli.common.target import DIRECTORY, GatewayTarget, TargetOptions, look_by_socket
 from mew.cli.observe.rates import ParticipantRates, Rates, StreamRates
@@ -49,10 +50,8 @@ def top(
         Print one line of JSON per interval.
     """
     if interval < SHORTEST:
-        raise BadValue(f"--interval: expected at least {SHORTEST} seconds, not {interval:g}")
-    from mew.cli.participate.stream_tail import run
-
-    return run(_show(look_by_socket(reach), interval, once=once, json=json))
+        raise UsageError(f"--interval: expected at least {SHORTEST} seconds, not {interval:g}")
+    return asyncio.run(_show(look_by_socket(reach), interval, once=once, json=json))
 
 
 async def _show(way: GatewayTarget, interval: float, *, once: bool, json: bool) -> int:

@@ -3,12 +3,13 @@
 This module does not depend on what an agent does.
 """
 
+import asyncio
 from pathlib import Path
 from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from mew.cli.common.target import HERE, JoinOptions, LogLevel, log_to_standard_error, run_client, seat
+from mew.cli.common.target import HERE, JoinOptions, LogLevel, log_to_standard_error, seat
 
 app = App(name="agent", help="Run an agent: echo, calculator, fulfiller, or your own.", help_epilogue="")
 
@@ -53,5 +54,5 @@ def start(
     agent, name = load_agent(kind), Path(kind).stem
     at = seat(where, token, participant, (name, f"{name}-agent"))
     settings = AgentSettings(url=at.url, space=at.space, token=at.token, participant=at.participant)
-    run_client(run(agent, settings))
+    asyncio.run(run(agent, settings))
     return 0

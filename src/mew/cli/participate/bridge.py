@@ -3,14 +3,14 @@
 This module only parses options. `mew.bridge` does the work; `python -m mew.bridge` does the same with its own options.
 """
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import App, Parameter
 
-from mew.cli.common.errors import CommandFailed
-from mew.cli.common.io import BadValue
+from mew.cli.common.errors import UsageError
 from mew.cli.common.target import (
     HERE,
     JoinOptions,
@@ -19,7 +19,6 @@ from mew.cli.common.target import (
     Participant,
     Token,
     log_to_standard_error,
-    run_client,
     seat,
 )
 
@@ -107,15 +106,12 @@ def start(
     log_level
         The log level for standard error.
     """
-    from mew.bridge import TooManyRestarts, run
+    from mew.bridge import run
 
     log_to_standard_error(log_level)
     program, patience = stdio_server(server), patience_with(trying)
     settings = bridge_at(seat(where, token, participant), program, patience)
-    try:
-        run_client(run(settings))
-    except TooManyRestarts as error:
-        raise CommandFailed(str(error)) from None
+    asyncio.run(run(settings))
     return 0
 
 
@@ -142,7 +138,7 @@ def patience_with(trying: Trying) -> "BridgeTimeouts":
 
     again = trying.reconnect[0].lower() if trying.reconnect else "true"
     if again not in _YES | _NO or len(trying.reconnect) > 1:
-        raise BadValue(f"--reconnect: expected true or false, not {' '.join(trying.reconnect)!r}")
+        raise UsageError(f"--reconnect: expected true or false, not {' '.join(trying.reconnect)!r}")
     restarts = trying.max_reconnects if again in _YES else 0
     return BridgeTimeouts(initialize=trying.init_timeout / 1000, restarts=restarts)
 
@@ -154,5 +150,5 @@ def _listed(text: str) -> tuple[str, ...]:
 def _pairs(text: str) -> dict[str, str]:
     pairs = [each.partition("=") for each in _listed(text)]
     if not all(name and sign for name, sign, _ in pairs):
-        raise BadValue("--mcp-env: expected NAME=VALUE pairs, separated by commas")
+        raise UsageError("--mcp-env: expected NAME=VALUE pairs, separated by commas")
     return {name: value for name, _, value in pairs}

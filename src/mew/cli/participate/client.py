@@ -12,7 +12,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from mew.cli.common.errors import CommandFailed
-from mew.cli.common.target import HERE, JoinOptions, JoinTarget, Participant, Token, run_client, seat
+from mew.cli.common.target import HERE, JoinOptions, JoinTarget, Participant, Token, seat
 from mew.client import Frame
 from mew.client.dispatcher import Message
 from mew.errors import MewError
@@ -87,7 +87,7 @@ def connect(
     stay
         Seconds to wait for answers after the end of the input; by default 0.
     """
-    return run_client(_connect(seat(where, token, participant), pipes, stay))
+    return asyncio.run(_connect(seat(where, token, participant), pipes, stay))
 
 
 async def _connect(at: JoinTarget, pipes: Pipes, stay: float | None) -> int:

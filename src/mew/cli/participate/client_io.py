@@ -16,12 +16,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from mew.cli.common.errors import UsageError
 from mew.client import ConnectionLost, Frame, Space
 from mew.client.connection import Connection
 from mew.client.dispatcher import Message
 from mew.client.errors import RateLimited
 from mew.client.sender import OutgoingEnvelope
-from mew.errors import MewError
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
 from mew.protocol.rate_limit import Bucket
@@ -34,20 +34,16 @@ STDIN: Final = 0
 STDOUT: Final = 1
 
 
-class BadPipe(MewError):
-    """A file that cannot be read from or written to."""
-
-
 def open_fifo(path: Path) -> int:
     """Open a FIFO, created if missing. It stays open when its writer or reader disconnects and another connects."""
     try:
         if not path.exists():
             os.mkfifo(path, 0o600)
         if not stat.S_ISFIFO(path.stat().st_mode):
-            raise BadPipe(f"{path} is not a FIFO: create one with `mkfifo`")
+            raise UsageError(f"{path} is not a FIFO: create one with `mkfifo`")
         return os.open(path, os.O_RDWR)
     except OSError as error:
-        raise BadPipe(f"{path}: {error.strerror}") from None
+        raise UsageError(f"{path}: {error.strerror}") from None
 
 
 def open_file(path: Path) -> int:
@@ -56,7 +52,7 @@ def open_file(path: Path) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     except OSError as error:
-        raise BadPipe(f"{path}: {error.strerror}") from None
+        raise UsageError(f"{path}: {error.strerror}") from None
 
 
 class PipeLines:
@@ -89,7 +85,7 @@ class PipeLines:
             *lines, rest = held.split(b"\n")
             held = bytearray(rest)
             if len(held) > LONGEST:
-                raise BadPipe(f"a line is longer than {LONGEST} bytes")
+                raise UsageError(f"a line is longer than {LONGEST} bytes")
             for line in lines:
                 yield bytes(line)
         if held:

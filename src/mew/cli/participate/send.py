@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
-from mew.cli.common.http_client import one_line
-from mew.cli.common.io import BadValue, as_json, object_of, read_bytes, text_of
+from mew.cli.common.errors import UsageError, one_line
+from mew.cli.common.io import as_json, object_of, read_bytes, text_of
 from mew.cli.common.target import DIRECTORY, TargetOptions, participant_client
 
 CHAT: Final = "chat"
@@ -84,22 +84,22 @@ def _content(text: tuple[str, ...], kind: str, payload: str | None) -> Any:
     # `-` is standard input, so text may start with a dash. A mistyped option must not be sent as text.
     mistyped = next((word for word in text if _OPTION.match(word)), None)
     if mistyped is not None:
-        raise BadValue(f"there is no option {mistyped}; to send this text, use standard input or --payload")
+        raise UsageError(f"there is no option {mistyped}; to send this text, use standard input or --payload")
     if payload is not None:
         if text:
-            raise BadValue("give a text or --payload, not both")
+            raise UsageError("give a text or --payload, not both")
         return object_of("--payload", payload)
     if not text:
         if kind != CHAT:
             return None
         if sys.stdin.isatty():
-            raise BadValue("there is no text: try `mew send hello`, or `mew send -` to read from standard input")
+            raise UsageError("there is no text: try `mew send hello`, or `mew send -` to read from standard input")
         text = ("-",)
     if kind != CHAT:
-        raise BadValue(f"a text is only valid for a chat: give the payload of {kind} with --payload")
+        raise UsageError(f"a text is only valid for a chat: give the payload of {kind} with --payload")
     said = text_of("standard input", read_bytes("text", "-")).rstrip("\n") if text == ("-",) else " ".join(text)
     if not said:
-        raise BadValue("the text is empty")
+        raise UsageError("the text is empty")
     return {"text": said}
 
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from mew.cli.common.http_client import one_line
-from mew.cli.common.io import BadValue, as_json, value_of
+from mew.cli.common.errors import UsageError, one_line
+from mew.cli.common.io import as_json, value_of
 from mew.cli.common.target import DIRECTORY, TargetOptions, look_by_socket, participant_client
 
 app = App(name="stream", help="Open, write, share and read the streams of a space.", help_epilogue="")
@@ -82,7 +82,7 @@ class Described:
         for each in self.field:
             name, mark, text = each.partition("=")
             if not mark or not name:
-                raise BadValue(f"--field {each}: expected name=JSON, such as rate=60")
+                raise UsageError(f"--field {each}: expected name=JSON, such as rate=60")
             given[name] = value_of(f"--field {name}", text)
         return {name: value for name, value in given.items() if value is not None}
 

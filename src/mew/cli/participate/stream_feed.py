@@ -13,9 +13,8 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from mew.cli.common.errors import Unreachable
+from mew.cli.common.errors import Unreachable, UsageError
 from mew.cli.common.http_client import ApiError, GatewayClient
-from mew.cli.common.io import BadValue
 
 if TYPE_CHECKING:
     from mew.cli.participate.stream import ChunkOptions
@@ -31,11 +30,11 @@ _BUSY_SECONDS: Final = 0.05
 
 
 def pieces(source: IO[bytes], cut: "ChunkOptions", idle: Callable[[], None]) -> Iterator[Any]:
-    """Yield each piece of the input as the content of a `stream/data`. Raises `BadValue` for invalid input."""
+    """Yield each piece of the input as the content of a `stream/data`. Raises `UsageError` for invalid input."""
     if cut.chunk < 1 or cut.chunk > LARGEST:
-        raise BadValue(f"--chunk: expected 1 to {LARGEST} bytes")
+        raise UsageError(f"--chunk: expected 1 to {LARGEST} bytes")
     if sum((cut.binary, cut.length_prefixed, cut.json_lines)) > 1:
-        raise BadValue("give only one of --binary, --length-prefixed and --json-lines")
+        raise UsageError("give only one of --binary, --length-prefixed and --json-lines")
     if cut.binary:
         yield from map(packed, _chunks(source, cut.chunk, idle))
     elif cut.length_prefixed:
@@ -68,14 +67,14 @@ def _text(number: int, line: bytes) -> str:
     try:
         return line.decode()
     except UnicodeDecodeError:
-        raise BadValue(f"line {number} is not UTF-8: send bytes with --binary") from None
+        raise UsageError(f"line {number} is not UTF-8: send bytes with --binary") from None
 
 
 def _value(number: int, line: bytes) -> msgspec.Raw:
     try:
         msgspec.json.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadValue(f"line {number} is not JSON: {error}") from None
+        raise UsageError(f"line {number} is not JSON: {error}") from None
     return msgspec.Raw(line)
 
 
@@ -104,7 +103,7 @@ def _lines(source: IO[bytes], idle: Callable[[], None]) -> Iterator[bytes]:
         *lines, held = (held + part).split(b"\n")
         yield from (line.removesuffix(b"\r") for line in lines)
         if len(held) > LARGEST:
-            raise BadValue(f"a line is longer than {LARGEST} bytes: send bytes with --binary")
+            raise UsageError(f"a line is longer than {LARGEST} bytes: send bytes with --binary")
     if held:
         yield held
 
@@ -127,13 +126,13 @@ def _prefixed(source: IO[bytes], idle: Callable[[], None]) -> Iterator[bytes]:
         while len(held) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(held)
             if length > LARGEST:
-                raise BadValue(f"a piece has {length} bytes, more than {LARGEST}: is each length four bytes?")
+                raise UsageError(f"a piece has {length} bytes, more than {LARGEST}: is each length four bytes?")
             if len(held) < _LENGTH.size + length:
                 break
             yield bytes(held[_LENGTH.size : _LENGTH.size + length])
             del held[: _LENGTH.size + length]
     if held:
-        raise BadValue("standard input ended in the middle of a piece")
+        raise UsageError("standard input ended in the middle of a piece")
 
 
 class Feed:

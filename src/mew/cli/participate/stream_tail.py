@@ -6,37 +6,23 @@ This module must not send anything: an observer has no permission to send.
 import asyncio
 import sys
 import time
-from collections.abc import Coroutine
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 import msgspec
 
-from mew.cli.common.errors import RequestRefused, Unreachable
-from mew.cli.common.http_client import one_line
+from mew.cli.common.errors import RequestRefused, one_line
 from mew.cli.common.io import as_json, require_reader
 from mew.cli.common.render import printable
 from mew.cli.common.target import GatewayTarget
 from mew.cli.participate.stream_feed import unpacked
 from mew.client import Space, connect
-from mew.client.errors import ConnectionLost, JoinRefused
 from mew.client.frames import Frame, StreamGap, receives
 from mew.client.subscriptions import Subscription
 
 Form = Literal["raw", "json", "text"]
-T = TypeVar("T")
 LOOK_SECONDS: Final = 1.0
 """Seconds between checks that standard output still has a reader."""
 _COLUMNS: Final = ("stream", "owner", "writers", "status", "frames", "rate", "about")
-
-
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine. Converts its errors to the errors of the command line."""
-    try:
-        return asyncio.run(work)
-    except JoinRefused as error:
-        raise RequestRefused(one_line(str(error))) from None
-    except ConnectionLost as error:
-        raise Unreachable(one_line(str(error))) from None
 
 
 def listed(way: GatewayTarget, interval: float) -> list[dict[str, Any]]:
@@ -44,7 +30,7 @@ def listed(way: GatewayTarget, interval: float) -> list[dict[str, Any]]:
 
     The gateway counts the frames, so the rates of targeted streams are correct too.
     """
-    return run(_listed(way, interval))
+    return asyncio.run(_listed(way, interval))
 
 
 async def _listed(way: GatewayTarget, interval: float) -> list[dict[str, Any]]:
@@ -95,7 +81,7 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
 
 def read(way: GatewayTarget, stream_id: str, form: Form, count: int | None) -> int:
     """Print a stream until it ends or `count` pieces were received."""
-    return run(_read(way, stream_id, form, count))
+    return asyncio.run(_read(way, stream_id, form, count))
 
 
 async def _read(way: GatewayTarget, stream_id: str, form: Form, count: int | None) -> int:

@@ -10,16 +10,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from cyclopts import App, Parameter
 
-from mew.cli import FAILED
+from mew.cli.common.errors import FAILED, CommandFailed, UsageError
 from mew.cli.journal.options import instant
 from mew.cli.pipeline.query import By, asked, spark
 from mew.cli.pipeline.query import duckdb as _by_duckdb
-from mew.errors import MewError
 
 app = App(name="pipeline", help="Build Delta tables from the journal of a space and query them.", help_epilogue="")
 
@@ -58,16 +57,6 @@ class SourceOptions(LakeLocation):
     """
 
     source: str | None = None
-
-
-class HeldUp(MewError):
-    """Some spaces have new records that could not be processed."""
-
-    exit_code: ClassVar = FAILED
-
-
-class SpaceUnclear(MewError):
-    """The space to use is ambiguous."""
 
 
 _here = LakeLocation()
@@ -167,7 +156,7 @@ def _batches(
     refresh: bool,
     source: str | None = None,
 ) -> Iterator[Any]:
-    """Run batches until there are no new records; `HeldUp` then, if a space could not be gone on with."""
+    """Run batches until there are no new records; `CommandFailed` then, if a space could not be gone on with."""
     from mew.cli.pipeline.source import settings_here
     from mew.pipeline.jobs.planning import spaces_of
     from mew.pipeline.jobs.running import Batches
@@ -188,7 +177,7 @@ def _batches(
             refresh = False
             yield progress
         if batches.problems:
-            raise HeldUp(f"{'; '.join(map(str, batches.problems.values()))} (all other spaces are up to date)")
+            raise CommandFailed(f"{'; '.join(map(str, batches.problems.values()))} (all other spaces are up to date)")
 
 
 def _say(line: str) -> None:
@@ -313,8 +302,8 @@ def _only_space(lake: Any) -> str:
     if len(known) == 1:
         return str(known[0])
     if not known:
-        raise SpaceUnclear(f"{lake.path} has no tables yet: build them with `mew pipeline run`")
-    raise SpaceUnclear(f"{lake.path} contains the spaces {', '.join(known)}: choose one with --space")
+        raise UsageError(f"{lake.path} has no tables yet: build them with `mew pipeline run`")
+    raise UsageError(f"{lake.path} contains the spaces {', '.join(known)}: choose one with --space")
 
 
 @app.command(help_epilogue=_examples("audit", "audit --json"))

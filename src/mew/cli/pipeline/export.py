@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import Parameter
 
+from mew.cli.common.errors import CommandFailed
 from mew.cli.common.io import bar
 from mew.cli.journal.options import instant
 from mew.cli.pipeline.commands import LakeLocation, _here, _opening, _places
 from mew.cli.pipeline.query import By, asked, batches
 from mew.cli.pipeline.query import duckdb as _by_duckdb
-from mew.errors import MewError
 
 if TYPE_CHECKING:
     from mew.pipeline.lookup.exporting import RowSource
@@ -66,10 +66,6 @@ def _source(sql: str, journal: Path, lake: Path, by: By) -> "RowSource":
     )
 
 
-class CannotWrite(MewError):
-    """The report could not be written."""
-
-
 def report(
     *,
     place: LakeLocation = _here,
@@ -111,4 +107,4 @@ def _write(path: Path, content: bytes) -> None:
         draft.replace(path)
     except OSError as problem:
         draft.unlink(missing_ok=True)
-        raise CannotWrite(f"{path}: {problem.strerror}") from None
+        raise CommandFailed(f"{path}: {problem.strerror}") from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from mew.errors import MewError
+from mew.cli.common.errors import UsageError
 from mew.pipeline.settings import BadSetting, PipelineSettings
 
 if TYPE_CHECKING:
@@ -45,17 +45,13 @@ OWN: Final = "journal"
 """Folder in a lake for ingested records."""
 
 
-class BadSource(MewError):
-    """The source cannot be used."""
-
-
 def places_of(source: str, journal: Path | None, lake: Path) -> tuple[Path, Path]:
-    """The lake's own journal, and the lake; `BadAddress` or `BadSource` where it cannot be meant so."""
+    """The lake's own journal, and the lake; `BadAddress` or `UsageError` where it cannot be meant so."""
     from mew.journal.kafka.address import read_address
 
     read_address(source)
     if journal is not None:
-        raise BadSource("--source and --journal exclude each other: remove --journal")
+        raise UsageError("--source and --journal exclude each other: remove --journal")
     return lake / OWN, lake
 
 

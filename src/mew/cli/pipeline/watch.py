@@ -19,9 +19,8 @@ import msgspec
 from cyclopts import Parameter
 
 from mew._internal.unix_sockets import NAME, address_of, gateway_socket
-from mew.cli import FAILED
+from mew.cli.common.errors import FAILED, UsageError
 from mew.cli.pipeline.commands import SourceOptions, _from_here, _places, _session
-from mew.errors import MewError
 
 if TYPE_CHECKING:
     from mew.pipeline.jobs.made import BatchPreview
@@ -36,10 +35,6 @@ _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 _DURATION: Final = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(ms|s|m)?")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
 TOKEN: Final = "MEW_TOKEN"
-
-
-class BadWatch(MewError):
-    """The options of the watch are invalid."""
 
 
 @Parameter(name="*")
@@ -195,7 +190,7 @@ def _landing(source: str, lake: "Lake", spark: "_Spark", stop: Signals) -> "Land
 def _seconds(every: str) -> float:
     found = _DURATION.fullmatch(every)
     if found is None:
-        raise BadWatch(f"--every: expected a time such as 500ms, 1s or 2m, got {every!r}")
+        raise UsageError(f"--every: expected a time such as 500ms, 1s or 2m, got {every!r}")
     return float(found[1]) * _SECONDS[found[2]]
 
 
@@ -207,10 +202,10 @@ def _publisher(wanted: Publishing, spaces: list[str], socket: Path) -> "Publishe
         return None
     space = wanted.space or (spaces[0] if len(spaces) == 1 else None)
     if space is None:
-        raise BadWatch(f"the journal contains the spaces {', '.join(spaces)}: choose one with --space")
+        raise UsageError(f"the journal contains the spaces {', '.join(spaces)}: choose one with --space")
     token = os.environ.get(wanted.token_env)
     if not token:
-        raise BadWatch(f"--publish requires a token: set the environment variable {wanted.token_env}")
+        raise UsageError(f"--publish requires a token: set the environment variable {wanted.token_env}")
     from mew.pipeline.publishing import Publisher
 
     return Publisher(wanted.url or address_of(socket), space, token)

@@ -11,14 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from mew.cli.common.errors import CommandFailed
+from mew.cli.common.errors import CommandFailed, UsageError
 from mew.cli.space import processes
 from mew.errors import MewError
 from mew.supervisor.state_file import read_pids
-
-
-class NotConfirmed(MewError):
-    """The removal needs a confirmation, and there is no terminal to ask for it."""
 
 
 class CleanOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +88,7 @@ def _logs(directory: Path) -> Iterator[Path]:
 
 def _confirm(directory: Path) -> None:
     if not sys.stdin.isatty():
-        raise NotConfirmed("--all removes the tokens and the journal permanently: confirm it with --force")
+        raise UsageError("--all removes the tokens and the journal permanently: confirm it with --force")
     try:
         answer = input(f"Remove the tokens and the journal of {directory} permanently? [y/N] ")
     except EOFError:

@@ -16,11 +16,9 @@ from typing import Annotated, Final, Literal
 
 from cyclopts import App, Parameter
 
-from mew.cli import INTERRUPTED
-from mew.cli.common.errors import CommandFailed
+from mew.cli.common.errors import INTERRUPTED, CommandFailed, UsageError
 from mew.cli.space import processes
 from mew.cli.space.render import LogLines, as_json, readable, show_spaces, show_status, show_up, status_of
-from mew.errors import MewError
 from mew.supervisor.state_file import ProcessTable, pids_file, read_pids
 
 app = App(name="space", help="Start, stop and inspect the space of a directory.", help_epilogue="")
@@ -29,14 +27,6 @@ GLANCE_SECONDS: Final = 0.1
 LogLevel = Literal["debug", "info", "warn", "warning", "error"]
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Directory = Annotated[Path | None, Parameter(name=["--space-dir", "-d"])]
-
-
-class NoTerminal(MewError):
-    """The command needs a terminal."""
-
-
-class SpaceDirectoryMissing(MewError):
-    """There is no space in this directory."""
 
 
 @Parameter(name="*")
@@ -67,7 +57,7 @@ class StartOptions:
         return directory_of(self.space_dir)
 
     def order(self) -> processes.LaunchRequest:
-        """Return the settings of the gateway to start. Raises `SpaceDirectoryMissing` if there is no space."""
+        """Return the settings of the gateway to start. Raises `UsageError` if there is no space."""
         return processes.LaunchRequest(
             directory=self.directory,
             config_file=_config_file(self.directory, self.config),
@@ -125,7 +115,7 @@ def _interactive(start: StartOptions, participant: str | None, *, detach: bool) 
 
     require_directory(start.directory)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise NoTerminal("this command needs a terminal: use `mew up --detach` or `mew client connect` instead")
+        raise UsageError("this command needs a terminal: use `mew up --detach` or `mew client connect` instead")
     name = resolve_participant(find_space(start.directory), participant) if start.config is None else participant
     with _heeding_signals():
         ours, pids = _brought_up(start)
@@ -347,9 +337,9 @@ def directory_of(space_dir: Path | None) -> Path:
 
 
 def require_directory(directory: Path) -> None:
-    """Raise `SpaceDirectoryMissing` if the directory does not exist, so that it is not created by mistake."""
+    """Raise `UsageError` if the directory does not exist, so that it is not created by mistake."""
     if not directory.is_dir():
-        raise SpaceDirectoryMissing(f"no such directory: {directory}")
+        raise UsageError(f"no such directory: {directory}")
 
 
 def _is_space(directory: Path) -> bool:
@@ -368,4 +358,4 @@ def _config_file(directory: Path, asked: Path | None) -> Path:
             return place
     looked = " and ".join(dict.fromkeys(map(str, places)))
     hint = "" if asked is not None else "; create a space with `mew init`"
-    raise SpaceDirectoryMissing(f"no space.yaml found: looked for {looked}{hint}")
+    raise UsageError(f"no space.yaml found: looked for {looked}{hint}")

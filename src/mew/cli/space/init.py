@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
-from mew.cli.common.errors import CommandFailed
+from mew.cli.common.errors import CommandFailed, UsageError
 
 if TYPE_CHECKING:
     from mew.cli.space.templates import Template, Variable
@@ -47,11 +47,10 @@ class TemplateAnswers:
 
     def values(self) -> dict[str, str]:
         """Return the values by the names that templates use."""
-        from mew.cli.common.io import BadValue
         from mew.cli.space.templates import DESCRIPTION, MODEL, NAME, PORT
 
         if self.port is not None and self.port not in _PORTS:
-            raise BadValue(f"--port: {self.port} is not a valid port: expected 1 to 65535")
+            raise UsageError(f"--port: {self.port} is not a valid port: expected 1 to 65535")
         said = {
             NAME: self.name,
             DESCRIPTION: self.description,

@@ -113,13 +113,12 @@ QUIET_SECONDS: Final = 1.0
 """Seconds after which a progress message is shown."""
 
 
-class NotStarted(MewError):
+class NotStarted(CommandFailed):
     """The gateway ended before it was ready. The message is its own error, the exit code is its exit code."""
 
     def __init__(self, problem: str, exit_code: int) -> None:
         """Store the message and the exit code of the process."""
-        super().__init__(problem)
-        self.exit_code = exit_code
+        super().__init__(problem, exit_code)
 
 
 class LaunchRequest(msgspec.Struct, frozen=True, kw_only=True):

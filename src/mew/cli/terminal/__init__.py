@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from mew.cli.common.errors import CommandFailed
-from mew.cli.common.target import HERE, JoinOptions, JoinTarget, Participant, Token, run_client, seat
+from mew.cli.common.target import HERE, JoinOptions, JoinTarget, Participant, Token, seat
 
 HISTORY = "history.jsonl"
 
@@ -39,7 +39,7 @@ def connect(url: str, space: str, participant: str, token: str, directory: Path 
 def _take_part(chosen: JoinTarget, directory: Path) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise CommandFailed("this command needs a terminal: use `mew client connect` for JSON lines")
-    return run_client(_run(chosen, directory))
+    return asyncio.run(_run(chosen, directory))
 
 
 async def _run(chosen: JoinTarget, directory: Path) -> int:

@@ -9,13 +9,9 @@ from typing import Final
 
 import msgspec
 
+from mew.cli.common.errors import UsageError
 from mew.client import Space
-from mew.errors import MewError
 from mew.protocol import Envelope
-
-
-class BadOrder(MewError):
-    """The command does not exist, or its arguments are missing or invalid."""
 
 
 @dataclass
@@ -52,15 +48,15 @@ class SlashCommand(msgspec.Struct, frozen=True):
 
 
 async def carry_out(desk: CommandContext, line: str) -> str | None:
-    """Run the command in a line that begins with a slash. Returns its answer. Raises `BadOrder`."""
+    """Run the command in a line that begins with a slash. Returns its answer. Raises `UsageError`."""
     name, *words = line.removeprefix("/").split() or ("",)
     order = ORDERS.get(name.lower())
     if order is None:
         near = [f"/{each}" for each in ORDERS if name and each.startswith(name[0].lower())]
         hint = f"did you mean {' or '.join(near)}?" if near else "/help lists the commands"
-        raise BadOrder(f"there is no command /{name}: {hint}")
+        raise UsageError(f"there is no command /{name}: {hint}")
     if len(words) < order.least:
-        raise BadOrder(f"/{order.name} needs more arguments: {order.usage}")
+        raise UsageError(f"/{order.name} needs more arguments: {order.usage}")
     return await order.do(desk, words)
 
 
@@ -87,14 +83,14 @@ async def _help(_desk: CommandContext, _words: Words) -> str:
 
 async def _ack(desk: CommandContext, words: Words) -> None:
     if desk.heard is None:
-        raise BadOrder("no other participant has sent a chat yet")
+        raise UsageError("no other participant has sent a chat yet")
     payload = {"status": " ".join(words)} if words else {}
     await desk.space.send("chat/acknowledge", payload, to=desk.heard.sender, correlation_id=desk.heard.id)
 
 
 async def _cancel(desk: CommandContext, words: Words) -> None:
     if desk.spoken is None:
-        raise BadOrder("you have not sent a chat yet")
+        raise UsageError("you have not sent a chat yet")
     payload = {"reason": " ".join(words)} if words else {}
     await desk.space.send("chat/cancel", payload, correlation_id=desk.spoken.id)
 
@@ -156,7 +152,7 @@ async def _target(desk: CommandContext, words: Words) -> str:
     elif names:
         absent = [name for name in names if name not in desk.space.view.participants]
         if absent:
-            raise BadOrder(f"not in the space: {', '.join(absent)}")
+            raise UsageError(f"not in the space: {', '.join(absent)}")
         desk.targets = tuple(names)
     return f"sending to {', '.join(desk.targets) or 'all participants'}"
 
@@ -173,12 +169,12 @@ async def _exit(desk: CommandContext, _words: Words) -> None:
 async def _stream(desk: CommandContext, words: Words) -> str | None:
     verb, *rest = words or ("ls",)
     if verb not in _STREAM:
-        raise BadOrder(f"/stream {verb} does not exist: use one of {', '.join(_STREAM)}")
+        raise UsageError(f"/stream {verb} does not exist: use one of {', '.join(_STREAM)}")
     least, do = _STREAM[verb]
     if len(rest) < least:
-        raise BadOrder(f"/stream {verb} needs more arguments: {ORDERS['stream'].usage}")
+        raise UsageError(f"/stream {verb} needs more arguments: {ORDERS['stream'].usage}")
     if least and verb != "open" and rest[0] not in desk.space.view.streams:
-        raise BadOrder(f"there is no stream {rest[0]!r}")
+        raise UsageError(f"there is no stream {rest[0]!r}")
     return await do(desk, rest)
 
 

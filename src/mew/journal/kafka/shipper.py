@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from typing import ClassVar, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -36,8 +36,6 @@ _LETTERS: Final = 60
 
 class ShippedJournalMismatch(MewError):
     """More of a space was sent than its journal contains: it is a different journal."""
-
-    exit_code: ClassVar = 1
 
 
 class ShippingStats(msgspec.Struct):

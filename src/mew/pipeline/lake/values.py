@@ -3,7 +3,7 @@
 Values only. All of them are JSON, so that a worker can send them and a person can read them.
 """
 
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -17,6 +17,10 @@ class LakeError(MewError):
     """Something about a lake that its owner can do something about."""
 
 
+class LakeMissing(LakeError):
+    """There is no lake in the folder, or it has no finished batch."""
+
+
 class LakeBusy(LakeError):
     """Somebody else is at work on the lake."""
 
@@ -24,13 +28,9 @@ class LakeBusy(LakeError):
 class BatchOutOfOrder(LakeError):
     """A batch that a table cannot take: one before it is missing."""
 
-    exit_code: ClassVar = 1
-
 
 class LakeDamaged(LakeError):
     """Something that should be in the lake is not there, or not as it was."""
-
-    exit_code: ClassVar = 1
 
 
 class UnknownTable(LakeError):

@@ -3,7 +3,7 @@
 Decides nothing.
 """
 
-from typing import ClassVar, Final
+from typing import Final
 
 import msgspec
 
@@ -17,8 +17,6 @@ SEGMENT_BYTES: Final = 64 * 2**20
 
 class LandingError(MewError):
     """Blocks cannot be landed, and why."""
-
-    exit_code: ClassVar = 1
 
 
 class Offsets(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ import duckdb
 
 from mew.pipeline.lake.lake import Lake
 from mew.pipeline.lake.reading import LakeReader
-from mew.pipeline.lake.values import LakeError, UnknownTable
+from mew.pipeline.lake.values import LakeError, LakeMissing, UnknownTable
 from mew.pipeline.lookup.naming import named_in
 from mew.pipeline.lookup.views import EVENTS, events_view, quoted, table_view
 
@@ -101,7 +101,7 @@ def stream(
 
 def _connect(lake: Lake) -> duckdb.DuckDBPyConnection:
     if not lake.path.is_dir():
-        raise LakeError(f"{lake.path}: there is no lake here")
+        raise LakeMissing(f"{lake.path}: there is no lake here")
     connection = duckdb.connect(config=_SETTINGS)
     connection.execute("set TimeZone = 'UTC'")
     # Standard output is the answer's alone. Where no bar is shown it is not forbidden either: in a notebook without

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -31,8 +31,6 @@ GROUP_ROWS: Final = 100_000
 
 class TableExportError(MewError):
     """It could not be written where it was wanted; what was there before is there still."""
-
-    exit_code: ClassVar[int] = 1
 
 
 class BadTarget(MewError):
