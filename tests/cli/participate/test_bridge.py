@@ -62,7 +62,7 @@ def test_flags_are_the_settings_of_the_bridge() -> None:
         (["-m", "run", "--mcp-env", "X"], 2, "--mcp-env: expected NAME=VALUE pairs, separated by commas"),
         (["-m", "run", "--max-reconnects", "-1"], 2, "-1 restarts are fewer than none"),
         (["-m", "run", "--init-timeout", "0"], 2, "initialize must be more than no time, not 0 s"),
-        (["-m", "./no-such-program", "--reconnect"], 2, "cannot start './no-such-program'"),
+        (["-m", "./no-such-program", "--reconnect"], 1, "cannot start './no-such-program'"),
     ],
 )
 def test_what_cannot_work_is_said_in_a_line(
