@@ -170,7 +170,7 @@ def test_where_there_is_nothing_that_is_said_in_one_line(tmp_path: Path, command
     [
         (("--every", "often"), "--every: expected a time such as 500ms, 1s or 2m, got 'often'"),
         (("--publish",), "the journal contains the spaces harbour, orchard: choose one with --space"),
-        (("--publish", "--space", "harbour", "--token-env", "NO_SUCH_TOKEN"), "set the environment variable NO_SUCH_TOKEN"),
+        (("--publish", "--space", "harbour", "--token-env", "NO_SUCH_TOKEN"), "environment variable NO_SUCH_TOKEN"),
     ],
 )
 def test_what_cannot_be_watched_is_refused_in_one_line(

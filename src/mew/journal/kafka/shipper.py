@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 import msgspec
 
