@@ -68,7 +68,7 @@ def run_mutmut() -> int:
 
 def outcomes() -> Iterator[tuple[str, Mutant | None]]:
     """The verdict on each mutant; the mutant itself where it lives."""
-    for path in sorted(MUTATED.glob("*.py")):
+    for path in sorted(MUTATED.rglob("*.py")):
         results = SourceFileMutationData(path=path)
         results.load()
         for name, exit_code in results.exit_code_by_key.items():
