@@ -39,6 +39,6 @@ def test_the_doctor_warns_of_configured_ids_that_look_alike(tmp_path: Path) -> N
     (tmp_path / "space.yaml").write_text(SPACE + lines, encoding="utf-8")
     noted = [each.line for each in look(tmp_path) if each.name == "participants"]
     assert noted == [
-        "'alice' and 'Alice' look alike: people confuse them, so rename one",
-        "'agent-1' and 'agent_l' look alike: people confuse them, so rename one",
+        "'alice' and 'Alice' look alike and could be confused: rename one",
+        "'agent-1' and 'agent_l' look alike and could be confused: rename one",
     ]

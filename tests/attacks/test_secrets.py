@@ -526,7 +526,7 @@ def test_a_command_names_the_socket_that_is_missing(tmp_path: Path, impostor: Im
     ran = run(tmp_path, "send", "hello")
     assert ran.code == 3
     assert f"{tmp_path}/.mew/gateway.sock" in ran.err
-    assert "`mew space up` starts one" in ran.err
+    assert "Start one with `mew space up`" in ran.err
     assert (impostor.tried, bytes(impostor.heard)) == (0, b"")
 
 
