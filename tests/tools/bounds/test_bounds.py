@@ -231,7 +231,7 @@ def test_a_space_is_served_recorded_exported_and_asked_on_the_lowest_versions(le
         done(run([client.python, "-I", "-c", CLIENT], tmp_path, environ))
         gateway.stop()
     export = ("-I", "-m", "mew", "journal", "export", "--to", "mcap", "-o", "lab.mcap")
-    assert run([server.python, *export], tmp_path).stderr.endswith(" records in lab.mcap\n")
+    assert run([server.python, *export], tmp_path).stderr.endswith(" records to lab.mcap\n")
     done(run([pipeline.python, "-I", "-m", "mew", "pipeline", "run"], tmp_path))
     query = ("-I", "-m", "mew", "pipeline", "query", "select owner, frames from streams", "--form", "json")
     assert json.loads(done(run([pipeline.python, *query], tmp_path))) == {"owner": "alice", "frames": 1}
