@@ -5,7 +5,8 @@ No sockets, no clock, no randomness, no files: time, ids and tokens are argument
 """
 
 from mew.errors import MewError
-from mew.protocol.authentication import Admission, Identity, JoinRequest, Session, Tokens, reject_connection
+from mew.protocol.admission import Admission, reject_connection
+from mew.protocol.authentication import Identity, JoinRequest, Session, Tokens
 from mew.protocol.capabilities import Capability, CapabilitySet, Decision, read_capabilities, read_capability
 from mew.protocol.commands import (
     Administer,
