@@ -13,6 +13,7 @@ import pytest
 
 from bench._gateway.attempts import ATTEMPTS
 from mew.gateway import scheduling
+from mew.protocol.explain import explain_message
 from mew.protocol.proposals import ClosedProposal, at_position, remember
 from mew.protocol.settings import Limits
 from mew.testing import MemorySpace
@@ -191,7 +192,7 @@ def test_trying_many_capabilities_is_paid_for() -> None:
         lab = MemorySpace(participants={"mallory": held})
         lab.join("mallory")
         message = msgspec.json.encode({"kind": kind, "payload": {"a": "b"}})
-        assert lab.space.explain("mallory", message, lab.now).units > least
+        assert explain_message(lab.space, "mallory", message, lab.now).units > least
 
 
 def test_a_list_of_all_that_may_be_sent_is_paid_for(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from mew.client.permissions import is_permitted
 from mew.protocol import KINDS
 from mew.protocol.capabilities import read_capability
-from mew.protocol.explain import explain
+from mew.protocol.explain import explain_message
 from mew.protocol.settings import ApprovalRule
 from mew.testing import MemorySpace
 from tests.client.harness import joining, played
@@ -65,7 +65,7 @@ def test_what_can_be_sent_is_what_the_gateway_would_take(steps: list[Step]) -> N
     for name, client in history.clients.items():
         if client.closed is None and client.view is not None and lab.space.seats.get(name) == client.connection:
             for envelope in ENVELOPES:
-                refusal = explain(lab.space, name, msgspec.json.encode(envelope), lab.now).refusal
+                refusal = explain_message(lab.space, name, msgspec.json.encode(envelope), lab.now).refusal
                 allowed = refusal is None or refusal.code in OTHERS
                 if envelope["kind"] == "stream/start" and refusal is not None:
                     allowed = refusal.code == "paused"
@@ -129,7 +129,7 @@ def test_of_proposals_what_can_be_sent_is_what_the_gateway_would_take() -> None:
     for name, client in clients.items():
         assert client.view is not None
         for envelope in (*taken["alice"], *taken["bob"], *refused):
-            allowed = explain(lab.space, name, msgspec.json.encode(envelope), lab.now).refusal is None
+            allowed = explain_message(lab.space, name, msgspec.json.encode(envelope), lab.now).refusal is None
             assert (is_permitted(client.view, envelope), allowed) == (envelope in taken[name],) * 2, (name, envelope)
 
 

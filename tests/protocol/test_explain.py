@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from mew.protocol import KINDS, HttpAnswer, Limits, snapshot
 from mew.protocol.errors import AlreadyExists, ParticipantNotFound
+from mew.protocol.explain import explain_message, list_actions
 from mew.testing import MemorySpace
 from tests.support.hypothesis_settings import examples
 
@@ -50,7 +51,7 @@ def lab_in_use() -> MemorySpace:
 
 def explained(lab: MemorySpace, participant: str, message: Any) -> dict[str, Any]:
     text = message if isinstance(message, bytes) else msgspec.json.encode(message)
-    return lab.space.explain(participant, text, lab.now).answer()
+    return explain_message(lab.space, participant, text, lab.now).answer()
 
 
 def as_posted(answer: HttpAnswer) -> tuple[bool, str | None, str | None]:
@@ -382,4 +383,4 @@ def test_actions_leave_out_what_a_grant_that_is_due_allowed() -> None:
     lab.join("alice").send(kind="capability/grant", payload=granted)
     for passed, offered in ((9, True), (1, False)):
         lab.now += passed * 1_000_000
-        assert ("chat" in {each.kind for each in lab.space.actions("bob", lab.now).kinds}) is offered
+        assert ("chat" in {each.kind for each in list_actions(lab.space, "bob", lab.now).kinds}) is offered

@@ -7,7 +7,7 @@ import pytest
 
 from mew.protocol import snapshot
 from mew.protocol.errors import ParticipantNotFound, QuotaExceeded
-from mew.protocol.explain import BY_CAPABILITY, BY_OWNERSHIP, STREAM_UNITS
+from mew.protocol.explain import BY_CAPABILITY, BY_OWNERSHIP, STREAM_UNITS, explain_message, list_actions
 from mew.testing import MemorySpace
 
 CONTENT = {"chat": {"text": "hi"}, "mcp/request": {"method": "tools/list"}}
@@ -34,12 +34,12 @@ def lab() -> MemorySpace:
 
 
 def actions(space: MemorySpace, participant: str) -> dict[str, Any]:
-    return space.space.actions(participant, space.now).answer()
+    return list_actions(space.space, participant, space.now).answer()
 
 
 def explained(space: MemorySpace, participant: str, kind: str, **payload: Any) -> dict[str, Any]:
     message = {"kind": kind, "payload": {**CONTENT.get(kind, {}), **payload}}
-    return space.space.explain(participant, msgspec.json.encode(message), space.now).answer()
+    return explain_message(space.space, participant, msgspec.json.encode(message), space.now).answer()
 
 
 def by_kind(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -213,13 +213,13 @@ def test_a_list_that_takes_too_long_is_refused(payload: Any) -> None:
     held = [{"kind": "stream/manage", "payload": payload(n)} for n in range(400)]
     space = of_streams(200, held)
     with pytest.raises(QuotaExceeded, match="POST one message"):
-        space.space.actions("eve", space.now)
+        list_actions(space.space, "eve", space.now)
     assert explained(space, "eve", "stream/close", stream_id="stream-1")["allowed"] is False
 
 
 def test_what_a_list_takes_is_counted() -> None:
     held = [{"kind": "stream/manage", "payload": {"stream_id": f"zz{n}"}} for n in range(100)]
     space = of_streams(10, held)
-    few = space.space.actions("alice", space.now).units
+    few = list_actions(space.space, "alice", space.now).units
     assert 10 * STREAM_UNITS <= few < 10 * STREAM_UNITS + 100
-    assert space.space.actions("eve", space.now).units >= 10 * STREAM_UNITS + 10 * 100
+    assert list_actions(space.space, "eve", space.now).units >= 10 * STREAM_UNITS + 10 * 100

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from mew.protocol import GATEWAY, Record, SpaceState, fold, proposals
+from mew.protocol.explain import explain_message
 from mew.protocol.proposals import at_position, find
 from mew.testing import NOON, MemorySpace
 
@@ -134,7 +135,7 @@ def test_the_content_of_a_proposal_keeps_its_text() -> None:
 
 
 def explained(lab: MemorySpace, who: str, **envelope: Any) -> dict[str, Any]:
-    return lab.space.explain(who, msgspec.json.encode(envelope), lab.now).answer()
+    return explain_message(lab.space, who, msgspec.json.encode(envelope), lab.now).answer()
 
 
 def test_explaining_says_what_a_click_would_come_to() -> None:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from mew.protocol import Leave, Limits, ProtocolError, Receive, Route, SpaceCore, Tick, snapshot
 from mew.protocol.errors import Paused
 from mew.protocol.frames import build, header
-from mew.protocol.handlers.data import check_frame
 from mew.protocol.rate_limit import KEPT_SECONDS
 from mew.protocol.welcome import roster
 from mew.testing import NOON, Client, MemorySpace
@@ -59,7 +58,7 @@ def test_the_short_cut_for_frames_decides_as_the_rule_at_length_does(steps: list
         for stream_id in ("stream-1", "stream-2", "moves", "unknown"):
             for name in NAMES:
                 message = build(stream_id, b"data")
-                assert told(lab.space.route(name, message)) == told(check_frame(lab.space, name, message))
+                assert told(lab.space.route(name, message)) == told(lab.space.check_frame(name, message))
 
 
 def told(decision: Route | ProtocolError) -> object:

@@ -17,7 +17,7 @@ NOON = "2025-11-15T12:00:00.000000Z"
 def turn() -> Transition:
     lab = MemorySpace(participants={"alice": [{"kind": "*"}]})
     lab.join("alice").send(kind="stream/request", payload={})
-    return Transition(lab.space, lab.now)
+    return Transition(lab.space, lab.now, lab.space.apply)
 
 
 def of(effects: list[Effect]) -> tuple[Record, Deliver]:

@@ -1,27 +1,23 @@
-"""Checks whether a participant may send an envelope. Reports the matching capability or the nearest miss.
+"""Checks whether a participant may send an envelope: by a capability, or by its access to a stream.
 
-Pure (protocol §3; §4, Who may). Rights that follow from the ownership of a stream are in the handlers of streams.
+Pure (protocol §3; §4, Who may). Reports the authority, or the nearest miss. The core, its dry run and the client use
+this code: a space and a client's view both have what it reads.
 """
 
+from collections.abc import Container
 from contextlib import suppress
 from itertools import takewhile
 from operator import eq
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from mew.protocol import kinds, raw_json
 from mew.protocol.capabilities import Capability, CapabilitySet, Decision, Mismatch
-from mew.protocol.effects import CapabilityChecked
 from mew.protocol.envelope import Envelope
-from mew.protocol.errors import CapabilityViolation
 from mew.protocol.patterns import MISSING, TextTooLong, compile_value
-from mew.protocol.transition import Transition
+from mew.protocol.streams import LIVE, READY, Status
 from mew.protocol.work import MOST_SCANNED, ScannedTooMuch, Work
-
-if TYPE_CHECKING:
-    from mew.protocol.space import SpaceCore
-
 
 _TOO_MUCH: Final = (
     f"its capabilities would be tried on over {MOST_SCANNED} characters; send less at a time, or hold fewer patterns"
@@ -32,6 +28,42 @@ _ASKED_AS: Final = {
     kinds.STREAM_CLOSE: (kinds.STREAM_CLOSE, kinds.STREAM_REQUEST, kinds.STREAM_MANAGE),
 }
 """A capability must match one of these kinds for the envelope to be allowed (protocol §4, Who may)."""
+REQUIRED_STATUS: Final[dict[str, Status]] = {kinds.STREAM_START: READY, kinds.STREAM_DATA: LIVE}
+"""Kinds that a stream accepts only in one of its states (protocol §4)."""
+
+
+class PermissionSource(Protocol):
+    """Where authorization reads capabilities."""
+
+    def capabilities(self, participant: str) -> CapabilitySet:
+        """Return the effective capabilities of a participant."""
+        ...
+
+
+class StreamAccess(Protocol):
+    """What authorization reads of a stream."""
+
+    @property
+    def owner(self) -> str:
+        """The participant that owns the stream."""
+        ...
+
+    @property
+    def writers(self) -> Container[str]:
+        """Participants that may write to the stream."""
+        ...
+
+
+class StreamAuthority(msgspec.Struct, frozen=True):
+    """On what authority a participant may send an envelope about a stream."""
+
+    source: str
+    """`owner`, `writer`, or the source of the capability."""
+    capability: Capability | None = None
+
+
+_OWNER: Final = StreamAuthority("owner")
+_WRITER: Final = StreamAuthority("writer")
 
 
 def checked_kinds(kind: str) -> tuple[str, ...]:
@@ -39,9 +71,9 @@ def checked_kinds(kind: str) -> tuple[str, ...]:
     return _ASKED_AS.get(kind, (kind,))
 
 
-def decide(space: "SpaceCore", envelope: Envelope, work: Work) -> Decision:
+def decide(source: PermissionSource, envelope: Envelope, work: Work) -> Decision:
     """Check an envelope against the sender's capabilities."""
-    held = space.capabilities(envelope.sender)
+    held = source.capabilities(envelope.sender)
     try:
         for kind in checked_kinds(envelope.kind):
             decision = held.decide(kind, envelope.payload, envelope.to, work)
@@ -52,34 +84,36 @@ def decide(space: "SpaceCore", envelope: Envelope, work: Work) -> Decision:
     return decision
 
 
-def require_capability(turn: Transition, envelope: Envelope) -> None:
-    """Raise `CapabilityViolation`, with the nearest miss, if no capability allows the envelope.
+def is_decided_by_ownership(kind: str, stream: StreamAccess | None) -> bool:
+    """Return whether access to the stream decides about an envelope, and not capabilities (protocol §4, Who may).
 
-    Adds a `CapabilityChecked` effect with the decision.
+    `stream` is the open stream that the envelope names, if any. Capabilities decide about a close without a stream.
     """
-    decision = decide(turn.space, envelope, turn.work)
-    turn.effects.append(CapabilityChecked(envelope.id, envelope.sender, envelope.kind, decision))
-    if not decision.allowed:
-        raise _violation(turn, envelope, decision)
-    turn.matched = decision.matched
+    return kind in kinds.DECIDED_BY_OWNERSHIP and not (stream is None and kind == kinds.STREAM_CLOSE)
 
 
-def _violation(turn: Transition, envelope: Envelope, decision: Decision) -> CapabilityViolation:
-    held = turn.space.capabilities(envelope.sender)
-    return CapabilityViolation(
-        f"{envelope.sender!r} may not send {envelope.kind!r}: {decision.reason}",
-        attempted_kind=envelope.kind,
-        your_capabilities=[capability.pattern for _, capability in held.sourced],
-    )
+def authority_over(
+    stream: StreamAccess, envelope: Envelope, source: PermissionSource, work: Work
+) -> StreamAuthority | None:
+    """Return on what authority the sender may send this envelope about the stream; None if on none.
+
+    This is the whole rule (protocol §4, Who may): the owner may send every kind, a writer data, and a participant that
+    manages streams may end the stream. The state of the stream is not checked.
+    """
+    if envelope.sender == stream.owner:
+        return _OWNER
+    if envelope.kind == kinds.STREAM_DATA:
+        return _WRITER if envelope.sender in stream.writers else None
+    return _managing(source, envelope, work) if envelope.kind in kinds.ENDINGS else None
 
 
-def managing(space: "SpaceCore", envelope: Envelope, work: Work) -> tuple[str, Capability] | None:
+def _managing(source: PermissionSource, envelope: Envelope, work: Work) -> StreamAuthority | None:
     """Return the sender's matching literal `stream/manage` or `*`, and its source; `stream/*` does not count."""
-    held = space.capabilities(envelope.sender).managing
+    managing = source.capabilities(envelope.sender).managing
     with suppress(ScannedTooMuch):
-        for source, capability in held:
+        for capability_source, capability in managing:
             if capability.miss(kinds.STREAM_MANAGE, envelope.payload, envelope.to, work) is None:
-                return source, capability
+                return StreamAuthority(capability_source, capability)
     return None
 
 

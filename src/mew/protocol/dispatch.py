@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from mew.protocol import kinds, raw_json, records
 from mew.protocol.authentication import Session, is_join
-from mew.protocol.authorization import require_capability
 from mew.protocol.commands import Poll, Post, Receive
 from mew.protocol.effects import Close, HttpAnswer, OneConnection, Recipients
 from mew.protocol.envelope import Envelope, Stamp, check_content, check_lists, given_id, read_object
@@ -237,12 +236,12 @@ class IncomingMessage:
             raise ReservedKind(f"{kind!r} is sent by the gateway alone", attempted_kind=kind)
         if session.observer and kind != kinds.HEARTBEAT:
             raise CapabilityViolation("an observer only looks", attempted_kind=kind, your_capabilities=[])
-        if kind == kinds.MCP_WITHDRAW and proposals.is_own_withdrawal(space, envelope, self.turn.now):
+        if kind == kinds.MCP_WITHDRAW and proposals.is_own_withdrawal(space.state, envelope, self.turn.now):
             return
         if kind not in kinds.ALLOWED_WHILE_PAUSED and space.is_muted(self.sender):
             raise Paused(f"{self.sender!r} is paused", attempted_kind=kind)
-        if kind not in NO_CAPABILITY:
-            require_capability(self.turn, envelope)
+        if kind not in kinds.NO_CAPABILITY:
+            self.turn.require_capability(envelope)
 
     def reject(self, refusal: ProtocolError, sender: str) -> None:
         """Record the rejection.
@@ -283,18 +282,6 @@ def _relay(turn: Transition, envelope: Envelope) -> None:
 def _heartbeat(turn: Transition, envelope: Envelope) -> None:
     turn.consume(envelope)
 
-
-DECIDED_BY_OWNERSHIP: Final = kinds.ENDINGS | {
-    kinds.HEARTBEAT,
-    kinds.STREAM_START,
-    kinds.STREAM_DATA,
-    kinds.GRANT_WRITE,
-    kinds.REVOKE_WRITE,
-    kinds.TRANSFER_OWNERSHIP,
-}
-"""Kinds that need no capability: ownership of the stream or write access to it decides (protocol §4)."""
-NO_CAPABILITY: Final = DECIDED_BY_OWNERSHIP | {kinds.MCP_APPROVE}
-"""Kinds that need no capability: those above, and votes, which the rules of the space decide (protocol §3)."""
 
 _HANDLERS: Final[dict[str, Callable[[Transition, Envelope], None]]] = {
     kinds.HEARTBEAT: _heartbeat,

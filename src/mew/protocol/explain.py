@@ -5,29 +5,34 @@ does not duplicate any rule.
 """
 
 from contextlib import suppress
-from copy import copy
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 
 from mew.protocol import kinds
 from mew.protocol.authentication import Session, is_join
-from mew.protocol.authorization import NearestMiss, checked_kinds, decide, managing, nearest_miss
+from mew.protocol.authorization import (
+    REQUIRED_STATUS,
+    NearestMiss,
+    authority_over,
+    checked_kinds,
+    decide,
+    is_decided_by_ownership,
+    nearest_miss,
+)
 from mew.protocol.capabilities import Capability, CapabilitySet
-from mew.protocol.dispatch import DECIDED_BY_OWNERSHIP, NO_CAPABILITY, IncomingMessage
+from mew.protocol.dispatch import IncomingMessage
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import InvalidEnvelope, ParticipantNotFound, ProtocolError, QuotaExceeded
 from mew.protocol.handlers import presence
 from mew.protocol.handlers.proposals import is_own_withdrawal
 from mew.protocol.records import Record
-from mew.protocol.state import Presence
+from mew.protocol.space import SpaceCore
+from mew.protocol.state import Presence, SpaceState
 from mew.protocol.stream_references import reference
-from mew.protocol.streams import LIVE, READY, Status, StreamEntry
+from mew.protocol.streams import StreamEntry
 from mew.protocol.transition import Transition
 from mew.protocol.work import KINDS_PER_UNIT, Work
-
-if TYPE_CHECKING:
-    from mew.protocol.space import SpaceCore
 
 
 class Authorization(msgspec.Struct, frozen=True):
@@ -74,34 +79,37 @@ class _Passed(Exception):
     """Raised when all checks have passed."""
 
 
-class _Rehearsal(Transition):
-    """A turn that stops before anything takes effect."""
+def _stop(_record: Record) -> NoReturn:
+    """End the dry run. Nothing takes effect before the first record."""
+    raise _Passed
+
+
+class _DryRun(Transition):
+    """A transition that stops before anything takes effect."""
 
     __slots__ = ()
+
+    def __init__(self, space: SpaceCore, now: int) -> None:
+        super().__init__(space, now, _stop)
 
     def all_checked(self) -> NoReturn:
         raise _Passed
 
 
-def _take_nothing(_record: Record) -> NoReturn:
-    """Replace `SpaceCore.take`, the only method that changes a space, to end the dry run."""
-    raise _Passed
-
-
-def explain(space: "SpaceCore", participant: str, message: bytes, now: int) -> Explanation:
-    """Return whether this message of a participant would be accepted now, and why; any caller may ask.
+def explain_message(space: SpaceCore, participant: str, message: bytes, now: int) -> Explanation:
+    """Return whether this message of a participant would be accepted now, and why (protocol §5). Nothing changes.
 
     The rate of the participant is neither checked nor used up. Raises `ParticipantNotFound` for an unknown participant.
     """
     if not space.state.knows(participant):
         raise ParticipantNotFound(f"no participant {participant!r}", participant_id=participant)
-    session = session_of(space, participant)
-    turn = _Rehearsal(as_if_present(space, session, now), now)
+    now, session = space.time_at(now), _session_of(space, participant)
+    turn = _DryRun(_as_if_present(space, session, now), now)
     incoming = IncomingMessage(turn, participant, message)
     refusal = None
     try:
         with suppress(_Passed):
-            _rehearse(turn, session, incoming)
+            _run_checks(turn, session, incoming)
     except ProtocolError as refused:
         refusal = refused
     if incoming.envelope is None:
@@ -112,7 +120,7 @@ def explain(space: "SpaceCore", participant: str, message: bytes, now: int) -> E
     return Explanation(incoming.envelope.kind, right, refusal, incoming.units + work.units)
 
 
-def session_of(space: "SpaceCore", participant: str) -> Session:
+def _session_of(space: SpaceCore, participant: str) -> Session:
     """The session of the participant. If there is none, the one that a post would create (protocol §5)."""
     seat = space.seats.get(participant)
     if seat is not None:
@@ -120,42 +128,38 @@ def session_of(space: "SpaceCore", participant: str) -> Session:
     return Session(connection=f"http:{participant}", participant=participant, transport="http")
 
 
-def as_if_present(space: "SpaceCore", session: Session, now: int) -> "SpaceCore":
+def _as_if_present(space: SpaceCore, session: Session, now: int) -> SpaceCore:
     """Return a copy of the space in which the participant is present and due grants have ended.
 
-    The copy shares everything else with the space, and takes no records. Due grants end first, because handling a real
-    message also ends them before the checks.
+    Due grants end first, because handling a real message also ends them before the checks.
     """
-    twin, state = copy(space), space.state
+    state = space.state
     present = {session.participant: Presence(session.transport), **state.present}
-    twin.state = msgspec.structs.replace(state, present=present)
-    vars(twin)["take"] = _take_nothing
     due = {
         recipient: {grant_id for grant_id, end in ends.items() if end <= now}
         for recipient, ends in state.grant_ends.items()
     }
     if any(due.values()):
-        _end_grants(twin, due)
-    return twin
+        state = _without_grants(state, due)
+    return space.in_state(msgspec.structs.replace(state, present=present))
 
 
-def _end_grants(twin: "SpaceCore", due: dict[str, set[str]]) -> None:
-    state, none = twin.state, frozenset[str]()
-    twin.state = msgspec.structs.replace(
+def _without_grants(state: SpaceState, due: dict[str, set[str]]) -> SpaceState:
+    none = frozenset[str]()
+    return msgspec.structs.replace(
         state,
         grants={
-            name: tuple(each for each in held if each.grant_id not in due.get(name, none))
-            for name, held in state.grants.items()
+            recipient: tuple(grant for grant in grants if grant.grant_id not in due.get(recipient, none))
+            for recipient, grants in state.grants.items()
         },
         grant_ends={
-            name: {grant_id: end for grant_id, end in ends.items() if grant_id not in due[name]}
-            for name, ends in state.grant_ends.items()
+            recipient: {grant_id: end for grant_id, end in ends.items() if grant_id not in due[recipient]}
+            for recipient, ends in state.grant_ends.items()
         },
     )
-    twin.compile_again()
 
 
-def _rehearse(turn: Transition, session: Session, incoming: IncomingMessage) -> None:
+def _run_checks(turn: Transition, session: Session, incoming: IncomingMessage) -> None:
     """Run the same steps as `dispatch.post`."""
     presence.require_not_kicked(turn, session.participant)
     turn.space.pass_time(turn.now)
@@ -169,7 +173,7 @@ _PROPOSER = Authorization("it is the sender's own proposal", "proposer")
 _NOTHING = Authorization("it is no envelope")
 
 
-def _right(space: "SpaceCore", envelope: Envelope, work: Work, now: int) -> Authorization:
+def _right(space: SpaceCore, envelope: Envelope, work: Work, now: int) -> Authorization:
     """Return the authority for an envelope (protocol §4, Who may).
 
     For an existing stream, its owner and writers decide. For everything else, capabilities decide.
@@ -178,47 +182,46 @@ def _right(space: "SpaceCore", envelope: Envelope, work: Work, now: int) -> Auth
         return _EVERYONE
     if envelope.kind == kinds.MCP_APPROVE:
         return _DECIDER
-    if envelope.kind == kinds.MCP_WITHDRAW and is_own_withdrawal(space, envelope, now):
+    if envelope.kind == kinds.MCP_WITHDRAW and is_own_withdrawal(space.state, envelope, now):
         return _PROPOSER
     stream = _named_stream(space, envelope)
-    if envelope.kind in DECIDED_BY_OWNERSHIP and stream is not None:
-        return right_over(space, stream, envelope, work)
-    if envelope.kind in DECIDED_BY_OWNERSHIP and envelope.kind != kinds.STREAM_CLOSE:
-        return Authorization("it names no stream")
+    if is_decided_by_ownership(envelope.kind, stream):
+        if stream is None:
+            return Authorization("it names no stream")
+        return _right_over(space, stream, envelope, work)
     decision = decide(space, envelope, work)
     near = None if decision.allowed else nearest_miss(space.capabilities(envelope.sender), envelope, work)
     return Authorization(decision.reason, decision.source, decision.capability, near)
 
 
-def _named_stream(space: "SpaceCore", envelope: Envelope) -> StreamEntry | None:
+def _named_stream(space: SpaceCore, envelope: Envelope) -> StreamEntry | None:
     with suppress(InvalidEnvelope):
         named = reference(envelope)
         return None if named is None else space.state.streams.get(named)
     return None
 
 
-def right_over(space: "SpaceCore", stream: StreamEntry, envelope: Envelope, work: Work) -> Authorization:
-    """Return on what authority a participant may send an envelope about this stream (protocol §4, Who may)."""
-    sender, name = envelope.sender, stream.stream_id
-    if sender == stream.owner:
-        return Authorization(f"{sender!r} owns {name!r}", "owner")
-    if envelope.kind == kinds.STREAM_DATA and sender in stream.writers:
-        return Authorization(f"{sender!r} is an authorised writer of {name!r}", "writer")
-    held = managing(space, envelope, work) if envelope.kind in kinds.ENDINGS else None
-    if held is None:
-        return Authorization(f"{sender!r} has no right over {name!r}")
-    source, capability = held
-    return Authorization(f"allowed by {capability.text.decode()}", source, capability)
+def _right_over(space: SpaceCore, stream: StreamEntry, envelope: Envelope, work: Work) -> Authorization:
+    """Describe on what authority a participant may send an envelope about this stream."""
+    sender, stream_id = envelope.sender, stream.stream_id
+    authority = authority_over(stream, envelope, space, work)
+    if authority is None:
+        return Authorization(f"{sender!r} has no right over {stream_id!r}")
+    if authority.capability is not None:
+        reason = f"allowed by {authority.capability.text.decode()}"
+    elif authority.source == "owner":
+        reason = f"{sender!r} owns {stream_id!r}"
+    else:
+        reason = f"{sender!r} is an authorised writer of {stream_id!r}"
+    return Authorization(reason, authority.source, authority.capability)
 
 
 BY_CAPABILITY: Final = tuple(
-    sorted(kind for kind in kinds.KINDS - NO_CAPABILITY - {kinds.JOIN} if not kinds.is_reserved(kind))
+    sorted(kind for kind in kinds.KINDS - kinds.NO_CAPABILITY - {kinds.JOIN} if not kinds.is_reserved(kind))
 )
 """All kinds of the protocol that require a capability."""
-BY_OWNERSHIP: Final = tuple(sorted(DECIDED_BY_OWNERSHIP - {kinds.HEARTBEAT}))
+BY_OWNERSHIP: Final = tuple(sorted(kinds.DECIDED_BY_OWNERSHIP - {kinds.HEARTBEAT}))
 """All kinds about a stream that require a permission for that stream."""
-_ONLY_WHILE: Final[dict[str, Status]] = {kinds.STREAM_START: READY, kinds.STREAM_DATA: LIVE}
-"""Kinds that a stream accepts only in one of its states (protocol §4)."""
 
 
 STREAM_UNITS: Final = 25
@@ -279,17 +282,18 @@ class Actions(msgspec.Struct, frozen=True):
         }
 
 
-def actions(space: "SpaceCore", participant: str, now: int) -> Actions:
-    """Return what this participant may send now, whether it is present or not; any caller may ask.
+def list_actions(space: SpaceCore, participant: str, now: int) -> Actions:
+    """Return everything that a participant may send now (protocol §5), whether it is present or not.
 
     Raises `QuotaExceeded` if this takes more than `MOST_UNITS`, or more than may be scanned for one message, and
     `ParticipantNotFound` for an unknown participant.
     """
     if not space.state.knows(participant):
         raise ParticipantNotFound(f"no participant {participant!r}", participant_id=participant)
-    space = as_if_present(space, session_of(space, participant), now)
+    now = space.time_at(now)
+    space = _as_if_present(space, _session_of(space, participant), now)
     try:
-        presence.require_not_kicked(Transition(space, now), participant)
+        presence.require_not_kicked(_DryRun(space, now), participant)
     except ProtocolError as refusal:
         return Actions(participant, refusal=refusal)
     space.pass_time(now)
@@ -327,19 +331,19 @@ def _allowed(held: CapabilitySet, kind: str) -> AllowedKind | None:
     return min(fitting, key=lambda each: each[0])[1] if fitting else None
 
 
-def _on(space: "SpaceCore", stream: StreamEntry, participant: str, work: Work) -> list[str]:
+def _on(space: SpaceCore, stream: StreamEntry, participant: str, work: Work) -> list[str]:
     """Return the kinds about a stream that a participant may send in the current state of the stream."""
     named = {"stream_id": stream.stream_id}
 
     def has_right(kind: str) -> bool:
-        return right_over(space, stream, _about(participant, kind, named), work).source is not None
+        return authority_over(stream, _about(participant, kind, named), space, work) is not None
 
     # A participant that may end a stream in one way may end it in every way, so patterns are tried once.
     may_end = has_right(kinds.STREAM_CLOSE)
     return [
         kind
         for kind in BY_OWNERSHIP
-        if _ONLY_WHILE.get(kind, stream.status) == stream.status
+        if REQUIRED_STATUS.get(kind, stream.status) == stream.status
         and (may_end if kind in kinds.ENDINGS else has_right(kind))
     ]
 

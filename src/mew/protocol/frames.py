@@ -14,6 +14,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Recipients and allowed writers for the frames of one stream. Rebuilt when either changes."""
 
     stream_id: str
+    owner: str
     writers: AbstractSet[str]
     """Participants that may write now. Empty until the stream is live."""
     live: bool

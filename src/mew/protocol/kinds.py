@@ -121,6 +121,19 @@ ACTED_ON = ENDINGS | {
 }
 """Kinds on which the gateway changes state. Their size limit is small. Kinds that open a stream have another limit."""
 
+DECIDED_BY_OWNERSHIP = ENDINGS | {
+    HEARTBEAT,
+    STREAM_START,
+    STREAM_DATA,
+    GRANT_WRITE,
+    REVOKE_WRITE,
+    TRANSFER_OWNERSHIP,
+}
+"""Kinds that need no capability: ownership of the stream or write access to it decides (protocol §4)."""
+
+NO_CAPABILITY = DECIDED_BY_OWNERSHIP | {MCP_APPROVE}
+"""Kinds that need no capability: those above, and votes, which the rules of the space decide (protocol §3)."""
+
 ALLOWED_WHILE_PAUSED = ENDINGS | {
     STATUS,
     RESUME,

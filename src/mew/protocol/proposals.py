@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from mew.protocol import kinds, raw_json
+from mew.protocol.envelope import Envelope
+from mew.protocol.errors import InvalidEnvelope
 from mew.protocol.records import Record
 from mew.protocol.timestamps import SECOND, instant, rfc3339
 from mew.protocol.work import ScannedTooMuch, Work
@@ -117,6 +119,28 @@ class ProposalStamp(msgspec.Struct, frozen=True):
     position: int
     digest: str
     expires_at: str | None = None
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """The proposal that a participant refers to, and the digest that it has seen."""
+
+    position: int
+    digest: str
+
+
+def read_claim(envelope: Envelope) -> Claim | None:
+    """Return the proposal that the sender of a request or a vote refers to; None if it sent no reference."""
+    claim: Claim | None = read_proposal_field(envelope, Claim)
+    return claim
+
+
+def read_proposal_field(envelope: Envelope, struct: type[Any]) -> Any:
+    """Decode the field `proposal`; None if it is missing. Raises `InvalidEnvelope` if it is malformed."""
+    try:
+        return msgspec.json.decode(envelope.fields.get(kinds.PROPOSAL_FIELD, b"null"), type=struct | None)
+    except msgspec.ValidationError as error:
+        error_text = str(error).replace("$.", "proposal.")
+        raise InvalidEnvelope(f"{envelope.kind}: {error_text}") from None
 
 
 def size_of(payload: bytes, to: tuple[str, ...]) -> int:

@@ -5,6 +5,7 @@ is in `state` and changes only by folding records. The other data of the process
 """
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any, Final
 
 import msgspec
@@ -29,11 +30,10 @@ from mew.protocol.commands import (
 )
 from mew.protocol.dispatch import RefusalDetails
 from mew.protocol.effects import Effect
-from mew.protocol.errors import ProtocolError
-from mew.protocol.explain import Actions, Explanation, actions, explain
+from mew.protocol.errors import InvalidEnvelope, MessageTooLarge, Paused, ProtocolError, StreamNotLive
 from mew.protocol.fold import advance_frame_number, fold
 from mew.protocol.formats import Formats, count_patterns, read_formats
-from mew.protocol.frames import Route, header
+from mew.protocol.frames import Route, header, split
 from mew.protocol.handlers import administration, data, presence, timeouts
 from mew.protocol.ids import IdsIgnoringCase
 from mew.protocol.quotas import CapabilityUsage, StreamUsage
@@ -105,27 +105,25 @@ class SpaceCore:
 
         `now` is in microseconds since 1970. If it is earlier than the last known time, that time is used instead.
         """
-        self._now = self._no_earlier(now)
-        turn = Transition(self, self._now)
+        self._now = self.time_at(now)
+        turn = Transition(self, self._now, self.apply)
         _HANDLERS[type(command)](turn, command)
         return turn.effects
 
-    def _no_earlier(self, now: int) -> int:
+    def time_at(self, now: int) -> int:
+        """Return the time of a command that arrives `now`: time in a space never goes back."""
         return max(now, self._now, self.state.time)
 
-    def explain(self, participant: str, message: bytes, now: int) -> Explanation:
-        """Return whether this message would be accepted now, and why (protocol §5). Nothing changes.
+    def in_state(self, state: SpaceState) -> "SpaceCore":
+        """Return a copy of the space in another state, for a dry run. It shares all other data with the space.
 
-        Raises `ParticipantNotFound` if the space does not know the participant.
+        Capabilities are compiled again if the grants differ.
         """
-        return explain(self, participant, message, self._no_earlier(now))
-
-    def actions(self, participant: str, now: int) -> Actions:
-        """Return everything that a participant may send now (protocol §5).
-
-        Raises `ParticipantNotFound` if the space does not know the participant.
-        """
-        return actions(self, participant, self._no_earlier(now))
+        twin = copy(self)
+        twin.state = state
+        if state.grants is not self.state.grants:
+            twin._capabilities = {}
+        return twin
 
     def route(self, participant: str, message: bytes) -> Route | ProtocolError:
         """Return the route of a frame, or why it is rejected: the whole frame rule (protocol §4), in constant time."""
@@ -137,7 +135,28 @@ class SpaceCore:
             and len(message) <= self._short_cut_bytes
         ):
             return route
-        return data.check_frame(self, participant, message)
+        return self.check_frame(participant, message)
+
+    def check_frame(self, participant: str, message: bytes) -> Route | ProtocolError:
+        """Return the same as `route`, by the complete frame rule, in order."""
+        limits = self.settings.limits
+        if len(message) > limits.message_bytes:
+            return MessageTooLarge(f"a message may have {limits.message_bytes} bytes; this one has {len(message)}")
+        if limits.frames_per_second is not None and not self.frame_rate(participant).take():
+            wait = self.frame_rate(participant).wait_from_here(tokens=1)
+            return self.budgets.over("frames", f"over {limits.frames_per_second:g} frames a second", wait)
+        try:
+            stream_id, _ = split(message)
+        except InvalidEnvelope as refusal:
+            return refusal
+        if self.is_muted(participant):
+            return Paused(f"{participant!r} is paused", stream_id=stream_id)
+        route = self.stream_route(header(stream_id))
+        if route is None:
+            return data.unauthorized_write(participant, stream_id)
+        if not route.live:
+            return StreamNotLive(f"{stream_id!r} is announced but not started", stream_id=stream_id)
+        return route if participant in route.writers else data.unauthorized_write(participant, stream_id)
 
     def accept_frames(self, route: Route, count: int, now: int) -> tuple[int, int, int]:
         """Assign positions and frame numbers to a batch of routed frames, one record each.
@@ -167,10 +186,6 @@ class SpaceCore:
             held = self.state.capabilities(participant, () if ended is None else ended.grant_ids)
             self._capabilities[participant] = held
         return held
-
-    def compile_again(self) -> None:
-        """Start an empty capability cache. A copied space calls this to stop sharing the cache of the original."""
-        self._capabilities = {}
 
     def roster_entry(self, participant: str) -> bytes:
         """Return the roster entry that others receive for a participant, present or not."""
@@ -263,7 +278,7 @@ class SpaceCore:
             for table in (self._envelope_rates, self._frame_rates, self._throttles):
                 table.pop(participant, None)
 
-    def take(self, record: Record) -> None:
+    def apply(self, record: Record) -> None:
         """Apply a new record to the state, and update the data derived from the state."""
         if record.event == records.CHECKPOINT:
             # A checkpoint contains exactly this state: reading it back would change nothing else.
@@ -358,6 +373,7 @@ class SpaceCore:
         self.stream_usage.put(stream)
         self._routes[header(stream_id)] = Route(
             stream_id=stream_id,
+            owner=stream.owner,
             writers=frozenset(stream.writers) if stream.status == LIVE else frozenset(),
             live=stream.status == LIVE,
             targets=stream.targets,

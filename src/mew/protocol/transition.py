@@ -3,14 +3,17 @@
 Pure. Handlers check first, then record, relay and send. Nothing is rolled back.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mew.protocol import kinds, raw_json, records
-from mew.protocol.effects import EVERYONE, Audience, Deliver, Effect, HttpAnswer
+from mew.protocol.authorization import decide
+from mew.protocol.capabilities import Decision
+from mew.protocol.effects import EVERYONE, Audience, CapabilityChecked, Deliver, Effect, HttpAnswer
 from mew.protocol.envelope import Envelope, Stamp, compose
-from mew.protocol.errors import ProtocolError
+from mew.protocol.errors import CapabilityViolation, ProtocolError
 from mew.protocol.records import Record
 from mew.protocol.streams import StreamEntry
 from mew.protocol.work import Work
@@ -36,12 +39,13 @@ class GatewayMessage(msgspec.Struct, frozen=True, kw_only=True):
 class Transition:
     """The effects of one command, collected while it is handled."""
 
-    __slots__ = ("answer", "effects", "matched", "now", "refusal", "said", "space", "work")
+    __slots__ = ("_apply", "answer", "effects", "matched", "now", "refusal", "said", "space", "work")
 
-    def __init__(self, space: "SpaceCore", now: int) -> None:
-        """Start without any effects."""
+    def __init__(self, space: "SpaceCore", now: int, apply: Callable[[Record], None]) -> None:
+        """Start without any effects. `apply` receives each record: that of a space applies it to the space."""
         self.space = space
         self.now = now
+        self._apply = apply
         self.effects: list[Effect] = []
         self.work = Work()
         """Work done so far, in addition to the fixed work for every message."""
@@ -54,13 +58,32 @@ class Transition:
         self.refusal: ProtocolError | None = None
         """Error for the HTTP response, if the sender receives a protocol envelope instead of an error."""
 
+    def require_capability(self, envelope: Envelope) -> None:
+        """Raise `CapabilityViolation`, with the nearest miss, if no capability allows the envelope.
+
+        Adds a `CapabilityChecked` effect with the decision.
+        """
+        decision = decide(self.space, envelope, self.work)
+        self.effects.append(CapabilityChecked(envelope.id, envelope.sender, envelope.kind, decision))
+        if not decision.allowed:
+            raise self._violation(envelope, decision)
+        self.matched = decision.matched
+
+    def _violation(self, envelope: Envelope, decision: Decision) -> CapabilityViolation:
+        held = self.space.capabilities(envelope.sender)
+        return CapabilityViolation(
+            f"{envelope.sender!r} may not send {envelope.kind!r}: {decision.reason}",
+            attempted_kind=envelope.kind,
+            your_capabilities=[capability.pattern for _, capability in held.sourced],
+        )
+
     def all_checked(self) -> None:
         """Mark the end of the checks: everything after this takes effect, as a record does. A dry run stops here."""
 
     def record(self, event: str, participant: str, **columns: Any) -> Record:
-        """Write a record and apply it to the space. Return the record."""
+        """Write a record and apply it. Return the record."""
         record = Record(self.space.state.position + 1, self.now, event, participant, **columns)
-        self.space.take(record)
+        self._apply(record)
         self.effects.append(record)
         return record
 
@@ -87,7 +110,7 @@ class Transition:
             capability=self.matched,
             **columns,
         )
-        self.space.take(record)
+        self._apply(record)
         self.effects.append(record)
 
     def say(self, saying: GatewayMessage, event: str = records.ENVELOPE, **columns: Any) -> None:

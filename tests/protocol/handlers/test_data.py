@@ -104,7 +104,7 @@ def test_the_answer_is_one_object_however_many_may_write() -> None:
         granted = {"stream_id": stream_id, "authorized_writers": writers[:count], "participant_id": writers[1]}
         payload = msgspec.json.encode({"payload": granted})
         position = lab.state.position + 1
-        lab.space.take(
+        lab.space.apply(
             Record(
                 position,
                 lab.now,

@@ -34,7 +34,7 @@ from mew.protocol.errors import (
     SpaceNotFound,
     Unauthorized,
 )
-from mew.protocol.explain import MOST_UNITS
+from mew.protocol.explain import MOST_UNITS, explain_message, list_actions
 from mew.protocol.work import BYTES_PER_UNIT
 
 FEATURES: Final = (
@@ -201,14 +201,14 @@ class HttpApi:
         if request.method != "POST":
             async with paid(self._gateway, space, asked) as bill:
                 bill.work = MOST_UNITS  # charged if the request is refused
-                actions = space.actions(participant, hub.clock())
+                actions = list_actions(space, participant, hub.clock())
                 answer = raw_json.encode(actions.answer())
                 bill.work, bill.size = actions.units, len(answer)
             return Response(answer, media_type="application/json")
         limits = space.settings.limits
         message = await _body(request, min(limits.explain_bytes, limits.message_bytes))
         async with paid(self._gateway, space, asked) as bill:
-            explanation = space.explain(participant, message, hub.clock())
+            explanation = explain_message(space, participant, message, hub.clock())
             answer = raw_json.encode(explanation.answer())
             bill.work, bill.size, bill.received = explanation.units, len(answer), len(message)
         return Response(answer, media_type="application/json")

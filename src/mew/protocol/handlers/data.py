@@ -3,17 +3,17 @@
 Pure (protocol §4). Frames are never parsed as JSON.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mew.protocol import kinds, raw_json, records
 from mew.protocol.authentication import Session
+from mew.protocol.authorization import authority_over
 from mew.protocol.commands import Receive, ReportLoss
 from mew.protocol.effects import EVERYONE, Audience, Close, DeliverFrame, OneConnection, Recipients
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import (
     InvalidEnvelope,
     MessageTooLarge,
-    Paused,
     ProtocolError,
     SequenceOutOfOrder,
     StreamNotFound,
@@ -21,16 +21,13 @@ from mew.protocol.errors import (
     UnauthorizedStreamWrite,
 )
 from mew.protocol.formats import check_fits
-from mew.protocol.frames import Route, header, split
+from mew.protocol.frames import header, split
 from mew.protocol.handlers import presence
 from mew.protocol.ids import namespace
+from mew.protocol.state import SpaceState
 from mew.protocol.stream_references import checked_reference, completed
 from mew.protocol.streams import StreamEntry
 from mew.protocol.transition import GatewayMessage, Transition
-
-if TYPE_CHECKING:
-    from mew.protocol.space import SpaceCore
-
 
 LAST_SEQUENCE = 2**53 - 1
 SKIPPED = "skipped"
@@ -51,13 +48,13 @@ def data(turn: Transition, envelope: Envelope) -> None:
         raise StreamNotFound(f"no stream {stream_id!r}", stream_id=stream_id)
     if not route.live:
         raise StreamNotLive(f"{stream_id!r} is announced but not started", stream_id=stream_id)
-    if envelope.sender not in route.writers:
-        raise _unauthorized(envelope.sender, stream_id)
-    sequence = _next_sequence(space, envelope, stream_id)
+    if authority_over(route, envelope, space, turn.work) is None:
+        raise unauthorized_write(envelope.sender, stream_id)
+    sequence = _next_sequence(space.state, envelope, stream_id)
     if "content" not in envelope.payload:
         raise InvalidEnvelope("stream/data: `payload.content` is missing")
     format_ = space.formats(stream_id).choose(envelope.payload.get("format_id"))
-    if format_ is not None and _validates(space, space.state.streams[stream_id]):
+    if format_ is not None and _validates(turn, space.state.streams[stream_id]):
         check_fits(format_, envelope.payload["content"], len(envelope.fields["payload"]), turn.work)
     _record_skipped(turn, envelope, stream_id, sequence)
     turn.relay(
@@ -69,11 +66,11 @@ def data(turn: Transition, envelope: Envelope) -> None:
     )
 
 
-def _next_sequence(space: "SpaceCore", envelope: Envelope, stream_id: str) -> int:
+def _next_sequence(state: SpaceState, envelope: Envelope, stream_id: str) -> int:
     sequence = envelope.payload.get("sequence")
     if type(sequence) is not int or not 0 <= sequence <= LAST_SEQUENCE:
         raise InvalidEnvelope("stream/data: `payload.sequence` must be an integer from 0 to 2^53 - 1")
-    last = space.state.sequences.get(stream_id, {}).get(envelope.sender)
+    last = state.sequences.get(stream_id, {}).get(envelope.sender)
     if last is not None and sequence <= last:
         raise SequenceOutOfOrder(
             f"sequence {sequence} on {stream_id!r} does not follow {last}",
@@ -103,9 +100,9 @@ def _record_skipped(turn: Transition, envelope: Envelope, stream_id: str, sequen
     )
 
 
-def _validates(space: "SpaceCore", stream: StreamEntry) -> bool:
-    asked = stream.value("validate")
-    return space.settings.streams.validate if asked is None else bool(asked)
+def _validates(turn: Transition, stream: StreamEntry) -> bool:
+    requested = stream.value("validate")
+    return turn.space.settings.streams.validate if requested is None else bool(requested)
 
 
 def _audience(targets: tuple[str, ...] | None) -> Audience:
@@ -137,32 +134,8 @@ def frame(turn: Transition, session: Session, command: Receive) -> None:
     turn.effects.append(DeliverFrame(audience, routed.stream_id, number, command.message, command.text))
 
 
-def check_frame(space: "SpaceCore", participant: str, message: bytes) -> Route | ProtocolError:
-    """Return the route of a frame, or the reason to reject it.
-
-    Applies the complete frame rule, in order. `SpaceCore.route` calls it when its fast path fails.
-    """
-    limits = space.settings.limits
-    if len(message) > limits.message_bytes:
-        return MessageTooLarge(f"a message may have {limits.message_bytes} bytes; this one has {len(message)}")
-    if limits.frames_per_second is not None and not space.frame_rate(participant).take():
-        wait = space.frame_rate(participant).wait_from_here(tokens=1)
-        return space.budgets.over("frames", f"over {limits.frames_per_second:g} frames a second", wait)
-    try:
-        stream_id, _ = split(message)
-    except InvalidEnvelope as refusal:
-        return refusal
-    if space.is_muted(participant):
-        return Paused(f"{participant!r} is paused", stream_id=stream_id)
-    route = space.stream_route(header(stream_id))
-    if route is None:
-        return _unauthorized(participant, stream_id)
-    if not route.live:
-        return StreamNotLive(f"{stream_id!r} is announced but not started", stream_id=stream_id)
-    return route if participant in route.writers else _unauthorized(participant, stream_id)
-
-
-def _unauthorized(participant: str, stream_id: str) -> UnauthorizedStreamWrite:
+def unauthorized_write(participant: str, stream_id: str) -> UnauthorizedStreamWrite:
+    """Return the error for data of a participant that is not a writer of the stream."""
     message = f"{participant!r} is not an authorised writer of {stream_id!r}"
     return UnauthorizedStreamWrite(message, stream_id=stream_id)
 

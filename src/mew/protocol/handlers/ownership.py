@@ -4,6 +4,7 @@ Pure (s2w; protocol §4, Ownership). Each answer contains the new list of writer
 """
 
 from mew.protocol import kinds
+from mew.protocol.authorization import authority_over
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import InvalidOperation, ParticipantNotFound, QuotaExceeded, StreamNotFound, Unauthorized
 from mew.protocol.payloads import GrantWrite, RevokeWrite, TransferOwnership, read
@@ -76,7 +77,7 @@ def _owned_stream(turn: Transition, envelope: Envelope) -> StreamEntry:
     stream = turn.space.state.streams.get(stream_id)
     if stream is None:
         raise StreamNotFound(f"no stream {stream_id!r}", stream_id=stream_id)
-    if envelope.sender != stream.owner:
+    if authority_over(stream, envelope, turn.space, turn.work) is None:
         raise Unauthorized(f"only {stream.owner!r} may send {envelope.kind} for {stream_id!r}", stream_id=stream_id)
     return stream
 

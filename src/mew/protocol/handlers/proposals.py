@@ -4,7 +4,7 @@ Pure. `protocol.proposals` stores their state. Votes are counted again when a pr
 """
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -22,15 +22,23 @@ from mew.protocol.errors import (
     Unauthorized,
 )
 from mew.protocol.patterns import TextTooLong, ValueTest, compile_binding
-from mew.protocol.proposals import DROPPED, EXPIRED, KICKED, LEFT, ClosedProposal, OpenProposal, may_be_sent
+from mew.protocol.proposals import (
+    DROPPED,
+    EXPIRED,
+    KICKED,
+    LEFT,
+    Claim,
+    ClosedProposal,
+    OpenProposal,
+    may_be_sent,
+    read_claim,
+    read_proposal_field,
+)
 from mew.protocol.settings import ApprovalRule
+from mew.protocol.state import SpaceState
 from mew.protocol.timestamps import SECOND, rfc3339
 from mew.protocol.transition import GatewayMessage, Transition
 from mew.protocol.work import ScannedTooMuch, Work
-
-if TYPE_CHECKING:
-    from mew.protocol.space import SpaceCore
-
 
 _MOST_RULES: Final = 1_024
 """Maximum number of rules whose compiled patterns are cached."""
@@ -57,7 +65,7 @@ def require(turn: Transition, envelope: Envelope, proposal: OpenProposal | None)
 def _require_quorum(turn: Transition, rule: ApprovalRule, envelope: Envelope, proposal: OpenProposal | None) -> None:
     space, sender = turn.space, envelope.sender
     if proposal is None:
-        is_vote = sender in rule.deciders and not rule.not_proposer and _is_known(space, sender)
+        is_vote = sender in rule.deciders and not rule.not_proposer and space.state.may_return(sender)
         votes = [sender] if is_vote else []
     else:
         votes = _votes(turn, rule, proposal, () if _is_readdressed(envelope, proposal) else proposal.votes, sender)
@@ -110,7 +118,7 @@ def counts(turn: Transition, voter: str, rule: ApprovalRule, proposal: OpenPropo
     return (
         voter in rule.deciders
         and not (rule.not_proposer and voter == proposal.proposer)
-        and _is_known(turn.space, voter)
+        and turn.space.state.may_return(voter)
         and may_fulfil(turn, voter, proposal)
     )
 
@@ -118,11 +126,6 @@ def counts(turn: Transition, voter: str, rule: ApprovalRule, proposal: OpenPropo
 def may_fulfil(turn: Transition, participant: str, proposal: OpenProposal) -> bool:
     """Whether the capabilities of a participant allow it to send the proposed request."""
     return may_be_sent(proposal, turn.space.capabilities(participant), turn.work)
-
-
-def _is_known(space: "SpaceCore", participant: str) -> bool:
-    """Whether a participant is configured or invited, and not removed. Anonymous participants are neither."""
-    return space.state.may_return(participant)
 
 
 def _binds(rule: ApprovalRule, payload: Any, to: tuple[str, ...], work: Work) -> bool:
@@ -165,13 +168,6 @@ class ProposalOptions(msgspec.Struct, frozen=True):
     expires_in_seconds: float = USUAL_SECONDS
 
 
-class Claim(msgspec.Struct, frozen=True):
-    """The proposal that a participant refers to, and the digest that it has seen."""
-
-    position: int
-    digest: str
-
-
 def propose(turn: Transition, envelope: Envelope) -> None:
     """Open a proposal if the payload has a method. Without a method, only relay the envelope.
 
@@ -200,7 +196,7 @@ def propose(turn: Transition, envelope: Envelope) -> None:
 
 
 def _lifetime(envelope: Envelope) -> float:
-    asked = _field(envelope, ProposalOptions)
+    asked = read_proposal_field(envelope, ProposalOptions)
     seconds = USUAL_SECONDS if asked is None else asked.expires_in_seconds
     if not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
         message = f"`proposal.expires_in_seconds` must be from {SHORTEST_SECONDS} to {LONGEST_SECONDS}"
@@ -247,7 +243,7 @@ def _surplus(turn: Transition, proposer: str, size: int) -> list[OpenProposal]:
 
 def request(turn: Transition, envelope: Envelope) -> None:
     """Handle an `mcp/request`. A request that names a proposal and matches it fulfills the proposal."""
-    claim = claimed(envelope)
+    claim = read_claim(envelope)
     named = _named(turn, envelope)
     if named is None:
         if claim is not None:
@@ -348,16 +344,16 @@ def withdraw(turn: Transition, envelope: Envelope) -> None:
     turn.relay(_with_stamp(envelope, _open(turn, named).stamp()))
 
 
-def is_own_withdrawal(space: "SpaceCore", envelope: Envelope, now: int) -> bool:
+def is_own_withdrawal(state: SpaceState, envelope: Envelope, now: int) -> bool:
     """Whether a message withdraws only proposals of its sender. This is always allowed, even while paused."""
-    named = [proposals.find(space.state, each, now) for each in envelope.correlation_id]
+    named = [proposals.find(state, each, now) for each in envelope.correlation_id]
     known = [each for each in named if each is not None]
     return bool(known) and all(each.proposer == envelope.sender for each in known)
 
 
 def approve(turn: Transition, envelope: Envelope) -> None:
     """Handle an `mcp/approve`: the vote of a decider."""
-    claim, named = claimed(envelope), _named(turn, envelope)
+    claim, named = read_claim(envelope), _named(turn, envelope)
     if claim is None or not envelope.correlation_id:
         raise InvalidEnvelope("mcp/approve: `proposal: {position, digest}` and `correlation_id` must name a proposal")
     if named is None:
@@ -451,21 +447,6 @@ def closed(named: OpenProposal | ClosedProposal) -> ProposalClosed:
 
 
 # The field `proposal`
-
-
-def claimed(envelope: Envelope) -> Claim | None:
-    """Return the proposal that the sender of a request or a vote refers to; None if it sent no reference."""
-    claim: Claim | None = _field(envelope, Claim)
-    return claim
-
-
-def _field(envelope: Envelope, view: type[Any]) -> Any:
-    """Decode the field `proposal`; None if it is missing. Raises `InvalidEnvelope` if it is malformed."""
-    try:
-        return msgspec.json.decode(envelope.fields.get(kinds.PROPOSAL_FIELD, b"null"), type=view | None)
-    except msgspec.ValidationError as error:
-        told = str(error).replace("$.", "proposal.")
-        raise InvalidEnvelope(f"{envelope.kind}: {told}") from None
 
 
 def _with_stamp(envelope: Envelope, stamp: bytes) -> Envelope:

@@ -4,7 +4,7 @@ Pure. All checks run before anything is allocated, relayed or recorded.
 """
 
 from mew.protocol import kinds
-from mew.protocol.authorization import managing, require_capability
+from mew.protocol.authorization import authority_over
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import (
     InvalidFormat,
@@ -141,7 +141,7 @@ def _suffixed(desired: str, suffix: int) -> str:
 def start(turn: Transition, envelope: Envelope) -> None:
     """Handle the last step of the handshake, which only the owner may send: the stream becomes live."""
     stream = _stream(turn, envelope)
-    if envelope.sender != stream.owner:
+    if authority_over(stream, envelope, turn.space, turn.work) is None:
         raise Unauthorized(f"only {stream.owner!r} may start {stream.stream_id!r}", stream_id=stream.stream_id)
     if stream.status != READY:
         raise InvalidOperation(f"{stream.stream_id!r} is {stream.status}", stream_id=stream.stream_id)
@@ -152,7 +152,7 @@ def close(turn: Transition, envelope: Envelope) -> None:
     """End a stream. A close that names no stream is relayed like any other message (ts)."""
     stream_id = reference(envelope)
     if stream_id is None or stream_id not in turn.space.state.streams:
-        require_capability(turn, envelope)
+        turn.require_capability(envelope)
         turn.relay(envelope)
     else:
         _end(turn, envelope)
@@ -172,7 +172,7 @@ def fail(turn: Transition, envelope: Envelope) -> None:
 def _end(turn: Transition, envelope: Envelope) -> None:
     """End a stream. Only its owner, or a participant that may manage streams, is allowed to (protocol §4, Who may)."""
     stream = _stream(turn, envelope)
-    if envelope.sender != stream.owner and managing(turn.space, envelope, turn.work) is None:
+    if authority_over(stream, envelope, turn.space, turn.work) is None:
         raise Unauthorized(f"only {stream.owner!r} may end {stream.stream_id!r}", stream_id=stream.stream_id)
     reason = envelope.payload.get("reason")
     turn.relay(
