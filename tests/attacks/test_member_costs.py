@@ -14,7 +14,7 @@ import pytest
 from bench._gateway.attempts import ATTEMPTS
 from mew.gateway import scheduling
 from mew.protocol.explain import explain_message
-from mew.protocol.proposals import ClosedProposal, at_position, remember
+from mew.protocol.proposals import ClosedProposal
 from mew.protocol.settings import Limits
 from mew.testing import MemorySpace
 from tests.gateway.raw import TEXT, Raw, frame, joined, length_of, running
@@ -210,23 +210,21 @@ def test_a_proposal_is_found_by_its_position_however_many_are_remembered() -> No
     lab = MemorySpace(participants={"mallory": [{"kind": "*"}]})
     for number in range(100_000):
         proposer, name = f"q{number % 1_000}", f"x{number}"
-        remember(
-            lab.state,
-            ClosedProposal(
-                position=number,
-                proposal_id=name,
-                proposer=proposer,
-                outcome="withdrawn",
-                by=proposer,
-                request=None,
-                closed=lab.now,
-            ),
+        closed = ClosedProposal(
+            position=number,
+            proposal_id=name,
+            proposer=proposer,
+            outcome="withdrawn",
+            by=proposer,
+            request=None,
+            closed=lab.now,
         )
+        lab.state.remember_proposal(closed)
     began = time.process_time()
     for _ in range(1_000):
-        assert at_position(lab.state, 10**9, lab.now) is None
+        assert lab.state.proposal_at(10**9, lab.now) is None
     assert time.process_time() - began < 1
-    found = at_position(lab.state, 99_999, lab.now)
+    found = lab.state.proposal_at(99_999, lab.now)
     assert isinstance(found, ClosedProposal)
     assert found.proposal_id == "x99999"
-    assert at_position(lab.state, 99_999, lab.now + 3_600_000_000) is None
+    assert lab.state.proposal_at(99_999, lab.now + 3_600_000_000) is None

@@ -7,7 +7,6 @@ import pytest
 
 from mew.protocol import GATEWAY, Record, SpaceState, fold, proposals
 from mew.protocol.explain import explain_message
-from mew.protocol.proposals import at_position, find
 from mew.testing import NOON, MemorySpace
 
 ALL = [{"kind": "*"}]
@@ -93,28 +92,28 @@ def test_an_end_of_an_unknown_proposal_is_passed_over() -> None:
     [("request", "fulfilled"), ("response", "fulfilled"), ("reject", "rejected"), ("withdraw", "withdrawn")],
 )
 def test_a_stamp_says_that_an_envelope_ended_a_proposal(kind: str, outcome: str) -> None:
-    assert proposals.outcome_of(said(f"mcp/{kind}", 8, correlation_id=["e-7"], proposal=STAMP)) == outcome
-    assert proposals.outcome_of(said(f"mcp/{kind}", 8, payload={"proposal": STAMP})) is None
+    assert proposals.proposal_outcome(said(f"mcp/{kind}", 8, correlation_id=["e-7"], proposal=STAMP)) == outcome
+    assert proposals.proposal_outcome(said(f"mcp/{kind}", 8, payload={"proposal": STAMP})) is None
 
 
 def test_the_gateways_word_says_how_it_ended_and_a_vote_ends_nothing() -> None:
     ended = msgspec.structs.replace(said("mcp/proposal-closed", 9, GATEWAY), reason="left")
-    assert proposals.outcome_of(ended) == "left"
-    assert proposals.outcome_of(said("mcp/approve", 8, correlation_id=["e-7"], proposal=STAMP)) is None
-    assert proposals.outcome_of(said("chat", 8, proposal=STAMP)) is None
+    assert proposals.proposal_outcome(ended) == "left"
+    assert proposals.proposal_outcome(said("mcp/approve", 8, correlation_id=["e-7"], proposal=STAMP)) is None
+    assert proposals.proposal_outcome(said("chat", 8, proposal=STAMP)) is None
 
 
 def test_proposals_are_found_by_position_while_they_are_open_or_remembered() -> None:
     opened = said("mcp/proposal", proposal=STAMP)
     withdrawn = said("mcp/withdraw", 8, correlation_id=["e-7"], proposal=STAMP)
     state = state_with(opened)
-    assert at_position(state, 7, NOON) == state.proposals["e-7"] == find(state, "e-7", NOON)
-    assert at_position(state, 8, NOON) is None
+    assert state.proposal_at(7, NOON) == state.proposals["e-7"] == state.proposal("e-7", NOON)
+    assert state.proposal_at(8, NOON) is None
     state = fold(state, withdrawn)
     closed = state.closed_proposals["e-7"]
     assert (closed.outcome, closed.by, closed.request) == ("withdrawn", "bob", "e-8")
-    assert at_position(state, 7, closed.closed + 3_600_000_000 - 1) == closed
-    assert at_position(state, 7, closed.closed + 3_600_000_000) is None
+    assert state.proposal_at(7, closed.closed + 3_600_000_000 - 1) == closed
+    assert state.proposal_at(7, closed.closed + 3_600_000_000) is None
 
 
 def test_a_space_remembers_so_many_closed_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ from mew.protocol.envelope import Stamp, compose
 from mew.protocol.errors import JournalUnavailable
 from mew.protocol.frames import header, is_frame
 from mew.protocol.kinds import ERROR
-from mew.protocol.proposals import outcome_of
+from mew.protocol.proposals import proposal_outcome
 
 if TYPE_CHECKING:
     from mew.gateway.history_log import CapabilityDecisions
@@ -389,7 +389,7 @@ class Hub:
             counts.frames += 1
         elif record.event in _INBOUND:
             counts.envelopes += record.participant != GATEWAY
-            outcome = outcome_of(record)
+            outcome = proposal_outcome(record)
             if outcome is not None:
                 counts.closed_proposals[outcome] = counts.closed_proposals.get(outcome, 0) + 1
 

@@ -4,17 +4,20 @@ Pure. This is the only such definition: the gateway, crash recovery, the audit a
 nothing, because a record describes something that was already accepted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import takewhile
 from typing import Any, Final
 
 import msgspec
 
 from mew.protocol import kinds, proposals, raw_json, records
 from mew.protocol.capabilities import Capability, read_capability
+from mew.protocol.proposals import ClosedProposal, OpenProposal, may_be_sent, read_stamp, stamped_fields
 from mew.protocol.records import Record
 from mew.protocol.state import Grant, Presence, SnapshotVersionError, SpaceState, restore
 from mew.protocol.streams import LIVE, StreamEntry, read_entry, read_ready
-from mew.protocol.timestamps import SECOND, rfc3339
+from mew.protocol.timestamps import SECOND, instant, rfc3339
+from mew.protocol.work import Work
 
 LONGEST_TIMEOUT: Final = 31_536_000
 """Longest duration of a pause or a grant that ends, in seconds."""
@@ -74,7 +77,7 @@ def _start(state: SpaceState, record: Record) -> None:
     for participant in list(state.present):
         _depart(state, participant, record.time)
     for voter in {voter for proposal in state.proposals.values() for voter in proposal.votes}:
-        proposals.forget_lost_votes(state, voter)
+        _remove_lost_votes(state, voter)
 
 
 _IN_STATE: Final = frozenset({"epoch", "participants", "defaults"})
@@ -197,7 +200,7 @@ def _capability_revoked(state: SpaceState, record: Record) -> None:
     _drop_ends(state, recipient)
     taken = [capability.text for capability in state.base(recipient)[1] if is_taken(capability)]
     _put(state.revoked, recipient, tuple(dict.fromkeys((*state.revoked.get(recipient, ()), *taken))))
-    proposals.forget_lost_votes(state, recipient)
+    _remove_lost_votes(state, recipient)
 
 
 def _drop_ends(state: SpaceState, recipient: str) -> None:
@@ -232,7 +235,7 @@ def _invited(state: SpaceState, record: Record) -> None:
 def _kicked(state: SpaceState, record: Record) -> None:
     kicked = _payload(record)["participant_id"]
     state.kicked[kicked] = None
-    proposals.forget_votes(state, kicked)
+    _remove_votes_of(state, kicked)
 
 
 def _paused(state: SpaceState, record: Record) -> None:
@@ -271,6 +274,147 @@ def _capabilities(values: list[Any]) -> tuple[Capability, ...]:
     return tuple(read_capability(value, "recorded") for value in values)
 
 
+def _proposal_opened(state: SpaceState, record: Record) -> None:
+    """Apply an `mcp/proposal` with a stamp from the gateway: open the proposal."""
+    fields = stamped_fields(record)
+    stamp = read_stamp(fields)
+    if stamp is None or stamp.position != record.position:
+        return
+    payload, expires = fields.get("payload", b"{}"), instant(str(stamp.expires_at))
+    method, presence = raw_json.decode(payload).get("method"), state.present.get(record.participant)
+    if expires is None or presence is None or not isinstance(method, str) or record.envelope_id in state.proposals:
+        return
+    forgotten = state.closed_proposals.pop(str(record.envelope_id), None)
+    if forgotten is not None:
+        _forget_proposal(state, forgotten)
+    state.proposals[str(record.envelope_id)] = OpenProposal(
+        position=record.position,
+        proposal_id=str(record.envelope_id),
+        proposer=record.participant,
+        anonymous=presence.anonymous,
+        to=tuple(raw_json.decode(fields.get("to", b"null")) or ()),
+        method=method,
+        digest=stamp.digest,
+        opened=record.time,
+        expires=expires,
+        payload=payload,
+    )
+
+
+def _proposal_fulfilled(state: SpaceState, record: Record) -> None:
+    """Apply an `mcp/request` or `mcp/response` with a stamp."""
+    _close_stamped(state, record, proposals.FULFILLED)
+
+
+def _proposal_rejected(state: SpaceState, record: Record) -> None:
+    """Apply an `mcp/reject` with a stamp."""
+    _close_stamped(state, record, proposals.REJECTED)
+
+
+def _proposal_withdrawn(state: SpaceState, record: Record) -> None:
+    """Apply an `mcp/withdraw` with a stamp."""
+    _close_stamped(state, record, proposals.WITHDRAWN)
+
+
+def _proposal_approved(state: SpaceState, record: Record) -> None:
+    """Apply an `mcp/approve` with a stamp: the vote of its sender. A second vote has no effect."""
+    proposal = _stamped_proposal(state, record)
+    if proposal is not None and record.participant not in proposal.votes:
+        votes = (*proposal.votes, record.participant)
+        state.proposals[proposal.proposal_id] = msgspec.structs.replace(proposal, votes=votes)
+
+
+def _proposal_ended(state: SpaceState, record: Record) -> None:
+    """Apply the gateway's `mcp/proposal-closed`: an end that no participant sent."""
+    payload = raw_json.decode(record.payload)["payload"]
+    proposal = state.proposals.get(payload["proposal"])
+    if proposal is not None:
+        _close_proposal(state, proposal, payload["outcome"], record)
+
+
+def _remove_votes_of(state: SpaceState, participant: str) -> None:
+    """Remove the votes of a participant that was kicked."""
+    _remove_votes(state, participant, [each for each in state.proposals.values() if participant in each.votes])
+
+
+def _remove_lost_votes(state: SpaceState, participant: str) -> None:
+    """Remove votes of a participant that may no longer send the request.
+
+    If checking this takes too much work, the vote is removed too.
+    """
+    voted = [each for each in state.proposals.values() if participant in each.votes]
+    if voted:
+        held, work = state.capabilities(participant), Work()
+        is_known = state.may_return(participant)
+        lost = [each for each in voted if not (is_known and may_be_sent(each, held, work))]
+        _remove_votes(state, participant, lost)
+
+
+def _remove_votes(state: SpaceState, participant: str, voted: Iterable[OpenProposal]) -> None:
+    for proposal in voted:
+        votes = tuple(voter for voter in proposal.votes if voter != participant)
+        state.proposals[proposal.proposal_id] = msgspec.structs.replace(proposal, votes=votes)
+
+
+def _close_proposal(state: SpaceState, proposal: OpenProposal, outcome: str, record: Record) -> None:
+    """Close a proposal, remember its outcome, and remove outcomes that are too old or too many."""
+    del state.proposals[proposal.proposal_id]
+    closed = ClosedProposal(
+        position=proposal.position,
+        proposal_id=proposal.proposal_id,
+        proposer=proposal.proposer,
+        outcome=outcome,
+        by=record.participant,
+        request=None if record.participant == kinds.GATEWAY else record.envelope_id,
+        closed=record.time,
+    )
+    state.remember_proposal(closed)
+    _forget_closed(state, closed.proposer, record.time)
+
+
+def _forget_closed(state: SpaceState, proposer: str, now: int) -> None:
+    table = state.closed_proposals
+    surplus = len(table) - proposals.REMEMBERED_PER_SPACE
+    since = now - proposals.REMEMBERED_SECONDS * SECOND
+    old = [
+        each.proposal_id
+        for _, each in takewhile(
+            lambda numbered: numbered[0] < surplus or numbered[1].closed <= since, enumerate(table.values())
+        )
+    ]
+    own = state.closed_by_proposer[proposer]
+    if len(own) > proposals.REMEMBERED_PER_PROPOSER:
+        old.append(next(iter(own)))
+    for proposal_id in dict.fromkeys(old):
+        _forget_proposal(state, table.pop(proposal_id))
+
+
+def _forget_proposal(state: SpaceState, closed: ClosedProposal) -> None:
+    del state.closed_positions[closed.position]
+    own = state.closed_by_proposer[closed.proposer]
+    del own[closed.proposal_id]
+    if not own:
+        del state.closed_by_proposer[closed.proposer]
+
+
+def _close_stamped(state: SpaceState, record: Record, outcome: str) -> None:
+    proposal = _stamped_proposal(state, record)
+    if proposal is not None:
+        _close_proposal(state, proposal, outcome, record)
+
+
+def _stamped_proposal(state: SpaceState, record: Record) -> OpenProposal | None:
+    """Return the open proposal that a stamped envelope refers to."""
+    fields = stamped_fields(record)
+    stamp = read_stamp(fields)
+    if stamp is None:
+        return None
+    named = raw_json.decode(fields.get("correlation_id", b"[]")) or ()
+    found = (state.proposals.get(each) for each in named)
+    same = (stamp.position, stamp.digest)
+    return next((each for each in found if each is not None and (each.position, each.digest) == same), None)
+
+
 _Change = Callable[[SpaceState, Record], None]
 
 _BY_GATEWAY: Final[dict[str, _Change]] = {
@@ -281,7 +425,7 @@ _BY_GATEWAY: Final[dict[str, _Change]] = {
     kinds.WRITE_REVOKED: _writers_changed,
     kinds.OWNERSHIP_TRANSFERRED: _ownership_transferred,
     kinds.CAPABILITY_REVOKE: _capability_revoked,
-    kinds.PROPOSAL_CLOSED: proposals.ended,
+    kinds.PROPOSAL_CLOSED: _proposal_ended,
 }
 _BY_PARTICIPANT: Final[dict[str, _Change]] = {
     kinds.STREAM_START: _started,
@@ -296,12 +440,12 @@ _BY_PARTICIPANT: Final[dict[str, _Change]] = {
     kinds.PAUSE: _paused,
     kinds.RESUME: _resumed,
     kinds.SHUTDOWN: _shut_down,
-    kinds.MCP_PROPOSAL: proposals.opened,
-    kinds.MCP_REQUEST: proposals.fulfilled,
-    kinds.MCP_RESPONSE: proposals.fulfilled,
-    kinds.MCP_REJECT: proposals.rejected,
-    kinds.MCP_WITHDRAW: proposals.withdrawn,
-    kinds.MCP_APPROVE: proposals.approved,
+    kinds.MCP_PROPOSAL: _proposal_opened,
+    kinds.MCP_REQUEST: _proposal_fulfilled,
+    kinds.MCP_RESPONSE: _proposal_fulfilled,
+    kinds.MCP_REJECT: _proposal_rejected,
+    kinds.MCP_WITHDRAW: _proposal_withdrawn,
+    kinds.MCP_APPROVE: _proposal_approved,
 }
 _BY_EVENT: Final[dict[str, _Change]] = {
     records.START: _start,

@@ -10,8 +10,9 @@ import msgspec
 from mew.errors import MewError
 from mew.protocol import raw_json
 from mew.protocol.capabilities import BASELINE, CHAT_ONLY, Capability, CapabilitySet, read_capability
-from mew.protocol.proposals import ClosedProposal, OpenProposal, remember
+from mew.protocol.proposals import REMEMBERED_SECONDS, ClosedProposal, OpenProposal
 from mew.protocol.streams import Status, StreamEntry
+from mew.protocol.timestamps import SECOND
 
 
 class Presence(msgspec.Struct, frozen=True):
@@ -107,6 +108,28 @@ class SpaceState(msgspec.Struct, kw_only=True):
         yield "baseline", BASELINE
         granted = self.grants.get(participant, ())
         yield from ((f"grant:{each.grant_id}", each.capability) for each in granted if each.grant_id not in ended)
+
+    def proposal(self, proposal_id: str, now: int) -> OpenProposal | ClosedProposal | None:
+        """Return the proposal with this id while it is open or remembered."""
+        proposal = self.proposals.get(proposal_id)
+        if proposal is not None:
+            return proposal
+        closed = self.closed_proposals.get(proposal_id)
+        return closed if closed is not None and now < closed.closed + REMEMBERED_SECONDS * SECOND else None
+
+    def proposal_at(self, position: int, now: int) -> OpenProposal | ClosedProposal | None:
+        """Return the proposal whose record has this position, while it is open or remembered."""
+        proposal = next((proposal for proposal in self.proposals.values() if proposal.position == position), None)
+        if proposal is not None:
+            return proposal
+        proposal_id = self.closed_positions.get(position)
+        return None if proposal_id is None else self.proposal(proposal_id, now)
+
+    def remember_proposal(self, closed: ClosedProposal) -> None:
+        """Store the outcome of a proposal."""
+        self.closed_proposals[closed.proposal_id] = closed
+        self.closed_by_proposer.setdefault(closed.proposer, {})[closed.proposal_id] = None
+        self.closed_positions[closed.position] = closed.proposal_id
 
 
 FOLD_VERSION = 2
@@ -250,7 +273,7 @@ def restore(text: bytes) -> SpaceState:
         configuration=bytes(saved.configuration).removeprefix(_UNKNOWN),
     )
     for closed in saved.closed_proposals:
-        remember(state, closed)
+        state.remember_proposal(closed)
     return state
 
 

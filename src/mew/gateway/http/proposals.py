@@ -13,7 +13,7 @@ from mew.gateway.http.exchange import admit, credentials, paid
 from mew.protocol import JoinRequest, SpaceCore
 from mew.protocol.errors import InvalidRequest, NotFound
 from mew.protocol.handlers.proposals import closed
-from mew.protocol.proposals import ClosedProposal, at_position
+from mew.protocol.proposals import ClosedProposal
 
 PROPOSAL: Final = "/spaces/{id}/proposals/{position}"
 POSITION_DIGITS: Final = 18
@@ -43,7 +43,7 @@ class ProposalContent:
 
     def _content(self, space: SpaceCore, position: int) -> bytes:
         now = self._gateway.hubs[space.settings.space_id].clock()
-        found = at_position(space.state, position, now)
+        found = space.state.proposal_at(position, now)
         if found is None:
             raise NotFound(
                 f"there is no open proposal at position {position}, and none was closed within the last hour"

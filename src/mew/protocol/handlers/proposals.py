@@ -175,7 +175,7 @@ def propose(turn: Transition, envelope: Envelope) -> None:
     If the proposer is over its own limits, its oldest proposals are dropped.
     """
     space, method = turn.space, envelope.payload.get("method")
-    known = proposals.find(space.state, envelope.id, turn.now)
+    known = space.state.proposal(envelope.id, turn.now)
     if known is not None:
         message = (
             f"{envelope.id!r} is a proposal already, at position {known.position}; send another one under a new id"
@@ -188,7 +188,7 @@ def propose(turn: Transition, envelope: Envelope) -> None:
     payload, to = envelope.fields["payload"], envelope.to
     _check_size(method, payload, to)
     digest = _digests(turn, payload, to).digest
-    for dropped in _surplus(turn, envelope.sender, proposals.size_of(payload, to)):
+    for dropped in _surplus(turn, envelope.sender, proposals.proposal_size(payload, to)):
         close(turn, dropped, DROPPED)
     stamp = {"position": space.state.position + 1, "digest": digest, "expires_at": rfc3339(expires)}
     turn.relay(_with_stamp(envelope, raw_json.encode(stamp)))
@@ -213,7 +213,7 @@ def _check_size(method: str, payload: bytes, to: tuple[str, ...]) -> None:
         raise QuotaExceeded(f"the method of a proposal may have {proposals.METHOD_LENGTH} characters")
     if len(raw_json.encode(to)) > proposals.RECIPIENT_BYTES:
         raise QuotaExceeded(f"the recipients of a proposal may have {proposals.RECIPIENT_BYTES} bytes")
-    if proposals.size_of(payload, to) > proposals.PROPOSAL_BYTES:
+    if proposals.proposal_size(payload, to) > proposals.PROPOSAL_BYTES:
         raise QuotaExceeded(f"a proposal may have {proposals.PROPOSAL_BYTES} bytes")
 
 
@@ -264,7 +264,7 @@ def _digests(turn: Transition, payload: bytes, to: tuple[str, ...]) -> Digests:
 
 def _unknown(turn: Transition, claim: Claim) -> ProposalMismatch | ProposalClosed:
     """Return the error for a claim if `correlation_id` names no proposal that is open or remembered."""
-    known = proposals.at_position(turn.space.state, claim.position, turn.now)
+    known = turn.space.state.proposal_at(claim.position, turn.now)
     if isinstance(known, OpenProposal):
         return ProposalMismatch(
             f"`correlation_id` does not name {known.proposal_id!r}, the proposal at position {claim.position}",
@@ -346,7 +346,7 @@ def withdraw(turn: Transition, envelope: Envelope) -> None:
 
 def is_own_withdrawal(state: SpaceState, envelope: Envelope, now: int) -> bool:
     """Whether a message withdraws only proposals of its sender. This is always allowed, even while paused."""
-    named = [proposals.find(state, each, now) for each in envelope.correlation_id]
+    named = [state.proposal(each, now) for each in envelope.correlation_id]
     known = [each for each in named if each is not None]
     return bool(known) and all(each.proposer == envelope.sender for each in known)
 
@@ -409,7 +409,7 @@ def _named(turn: Transition, envelope: Envelope) -> OpenProposal | ClosedProposa
 
 def _all_named(turn: Transition, envelope: Envelope) -> list[OpenProposal | ClosedProposal]:
     state, names = turn.space.state, dict.fromkeys(envelope.correlation_id)
-    known = (proposals.find(state, each, turn.now) for each in names)
+    known = (state.proposal(each, turn.now) for each in names)
     return [each for each in known if each is not None]
 
 
