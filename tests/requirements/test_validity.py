@@ -564,6 +564,30 @@ def test_16_mib_are_enough_where_nothing_else_is_configured(open_space: Transpor
     assert alice.error()["error"] == "message_too_large"
 
 
+@pytest.mark.requirement("VAL-28")
+@pytest.mark.transports("core", "memory", "websocket")
+def test_the_error_has_the_limit_and_the_size_of_the_message(open_space: Transport) -> None:
+    lab = open_space(participants={"alice": EVERYTHING}, limits=Limits(message_bytes=200))
+    header = len(b"#stream-1#")
+    for size in (201, 5_000):
+        client = lab.join("alice")
+        client.send_bytes(sized(size))
+        assert measures(client.error()) == {"limit": 200, "size": size}
+        client = lab.join("alice")
+        client.frame("stream-1", b"x" * (size - header))
+        assert measures(client.error()) == {"limit": 200, "size": size}
+
+
+@pytest.mark.requirement("VAL-28")
+def test_over_http_the_error_has_the_limit(open_space: Transport) -> None:
+    lab, _, _ = pair(open_space, limits=Limits(message_bytes=200))
+    assert measures(lab.post("alice", sized(5_000)).body)["limit"] == 200
+
+
+def measures(error: dict[str, Any]) -> dict[str, Any]:
+    return {name: error[name] for name in ("limit", "size") if name in error}
+
+
 SLOW = Limits(envelopes_per_second=2, envelope_burst=3)
 
 

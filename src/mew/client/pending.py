@@ -178,7 +178,7 @@ class PendingRequests:
         """Assign an error without a message id. A message that is too large to parse is found by its size."""
         if isinstance(error, MessageTooLarge):
             for each in self._unaccepted():
-                if f" has {len(each.message)}" in error.message:
+                if len(each.message) == error.parts.get("size"):
                     each.fail(error)
 
     def lose(self, closed: Closed, error: MewError, me: str) -> list[Envelope]:

@@ -323,9 +323,8 @@ class WebSocketConnection(WSListener):
         """Reject a join that exceeds `join_bytes`, unless it is already rejected or the connection is closing."""
         if not (self._refused or self._closing):
             most = self._gateway.config.unadmitted.join_bytes
-            self._turn_away(
-                MessageTooLarge(f"before the join a message may have {most} bytes: see `gateway.limits.join_bytes`")
-            )
+            message = f"before the join a message may have {most} bytes: see `gateway.limits.join_bytes`"
+            self._turn_away(MessageTooLarge(message, limit=most))
 
     def _join(self, request: JoinRequest) -> None:
         try:

@@ -181,9 +181,7 @@ class IncomingMessage:
         """Check and handle the message. With `counted=False` it does not use up the sender's rate."""
         turn, space = self.turn, self.turn.space
         if len(self.message) > space.settings.limits.message_bytes:
-            raise MessageTooLarge(
-                f"a message may have {space.settings.limits.message_bytes} bytes; this one has {len(self.message)}"
-            )
+            raise MessageTooLarge.of_size(len(self.message), space.settings.limits.message_bytes)
         if counted:
             space.require_rates(session, turn.now)
         self._units = MESSAGE_UNITS + len(self.message) // BYTES_PER_UNIT

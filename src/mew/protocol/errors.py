@@ -271,11 +271,16 @@ class JoinRateLimited(RateLimited):
 
 
 class MessageTooLarge(ProtocolError):
-    """Over `limits.message_bytes`; the socket is closed."""
+    """Over `limits.message_bytes`; the socket is closed. `limit` is in bytes, as is `size` if it is known."""
 
     code = "message_too_large"
     status = 413
     close_code = 1009
+
+    @classmethod
+    def of_size(cls, size: int, limit: int) -> Self:
+        """Return the error for a message of this size. Its sender finds the message by the size."""
+        return cls(f"a message may have {limit} bytes; this one has {size}", limit=limit, size=size)
 
 
 class QuotaExceeded(ProtocolError):

@@ -141,7 +141,7 @@ class SpaceCore:
         """Return the same as `route`, by the complete frame rule, in order."""
         limits = self.settings.limits
         if len(message) > limits.message_bytes:
-            return MessageTooLarge(f"a message may have {limits.message_bytes} bytes; this one has {len(message)}")
+            return MessageTooLarge.of_size(len(message), limits.message_bytes)
         if limits.frames_per_second is not None and not self.frame_rate(participant).take():
             wait = self.frame_rate(participant).wait_from_here(tokens=1)
             return self.budgets.over("frames", f"over {limits.frames_per_second:g} frames a second", wait)

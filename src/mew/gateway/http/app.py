@@ -282,7 +282,7 @@ async def _body(request: Request, most: int) -> bytes:
         parts.append(part)
         size += len(part)
         if size > most:
-            raise MessageTooLarge(f"a message may have {most} bytes here")
+            raise MessageTooLarge(f"a message may have {most} bytes here", limit=most)
     return b"".join(parts)
 
 
