@@ -9,7 +9,7 @@ import pytest
 
 from mew.client import ConnectionLost, ProtocolError, RequestTimeout, Space, errors, pending
 from mew.protocol import ERROR_CODES, Envelope, Limits
-from tests.client.harness import joining, played
+from tests.client.harness import begun, close_all, ended, joining, played
 from tests.gateway.raw import Running, running
 
 
@@ -153,6 +153,55 @@ async def test_what_is_too_large_is_told_by_name_and_we_come_back(tmp_path: Path
                 await alice.chat("x" * size)
             await back.wait()
             await alice.chat("small")
+
+
+# Flushing
+
+
+@played
+async def test_a_flush_returns_when_all_frames_sent_before_are_handled(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice:
+        stream = await alice.open_stream()
+        for number in range(100):
+            await stream.send(str(number))
+        await alice.flush()
+        assert stream.view is not None
+        assert stream.view.frames == 100
+
+
+@played
+async def test_the_welcome_for_a_flush_reaches_no_subscription(gateway: Running) -> None:
+    async with joining(gateway, "alice") as alice:
+        messages, welcomes = alice.messages(), alice.envelopes("system/welcome")
+        await alice.flush()
+        waiting = await begun(alice.flush())
+        await ended(waiting)
+        await alice.flush()
+        chat = await alice.chat("after")
+        asked = await alice.send("system/join")
+        assert [(await anext(messages)), (await anext(messages))] == [chat, asked]
+        assert await anext(welcomes) == asked
+
+
+@played
+async def test_a_flush_of_a_broken_connection_fails(gateway: Running) -> None:
+    async with joining(gateway, "alice", reconnect=False) as alice:
+        waiting = await begun(alice.flush())
+        close_all(gateway, 1001, "restart")
+        with pytest.raises(ConnectionLost):
+            for _ in range(1_000):
+                await waiting
+                waiting = await begun(alice.flush())
+
+
+@played
+async def test_a_flush_over_the_rate_fails_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending, "PATIENCE", 0.2)
+    limits = Limits(envelopes_per_second=20, envelope_burst=20)
+    with running(tmp_path, {"limits": limits}) as gateway:
+        async with joining(gateway, "alice") as alice:
+            outcomes = await asyncio.gather(*(alice.flush() for _ in range(50)), return_exceptions=True)
+            assert {type(outcome) for outcome in outcomes} == {type(None), errors.RateLimited}
 
 
 # Requests

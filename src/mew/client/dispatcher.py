@@ -121,8 +121,8 @@ class Dispatcher:
         if by_gateway and envelope.kind == kinds.ERROR and not self.answers.knows(envelope):
             self.answers.blame(error_from_envelope(envelope))
             self.tell(MessageRefused(error_from_envelope(envelope)))
-        self.answers.take(envelope, self.me)
-        self._hand_on(envelope)
+        if not self.answers.take(envelope, self.me):
+            self._hand_on(envelope)
         if changed:
             self._changed(before, envelope)
 

@@ -76,15 +76,11 @@ class ConnectTarget(msgspec.Struct, frozen=True):
         query = parse_qs(self.address.path.partition("?")[2])
         return self.space or query.get("space", [DEFAULT])[0]
 
-    def join(self, join_id: str | None = None) -> bytes:
-        """Return the join message. Values that are not set come from the address and the token.
-
-        The welcome has `join_id` in its `correlation_id`, if one is given.
-        """
-        said = {"space": self.space, "token": self.token, "participant_id": self.participant}
-        payload = {name: value for name, value in said.items() if value is not None}
-        named = {} if join_id is None else {"id": join_id}
-        return msgspec.json.encode({**named, "kind": kinds.JOIN, "payload": payload})
+    def join(self) -> bytes:
+        """Return the join message. Values that are not set come from the address and the token."""
+        fields = {"space": self.space, "token": self.token, "participant_id": self.participant}
+        payload = {name: value for name, value in fields.items() if value is not None}
+        return msgspec.json.encode({"kind": kinds.JOIN, "payload": payload})
 
 
 class Backoff:

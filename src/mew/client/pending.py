@@ -2,8 +2,8 @@
 
 The gateway answers every message, in order: it echoes or answers an accepted one, and sends `system/error` for a
 rejected one. Messages over the rate limit are the exception: only some of them are answered. If a request waits too
-long, the client sends a fence, which is a second join. When its welcome arrives, every earlier request without an
-answer has been dropped.
+long, the client sends a flush marker, which is a second join. When its welcome arrives, every earlier request without
+an answer has been dropped.
 """
 
 import asyncio
@@ -21,14 +21,16 @@ from mew.protocol.errors import ProtocolError
 from mew.protocol.timestamps import SECOND
 
 PATIENCE: Final = 5.0
-"""Seconds without an answer after which the client sends a fence."""
+"""Seconds without an answer after which the client sends a flush marker."""
 IMPATIENCE: Final = 0.25
 """The same for kinds in `UNTOLD`, which may get no answer."""
 TOO_LARGE: Final = 1009
 LARGE: Final = 64 * 1024
 """Size in bytes. If the gateway closes with 1009, messages over this size are assumed to be too large."""
 UNTOLD: Final = frozenset({kinds.KICK})
-"""Kinds that get no answer if the participant to remove is not present: only a fence confirms them."""
+"""Kinds that get no answer if the participant to remove is not present: only a flush marker confirms them."""
+MARKER: Final = "flush-"
+"""Start of the ids of flush markers that no caller waits for."""
 Accepts = Callable[[Envelope], bool]
 
 
@@ -69,20 +71,23 @@ class PendingRequest:
 class PendingRequests:
     """The table of sent messages without an answer."""
 
-    def __init__(self, build_fence: Callable[[str], None]) -> None:
-        """Start with an empty table. `build_fence` sends a join with the id that it receives."""
+    def __init__(self, send_marker: Callable[[str], None]) -> None:
+        """Start with an empty table. `send_marker` sends a join with the id that it receives."""
         self._pending: dict[str, PendingRequest] = {}
-        self._fences: dict[str, int] = {}
+        self._markers: dict[str, int] = {}
+        """The flush markers without an answer: how many messages were sent before each."""
         self._numbers = count(1)
-        self._build_fence = build_fence
+        self._send_marker = send_marker
         self._timer: asyncio.TimerHandle | None = None
         self._too_quick: float | None = None
         """Loop time of the last rate limit error; None if there was none."""
 
-    def expect(self, pending: PendingRequest) -> None:
-        """Register a message that is about to be sent."""
+    def expect(self, pending: PendingRequest, *, is_marker: bool = False) -> None:
+        """Register a message that is about to be sent. A flush marker is a join of the client itself."""
         pending.number = next(self._numbers)
         self._pending[pending.id] = pending
+        if is_marker:
+            self._markers[pending.id] = pending.number
         patience = IMPATIENCE if pending.kind in UNTOLD else PATIENCE
         if self._timer is None or patience < PATIENCE:
             self._look_in(patience)
@@ -91,24 +96,31 @@ class PendingRequests:
         """Remove a message that no caller waits for any more."""
         self._pending.pop(pending.id, None)
 
-    def take(self, envelope: Envelope, me: str) -> None:
-        """Pass a received envelope to the messages that it echoes or answers."""
+    def take(self, envelope: Envelope, me: str) -> bool:
+        """Pass a received envelope to the messages that it echoes or answers.
+
+        Returns whether it is the welcome for a flush marker: then it concerns only this client, not its program.
+        """
         if envelope.sender == me:
             mine = self._pending.get(envelope.id)
             if mine is not None:
                 mine.accepted = True
                 if mine.accepts is None:
                     mine.finish(envelope)
+        is_welcome = envelope.kind == kinds.WELCOME and envelope.sender == kinds.GATEWAY
+        is_for_marker = False
         for cause in envelope.correlation_id:
             asked = self._pending.get(cause)
             if asked is not None:
                 self._answer(asked, envelope)
-            elif cause in self._fences and envelope.kind == kinds.WELCOME and envelope.sender == kinds.GATEWAY:
+            if is_welcome and cause in self._markers:
+                is_for_marker = True
                 self._passed(cause, me)
+        return is_for_marker
 
     def knows(self, envelope: Envelope) -> bool:
-        """Whether the envelope answers a pending message or a fence."""
-        return any(cause in self._pending or cause in self._fences for cause in envelope.correlation_id)
+        """Whether the envelope answers a pending message or a flush marker."""
+        return any(cause in self._pending or cause in self._markers for cause in envelope.correlation_id)
 
     def _answer(self, asked: PendingRequest, envelope: Envelope) -> None:
         by_gateway = envelope.sender == kinds.GATEWAY
@@ -132,35 +144,31 @@ class PendingRequests:
             asked.fail(error)
             return False
 
-    # Fences
+    # Flush markers
 
     def _look_in(self, seconds: float) -> None:
         self.stop()
         self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
 
     def _look(self) -> None:
-        """Send a fence if a message has waited too long; called periodically while messages are pending."""
+        """Send a flush marker if a message has waited too long; called periodically while messages are pending."""
         self._timer = None
         now = asyncio.get_running_loop().time()
         waiting = [(now - each.since, each.kind in UNTOLD) for each in self._unaccepted()]
         if any(seconds >= (IMPATIENCE if untold else PATIENCE) for seconds, untold in waiting):
-            self._build_fence(self._fence())
+            number = next(self._numbers)
+            self._markers[f"{MARKER}{number}"] = number
+            self._send_marker(f"{MARKER}{number}")
         if self._pending:
             self._look_in(PATIENCE)
 
     def _unaccepted(self) -> list[PendingRequest]:
         return [each for each in self._pending.values() if not each.accepted]
 
-    def _fence(self) -> str:
-        number = next(self._numbers)
-        fence_id = f"fence-{number}"
-        self._fences[fence_id] = number
-        return fence_id
-
-    def _passed(self, fence_id: str, me: str) -> None:
-        """Settle all messages sent before the fence: the gateway has handled them."""
-        number = self._fences[fence_id]
-        self._fences = {each: other for each, other in self._fences.items() if other > number}
+    def _passed(self, marker_id: str, me: str) -> None:
+        """Settle all messages sent before the marker: the gateway has handled them."""
+        number = self._markers[marker_id]
+        self._markers = {marker: other for marker, other in self._markers.items() if other > number}
         for each in self._unaccepted():
             if each.number < number:
                 if each.kind in UNTOLD and not self._was_too_quick(each):
@@ -190,7 +198,7 @@ class PendingRequests:
             for each in self._unaccepted():
                 if len(each.message) > LARGE:
                     each.fail(MessageTooLarge(f"{each.kind} of {len(each.message)} bytes: {closed}"))
-        pending, self._pending, self._fences = self._pending, {}, {}
+        pending, self._pending, self._markers = self._pending, {}, {}
         self.stop()
         unconfirmed = []
         for each in pending.values():

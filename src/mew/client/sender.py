@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -65,6 +65,13 @@ def _checked(message: bytes) -> bytes:
     return message
 
 
+_MARKER: Final = OutgoingEnvelope(kind=kinds.JOIN)
+
+
+def _is_welcome(envelope: Envelope) -> bool:
+    return envelope.kind == kinds.WELCOME and envelope.sender == kinds.GATEWAY
+
+
 class EnvelopeSender:
     """Sends envelopes over the current connection."""
 
@@ -78,6 +85,18 @@ class EnvelopeSender:
 
     async def post(self, draft: OutgoingEnvelope, accepts: Accepts | None = None) -> Envelope:
         """Send an envelope and wait for its echo, or for the answer for which `accepts` returns true."""
+        return await self._post(draft, accepts, is_marker=False)
+
+    async def flush(self) -> None:
+        """Send a second join and wait for its welcome: it arrives after the answers to all earlier messages."""
+        await self._post(_MARKER, _is_welcome, is_marker=True)
+
+    def send_marker(self, marker_id: str) -> None:
+        """Send a second join for which no caller waits."""
+        if self._link.connection is not None:
+            self._link.connection.send_raw(_MARKER.encode(marker_id))
+
+    async def _post(self, draft: OutgoingEnvelope, accepts: Accepts | None, *, is_marker: bool) -> Envelope:
         connection = await self._link.writable()
         envelope_id = f"{self._prefix}-{next(self._numbers)}"
         message = draft.encode(envelope_id)
@@ -88,7 +107,7 @@ class EnvelopeSender:
             connection.send_raw(message)
             pending.future.cancel()
             return pending.sent(self._inbox.me)
-        self._answers.expect(pending)
+        self._answers.expect(pending, is_marker=is_marker)
         try:
             connection.send_raw(message)
             return await pending.future
@@ -102,8 +121,3 @@ class EnvelopeSender:
                 lane = self._inbox.lanes.lane(str(reference(parse(message))))
                 return lane is None or lane.echoes
         return kind != kinds.HEARTBEAT
-
-    def fence(self, fence_id: str) -> None:
-        """Send a second join: its welcome arrives after the answers to all earlier messages."""
-        if self._link.connection is not None:
-            self._link.connection.send_raw(self._link.target.join(fence_id))

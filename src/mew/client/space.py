@@ -48,7 +48,7 @@ class Space:
 
     def __init__(self, target: ConnectTarget, settings: ConnectSettings) -> None:
         """Create the space without a connection; `connect` opens the connection."""
-        self._answers = PendingRequests(self._fence)
+        self._answers = PendingRequests(self._send_marker)
         self._inbox = Dispatcher(self._answers, self.stream)
         self.room = QueueLimits(settings.queue, settings.queue_bytes)
         """Queue limits of each subscription."""
@@ -57,8 +57,8 @@ class Space:
         self.sequences: dict[str, int] = {}
         """The last sequence number that this participant used, by stream id."""
 
-    def _fence(self, fence_id: str) -> None:
-        self._sender.fence(fence_id)
+    def _send_marker(self, marker_id: str) -> None:
+        self._sender.send_marker(marker_id)
 
     def __repr__(self) -> str:
         return f"<Space {self.id!r} as {self.me!r}>"
@@ -246,6 +246,14 @@ class Space:
     async def post(self, draft: OutgoingEnvelope, accepts: Accepts | None = None) -> Envelope:
         """Send a draft and wait for its echo, or for the answer for which `accepts` returns true."""
         return await self._sender.post(reasoning.in_context(self, draft), accepts)
+
+    async def flush(self) -> None:
+        """Wait until the gateway has handled everything that this client has sent, frames included.
+
+        Frames have no confirmation of their own. Raises `ConnectionLost` if the connection breaks first, `RateLimited`
+        if this client is over the rate limit: then the gateway may have dropped earlier messages without an answer.
+        """
+        await self._sender.flush()
 
     async def chat(self, text: str, *, to: Names = ()) -> Envelope:
         """Send a chat message."""

@@ -154,8 +154,7 @@ class _Conversation:
         if welcome is not None:
             await self._writer.write(written(welcome))
         async for message in self._messages:
-            if not self._said.answers_us(message):
-                await self._writer.write(written(message))
+            await self._writer.write(written(message))
 
     async def speak(self, lines: "PipeLines", stay: float | None) -> None:
         """Send each line, then wait until all are accepted, and for `stay` seconds more; None waits forever."""

@@ -17,13 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from mew.cli.common.errors import UsageError
-from mew.client import ConnectionLost, Frame, Space
+from mew.client import ConnectionLost, Space
 from mew.client.connection import Connection
-from mew.client.dispatcher import Message
 from mew.client.errors import RateLimited
-from mew.client.sender import OutgoingEnvelope
-from mew.protocol import kinds
-from mew.protocol.envelope import Envelope
 from mew.protocol.rate_limit import Bucket
 from mew.protocol.settings import Limits
 
@@ -140,8 +136,6 @@ TURN_SECONDS: Final = 0.05
 PAUSE_SECONDS: Final = 0.25
 PONG_SECONDS: Final = 5.0
 _FRAME: Final = b"#"
-_FENCE: Final = "fence-"
-"""Prefix of the ids of queries that the client itself sends (`mew.client.pending`)."""
 
 
 class LineSender:
@@ -156,7 +150,6 @@ class LineSender:
         self._space = space
         self._over: Connection | None = None
         self._anything = asyncio.Event()
-        self._answers: set[str] = set()
         self._rate = Bucket(RATE, BURST, _now())
 
     async def send(self, number: int, message: bytes) -> None:
@@ -182,15 +175,12 @@ class LineSender:
                 await self._space.connected()
 
     async def all_taken(self) -> None:
-        """Wait until all lines are accepted. Reconnects are waited for.
-
-        It sends a join, whose welcome arrives after all earlier lines were handled.
-        """
+        """Wait until all lines are accepted. Reconnects are waited for."""
         while True:
             self._look_for_lost()
             last = self.on_their_way[-1] if self.on_their_way else 0
             try:
-                await self._space.post(OutgoingEnvelope(kind=kinds.JOIN), self._is_answer)
+                await self._space.flush()
             except ConnectionLost:
                 self._look_for_lost()
                 await self._space.connected()
@@ -220,18 +210,6 @@ class LineSender:
             self._anything.set()
         else:
             self._passed(last)
-
-    def answers_us(self, message: Message) -> bool:
-        """Return whether a message answers one of our own queries. Such messages are not for the user."""
-        if isinstance(message, Frame) or message.kind != kinds.WELCOME:
-            return False
-        return message.id in self._answers or any(cause.startswith(_FENCE) for cause in message.correlation_id)
-
-    def _is_answer(self, envelope: Envelope) -> bool:
-        """Return whether an envelope is a welcome. Records its id before any other consumer receives it."""
-        if envelope.kind == kinds.WELCOME:
-            self._answers.add(envelope.id)
-        return envelope.kind == kinds.WELCOME
 
     def _passed(self, last: int) -> None:
         self.on_their_way = [number for number in self.on_their_way if number > last]
