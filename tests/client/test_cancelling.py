@@ -365,6 +365,7 @@ RECIPES: Final[dict[str, list[Recipe]]] = {
     "Space.close": [lambda scene: scene.alice.close(), closing_while_away],
     "Space.compact": [bob_serves(lambda scene: scene.alice.compact("bob"))],
     "Space.connected": [lost],
+    "Space.flush": [sending(lambda scene: scene.alice.flush())],
     "Space.forget": [sending(lambda scene: scene.alice.forget("bob"))],
     "Space.get_prompt": [bob_does(answer_all)(lambda scene: scene.alice.get_prompt("bob", "p"))],
     "Space.list_prompts": [bob_serves(lambda scene: scene.alice.list_prompts("bob"))],
