@@ -46,7 +46,7 @@ async def receive(space: Space, count: int) -> None:
 
 async def send(space: Space, count: int) -> None:
     """Write frames for somebody else."""
-    await space.until(lambda view: "p0" in view.participants)
+    await space.wait_until(lambda view: "p0" in view.participants)
     stream = await space.open_stream(target=["p0"])
     tell(ready=True)
     started, cpu = time.monotonic(), time.process_time()

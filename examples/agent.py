@@ -8,7 +8,7 @@ import mew
 
 async def main() -> None:
     async with mew.connect() as space:
-        async for chat in space.envelopes("chat", to=space.me):
+        async for chat in space.envelopes("chat", to=space.participant_id):
             await space.chat(f"You said: {chat.payload['text']}", to=chat.sender)
 
 

@@ -43,8 +43,8 @@ async def offer(options: Namespace) -> None:
     async with mew.connect() as space:
         serving = asyncio.create_task(shed.run(space), name="tools")
         print(f"{len(files)} files are here")
-        await space.until(lambda view: "cleaner" in view.participants)
-        await space.until(lambda view: "cleaner" not in view.participants)
+        await space.wait_until(lambda view: "cleaner" in view.participants)
+        await space.wait_until(lambda view: "cleaner" not in view.participants)
         serving.cancel()
         print(f"{len(files)} files are left")
 
@@ -52,7 +52,7 @@ async def offer(options: Namespace) -> None:
 async def tidy(options: Namespace) -> None:
     """The agent: looks, has an idea, and is told what came of it."""
     async with mew.connect() as space:
-        await space.until(lambda view: view.participants.keys() >= {TOOLS, "human"})
+        await space.wait_until(lambda view: view.participants.keys() >= {TOOLS, "human"})
         listed = await space.call_tool(TOOLS, "list_files")
         found: dict[str, int] = listed.structured or {}
         largest = max(found, key=lambda name: found[name])

@@ -23,8 +23,8 @@ async def send(options: Namespace) -> None:
     """The sender: says what comes, then sends it, no faster than it is read."""
     data = options.path.read_bytes()
     async with mew.connect() as space:
-        read = space.envelopes("chat/acknowledge", sender="receiver", to=space.me)
-        await space.until(lambda view: "receiver" in view.participants)
+        read = space.envelopes("chat/acknowledge", sender="receiver", to=space.participant_id)
+        await space.wait_until(lambda view: "receiver" in view.participants)
         about = {"filename": options.path.name, "checksum_sha256": sha256(data).hexdigest()}
         stream = await space.open_stream(
             target=["receiver"], expected_size_bytes=len(data), metadata=about, on_owner_disconnect="close"
@@ -47,7 +47,7 @@ async def receive(options: Namespace) -> None:
     """The receiver: nothing gets the file's name that is not the file."""
     async with mew.connect() as space:
         opened = await space.wait_for(
-            lambda each: each.kind == "stream/open" and space.me in each.payload.get("target", ())
+            lambda each: each.kind == "stream/open" and space.participant_id in each.payload.get("target", ())
         )
         sender, about = opened.payload["owner"], opened.payload["metadata"]
         pieces, data, number = space.frames(opened.payload["stream_id"]), bytearray(), 0

@@ -60,7 +60,7 @@ def cat_in(view: SpaceView) -> str | None:
 
 async def find_cat(space: Space) -> Stream:
     """Wait until there is a cat. Who comes late knows it from the welcome, without asking."""
-    stream_id = cat_in(await space.until(lambda view: cat_in(view) is not None))
+    stream_id = cat_in(await space.wait_until(lambda view: cat_in(view) is not None))
     assert stream_id is not None
     return space.stream(stream_id)
 
@@ -82,12 +82,12 @@ async def serve(options: Namespace) -> None:
         await walk_until(space, cat, lambda view: "player1" in view.participants)
         granted = await cat.grant("player1", reason="takes the controls")
         print(f"{cat.stream_id} may be written by {' and '.join(granted.payload['authorized_writers'])}")
-        await space.until(lambda view: "player1" not in view.participants)
+        await space.wait_until(lambda view: "player1" not in view.participants)
         print("player1 dropped out; until somebody else comes, the cat walks by itself")
         await walk_until(space, cat, lambda view: "ai-agent" in view.participants)
         handed = await cat.transfer("ai-agent", reason="player1 dropped out")
         print(f"{cat.stream_id} went from {handed.payload['previous_owner']} to {handed.payload['new_owner']}")
-        await space.until(lambda view: cat.stream_id not in view.streams)
+        await space.wait_until(lambda view: cat.stream_id not in view.streams)
         print(f"{cat.stream_id} has ended")
 
 
@@ -101,7 +101,7 @@ async def play(options: Namespace) -> None:
     """A player: it writes as long as it may, and is gone from one moment to the next."""
     async with mew.connect(reconnect=False) as space:
         cat = await find_cat(space)
-        await space.until(lambda view: view.may_write(cat.stream_id))
+        await space.wait_until(lambda view: view.may_write(cat.stream_id))
         print(f"player1 may write to {cat.stream_id}, and steers")
         malformed = malformed_at(options)
         async for tick in ticks(options.seconds):
@@ -120,7 +120,7 @@ async def intrude(options: Namespace) -> None:
         assert cat.view is not None
         assert space.connection is not None
         print(f"{cat.stream_id} may be written by {' and '.join(cat.view.writers)}; player2 tries all the same")
-        for attempt in (cat.send_data(Position(99, 99)), cat.grant(space.me)):
+        for attempt in (cat.send_data(Position(99, 99)), cat.grant(space.participant_id)):
             try:
                 await attempt
             except ProtocolError as refused:
@@ -137,7 +137,7 @@ async def take_over(options: Namespace) -> None:
     """The AI agent: it is given the cat, and numbers what it writes, so that what is lost can be counted."""
     async with mew.connect() as space:
         cat = await find_cat(space)
-        await space.until(lambda _: cat.view is not None and cat.view.owner == space.me)
+        await space.wait_until(lambda _: cat.view is not None and cat.view.owner == space.participant_id)
         print(f"ai-agent owns {cat.stream_id}, and steers")
         malformed, halfway = malformed_at(options), round(options.seconds * HZ) // 2
         async for tick in ticks(options.seconds):

@@ -28,7 +28,7 @@ class Step(msgspec.Struct):
 async def think(options: Namespace) -> None:
     """The agent: steps for programs on a stream, thoughts for everybody as envelopes with one context."""
     async with mew.connect() as space:
-        followers = space.envelopes("chat/acknowledge", to=space.me)
+        followers = space.envelopes("chat/acknowledge", to=space.participant_id)
         trace = await space.announce_stream([Step], desired_id="trace", on_owner_disconnect="close")
         print(f"{trace.stream_id} is announced; waiting for somebody who follows")
         await anext(followers)
@@ -53,7 +53,7 @@ async def follow(options: Namespace) -> None:
     """The reader: the steps as they come, and in the end the reasoning that they belong to."""
     async with mew.connect() as space:
         said = space.envelopes("reasoning/*")
-        view = await space.until(lambda view: bool(traces_in(view)))
+        view = await space.wait_until(lambda view: bool(traces_in(view)))
         trace = traces_in(view)[-1]
         steps = space.frames(trace.stream_id, format=Step)
         await space.send("chat/acknowledge", to=trace.owner)  # we read from here on: it may begin

@@ -21,7 +21,7 @@ async def film(options: Namespace) -> None:
     """The camera: pictures for the reader alone, as many as the socket takes."""
     async with mew.connect() as space:
         ready = space.envelopes("chat/acknowledge", sender="slow-reader")
-        await space.until(lambda view: "slow-reader" in view.participants)
+        await space.wait_until(lambda view: "slow-reader" in view.participants)
         stream = await space.open_stream(target=["slow-reader"], content_type="image/x-noise", description="pictures")
         await anext(ready)
         print(f"camera writes {options.pictures} pictures of {len(PICTURE) // 1024} KiB")
@@ -39,7 +39,7 @@ async def read(options: Namespace) -> None:
 
     async with mew.connect() as space:
         opened = await space.wait_for(
-            lambda each: each.kind == "stream/open" and space.me in each.payload.get("target", ())
+            lambda each: each.kind == "stream/open" and space.participant_id in each.payload.get("target", ())
         )
         pictures = space.frames(opened.payload["stream_id"], on_gap=tell)
         await space.send("chat/acknowledge", to="camera")

@@ -34,7 +34,7 @@ async def model(question: str, rate: float) -> AsyncIterator[str]:
 async def assist(options: Namespace) -> None:
     """The assistant: a frame for each token, then one message for all of them."""
     async with mew.connect() as space:
-        question = await anext(space.envelopes("chat", to=space.me))
+        question = await anext(space.envelopes("chat", to=space.participant_id))
         print(f"{question.sender} asks: {question.payload['text']}")
         about = {"content_type": "text/plain", "description": "an answer, token by token", "answers": question.id}
         stream = await space.open_stream(**about, on_owner_disconnect="close")
@@ -52,7 +52,7 @@ async def assist(options: Namespace) -> None:
 async def ask(options: Namespace) -> None:
     """Whoever asks: frames and envelopes come in one order, so everything before the message is what it is made of."""
     async with mew.connect() as space:
-        await space.until(lambda view: "assistant" in view.participants)
+        await space.wait_until(lambda view: "assistant" in view.participants)
         messages = space.messages()
         question = await space.chat(QUESTION, to="assistant")
         stream_id, tokens, answer = "", [], {}

@@ -21,8 +21,8 @@ SPOKEN = (
 async def speak(options: Namespace) -> None:
     """The speaker. A stream that is announced is not live yet: whoever wants every word has time to come."""
     async with mew.connect() as space:
-        listeners = space.envelopes("chat/acknowledge", to=space.me)
-        about = {"speaker": space.me, "language": "en-US"}
+        listeners = space.envelopes("chat/acknowledge", to=space.participant_id)
+        about = {"speaker": space.participant_id, "language": "en-US"}
         call = await space.announce_stream([LINES], desired_id="call", metadata=about, on_owner_disconnect="close")
         print(f"{call.stream_id} is announced; waiting for somebody who listens")
         listener = await anext(listeners)
@@ -43,7 +43,7 @@ def calls_in(view: SpaceView) -> list[StreamView]:
 async def write_down(options: Namespace) -> None:
     """The reader: words come as they are spoken; a line is printed when it is whole."""
     async with mew.connect() as space:
-        view = await space.until(lambda view: bool(calls_in(view)))
+        view = await space.wait_until(lambda view: bool(calls_in(view)))
         call, line = calls_in(view)[-1], ""
         words = space.frames(call.stream_id)
         await space.send("chat/acknowledge", to=call.owner)  # we read from here on: it may begin

@@ -39,7 +39,7 @@ async def lead(options: Namespace) -> None:
                 await space.send("job/over", to=worker)
 
         print(f"{stream.stream_id} is open; waiting for {len(WORKERS)} workers")
-        await space.until(lambda view: view.participants.keys() >= set(WORKERS))
+        await space.wait_until(lambda view: view.participants.keys() >= set(WORKERS))
         for worker in WORKERS:
             await stream.grant(worker, reason="works for us")
             await give(worker)
@@ -60,15 +60,15 @@ async def work(options: Namespace) -> None:
     """A worker: it may write as long as the boss lets it, and only there."""
     async with mew.connect() as space:
         count = 0
-        async for job in space.envelopes("job/*", to=space.me):
+        async for job in space.envelopes("job/*", to=space.participant_id):
             if job.kind == "job/over":
                 break
             thousand = job.payload["thousand"]
             found = Result(thousand, sum(map(is_prime, range(thousand * 1000, thousand * 1000 + 1000))))
             await space.stream(job.payload["stream_id"]).send_data(found)
-            print(f"{space.me}: {found.primes} primes from {thousand * 1000} on")
+            print(f"{space.participant_id}: {found.primes} primes from {thousand * 1000} on")
             count += 1
-        print(f"{space.me} did {count} jobs")
+        print(f"{space.participant_id} did {count} jobs")
 
 
 def is_prime(number: int) -> bool:

@@ -152,7 +152,7 @@ async def _play(url: str, windows: int) -> list[Heard]:
 
 async def _listen(space: Space, windows: int) -> list[Heard]:
     """Figures of seconds that began when the watch was warm, as they come."""
-    view = await space.until(lambda view: any(each.owner == "meter" for each in view.streams.values()))
+    view = await space.wait_until(lambda view: any(each.owner == "meter" for each in view.streams.values()))
     stream = next(each for each in view.streams.values() if each.owner == "meter")
     heard: list[Heard] = []
     warm: float | None = None

@@ -44,8 +44,8 @@ async def test_a_sender_goes_on_with_its_stream_after_the_connection_broke(gatew
         frames = alice.frames()
         assert (await anext(frames)).stream_id == "positions"
         close_all(gateway, 1011, "something broke", "walker")
-        await alice.until(lambda view: "walker" not in view.participants)
-        await alice.until(lambda view: "walker" in view.participants)
+        await alice.wait_until(lambda view: "walker" not in view.participants)
+        await alice.wait_until(lambda view: "walker" in view.participants)
         before = alice.view.streams["positions"].frames
         while alice.view.streams["positions"].frames == before:
             assert (await anext(frames)).stream_id == "positions"

@@ -171,7 +171,7 @@ async def test_the_sdk_takes_no_second_proposal_of_an_id_and_no_forged_end(gatew
         proposed = await anext(proposals)
         refused = mallory.wait_for(lambda envelope: envelope.kind == "system/error")
         stamp = proposed.envelope.fields["proposal"]
-        mallory.link.require().send_raw(
+        mallory.session.require().send_raw(
             b'{"id":"%b","kind":"mcp/proposal","to":["files"],"payload":{"method":"tools/call"},"proposal":%b}'
             % (first.encode(), stamp)
         )
@@ -240,7 +240,7 @@ async def test_a_grant_of_the_sdk_is_for_this_tool_these_recipients_and_one_hour
         await proposed.approve()
         granted = await proposed.grant()
         assert granted.payload["timeout_seconds"] == 3600
-        await agent.until(lambda view: any(each.get("to") == ["files"] for each in view.you.capabilities))
+        await agent.wait_until(lambda view: any(each.get("to") == ["files"] for each in view.you.capabilities))
         assert agent.can({"kind": "mcp/request", "to": ["files"], "payload": call("read_file", path="b")})
         for to, payload in (("mallory", READ), ("files", EXEC), ("files", {"method": "tools/list"})):
             assert not agent.can({"kind": "mcp/request", "to": [to], "payload": payload})
@@ -335,7 +335,7 @@ async def test_a_question_of_the_terminal_is_replaced_by_no_second_proposal(gate
         screen = await asked_at(alice, "read_file")
         await alice.may_answer()
         refused = mallory.wait_for(lambda envelope: envelope.kind == "system/error")
-        mallory.link.require().send_raw(
+        mallory.session.require().send_raw(
             b'{"id":"%b","kind":"mcp/proposal","to":["files"],"payload":{"method":"tools/call"}}' % first.encode()
         )
         assert (await refused).payload["error"] == AlreadyExists.code

@@ -84,7 +84,7 @@ async def bridged(
         bridge = Bridge(settings_for(gateway, server, **patience))
         running = asyncio.create_task(bridge.run(), name="bridge under test")
         try:
-            arriving = asyncio.create_task(alice.until(lambda view: "tools" in view.participants), name="arriving")
+            arriving = asyncio.create_task(alice.wait_until(lambda view: "tools" in view.participants), name="arriving")
             await asyncio.wait({arriving, running}, return_when=asyncio.FIRST_COMPLETED)
             arriving.cancel()
             yield Bridged(alice, running, bridge)

@@ -144,8 +144,8 @@ async def test_a_space_that_comes_back_finds_the_same_server(gateway: Running) -
         gateway.ask(
             lambda each: next(each for each in each.sockets if each._participant == "tools").close(1001, "away")
         )
-        await tools.alice.until(lambda view: "tools" not in view.participants)
-        await tools.alice.until(lambda view: "tools" in view.participants)
+        await tools.alice.wait_until(lambda view: "tools" not in view.participants)
+        await tools.alice.wait_until(lambda view: "tools" in view.participants)
         assert (await tools.result("initialize"))["serverInfo"] == before
 
 

@@ -51,10 +51,10 @@ async def test_a_signal_ends_bridge_and_server_within_five_seconds(
 async def seconds_to_end(gateway: Running, number: signal.Signals, mode: str) -> float:
     """How long bridge and server take from a signal on; they end in good order."""
     async with joining(gateway, "alice") as alice, started(gateway, "--", *odd(mode).command) as bridge:
-        await alice.until(lambda view: "tools" in view.participants)
+        await alice.wait_until(lambda view: "tools" in view.participants)
         began = time.monotonic()
         bridge.send_signal(number)
-        await alice.until(lambda view: "tools" not in view.participants)
+        await alice.wait_until(lambda view: "tools" not in view.participants)
         output, errors = await bridge.communicate()
         seconds = time.monotonic() - began
         assert (output, bridge.returncode) == (b"", 0), errors.decode()
@@ -71,9 +71,9 @@ async def test_a_bridge_that_gives_up_leaves_says_why_in_a_line_and_ends_with_1(
         joining(gateway, "alice") as alice,
         started(gateway, "--max-restarts", "0", "--", *odd("once").command) as bridge,
     ):
-        await alice.until(lambda view: "tools" in view.participants)
+        await alice.wait_until(lambda view: "tools" in view.participants)
         assert (await ask(alice, "tools/list"))["error"]["code"] == -32000
-        await alice.until(lambda view: "tools" not in view.participants)
+        await alice.wait_until(lambda view: "tools" not in view.participants)
         output, errors = await bridge.communicate()
         assert (output, bridge.returncode) == (b"", 1)
         last = f"mew bridge: {sys.executable!r} ended with exit code 7; abandoned after 0 restarts within 60 s"
@@ -83,7 +83,7 @@ async def test_a_bridge_that_gives_up_leaves_says_why_in_a_line_and_ends_with_1(
 @played
 async def test_the_servers_environment_has_no_token_and_what_was_added(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, started(gateway, "--env", "MORE=a=b", "--", *MADE_WITH_MCP.command):
-        await alice.until(lambda view: "tools" in view.participants)
+        await alice.wait_until(lambda view: "tools" in view.participants)
         for name, value in {"MEW_TOKEN": "none", "AGAIN": "none", "MORE": "a=b"}.items():
             asked = await ask(alice, "tools/call", name="variable", arguments={"name": name})
             assert text_of(asked["result"]) == value

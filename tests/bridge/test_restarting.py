@@ -33,7 +33,7 @@ async def test_when_the_limit_is_reached_the_bridge_answers_leaves_and_says_why(
     async with bridged(gateway, odd("once"), restarts=2) as tools:
         for _ in range(3):
             assert await tools.error("tools/list") == LOST
-        await tools.alice.until(lambda view: "tools" not in view.participants)
+        await tools.alice.wait_until(lambda view: "tools" not in view.participants)
         await until(tools.running.done)
         error = tools.running.exception()
         assert isinstance(error, TooManyRestarts)

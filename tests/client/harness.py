@@ -70,7 +70,7 @@ async def until(question: Callable[[], Any]) -> Any:
 
 async def shut_down(gateway: Running, space: Space, who: str | None = None) -> None:
     """Have somebody shut down as the gateway does it, but without the five seconds for one's last words."""
-    named = who or space.me
+    named = who or space.participant_id
     await space.send("participant/shutdown", to=named)
     close_all(gateway, 1000, "shutdown", named)
 

@@ -215,7 +215,7 @@ async def test_after_a_kill_everything_is_as_the_journal_says_and_the_gap_is_tol
             mew.connect(url, token="token-of-bob", on_reconnected=gaps["bob"].append) as bob,
         ):
             stream = await alice.open_stream(description="survives")
-            await bob.until(lambda view: bool(view.streams))
+            await bob.wait_until(lambda view: bool(view.streams))
             reader = Reader(bob, stream.stream_id)
             for number in range(50):
                 await stream.send(str(number))

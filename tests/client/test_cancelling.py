@@ -155,7 +155,7 @@ async def until_gone(scene: Scene) -> None:
     connection = scene.connection
     timer = asyncio.get_running_loop().call_later(0.002, connection.abort, "as if the network were gone")
     try:
-        await connection.gone()
+        await connection.wait_closed()
     finally:
         timer.cancel()  # it is over for whoever was cancelled, too
 
@@ -208,7 +208,7 @@ bob_serves = bob_does(lambda scene: offered().run(scene.bob))
 
 async def bob_asks(scene: Scene) -> None:
     """As soon as alice listens, she has something to do, and in the end is shut down."""
-    await until(lambda: scene.alice._inbox._envelopes)
+    await until(lambda: scene.alice._dispatcher._envelopes)
     await scene.bob.call_tool("alice", "slow")
     await scene.bob.compact("alice")
     await scene.bob.shutdown("alice")
@@ -216,14 +216,14 @@ async def bob_asks(scene: Scene) -> None:
 
 async def bob_orders(scene: Scene) -> None:
     """As soon as alice listens."""
-    await until(lambda: scene.alice._inbox._envelopes)
+    await until(lambda: scene.alice._dispatcher._envelopes)
     await scene.bob.pause("alice", seconds=0.002)
     await scene.bob.compact("alice")
     await scene.bob.shutdown("alice")
 
 
 async def bob_sends_carol_away(scene: Scene) -> None:
-    await scene.bob.until(lambda view: "carol" in view.participants)
+    await scene.bob.wait_until(lambda view: "carol" in view.participants)
     await scene.bob.shutdown("carol")
 
 
@@ -300,7 +300,7 @@ def thinking(use: Callable[[Reasoning], Awaitable[Any]]) -> Recipe:
 
 async def obeying(scene: Scene) -> None:
     async with scene.alice.envelopes("participant/*", to="alice") as orders:
-        await offered().obey(scene.alice, orders)
+        await offered().handle_requests(scene.alice, orders)
 
 
 def serving(scene: Scene) -> Awaitable[None]:
@@ -313,7 +313,7 @@ async def resumed(scene: Scene) -> None:
     participant = Participant()
     participant._pause(0.002)
     try:
-        await participant.resumed()
+        await participant.wait_until_resumed()
     finally:
         participant._resume()
 
@@ -327,15 +327,15 @@ RECIPES: Final[dict[str, list[Recipe]]] = {
     "ConnectContext.__aexit__": [leaving],
     "ConnectContext.__await__": [awaiting],
     "Connection.close": [lambda scene: scene.connection.close()],
-    "Connection.drained": [sending(lambda scene: scene.connection.drained())],
-    "Connection.gone": [until_gone],
+    "Connection.wait_writable": [sending(lambda scene: scene.connection.wait_writable())],
+    "Connection.wait_closed": [until_gone],
     "Connection.ping": [lambda scene: scene.connection.ping()],
-    "ControlHandler.obey": [bob_does(bob_orders)(obeying)],
-    "ControlHandler.resumed": [resumed],
+    "ControlHandler.handle_requests": [bob_does(bob_orders)(obeying)],
+    "ControlHandler.wait_until_resumed": [resumed],
     "McpHandler.answer": [lambda scene: Slow().answer("m", {})],
     "Participant.answer": [lambda scene: offered().answer("tools/call", {"name": "slow"})],
-    "Participant.obey": [bob_does(bob_orders)(obeying)],
-    "Participant.resumed": [resumed],
+    "Participant.handle_requests": [bob_does(bob_orders)(obeying)],
+    "Participant.wait_until_resumed": [resumed],
     "Participant.run": [bob_does(bob_asks)(lambda scene: offered().run(scene.alice))],
     "Participant.run_forever": [bob_does(bob_sends_carol_away)(forever)],
     "Proposal.abandon": [with_a_proposal(lambda proposal: proposal.abandon("no more"))],
@@ -383,7 +383,7 @@ RECIPES: Final[dict[str, list[Recipe]]] = {
     "Space.send": [sending(lambda scene: scene.alice.send("reasoning/start"))],
     "Space.shutdown": [sending(lambda scene: scene.alice.shutdown("carol"))],
     "Space.status": [bob_serves(lambda scene: scene.alice.status("bob"))],
-    "Space.until": [lambda scene: scene.alice.until(lambda view: "carol" in view.participants, timeout=0.01)],
+    "Space.wait_until": [lambda scene: scene.alice.wait_until(lambda view: "carol" in view.participants, timeout=0.01)],
     "Space.wait_for": [hearing(lambda scene: scene.alice.wait_for(lambda envelope: envelope.kind == "chat"))],
     "Stream.close": [sending(lambda scene: scene.live.close())],
     "Stream.complete": [sending(lambda scene: scene.live.complete())],
@@ -464,7 +464,7 @@ async def run(work: Awaitable[Any], at: int) -> bool:
 async def opened(scene: Scene) -> None:
     scene.live = await scene.alice.open_stream()
     scene.ready = await scene.alice.announce_stream(["text"])
-    await scene.alice.until(lambda view: "bob" in view.participants)
+    await scene.alice.wait_until(lambda view: "bob" in view.participants)
 
 
 @pytest.mark.parametrize(
@@ -493,12 +493,12 @@ async def test_whoever_is_cancelled_leaves_no_task_and_no_future_behind(
 
 async def settled(scene: Scene, before: set[int]) -> None:
     """What was there before is all there is, but for the connection, where it was lost; and all is well with it."""
-    if scene.alice.link.over is None:
+    if scene.alice.session.over is None:
         await scene.alice.connected()
         with suppress(Paused):  # who is paused or shut down is answered, too
             await scene.alice.chat("still here")
-        assert scene.alice._answers._pending == {}
-        assert (scene.alice._inbox.watchers, scene.alice._inbox.view_watchers) == ((), ())
+        assert scene.alice._pending._requests == {}
+        assert (scene.alice._dispatcher.waiters, scene.alice._dispatcher.view_waiters) == ((), ())
     kept = {id(each) for each in living(scene)}
     for _ in range(4000):
         left = pending() - before - kept

@@ -24,7 +24,7 @@ async def test_a_message_may_come_in_pieces(caplog: pytest.LogCaptureFixture) ->
 
     async with faking(script) as url, mew.connect(url, token="any") as space:
         chats, frames = space.envelopes("chat"), space.frames("stream-1")
-        assert (space.me, space.view.position) == ("alice", 7)
+        assert (space.participant_id, space.view.position) == ("alice", 7)
         assert (await anext(chats)).payload["text"] == "hello"
         assert (await anext(frames)).data == b"data"
 
@@ -150,7 +150,7 @@ async def test_a_ping_tells_how_long_the_way_is_or_that_there_is_none() -> None:
         socket.abort("gone")
         with pytest.raises(ConnectionLost, match="gone"):
             await asking
-        for late in (socket.ping(), socket.drained()):
+        for late in (socket.ping(), socket.wait_writable()):
             with pytest.raises(ConnectionLost):
                 await late
         socket.send_raw(b"into the void")

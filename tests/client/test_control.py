@@ -21,7 +21,7 @@ async def obeying(gateway: Running, participant: Participant) -> AsyncIterator[t
     """Alice, who gives orders; bob, who is a participant; and its run."""
     async with joining(gateway, "bob") as bob, joining(gateway, "alice") as alice:
         task = await begun(participant.run(bob))
-        await alice.until(lambda view: "bob" in view.participants)
+        await alice.wait_until(lambda view: "bob" in view.participants)
         try:
             yield alice, bob, task
         finally:
@@ -119,11 +119,11 @@ async def test_a_pause_from_before_a_break_ends_though_its_end_was_missed(gatewa
         await until(lambda: participant.paused)
         proxy.refusing = True
         proxy.cut()
-        await alice.until(lambda view: "bob" not in view.participants)
+        await alice.wait_until(lambda view: "bob" not in view.participants)
         if resumed == "while we were away":
             await alice.resume("bob")
         proxy.behave()
-        await alice.until(lambda view: "bob" in view.participants)
+        await alice.wait_until(lambda view: "bob" in view.participants)
         calling = asyncio.create_task(alice.call_tool("bob", "count"))
         if resumed == "after we came back":
             assert (await anext(refusals)).payload["error"] == "paused"

@@ -312,7 +312,7 @@ async def test_a_file_cannot_be_written_outside_the_receivers_folder(seacat: Sta
     async with curtain(seacat), seacat.join("sender") as sender:
         read = sender.envelopes("chat/acknowledge", sender="receiver")
         receiver = await seacat.start("file_transfer.py receiver received")
-        await sender.until(lambda view: "receiver" in view.participants)
+        await sender.wait_until(lambda view: "receiver" in view.participants)
         about = {"filename": "../out.txt", "checksum_sha256": sha256(b"out").hexdigest()}
         stream = await sender.open_stream(target=["receiver"], expected_size_bytes=3, metadata=about)
         await anext(read)
@@ -370,7 +370,7 @@ async def test_what_was_allowed_and_fails_is_not_called_done(seacat: Stage) -> N
         assert await human.says() == "waiting for a proposal"
         assert await tools.says() == "3 files are here"
         async with seacat.join("cleaner") as cleaner:
-            await cleaner.until(lambda view: view.participants.keys() >= {"file-tools", "human"})
+            await cleaner.wait_until(lambda view: view.participants.keys() >= {"file-tools", "human"})
             deleted = await cleaner.call_tool("file-tools", "delete_file", {"name": "cow.png"}, timeout=None)
         assert deleted.is_error
         assert (await human.end()).lines[-1] == "it failed"
@@ -400,27 +400,27 @@ async def test_a_human_is_asked_on_the_terminal(seacat: Stage) -> None:
 async def test_the_agent_answers_whoever_speaks_to_it_until_it_is_interrupted(seacat: Stage) -> None:
     async with curtain(seacat), seacat.join("human") as human:
         agent = await seacat.start("agent.py", MEW_TOKEN=seacat.gateway.token("echo"))
-        await human.until(lambda view: "echo" in view.participants)
+        await human.wait_until(lambda view: "echo" in view.participants)
         heard = human.envelopes("chat", sender="echo", to="human")
         await human.chat("not to you")
         await human.chat("hello", to="echo")
         assert (await anext(heard)).payload["text"] == "You said: hello"
         agent.process.send_signal(signal.SIGINT)
         assert await agent.end() == Ended([])
-        await human.until(lambda view: "echo" not in view.participants)
+        await human.wait_until(lambda view: "echo" not in view.participants)
 
 
 @played
 async def test_the_tool_server_adds_and_ends_when_it_is_told_to(seacat: Stage) -> None:
     async with curtain(seacat), seacat.join("human") as human:
         server = await seacat.start("tool_server.py", MEW_TOKEN=seacat.gateway.token("calculator"))
-        await human.until(lambda view: "calculator" in view.participants)
+        await human.wait_until(lambda view: "calculator" in view.participants)
         (tool,) = await human.list_tools("calculator")
         assert (tool.name, tool.description) == ("add", "The sum of two numbers.")
         assert (await human.call_tool("calculator", "add", {"a": 3, "b": 5.5})).text == "8.5"
         server.process.terminate()
         assert await server.end() == Ended([])
-        await human.until(lambda view: "calculator" not in view.participants)
+        await human.wait_until(lambda view: "calculator" not in view.participants)
 
 
 # How a role begins and ends

@@ -24,7 +24,7 @@ from tests.gateway.raw import Running, running, tls_of
 @played
 async def test_a_token_is_enough_to_come_in(gateway: Running) -> None:
     async with mew.connect(url_of(gateway), token=gateway.token("alice")) as space:
-        assert space.me == "alice"
+        assert space.participant_id == "alice"
         assert space.view.you.capabilities == [{"kind": "*"}, {"kind": "**"}, {"kind": "mcp/response"}]
 
 
@@ -33,9 +33,9 @@ async def test_who_was_started_by_a_gateway_needs_no_address(gateway: Running, m
     for name, value in {"GATEWAY": url_of(gateway), "SPACE": "lab", "TOKEN": gateway.token("alice")}.items():
         monkeypatch.setenv(f"MEW_{name}", value)
     async with mew.connect() as space:
-        assert (space.me, space.id) == ("alice", "lab")
+        assert (space.participant_id, space.id) == ("alice", "lab")
     async with mew.connect(token=gateway.token("bob")) as space:
-        assert space.me == "bob"
+        assert space.participant_id == "bob"
 
 
 def test_a_token_of_the_environment_goes_to_no_other_address(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +52,7 @@ def test_without_any_address_it_is_said_where_one_may_be_put(monkeypatch: pytest
 @played
 async def test_connecting_can_be_awaited_and_closed_by_hand(gateway: Running) -> None:
     space = await joining(gateway, "alice")
-    assert (space.id, space.me) == ("lab", "alice")
+    assert (space.id, space.participant_id) == ("lab", "alice")
     await space.close()
     await space.close()
     assert space.connection is None
@@ -90,7 +90,7 @@ async def test_who_is_not_let_in_is_told_why(
 async def test_nobody_needs_a_token_where_anybody_may_come_in(tmp_path: Path) -> None:
     with running(tmp_path, {"allow_anonymous": True}) as gateway:
         async with mew.connect(url_of(gateway), space="lab", participant="guest") as space:
-            assert space.me == "guest"
+            assert space.participant_id == "guest"
 
 
 @played
@@ -110,7 +110,7 @@ async def test_the_first_space_tells_its_own_name_with_a_stream(gateway: Running
         async with mew.connect(url_of(gateway), space=asked, token=gateway.token("bob")) as bob:
             assert bob.id == "lab"
             await stream.close()
-            await bob.until(lambda view: not view.streams)
+            await bob.wait_until(lambda view: not view.streams)
             assert (alice.id, bob.id) == ("lab", "lab")
 
 
@@ -187,7 +187,7 @@ async def test_a_welcome_that_nobody_waits_for_any_more_lets_nobody_in() -> None
     connection, welcomes = Connection(), list[Envelope]()
     entrance = _Entrance(connection, lambda _, envelope: welcomes.append(envelope))
     entrance.forget()
-    connection.hand_on(WELCOME, text=True)
+    connection.deliver(WELCOME, text=True)
     assert welcomes == []
 
 
@@ -232,7 +232,7 @@ async def test_who_subscribes_before_it_waits_misses_nothing_since_the_welcome(g
         talking, told = asyncio.create_task(talk()), 0
         for _ in range(20):
             async with joining(gateway, "alice") as alice:
-                heard, welcome = alice.envelopes(), alice.latest_welcome
+                heard, welcome = alice.envelopes(), alice.last_welcome
                 assert welcome is not None
                 again = await alice.send("system/join")
                 chats = 0
@@ -243,7 +243,7 @@ async def test_who_subscribes_before_it_waits_misses_nothing_since_the_welcome(g
                 # Every envelope has a position; so have our first welcome, and what the others were told of us.
                 assert chats == again.payload["position"] - welcome.payload["position"] - 2
                 told += chats
-            await bob.until(lambda view: "alice" not in view.participants)
+            await bob.wait_until(lambda view: "alice" not in view.participants)
         assert told
         stop.set()
         await talking

@@ -148,11 +148,11 @@ async def test_a_space_knows_what_it_can(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         stream = await alice.open_stream()
         data = {"kind": "stream/data", "payload": {"stream_id": stream.stream_id, "sequence": 0, "content": 1}}
-        await bob.until(lambda view: bool(view.streams))
+        await bob.wait_until(lambda view: bool(view.streams))
         assert (alice.can(data), bob.can(data)) == (True, False)
         await stream.transfer("bob")
-        await bob.until(lambda view: view.may_write(stream.stream_id))
+        await bob.wait_until(lambda view: view.may_write(stream.stream_id))
         assert (alice.can(data), bob.can(data)) == (False, True)
         await alice.send("capability/revoke", {"recipient": "bob", "capabilities": [{"kind": "*"}]})
-        await bob.until(lambda view: len(view.you.capabilities) < 4)
+        await bob.wait_until(lambda view: len(view.you.capabilities) < 4)
         assert not bob.can({"kind": "chat", "payload": {"text": "hello"}})

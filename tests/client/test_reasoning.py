@@ -63,7 +63,7 @@ async def test_who_just_leaves_concludes(gateway: Running) -> None:
 async def test_what_is_sent_within_carries_the_context(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         stream = await bob.open_stream()
-        await alice.until(lambda view: stream.stream_id in view.streams)
+        await alice.wait_until(lambda view: stream.stream_id in view.streams)
         envelopes = alice.envelopes(sender="bob")
         async with bob.reasoning("hm", to="alice") as thought:
             await bob.chat("within")

@@ -130,7 +130,7 @@ async def test_to_kick_somebody_who_is_not_there_is_confirmed_as_well(gateway: R
 async def test_who_is_too_quick_is_told_of_each_envelope_even_where_the_gateway_is_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pending, "PATIENCE", 0.2)
+    monkeypatch.setattr(pending, "MARKER_SECONDS", 0.2)
     limits = Limits(envelopes_per_second=20, envelope_burst=20)
     with running(tmp_path, {"limits": limits}) as gateway:
         async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
@@ -196,7 +196,7 @@ async def test_a_flush_of_a_broken_connection_fails(gateway: Running) -> None:
 
 @played
 async def test_a_flush_over_the_rate_fails_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending, "PATIENCE", 0.2)
+    monkeypatch.setattr(pending, "MARKER_SECONDS", 0.2)
     limits = Limits(envelopes_per_second=20, envelope_burst=20)
     with running(tmp_path, {"limits": limits}) as gateway:
         async with joining(gateway, "alice") as alice:
@@ -238,7 +238,7 @@ async def test_a_request_may_say_which_answer_it_means(gateway: Running, narrow:
 async def test_a_request_that_was_taken_may_wait_long_for_the_answer_it_means(
     gateway: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pending, "PATIENCE", 0.05)
+    monkeypatch.setattr(pending, "MARKER_SECONDS", 0.05)
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         welcomes = alice.envelopes("system/welcome")
         asking = asyncio.create_task(alice.request("space/invite", {"participant_id": "dora"}, answer="chat"))
@@ -283,7 +283,7 @@ async def test_waiting_for_an_envelope_ends_in_time(gateway: Running) -> None:
         with pytest.raises(RequestTimeout):
             await alice.wait_for(lambda _: False, timeout=0.02)
         with pytest.raises(RequestTimeout):
-            await alice.until(lambda _: False, timeout=0.02)
+            await alice.wait_until(lambda _: False, timeout=0.02)
 
 
 @played
@@ -306,11 +306,11 @@ async def test_a_time_out_of_somebody_elses_is_not_ours(gateway: Running) -> Non
 @played
 async def test_the_view_can_be_waited_for(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
-        coming = asyncio.create_task(alice.until(lambda view: "bob" in view.participants))
+        coming = asyncio.create_task(alice.wait_until(lambda view: "bob" in view.participants))
         async with joining(gateway, "bob"):
             assert "bob" in (await coming).participants
-            assert (await alice.until(lambda view: "bob" in view.participants)) is alice.view
-        await alice.until(lambda view: "bob" not in view.participants)
+            assert (await alice.wait_until(lambda view: "bob" in view.participants)) is alice.view
+        await alice.wait_until(lambda view: "bob" not in view.participants)
 
 
 # The end
@@ -322,7 +322,7 @@ async def test_whoever_waits_when_a_space_is_closed_is_told(gateway: Running) ->
     waiting: list[asyncio.Task[Any]] = [
         asyncio.create_task(alice.request("mcp/request", {"method": "tools/list"})),
         asyncio.create_task(alice.wait_for(lambda _: False)),
-        asyncio.create_task(alice.until(lambda _: False)),
+        asyncio.create_task(alice.wait_until(lambda _: False)),
     ]
     await asyncio.sleep(0)
     await alice.chat("they wait by now")

@@ -100,14 +100,14 @@ async def test_streams_and_people_that_came_and_went_meanwhile_are_told(gateway:
         async with mew.connect(url, token=gateway.token("bob"), **told.options()) as bob:
             await old.send("known")
             carol = await joining(gateway, "carol")
-            await bob.until(lambda view: "carol" in view.participants)
+            await bob.wait_until(lambda view: "carol" in view.participants)
             events, reading = bob.events(), bob.frames(old.stream_id)
             await away(proxy, bob)
             await old.close()
             new = await alice.open_stream()
             await new.send("not seen")
             await carol.close()
-            await alice.until(lambda view: "carol" not in view.participants)
+            await alice.wait_until(lambda view: "carol" not in view.participants)
             await back(proxy, bob)
             (gap,) = told.gaps
             assert gap.streams == {kept.stream_id: 0, new.stream_id: 1}
@@ -198,7 +198,7 @@ async def test_who_is_shut_down_does_not_come_back(gateway: Running) -> None:
         async with mew.connect(url, token=gateway.token("bob"), **told.options()) as bob:
             waiting = asyncio.create_task(bob.wait_for(lambda _: False))
             heard = bob.envelopes("participant/shutdown")
-            await alice.until(lambda view: "bob" in view.participants)
+            await alice.wait_until(lambda view: "bob" in view.participants)
             await shut_down(gateway, alice, "bob")
             assert [each.sender async for each in heard] == ["alice"]
             for refused in (waiting, bob.chat("late"), bob.connected()):
@@ -336,7 +336,7 @@ async def test_what_was_on_its_way_is_reported_and_never_sent_again(gateway: Run
             if way == "down":
                 assert (await anext(heard)).payload["text"] == "perhaps"
             else:
-                await until(lambda: alice._answers._pending)
+                await until(lambda: alice._pending._requests)
             proxy.cut()
             with pytest.raises(ConnectionLost) as lost:
                 await sending

@@ -70,7 +70,7 @@ async def test_bytes_text_and_values_arrive_as_what_they_were(gateway: Running) 
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         stream = await alice.announce_stream([Position])
         await stream.start()
-        await bob.until(lambda view: bool(view.streams))
+        await bob.wait_until(lambda view: bool(view.streams))
         frames = bob.stream(stream.stream_id).frames(Position)
         for data in (b"\xff#", bytearray(b"ab"), memoryview(b"cd"), "häh", "", Position(1, 2), {"x": 3, "y": 4}, [1]):
             await stream.send(data)
@@ -94,7 +94,7 @@ async def test_data_are_numbered_and_say_who_sent_them(gateway: Running) -> None
         await stream.grant("bob")
         frames = alice.frames()
         await asyncio.gather(*(stream.send_data(number) for number in range(3)))
-        await bob.until(lambda view: view.may_write(stream.stream_id))
+        await bob.wait_until(lambda view: view.may_write(stream.stream_id))
         await bob.stream(stream.stream_id).send_data("b")
         heard = [await anext(frames) for _ in range(4)]
         assert [(each.sender, each.sequence, each.value) for each in heard] == [
@@ -165,14 +165,14 @@ async def test_write_access_is_granted_revoked_and_handed_over(gateway: Running)
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         stream = await alice.open_stream()
         same: Stream = bob.stream(stream.stream_id)
-        await bob.until(lambda view: bool(view.streams))
+        await bob.wait_until(lambda view: bool(view.streams))
         with pytest.raises(errors.UnauthorizedStreamWrite):
             await same.send("may I?")
         assert (await stream.grant("bob", "your turn")).payload["reason"] == "your turn"
-        await bob.until(lambda view: view.may_write(stream.stream_id))
+        await bob.wait_until(lambda view: view.may_write(stream.stream_id))
         await same.send("now I may")
         await stream.revoke("bob")
-        await bob.until(lambda view: not view.may_write(stream.stream_id))
+        await bob.wait_until(lambda view: not view.may_write(stream.stream_id))
         with pytest.raises(errors.UnauthorizedStreamWrite):
             same.try_send("and now?")
         await stream.transfer("bob")
@@ -180,7 +180,7 @@ async def test_write_access_is_granted_revoked_and_handed_over(gateway: Running)
             await stream.send("mine?")
         with pytest.raises(errors.Unauthorized):
             await stream.grant("alice")
-        await bob.until(lambda view: view.may_write(stream.stream_id))
+        await bob.wait_until(lambda view: view.may_write(stream.stream_id))
         await same.send("mine")
         with pytest.raises(errors.ParticipantNotFound):
             await same.grant("nobody")
@@ -207,7 +207,7 @@ async def test_a_stream_is_ended_in_three_ways(gateway: Running, end: str) -> No
 async def test_reading_one_stream_ends_with_the_stream_and_reading_all_goes_on(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         stream, other = await alice.open_stream(), await alice.open_stream()
-        await bob.until(lambda view: len(view.streams) == 2)
+        await bob.wait_until(lambda view: len(view.streams) == 2)
         one, all_ = bob.stream(stream.stream_id).frames(), bob.frames()
         await stream.send("first")
         await stream.send_data("last")
@@ -220,7 +220,7 @@ async def test_reading_one_stream_ends_with_the_stream_and_reading_all_goes_on(g
 @played
 async def test_data_for_others_alone_are_sent_and_not_waited_for(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
-        await alice.until(lambda view: "bob" in view.participants)
+        await alice.wait_until(lambda view: "bob" in view.participants)
         stream = await alice.announce_stream([Position], target=["bob"], validate=True)
         await stream.start()
         frames, events = bob.frames(), alice.events()
@@ -244,7 +244,7 @@ async def test_data_for_others_alone_are_sent_and_not_waited_for(gateway: Runnin
 async def test_a_full_socket_gives_the_frame_back_or_is_waited_for(tmp_path: Path) -> None:
     with running(tmp_path) as gateway:
         async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
-            await alice.until(lambda view: "bob" in view.participants)
+            await alice.wait_until(lambda view: "bob" in view.participants)
             stream = await alice.open_stream(target=["bob"])
             frames = bob.frames()
             sockets = gateway.ask(lambda each: list(each.sockets))
@@ -270,7 +270,7 @@ async def test_a_full_socket_gives_the_frame_back_or_is_waited_for(tmp_path: Pat
 @played
 async def test_who_writes_without_end_lets_others_have_their_turn(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
-        await alice.until(lambda view: "bob" in view.participants)
+        await alice.wait_until(lambda view: "bob" in view.participants)
         stream = await alice.open_stream(target=["bob"])
         stop, heard = asyncio.Event(), alice.envelopes("chat")
 

@@ -81,7 +81,7 @@ async def test_who_reads_too_slowly_finds_the_place_where_envelopes_are_missing(
 async def test_what_is_missing_can_be_told_to_somebody_else_and_the_loop_goes_on(gateway: Running) -> None:
     missing: list[int] = []
     async with joining(gateway, "alice", queue=2) as alice:
-        chats = alice.envelopes("chat", on_missed=missing.append)
+        chats = alice.envelopes("chat", on_overflow=missing.append)
         for number in range(5):
             await alice.chat(str(number))
         assert await texts(chats, 2) == ["0", "1"]
@@ -130,7 +130,7 @@ async def test_who_is_shut_down_reads_to_the_end_and_stops(gateway: Running) -> 
 
 
 def readers(space: Space) -> int:
-    return len(space._inbox._envelopes) + len(space._inbox._events) + len(space.lanes.queues)
+    return len(space._dispatcher._envelopes) + len(space._dispatcher._events) + len(space.router.queues)
 
 
 @played
@@ -250,7 +250,7 @@ async def test_what_the_gateway_lost_for_us_is_told_in_its_place(gateway: Runnin
     told: list[Any] = []
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         stream = await alice.open_stream()
-        await bob.until(lambda view: bool(view.streams))
+        await bob.wait_until(lambda view: bool(view.streams))
         frames = bob.frames(on_gap=told.append)
         await stream.send("1")
         told.append((await anext(frames)).data)
@@ -298,7 +298,7 @@ async def test_events_tell_of_streams_and_of_who_comes_and_goes(gateway: Running
         await new.start()
         async with joining(gateway, "bob") as bob:
             await alice.send("capability/revoke", {"recipient": "bob", "capabilities": [{"kind": "*"}]})
-            await bob.until(lambda view: len(view.you.capabilities) == 1)
+            await bob.wait_until(lambda view: len(view.you.capabilities) == 1)
         await new.close("done")
         discovered, again, started, joined, changed, left, ended = await events_of(events, 7)
         assert discovered == StreamDiscovered(old)

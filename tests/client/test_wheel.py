@@ -86,7 +86,7 @@ async def test_the_agent_runs_where_only_the_wheel_is(clean: Clean, gateway: Run
             stderr=asyncio.subprocess.PIPE,
         )
         try:
-            await alice.until(lambda view: "bob" in view.participants)
+            await alice.wait_until(lambda view: "bob" in view.participants)
             heard = alice.envelopes("chat", sender="bob", to="alice")
             await alice.chat("hello", to="bob")
             assert (await anext(heard)).payload["text"] == "You said: hello"

@@ -37,7 +37,7 @@ class Position(msgspec.Struct):
 
 async def _published(space: Space) -> str:
     """The stream of whoever publishes."""
-    view = await space.until(lambda view: any(each.owner == "bob" for each in view.streams.values()), timeout=30)
+    view = await space.wait_until(lambda view: any(each.owner == "bob" for each in view.streams.values()), timeout=30)
     stream = next(each for each in view.streams.values() if each.owner == "bob")
     assert [each["id"] for each in stream.formats] == ["activity", "alarm"]
     assert all(each["schema"]["$ref"] for each in stream.formats)

@@ -79,7 +79,7 @@ MADE_BY_USERS: Final = {
 """Classes whose constructor is worth a look; values are made of their fields."""
 HIDDEN: Final = {
     "mew.client.Connection": ".*",
-    "mew.client.Space": "room|link|sequences|lanes|post|subscribe|watch_view|unwatch_view",
+    "mew.client.Space": "queue_limits|session|sequences|router|post|subscribe|watch_view|unwatch_view",
 }
 """Members that only the other parts of the library use."""
 

@@ -28,13 +28,13 @@ ANSWER_SECONDS: Final = 60.0
 async def fulfiller(space: Space) -> None:
     """Fulfill every proposal of other participants until the space ends or the agent is shut down."""
     participant = Participant(instructions="Propose a request, and it is sent for you.")
-    proposals = space.proposals(on_missed=missed)
+    proposals = space.proposals(on_overflow=missed)
     service = McpService(space, participant, controls=participant)
     await service.run(_fulfil_all(space, participant, proposals))
 
 
 async def _fulfil_all(space: Space, participant: Participant, proposals: Proposals) -> None:
-    crew, room = TaskSet(f"mew agent: {space.me} fulfils"), asyncio.Semaphore(AT_ONCE)
+    crew, room = TaskSet(f"mew agent: {space.participant_id} fulfils"), asyncio.Semaphore(AT_ONCE)
 
     async def work(proposed: IncomingProposal) -> None:
         try:
@@ -45,10 +45,10 @@ async def _fulfil_all(space: Space, participant: Participant, proposals: Proposa
     try:
         async for proposed in proposals:
             await room.acquire()
-            await participant.resumed()
+            await participant.wait_until_resumed()
             crew.start(work(proposed))
     finally:
-        await crew.dismiss()
+        await crew.cancel_all()
 
 
 async def _fulfil(space: Space, proposed: IncomingProposal) -> None:
@@ -73,7 +73,7 @@ async def _ask(space: Space, proposed: IncomingProposal, whom: list[str]) -> Mcp
     The request refers to the position and digest of the proposal. If the proposal was addressed to us, the request to
     other participants refers only to its id.
     """
-    if space.me not in proposed.to:
+    if space.participant_id not in proposed.to:
         return await proposed.fulfil(whom, ANSWER_SECONDS)
     context = context_of(proposed.envelope)
     draft = OutgoingEnvelope(
@@ -94,7 +94,7 @@ def _words(proposed: IncomingProposal, answer: McpAnswer) -> str:
 
 async def _whom(space: Space, proposed: IncomingProposal) -> list[str]:
     """Return the participants to ask: those named if all are present; if none but us is named, one with the tool."""
-    named = [each for each in proposed.to if each != space.me]
+    named = [each for each in proposed.to if each != space.participant_id]
     missing = [each for each in named if each not in space.view.participants]
     if missing:
         raise ParticipantNotFound(f"not in the space: {', '.join(missing)}", participants=missing)

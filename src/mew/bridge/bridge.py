@@ -88,7 +88,7 @@ class Bridge:
         async with joining as space:
             telling = asyncio.create_task(self._tell(space), name="mew bridge: changes")
             try:
-                log.info("%s is %s in space %s", settings.server.name, space.me, space.id)
+                log.info("%s is %s in space %s", settings.server.name, space.participant_id, space.id)
                 await serve(space, self, concurrency=settings.concurrency)
             finally:
                 telling.cancel()
@@ -124,7 +124,7 @@ class Bridge:
     async def _tell_one(self, space: Space, name: str) -> None:
         try:
             if not await notify(space, f"notifications/{name}/list_changed"):
-                log.info("the list of %s has changed, and %s has no capability to say so", name, space.me)
+                log.info("the list of %s has changed, and %s has no capability to say so", name, space.participant_id)
         except ProtocolError as error:
             log.warning("the list of %s has changed, and the gateway did not take it: %s", name, error)
 

@@ -118,7 +118,7 @@ class ConnectContext:
 
     async def _open(self) -> Space:
         space = Space(self._target, self._settings)
-        await space.link.open()
+        await space.session.open()
         return space
 
     def __await__(self) -> Generator[Any, Any, Space]:

@@ -31,7 +31,7 @@ from mew.client.mcp.calls import ANSWER_SECONDS, PROPOSAL, McpAnswer, ask
 from mew.client.mcp.server import context_of
 from mew.client.proposals import REJECT, WITHDRAW, stamp_of
 from mew.client.sender import Names, OutgoingEnvelope
-from mew.client.subscriptions import EnvelopeFilter, EnvelopeQueue, OnMissed, QueueLimits, Subscription
+from mew.client.subscriptions import EnvelopeFilter, EnvelopeQueue, OnOverflow, QueueLimits, Subscription
 from mew.protocol import kinds, raw_json
 from mew.protocol.envelope import ID_LENGTH, Envelope
 from mew.view import ProposalView, SpaceView
@@ -303,8 +303,8 @@ class IncomingProposal:
 class _ProposalQueue(EnvelopeQueue):
     """Queue of other participants' proposals. One that is withdrawn before it is read is removed."""
 
-    def __init__(self, space: "Space", room: QueueLimits, on_missed: OnMissed | None) -> None:
-        super().__init__(EnvelopeFilter(), room, on_missed)
+    def __init__(self, space: "Space", room: QueueLimits, on_overflow: OnOverflow | None) -> None:
+        super().__init__(EnvelopeFilter(), room, on_overflow)
         self._space = space
         self._queued: dict[str, State] = {}
         """The state of each queued proposal, by id."""
@@ -320,7 +320,7 @@ class _ProposalQueue(EnvelopeQueue):
             stamp = stamp_of(envelope)
             if stamp is not None:
                 self._latest = max(self._latest, stamp["position"])
-            if envelope.sender != self._space.me:
+            if envelope.sender != self._space.participant_id:
                 self.put(envelope)
         elif envelope.kind == kinds.WELCOME and envelope.sender == kinds.GATEWAY:
             self.look(self._space.view)
@@ -338,7 +338,7 @@ class _ProposalQueue(EnvelopeQueue):
         for position, proposal in view.proposals.items():
             if position > self._latest:
                 self._latest = position
-                if proposal.proposer != self._space.me:
+                if proposal.proposer != self._space.participant_id:
                     self.unread[proposal.proposal_id] = proposal
                     self.put(_announced(proposal))
 
@@ -408,7 +408,7 @@ class Proposals:
         """Return the envelope with its payload; None if the proposal has ended or the gateway refuses to show it."""
         while (entry := self._queue.unread.get(envelope.id)) is not None:
             try:
-                found = await read_proposal(self._space.link.target, self._space.id, entry)
+                found = await read_proposal(self._space.session.target, self._space.id, entry)
             except (ProposalClosed, NotFound):
                 return None
             except ConnectionLost:
@@ -432,14 +432,14 @@ class Proposals:
         self.close()
 
 
-def proposals(space: "Space", *, on_missed: OnMissed | None = None) -> Proposals:
+def proposals(space: "Space", *, on_overflow: OnOverflow | None = None) -> Proposals:
     """Iterate over other participants' open proposals, then over new ones. Your own are left out.
 
     Proposals opened before you joined are included only if you may send at least one kind of `mcp/request`. A proposal
     that is withdrawn before you read it is left out. If it was fulfilled or rejected before you read it, its `state`
     shows that. If the reader is too slow, proposals are dropped and reported as in `envelopes`.
     """
-    queue = _ProposalQueue(space, space.room, on_missed)
+    queue = _ProposalQueue(space, space.queue_limits, on_overflow)
     subscription = space.subscribe(queue)
     queue.look(space.view)
     return Proposals(space, queue, subscription)

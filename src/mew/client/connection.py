@@ -144,20 +144,20 @@ class Connection(WSListener):
         self._heard = True
         kind = frame.msg_type
         if (kind is _BINARY or kind is _TEXT) and frame.fin:
-            self.hand_on(frame.get_payload_as_bytes(), text=kind is _TEXT)
+            self.deliver(frame.get_payload_as_bytes(), text=kind is _TEXT)
         elif kind is _BINARY or kind is _TEXT:
             self._fragments, self._fragments_text = bytearray(frame.get_payload_as_bytes()), kind is _TEXT
         elif kind is WSMsgType.CONTINUATION and self._fragments is not None:
             self._fragments += frame.get_payload_as_bytes()
             if frame.fin:
                 message, self._fragments = bytes(self._fragments), None
-                self.hand_on(message, text=self._fragments_text)
+                self.deliver(message, text=self._fragments_text)
         elif kind is WSMsgType.PONG:
             self._wake(frame.get_payload_as_bytes())
         elif kind is WSMsgType.CLOSE:
             self._answer_close(frame)
 
-    def hand_on(self, message: bytes, *, text: bool) -> None:
+    def deliver(self, message: bytes, *, text: bool) -> None:
         """Pass a message to its callback. If the callback fails, log the error and abort the connection."""
         try:
             if message[:1] == b"#":
@@ -211,7 +211,7 @@ class Connection(WSListener):
         if self.is_open:
             self._send(_TEXT if text else _BINARY, message)
 
-    async def drained(self) -> None:
+    async def wait_writable(self) -> None:
         """Wait until the socket is writable. Raises `ConnectionLost` if the connection is closed."""
         while self.paused or not self.is_open:
             await self._wait(None)
@@ -276,13 +276,13 @@ class Connection(WSListener):
             if self.is_open and not self._transport.is_close_frame_sent:
                 self._say_goodbye(NORMAL)
             async with asyncio.timeout(CLOSE_SECONDS):
-                await self.gone()
+                await self.wait_closed()
         except TimeoutError:
             pass
         finally:
             self.abort("closed here")
 
-    async def gone(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until the connection has ended. Protocol errors that picows reports are ignored by then."""
         with suppress(WSError):
             await self._transport.wait_disconnected()

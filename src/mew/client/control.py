@@ -119,7 +119,7 @@ class ControlHandler:
         """Whether this participant is paused, as far as this client knows."""
         return not self._going.is_set()
 
-    async def resumed(self) -> None:
+    async def wait_until_resumed(self) -> None:
         """Wait while we are paused."""
         await self._going.wait()
 
@@ -137,11 +137,11 @@ class ControlHandler:
 
     # Handling control requests
 
-    async def obey(self, space: "Space", orders: Subscription[Envelope]) -> None:
+    async def handle_requests(self, space: "Space", orders: Subscription[Envelope]) -> None:
         """Handle control requests until a shutdown or the end of the subscription."""
         self._going = asyncio.Event()  # bound to this event loop
         self._going.set()
-        crew = TaskSet(f"mew client: {space.me} obeys")
+        crew = TaskSet(f"mew client: {space.participant_id} obeys")
         crew.start(self._go_on_when_back(space))
         try:
             async for envelope in orders:
@@ -150,16 +150,16 @@ class ControlHandler:
                         async with asyncio.timeout(GRACE):
                             await self._carry_out(space, envelope)
                     return
-                self._note(envelope, space.me)
+                self._note(envelope, space.participant_id)
                 crew.start(self._carry_out(space, envelope))
         finally:
             self._resume()
-            await crew.dismiss()
+            await crew.cancel_all()
 
     async def _go_on_when_back(self, space: "Space") -> None:
         """Resume after each reconnect: the pause may have ended. If not, the gateway rejects what is sent too early."""
         with suppress(MewError):  # the reader of the control requests reports the end of the space
-            async with space.events(on_missed=lambda _: self._resume()) as events:
+            async with space.events(on_overflow=lambda _: self._resume()) as events:
                 async for event in events:
                     if isinstance(event, Reconnected):
                         self._resume()

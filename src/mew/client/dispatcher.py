@@ -31,11 +31,11 @@ Message = Envelope | Frame[Any]
 class Waiter:
     """A caller that waits for an envelope or for a state of the view."""
 
-    __slots__ = ("future", "wants")
+    __slots__ = ("future", "predicate")
 
-    def __init__(self, wants: Callable[[Any], bool]) -> None:
-        """Wait until `wants` returns true."""
-        self.wants = wants
+    def __init__(self, predicate: Callable[[Any], bool]) -> None:
+        """Wait until `predicate` returns true."""
+        self.predicate = predicate
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def offer(self, thing: Any) -> None:
@@ -43,7 +43,7 @@ class Waiter:
         if self.future.done():
             return
         try:
-            if self.wants(thing):
+            if self.predicate(thing):
                 self.future.set_result(thing)
         except Exception as error:  # an error in the caller's predicate: raise it in the caller
             self.future.set_exception(error)
@@ -57,24 +57,24 @@ class Waiter:
 class Dispatcher:
     """The receiving side of a space: the view, pending requests and subscriptions."""
 
-    def __init__(self, answers: PendingRequests, handle: Callable[[str], "Stream"]) -> None:
+    def __init__(self, pending: PendingRequests, handle: Callable[[str], "Stream"]) -> None:
         """Start with an empty view and no subscriptions."""
-        self.lanes = StreamRouter(_NOTHING)
-        self.answers = answers
-        self.latest_welcome: Envelope | None = None
-        self.ahead = 0.0
+        self.router = StreamRouter(_NOTHING)
+        self.pending = pending
+        self.last_welcome: Envelope | None = None
+        self.clock_offset = 0.0
         """Seconds to add to the loop's clock to get the gateway's time, from the latest welcome."""
-        self.me = ""
-        self.told_to_leave = False
+        self.participant_id = ""
+        self.shutdown_received = False
         """Whether this participant received a `participant/shutdown`."""
-        self._handle = handle
+        self._stream_handle = handle
         # Tuples: an iteration in progress is not affected when a reader is added or removed.
         self._envelopes: tuple[EnvelopeQueue, ...] = ()
         self._events: tuple[ItemQueue[Event], ...] = ()
         self._messages: tuple[ItemQueue[Message], ...] = ()
-        self.watchers: tuple[Waiter, ...] = ()
-        """Watchers of envelopes."""
-        self.view_watchers: tuple[Waiter, ...] = ()
+        self.waiters: tuple[Waiter, ...] = ()
+        """Callers that wait for an envelope."""
+        self.view_waiters: tuple[Waiter, ...] = ()
         self._is_over = False
         self._error: MewError | None = None
 
@@ -82,97 +82,97 @@ class Dispatcher:
 
     def welcome(self, envelope: Envelope) -> Gap | None:
         """Handle the welcome of a new connection. Returns what was missed, or None for the first connection."""
-        before, after = self.lanes.view, welcomed(envelope)
-        gap = None if self.latest_welcome is None else gap_between(before, after)
-        self.me = after.you.id
+        before, after = self.router.view, welcomed(envelope)
+        gap = None if self.last_welcome is None else gap_between(before, after)
+        self.participant_id = after.you.id
         self._welcomed(envelope)
-        self.lanes.welcome(after)
+        self.router.welcome(after)
         if gap is not None:
-            self._tell_gap(gap, before, after)
-            self._hand_on(envelope)
-        self._look_again()
+            self._report_gap(gap, before, after)
+            self._publish(envelope)
+        self._check_view_waiters()
         return gap
 
     def _welcomed(self, envelope: Envelope) -> None:
-        self.latest_welcome = envelope
+        self.last_welcome = envelope
         told = instant(envelope.ts)
         if told is not None:
-            self.ahead = told / SECOND - asyncio.get_running_loop().time()
+            self.clock_offset = told / SECOND - asyncio.get_running_loop().time()
 
-    def _tell_gap(self, gap: Gap, before: SpaceView, after: SpaceView) -> None:
+    def _report_gap(self, gap: Gap, before: SpaceView, after: SpaceView) -> None:
         for stream_id, frames in gap.streams.items():
-            lane = self.lanes.lane(stream_id)
-            if lane is not None and frames:
-                self.lanes.tell_gap(lane, frames, "connection")
+            route = self.router.route(stream_id)
+            if route is not None and frames:
+                self.router.report_gap(route, frames, "connection")
         if self._events:
-            for event in [*events_between(before, after, None, self._handle), Reconnected(gap)]:
-                self.tell(event)
+            for event in [*events_between(before, after, None, self._stream_handle), Reconnected(gap)]:
+                self.emit(event)
 
     def envelope(self, message: bytes) -> None:
         """Handle a received envelope."""
         envelope = parse(message)
-        before = self.lanes.known
-        changed = self.lanes.follow(envelope)
+        before = self.router.uncounted_view
+        changed = self.router.apply_envelope(envelope)
         by_gateway = envelope.sender == kinds.GATEWAY
         if by_gateway and envelope.kind == kinds.WELCOME:
             self._welcomed(envelope)
-        if envelope.kind == kinds.SHUTDOWN and self.me in envelope.to:
-            self.told_to_leave = True
-        if by_gateway and envelope.kind == kinds.ERROR and not self.answers.knows(envelope):
-            self.answers.blame(error_from_envelope(envelope))
-            self.tell(MessageRefused(error_from_envelope(envelope)))
-        if not self.answers.take(envelope, self.me):
-            self._hand_on(envelope)
+        if envelope.kind == kinds.SHUTDOWN and self.participant_id in envelope.to:
+            self.shutdown_received = True
+        if by_gateway and envelope.kind == kinds.ERROR and not self.pending.is_answer(envelope):
+            self.pending.fail_oversized(error_from_envelope(envelope))
+            self.emit(MessageRefused(error_from_envelope(envelope)))
+        if not self.pending.resolve(envelope, self.participant_id):
+            self._publish(envelope)
         if changed:
             self._changed(before, envelope)
 
-    def _hand_on(self, envelope: Envelope) -> None:
+    def _publish(self, envelope: Envelope) -> None:
         for messages in self._messages:
             messages.put(envelope)
         for envelopes in self._envelopes:
             envelopes.offer(envelope)
-        for watcher in self.watchers:
-            watcher.offer(envelope)
+        for waiter in self.waiters:
+            waiter.offer(envelope)
 
     def _changed(self, before: SpaceView, envelope: Envelope) -> None:
         if self._events:
             reason = reason_in(envelope.payload)
-            for event in events_between(before, self.lanes.known, reason, self._handle):
-                self.tell(event)
-        self._look_again()
+            for event in events_between(before, self.router.uncounted_view, reason, self._stream_handle):
+                self.emit(event)
+        self._check_view_waiters()
 
-    def _look_again(self) -> None:
-        if self.view_watchers:
-            view = self.lanes.view
-            for watcher in self.view_watchers:
-                watcher.offer(view)
+    def _check_view_waiters(self) -> None:
+        if self.view_waiters:
+            view = self.router.view
+            for waiter in self.view_waiters:
+                waiter.offer(view)
 
     def frame(self, message: bytes, *, text: bool) -> None:
         """Handle a received raw frame."""
-        lane = self.lanes.frame(message, text=text)
+        route = self.router.frame(message, text=text)
         for messages in self._messages:
-            data = message[len(lane.header) :]
-            messages.put(raw_frame(lane.stream_id, data, text=text, decode=lane.decode))
+            data = message[len(route.header) :]
+            messages.put(raw_frame(route.stream_id, data, text=text, decode=route.decode))
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Pass an event to its subscriptions."""
         for events in self._events:
             events.put(event)
 
-    def lose(self, closed: Closed, error: MewError) -> list[Envelope]:
+    def connection_lost(self, closed: Closed, error: MewError) -> list[Envelope]:
         """Fail the pending requests after a disconnect.
 
         Returns the envelopes for which it is unknown whether the gateway accepted them.
         """
-        return self.answers.lose(closed, error, self.me)
+        return self.pending.connection_lost(closed, error, self.participant_id)
 
     def end(self, error: MewError | None) -> None:
         """End all subscriptions permanently, with an error if one is given."""
         self._is_over, self._error = True, error
-        queues: tuple[Queue[Any], ...] = (*self._envelopes, *self._events, *self._messages, *self.lanes.queues)
+        queues: tuple[Queue[Any], ...] = (*self._envelopes, *self._events, *self._messages, *self.router.queues)
         for queue in queues:
             queue.end(error)
-        self.answers.stop()
+        self.pending.stop()
 
     # Subscriptions
 
@@ -196,8 +196,8 @@ class Dispatcher:
 
     def read_events(self, queue: ItemQueue[Event]) -> Subscription[Event]:
         """Subscribe a queue to events from now on; existing streams are reported first."""
-        for stream_id in self.lanes.known.streams:
-            queue.put(StreamDiscovered(self._handle(stream_id)))
+        for stream_id in self.router.uncounted_view.streams:
+            queue.put(StreamDiscovered(self._stream_handle(stream_id)))
         self._events += (queue,)
 
         def forget() -> None:
@@ -205,9 +205,9 @@ class Dispatcher:
 
         return self._subscribed(queue, forget)
 
-    def read_frames(self, queue: FrameQueue, interest: StreamFilter) -> Subscription[Frame[Any]]:
+    def read_frames(self, queue: FrameQueue, stream_filter: StreamFilter) -> Subscription[Frame[Any]]:
         """Subscribe a queue to frames from now on."""
-        return self._subscribed(queue, self.lanes.read(queue, interest))
+        return self._subscribed(queue, self.router.add_reader(queue, stream_filter))
 
     def _subscribed(self, queue: Queue[T], forget: Callable[[], None]) -> Subscription[T]:
         """Create the subscription; if the space has ended, the subscription ends too."""

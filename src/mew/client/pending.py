@@ -20,15 +20,16 @@ from mew.protocol.envelope import Envelope, Stamp, read_object, receive
 from mew.protocol.errors import ProtocolError
 from mew.protocol.timestamps import SECOND
 
-PATIENCE: Final = 5.0
+MARKER_SECONDS: Final = 5.0
 """Seconds without an answer after which the client sends a flush marker."""
-IMPATIENCE: Final = 0.25
-"""The same for kinds in `UNTOLD`, which may get no answer."""
+UNANSWERED_SECONDS: Final = 0.25
+"""The same for the kinds in `UNANSWERED`."""
+UNANSWERED: Final = frozenset({kinds.KICK})
+"""Kinds that get no answer if the participant to remove is not present: only a flush marker confirms them."""
 TOO_LARGE: Final = 1009
+"""Close code for a message that is too large."""
 LARGE: Final = 64 * 1024
 """Size in bytes. If the gateway closes with 1009, messages over this size are assumed to be too large."""
-UNTOLD: Final = frozenset({kinds.KICK})
-"""Kinds that get no answer if the participant to remove is not present: only a flush marker confirms them."""
 MARKER: Final = "flush-"
 """Start of the ids of flush markers that no caller waits for."""
 Accepts = Callable[[Envelope], bool]
@@ -52,10 +53,10 @@ class PendingRequest:
         self.since = loop.time()
         self.number = 0
 
-    def sent(self, me: str) -> Envelope:
+    def sent(self, participant_id: str) -> Envelope:
         """Return the envelope as sent, with the fields that the gateway would add."""
         values, fields = read_object(self.message)
-        return receive(values, fields, Stamp(me, self.id, round(time.time() * SECOND)))
+        return receive(values, fields, Stamp(participant_id, self.id, round(time.time() * SECOND)))
 
     def finish(self, envelope: Envelope) -> None:
         """Complete the request with its answer."""
@@ -73,144 +74,145 @@ class PendingRequests:
 
     def __init__(self, send_marker: Callable[[str], None]) -> None:
         """Start with an empty table. `send_marker` sends a join with the id that it receives."""
-        self._pending: dict[str, PendingRequest] = {}
+        self._requests: dict[str, PendingRequest] = {}
         self._markers: dict[str, int] = {}
         """The flush markers without an answer: how many messages were sent before each."""
         self._numbers = count(1)
         self._send_marker = send_marker
         self._timer: asyncio.TimerHandle | None = None
-        self._too_quick: float | None = None
+        self._rate_limited_at: float | None = None
         """Loop time of the last rate limit error; None if there was none."""
 
-    def expect(self, pending: PendingRequest, *, is_marker: bool = False) -> None:
+    def expect(self, request: PendingRequest, *, is_marker: bool = False) -> None:
         """Register a message that is about to be sent. A flush marker is a join of the client itself."""
-        pending.number = next(self._numbers)
-        self._pending[pending.id] = pending
+        request.number = next(self._numbers)
+        self._requests[request.id] = request
         if is_marker:
-            self._markers[pending.id] = pending.number
-        patience = IMPATIENCE if pending.kind in UNTOLD else PATIENCE
-        if self._timer is None or patience < PATIENCE:
-            self._look_in(patience)
+            self._markers[request.id] = request.number
+        seconds = _marker_seconds(request)
+        if self._timer is None or seconds < MARKER_SECONDS:
+            self._start_timer(seconds)
 
-    def forget(self, pending: PendingRequest) -> None:
+    def forget(self, request: PendingRequest) -> None:
         """Remove a message that no caller waits for any more."""
-        self._pending.pop(pending.id, None)
+        self._requests.pop(request.id, None)
 
-    def take(self, envelope: Envelope, me: str) -> bool:
+    def resolve(self, envelope: Envelope, participant_id: str) -> bool:
         """Pass a received envelope to the messages that it echoes or answers.
 
         Returns whether it is the welcome for a flush marker: then it concerns only this client, not its program.
         """
-        if envelope.sender == me:
-            mine = self._pending.get(envelope.id)
-            if mine is not None:
-                mine.accepted = True
-                if mine.accepts is None:
-                    mine.finish(envelope)
+        if envelope.sender == participant_id:
+            echoed = self._requests.get(envelope.id)
+            if echoed is not None:
+                echoed.accepted = True
+                if echoed.accepts is None:
+                    echoed.finish(envelope)
         is_welcome = envelope.kind == kinds.WELCOME and envelope.sender == kinds.GATEWAY
         is_for_marker = False
         for cause in envelope.correlation_id:
-            asked = self._pending.get(cause)
-            if asked is not None:
-                self._answer(asked, envelope)
+            request = self._requests.get(cause)
+            if request is not None:
+                self._answer(request, envelope)
             if is_welcome and cause in self._markers:
                 is_for_marker = True
-                self._passed(cause, me)
+                self._settle(cause, participant_id)
         return is_for_marker
 
-    def knows(self, envelope: Envelope) -> bool:
+    def is_answer(self, envelope: Envelope) -> bool:
         """Whether the envelope answers a pending message or a flush marker."""
-        return any(cause in self._pending or cause in self._markers for cause in envelope.correlation_id)
+        return any(cause in self._requests or cause in self._markers for cause in envelope.correlation_id)
 
-    def _answer(self, asked: PendingRequest, envelope: Envelope) -> None:
+    def _answer(self, request: PendingRequest, envelope: Envelope) -> None:
         by_gateway = envelope.sender == kinds.GATEWAY
         if by_gateway and envelope.kind == kinds.ERROR:
             error = error_from_envelope(envelope)
             if isinstance(error, RateLimited):
-                self._too_quick = asyncio.get_running_loop().time()
-            asked.fail(error)
+                self._rate_limited_at = asyncio.get_running_loop().time()
+            request.fail(error)
             return
-        asked.accepted = asked.accepted or (by_gateway and asked.kind in kinds.CONSUMED)
-        if self._accepts(asked, envelope):
-            asked.finish(envelope)
+        request.accepted = request.accepted or (by_gateway and request.kind in kinds.CONSUMED)
+        if self._accepts(request, envelope):
+            request.finish(envelope)
 
-    def _accepts(self, asked: PendingRequest, envelope: Envelope) -> bool:
+    def _accepts(self, request: PendingRequest, envelope: Envelope) -> bool:
         """Whether this is the answer. For kinds without an echo, any answer of the gateway counts."""
-        if asked.accepts is None:
-            return envelope.sender == kinds.GATEWAY and asked.kind in kinds.CONSUMED
+        if request.accepts is None:
+            return envelope.sender == kinds.GATEWAY and request.kind in kinds.CONSUMED
         try:
-            return asked.accepts(envelope)
+            return request.accepts(envelope)
         except Exception as error:  # an error in the caller's predicate: raise it in the caller
-            asked.fail(error)
+            request.fail(error)
             return False
 
     # Flush markers
 
-    def _look_in(self, seconds: float) -> None:
+    def _start_timer(self, seconds: float) -> None:
         self.stop()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Send a flush marker if a message has waited too long; called periodically while messages are pending."""
         self._timer = None
         now = asyncio.get_running_loop().time()
-        waiting = [(now - each.since, each.kind in UNTOLD) for each in self._unaccepted()]
-        if any(seconds >= (IMPATIENCE if untold else PATIENCE) for seconds, untold in waiting):
+        if any(now - request.since >= _marker_seconds(request) for request in self._unaccepted()):
             number = next(self._numbers)
             self._markers[f"{MARKER}{number}"] = number
             self._send_marker(f"{MARKER}{number}")
-        if self._pending:
-            self._look_in(PATIENCE)
+        if self._requests:
+            self._start_timer(MARKER_SECONDS)
 
     def _unaccepted(self) -> list[PendingRequest]:
-        return [each for each in self._pending.values() if not each.accepted]
+        return [request for request in self._requests.values() if not request.accepted]
 
-    def _passed(self, marker_id: str, me: str) -> None:
+    def _settle(self, marker_id: str, participant_id: str) -> None:
         """Settle all messages sent before the marker: the gateway has handled them."""
         number = self._markers[marker_id]
         self._markers = {marker: other for marker, other in self._markers.items() if other > number}
-        for each in self._unaccepted():
-            if each.number < number:
-                if each.kind in UNTOLD and not self._was_too_quick(each):
-                    each.finish(each.sent(me))
+        for request in self._unaccepted():
+            if request.number < number:
+                if request.kind in UNANSWERED and not self._may_be_dropped(request):
+                    request.finish(request.sent(participant_id))
                 else:
-                    each.fail(RateLimited("the gateway dropped it without a word: more messages than it takes"))
+                    message = "the gateway dropped the message without an answer: too many messages at a time"
+                    request.fail(RateLimited(message))
 
-    def _was_too_quick(self, pending: PendingRequest) -> bool:
-        """Whether it may have been dropped: the gateway reports at least one of its drops within a second."""
-        return self._too_quick is not None and self._too_quick > pending.since - 1.0
+    def _may_be_dropped(self, request: PendingRequest) -> bool:
+        """Whether the gateway may have dropped it: it reports at least one dropped message within a second."""
+        return self._rate_limited_at is not None and self._rate_limited_at > request.since - 1.0
 
     # The end
 
-    def blame(self, error: ProtocolError) -> None:
+    def fail_oversized(self, error: ProtocolError) -> None:
         """Assign an error without a message id. A message that is too large to parse is found by its size."""
         if isinstance(error, MessageTooLarge):
-            for each in self._unaccepted():
-                if len(each.message) == error.parts.get("size"):
-                    each.fail(error)
+            for request in self._unaccepted():
+                if len(request.message) == error.parts.get("size"):
+                    request.fail(error)
 
-    def lose(self, closed: Closed, error: MewError, me: str) -> list[Envelope]:
+    def connection_lost(self, closed: Closed, error: MewError, participant_id: str) -> list[Envelope]:
         """Fail all pending messages after a disconnect.
 
         Returns the envelopes for which it is unknown whether the gateway accepted them.
         """
         if closed.code == TOO_LARGE:
-            for each in self._unaccepted():
-                if len(each.message) > LARGE:
-                    each.fail(MessageTooLarge(f"{each.kind} of {len(each.message)} bytes: {closed}"))
-        pending, self._pending, self._markers = self._pending, {}, {}
+            for request in self._unaccepted():
+                if len(request.message) > LARGE:
+                    request.fail(MessageTooLarge(f"{request.kind} of {len(request.message)} bytes: {closed}"))
+        requests, self._requests, self._markers = self._requests, {}, {}
         self.stop()
         unconfirmed = []
-        for each in pending.values():
-            if each.future.done():
+        for request in requests.values():
+            if request.future.done():
                 continue
-            if not each.accepted:
+            if not request.accepted:
                 with suppress(ProtocolError):  # an invalid envelope was not accepted
-                    unconfirmed.append(each.sent(me))
+                    unconfirmed.append(request.sent(participant_id))
             if isinstance(error, ConnectionLost):
-                each.fail(ConnectionLost(f"{error}; {_fate(each)}", unconfirmed=not each.accepted, code=error.code))
+                message = f"{error}; {_outcome(request)}"
+                request.fail(ConnectionLost(message, unconfirmed=not request.accepted, code=error.code))
             else:
-                each.fail(error)
+                request.fail(error)
         return unconfirmed
 
     def stop(self) -> None:
@@ -220,6 +222,10 @@ class PendingRequests:
             self._timer = None
 
 
-def _fate(pending: PendingRequest) -> str:
-    taken = "was taken, its answer will not come" if pending.accepted else "may have been taken or not"
-    return f"{pending.kind} {pending.id!r} {taken}"
+def _marker_seconds(request: PendingRequest) -> float:
+    return UNANSWERED_SECONDS if request.kind in UNANSWERED else MARKER_SECONDS
+
+
+def _outcome(request: PendingRequest) -> str:
+    outcome = "was accepted, but its answer is lost" if request.accepted else "may have been accepted or not"
+    return f"{request.kind} {request.id!r} {outcome}"

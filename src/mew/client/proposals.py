@@ -111,7 +111,7 @@ class Proposal:
     async def _next(self) -> Envelope:
         async for envelope in self._chain:
             return envelope
-        self._space.link.require()  # raises the reason why the space has ended
+        self._space.session.require()  # raises the reason why the space has ended
         raise ConnectionLost("the proposal is no longer followed")
 
     def _read(self, envelope: Envelope) -> McpAnswer | MewError | None:
@@ -164,7 +164,7 @@ async def propose(
 
     If this call is cancelled before the gateway confirms the proposal, the proposal is withdrawn.
     """
-    chain, sent = _Chain(space.room), list[str]()
+    chain, sent = _Chain(space.queue_limits), list[str]()
     following = space.subscribe(chain)
     payload = {"method": method, "params": {} if params is None else params}
     lifetime = None if expires_in is None else {"expires_in_seconds": expires_in}

@@ -75,11 +75,11 @@ def _is_welcome(envelope: Envelope) -> bool:
 class EnvelopeSender:
     """Sends envelopes over the current connection."""
 
-    def __init__(self, link: ReconnectingSession, inbox: Dispatcher, answers: PendingRequests) -> None:
+    def __init__(self, session: ReconnectingSession, dispatcher: Dispatcher, pending: PendingRequests) -> None:
         """Choose a random prefix, so that envelope ids are unique to this client."""
-        self._link = link
-        self._inbox = inbox
-        self._answers = answers
+        self._session = session
+        self._dispatcher = dispatcher
+        self._pending = pending
         self._prefix = secrets.token_hex(5)
         self._numbers = count(1)
 
@@ -93,11 +93,11 @@ class EnvelopeSender:
 
     def send_marker(self, marker_id: str) -> None:
         """Send a second join for which no caller waits."""
-        if self._link.connection is not None:
-            self._link.connection.send_raw(_MARKER.encode(marker_id))
+        if self._session.connection is not None:
+            self._session.connection.send_raw(_MARKER.encode(marker_id))
 
     async def _post(self, draft: OutgoingEnvelope, accepts: Accepts | None, *, is_marker: bool) -> Envelope:
-        connection = await self._link.writable()
+        connection = await self._session.writable()
         envelope_id = f"{self._prefix}-{next(self._numbers)}"
         message = draft.encode(envelope_id)
         pending = PendingRequest(envelope_id, draft.kind, message, accepts)
@@ -106,18 +106,18 @@ class EnvelopeSender:
         if accepts is None and not self._is_answered(draft.kind, message):
             connection.send_raw(message)
             pending.future.cancel()
-            return pending.sent(self._inbox.me)
-        self._answers.expect(pending, is_marker=is_marker)
+            return pending.sent(self._dispatcher.participant_id)
+        self._pending.expect(pending, is_marker=is_marker)
         try:
             connection.send_raw(message)
             return await pending.future
         finally:
-            self._answers.forget(pending)
+            self._pending.forget(pending)
 
     def _is_answered(self, kind: str, message: bytes) -> bool:
         """Whether the gateway answers if it accepts this: not heartbeats, nor data that only others receive."""
-        if kind == kinds.STREAM_DATA and self._inbox.lanes.has_targets:
+        if kind == kinds.STREAM_DATA and self._dispatcher.router.has_targets:
             with suppress(ProtocolError):
-                lane = self._inbox.lanes.lane(str(reference(parse(message))))
-                return lane is None or lane.echoes
+                route = self._dispatcher.router.route(str(reference(parse(message))))
+                return route is None or route.echoes
         return kind != kinds.HEARTBEAT

@@ -22,12 +22,12 @@ BURST: Final = 256
 class ReconnectingSession:
     """The link to a space across reconnects, from the first welcome to the end."""
 
-    def __init__(self, target: ConnectTarget, settings: ConnectSettings, inbox: Dispatcher) -> None:
+    def __init__(self, target: ConnectTarget, settings: ConnectSettings, dispatcher: Dispatcher) -> None:
         """Start disconnected."""
         self.target = target
         self.connection: Connection | None = None
         self._settings = settings
-        self._inbox = inbox
+        self._dispatcher = dispatcher
         self._backoff = Backoff()
         self._since = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -56,7 +56,7 @@ class ReconnectingSession:
         if self._over is not None:
             connection.abort("closed here")
             return
-        gap = self._inbox.welcome(envelope)
+        gap = self._dispatcher.welcome(envelope)
         connection.on_closed = self._lost
         if self._held is None:
             self._listen(connection)
@@ -80,11 +80,11 @@ class ReconnectingSession:
         if self.connection is not None:
             self._listen(self.connection)
             for message, text in held:
-                self.connection.hand_on(message, text=text)
+                self.connection.deliver(message, text=text)
 
     def _listen(self, connection: Connection) -> None:
-        connection.on_envelope = self._inbox.envelope
-        connection.on_frame = self._inbox.frame
+        connection.on_envelope = self._dispatcher.envelope
+        connection.on_frame = self._dispatcher.frame
 
     # Sending
 
@@ -97,7 +97,7 @@ class ReconnectingSession:
             await asyncio.sleep(0)
             connection = self.require()
         while connection.paused:
-            await connection.drained()
+            await connection.wait_writable()
             connection = self.require()
         return connection
 
@@ -143,19 +143,19 @@ class ReconnectingSession:
         self._give_up_on_answers(closed, error)
         if closed.code in FINAL or not self._settings.reconnect:
             self._end(error, error)
-        elif closed.code == NORMAL and self._inbox.told_to_leave:
+        elif closed.code == NORMAL and self._dispatcher.shutdown_received:
             self._end(error, None)  # reconnecting is allowed (protocol, Close codes), but the shutdown was requested
         else:
             loop = asyncio.get_running_loop()
             self._backoff.lasted(loop.time() - self._since)
-            self._inbox.tell(Disconnected(str(closed)))
+            self._dispatcher.emit(Disconnected(str(closed)))
             self._broken = connection
             if self._task is None or self._task.done():  # two reconnecting tasks would evict each other
                 name = f"mew client: back to {self.target.address.name}"
                 self._task = loop.create_task(self._come_back(), name=name)
 
     def _give_up_on_answers(self, closed: Closed, error: MewError) -> None:
-        for envelope in self._inbox.lose(closed, error):
+        for envelope in self._dispatcher.connection_lost(closed, error):
             self._call(self._settings.on_unconfirmed, envelope)
 
     async def _come_back(self) -> None:
@@ -171,7 +171,7 @@ class ReconnectingSession:
     async def _try(self) -> None:
         broken, self._broken = self._broken, None
         if broken is not None:
-            await broken.gone()
+            await broken.wait_closed()
         await asyncio.sleep(self._backoff.next())
         try:
             await join_space(self.target, self._welcomed, self._settings.timeout)
@@ -195,8 +195,8 @@ class ReconnectingSession:
     def _end(self, why: MewError, told: MewError | None) -> None:
         """End the link. Senders get `why`; readers get `told`, or stop if it is None."""
         self._over = why
-        self._inbox.end(told)
-        for watcher in (*self._inbox.watchers, *self._inbox.view_watchers):
+        self._dispatcher.end(told)
+        for waiter in (*self._dispatcher.waiters, *self._dispatcher.view_waiters):
             if not watcher.future.done():
                 watcher.future.set_exception(why)
         self._wake()

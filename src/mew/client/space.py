@@ -29,7 +29,7 @@ from mew.client.subscriptions import (
     FrameQueue,
     ItemQueue,
     OnGap,
-    OnMissed,
+    OnOverflow,
     QueueLimits,
     Subscription,
 )
@@ -48,12 +48,12 @@ class Space:
 
     def __init__(self, target: ConnectTarget, settings: ConnectSettings) -> None:
         """Create the space without a connection; `connect` opens the connection."""
-        self._answers = PendingRequests(self._send_marker)
-        self._inbox = Dispatcher(self._answers, self.stream)
-        self.room = QueueLimits(settings.queue, settings.queue_bytes)
+        self._pending = PendingRequests(self._send_marker)
+        self._dispatcher = Dispatcher(self._pending, self.stream)
+        self.queue_limits = QueueLimits(settings.queue, settings.queue_bytes)
         """Queue limits of each subscription."""
-        self.link = ReconnectingSession(target, settings, self._inbox)
-        self._sender = EnvelopeSender(self.link, self._inbox, self._answers)
+        self.session = ReconnectingSession(target, settings, self._dispatcher)
+        self._sender = EnvelopeSender(self.session, self._dispatcher, self._pending)
         self.sequences: dict[str, int] = {}
         """The last sequence number that this participant used, by stream id."""
 
@@ -61,19 +61,19 @@ class Space:
         self._sender.send_marker(marker_id)
 
     def __repr__(self) -> str:
-        return f"<Space {self.id!r} as {self.me!r}>"
+        return f"<Space {self.id!r} as {self.participant_id!r}>"
 
     # State
 
     @property
     def view(self) -> SpaceView:
         """The current state of the space: participants, their capabilities, and streams."""
-        return self._inbox.lanes.view
+        return self._dispatcher.router.view
 
     @property
-    def lanes(self) -> StreamRouter:
+    def router(self) -> StreamRouter:
         """The streams and their local readers."""
-        return self._inbox.lanes
+        return self._dispatcher.router
 
     @property
     def id(self) -> str:
@@ -83,30 +83,30 @@ class Space:
         first space, which all participants can call "default" (protocol, Join message). This property then returns
         "default" until the first stream of the space shows the real id.
         """
-        return self._inbox.lanes.space or self.link.target.space_id
+        return self._dispatcher.router.space or self.session.target.space_id
 
     @property
-    def me(self) -> str:
+    def participant_id(self) -> str:
         """The id of this participant."""
-        return self._inbox.me
+        return self._dispatcher.participant_id
 
     @property
-    def latest_welcome(self) -> Envelope | None:
+    def last_welcome(self) -> Envelope | None:
         """The last welcome, with the full state of the space; None before the first one."""
-        return self._inbox.latest_welcome
+        return self._dispatcher.last_welcome
 
     @property
     def connection(self) -> Connection | None:
         """The current connection; None while disconnected."""
-        return self.link.connection
+        return self.session.connection
 
     def now(self) -> float:
         """The gateway's time in seconds since 1970, estimated from its latest welcome. Compare `expires_at` with it."""
-        return asyncio.get_running_loop().time() + self._inbox.ahead
+        return asyncio.get_running_loop().time() + self._dispatcher.clock_offset
 
     async def connected(self) -> None:
         """Wait until connected. If the client has stopped reconnecting, raise the reason."""
-        await self.link.connected()
+        await self.session.connected()
 
     def can(self, envelope: Mapping[str, Any]) -> bool:
         """Whether this participant may send an envelope, by its capabilities or as owner or writer of a stream.
@@ -114,7 +114,7 @@ class Space:
         It uses the gateway's own matching code. It does not know whether this participant is paused or over the rate
         limit, nor whose votes an approval rule requires.
         """
-        return is_permitted(self._inbox.lanes.known, envelope)
+        return is_permitted(self._dispatcher.router.uncounted_view, envelope)
 
     # Subscriptions
 
@@ -125,20 +125,20 @@ class Space:
         sender: str | None = None,
         to: str | None = None,
         correlation_id: str | None = None,
-        on_missed: OnMissed | None = None,
+        on_overflow: OnOverflow | None = None,
     ) -> Subscription[Envelope]:
         """Subscribe to envelopes from now on, including your own. `kind` may be a pattern such as `mcp/*`.
 
         Patterns work as in capabilities. If the reader is too slow, envelopes are dropped. At the position of the gap
-        the iterator raises `SubscriptionOverflow` once, or calls `on_missed` with the number of missing envelopes.
+        the iterator raises `SubscriptionOverflow` once, or calls `on_overflow` with the number of missing envelopes.
         """
         pattern = None if kind is None else KindPattern.parse(kind)
         wanted = EnvelopeFilter(pattern, sender, to, correlation_id)
-        return self.subscribe(EnvelopeQueue(wanted, self.room, on_missed))
+        return self.subscribe(EnvelopeQueue(wanted, self.queue_limits, on_overflow))
 
     def subscribe(self, queue: EnvelopeQueue) -> Subscription[Envelope]:
         """Subscribe to envelopes from now on with a queue that selects which ones it takes."""
-        return self._inbox.read_envelopes(queue)
+        return self._dispatcher.read_envelopes(queue)
 
     @overload
     def frames(
@@ -176,56 +176,56 @@ class Space:
         """
         named = None if format is None else format_id(format)
         decode = None if format is None else decoder(format)
-        queue = FrameQueue(self.room, format_id=named, decode=decode, on_gap=on_gap)
-        return self._inbox.read_frames(queue, StreamFilter(stream_id, namespace, named))
+        queue = FrameQueue(self.queue_limits, format_id=named, decode=decode, on_gap=on_gap)
+        return self._dispatcher.read_frames(queue, StreamFilter(stream_id, namespace, named))
 
-    def messages(self, *, on_missed: OnMissed | None = None) -> Subscription[Message]:
+    def messages(self, *, on_overflow: OnOverflow | None = None) -> Subscription[Message]:
         """Subscribe to all envelopes and raw frames from now on, in the order received."""
-        return self._inbox.read_messages(ItemQueue(self.room, on_missed))
+        return self._dispatcher.read_messages(ItemQueue(self.queue_limits, on_overflow))
 
-    def events(self, *, on_missed: OnMissed | None = None) -> Subscription[Event]:
+    def events(self, *, on_overflow: OnOverflow | None = None) -> Subscription[Event]:
         """Subscribe to events of streams, participants and the connection. Existing streams are reported first."""
-        return self._inbox.read_events(ItemQueue(self.room, on_missed))
+        return self._dispatcher.read_events(ItemQueue(self.queue_limits, on_overflow))
 
     async def wait_for(self, predicate: Callable[[Envelope], bool], timeout: float | None = None) -> Envelope:
         """Return the first envelope from now on for which `predicate` returns true.
 
         It keeps waiting while the client reconnects. Raises `RequestTimeout` after `timeout` seconds.
         """
-        watcher = self._watcher(predicate)
-        self._inbox.watchers += (watcher,)
+        waiter = self._waiter(predicate)
+        self._dispatcher.waiters += (waiter,)
         try:
-            return await _within(timeout, watcher.future)
+            return await _within(timeout, waiter.future)
         finally:
-            self._inbox.watchers = tuple(each for each in self._inbox.watchers if each is not watcher)
+            self._dispatcher.waiters = tuple(each for each in self._dispatcher.waiters if each is not waiter)
 
-    async def until(self, predicate: Callable[[SpaceView], bool], timeout: float | None = None) -> SpaceView:
+    async def wait_until(self, predicate: Callable[[SpaceView], bool], timeout: float | None = None) -> SpaceView:
         """Wait until `predicate` returns true for the view, and return the view.
 
         The predicate is not called for changes of frame counts alone. Raises `RequestTimeout` after `timeout` seconds.
         """
         if predicate(self.view):
             return self.view
-        watcher = self.watch_view(predicate)
+        waiter = self.watch_view(predicate)
         try:
-            return await _within(timeout, watcher.future)
+            return await _within(timeout, waiter.future)
         finally:
-            self.unwatch_view(watcher)
+            self.unwatch_view(waiter)
 
     def watch_view(self, predicate: Callable[[SpaceView], bool]) -> Waiter:
         """Call `predicate` at every change of the view until it returns true or `unwatch_view` is called."""
-        watcher = self._watcher(predicate)
-        self._inbox.view_watchers += (watcher,)
-        return watcher
+        waiter = self._waiter(predicate)
+        self._dispatcher.view_waiters += (waiter,)
+        return waiter
 
-    def unwatch_view(self, watcher: Waiter) -> None:
-        """Stop calling the predicate of this watcher."""
-        self._inbox.view_watchers = tuple(each for each in self._inbox.view_watchers if each is not watcher)
-        watcher.forget()
+    def unwatch_view(self, waiter: Waiter) -> None:
+        """Stop calling the predicate of this waiter."""
+        self._dispatcher.view_waiters = tuple(each for each in self._dispatcher.view_waiters if each is not waiter)
+        waiter.forget()
 
-    def _watcher(self, predicate: Callable[[Any], bool]) -> Waiter:
-        if self.link.over is not None:
-            self.link.require()
+    def _waiter(self, predicate: Callable[[Any], bool]) -> Waiter:
+        if self.session.over is not None:
+            self.session.require()
         return Waiter(predicate)
 
     # Sending
@@ -333,7 +333,7 @@ class Space:
 
     async def close(self) -> None:
         """Leave the space. Subscriptions end, and calls that are still waiting raise `ConnectionLost`."""
-        await self.link.close()
+        await self.session.close()
 
 
 def _accepting(answer: str | Accepts | None) -> Accepts:

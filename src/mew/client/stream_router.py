@@ -39,7 +39,7 @@ class StreamFilter(msgspec.Struct, frozen=True):
         return (
             stream is not None
             and (self.namespace is None or stream.namespace.startswith(self.namespace))
-            and (self.format_id is None or self.format_id in {each["id"] for each in stream.formats})
+            and (self.format_id is None or self.format_id in {form["id"] for form in stream.formats})
         )
 
 
@@ -64,14 +64,14 @@ class StreamRoute:
 
 
 class StreamRouter:
-    """The view of a space and the lanes of its streams."""
+    """The view of a space and the routes of its streams."""
 
     def __init__(self, view: SpaceView) -> None:
         """Start with the view of a welcome."""
         self._view = view
         self._stale = False
         self._by_header: dict[bytes, StreamRoute] = {}
-        self._unheard: set[str] = set()
+        self._not_received: set[str] = set()
         """Ids of the streams whose data this participant does not receive."""
         self._readers: dict[FrameQueue, StreamFilter] = {}
         self.space: str | None = None
@@ -90,29 +90,29 @@ class StreamRouter:
         return self._view
 
     @property
-    def known(self) -> SpaceView:
+    def uncounted_view(self) -> SpaceView:
         """The current state of the space, with frame counts that may be out of date."""
         return self._view
 
     def _counted(self, stream: StreamView) -> StreamView:
-        lane = self.lane(stream.stream_id)
-        if lane is None or lane.frames == stream.frames:
+        route = self.route(stream.stream_id)
+        if route is None or route.frames == stream.frames:
             return stream
-        lane.stream = stream.with_stream(frames=lane.frames)
-        return lane.stream
+        route.stream = stream.with_stream(frames=route.frames)
+        return route.stream
 
     def welcome(self, view: SpaceView) -> None:
         """Replace the whole state with the view of a welcome."""
         self._view, self._stale = view, False
-        for lane in [*self._by_header.values()]:
-            stream = view.streams.get(lane.stream_id)
-            if stream is None or not is_same(lane.stream, stream):
-                self._close(lane)
-        self._unheard.clear()
+        for route in [*self._by_header.values()]:
+            stream = view.streams.get(route.stream_id)
+            if stream is None or not is_same(route.stream, stream):
+                self._remove_route(route)
+        self._not_received.clear()
         for stream in view.streams.values():
-            self._lay(stream).frames = stream.frames
+            self._update_route(stream).frames = stream.frames
 
-    def follow(self, envelope: Envelope) -> bool:
+    def apply_envelope(self, envelope: Envelope) -> bool:
         """Apply an envelope to the view. Returns whether the view changed, apart from frame counts."""
         before = self._view
         if envelope.kind in _COUNTED:
@@ -129,71 +129,73 @@ class StreamRouter:
 
     def _streams_changed(self, before: dict[str, StreamView], after: dict[str, StreamView]) -> None:
         for name in before.keys() - after.keys():
-            lane = self.lane(name)
-            if lane is not None:
-                self._close(lane)
+            route = self.route(name)
+            if route is not None:
+                self._remove_route(route)
         for name, stream in after.items():
             if before.get(name) is not stream:
-                self._lay(stream)
+                self._update_route(stream)
 
-    # Lanes
+    # Routes
 
-    def lane(self, stream_id: str) -> StreamRoute | None:
-        """Return the lane of a known stream, or None."""
+    def route(self, stream_id: str) -> StreamRoute | None:
+        """Return the route of a known stream, or None."""
         return self._by_header.get(header(stream_id))
 
-    def find(self, prefix: bytes) -> StreamRoute | None:
-        """Return the lane of the frames that start with this header, or None."""
+    def find_route(self, prefix: bytes) -> StreamRoute | None:
+        """Return the route of the frames that start with this header, or None."""
         return self._by_header.get(prefix)
 
-    def _lay(self, stream: StreamView) -> StreamRoute:
-        """Create or update the lane of a stream from its current state."""
-        lane = self.lane(stream.stream_id)
-        if lane is None:
-            lane = self._new(stream.stream_id, stream)
-            lane.frames = stream.frames
-        lane.stream = stream
+    def _update_route(self, stream: StreamView) -> StreamRoute:
+        """Create or update the route of a stream from its current state."""
+        route = self.route(stream.stream_id)
+        if route is None:
+            route = self._add_route(stream.stream_id, stream)
+            route.frames = stream.frames
+        route.stream = stream
         self.space = stream.namespace.partition("/")[0]
-        lane.decode = declared_decoder(stream)
-        lane.writable = self._view.may_write(stream.stream_id) and not is_observer(self._view)
-        lane.echoes = receives(self._view, stream)
-        (self._unheard.discard if lane.echoes else self._unheard.add)(stream.stream_id)
-        return lane
+        route.decode = declared_decoder(stream)
+        route.writable = self._view.may_write(stream.stream_id) and not is_observer(self._view)
+        route.echoes = receives(self._view, stream)
+        (self._not_received.discard if route.echoes else self._not_received.add)(stream.stream_id)
+        return route
 
-    def _new(self, stream_id: str, stream: StreamView | None) -> StreamRoute:
-        lane = StreamRoute(stream_id)
-        lane.queues = [queue for queue, interest in self._readers.items() if interest.covers(stream_id, stream)]
-        self._by_header[lane.header] = lane
-        return lane
+    def _add_route(self, stream_id: str, stream: StreamView | None) -> StreamRoute:
+        route = StreamRoute(stream_id)
+        route.queues = [
+            queue for queue, stream_filter in self._readers.items() if stream_filter.covers(stream_id, stream)
+        ]
+        self._by_header[route.header] = route
+        return route
 
-    def _close(self, lane: StreamRoute) -> None:
-        """Remove the lane of an ended stream, and end the subscriptions to this stream alone."""
-        del self._by_header[lane.header]
-        self._unheard.discard(lane.stream_id)
-        for queue in lane.queues:
-            interest = self._readers.get(queue)
-            if interest is not None and interest.stream_id is not None:
+    def _remove_route(self, route: StreamRoute) -> None:
+        """Remove the route of an ended stream, and end the subscriptions to this stream alone."""
+        del self._by_header[route.header]
+        self._not_received.discard(route.stream_id)
+        for queue in route.queues:
+            stream_filter = self._readers.get(queue)
+            if stream_filter is not None and stream_filter.stream_id is not None:
                 del self._readers[queue]
                 queue.end()
 
     @property
     def has_targets(self) -> bool:
         """Whether there is a stream whose data this participant does not receive."""
-        return bool(self._unheard)
+        return bool(self._not_received)
 
     # Readers
 
-    def read(self, queue: FrameQueue, interest: StreamFilter) -> Callable[[], None]:
+    def add_reader(self, queue: FrameQueue, stream_filter: StreamFilter) -> Callable[[], None]:
         """Route matching frames to a queue from now on. Call the returned function to stop."""
-        self._readers[queue] = interest
-        for lane in self._by_header.values():
-            if interest.covers(lane.stream_id, lane.stream):
-                lane.queues = [*lane.queues, queue]
+        self._readers[queue] = stream_filter
+        for route in self._by_header.values():
+            if stream_filter.covers(route.stream_id, route.stream):
+                route.queues = [*route.queues, queue]
 
         def forget() -> None:
             if self._readers.pop(queue, None) is not None:
-                for lane in self._by_header.values():
-                    lane.queues = [each for each in lane.queues if each is not queue]
+                for route in self._by_header.values():
+                    route.queues = [other for other in route.queues if other is not queue]
 
         return forget
 
@@ -205,47 +207,49 @@ class StreamRouter:
     # Frames
 
     def frame(self, message: bytes, *, text: bool) -> StreamRoute:
-        """Pass a raw frame to its readers, and return its lane."""
-        lane = self._by_header.get(message[: message.find(b"#", 1) + 1])
-        if lane is None:
-            lane = self._stray(message)
-        lane.frames += 1
+        """Pass a raw frame to its readers, and return its route."""
+        route = self._by_header.get(message[: message.find(b"#", 1) + 1])
+        if route is None:
+            route = self._unknown_route(message)
+        route.frames += 1
         self._stale = True
-        for queue in lane.queues:
-            queue.put(lane, message, text=text)
-        return lane
+        for queue in route.queues:
+            queue.put(route, message, text=text)
+        return route
 
-    def _stray(self, message: bytes) -> StreamRoute:
-        """Return a temporary lane for a stream that is not in the view; only readers of its id receive the frame."""
+    def _unknown_route(self, message: bytes) -> StreamRoute:
+        """Return a temporary route for a stream that is not in the view; only readers of its id receive the frame."""
         stream_id, _ = split(message)
-        lane = StreamRoute(stream_id)
-        lane.queues = [queue for queue, interest in self._readers.items() if interest.covers(stream_id, None)]
-        return lane
+        route = StreamRoute(stream_id)
+        route.queues = [
+            queue for queue, stream_filter in self._readers.items() if stream_filter.covers(stream_id, None)
+        ]
+        return route
 
     def _count(self, envelope: Envelope) -> None:
         """Count a `stream/data` as one frame, and a `stream/gap` as the frames that it reports; notify the readers."""
         payload = envelope.payload
         by_gateway = envelope.sender == kinds.GATEWAY
-        named = payload.get("stream_id") if by_gateway else _named(payload)
-        lane = self.lane(named) if isinstance(named, str) else None
-        if lane is None:
+        stream_id = payload.get("stream_id") if by_gateway else _stream_id(payload)
+        route = self.route(stream_id) if isinstance(stream_id, str) else None
+        if route is None:
             return
         self._stale = True
         if envelope.kind == kinds.STREAM_GAP:
-            lane.frames += payload["dropped"]
-            self.tell_gap(lane, payload["dropped"], "gateway")
+            route.frames += payload["dropped"]
+            self.report_gap(route, payload["dropped"], "gateway")
             return
-        lane.frames += 1
-        for queue in lane.queues:
-            queue.put_data(lane, envelope)
+        route.frames += 1
+        for queue in route.queues:
+            queue.put_data(route, envelope)
 
-    def tell_gap(self, lane: StreamRoute, frames: int, cause: Cause) -> None:
+    def report_gap(self, route: StreamRoute, frames: int, cause: Cause) -> None:
         """Report a gap at this position to the readers of a stream."""
-        for queue in lane.queues:
-            queue.put_gap(lane, frames, cause)
+        for queue in route.queues:
+            queue.put_gap(route, frames, cause)
 
 
-def _named(payload: dict[str, Any]) -> Any:
+def _stream_id(payload: dict[str, Any]) -> Any:
     """Return the full stream id of a `stream/data`, as completed by the gateway (protocol §4)."""
     reference = payload.get("stream")
     return reference.get("stream_id") if isinstance(reference, dict) else None

@@ -60,7 +60,7 @@ class Stream:
         The frame is sent once. If this raises, the frame was not sent. The gateway does not confirm frames.
         """
         message, text = self._message(data, format)
-        connection = await self._space.link.writable()
+        connection = await self._space.session.writable()
         self._write(connection, message, text=text)
 
     def try_send(self, data: D, format: Any = None) -> D | None:  # noqa: A002
@@ -70,7 +70,7 @@ class Stream:
         during the call.
         """
         message, text = self._message(data, format)
-        link = self._space.link
+        link = self._space.session
         if link.connection is None and link.over is None:
             return data
         connection = link.require()
@@ -91,21 +91,21 @@ class Stream:
         return self._header + msgspec.json.encode(data), True
 
     def _write(self, connection: "Connection", message: bytes, *, text: bool) -> None:
-        if not self._lane().writable:
+        if not self._route().writable:
             raise self._objection()
         connection.send_raw(message, text=text)
 
-    def _lane(self) -> "StreamRoute":
-        lane = self._space.lanes.find(self._header)
-        if lane is None:
+    def _route(self) -> "StreamRoute":
+        route = self._space.router.find_route(self._header)
+        if route is None:
             raise StreamNotFound(f"no stream {self.stream_id!r}", stream_id=self.stream_id)
-        return lane
+        return route
 
     def _objection(self) -> StreamNotLive | UnauthorizedStreamWrite:
         stream = self.view
         if stream is not None and stream.status != "live":
             return StreamNotLive(f"{self.stream_id!r} is announced but not started", stream_id=self.stream_id)
-        message = f"{self._space.me!r} is not a writer of {self.stream_id!r}"
+        message = f"{self._space.participant_id!r} is not a writer of {self.stream_id!r}"
         return UnauthorizedStreamWrite(message, stream_id=self.stream_id)
 
     def _declared(self, form: Any) -> str:

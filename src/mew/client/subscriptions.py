@@ -20,7 +20,7 @@ from mew.protocol.patterns import KindPattern
 
 T = TypeVar("T")
 OnGap = Callable[[StreamGap], None]
-OnMissed = Callable[[int], None]
+OnOverflow = Callable[[int], None]
 ITEM_BYTES: Final = 160
 """Memory of a queued frame in bytes, in addition to its data."""
 
@@ -130,12 +130,12 @@ class _Hole:
 class ItemQueue(Queue[T]):
     """A queue of items in order. New items are dropped while it is full; the gap is counted and reported in place."""
 
-    def __init__(self, room: QueueLimits, on_missed: OnMissed | None = None) -> None:
-        """Start empty. At a gap, call `on_missed` with the number of missing items, or raise `SubscriptionOverflow`."""
+    def __init__(self, room: QueueLimits, on_overflow: OnOverflow | None = None) -> None:
+        """Start empty. At a gap, call `on_overflow` with the number of missing items, or raise `SubscriptionOverflow`."""
         super().__init__()
         self._items: deque[T | _Hole] = deque()
         self._most = room.items
-        self._on_missed = on_missed
+        self._on_missed = on_overflow
 
     def put(self, item: T) -> None:
         """Add an item, or count it as missing if the queue is full."""
@@ -184,9 +184,9 @@ class EnvelopeFilter(msgspec.Struct, frozen=True):
 class EnvelopeQueue(ItemQueue[Envelope]):
     """A queue of the envelopes that match a filter."""
 
-    def __init__(self, wanted: EnvelopeFilter, room: QueueLimits, on_missed: OnMissed | None = None) -> None:
+    def __init__(self, wanted: EnvelopeFilter, room: QueueLimits, on_overflow: OnOverflow | None = None) -> None:
         """Take the envelopes that match `wanted`."""
-        super().__init__(room, on_missed)
+        super().__init__(room, on_overflow)
         self._matches = wanted.matches
 
     def offer(self, envelope: Envelope) -> None:

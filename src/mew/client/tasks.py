@@ -29,7 +29,7 @@ class TaskSet:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("%s failed", self._name, exc_info=error)
 
-    async def dismiss(self) -> None:
+    async def cancel_all(self) -> None:
         """Cancel all tasks and wait until they have ended."""
         tasks = list(self._tasks)
         for task in tasks:

@@ -162,7 +162,7 @@ class Publisher:
     async def _live(self) -> None:
         async with connect(self._url, space=self.space, token=self._token) as space:
             stream: Stream | None = await _open(space)
-            self.me = space.me
+            self.me = space.participant_id
             self._ready.set()
             while not self._ends:
                 await self._wake.wait()

@@ -31,12 +31,12 @@ async def test_with_its_token_in_the_environment_it_works_and_leaves_in_good_ord
     environ = {"MEW_TOKEN": token_of(tmp_path, "echo"), "MEW_GATEWAY": url_of(gateway), "MEW_SPACE": "lab"}
     async with as_alice(gateway, tmp_path) as alice:
         with at_work(tmp_path, "agent", "start", "-t", "echo", **environ) as process:
-            await alice.until(lambda view: "echo" in view.participants)
+            await alice.wait_until(lambda view: "echo" in view.participants)
             answers = alice.envelopes("chat", sender="echo")
             await alice.chat("hello")
             assert (await anext(answers)).payload["text"] == "Echo: hello"
             process.send_signal(number)
-            await alice.until(lambda view: "echo" not in view.participants)
+            await alice.wait_until(lambda view: "echo" not in view.participants)
             output, errors = process.communicate(timeout=10)
             assert (process.returncode, output) == (0, b""), errors.decode()
             assert b"Traceback" not in errors
@@ -50,9 +50,9 @@ async def test_the_flags_of_old_scripts_and_the_files_of_the_space_say_who_it_is
     async with as_alice(gateway, tmp_path) as alice:
         flags = ("-g", url_of(gateway), "-s", "lab", "--token", token_of(tmp_path, "bob"))
         with at_work(tmp_path, "agent", "start", "--type", "fulfiller", *flags):
-            await alice.until(lambda view: "bob" in view.participants)
+            await alice.wait_until(lambda view: "bob" in view.participants)
         with at_work(tmp_path, "agent", "start", "--type", "calculator", "--gateway", url_of(gateway)):
-            await alice.until(lambda view: "calculator-agent" in view.participants)
+            await alice.wait_until(lambda view: "calculator-agent" in view.participants)
             assert (await alice.call_tool("calculator-agent", "add", {"a": 5, "b": 3})).text == "8"
 
 
@@ -78,7 +78,7 @@ async def test_an_agent_of_ones_own_is_a_function_in_a_file(gateway: Running, tm
         with at_work(tmp_path, "agent", "start", "-t", "./tools.py", "-g", url_of(gateway)) as process:
             assert (await anext(heard)).payload["text"] == "here I am"
             await alice.chat("good bye")
-            await alice.until(lambda view: "tools" not in view.participants)
+            await alice.wait_until(lambda view: "tools" not in view.participants)
             assert process.wait(10) == 0
 
 

@@ -74,7 +74,7 @@ async def test_fifos_stay_open_and_frames_go_both_ways_until_it_is_stopped(gatew
     async with mew.connect(url_of(gateway), token=token_of(tmp_path, "alice")) as alice:
         heard = alice.envelopes("chat", sender="bob")
         with at_work(tmp_path, "client", "connect", *flags) as client:
-            await alice.until(lambda view: "bob" in view.participants)
+            await alice.wait_until(lambda view: "bob" in view.participants)
             for text in ("one", "two"):
                 with fifo.open("w", encoding="utf-8") as writer:
                     writer.write(f"{text}\n")
@@ -83,7 +83,7 @@ async def test_fifos_stay_open_and_frames_go_both_ways_until_it_is_stopped(gatew
             await stream.send("to read")
             await stream.send(b"\xff")
             await stream.grant("bob")
-            await alice.until(lambda view: "bob" in view.streams[stream.stream_id].writers)
+            await alice.wait_until(lambda view: "bob" in view.streams[stream.stream_id].writers)
             frames = alice.frames(stream.stream_id)
             await until(lambda: any(each.get("kind") == "stream/write-granted" for each in written(output)))
             with fifo.open("w", encoding="utf-8") as writer:
@@ -112,9 +112,9 @@ async def test_it_comes_back_after_the_connection_broke_and_a_fifo_out_waits_for
     async with mew.connect(url_of(gateway), token=token_of(tmp_path, "alice")) as alice:
         heard = alice.envelopes("chat", sender="bob")
         with at_work(tmp_path, "client", "connect", *flags) as client:
-            await alice.until(lambda view: "bob" in view.participants)
+            await alice.wait_until(lambda view: "bob" in view.participants)
             close_all(gateway, 1011, "something broke", "bob")
-            await alice.until(lambda view: "bob" not in view.participants)
+            await alice.wait_until(lambda view: "bob" not in view.participants)
             with ways[0].open("w", encoding="utf-8") as writer:
                 writer.write("again\n")
             assert (await anext(heard)).payload["text"] == "again"

@@ -101,7 +101,9 @@ def test_a_proposal_is_approved_granted_or_rejected(
                 else:
                     assert ((await calling).text, (await calling).by) == ("3", "alice")
                 if outcome == "granted":
-                    await bob.until(lambda view: any(each["kind"] == "mcp/request" for each in view.you.capabilities))
+                    await bob.wait_until(
+                        lambda view: any(each["kind"] == "mcp/request" for each in view.you.capabilities)
+                    )
                     assert (await bob.call_tool("carol", "add", {"a": 2, "b": 2})).by == "bob"
                 await until(lambda: not isinstance(alice.terminal.screen, ApprovalDialog))
                 serving.cancel()
@@ -214,7 +216,7 @@ def test_leaving_is_leaving_the_space(gateway: Running, way: str) -> None:
                     await alice.pilot.press("ctrl+c")
                 await until(lambda: not alice.terminal.is_running)
             assert alice.terminal.return_value == 0
-            await bob.until(lambda view: "alice" not in view.participants)
+            await bob.wait_until(lambda view: "alice" not in view.participants)
 
     story()
 

@@ -19,7 +19,7 @@ from tests.gateway.raw import Running
 async def desk_of(gateway: Running) -> AsyncIterator[tuple[CommandContext, Space]]:
     """Alice's desk, and Bob."""
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
-        await alice.until(lambda view: "bob" in view.participants)
+        await alice.wait_until(lambda view: "bob" in view.participants)
         yield CommandContext(alice, clear=lambda: None, leave=lambda: None), bob
 
 
@@ -108,10 +108,10 @@ async def test_streams_are_opened_written_shared_and_closed(gateway: Running) ->
         await carry_out(desk, f"/stream send {opened} on the roof")
         assert (await anext(frames)).data == b"on the roof"
         await carry_out(desk, f"/stream grant {opened} bob")
-        await bob.until(lambda view: view.may_write(opened))
+        await bob.wait_until(lambda view: view.may_write(opened))
         assert f"{opened}  live, alice; alice, bob may write" in str(await carry_out(desk, "/stream ls"))
         await carry_out(desk, f"/stream revoke {opened} bob")
-        await bob.until(lambda view: not view.may_write(opened))
+        await bob.wait_until(lambda view: not view.may_write(opened))
         await carry_out(desk, f"/stream transfer {opened} bob")
         assert desk.space.view.streams[opened].owner == "bob"
         assert "each frame" in str(await carry_out(desk, f"/stream watch {opened}"))
@@ -122,7 +122,7 @@ async def test_streams_are_opened_written_shared_and_closed(gateway: Running) ->
         await bob.stream(opened).transfer("alice")
         await until(lambda: desk.space.view.streams[opened].owner == "alice")
         await carry_out(desk, f"/stream close {opened} asleep")
-        await bob.until(lambda view: not view.streams)
+        await bob.wait_until(lambda view: not view.streams)
 
 
 @pytest.mark.parametrize(

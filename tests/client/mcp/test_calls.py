@@ -84,7 +84,7 @@ async def scene(gateway: Running, caller: str) -> AsyncIterator[tuple[Space, Spa
         joining(gateway, caller) as space,
     ):
         task = await begun(calculator().run(bob))
-        await space.until(lambda view: {"bob", "alice"} <= {*view.participants, space.me})
+        await space.wait_until(lambda view: {"bob", "alice"} <= {*view.participants, space.participant_id})
         try:
             yield space, alice
         finally:
@@ -187,7 +187,7 @@ async def test_who_is_not_there_is_not_waited_for(gateway: Running) -> None:
             await anext(requests)
         with pytest.raises(ParticipantNotFound, match="'bob' left before it answered"):
             await calling
-        assert alice._answers._pending == {}
+        assert alice._pending._requests == {}
 
 
 @played
@@ -478,7 +478,7 @@ async def test_a_proposal_whose_answer_may_have_been_missed_fails(rights: Runnin
         proposal = await proposer.propose("bob", "tools/call", {"name": "one"})
         waiting = asyncio.create_task(proposal.result())
         await alice.send("capability/grant", {"recipient": "proposer", "capabilities": [{"kind": "chat"}]})
-        await proposer.until(lambda view: {"kind": "chat"} in view.you.capabilities)
+        await proposer.wait_until(lambda view: {"kind": "chat"} in view.you.capabilities)
         assert not waiting.done()  # a welcome alone is no reason
         assert proposer.connection is not None
         proposer.connection.abort("as if the network were gone")

@@ -34,7 +34,7 @@ async def serving(gateway: Running, participant: Participant, **options: Any) ->
     """Bob serves; what is given is alice, who asks."""
     async with joining(gateway, "bob") as bob, joining(gateway, "alice") as alice:
         task = await begun(participant.run(bob, **options))
-        await alice.until(lambda view: "bob" in view.participants)
+        await alice.wait_until(lambda view: "bob" in view.participants)
         try:
             yield alice
         finally:
@@ -472,7 +472,7 @@ def test_the_last_page_names_no_other() -> None:
 @played
 async def test_a_request_is_answered_to_whoever_asked_in_its_context(gateway: Running) -> None:
     participant = Participant()
-    participant.tool(name="who")(lambda: f"{current_request().sender} in {participant.space.me}")
+    participant.tool(name="who")(lambda: f"{current_request().sender} in {participant.space.participant_id}")
     async with serving(gateway, participant) as alice:
         request = {"method": "tools/call", "params": {"name": "who"}}
         responses = alice.envelopes("mcp/response")
@@ -600,7 +600,7 @@ async def test_a_server_that_fails_answers_with_an_error_and_goes_on(
         response = await alice.request("mcp/request", {"method": method}, to="bob", answer="mcp/response")
         assert response.payload["error"]["code"] == code
         assert message in response.payload["error"]["message"]
-        await alice.until(lambda view: "bob" in view.participants)
+        await alice.wait_until(lambda view: "bob" in view.participants)
         assert (await alice.call("bob", "m")).result == {"ok": True}
 
 
@@ -668,11 +668,11 @@ async def test_a_program_leaves_in_good_order_when_it_is_told_to(gateway: Runnin
         running = asyncio.create_task(
             participant.run_forever(url_of(gateway), space="lab", token=gateway.token("bob"), reconnect=False)
         )
-        await alice.until(lambda view: "bob" in view.participants)
+        await alice.wait_until(lambda view: "bob" in view.participants)
         await alice.call("bob", "ping")
         os.kill(os.getpid(), number)
         await running
-        await alice.until(lambda view: "bob" not in view.participants)
+        await alice.wait_until(lambda view: "bob" not in view.participants)
     assert not asyncio.get_running_loop().remove_signal_handler(number)
 
 

@@ -56,7 +56,7 @@ class Scene:
         await self.cat.grant("carol", "to steer")
         await self.cat.grant("bob", "to help")
         for each in (bob, carol):
-            await each.until(lambda view: view.may_write("cat"))
+            await each.wait_until(lambda view: view.may_write("cat"))
 
     async def talks(self, bob: Space, carol: Space) -> None:
         asked = await bob.send("mcp/request", {"method": "tools/list"}, to="carol")

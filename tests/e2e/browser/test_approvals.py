@@ -46,7 +46,7 @@ def test_approve_and_grant_lets_the_proposer_ask_by_itself(tab: Tab, cast: Cast)
     proposed(cast, bob)
     page.get_by_role("button", name="Approve and grant").click()
     assert cast.do(anext(asked)).sender == "alice"
-    cast.do(bob.until(lambda view: any(each.get("to") == ["carol"] for each in view.you.capabilities)))
+    cast.do(bob.wait_until(lambda view: any(each.get("to") == ["carol"] for each in view.you.capabilities)))
     cast.do(bob.send("mcp/request", PROPOSAL, to="carol"))
     assert cast.do(anext(asked)).sender == "bob"
 

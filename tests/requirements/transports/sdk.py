@@ -53,7 +53,7 @@ class Member:
         self._client = client
         self._lab = lab
         self._received = space.messages()
-        self._reading = asyncio.create_task(self._read(), name=f"{space.me} reads")
+        self._reading = asyncio.create_task(self._read(), name=f"{space.participant_id} reads")
         self._sending: list[asyncio.Task[Envelope | None]] = []
 
     async def _read(self) -> None:
@@ -66,7 +66,7 @@ class Member:
         except (JoinRefused, ConnectionLost) as error:
             self._client.closed = error.code
         else:
-            self._client.closed = getattr(self.space.link.over, "code", None)
+            self._client.closed = getattr(self.space.session.over, "code", None)
         self.gone.set()
 
     async def catch_up(self) -> None:
@@ -81,7 +81,7 @@ class Member:
     def send(self, message: bytes, *, text: bool) -> None:
         """Each in a task of its own: they write in the order in which they were made."""
         sending = self._send(message, text=text)
-        self._sending.append(asyncio.create_task(sending, name=f"{self.space.me} sends"))
+        self._sending.append(asyncio.create_task(sending, name=f"{self.space.participant_id} sends"))
 
     async def _send(self, message: bytes, *, text: bool) -> Envelope | None:
         envelope = sayable(message) if text and self._lab.has_room(message) else None
@@ -100,8 +100,8 @@ class Member:
         if not is_frame(message):
             return None
         with suppress(InvalidEnvelope):
-            lane = self.space.lanes.lane(split(message)[0])
-            return None if lane is None or not lane.writable else lane.stream_id
+            route = self.space.router.route(split(message)[0])
+            return None if route is None or not route.writable else route.stream_id
         return None
 
     def _check_answers(self) -> None:
@@ -119,8 +119,8 @@ class Member:
 
     def _echoes(self, envelope: Envelope) -> bool:
         """Whether it was to come back: data for others alone do not."""
-        lane = self.space.lanes.lane(str(reference(envelope)))
-        return lane is None or lane.echoes
+        route = self.space.router.route(str(reference(envelope)))
+        return route is None or route.echoes
 
     async def leave(self) -> None:
         self._received.close()
@@ -208,10 +208,10 @@ class SdkSpace(WebsocketSpace):
             client.turned_away(error)
         else:
             client.peer = Member(client, joined, self)
-            client.participant = joined.me
-            assert joined.latest_welcome is not None
+            client.participant = joined.participant_id
+            assert joined.last_welcome is not None
             with client.arriving():
-                client.deliver(joined.latest_welcome.encode())
+                client.deliver(joined.last_welcome.encode())
         self._sockets.append(client)
         await self._settle()
 

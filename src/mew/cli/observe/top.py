@@ -98,8 +98,8 @@ async def _count(space: "Space", counting: "RateCounter") -> None:
     def missed(count: int) -> None:
         counting.missed += count
 
-    async for message in space.messages(on_missed=missed):
-        counting.take(message, space.lanes.known)
+    async for message in space.messages(on_overflow=missed):
+        counting.take(message, space.router.uncounted_view)
 
 
 _PEOPLE: Final = ("participant", "envelopes/s", "frames/s", "bytes/s", "last")

@@ -107,7 +107,7 @@ async def _connect(at: JoinTarget, pipes: Pipes, stay: float | None) -> int:
     async with mew.connect(at.url, space=at.space, token=at.token, participant=at.participant) as space:
         said = LineSender(space)
         conversation = _Conversation(space, said, client_io.PipeWriter(given))
-        note(f"{space.me} is in space {space.id}")
+        note(f"{space.participant_id} is in space {space.id}")
         for_ever = stay is None and given != client_io.STDOUT
         speaking = conversation.speak(client_io.PipeLines(taken), None if for_ever else stay or 0.0)
         await conversation.hold(speaking, stopped)
@@ -122,7 +122,7 @@ class _Conversation:
         self._space = space
         self._said = said
         self._writer = writer
-        self._messages: Subscription[Message] = space.messages(on_missed=_missed)
+        self._messages: Subscription[Message] = space.messages(on_overflow=_missed)
 
     async def hold(self, speaking: Coroutine[Any, Any, None], stopped: asyncio.Event) -> None:
         """Run until sending or receiving ends, or until the command is stopped."""
@@ -150,7 +150,7 @@ class _Conversation:
 
     async def _hear(self) -> None:
 
-        welcome = self._space.latest_welcome
+        welcome = self._space.last_welcome
         if welcome is not None:
             await self._writer.write(written(welcome))
         async for message in self._messages:

@@ -169,7 +169,7 @@ class LineSender:
     async def _writable(self) -> Connection:
         while True:
             try:
-                return await self._space.link.writable()
+                return await self._space.session.writable()
             except ConnectionLost:
                 self._look_for_lost()
                 await self._space.connected()

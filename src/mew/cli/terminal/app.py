@@ -84,8 +84,8 @@ class Terminal(App[int]):
         self._side = VerticalScroll(id="side", can_focus=False)
         self._hint = Static(HINT, id="hint")
         # Subscribe before anything is drawn, so that no message is missed.
-        self._messages = space.messages(on_missed=self._missed)
-        self._events = space.events(on_missed=self._missed)
+        self._messages = space.messages(on_overflow=self._missed)
+        self._events = space.events(on_overflow=self._missed)
         self._proposals = space.proposals()
 
     def compose(self) -> ComposeResult:
@@ -104,7 +104,7 @@ class Terminal(App[int]):
     def on_mount(self) -> None:
         """Start receiving messages and drawing."""
         self.query_one(InputPrompt).focus()
-        self._say(note(f"You are {self.space.me} in {self.space.id}. /help lists the commands."))
+        self._say(note(f"You are {self.space.participant_id} in {self.space.id}. /help lists the commands."))
         self._listen()
         self._follow()
         self._heed_proposals()
@@ -132,7 +132,7 @@ class Terminal(App[int]):
 
     def _take(self, envelope: Envelope) -> None:
         if envelope.kind == "chat":
-            if envelope.sender == self.space.me:
+            if envelope.sender == self.space.participant_id:
                 self.desk.spoken = envelope
             else:
                 self.desk.heard = envelope
@@ -263,9 +263,9 @@ class Terminal(App[int]):
         self._streams.update(widgets.streams(view, self._rates, width))
         state = "" if self.space.connection is not None else " · NOT CONNECTED"
         whom = f" · to {', '.join(self.desk.targets)}" if self.desk.targets else ""
-        open_ones = [each for each in (view.proposals or {}).values() if each.proposer != self.space.me]
+        open_ones = [each for each in (view.proposals or {}).values() if each.proposer != self.space.participant_id]
         waiting = f" · {len(open_ones)} to approve (F3)" if open_ones else ""
-        head = f"{self.space.id} · {self.space.me}{whom}{waiting}{state}"
+        head = f"{self.space.id} · {self.space.participant_id}{whom}{waiting}{state}"
         self._head.update(Text(head, no_wrap=True, overflow="ellipsis"))
 
     def _clear(self) -> None:
@@ -312,7 +312,7 @@ async def _reject(proposed: IncomingProposal) -> None:
 
 
 def _is_proposer_here(space: Space, proposed: IncomingProposal) -> bool:
-    return proposed.by in {space.me, *space.view.participants}
+    return proposed.by in {space.participant_id, *space.view.participants}
 
 
 def _seconds_left(space: Space, proposed: IncomingProposal) -> float:

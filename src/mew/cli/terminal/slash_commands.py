@@ -99,7 +99,7 @@ async def _status(desk: CommandContext, words: Words) -> str:
     if not words:
         where = "connected" if desk.space.connection is not None else "not connected"
         whom = ", ".join(desk.targets) or "all participants"
-        return f"{desk.space.me} in {desk.space.id}, {where}; sending to {whom}"
+        return f"{desk.space.participant_id} in {desk.space.id}, {where}; sending to {whom}"
     told = await desk.space.status(words[0], words[1:], timeout=10)
     return f"{words[0]}: {msgspec.json.encode(told.payload).decode()}"
 

@@ -220,7 +220,7 @@ async def ask(space: "Space", draft: OutgoingEnvelope, timeout: float | None) ->
 
     async with wait_until_present(space, asked, timeout):
         response = await space.post(draft, is_answer)
-    return answer_in(response, space.me)
+    return answer_in(response, space.participant_id)
 
 
 def answer_in(response: Envelope, by: str) -> McpAnswer:
@@ -237,7 +237,7 @@ async def wait_until_present(space: "Space", asked: list[str], timeout: float | 
     """
 
     def are_gone(view: SpaceView) -> bool:
-        return not any(each in view.participants or each == space.me for each in asked)
+        return not any(each in view.participants or each == space.participant_id for each in asked)
 
     who = ", ".join(asked)
     if are_gone(space.view):

@@ -168,7 +168,7 @@ class Participant(ControlHandler):
         )
 
     def _called(self) -> str:
-        return self.name or ("participant" if self._space is None else self._space.me)
+        return self.name or ("participant" if self._space is None else self._space.participant_id)
 
     def _lists(self) -> dict[str, tuple[str, Sequence[Any]]]:
         """Return the items of each list, with their field name in `Page`."""

@@ -88,15 +88,15 @@ class McpService:
         self._space = space
         self._controls = ControlHandler() if controls is None else controls
         self._desk = _Desk(space, server, self._controls, concurrency)
-        self._requests = space.envelopes(kinds.MCP_REQUEST, to=space.me, on_missed=_missed)
-        self._orders = space.envelopes("participant/*", to=space.me, on_missed=_missed)
+        self._requests = space.envelopes(kinds.MCP_REQUEST, to=space.participant_id, on_overflow=_missed)
+        self._orders = space.envelopes("participant/*", to=space.participant_id, on_overflow=_missed)
 
     async def run(self, *besides: Coroutine[Any, Any, Any]) -> None:
         """Serve until the space ends, the participant is shut down, or one of the other coroutines ends."""
         answering = self._desk.answer_all(self._requests)
-        obeying = self._controls.obey(self._space, self._orders)
+        obeying = self._controls.handle_requests(self._space, self._orders)
         async with self._requests, self._orders:
-            await first_completed(f"mew client: {self._space.me} serves", answering, obeying, *besides)
+            await first_completed(f"mew client: {self._space.participant_id} serves", answering, obeying, *besides)
 
 
 async def notify(space: "Space", method: str, params: Mapping[str, Any] | None = None) -> bool:
@@ -133,14 +133,14 @@ class _Desk:
 
     async def answer_all(self, requests: Subscription[Envelope]) -> None:
         """Answer requests until the subscription ends."""
-        crew = TaskSet(f"mew client: {self._space.me} answers")
+        crew = TaskSet(f"mew client: {self._space.participant_id} answers")
         try:
             async for request in requests:
                 await self._room.acquire()
-                await self._controls.resumed()
+                await self._controls.wait_until_resumed()
                 crew.start(self._handle(request))
         finally:
-            await crew.dismiss()
+            await crew.cancel_all()
 
     async def _handle(self, request: Envelope) -> None:
         try:
@@ -192,13 +192,13 @@ class _Desk:
     async def _paused(self) -> None:
         """Wait for the end of a pause, including a pause that started before this participant joined."""
         if self._controls.paused:
-            await self._controls.resumed()
+            await self._controls.wait_until_resumed()
             return
         with suppress(RequestTimeout):
             await self._space.wait_for(self._resumes, timeout=AGAIN)
 
     def _resumes(self, envelope: Envelope) -> bool:
-        return envelope.kind == kinds.RESUME and self._space.me in envelope.to
+        return envelope.kind == kinds.RESUME and self._space.participant_id in envelope.to
 
 
 async def _gone(connection: Connection | None) -> None:
@@ -206,7 +206,7 @@ async def _gone(connection: Connection | None) -> None:
     if connection is not None:
         with suppress(TimeoutError):
             async with asyncio.timeout(GONE):
-                await connection.gone()
+                await connection.wait_closed()
 
 
 def _response(request: Envelope, payload: dict[str, Any]) -> OutgoingEnvelope:
