@@ -25,7 +25,7 @@ ROUNDS = 12
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Come back sooner than one would."""
-    monkeypatch.setattr(handshake, "LONGEST", 0.05)
+    monkeypatch.setattr(handshake, "MAX_BACKOFF_SECONDS", 0.05)
     yield
 
 

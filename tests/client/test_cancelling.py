@@ -493,7 +493,7 @@ async def test_whoever_is_cancelled_leaves_no_task_and_no_future_behind(
 
 async def settled(scene: Scene, before: set[int]) -> None:
     """What was there before is all there is, but for the connection, where it was lost; and all is well with it."""
-    if scene.alice.session.over is None:
+    if scene.alice.session.end_reason is None:
         await scene.alice.connected()
         with suppress(Paused):  # who is paused or shut down is answered, too
             await scene.alice.chat("still here")

@@ -96,7 +96,7 @@ async def test_after_a_close_without_a_code_the_connection_is_made_anew() -> Non
 
 @played
 async def test_who_does_not_answer_a_goodbye_is_not_waited_for_much_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "CLOSE_TIMEOUT", 0.2)
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: int) -> None:
         writer.write(whole(WELCOME))
@@ -113,7 +113,7 @@ async def test_who_does_not_answer_a_goodbye_is_not_waited_for_much_longer(monke
 async def test_who_says_goodbye_and_reads_no_more_is_not_waited_for_much_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection, "CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "CLOSE_TIMEOUT", 0.2)
     said, gone = asyncio.Event(), asyncio.Event()
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: int) -> None:

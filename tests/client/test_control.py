@@ -311,7 +311,7 @@ async def test_a_shutdown_ends_the_run_and_what_it_was_doing(gateway: Running) -
 async def test_a_shutdown_waits_for_its_hook_but_not_for_ever(
     gateway: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mew.client.control.GRACE", 0.05)
+    monkeypatch.setattr("mew.client.control.SHUTDOWN_HOOK_SECONDS", 0.05)
     participant = Participant()
 
     @participant.on_shutdown
@@ -353,7 +353,7 @@ async def test_who_may_not_say_how_it_is_obeys_in_silence(mute: Running) -> None
 @played
 async def test_who_is_not_there_is_not_asked_how_it_is(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
-        with pytest.raises(ParticipantNotFound, match="'bob' is not here"):
+        with pytest.raises(ParticipantNotFound, match="'bob' is not present"):
             await alice.status("bob")
-        with pytest.raises(ParticipantNotFound, match="'bob' is not here"):
+        with pytest.raises(ParticipantNotFound, match="'bob' is not present"):
             await alice.compact("bob")

@@ -331,5 +331,5 @@ async def test_whoever_waits_when_a_space_is_closed_is_told(gateway: Running) ->
         assert isinstance(each, ConnectionLost), each
         assert not each.unconfirmed
     for late in (alice.chat("late"), alice.wait_for(lambda _: True), alice.connected(), alice.open_stream()):
-        with pytest.raises(ConnectionLost, match="closed here"):
+        with pytest.raises(ConnectionLost, match="closed by this client"):
             await late

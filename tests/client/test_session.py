@@ -23,7 +23,7 @@ from mew.client import (
     StreamGap,
     handshake,
 )
-from mew.client.handshake import FINAL
+from mew.client.handshake import FINAL_CLOSE_CODES
 from mew.protocol.envelope import Envelope
 from tests.client.fake_gateway import WELCOME, faking, goodbye, whole
 from tests.client.harness import close_all, gateways_view, joining, played, same, shut_down, until
@@ -160,7 +160,7 @@ async def closed_with(gateway: Running, code: int) -> None:
     close_all(gateway, code, "told to")
 
 
-@pytest.mark.parametrize("code", sorted(FINAL))
+@pytest.mark.parametrize("code", sorted(FINAL_CLOSE_CODES))
 @played
 async def test_after_a_final_code_nobody_comes_back(gateway: Running, code: int) -> None:
     told = Told()
@@ -269,14 +269,14 @@ async def test_who_does_not_want_to_come_back_does_not(gateway: Running) -> None
 
 @played
 async def test_tries_go_on_until_there_is_somebody(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshake, "LONGEST", 0.02)
+    monkeypatch.setattr(handshake, "MAX_BACKOFF_SECONDS", 0.02)
     async with behind_proxy(gateway, "alice", timeout=0.5) as (proxy, alice):
         await away(proxy, alice)
         await until(lambda: proxy.connections >= 4)
         proxy.behave()
         proxy.hold("down")  # it answers the upgrade, and then nothing
         await until(lambda: proxy.connections >= 7)
-        with pytest.raises(ConnectionLost, match="coming back"):
+        with pytest.raises(ConnectionLost, match="reconnecting"):
             await alice.chat("not yet")
         await back(proxy, alice)
         await alice.chat("now")
@@ -317,7 +317,7 @@ async def test_closing_ends_the_coming_back(gateway: Running) -> None:
             assert "mew client" in str(asyncio.all_tasks())
         assert "mew client" not in str(asyncio.all_tasks())
         assert [each async for each in chats] == []
-        with pytest.raises(ConnectionLost, match="closed here"):
+        with pytest.raises(ConnectionLost, match="closed by this client"):
             await alice.connected()
 
 
@@ -355,7 +355,7 @@ async def test_a_request_that_was_taken_is_not_unconfirmed_when_its_answer_is_lo
         asking = asyncio.create_task(alice.request("mcp/request", {"method": "tools/list"}))
         await alice.wait_for(lambda envelope: envelope.kind == "mcp/request")
         proxy.cut()
-        with pytest.raises(ConnectionLost, match="was taken") as lost:
+        with pytest.raises(ConnectionLost, match="was accepted") as lost:
             await asking
         assert not lost.value.unconfirmed
         assert told.unconfirmed == []

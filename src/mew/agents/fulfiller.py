@@ -13,7 +13,7 @@ import msgspec
 from mew.agents.replies import log, missed, reply
 from mew.client import IncomingProposal, McpAnswer, Participant, Proposals, Space, mcp
 from mew.client.errors import McpError, MewError, ParticipantNotFound
-from mew.client.mcp.calls import ask, tool_result
+from mew.client.mcp.calls import send_request, tool_result
 from mew.client.mcp.server import McpService, context_of
 from mew.client.sender import OutgoingEnvelope
 from mew.client.tasks import TaskSet
@@ -79,7 +79,7 @@ async def _ask(space: Space, proposed: IncomingProposal, whom: list[str]) -> Mcp
     draft = OutgoingEnvelope(
         kind=kinds.MCP_REQUEST, payload=proposed.request, to=whom, correlation_id=proposed.id, context=context
     )
-    return await ask(space, draft, ANSWER_SECONDS)
+    return await send_request(space, draft, ANSWER_SECONDS)
 
 
 def _words(proposed: IncomingProposal, answer: McpAnswer) -> str:

@@ -27,7 +27,7 @@ from mew.client.errors import (
     Withdrawn,
 )
 from mew.client.handshake import ConnectTarget
-from mew.client.mcp.calls import ANSWER_SECONDS, PROPOSAL, McpAnswer, ask
+from mew.client.mcp.calls import ANSWER_SECONDS, McpAnswer, send_request
 from mew.client.mcp.server import context_of
 from mew.client.proposals import REJECT, WITHDRAW, stamp_of
 from mew.client.sender import Names, OutgoingEnvelope
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from mew.client.space import Space
 
 
-SECONDS: Final = 10.0
-LARGEST: Final = 4 * 2**20
+READ_SECONDS: Final = 10.0
+MAX_RESPONSE_BYTES: Final = 4 * 2**20
 """Maximum size of an HTTP response in bytes; a proposal has at most 1 MiB."""
 
 
@@ -50,7 +50,7 @@ async def read_proposal(target: ConnectTarget, space_id: str, proposal: Proposal
     path = f"{target.address.path.partition('?')[0].rstrip('/')}/spaces/{quote(space_id, safe='')}/proposals"
     status, body = await _get(target, f"{path}/{proposal.position}")
     if status != HTTPStatus.OK:
-        raise _refusal(status, body)
+        raise _error(status, body)
     fields = raw_json.split(body)
     if raw_json.decode(fields["digest"]) != proposal.digest:
         raise ConnectionLost(f"the gateway has another proposal at position {proposal.position}")
@@ -82,11 +82,11 @@ def _envelope(proposal: ProposalView, payload: bytes) -> Envelope:
 
 async def _get(target: ConnectTarget, path: str) -> tuple[int, bytes]:
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(READ_SECONDS):
             reader, writer = await _open(target)
             try:
-                writer.write(_head(target, path))
-                return await _answer(reader)
+                writer.write(_request_head(target, path))
+                return await _read_response(reader)
             finally:
                 writer.transport.abort()
     except (OSError, ValueError, IndexError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
@@ -103,24 +103,24 @@ async def _open(target: ConnectTarget) -> tuple[asyncio.StreamReader, asyncio.St
         raise ConnectionLost(str(error)) from error
 
 
-def _head(target: ConnectTarget, path: str) -> bytes:
+def _request_head(target: ConnectTarget, path: str) -> bytes:
     lines = [f"GET {path} HTTP/1.1", f"Host: {target.address.authority}", "Connection: close"]
     if target.token is not None:
         lines.append(f"Authorization: Bearer {target.token}")
     return "\r\n".join([*lines, "", ""]).encode("ascii")
 
 
-async def _answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+async def _read_response(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     status = int(head[0].split()[1])
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
-    length = int(headers["content-length"]) if "content-length" in headers else LARGEST + 1
-    if length > LARGEST:
+    length = int(headers["content-length"]) if "content-length" in headers else MAX_RESPONSE_BYTES + 1
+    if length > MAX_RESPONSE_BYTES:
         raise ValueError("its answer is larger than any proposal, or does not say how large it is")
     return status, await reader.readexactly(length)
 
 
-def _refusal(status: int, body: bytes) -> MewError:
+def _error(status: int, body: bytes) -> MewError:
     try:
         return ProtocolError.from_payload(msgspec.json.decode(body, type=dict[str, Any]))
     except msgspec.MsgspecError:
@@ -133,15 +133,15 @@ PATTERN: Final = frozenset("*!")
 """Characters that have a pattern meaning in a capability and cannot be escaped (protocol §3)."""
 JSONRPC: Final = "2.0"
 _RETRY_SECONDS: Final = 1.0
-State = Literal["open", "fulfilled", "rejected", "withdrawn", "expired", "closed"]
-_STATES: Final[dict[str, State]] = {
+ProposalState = Literal["open", "fulfilled", "rejected", "withdrawn", "expired", "closed"]
+_STATES: Final[dict[str, ProposalState]] = {
     kinds.MCP_REQUEST: "fulfilled",
     kinds.MCP_RESPONSE: "fulfilled",
     REJECT: "rejected",
     WITHDRAW: "withdrawn",
     kinds.PROPOSAL_CLOSED: "expired",
 }
-_OVER: Final = frozenset({"withdrawn", "expired", "closed"})
+_CLOSED_STATES: Final = frozenset({"withdrawn", "expired", "closed"})
 
 
 class IncomingProposal:
@@ -152,14 +152,14 @@ class IncomingProposal:
         self._space = space
         self.envelope = envelope
         """The `mcp/proposal` itself."""
-        self.state: State = "open"
+        self.state: ProposalState = "open"
         """The current state, updated while the iterator that returned it is read.
 
         `closed` means that it ended while the client was disconnected.
         """
 
     def __repr__(self) -> str:
-        return f"<Proposed {self.method!r} by {self.by!r}, {self.state}>"
+        return f"<IncomingProposal {self.method!r} by {self.by!r}, {self.state}>"
 
     @property
     def id(self) -> str:
@@ -231,7 +231,7 @@ class IncomingProposal:
 
     async def fulfil(self, to: Names = (), timeout: float | None = ANSWER_SECONDS) -> McpAnswer:
         """Approve it and wait for the answer. The proposer receives the answer too."""
-        return await ask(self._space, self._request(to), timeout)
+        return await send_request(self._space, self._request(to), timeout)
 
     def _request(self, to: Names) -> OutgoingEnvelope:
         if self.state == "withdrawn":
@@ -241,21 +241,21 @@ class IncomingProposal:
         return OutgoingEnvelope(
             kind=kinds.MCP_REQUEST,
             payload=self.request,
-            to=self._whom(to),
+            to=self._recipients(to),
             correlation_id=self.id,
             context=context_of(self.envelope),
             proposal=self._claim(),
         )
 
-    def _whom(self, to: Names) -> Sequence[str]:
+    def _recipients(self, to: Names) -> Sequence[str]:
         """Return the recipients of the request; the gateway rejects recipients that the proposal does not name."""
-        asked = [to] if isinstance(to, str) else to
-        if not (asked or self.to):
+        recipients = [to] if isinstance(to, str) else to
+        if not (recipients or self.to):
             raise ValueError(f"the proposal {self.id!r} names no recipient: pass `to`")
-        if asked and self.to and set(asked) != set(self.to):
-            named = ", ".join(map(repr, self.to))
-            raise ValueError(f"the proposal {self.id!r} already names its recipients, {named}: leave out `to`")
-        return asked or self.to
+        if recipients and self.to and set(recipients) != set(self.to):
+            names = ", ".join(map(repr, self.to))
+            raise ValueError(f"the proposal {self.id!r} already names its recipients, {names}: leave out `to`")
+        return recipients or self.to
 
     def _claim(self) -> dict[str, Any] | None:
         """Return the position and digest of the proposal as seen here; None if the gateway does not track it."""
@@ -268,7 +268,7 @@ class IncomingProposal:
         With it the proposer could have sent the request itself. Raises `ValueError` if a name is missing or has
         characters that would be read as a pattern.
         """
-        names = list(self._whom(to))
+        names = list(self._recipients(to))
         payload: dict[str, Any] = {"method": self.method}
         if self.method == mcp.TOOLS_CALL:
             tool = self.params.get("name")
@@ -303,10 +303,10 @@ class IncomingProposal:
 class _ProposalQueue(EnvelopeQueue):
     """Queue of other participants' proposals. One that is withdrawn before it is read is removed."""
 
-    def __init__(self, space: "Space", room: QueueLimits, on_overflow: OnOverflow | None) -> None:
-        super().__init__(EnvelopeFilter(), room, on_overflow)
+    def __init__(self, space: "Space", limits: QueueLimits, on_overflow: OnOverflow | None) -> None:
+        super().__init__(EnvelopeFilter(), limits, on_overflow)
         self._space = space
-        self._queued: dict[str, State] = {}
+        self._queued: dict[str, ProposalState] = {}
         """The state of each queued proposal, by id."""
         self._handed_out: WeakValueDictionary[str, IncomingProposal] = WeakValueDictionary()
         self._latest = -1
@@ -316,19 +316,19 @@ class _ProposalQueue(EnvelopeQueue):
 
     def offer(self, envelope: Envelope) -> None:
         """Queue a proposal of another participant, or record the state change of one."""
-        if envelope.kind == PROPOSAL:
+        if envelope.kind == kinds.MCP_PROPOSAL:
             stamp = stamp_of(envelope)
             if stamp is not None:
                 self._latest = max(self._latest, stamp["position"])
             if envelope.sender != self._space.participant_id:
                 self.put(envelope)
         elif envelope.kind == kinds.WELCOME and envelope.sender == kinds.GATEWAY:
-            self.look(self._space.view)
+            self.update(self._space.view)
         elif envelope.kind in _STATES and _ends(envelope):
             for cause in envelope.correlation_id:
-                self._note(cause, envelope)
+                self._set_state(cause, envelope)
 
-    def look(self, view: SpaceView) -> None:
+    def update(self, view: SpaceView) -> None:
         """Queue open proposals of the view that are new; close returned ones that are no longer open."""
         if view.proposals is None:
             return
@@ -362,22 +362,22 @@ class _ProposalQueue(EnvelopeQueue):
         self._queued.pop(envelope.id, None)
         self.unread.pop(envelope.id, None)
 
-    def _note(self, cause: str, envelope: Envelope) -> None:
-        state, known = _STATES[envelope.kind], self._handed_out.get(cause)
-        if known is not None and (state != "withdrawn" or known.by == envelope.sender):
-            known.state = state
+    def _set_state(self, cause: str, envelope: Envelope) -> None:
+        state, proposed = _STATES[envelope.kind], self._handed_out.get(cause)
+        if proposed is not None and (state != "withdrawn" or proposed.by == envelope.sender):
+            proposed.state = state
         elif cause in self._queued:
-            if state in _OVER:
+            if state in _CLOSED_STATES:
                 self._withdraw(cause, envelope.sender)
             else:
                 self._queued[cause] = state
 
     def _withdraw(self, cause: str, sender: str) -> None:
-        queued = [each for each in self._items if isinstance(each, Envelope)]
-        for each in queued:
-            if each.id == cause and sender in {each.sender, kinds.GATEWAY}:
-                self._items.remove(each)
-                self.forget(each)
+        queued = [envelope for envelope in self._items if isinstance(envelope, Envelope)]
+        for envelope in queued:
+            if envelope.id == cause and sender in {envelope.sender, kinds.GATEWAY}:
+                self._items.remove(envelope)
+                self.forget(envelope)
 
 
 class Proposals:
@@ -398,17 +398,17 @@ class Proposals:
         while True:
             if self._next is None:
                 self._next = await anext(self._subscription)
-            whole = await self._whole(self._next)
+            envelope_with_payload = await self._with_payload(self._next)
             envelope, self._next = self._next, None
-            if whole is not None:
-                return self._queue.hand_out(self._space, whole)
+            if envelope_with_payload is not None:
+                return self._queue.hand_out(self._space, envelope_with_payload)
             self._queue.forget(envelope)
 
-    async def _whole(self, envelope: Envelope) -> Envelope | None:
+    async def _with_payload(self, envelope: Envelope) -> Envelope | None:
         """Return the envelope with its payload; None if the proposal has ended or the gateway refuses to show it."""
         while (entry := self._queue.unread.get(envelope.id)) is not None:
             try:
-                found = await read_proposal(self._space.session.target, self._space.id, entry)
+                proposal = await read_proposal(self._space.session.target, self._space.id, entry)
             except (ProposalClosed, NotFound):
                 return None
             except ConnectionLost:
@@ -418,7 +418,7 @@ class Proposals:
                 return None
             else:
                 del self._queue.unread[envelope.id]
-                return found
+                return proposal
         return envelope
 
     def close(self) -> None:
@@ -441,7 +441,7 @@ def proposals(space: "Space", *, on_overflow: OnOverflow | None = None) -> Propo
     """
     queue = _ProposalQueue(space, space.queue_limits, on_overflow)
     subscription = space.subscribe(queue)
-    queue.look(space.view)
+    queue.update(space.view)
     return Proposals(space, queue, subscription)
 
 

@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-NORMAL: Final = 1000
-PROTOCOL_ERROR: Final = 1002
-CLOSE_CODES: Final = frozenset((1000, 1001, 1002, 1003, *range(1007, 1015), *range(3000, 5000)))
+NORMAL_CLOSURE: Final = 1000
+PROTOCOL_ERROR_CLOSURE: Final = 1002
+SENDABLE_CLOSE_CODES: Final = frozenset((1000, 1001, 1002, 1003, *range(1007, 1015), *range(3000, 5000)))
 """The codes that are allowed in a close frame (RFC 6455 §7.4)."""
-ABNORMAL: Final = 1006
+ABNORMAL_CLOSURE: Final = 1006
 """The code of a connection that ends without a close frame (RFC 6455 §7.1.5); never sent."""
-CLOSE_SECONDS: Final = 2.0
+CLOSE_TIMEOUT: Final = 2.0
 """Timeout in seconds for the gateway to complete the close handshake."""
 LOCAL_SECONDS: Final = 5.0
 """Timeout in seconds for connecting to a Unix socket, which normally succeeds or fails immediately."""
-LARGEST: Final = 2**30
-READ_BUFFER: Final = 64 * 1024
-KERNEL_BUFFER: Final = 128 * 1024
+MAX_FRAME_BYTES: Final = 2**30
+READ_BUFFER_BYTES: Final = 64 * 1024
+RECEIVE_BUFFER_BYTES: Final = 128 * 1024
 """Kernel receive buffer in bytes. It is delivered in one batch, so it must fit into every queue."""
 _TEXT: Final = WSMsgType.TEXT
 _BINARY: Final = WSMsgType.BINARY
@@ -90,8 +90,8 @@ class Closed(msgspec.Struct, frozen=True):
     reason: str = ""
 
     def __str__(self) -> str:
-        told = f": {self.reason}" if self.reason else ""
-        return "the connection broke" + told if self.code == ABNORMAL else f"closed with {self.code}{told}"
+        reason = f": {self.reason}" if self.reason else ""
+        return "the connection broke" + reason if self.code == ABNORMAL_CLOSURE else f"closed with {self.code}{reason}"
 
 
 class OnFrame(Protocol):
@@ -120,9 +120,9 @@ class Connection(WSListener):
         self.closed: Closed | None = None
         """How the connection ended; None before."""
         self.is_open = False
-        self._said: Closed | None = None
-        self._heard = True
-        self._asked = False
+        self._received_close: Closed | None = None
+        self._has_received = True
+        self._has_pinged = False
         self._timer: asyncio.TimerHandle | None = None
         self._fragments: bytearray | None = None
         self._fragments_text = True
@@ -136,12 +136,12 @@ class Connection(WSListener):
         self._transport = transport
         self._send = transport.send
         raw = transport.underlying_transport.get_extra_info("socket")
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BUFFER)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         self.is_open = True
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """Handle a received frame; usually it is a complete message."""
-        self._heard = True
+        self._has_received = True
         kind = frame.msg_type
         if (kind is _BINARY or kind is _TEXT) and frame.fin:
             self.deliver(frame.get_payload_as_bytes(), text=kind is _TEXT)
@@ -171,29 +171,29 @@ class Connection(WSListener):
 
     def _answer_close(self, frame: WSFrame) -> None:
         payload = frame.get_payload_as_bytes()
-        code = int.from_bytes(payload[:2], "big") if payload else NORMAL
-        self._said = Closed(code, payload[2:].decode(errors="replace"))
+        code = int.from_bytes(payload[:2], "big") if payload else NORMAL_CLOSURE
+        self._received_close = Closed(code, payload[2:].decode(errors="replace"))
         if not self._transport.is_close_frame_sent:
-            self._say_goodbye(code if code in CLOSE_CODES else PROTOCOL_ERROR)
+            self._send_close(code if code in SENDABLE_CLOSE_CODES else PROTOCOL_ERROR_CLOSURE)
         self._transport.disconnect()
         # The gateway may never read the data that is still queued: do not wait for it longer than this.
         self.watch(None)
-        self._timer = asyncio.get_running_loop().call_later(CLOSE_SECONDS, self.abort, "it did not end")
+        self._timer = asyncio.get_running_loop().call_later(CLOSE_TIMEOUT, self.abort, "the gateway did not close it")
 
-    def _say_goodbye(self, code: Any) -> None:
+    def _send_close(self, code: Any) -> None:
         """Send a close frame. picows accepts any number as the code, despite its type hints."""
         self._transport.send_close(code)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         """Handle the end of the connection, regardless of which side closed it."""
         if self.closed is None:
-            self.closed = self._said or Closed(ABNORMAL)
+            self.closed = self._received_close or Closed(ABNORMAL_CLOSURE)
         self.is_open = False
         self.watch(None)
         self._wake_all()
-        told, self.on_closed = self.on_closed, _ignore
+        on_closed, self.on_closed = self.on_closed, _ignore
         self.on_envelope = self.on_frame = _ignore
-        told(self.closed)
+        on_closed(self.closed)
 
     def pause_writing(self) -> None:
         """Mark the socket as full."""
@@ -256,31 +256,31 @@ class Connection(WSListener):
             self._timer.cancel()
             self._timer = None
         if seconds is not None and self.is_open:
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._look, seconds)
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._check_silence, seconds)
 
-    def _look(self, seconds: float) -> None:
-        if self._asked and not self._heard:
+    def _check_silence(self, seconds: float) -> None:
+        if self._has_pinged and not self._has_received:
             self.abort(f"the gateway was silent for {2 * seconds:g} s")
             return
-        self._asked = not self._heard
-        if self._asked:
+        self._has_pinged = not self._has_received
+        if self._has_pinged:
             self._transport.send_ping(b"")
-        self._heard = False
+        self._has_received = False
         self.watch(seconds)
 
     # The end
 
     async def close(self) -> None:
-        """Close with a close handshake. After `CLOSE_SECONDS` without an answer, abort."""
+        """Close with a close handshake. After `CLOSE_TIMEOUT` without an answer, abort."""
         try:
             if self.is_open and not self._transport.is_close_frame_sent:
-                self._say_goodbye(NORMAL)
-            async with asyncio.timeout(CLOSE_SECONDS):
+                self._send_close(NORMAL_CLOSURE)
+            async with asyncio.timeout(CLOSE_TIMEOUT):
                 await self.wait_closed()
         except TimeoutError:
             pass
         finally:
-            self.abort("closed here")
+            self.abort("closed by this client")
 
     async def wait_closed(self) -> None:
         """Wait until the connection has ended. Protocol errors that picows reports are ignored by then."""
@@ -290,7 +290,7 @@ class Connection(WSListener):
     def abort(self, reason: str) -> None:
         """Close the connection immediately, without a close handshake."""
         if self.is_open:
-            self.closed = self.closed or self._said or Closed(ABNORMAL, reason)
+            self.closed = self.closed or self._received_close or Closed(ABNORMAL_CLOSURE, reason)
             self._transport.disconnect(False)
 
 
@@ -314,7 +314,18 @@ async def open_connection(address: GatewayUrl, connection: Connection) -> None:
     # auto pong, frame size, extra headers, read buffer.
     never = (False, 0, 0, WSAutoPingStrategy.PING_WHEN_IDLE)
     protocol = (WSProtocol if address.file is None else _LocalProtocol)(
-        address.authority, address.path, True, listener, _log, True, None, *never, True, LARGEST, None, READ_BUFFER
+        address.authority,
+        address.path,
+        True,
+        listener,
+        _log,
+        True,
+        None,
+        *never,
+        True,
+        MAX_FRAME_BYTES,
+        None,
+        READ_BUFFER_BYTES,
     )
     loop = asyncio.get_running_loop()
     try:
@@ -330,4 +341,4 @@ async def open_connection(address: GatewayUrl, connection: Connection) -> None:
             raise ConnectionLost(f"no connection to {address.name}: {error}") from error
         raise
     if not connection.is_open and connection.closed is None:
-        raise ConnectionLost(f"no connection to {address.name}: it hung up")
+        raise ConnectionLost(f"no connection to {address.name}: the gateway closed it")

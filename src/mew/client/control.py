@@ -31,7 +31,7 @@ Hook = Callable[..., Any]
 H = TypeVar("H", bound=Hook)
 COMPACT: Final = "participant/compact"
 RESTART: Final = "participant/restart"
-GRACE: Final = 4.0
+SHUTDOWN_HOOK_SECONDS: Final = 4.0
 """Timeout of the shutdown hook in seconds: the gateway closes the connection after 5 (protocol §3)."""
 _DONE: Final = {
     kinds.PAUSE: "paused",
@@ -70,8 +70,8 @@ class ControlHandler:
     def __init__(self) -> None:
         """Start without hooks, not paused."""
         self._hooks: dict[str, Hook] = {}
-        self._going = asyncio.Event()
-        self._going.set()
+        self._running = asyncio.Event()
+        self._running.set()
         self._timer: asyncio.TimerHandle | None = None
 
     # Hooks
@@ -117,46 +117,46 @@ class ControlHandler:
     @property
     def paused(self) -> bool:
         """Whether this participant is paused, as far as this client knows."""
-        return not self._going.is_set()
+        return not self._running.is_set()
 
     async def wait_until_resumed(self) -> None:
         """Wait while we are paused."""
-        await self._going.wait()
+        await self._running.wait()
 
     def _pause(self, seconds: Any) -> None:
         self._resume()
-        self._going.clear()
+        self._running.clear()
         if isinstance(seconds, int | float):
             self._timer = asyncio.get_running_loop().call_later(seconds, self._resume)
 
     def _resume(self) -> None:
-        self._going.set()
+        self._running.set()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     # Handling control requests
 
-    async def handle_requests(self, space: "Space", orders: Subscription[Envelope]) -> None:
+    async def handle_requests(self, space: "Space", requests: Subscription[Envelope]) -> None:
         """Handle control requests until a shutdown or the end of the subscription."""
-        self._going = asyncio.Event()  # bound to this event loop
-        self._going.set()
-        crew = TaskSet(f"mew client: {space.participant_id} obeys")
-        crew.start(self._go_on_when_back(space))
+        self._running = asyncio.Event()  # bound to this event loop
+        self._running.set()
+        tasks = TaskSet(f"mew client: {space.participant_id} control requests")
+        tasks.start(self._resume_after_reconnect(space))
         try:
-            async for envelope in orders:
+            async for envelope in requests:
                 if envelope.kind == kinds.SHUTDOWN:
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(GRACE):
+                        async with asyncio.timeout(SHUTDOWN_HOOK_SECONDS):
                             await self._carry_out(space, envelope)
                     return
-                self._note(envelope, space.participant_id)
-                crew.start(self._carry_out(space, envelope))
+                self._apply_pause(envelope, space.participant_id)
+                tasks.start(self._carry_out(space, envelope))
         finally:
             self._resume()
-            await crew.cancel_all()
+            await tasks.cancel_all()
 
-    async def _go_on_when_back(self, space: "Space") -> None:
+    async def _resume_after_reconnect(self, space: "Space") -> None:
         """Resume after each reconnect: the pause may have ended. If not, the gateway rejects what is sent too early."""
         with suppress(MewError):  # the reader of the control requests reports the end of the space
             async with space.events(on_overflow=lambda _: self._resume()) as events:
@@ -164,7 +164,7 @@ class ControlHandler:
                     if isinstance(event, Reconnected):
                         self._resume()
 
-    def _note(self, envelope: Envelope, me: str) -> None:
+    def _apply_pause(self, envelope: Envelope, me: str) -> None:
         """Apply a pause or resume immediately, before any hook. No participant can end its own pause (protocol §3)."""
         if envelope.kind == kinds.PAUSE:
             self._pause(envelope.payload.get("timeout_seconds"))
@@ -176,19 +176,19 @@ class ControlHandler:
         if kind == kinds.REQUEST_STATUS:
             await self._answer(space, envelope, kinds.STATUS, await self._status(envelope))
         elif kind == COMPACT:
-            told = await self._call(envelope)
+            result = await self._call(envelope)
             done = {"status": "compacted"} if COMPACT in self._hooks else {"status": "skipped", "skipped": True}
-            await self._answer(space, envelope, kinds.COMPACT_DONE, {**done, **told})
+            await self._answer(space, envelope, kinds.COMPACT_DONE, {**done, **result})
         elif kind in _DONE:
-            told = await self._call(envelope)
-            await self._answer(space, envelope, kinds.STATUS, {"status": _DONE[kind], **told})
+            result = await self._call(envelope)
+            await self._answer(space, envelope, kinds.STATUS, {"status": _DONE[kind], **result})
 
     async def _status(self, envelope: Envelope) -> dict[str, Any]:
-        told = {"status": "paused" if self.paused else "active", **await self._call(envelope)}
-        wanted = envelope.payload.get("fields")
-        if not isinstance(wanted, list):
-            return told
-        return {name: value for name, value in told.items() if name == "status" or name in wanted}
+        status = {"status": "paused" if self.paused else "active", **await self._call(envelope)}
+        names = envelope.payload.get("fields")
+        if not isinstance(names, list):
+            return status
+        return {name: value for name, value in status.items() if name == "status" or name in names}
 
     async def _call(self, envelope: Envelope) -> Mapping[str, Any]:
         """Call the hook and return its mapping, or an empty one. If the hook fails, return that as the status."""
@@ -236,17 +236,19 @@ class Status(msgspec.Struct, frozen=True):
     """The full payload of its `participant/status`."""
 
 
-async def pause(space: "Space", who: Names, *, seconds: float | None = None, reason: str | None = None) -> Envelope:
+async def send_pause(
+    space: "Space", who: Names, *, seconds: float | None = None, reason: str | None = None
+) -> Envelope:
     """Pause a participant for `seconds`, or until it is resumed. The gateway enforces the pause."""
-    return await _order(space, kinds.PAUSE, who, timeout_seconds=seconds, reason=reason)
+    return await _send(space, kinds.PAUSE, who, timeout_seconds=seconds, reason=reason)
 
 
-async def resume(space: "Space", who: Names, *, reason: str | None = None) -> Envelope:
+async def send_resume(space: "Space", who: Names, *, reason: str | None = None) -> Envelope:
     """End the pause of another participant. You cannot end your own pause."""
-    return await _order(space, kinds.RESUME, who, reason=reason)
+    return await _send(space, kinds.RESUME, who, reason=reason)
 
 
-async def status(
+async def request_status(
     space: "Space", who: str, fields: Sequence[str] = (), *, timeout: float | None = ANSWER_SECONDS
 ) -> Status:
     """Request the status of a participant and wait for its `participant/status`. `fields` limits the answer.
@@ -254,20 +256,20 @@ async def status(
     Raises `ParticipantNotFound` if the participant is not present, `RequestTimeout` if it does not answer in time.
     """
     payload = {"fields": list(fields)} if fields else {}
-    told = await _ask(
+    answer = await _request(
         space, OutgoingEnvelope(kind=kinds.REQUEST_STATUS, payload=payload, to=who), kinds.STATUS, timeout
     )
-    return Status(told.sender, str(told.payload.get("status", "")), told.payload)
+    return Status(answer.sender, str(answer.payload.get("status", "")), answer.payload)
 
 
-async def forget(
+async def send_forget(
     space: "Space", who: Names, *, direction: str | None = None, entries: int | None = None, reason: str | None = None
 ) -> Envelope:
     """Ask a participant to forget a number of entries, the `oldest` or the `newest` first."""
-    return await _order(space, kinds.FORGET, who, direction=direction, entries=entries, reason=reason)
+    return await _send(space, kinds.FORGET, who, direction=direction, entries=entries, reason=reason)
 
 
-async def compact(
+async def request_compact(
     space: "Space", who: str, *, reason: str | None = None, timeout: float | None = ANSWER_SECONDS
 ) -> dict[str, Any]:
     """Ask a participant to compact its memory. Returns the payload of its `participant/compact-done`.
@@ -275,31 +277,31 @@ async def compact(
     Raises `ParticipantNotFound` if the participant is not present, `RequestTimeout` if it does not answer in time.
     """
     payload = {} if reason is None else {"reason": reason}
-    done = await _ask(space, OutgoingEnvelope(kind=COMPACT, payload=payload, to=who), kinds.COMPACT_DONE, timeout)
+    done = await _request(space, OutgoingEnvelope(kind=COMPACT, payload=payload, to=who), kinds.COMPACT_DONE, timeout)
     return done.payload
 
 
-async def clear(space: "Space", who: Names, *, reason: str | None = None) -> Envelope:
+async def send_clear(space: "Space", who: Names, *, reason: str | None = None) -> Envelope:
     """Ask a participant to forget everything."""
-    return await _order(space, kinds.CLEAR, who, reason=reason)
+    return await _send(space, kinds.CLEAR, who, reason=reason)
 
 
-async def restart(space: "Space", who: Names, *, mode: str | None = None, reason: str | None = None) -> Envelope:
+async def send_restart(space: "Space", who: Names, *, mode: str | None = None, reason: str | None = None) -> Envelope:
     """Ask a participant to restart."""
-    return await _order(space, RESTART, who, mode=mode, reason=reason)
+    return await _send(space, RESTART, who, mode=mode, reason=reason)
 
 
-async def shutdown(space: "Space", who: Names, *, reason: str | None = None) -> Envelope:
+async def send_shutdown(space: "Space", who: Names, *, reason: str | None = None) -> Envelope:
     """Ask a participant to shut down gracefully. The gateway closes its connection after five seconds."""
-    return await _order(space, kinds.SHUTDOWN, who, reason=reason)
+    return await _send(space, kinds.SHUTDOWN, who, reason=reason)
 
 
-async def _order(space: "Space", kind: str, who: Names, **fields: Any) -> Envelope:
+async def _send(space: "Space", kind: str, who: Names, **fields: Any) -> Envelope:
     payload = {name: value for name, value in fields.items() if value is not None}
     return await space.send(kind, payload, to=who)
 
 
-async def _ask(space: "Space", draft: OutgoingEnvelope, kind: str, timeout: float | None) -> Envelope:
+async def _request(space: "Space", draft: OutgoingEnvelope, kind: str, timeout: float | None) -> Envelope:
     """Send a control request and wait for the answer of its recipient."""
     who = str(draft.to)
 

@@ -95,9 +95,9 @@ class Dispatcher:
 
     def _welcomed(self, envelope: Envelope) -> None:
         self.last_welcome = envelope
-        told = instant(envelope.ts)
-        if told is not None:
-            self.clock_offset = told / SECOND - asyncio.get_running_loop().time()
+        time = instant(envelope.ts)
+        if time is not None:
+            self.clock_offset = time / SECOND - asyncio.get_running_loop().time()
 
     def _report_gap(self, gap: Gap, before: SpaceView, after: SpaceView) -> None:
         for stream_id, frames in gap.streams.items():
@@ -218,4 +218,4 @@ class Dispatcher:
 
 
 def _without(items: tuple[T, ...], left_out: T) -> tuple[T, ...]:
-    return tuple(each for each in items if each is not left_out)
+    return tuple(item for item in items if item is not left_out)

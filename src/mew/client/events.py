@@ -102,36 +102,36 @@ def events_between(
 ) -> Iterator[Event]:
     """Yield the events between two views. `reason` is the reason for participants that left and streams that ended."""
     if before.participants is not after.participants:
-        yield from _people(before, after, reason)
+        yield from _participant_events(before, after, reason)
     if before.you.capabilities != after.you.capabilities:
         yield CapabilitiesChanged(after.you)
     if before.streams is not after.streams:
-        yield from _streams(before, after, reason, handle)
+        yield from _stream_events(before, after, reason, handle)
 
 
-def _people(before: SpaceView, after: SpaceView, reason: str | None) -> Iterator[Event]:
+def _participant_events(before: SpaceView, after: SpaceView, reason: str | None) -> Iterator[Event]:
     for name in before.participants:
         if name not in after.participants:
             yield ParticipantLeft(name, reason)
     for name, participant in after.participants.items():
-        known = before.participants.get(name)
-        if known is None:
+        previous = before.participants.get(name)
+        if previous is None:
             yield ParticipantJoined(participant)
-        elif known is not participant and known.capabilities != participant.capabilities:
+        elif previous is not participant and previous.capabilities != participant.capabilities:
             yield CapabilitiesChanged(participant)
 
 
-def _streams(
+def _stream_events(
     before: SpaceView, after: SpaceView, reason: str | None, handle: Callable[[str], "Stream"]
 ) -> Iterator[Event]:
     for name, stream in before.streams.items():
         if name not in after.streams or not is_same(stream, after.streams[name]):
             yield StreamEnded(name, reason)
     for name, stream in after.streams.items():
-        known = before.streams.get(name)
-        if known is None or not is_same(known, stream):
+        previous = before.streams.get(name)
+        if previous is None or not is_same(previous, stream):
             yield StreamDiscovered(handle(name))
-        elif known is not stream and known.status != stream.status:
+        elif previous is not stream and previous.status != stream.status:
             yield StreamStarted(handle(name))
 
 

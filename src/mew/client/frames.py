@@ -49,10 +49,10 @@ class Frame(msgspec.Struct, Generic[T], frozen=True):
         if self.decode is None:
             return None
         try:
-            found: T = self.decode(self.data)
+            value: T = self.decode(self.data)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise DecodeError(f"a frame of {self.stream_id!r} is not what its format says: {error}") from error
-        return found
+        return value
 
 
 def raw_frame(stream_id: str, data: bytes, *, text: bool, decode: Decode | None) -> Frame[Any]:
@@ -96,9 +96,9 @@ class Gap(msgspec.Struct, frozen=True):
 
 def gap_between(before: SpaceView, after: SpaceView) -> Gap:
     """Compute what was missed between the last known view and the view of the new welcome."""
-    kept = {name for name, stream in after.streams.items() if is_same(before.streams.get(name), stream)}
+    same = {name for name, stream in after.streams.items() if is_same(before.streams.get(name), stream)}
     missed = {
-        name: max(0, stream.frames - (before.streams[name].frames if name in kept else 0))
+        name: max(0, stream.frames - (before.streams[name].frames if name in same else 0))
         for name, stream in after.streams.items()
         if receives(after, stream)
     }
@@ -106,7 +106,7 @@ def gap_between(before: SpaceView, after: SpaceView) -> Gap:
         position_before=before.position,
         position_after=after.position,
         streams=missed,
-        ended=tuple(name for name in before.streams if name not in kept),
+        ended=tuple(name for name in before.streams if name not in same),
     )
 
 
@@ -126,7 +126,7 @@ def is_observer(view: SpaceView) -> bool:
     return not view.you.capabilities
 
 
-JSON: Final = "application/json"
+JSON_TYPE: Final = "application/json"
 
 
 class Format(msgspec.Struct, frozen=True):
@@ -157,15 +157,15 @@ def descriptor(form: Any) -> dict[str, Any]:
         return dict(form)
     if isinstance(form, str):
         return {"id": form}
-    found = {"id": format_id(form), "mime_type": JSON, "schema": msgspec.json.schema(_type(form))}
+    fields = {"id": format_id(form), "mime_type": JSON_TYPE, "schema": msgspec.json.schema(_type(form))}
     if isinstance(form, Format) and form.description is not None:
-        found["description"] = form.description
-    return found
+        fields["description"] = form.description
+    return fields
 
 
 def descriptors(forms: Iterable[Any]) -> list[dict[str, Any]]:
     """Return the descriptors of all formats of a stream."""
-    return [descriptor(each) for each in forms]
+    return [descriptor(form) for form in forms]
 
 
 def decoder(form: Any) -> Decode:
@@ -184,7 +184,7 @@ def declared_decoder(stream: StreamView) -> Decode | None:
     if len(formats) != 1:
         return None
     only = formats[0]
-    return _any_json if only.get("mime_type") == JSON or only.get("schema") is not None else None
+    return _any_json if only.get("mime_type") == JSON_TYPE or only.get("schema") is not None else None
 
 
 def _type(form: Any) -> Any:

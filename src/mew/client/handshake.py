@@ -18,13 +18,13 @@ from mew.client.frames import Gap
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope, parse
 
-FINAL: Final = frozenset({4401, 4403, 4404, 4409})
+FINAL_CLOSE_CODES: Final = frozenset({4401, 4403, 4404, 4409})
 """Close codes after which a client does not reconnect by itself (protocol §2)."""
-DEFAULT: Final = "default"
-SHORTEST: Final = 0.1
-LONGEST: Final = 10.0
-"""Longest wait before a reconnect, in seconds; `SHORTEST` is the first upper limit."""
-STABLE: Final = 10.0
+FIRST_SPACE: Final = "default"
+MIN_BACKOFF_SECONDS: Final = 0.1
+MAX_BACKOFF_SECONDS: Final = 10.0
+"""Longest wait before a reconnect, in seconds; `MIN_BACKOFF_SECONDS` is the first upper limit."""
+STABLE_SECONDS: Final = 10.0
 """After a connection that lasted at least this many seconds, the backoff starts again at the shortest wait."""
 
 
@@ -74,7 +74,7 @@ class ConnectTarget(msgspec.Struct, frozen=True):
     def space_id(self) -> str:
         """The requested space, by name or in the address; otherwise `default`, the first space (protocol §2)."""
         query = parse_qs(self.address.path.partition("?")[2])
-        return self.space or query.get("space", [DEFAULT])[0]
+        return self.space or query.get("space", [FIRST_SPACE])[0]
 
     def join(self) -> bytes:
         """Return the join message. Values that are not set come from the address and the token."""
@@ -92,13 +92,13 @@ class Backoff:
 
     def next(self) -> float:
         """Return the seconds to wait before the next try."""
-        longest = min(LONGEST, SHORTEST * 2**self.tries)
+        seconds = min(MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS * 2**self.tries)
         self.tries = min(self.tries + 1, 16)
-        return random.uniform(longest / 2, longest)
+        return random.uniform(seconds / 2, seconds)
 
     def lasted(self, seconds: float) -> None:
         """Record how long the last connection lasted; a stable one resets the backoff."""
-        if seconds >= STABLE:
+        if seconds >= STABLE_SECONDS:
             self.tries = 0
 
 
@@ -138,10 +138,10 @@ class _Entrance:
 
 def error_for_close(closed: Closed, refusal: ProtocolError | None = None) -> MewError:
     """Return the error for a closed connection: `JoinRefused` for a final close code, else `ConnectionLost`."""
-    told = f"{closed}: {refusal}" if refusal is not None else str(closed)
-    if closed.code in FINAL:
-        return JoinRefused(closed.code, told, refusal)
-    return ConnectionLost(told, code=closed.code, refusal=refusal)
+    message = f"{closed}: {refusal}" if refusal is not None else str(closed)
+    if closed.code in FINAL_CLOSE_CODES:
+        return JoinRefused(closed.code, message, refusal)
+    return ConnectionLost(message, code=closed.code, refusal=refusal)
 
 
 async def join_space(target: ConnectTarget, welcome: Welcome, seconds: float) -> None:

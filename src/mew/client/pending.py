@@ -22,9 +22,9 @@ from mew.protocol.timestamps import SECOND
 
 MARKER_SECONDS: Final = 5.0
 """Seconds without an answer after which the client sends a flush marker."""
-UNANSWERED_SECONDS: Final = 0.25
-"""The same for the kinds in `UNANSWERED`."""
-UNANSWERED: Final = frozenset({kinds.KICK})
+UNCONFIRMED_SECONDS: Final = 0.25
+"""The same for the kinds in `UNCONFIRMED_KINDS`."""
+UNCONFIRMED_KINDS: Final = frozenset({kinds.KICK})
 """Kinds that get no answer if the participant to remove is not present: only a flush marker confirms them."""
 TOO_LARGE: Final = 1009
 """Close code for a message that is too large."""
@@ -171,7 +171,7 @@ class PendingRequests:
         self._markers = {marker: other for marker, other in self._markers.items() if other > number}
         for request in self._unaccepted():
             if request.number < number:
-                if request.kind in UNANSWERED and not self._may_be_dropped(request):
+                if request.kind in UNCONFIRMED_KINDS and not self._may_be_dropped(request):
                     request.finish(request.sent(participant_id))
                 else:
                     message = "the gateway dropped the message without an answer: too many messages at a time"
@@ -223,7 +223,7 @@ class PendingRequests:
 
 
 def _marker_seconds(request: PendingRequest) -> float:
-    return UNANSWERED_SECONDS if request.kind in UNANSWERED else MARKER_SECONDS
+    return UNCONFIRMED_SECONDS if request.kind in UNCONFIRMED_KINDS else MARKER_SECONDS
 
 
 def _outcome(request: PendingRequest) -> str:

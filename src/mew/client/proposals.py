@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from mew.client.errors import ConnectionLost, MewError, ProposalExpired, Rejected, RequestTimeout, Withdrawn
-from mew.client.mcp.calls import PROPOSAL, UNAWAITED, McpAnswer, answer_in
-from mew.client.sender import Names, OutgoingEnvelope
+from mew.client.mcp.calls import UNAWAITED, McpAnswer, answer_in
+from mew.client.sender import CLEANUP_SECONDS, Names, OutgoingEnvelope
 from mew.client.subscriptions import EnvelopeFilter, EnvelopeQueue, QueueLimits, Subscription
 from mew.protocol import kinds, raw_json
 from mew.protocol.envelope import Envelope
@@ -24,25 +24,23 @@ if TYPE_CHECKING:
 
 REJECT: Final = "mcp/reject"
 WITHDRAW: Final = "mcp/withdraw"
-LAST_WORD: Final = 2.0
-"""Timeout in seconds for withdrawing a proposal during cleanup."""
 _CHAIN: Final = frozenset({kinds.MCP_REQUEST, kinds.MCP_RESPONSE, REJECT, WITHDRAW, kinds.PROPOSAL_CLOSED})
 
 
 class _Chain(EnvelopeQueue):
     """Queue of the envelopes that follow a proposal: requests, their responses, rejections, and its withdrawal."""
 
-    def __init__(self, room: QueueLimits) -> None:
-        super().__init__(EnvelopeFilter(), room)
+    def __init__(self, limits: QueueLimits) -> None:
+        super().__init__(EnvelopeFilter(), limits)
         self._ids: set[str] = set()
 
     def begin(self, proposal_id: str) -> None:
         """Set the id of the proposal, and filter the envelopes that were queued before the id was known."""
         early, self._items = self._items, type(self._items)()
         self._ids.add(proposal_id)
-        for each in early:
-            if isinstance(each, Envelope):
-                self.offer(each)
+        for envelope in early:
+            if isinstance(envelope, Envelope):
+                self.offer(envelope)
 
     def offer(self, envelope: Envelope) -> None:
         """Queue an envelope of the chain, or a welcome: after a reconnect, envelopes may have been missed."""
@@ -81,7 +79,7 @@ class Proposal:
     async def abandon(self, reason: str) -> None:
         """Withdraw the proposal if it has no result yet, ignoring failures, and stop following it."""
         if self._end is None:
-            await _take_back(self._space, self.id, self.envelope.to, reason)
+            await _withdraw(self._space, self.id, self.envelope.to, reason)
         self.close()
 
     def close(self) -> None:
@@ -135,8 +133,8 @@ class Proposal:
 
     def _answer(self, response: Envelope) -> McpAnswer | MewError | None:
         """Return the outcome in a response; None if its sender is not a recipient of the request or the proposal."""
-        causes = [self._fulfilled.get(each) or self.envelope for each in response.correlation_id]
-        cause = next((each for each in causes if not each.to or response.sender in each.to), None)
+        causes = [self._fulfilled.get(cause_id) or self.envelope for cause_id in response.correlation_id]
+        cause = next((request for request in causes if not request.to or response.sender in request.to), None)
         if cause is None:
             return None
         if cause is self.envelope and not cause.to and self._tracked and stamp_of(response) is None:
@@ -150,7 +148,7 @@ class Proposal:
 # Methods of a space
 
 
-async def propose(
+async def send_proposal(
     space: "Space",
     who: Names,
     method: str,
@@ -170,21 +168,21 @@ async def propose(
     lifetime = None if expires_in is None else {"expires_in_seconds": expires_in}
     try:
         envelope = await space.post(
-            OutgoingEnvelope(kind=PROPOSAL, payload=payload, to=who, proposal=lifetime, on_sent=sent.append)
+            OutgoingEnvelope(kind=kinds.MCP_PROPOSAL, payload=payload, to=who, proposal=lifetime, on_sent=sent.append)
         )
     except BaseException as error:
         following.close()
         if sent and isinstance(error, asyncio.CancelledError):
-            await _take_back(space, sent[0], who, UNAWAITED)
+            await _withdraw(space, sent[0], who, UNAWAITED)
         raise
     chain.begin(envelope.id)
     return Proposal(space, envelope, following)
 
 
-async def _take_back(space: "Space", proposal_id: str, to: Names, reason: str) -> None:
-    """Withdraw a proposal during cleanup: wait at most `LAST_WORD` seconds and ignore failures."""
+async def _withdraw(space: "Space", proposal_id: str, to: Names, reason: str) -> None:
+    """Withdraw a proposal during cleanup: wait at most `CLEANUP_SECONDS` seconds and ignore failures."""
     with suppress(MewError, TimeoutError):
-        async with asyncio.timeout(LAST_WORD):
+        async with asyncio.timeout(CLEANUP_SECONDS):
             await space.send(WITHDRAW, {"reason": reason}, to=to, correlation_id=proposal_id)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from mew.client.errors import MewError
-from mew.client.sender import Names, OutgoingEnvelope
+from mew.client.sender import CLEANUP_SECONDS, Names, OutgoingEnvelope
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
 
@@ -21,12 +21,10 @@ if TYPE_CHECKING:
     from mew.client.space import Space
 
 
-START: Final = "reasoning/start"
-THOUGHT: Final = "reasoning/thought"
-CONCLUSION: Final = "reasoning/conclusion"
-LAST_WORD: Final = 2.0
-"""Timeout in seconds for sending the cancellation."""
-_ELSEWHERE: Final = ("stream/", "system/")
+REASONING_START: Final = "reasoning/start"
+REASONING_THOUGHT: Final = "reasoning/thought"
+REASONING_CONCLUSION: Final = "reasoning/conclusion"
+_OTHER_CONTEXTS: Final = ("stream/", "system/")
 
 
 class Reasoning:
@@ -48,7 +46,7 @@ class Reasoning:
         """Whether it has started and not ended."""
 
     async def __aenter__(self) -> "Reasoning":
-        started = await self._send(START, self._message)
+        started = await self._send(REASONING_START, self._message)
         self.id = started.id
         self.is_open = True
         self._outer = _current.get()
@@ -58,7 +56,7 @@ class Reasoning:
     async def say(self, message: str, **fields: Any) -> Envelope:
         """Send a thought; `fields` are added to its payload."""
         self._require_open()
-        return await self._send(THOUGHT, message, **fields)
+        return await self._send(REASONING_THOUGHT, message, **fields)
 
     async def conclude(self, message: str, **fields: Any) -> Envelope:
         """Send the conclusion and end the reasoning; `fields` are added to its payload.
@@ -67,7 +65,7 @@ class Reasoning:
         """
         self._require_open()
         self.is_open = False
-        return await self._send(CONCLUSION, message, **fields)
+        return await self._send(REASONING_CONCLUSION, message, **fields)
 
     async def cancel(self, reason: str | None = None) -> Envelope:
         """Cancel the reasoning (`reasoning/cancel`) and end it."""
@@ -84,11 +82,11 @@ class Reasoning:
             return
         if error is None:
             self.is_open = False
-            await self._send(CONCLUSION, None)
+            await self._send(REASONING_CONCLUSION, None)
             return
         with suppress(MewError, TimeoutError):  # the original exception is the one to raise
-            async with asyncio.timeout(LAST_WORD):
-                await self.cancel(_why(error))
+            async with asyncio.timeout(CLEANUP_SECONDS):
+                await self.cancel(_error_text(error))
 
     def _require_open(self) -> None:
         if not self.is_open:
@@ -102,11 +100,11 @@ class Reasoning:
 _current: ContextVar[Reasoning | None] = ContextVar("mew reasoning", default=None)
 
 
-def _why(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     if isinstance(error, asyncio.CancelledError):
         return "cancelled"
-    told = str(error)
-    return f"{type(error).__name__}: {told}" if told else type(error).__name__
+    message = str(error)
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def in_context(space: "Space", draft: OutgoingEnvelope) -> OutgoingEnvelope:
@@ -116,7 +114,7 @@ def in_context(space: "Space", draft: OutgoingEnvelope) -> OutgoingEnvelope:
         thought = thought._outer
     if thought is None or thought.space is not space:
         return draft
-    if draft.context is not None or draft.kind.startswith(_ELSEWHERE):
+    if draft.context is not None or draft.kind.startswith(_OTHER_CONTEXTS):
         return draft
     return msgspec.structs.replace(draft, context=thought.id)
 

@@ -21,6 +21,8 @@ from mew.protocol.errors import ProtocolError
 from mew.protocol.stream_references import reference
 
 Names = str | Sequence[str]
+CLEANUP_SECONDS: Final = 2.0
+"""Timeout in seconds for the last message of a cancelled call."""
 
 
 class OutgoingEnvelope(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,15 +7,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from mew.client.connection import NORMAL, Closed, Connection
+from mew.client.connection import NORMAL_CLOSURE, Closed, Connection
 from mew.client.dispatcher import Dispatcher
 from mew.client.errors import ConnectionLost, JoinRefused, MewError
 from mew.client.events import Disconnected
-from mew.client.handshake import FINAL, Backoff, ConnectSettings, ConnectTarget, error_for_close, join_space
+from mew.client.handshake import FINAL_CLOSE_CODES, Backoff, ConnectSettings, ConnectTarget, error_for_close, join_space
 from mew.protocol.envelope import Envelope
 
 T = TypeVar("T")
-BURST: Final = 256
+MESSAGES_PER_TURN: Final = 256
 """Messages after which a busy sender yields to other tasks, even if the socket is never full."""
 
 
@@ -29,15 +29,15 @@ class ReconnectingSession:
         self._settings = settings
         self._dispatcher = dispatcher
         self._backoff = Backoff()
-        self._since = 0.0
+        self._connected_since = 0.0
         self._task: asyncio.Task[None] | None = None
         self._broken: Connection | None = None
         """The last lost connection, until it is fully closed."""
-        self._over: MewError | None = None
-        self._held: list[tuple[bytes, bool]] | None = []
+        self._end_reason: MewError | None = None
+        self._early_messages: list[tuple[bytes, bool]] | None = []
         """Messages received after the first welcome, held until the caller could create subscriptions."""
-        self._waiting: set[asyncio.Future[None]] = set()
-        self._unbroken = 0
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._sent_this_turn = 0
 
     # First connection
 
@@ -53,33 +53,33 @@ class ReconnectingSession:
         loop.call_soon(loop.call_soon, self._release)
 
     def _welcomed(self, connection: Connection, envelope: Envelope) -> None:
-        if self._over is not None:
-            connection.abort("closed here")
+        if self._end_reason is not None:
+            connection.abort("closed by this client")
             return
         gap = self._dispatcher.welcome(envelope)
-        connection.on_closed = self._lost
-        if self._held is None:
+        connection.on_closed = self._on_closed
+        if self._early_messages is None:
             self._listen(connection)
         else:
-            connection.on_envelope = self._hold
-            connection.on_frame = self._hold
+            connection.on_envelope = self._keep_early
+            connection.on_frame = self._keep_early
         connection.watch(self._settings.heartbeat)
         self.connection = connection
-        self._since = asyncio.get_running_loop().time()
+        self._connected_since = asyncio.get_running_loop().time()
         self._wake()
         if gap is not None:
             self._call(self._settings.on_reconnected, gap)
 
-    def _hold(self, message: bytes, *, text: bool = True) -> None:
-        if self._held is not None:
-            self._held.append((message, text))
+    def _keep_early(self, message: bytes, *, text: bool = True) -> None:
+        if self._early_messages is not None:
+            self._early_messages.append((message, text))
 
     def _release(self) -> None:
         """Deliver the held messages: the caller has had time to subscribe."""
-        held, self._held = self._held or [], None
+        messages, self._early_messages = self._early_messages or [], None
         if self.connection is not None:
             self._listen(self.connection)
-            for message, text in held:
+            for message, text in messages:
                 self.connection.deliver(message, text=text)
 
     def _listen(self, connection: Connection) -> None:
@@ -91,9 +91,9 @@ class ReconnectingSession:
     async def writable(self) -> Connection:
         """Wait until the socket accepts more, and return the connection; raises what `require` raises."""
         connection = self.require()
-        self._unbroken += 1
-        if self._unbroken == BURST:
-            self._unbroken = 0
+        self._sent_this_turn += 1
+        if self._sent_this_turn == MESSAGES_PER_TURN:
+            self._sent_this_turn = 0
             await asyncio.sleep(0)
             connection = self.require()
         while connection.paused:
@@ -104,71 +104,71 @@ class ReconnectingSession:
     def require(self) -> Connection:
         """Return the connection. Raises `ConnectionLost` or `JoinRefused` if there is none."""
         if self.connection is None:
-            if self._over is not None:
-                raise self._over.with_traceback(None)
-            raise ConnectionLost("not connected: coming back")
+            if self._end_reason is not None:
+                raise self._end_reason.with_traceback(None)
+            raise ConnectionLost("not connected: reconnecting")
         return self.connection
 
     @property
-    def over(self) -> MewError | None:
+    def end_reason(self) -> MewError | None:
         """The reason why the link has ended; None while it is connected or reconnecting."""
-        return self._over
+        return self._end_reason
 
     async def connected(self) -> None:
         """Wait until connected. If the link has ended, raise the reason."""
         while self.connection is None:
-            if self._over is not None:
-                raise self._over.with_traceback(None)
+            if self._end_reason is not None:
+                raise self._end_reason.with_traceback(None)
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.add(waiting)
+            self._waiters.add(waiting)
             try:
                 await waiting
             finally:
-                self._waiting.discard(waiting)
+                self._waiters.discard(waiting)
 
     def _wake(self) -> None:
-        for waiting in list(self._waiting):
+        for waiting in list(self._waiters):
             if not waiting.done():
                 waiting.set_result(None)
 
     # Disconnects and reconnects
 
-    def _lost(self, closed: Closed) -> None:
-        if self._held is not None:
+    def _on_closed(self, closed: Closed) -> None:
+        if self._early_messages is not None:
             self._release()
         connection, self.connection = self.connection, None
-        if self._over is not None or connection is None:
+        if self._end_reason is not None or connection is None:
             return
         error = error_for_close(closed)
-        self._give_up_on_answers(closed, error)
-        if closed.code in FINAL or not self._settings.reconnect:
+        self._fail_pending(closed, error)
+        if closed.code in FINAL_CLOSE_CODES or not self._settings.reconnect:
             self._end(error, error)
-        elif closed.code == NORMAL and self._dispatcher.shutdown_received:
+        elif closed.code == NORMAL_CLOSURE and self._dispatcher.shutdown_received:
             self._end(error, None)  # reconnecting is allowed (protocol, Close codes), but the shutdown was requested
         else:
             loop = asyncio.get_running_loop()
-            self._backoff.lasted(loop.time() - self._since)
+            self._backoff.lasted(loop.time() - self._connected_since)
             self._dispatcher.emit(Disconnected(str(closed)))
             self._broken = connection
             if self._task is None or self._task.done():  # two reconnecting tasks would evict each other
-                name = f"mew client: back to {self.target.address.name}"
-                self._task = loop.create_task(self._come_back(), name=name)
+                name = f"mew client: reconnect to {self.target.address.name}"
+                self._task = loop.create_task(self._reconnect(), name=name)
 
-    def _give_up_on_answers(self, closed: Closed, error: MewError) -> None:
+    def _fail_pending(self, closed: Closed, error: MewError) -> None:
         for envelope in self._dispatcher.connection_lost(closed, error):
             self._call(self._settings.on_unconfirmed, envelope)
 
-    async def _come_back(self) -> None:
+    async def _reconnect(self) -> None:
         """Retry until connected. A connection that is lost again within the same try does not count."""
         try:
-            while self._over is None and self.connection is None:
-                await self._try()
+            while self._end_reason is None and self.connection is None:
+                await self._try_once()
         except Exception as error:  # an internal error must not leave callers waiting
-            fault = ConnectionLost(f"coming back failed: {error!r}")
+            fault = ConnectionLost(f"reconnecting failed: {error!r}")
             self._end(fault, fault)
             raise
 
-    async def _try(self) -> None:
+    async def _try_once(self) -> None:
         broken, self._broken = self._broken, None
         if broken is not None:
             await broken.wait_closed()
@@ -187,29 +187,29 @@ class ReconnectingSession:
         try:
             callback(argument)
         except Exception as error:
-            told = {"message": f"{callback!r} failed", "exception": error}
-            asyncio.get_running_loop().call_exception_handler(told)
+            context = {"message": f"{callback!r} failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
 
     # The end
 
-    def _end(self, why: MewError, told: MewError | None) -> None:
-        """End the link. Senders get `why`; readers get `told`, or stop if it is None."""
-        self._over = why
-        self._dispatcher.end(told)
+    def _end(self, why: MewError, reader_error: MewError | None) -> None:
+        """End the link. Senders get `why`; readers get `reader_error`, or stop if it is None."""
+        self._end_reason = why
+        self._dispatcher.end(reader_error)
         for waiter in (*self._dispatcher.waiters, *self._dispatcher.view_waiters):
-            if not watcher.future.done():
-                watcher.future.set_exception(why)
+            if not waiter.future.done():
+                waiter.future.set_exception(why)
         self._wake()
 
     def abandon(self) -> None:
         """Drop the connection immediately, without a close handshake."""
-        if self._over is None:
-            gone = ConnectionLost("closed here")
-            self._give_up_on_answers(Closed(NORMAL), gone)
-            self._end(gone, None)
+        if self._end_reason is None:
+            error = ConnectionLost("closed by this client")
+            self._fail_pending(Closed(NORMAL_CLOSURE), error)
+            self._end(error, None)
         connection, self.connection = self.connection, None
         if connection is not None:
-            connection.abort("closed here")
+            connection.abort("closed by this client")
         if self._task is not None:
             self._task.cancel()
 
@@ -226,4 +226,4 @@ class ReconnectingSession:
                 await connection.close()
         finally:
             if connection is not None:
-                connection.abort("closed here")
+                connection.abort("closed by this client")

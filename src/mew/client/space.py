@@ -17,6 +17,7 @@ from mew.client.events import Event
 from mew.client.frames import Frame, decoder, descriptors, format_id
 from mew.client.handshake import ConnectSettings, ConnectTarget
 from mew.client.mcp import calls
+from mew.client.mcp.calls import ANSWER_SECONDS
 from mew.client.pending import Accepts, PendingRequests
 from mew.client.permissions import is_permitted
 from mew.client.sender import EnvelopeSender, Names, OutgoingEnvelope
@@ -39,8 +40,6 @@ from mew.protocol.patterns import KindPattern
 from mew.view import SpaceView
 
 T = TypeVar("T")
-ANSWER_SECONDS = 60.0
-"""Default timeout of a request, in seconds."""
 
 
 class Space:
@@ -133,8 +132,8 @@ class Space:
         the iterator raises `SubscriptionOverflow` once, or calls `on_overflow` with the number of missing envelopes.
         """
         pattern = None if kind is None else KindPattern.parse(kind)
-        wanted = EnvelopeFilter(pattern, sender, to, correlation_id)
-        return self.subscribe(EnvelopeQueue(wanted, self.queue_limits, on_overflow))
+        envelope_filter = EnvelopeFilter(pattern, sender, to, correlation_id)
+        return self.subscribe(EnvelopeQueue(envelope_filter, self.queue_limits, on_overflow))
 
     def subscribe(self, queue: EnvelopeQueue) -> Subscription[Envelope]:
         """Subscribe to envelopes from now on with a queue that selects which ones it takes."""
@@ -174,10 +173,10 @@ class Space:
         the oldest frames are dropped. `on_gap` is called with each gap, before the frame that follows it. A
         subscription to one stream ends when the stream ends.
         """
-        named = None if format is None else format_id(format)
+        selected = None if format is None else format_id(format)
         decode = None if format is None else decoder(format)
-        queue = FrameQueue(self.queue_limits, format_id=named, decode=decode, on_gap=on_gap)
-        return self._dispatcher.read_frames(queue, StreamFilter(stream_id, namespace, named))
+        queue = FrameQueue(self.queue_limits, format_id=selected, decode=decode, on_gap=on_gap)
+        return self._dispatcher.read_frames(queue, StreamFilter(stream_id, namespace, selected))
 
     def messages(self, *, on_overflow: OnOverflow | None = None) -> Subscription[Message]:
         """Subscribe to all envelopes and raw frames from now on, in the order received."""
@@ -197,7 +196,7 @@ class Space:
         try:
             return await _within(timeout, waiter.future)
         finally:
-            self._dispatcher.waiters = tuple(each for each in self._dispatcher.waiters if each is not waiter)
+            self._dispatcher.waiters = tuple(other for other in self._dispatcher.waiters if other is not waiter)
 
     async def wait_until(self, predicate: Callable[[SpaceView], bool], timeout: float | None = None) -> SpaceView:
         """Wait until `predicate` returns true for the view, and return the view.
@@ -220,11 +219,11 @@ class Space:
 
     def unwatch_view(self, waiter: Waiter) -> None:
         """Stop calling the predicate of this waiter."""
-        self._dispatcher.view_waiters = tuple(each for each in self._dispatcher.view_waiters if each is not waiter)
+        self._dispatcher.view_waiters = tuple(other for other in self._dispatcher.view_waiters if other is not waiter)
         waiter.forget()
 
     def _waiter(self, predicate: Callable[[Any], bool]) -> Waiter:
-        if self.session.over is not None:
+        if self.session.end_reason is not None:
             self.session.require()
         return Waiter(predicate)
 
@@ -305,13 +304,13 @@ class Space:
 
     call = calls.call
     call_tool = calls.call_tool
-    list_tools = calls.list_tools
-    list_resources = calls.list_resources
-    list_resource_templates = calls.list_resource_templates
+    list_tools = calls.fetch_tools
+    list_resources = calls.fetch_resources
+    list_resource_templates = calls.fetch_resource_templates
     read_resource = calls.read_resource
-    list_prompts = calls.list_prompts
+    list_prompts = calls.fetch_prompts
     get_prompt = calls.get_prompt
-    propose = own_proposals.propose
+    propose = own_proposals.send_proposal
     proposals = approvals.proposals
 
     # Reasoning
@@ -320,14 +319,14 @@ class Space:
 
     # Control of other participants
 
-    pause = control.pause
-    resume = control.resume
-    status = control.status
-    forget = control.forget
-    compact = control.compact
-    clear = control.clear
-    restart = control.restart
-    shutdown = control.shutdown
+    pause = control.send_pause
+    resume = control.send_resume
+    status = control.request_status
+    forget = control.send_forget
+    compact = control.request_compact
+    clear = control.send_clear
+    restart = control.send_restart
+    shutdown = control.send_shutdown
 
     # Closing
 

@@ -70,10 +70,10 @@ class Stream:
         during the call.
         """
         message, text = self._message(data, format)
-        link = self._space.session
-        if link.connection is None and link.over is None:
+        session = self._space.session
+        if session.connection is None and session.end_reason is None:
             return data
-        connection = link.require()
+        connection = session.require()
         if connection.paused:
             return data
         self._write(connection, message, text=text)
@@ -81,7 +81,7 @@ class Stream:
 
     def _message(self, data: Any, form: Any) -> tuple[bytes, bool]:
         if form is not None:
-            self._declared(form)
+            self._declared_id(form)
         if isinstance(data, bytes):
             return self._header + data, False
         if isinstance(data, str):
@@ -92,7 +92,7 @@ class Stream:
 
     def _write(self, connection: "Connection", message: bytes, *, text: bool) -> None:
         if not self._route().writable:
-            raise self._objection()
+            raise self._write_error()
         connection.send_raw(message, text=text)
 
     def _route(self) -> "StreamRoute":
@@ -101,20 +101,20 @@ class Stream:
             raise StreamNotFound(f"no stream {self.stream_id!r}", stream_id=self.stream_id)
         return route
 
-    def _objection(self) -> StreamNotLive | UnauthorizedStreamWrite:
+    def _write_error(self) -> StreamNotLive | UnauthorizedStreamWrite:
         stream = self.view
         if stream is not None and stream.status != "live":
             return StreamNotLive(f"{self.stream_id!r} is announced but not started", stream_id=self.stream_id)
         message = f"{self._space.participant_id!r} is not a writer of {self.stream_id!r}"
         return UnauthorizedStreamWrite(message, stream_id=self.stream_id)
 
-    def _declared(self, form: Any) -> str:
+    def _declared_id(self, form: Any) -> str:
         """Return the id of a format; raise `UnknownFormat` if the stream declares formats and not this one."""
-        named, stream = format_id(form), self.view
-        known = [] if stream is None else [str(each["id"]) for each in stream.formats]
-        if known and named not in known:
-            raise UnknownFormat(f"{self.stream_id!r} has no format {named!r}", formats=known)
-        return named
+        selected, stream = format_id(form), self.view
+        declared = [] if stream is None else [str(form["id"]) for form in stream.formats]
+        if declared and selected not in declared:
+            raise UnknownFormat(f"{self.stream_id!r} has no format {selected!r}", formats=declared)
+        return selected
 
     async def send_data(self, value: Any, format: Any = None) -> Envelope:  # noqa: A002
         """Write a value as `stream/data` and wait until the gateway accepts it. The client numbers it.
@@ -125,15 +125,15 @@ class Stream:
         try:
             return await self._post_data(value, format)
         except SequenceOutOfOrder as refusal:  # this id wrote here before; the value was rejected, so send it again
-            ours = self._space.sequences
+            sequences = self._space.sequences
             # Concurrent calls may have used higher numbers in the meantime: never lower the counter.
-            ours[self.stream_id] = max(ours.get(self.stream_id, -1), int(refusal.parts["last_sequence"]))
+            sequences[self.stream_id] = max(sequences.get(self.stream_id, -1), int(refusal.parts["last_sequence"]))
             return await self._post_data(value, format)
 
     async def _post_data(self, value: Any, form: Any) -> Envelope:
         payload: dict[str, Any] = {"stream_id": self.stream_id, "sequence": 0}
         if form is not None:
-            payload["format_id"] = self._declared(form)
+            payload["format_id"] = self._declared_id(form)
         payload["content"] = value
 
         def numbered() -> dict[str, Any]:
@@ -147,32 +147,32 @@ class Stream:
 
     async def start(self) -> Envelope:
         """Make an announced stream live."""
-        return await self._say(kinds.STREAM_START)
+        return await self._send(kinds.STREAM_START)
 
     async def grant(self, who: str, reason: str | None = None) -> Envelope:
         """Allow a participant to write to the stream."""
-        return await self._say(kinds.GRANT_WRITE, participant_id=who, reason=reason)
+        return await self._send(kinds.GRANT_WRITE, participant_id=who, reason=reason)
 
     async def revoke(self, who: str, reason: str | None = None) -> Envelope:
         """Withdraw a participant's permission to write to the stream."""
-        return await self._say(kinds.REVOKE_WRITE, participant_id=who, reason=reason)
+        return await self._send(kinds.REVOKE_WRITE, participant_id=who, reason=reason)
 
     async def transfer(self, who: str, reason: str | None = None) -> Envelope:
         """Transfer the stream to a new owner; you can no longer write to it."""
-        return await self._say(kinds.TRANSFER_OWNERSHIP, new_owner=who, reason=reason)
+        return await self._send(kinds.TRANSFER_OWNERSHIP, new_owner=who, reason=reason)
 
     async def close(self, reason: str | None = None) -> Envelope:
         """Close the stream."""
-        return await self._say(kinds.STREAM_CLOSE, reason=reason)
+        return await self._send(kinds.STREAM_CLOSE, reason=reason)
 
     async def complete(self) -> Envelope:
         """End the stream and report that everything was sent (`stream/complete`)."""
-        return await self._say(kinds.STREAM_COMPLETE)
+        return await self._send(kinds.STREAM_COMPLETE)
 
     async def fail(self, code: str, message: str) -> Envelope:
         """End the stream with an error (`stream/error`)."""
-        return await self._say(kinds.STREAM_ERROR, code=code, message=message)
+        return await self._send(kinds.STREAM_ERROR, code=code, message=message)
 
-    async def _say(self, kind: str, **fields: Any) -> Envelope:
-        told = {name: value for name, value in fields.items() if value is not None}
-        return await self._space.post(OutgoingEnvelope(kind=kind, payload={"stream_id": self.stream_id, **told}))
+    async def _send(self, kind: str, **fields: Any) -> Envelope:
+        payload = {name: value for name, value in fields.items() if value is not None}
+        return await self._space.post(OutgoingEnvelope(kind=kind, payload={"stream_id": self.stream_id, **payload}))

@@ -21,7 +21,7 @@ from mew.protocol.patterns import KindPattern
 T = TypeVar("T")
 OnGap = Callable[[StreamGap], None]
 OnOverflow = Callable[[int], None]
-ITEM_BYTES: Final = 160
+QUEUED_FRAME_BYTES: Final = 160
 """Memory of a queued frame in bytes, in addition to its data."""
 
 
@@ -78,15 +78,15 @@ class Subscription(Generic[T]):
 
     async def __anext__(self) -> T:
         queue = self._queue
-        while (found := queue.take()) is None:
+        while (item := queue.take()) is None:
             if queue.error is not None:
                 raise queue.error.with_traceback(None)
             if queue.ended:
                 raise StopAsyncIteration
-            await self._more(queue)
-        return found
+            await self._wait_for_item(queue)
+        return item
 
-    async def _more(self, queue: Queue[T]) -> None:
+    async def _wait_for_item(self, queue: Queue[T]) -> None:
         if queue.waiter is not None:
             raise RuntimeError("a subscription has one reader at a time")
         queue.waiter = waiter = asyncio.get_running_loop().create_future()
@@ -118,7 +118,7 @@ class Subscription(Generic[T]):
                 self._loop.call_soon_threadsafe(self._forget)
 
 
-class _Hole:
+class _MissingItems:
     """A gap in the queue where items are missing."""
 
     __slots__ = ("count",)
@@ -130,22 +130,25 @@ class _Hole:
 class ItemQueue(Queue[T]):
     """A queue of items in order. New items are dropped while it is full; the gap is counted and reported in place."""
 
-    def __init__(self, room: QueueLimits, on_overflow: OnOverflow | None = None) -> None:
-        """Start empty. At a gap, call `on_overflow` with the number of missing items, or raise `SubscriptionOverflow`."""
+    def __init__(self, limits: QueueLimits, on_overflow: OnOverflow | None = None) -> None:
+        """Start empty.
+
+        At a gap, call `on_overflow` with the number of missing items, or raise `SubscriptionOverflow`.
+        """
         super().__init__()
-        self._items: deque[T | _Hole] = deque()
-        self._most = room.items
+        self._items: deque[T | _MissingItems] = deque()
+        self._max_items = limits.items
         self._on_missed = on_overflow
 
     def put(self, item: T) -> None:
         """Add an item, or count it as missing if the queue is full."""
         items = self._items
-        if len(items) < self._most:
+        if len(items) < self._max_items:
             items.append(item)
         else:
             last = items[-1]
-            if not isinstance(last, _Hole):
-                items.append(last := _Hole())
+            if not isinstance(last, _MissingItems):
+                items.append(last := _MissingItems())
             last.count += 1
         if self.waiter is not None:
             self.wake()
@@ -154,7 +157,7 @@ class ItemQueue(Queue[T]):
         """Remove and return the oldest item; report gaps that precede it."""
         while self._items:
             item = self._items.popleft()
-            if not isinstance(item, _Hole):
+            if not isinstance(item, _MissingItems):
                 return item
             self.missed += item.count
             if self._on_missed is None:
@@ -184,10 +187,12 @@ class EnvelopeFilter(msgspec.Struct, frozen=True):
 class EnvelopeQueue(ItemQueue[Envelope]):
     """A queue of the envelopes that match a filter."""
 
-    def __init__(self, wanted: EnvelopeFilter, room: QueueLimits, on_overflow: OnOverflow | None = None) -> None:
-        """Take the envelopes that match `wanted`."""
-        super().__init__(room, on_overflow)
-        self._matches = wanted.matches
+    def __init__(
+        self, envelope_filter: EnvelopeFilter, limits: QueueLimits, on_overflow: OnOverflow | None = None
+    ) -> None:
+        """Take the envelopes that match `envelope_filter`."""
+        super().__init__(limits, on_overflow)
+        self._matches = envelope_filter.matches
 
     def offer(self, envelope: Envelope) -> None:
         """Add the envelope if it matches the filter."""
@@ -208,7 +213,7 @@ class FrameQueue(Queue[Frame[Any]]):
 
     def __init__(
         self,
-        room: QueueLimits,
+        limits: QueueLimits,
         *,
         format_id: str | None = None,
         decode: Decode | None = None,
@@ -222,9 +227,9 @@ class FrameQueue(Queue[Frame[Any]]):
         self._format_id = format_id
         self._items: deque[tuple[StreamSource, Any, bool | None]] = deque()
         """Source, message, and whether the message is text; None there means an envelope or a gap."""
-        self._room = room
-        self._most = room.items
-        self._most_bytes = room.data
+        self._limits = limits
+        self._max_items = limits.items
+        self._max_bytes = limits.data
         self._bytes = 0
         self._decode = decode
         self._on_gap = on_gap
@@ -234,8 +239,8 @@ class FrameQueue(Queue[Frame[Any]]):
         """Add a raw frame."""
         items = self._items
         items.append((source, message, text))
-        self._bytes += len(message) + ITEM_BYTES
-        if len(items) > self._most or self._bytes > self._most_bytes:
+        self._bytes += len(message) + QUEUED_FRAME_BYTES
+        if len(items) > self._max_items or self._bytes > self._max_bytes:
             self._trim()
         if self.waiter is not None:
             self.wake()
@@ -245,21 +250,21 @@ class FrameQueue(Queue[Frame[Any]]):
         if self._format_id is not None and envelope.payload.get("format_id") not in (None, self._format_id):
             return
         self._items.append((source, envelope, None))
-        self._bytes += len(envelope.fields["payload"]) + ITEM_BYTES
+        self._bytes += len(envelope.fields["payload"]) + QUEUED_FRAME_BYTES
         self._trim()
         self.wake()
 
     def put_gap(self, source: StreamSource, frames: int, cause: Cause) -> None:
         """Add a gap: frames are missing at this position."""
         self._items.append((source, StreamGap(source.stream_id, frames, cause), None))
-        self._bytes += ITEM_BYTES
+        self._bytes += QUEUED_FRAME_BYTES
         self._trim()
         self.wake()
 
     def _trim(self) -> None:
         """Drop the oldest items over the limits. Keep the latest, or a very large frame could never be read."""
         items, lost = self._items, self._lost
-        while len(items) > 1 and (len(items) > self._most or self._bytes > self._most_bytes):
+        while len(items) > 1 and (len(items) > self._max_items or self._bytes > self._max_bytes):
             source, message, _ = items.popleft()
             self._bytes -= _size(message)
             cause: Cause = message.cause if isinstance(message, StreamGap) else "queue"
@@ -271,7 +276,7 @@ class FrameQueue(Queue[Frame[Any]]):
         if self._lost:
             lost, self._lost = self._lost, {}
             for (stream_id, cause), frames in lost.items():
-                self._tell(StreamGap(stream_id, frames, cause))
+                self._report(StreamGap(stream_id, frames, cause))
         while self._items:
             source, message, text = self._items.popleft()
             self._bytes -= _size(message)
@@ -280,10 +285,10 @@ class FrameQueue(Queue[Frame[Any]]):
                 return raw_frame(source.stream_id, data, text=text, decode=self._decode or source.decode)
             if isinstance(message, Envelope):
                 return data_frame(source.stream_id, message, self._decode or source.decode or _json)
-            self._tell(message)
+            self._report(message)
         return None
 
-    def _tell(self, gap: StreamGap) -> None:
+    def _report(self, gap: StreamGap) -> None:
         self.missed += gap.frames
         if self._on_gap is not None:
             self._on_gap(gap)
@@ -291,8 +296,8 @@ class FrameQueue(Queue[Frame[Any]]):
 
 def _size(message: Any) -> int:
     if isinstance(message, bytes):
-        return len(message) + ITEM_BYTES
-    return ITEM_BYTES + (len(message.fields["payload"]) if isinstance(message, Envelope) else 0)
+        return len(message) + QUEUED_FRAME_BYTES
+    return QUEUED_FRAME_BYTES + (len(message.fields["payload"]) if isinstance(message, Envelope) else 0)
 
 
 _json: Final[Decode] = msgspec.json.Decoder().decode

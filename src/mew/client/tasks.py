@@ -55,14 +55,14 @@ async def first_completed(name: str, *works: Coroutine[Any, Any, Any]) -> None:
 @contextmanager
 def shutdown_requested() -> Iterator[asyncio.Event]:
     """Yield an event that is set on SIGINT or SIGTERM, if the event loop supports signal handlers."""
-    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    loop, requested = asyncio.get_running_loop(), asyncio.Event()
     caught = []
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError, RuntimeError, ValueError):  # another system, or not the main thread
-            loop.add_signal_handler(number, told.set)
+            loop.add_signal_handler(number, requested.set)
             caught.append(number)
     try:
-        yield told
+        yield requested
     finally:
         for number in caught:
             loop.remove_signal_handler(number)

@@ -179,7 +179,7 @@ async def test_only_whoever_was_asked_answers(gateway: Running) -> None:
 @played
 async def test_who_is_not_there_is_not_waited_for(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
-        with pytest.raises(ParticipantNotFound, match="'bob' is not here"):
+        with pytest.raises(ParticipantNotFound, match="'bob' is not present"):
             await alice.call_tool("bob", "add")
         async with joining(gateway, "bob") as bob:
             requests = bob.envelopes("mcp/request")

@@ -48,7 +48,7 @@ from mew.client import McpError, mcp
 )
 def test_a_value_is_spelled_as_mcp_does_and_read_again(value: Any, wire: dict[str, Any]) -> None:
     assert mcp.encode_value(value) == wire
-    assert mcp.read(wire, type(value)) == value
+    assert mcp.decode_value(wire, type(value)) == value
 
 
 @pytest.mark.parametrize(
@@ -72,17 +72,17 @@ def test_bytes_come_back_as_bytes() -> None:
 
 
 def test_an_error_is_raised_where_a_result_is_wanted() -> None:
-    response = mcp.read({"error": {"code": -32601, "message": "no such method", "data": [1]}}, mcp.Response)
+    response = mcp.decode_value({"error": {"code": -32601, "message": "no such method", "data": [1]}}, mcp.Response)
     with pytest.raises(McpError, match="no such method") as raised:
         response.unwrap()
     assert (raised.value.code, raised.value.data) == (-32601, [1])
 
 
 def test_a_response_of_nothing_is_an_empty_result() -> None:
-    assert mcp.read({}, mcp.Response).unwrap() == {}
+    assert mcp.decode_value({}, mcp.Response).unwrap() == {}
 
 
 @pytest.mark.parametrize("wire", [{"tools": 7}, [], None, {"tools": [{"title": "nameless"}]}])
 def test_what_is_no_mcp_is_a_failure_that_says_so(wire: Any) -> None:
     with pytest.raises(McpError, match=r"does not fit MCP.s schema"):
-        mcp.read(wire, mcp.ListPage)
+        mcp.decode_value(wire, mcp.ListPage)

@@ -218,7 +218,7 @@ def test_text_is_told_as_text_and_nothing_as_nothing() -> None:
 
 def test_bytes_are_told_as_a_blob() -> None:
     (piece,) = called(lambda: b"\x00\xff")["content"]
-    assert mcp.read(piece["resource"], mcp.BlobResource).bytes == b"\x00\xff"
+    assert mcp.decode_value(piece["resource"], mcp.BlobResource).bytes == b"\x00\xff"
     assert piece["resource"]["mimeType"] == "application/octet-stream"
 
 

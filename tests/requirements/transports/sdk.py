@@ -66,7 +66,7 @@ class Member:
         except (JoinRefused, ConnectionLost) as error:
             self._client.closed = error.code
         else:
-            self._client.closed = getattr(self.space.session.over, "code", None)
+            self._client.closed = getattr(self.space.session.end_reason, "code", None)
         self.gone.set()
 
     async def catch_up(self) -> None:

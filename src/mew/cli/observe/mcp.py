@@ -132,7 +132,7 @@ async def _hear(answers: Any, asking: _Asking, found: "dict[str, list[Tool]]") -
         if who is None:
             continue
         try:
-            page = mcp.read(mcp.read(envelope.payload, mcp.Response).unwrap(), mcp.ListPage)
+            page = mcp.decode_value(mcp.decode_value(envelope.payload, mcp.Response).unwrap(), mcp.ListPage)
         except McpError:  # it supports MCP and has no tools
             found.setdefault(who, [])
             continue

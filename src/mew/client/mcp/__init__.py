@@ -37,8 +37,8 @@ __all__ = [
     "TextContent",
     "TextResource",
     "Tool",
+    "decode_value",
     "encode_value",
-    "read",
 ]
 
 T = TypeVar("T")
@@ -255,7 +255,7 @@ class CallResult(Value, frozen=True, kw_only=True):
     @property
     def contents(self) -> list[Content | OtherContent]:
         """The decoded content items."""
-        return [read_content(each) for each in self.content]
+        return [read_content(item) for item in self.content]
 
 
 # Resources
@@ -360,7 +360,7 @@ class ListPage(Value, frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
-def read(value: Any, kind: type[T]) -> T:
+def decode_value(value: Any, kind: type[T]) -> T:
     """Decode an MCP value from the wire. Raises `McpError` if it is not valid."""
     try:
         return msgspec.convert(value, kind)
@@ -379,14 +379,14 @@ def read_content(piece: Any) -> Content | OtherContent:
     if not isinstance(piece, Mapping) or piece.get("type") not in _TYPES:
         return OtherContent(dict(piece) if isinstance(piece, Mapping) else {"value": piece})
     try:
-        found: Content = msgspec.convert(piece, Content)
+        content: Content = msgspec.convert(piece, Content)
     except msgspec.ValidationError:
         return OtherContent(dict(piece))
-    return found
+    return content
 
 
 def read_contents(contents: Any) -> ResourceContents:
     """Decode the contents of a resource. Raises `McpError` if they are not valid."""
     if isinstance(contents, Mapping) and "blob" in contents:
-        return read(contents, BlobResource)
-    return read(contents, TextResource)
+        return decode_value(contents, BlobResource)
+    return decode_value(contents, TextResource)

@@ -25,12 +25,11 @@ if TYPE_CHECKING:
 
 Args = Mapping[str, Any] | msgspec.Struct
 """Arguments of a tool: a mapping or a struct."""
-PROPOSAL: Final = "mcp/proposal"
 ANSWER_SECONDS: Final = 60.0
 """Default timeout of a call, in seconds."""
 UNAWAITED: Final = "the caller no longer waits for it"
 """The reason given when a proposal is withdrawn during cleanup."""
-PAGES: Final = 1000
+MAX_PAGES: Final = 1000
 """Limit on the pages of a list; a list with more pages is treated as endless."""
 
 
@@ -64,7 +63,7 @@ class ToolResult(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """The text of all text items, joined with newlines."""
-        return "\n".join(each.text for each in self.content if isinstance(each, mcp.TextContent))
+        return "\n".join(item.text for item in self.content if isinstance(item, mcp.TextContent))
 
 
 # Methods of a space
@@ -90,7 +89,7 @@ async def call(
     """
     payload = {"method": method, "params": {} if params is None else params}
     if _is_direct(space, who, payload, propose):
-        return await ask(space, OutgoingEnvelope(kind=kinds.MCP_REQUEST, payload=payload, to=who), timeout)
+        return await send_request(space, OutgoingEnvelope(kind=kinds.MCP_REQUEST, payload=payload, to=who), timeout)
     return await _by_proposal(space, who, method, params, timeout)
 
 
@@ -108,8 +107,8 @@ async def _by_proposal(
         if proposal is not None:
             await proposal.abandon(UNAWAITED)
         if isinstance(error, TimeoutError) and limit.expired():
-            named = repr(method) if proposal is None else repr(proposal.id)
-            raise RequestTimeout(f"no participant fulfilled {named} within {timeout:g} s") from None
+            label = repr(method) if proposal is None else repr(proposal.id)
+            raise RequestTimeout(f"no participant fulfilled {label} within {timeout:g} s") from None
         raise
 
 
@@ -118,7 +117,7 @@ def _is_direct(space: "Space", who: str, payload: Mapping[str, Any], propose: bo
     addressed = {"to": [who], "payload": payload}
     if propose is not True and space.can({"kind": kinds.MCP_REQUEST, **addressed}):
         return True
-    if propose is not False and space.can({"kind": PROPOSAL, **addressed}):
+    if propose is not False and space.can({"kind": kinds.MCP_PROPOSAL, **addressed}):
         return False
     raise NotPermitted(str(payload["method"]), who)
 
@@ -145,26 +144,28 @@ async def call_tool(
 
 def tool_result(answer: McpAnswer) -> ToolResult:
     """Decode the answer to a `tools/call`."""
-    found = mcp.read(answer.result, mcp.CallResult)
-    return ToolResult(found.contents, found.structured_content, found.is_error, answer.by, answer.answered_by)
+    result = mcp.decode_value(answer.result, mcp.CallResult)
+    return ToolResult(result.contents, result.structured_content, result.is_error, answer.by, answer.answered_by)
 
 
-async def list_tools(space: "Space", who: str, *, timeout: float | None = ANSWER_SECONDS) -> list[mcp.Tool]:
+async def fetch_tools(space: "Space", who: str, *, timeout: float | None = ANSWER_SECONDS) -> list[mcp.Tool]:
     """Return all tools that a participant offers, from all pages."""
-    return [each async for page in _pages(space, who, mcp.TOOLS_LIST, timeout) for each in page.tools or ()]
+    return [tool async for page in _pages(space, who, mcp.TOOLS_LIST, timeout) for tool in page.tools or ()]
 
 
-async def list_resources(space: "Space", who: str, *, timeout: float | None = ANSWER_SECONDS) -> list[mcp.Resource]:
+async def fetch_resources(space: "Space", who: str, *, timeout: float | None = ANSWER_SECONDS) -> list[mcp.Resource]:
     """Return all resources that a participant offers, from all pages; resources of a template are not included."""
-    return [each async for page in _pages(space, who, mcp.RESOURCES_LIST, timeout) for each in page.resources or ()]
+    return [
+        resource async for page in _pages(space, who, mcp.RESOURCES_LIST, timeout) for resource in page.resources or ()
+    ]
 
 
-async def list_resource_templates(
+async def fetch_resource_templates(
     space: "Space", who: str, *, timeout: float | None = ANSWER_SECONDS
 ) -> list[mcp.ResourceTemplate]:
     """Return all resource URI templates that a participant offers, from all pages."""
     pages = _pages(space, who, mcp.RESOURCES_TEMPLATES_LIST, timeout)
-    return [each async for page in pages for each in page.resource_templates or ()]
+    return [template async for page in pages for template in page.resource_templates or ()]
 
 
 async def read_resource(
@@ -172,12 +173,12 @@ async def read_resource(
 ) -> list[mcp.ResourceContents]:
     """Read a resource of a participant. The list usually has one item, with `.text` or `.bytes`."""
     answer = await call(space, who, mcp.RESOURCES_READ, {"uri": uri}, timeout=timeout)
-    return [mcp.read_contents(each) for each in mcp.read(answer.result, mcp.ReadResult).contents]
+    return [mcp.read_contents(contents) for contents in mcp.decode_value(answer.result, mcp.ReadResult).contents]
 
 
-async def list_prompts(space: "Space", who: str, *, timeout: float | None = ANSWER_SECONDS) -> list[mcp.Prompt]:
+async def fetch_prompts(space: "Space", who: str, *, timeout: float | None = ANSWER_SECONDS) -> list[mcp.Prompt]:
     """Return all prompts that a participant offers, from all pages."""
-    return [each async for page in _pages(space, who, mcp.PROMPTS_LIST, timeout) for each in page.prompts or ()]
+    return [prompt async for page in _pages(space, who, mcp.PROMPTS_LIST, timeout) for prompt in page.prompts or ()]
 
 
 async def get_prompt(
@@ -191,57 +192,57 @@ async def get_prompt(
     """Return a prompt of a participant with its arguments filled in."""
     params = {"name": name, "arguments": {} if args is None else args}
     answer = await call(space, who, mcp.PROMPTS_GET, params, timeout=timeout)
-    return mcp.read(answer.result, mcp.GetPromptResult)
+    return mcp.decode_value(answer.result, mcp.GetPromptResult)
 
 
 async def _pages(space: "Space", who: str, method: str, timeout: float | None) -> AsyncIterator[mcp.ListPage]:
-    cursor, seen = None, set[str]()
+    cursor, cursors = None, set[str]()
     while True:
         answer = await call(space, who, method, {} if cursor is None else {"cursor": cursor}, timeout=timeout)
-        page = mcp.read(answer.result, mcp.ListPage)
+        page = mcp.decode_value(answer.result, mcp.ListPage)
         yield page
         cursor = page.next_cursor
         if cursor is None:
             return
-        if cursor in seen or len(seen) == PAGES:
+        if cursor in cursors or len(cursors) == MAX_PAGES:
             raise McpError(mcp.INTERNAL_ERROR, f"{who!r} lists {method} without an end")
-        seen.add(cursor)
+        cursors.add(cursor)
 
 
 # Helpers
 
 
-async def ask(space: "Space", draft: OutgoingEnvelope, timeout: float | None) -> McpAnswer:
+async def send_request(space: "Space", draft: OutgoingEnvelope, timeout: float | None) -> McpAnswer:
     """Send an `mcp/request` and wait for the answer of one of its recipients."""
-    asked = [draft.to] if isinstance(draft.to, str) else list(draft.to)
+    recipients = [draft.to] if isinstance(draft.to, str) else list(draft.to)
 
     def is_answer(envelope: Envelope) -> bool:
-        return envelope.kind == kinds.MCP_RESPONSE and envelope.sender in asked
+        return envelope.kind == kinds.MCP_RESPONSE and envelope.sender in recipients
 
-    async with wait_until_present(space, asked, timeout):
+    async with wait_until_present(space, recipients, timeout):
         response = await space.post(draft, is_answer)
     return answer_in(response, space.participant_id)
 
 
 def answer_in(response: Envelope, by: str) -> McpAnswer:
     """Return the answer in an `mcp/response`. Raises `McpError` if it is an error."""
-    result = mcp.read(response.payload, mcp.Response).unwrap()
+    result = mcp.decode_value(response.payload, mcp.Response).unwrap()
     return McpAnswer(result, by, response.sender, response)
 
 
 @asynccontextmanager
-async def wait_until_present(space: "Space", asked: list[str], timeout: float | None) -> AsyncIterator[None]:
+async def wait_until_present(space: "Space", recipients: list[str], timeout: float | None) -> AsyncIterator[None]:
     """Limit the waiting in this block to `timeout` seconds and to the presence of at least one recipient.
 
     Raises `ParticipantNotFound` if no recipient is present, or when the last one leaves; `RequestTimeout` on timeout.
     """
 
     def are_gone(view: SpaceView) -> bool:
-        return not any(each in view.participants or each == space.participant_id for each in asked)
+        return not any(recipient in view.participants or recipient == space.participant_id for recipient in recipients)
 
-    who = ", ".join(asked)
+    who = ", ".join(recipients)
     if are_gone(space.view):
-        raise ParticipantNotFound(f"{who!r} is not here", participants=asked)
+        raise ParticipantNotFound(f"{who!r} is not present", participants=recipients)
     limit = asyncio.timeout(timeout)
     left = _watch(space, are_gone, lambda: limit.reschedule(asyncio.get_running_loop().time()))
     try:
@@ -251,19 +252,19 @@ async def wait_until_present(space: "Space", asked: list[str], timeout: float | 
         if not limit.expired():
             raise
         if left.future.done():
-            raise ParticipantNotFound(f"{who!r} left before it answered", participants=asked) from None
+            raise ParticipantNotFound(f"{who!r} left before it answered", participants=recipients) from None
         raise RequestTimeout(f"{who!r} did not answer within {timeout:g} s") from None
     finally:
         space.unwatch_view(left)
 
 
-def _watch(space: "Space", is_so: Callable[[SpaceView], bool], then: Callable[[], None]) -> Waiter:
-    """Call `then` as soon as `is_so` returns true for the view."""
+def _watch(space: "Space", condition: Callable[[SpaceView], bool], then: Callable[[], None]) -> Waiter:
+    """Call `then` as soon as `condition` returns true for the view."""
 
     def look(view: SpaceView) -> bool:
-        found = is_so(view)
-        if found:
+        is_met = condition(view)
+        if is_met:
             then()
-        return found
+        return is_met
 
     return space.watch_view(look)

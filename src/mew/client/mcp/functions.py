@@ -20,7 +20,7 @@ from mew.client.errors import McpError
 from mew.client.mcp import INVALID_PARAMS
 
 _REFERENCE: Final = "#/$defs/{name}"
-_NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_BY_NAME: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class Signature:
@@ -34,11 +34,13 @@ class Signature:
         self.function = function
         self.name = getattr(function, "__name__", type(function).__name__)
         self._hints = _hints(function, self.name)
-        self.parameters = [_named(each, self.name) for each in inspect.signature(function).parameters.values()]
+        self.parameters = [
+            _passable_by_name(parameter, self.name) for parameter in inspect.signature(function).parameters.values()
+        ]
         self._type = self._struct()
 
     def _struct(self) -> type[msgspec.Struct]:
-        fields = [_field(each, self._hints.get(each.name, Any)) for each in self.parameters]
+        fields = [_field(parameter, self._hints.get(parameter.name, Any)) for parameter in self.parameters]
         return msgspec.defstruct(f"{self.name} arguments", fields, kw_only=True, forbid_unknown_fields=True)
 
     @property
@@ -55,16 +57,16 @@ class Signature:
         """Return the JSON Schema of the arguments, which is an object."""
         return schema_of(self._type, self.name)
 
-    def arguments(self, given: Any, *, strict: bool = True) -> dict[str, Any]:
+    def arguments(self, values: Any, *, strict: bool = True) -> dict[str, Any]:
         """Check and convert the arguments. Raises `McpError` with the name of the invalid argument.
 
-        Without `strict`, numbers may be given as text.
+        Without `strict`, numbers may be values as text.
         """
         try:
-            values = msgspec.convert(given, self._type, strict=strict)
+            values = msgspec.convert(values, self._type, strict=strict)
         except msgspec.ValidationError as error:
             raise McpError(INVALID_PARAMS, f"{self.name}: {error}") from None
-        return {each.name: getattr(values, each.name) for each in self.parameters}
+        return {parameter.name: getattr(values, parameter.name) for parameter in self.parameters}
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
         """Call the function on this event loop with checked arguments, and await the result if it is awaitable."""
@@ -84,7 +86,7 @@ def schema_of(kind: Any, name: str) -> dict[str, Any]:
     reference = outer.get("$ref")
     if reference is not None:
         own = str(reference).removeprefix("#/$defs/")
-        is_recursive = any(_refers(each, reference) for each in parts.values())
+        is_recursive = any(_refers(part, reference) for part in parts.values())
         outer = dict(parts[own])
         if not is_recursive:
             parts = {key: value for key, value in parts.items() if key != own}
@@ -93,8 +95,8 @@ def schema_of(kind: Any, name: str) -> dict[str, Any]:
 
 def _refers(schema: Any, reference: str) -> bool:
     if isinstance(schema, dict):
-        return schema.get("$ref") == reference or any(_refers(each, reference) for each in schema.values())
-    return isinstance(schema, list | tuple) and any(_refers(each, reference) for each in schema)
+        return schema.get("$ref") == reference or any(_refers(part, reference) for part in schema.values())
+    return isinstance(schema, list | tuple) and any(_refers(part, reference) for part in schema)
 
 
 def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
@@ -106,9 +108,9 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
         raise TypeError(f"{name}: {error}; annotations are read where the function is registered") from error
 
 
-def _named(parameter: inspect.Parameter, name: str) -> inspect.Parameter:
+def _passable_by_name(parameter: inspect.Parameter, name: str) -> inspect.Parameter:
     """Return the parameter if it can be passed by name; otherwise raise `TypeError`: MCP passes all by name."""
-    if parameter.kind not in _NAMED:
+    if parameter.kind not in _BY_NAME:
         raise TypeError(f"{name}: {parameter} cannot be given by name, and MCP gives arguments by name only")
     return parameter
 
@@ -148,16 +150,16 @@ class FunctionResource:
         self.about = about
         self._pattern = _pattern(template)
         names = set(self._pattern.groupindex)
-        wanted = {each.name for each in self._signature.parameters}
-        if names != wanted:
-            raise TypeError(f"{self._signature.name}: takes {sorted(wanted)}, {template!r} gives {sorted(names)}")
+        parameters = {parameter.name for parameter in self._signature.parameters}
+        if names != parameters:
+            raise TypeError(f"{self._signature.name}: takes {sorted(parameters)}, {template!r} gives {sorted(names)}")
 
     @property
     def is_template(self) -> bool:
         """Whether the URI has variables."""
         return bool(self._pattern.groupindex)
 
-    def _said(self) -> dict[str, Any]:
+    def _fields(self) -> dict[str, Any]:
         about = self.about
         return {
             "name": about.name or self._signature.name,
@@ -168,26 +170,28 @@ class FunctionResource:
     @property
     def resource(self) -> mcp.Resource:
         """The list entry for a single resource."""
-        return mcp.Resource(uri=self.template, **self._said())
+        return mcp.Resource(uri=self.template, **self._fields())
 
     @property
     def resource_template(self) -> mcp.ResourceTemplate:
         """The list entry for a template."""
-        return mcp.ResourceTemplate(uri_template=self.template, **self._said())
+        return mcp.ResourceTemplate(uri_template=self.template, **self._fields())
 
     def match(self, uri: str) -> dict[str, str] | None:
         """Return the variables in a URI; None if it does not match."""
-        found = self._pattern.fullmatch(uri)
-        return None if found is None else {name: unquote(value) for name, value in found.groupdict().items()}
+        match = self._pattern.fullmatch(uri)
+        return None if match is None else {name: unquote(value) for name, value in match.groupdict().items()}
 
     async def read(self, uri: str, variables: dict[str, str]) -> mcp.ReadResult:
         """Read the resource. `LookupError` or `FileNotFoundError` from the function means that it does not exist."""
-        given = self._signature.arguments(variables, strict=False)
+        arguments = self._signature.arguments(variables, strict=False)
         try:
-            value = await self._signature.call(given)
+            value = await self._signature.call(arguments)
         except (LookupError, FileNotFoundError):
             raise not_found(uri) from None
-        return mcp.ReadResult(contents=[mcp.encode_value(each) for each in _contents(value, uri, self.about.mime_type)])
+        return mcp.ReadResult(
+            contents=[mcp.encode_value(contents) for contents in _contents(value, uri, self.about.mime_type)]
+        )
 
 
 def not_found(uri: str) -> McpError:
@@ -198,13 +202,13 @@ def not_found(uri: str) -> McpError:
 def _pattern(template: str) -> re.Pattern[str]:
     """Return the regular expression of a template, built from escaped text and two fixed expressions."""
     parts, end = [], 0
-    for found in _VARIABLE.finditer(template):
-        plus, name, star = found.groups()
+    for variable in _VARIABLE.finditer(template):
+        plus, name, star = variable.groups()
         segment = ".+" if plus or star else "[^/]+"
-        parts += [re.escape(template[end : found.start()]), f"(?P<{name}>{segment})"]
-        end = found.end()
+        parts += [re.escape(template[end : variable.start()]), f"(?P<{name}>{segment})"]
+        end = variable.end()
     rest = template[end:]
-    if "{" in rest or "}" in rest or any("{" in each for each in parts[::2]):
+    if "{" in rest or "}" in rest or any("{" in part for part in parts[::2]):
         raise ValueError(f"{template!r}: a variable is written {{name}}, {{+name}} or {{name*}}")
     return re.compile("".join([*parts, re.escape(rest)]), re.DOTALL)
 
@@ -215,7 +219,7 @@ def _contents(value: Any, uri: str, mime_type: str | None) -> Iterable[mcp.Resou
     if (
         isinstance(value, list)
         and value
-        and all(isinstance(each, mcp.TextResource | mcp.BlobResource) for each in value)
+        and all(isinstance(item, mcp.TextResource | mcp.BlobResource) for item in value)
     ):
         return value
     if isinstance(value, str):
@@ -238,11 +242,11 @@ class FunctionPrompt:
             description=about.description or self._signature.description,
             arguments=[
                 mcp.PromptArgument(
-                    name=each.name,
-                    description=properties.get(each.name, {}).get("description"),
-                    required=each.default is each.empty,
+                    name=parameter.name,
+                    description=properties.get(parameter.name, {}).get("description"),
+                    required=parameter.default is parameter.empty,
                 )
-                for each in self._signature.parameters
+                for parameter in self._signature.parameters
             ],
         )
 
@@ -252,23 +256,23 @@ class FunctionPrompt:
         if isinstance(value, mcp.GetPromptResult):
             return value
         several = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-        return mcp.GetPromptResult(description=self.prompt.description, messages=[_message(each) for each in several])
+        return mcp.GetPromptResult(description=self.prompt.description, messages=[_message(item) for item in several])
 
 
 def _message(value: Any) -> mcp.PromptMessage:
     return value if isinstance(value, mcp.PromptMessage) else mcp.PromptMessage.of(str(value))
 
 
-_PIECES: Final = (
+_ITEM_TYPES: Final = (
     mcp.TextContent,
     mcp.ImageContent,
     mcp.AudioContent,
     mcp.EmbeddedResource,
     mcp.ResourceLink,
 )
-_SPEAKS_FOR_ITSELF: Final = (str, bytes, bytearray, mcp.CallResult, *_PIECES)
+_CONTENT_TYPES: Final = (str, bytes, bytearray, mcp.CallResult, *_ITEM_TYPES)
 _BYTES: Final = "application/octet-stream"
-WRAPPED: Final = "result"
+RESULT_FIELD: Final = "result"
 """Field name for a structured result that is not an object, because MCP requires an object."""
 _log = logging.getLogger("mew.client")
 
@@ -293,9 +297,9 @@ class FunctionTool:
 
         A `McpError` from the function is raised too. Any other exception becomes an error result.
         """
-        given = self._signature.arguments(arguments)
+        checked = self._signature.arguments(arguments)
         try:
-            return self._result(await self._signature.call(given))
+            return self._result(await self._signature.call(checked))
         except McpError:
             raise
         except Exception as error:  # an error in the tool: report it to the requester and to the log
@@ -305,14 +309,16 @@ class FunctionTool:
     def _result(self, value: Any) -> mcp.CallResult:
         if isinstance(value, mcp.CallResult):
             return value
-        pieces = _pieces(value, self.name)
-        if self._wraps is None and (pieces is not None or value is None):
-            return mcp.CallResult(content=pieces or [])
+        items = _content_items(value, self.name)
+        if self._wraps is None and (items is not None or value is None):
+            return mcp.CallResult(content=items or [])
         plain = msgspec.to_builtins(value, str_keys=True)
         wraps = not isinstance(plain, dict) if self._wraps is None else self._wraps
         if not wraps and not isinstance(plain, dict):
             raise TypeError(f"{self.name} gave {type(value).__name__} where its annotation promises an object")
-        return mcp.CallResult(content=pieces or [_json(plain)], structured_content={WRAPPED: plain} if wraps else plain)
+        return mcp.CallResult(
+            content=items or [_json(plain)], structured_content={RESULT_FIELD: plain} if wraps else plain
+        )
 
 
 def _output(signature: Signature) -> tuple[dict[str, Any] | None, bool | None]:
@@ -321,7 +327,7 @@ def _output(signature: Signature) -> tuple[dict[str, Any] | None, bool | None]:
     Both are None if the annotation promises nothing: then each value decides.
     """
     kind = signature.returns
-    if kind is Any or kind is None or kind is type(None) or _is_said(kind):
+    if kind is Any or kind is None or kind is type(None) or _is_content(kind):
         return None, None
     try:
         schema = schema_of(kind, signature.name)
@@ -330,33 +336,35 @@ def _output(signature: Signature) -> tuple[dict[str, Any] | None, bool | None]:
     if schema.get("type") == "object":
         return schema, False
     parts = schema.pop("$defs", None)
-    wrapped = {"type": "object", "properties": {WRAPPED: schema}, "required": [WRAPPED]}
+    wrapped = {"type": "object", "properties": {RESULT_FIELD: schema}, "required": [RESULT_FIELD]}
     return (wrapped if parts is None else {**wrapped, "$defs": parts}), True
 
 
-def _is_said(kind: Any) -> bool:
+def _is_content(kind: Any) -> bool:
     """Whether values of this type may become content items; then no structured result is promised."""
     if isinstance(kind, type):
-        return issubclass(kind, _SPEAKS_FOR_ITSELF)
+        return issubclass(kind, _CONTENT_TYPES)
     origin, members = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        return any(_is_said(each) for each in members)
+        return any(_is_content(member) for member in members)
     if origin is Annotated:
-        return _is_said(members[0])
-    return origin in (list, tuple) and any(isinstance(each, type) and issubclass(each, _PIECES) for each in members)
+        return _is_content(members[0])
+    return origin in (list, tuple) and any(
+        isinstance(member, type) and issubclass(member, _ITEM_TYPES) for member in members
+    )
 
 
-def _pieces(value: Any, name: str) -> list[dict[str, Any]] | None:
+def _content_items(value: Any, name: str) -> list[dict[str, Any]] | None:
     """Return the content items for a text, bytes or MCP contents; None for a value to encode as JSON."""
     if isinstance(value, str):
         return [_text(value)]
     if isinstance(value, bytes | bytearray | memoryview):
         blob = mcp.BlobResource.of(f"tool:///{name}", bytes(value), _BYTES)
         return [mcp.encode_value(mcp.EmbeddedResource.of(blob))]
-    if isinstance(value, _PIECES):
+    if isinstance(value, _ITEM_TYPES):
         return [mcp.encode_value(value)]
-    if isinstance(value, Sequence) and value and any(isinstance(each, _PIECES) for each in value):
-        return [piece for each in value for piece in _pieces(each, name) or [_json(each)]]
+    if isinstance(value, Sequence) and value and any(isinstance(item, _ITEM_TYPES) for item in value):
+        return [content_item for item in value for content_item in _content_items(item, name) or [_json(item)]]
     return None
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 CONCURRENCY: Final = 16
 """Default maximum of concurrent requests."""
-PAGE: Final = 100
+PAGE_SIZE: Final = 100
 """Default number of items on one page of a list."""
 _NOTHING: Final[dict[str, Any]] = {}
 
@@ -46,7 +46,7 @@ class Participant(ControlHandler):
     handle them, such as `@participant.on_shutdown`.
     """
 
-    def __init__(self, name: str | None = None, *, instructions: str | None = None, page: int = PAGE) -> None:
+    def __init__(self, name: str | None = None, *, instructions: str | None = None, page: int = PAGE_SIZE) -> None:
         """Start with nothing registered.
 
         `name` is the server name for MCP, by default the participant id. `instructions` describe how to use it. `page`
@@ -60,7 +60,7 @@ class Participant(ControlHandler):
         self._resources: dict[str, FunctionResource] = {}
         self._prompts: dict[str, FunctionPrompt] = {}
         self._space: Space | None = None
-        self._news: asyncio.Queue[str] | None = None
+        self._changes: asyncio.Queue[str] | None = None
 
     @property
     def space(self) -> "Space":
@@ -89,9 +89,9 @@ class Participant(ControlHandler):
         """
 
         def register(function: F) -> F:
-            made = FunctionTool(function, name, description)
-            _put(self._tools, made.name, made, "tool")
-            self._tell(mcp.TOOLS_CHANGED)
+            tool = FunctionTool(function, name, description)
+            _register(self._tools, tool.name, tool, "tool")
+            self._list_changed(mcp.TOOLS_CHANGED)
             return function
 
         return register if function is None else register(function)
@@ -106,9 +106,9 @@ class Participant(ControlHandler):
         """
 
         def register(function: F) -> F:
-            made = FunctionResource(function, uri, ResourceInfo(name, description, mime_type))
-            _put(self._resources, uri, made, "resource")
-            self._tell(mcp.RESOURCES_CHANGED)
+            resource = FunctionResource(function, uri, ResourceInfo(name, description, mime_type))
+            _register(self._resources, uri, resource, "resource")
+            self._list_changed(mcp.RESOURCES_CHANGED)
             return function
 
         return register
@@ -123,9 +123,9 @@ class Participant(ControlHandler):
         """Offer what a function returns as a prompt: a text, an `mcp.PromptMessage`, or a list of either."""
 
         def register(function: F) -> F:
-            made = FunctionPrompt(function, ResourceInfo(name, description))
-            _put(self._prompts, made.name, made, "prompt")
-            self._tell(mcp.PROMPTS_CHANGED)
+            prompt = FunctionPrompt(function, ResourceInfo(name, description))
+            _register(self._prompts, prompt.name, prompt, "prompt")
+            self._list_changed(mcp.PROMPTS_CHANGED)
             return function
 
         return register if function is None else register(function)
@@ -133,11 +133,11 @@ class Participant(ControlHandler):
     def remove_tool(self, name: str) -> None:
         """Stop offering a tool. Raises `KeyError` if it is not registered."""
         del self._tools[name]
-        self._tell(mcp.TOOLS_CHANGED)
+        self._list_changed(mcp.TOOLS_CHANGED)
 
-    def _tell(self, method: str) -> None:
-        if self._news is not None:
-            self._news.put_nowait(method)
+    def _list_changed(self, method: str) -> None:
+        if self._changes is not None:
+            self._changes.put_nowait(method)
 
     # Answering
 
@@ -151,35 +151,38 @@ class Participant(ControlHandler):
         if lists is not None:
             return mcp.encode_value(self._paged(*lists, params.get("cursor")))
         if method == mcp.TOOLS_CALL:
-            return mcp.encode_value(await _found(self._tools, params, "tool").call(_arguments(params)))
+            return mcp.encode_value(await _registered(self._tools, params, "tool").call(_arguments(params)))
         if method == mcp.PROMPTS_GET:
-            return mcp.encode_value(await _found(self._prompts, params, "prompt").get(_arguments(params)))
+            return mcp.encode_value(await _registered(self._prompts, params, "prompt").get(_arguments(params)))
         if method == mcp.RESOURCES_READ:
             return mcp.encode_value(await self._read(_text(params, "uri")))
         raise McpError(mcp.METHOD_NOT_FOUND, f"there is no method {method!r}")
 
-    def _introduction(self, asked: Any) -> mcp.InitializeResult:
+    def _introduction(self, version: Any) -> mcp.InitializeResult:
         offered = {"tools": self._tools, "resources": self._resources, "prompts": self._prompts}
         return mcp.InitializeResult(
-            protocol_version=asked if asked in mcp.PROTOCOL_VERSIONS else mcp.PROTOCOL_VERSION,
+            protocol_version=version if version in mcp.PROTOCOL_VERSIONS else mcp.PROTOCOL_VERSION,
             capabilities={what: {"listChanged": True} for what, some in offered.items() if some},
-            server_info=mcp.Implementation(name=self._called(), version=mew.__version__),
+            server_info=mcp.Implementation(name=self._server_name(), version=mew.__version__),
             instructions=self.instructions,
         )
 
-    def _called(self) -> str:
+    def _server_name(self) -> str:
         return self.name or ("participant" if self._space is None else self._space.participant_id)
 
     def _lists(self) -> dict[str, tuple[str, Sequence[Any]]]:
         """Return the items of each list, with their field name in `Page`."""
         resources = self._resources.values()
         return {
-            mcp.TOOLS_LIST: ("tools", [each.tool for each in self._tools.values()]),
-            mcp.PROMPTS_LIST: ("prompts", [each.prompt for each in self._prompts.values()]),
-            mcp.RESOURCES_LIST: ("resources", [each.resource for each in resources if not each.is_template]),
+            mcp.TOOLS_LIST: ("tools", [tool.tool for tool in self._tools.values()]),
+            mcp.PROMPTS_LIST: ("prompts", [prompt.prompt for prompt in self._prompts.values()]),
+            mcp.RESOURCES_LIST: (
+                "resources",
+                [resource.resource for resource in resources if not resource.is_template],
+            ),
             mcp.RESOURCES_TEMPLATES_LIST: (
                 "resource_templates",
-                [each.resource_template for each in resources if each.is_template],
+                [resource.resource_template for resource in resources if resource.is_template],
             ),
         }
 
@@ -194,10 +197,10 @@ class Participant(ControlHandler):
 
     async def _read(self, uri: str) -> mcp.ReadResult:
         exact = self._resources.get(uri)
-        for each in self._resources.values() if exact is None else [exact]:
-            variables = each.match(uri)
+        for resource in self._resources.values() if exact is None else [exact]:
+            variables = resource.match(uri)
             if variables is not None:
-                return await each.read(uri, variables)
+                return await resource.read(uri, variables)
         raise not_found(uri)
 
     # Running
@@ -209,25 +212,25 @@ class Participant(ControlHandler):
         """
         await self._run(space, concurrency)
 
-    async def _run(self, space: "Space", concurrency: int, *besides: Coroutine[Any, Any, Any]) -> None:
+    async def _run(self, space: "Space", concurrency: int, *others: Coroutine[Any, Any, Any]) -> None:
         """Create the service before the first `await`, so that no request since the join is missed."""
         try:
             if self._space is not None:
                 raise RuntimeError(f"this participant serves {self._space!r} already")
             service = McpService(space, self, concurrency=concurrency, controls=self)
         except BaseException:
-            for each in besides:
-                each.close()
+            for coroutine in others:
+                coroutine.close()
             raise
-        self._space, self._news = space, asyncio.Queue()
+        self._space, self._changes = space, asyncio.Queue()
         try:
-            await service.run(self._tell_news(space, self._news), *besides)
+            await service.run(self._announce_changes(space, self._changes), *others)
         finally:
-            self._space = self._news = None
+            self._space = self._changes = None
 
-    async def _tell_news(self, space: "Space", news: "asyncio.Queue[str]") -> None:
+    async def _announce_changes(self, space: "Space", changes: "asyncio.Queue[str]") -> None:
         while True:
-            method = await news.get()
+            method = await changes.get()
             with suppress(MewError):  # a participant that requests the list gets the new one anyway
                 await notify(space, method)
 
@@ -243,25 +246,25 @@ class Participant(ControlHandler):
 
         The address and the options are the same as for `connect`.
         """
-        with shutdown_requested() as told:
+        with shutdown_requested() as shutdown:
             async with mew.connect(url, space=space, token=token, **options) as joined:
-                await self._run(joined, CONCURRENCY, told.wait())
+                await self._run(joined, CONCURRENCY, shutdown.wait())
 
 
 T = TypeVar("T")
 
 
-def _put(known: dict[str, T], name: str, made: T, what: str) -> None:
-    if name in known:
+def _register(registered: dict[str, T], name: str, item: T, what: str) -> None:
+    if name in registered:
         raise ValueError(f"there is a {what} {name!r} already")
-    known[name] = made
+    registered[name] = item
 
 
-def _found(known: Mapping[str, T], params: Mapping[str, Any], what: str) -> T:
+def _registered(registered: Mapping[str, T], params: Mapping[str, Any], what: str) -> T:
     name = _text(params, "name")
-    if name not in known:
+    if name not in registered:
         raise McpError(mcp.INVALID_PARAMS, f"there is no {what} {name!r}")
-    return known[name]
+    return registered[name]
 
 
 def _text(params: Mapping[str, Any], name: str) -> str:
@@ -282,5 +285,5 @@ def _arguments(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def _number(cursor: Any) -> int:
     if not isinstance(cursor, str) or not (cursor.isascii() and cursor.isdigit()):
-        raise McpError(mcp.INVALID_PARAMS, f"{cursor!r} is no cursor of ours")
+        raise McpError(mcp.INVALID_PARAMS, f"{cursor!r} is not a cursor of this list")
     return int(cursor)

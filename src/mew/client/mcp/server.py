@@ -40,9 +40,9 @@ __all__ = ["NOTIFICATION", "McpError", "McpHandler", "context_of", "current_requ
 
 NOTIFICATION: Final = "mcp/notification"
 """A kind that the gateway does not define; it relays the envelope if a capability allows it."""
-AGAIN: Final = 0.5
+ANSWER_RETRY_SECONDS: Final = 0.5
 """Retry delay in seconds for an answer that was rejected temporarily."""
-GONE: Final = 5.0
+CLOSE_WAIT_SECONDS: Final = 5.0
 """Timeout in seconds for the gateway to close the connection after a message that was too large."""
 _request: ContextVar[Envelope] = ContextVar("mew request")
 _log = logging.getLogger("mew.client")
@@ -87,16 +87,16 @@ class McpService:
             raise ValueError(f"concurrency is {concurrency}: a service needs at least 1 concurrent request")
         self._space = space
         self._controls = ControlHandler() if controls is None else controls
-        self._desk = _Desk(space, server, self._controls, concurrency)
-        self._requests = space.envelopes(kinds.MCP_REQUEST, to=space.participant_id, on_overflow=_missed)
-        self._orders = space.envelopes("participant/*", to=space.participant_id, on_overflow=_missed)
+        self._queue = _RequestQueue(space, server, self._controls, concurrency)
+        self._requests = space.envelopes(kinds.MCP_REQUEST, to=space.participant_id, on_overflow=_log_dropped)
+        self._control_requests = space.envelopes("participant/*", to=space.participant_id, on_overflow=_log_dropped)
 
-    async def run(self, *besides: Coroutine[Any, Any, Any]) -> None:
+    async def run(self, *others: Coroutine[Any, Any, Any]) -> None:
         """Serve until the space ends, the participant is shut down, or one of the other coroutines ends."""
-        answering = self._desk.answer_all(self._requests)
-        obeying = self._controls.handle_requests(self._space, self._orders)
-        async with self._requests, self._orders:
-            await first_completed(f"mew client: {self._space.participant_id} serves", answering, obeying, *besides)
+        answering = self._queue.answer_all(self._requests)
+        handling = self._controls.handle_requests(self._space, self._control_requests)
+        async with self._requests, self._control_requests:
+            await first_completed(f"mew client: {self._space.participant_id} serves", answering, handling, *others)
 
 
 async def notify(space: "Space", method: str, params: Mapping[str, Any] | None = None) -> bool:
@@ -118,29 +118,29 @@ def context_of(envelope: Envelope) -> Any:
     return None if text is None or text == b"null" else msgspec.Raw(text)
 
 
-def _missed(count: int) -> None:
+def _log_dropped(count: int) -> None:
     _log.warning("%d requests came faster than they were taken, and were lost", count)
 
 
-class _Desk:
+class _RequestQueue:
     """Takes requests from the queue and sends their answers."""
 
     def __init__(self, space: "Space", server: McpHandler, controls: ControlHandler, concurrency: int) -> None:
         self._space = space
         self._server = server
         self._controls = controls
-        self._room = asyncio.Semaphore(concurrency)
+        self._free = asyncio.Semaphore(concurrency)
 
     async def answer_all(self, requests: Subscription[Envelope]) -> None:
         """Answer requests until the subscription ends."""
-        crew = TaskSet(f"mew client: {self._space.participant_id} answers")
+        tasks = TaskSet(f"mew client: {self._space.participant_id} answers")
         try:
             async for request in requests:
-                await self._room.acquire()
+                await self._free.acquire()
                 await self._controls.wait_until_resumed()
-                crew.start(self._handle(request))
+                tasks.start(self._handle(request))
         finally:
-            await crew.cancel_all()
+            await tasks.cancel_all()
 
     async def _handle(self, request: Envelope) -> None:
         try:
@@ -149,7 +149,7 @@ class _Desk:
         except MewError as error:
             _log.info("the answer to %r of %s was not sent: %s", request.id, request.sender, error)
         finally:
-            self._room.release()
+            self._free.release()
 
     async def _payload(self, request: Envelope) -> dict[str, Any]:
         """Return the payload of the answer: a result, or an error if the request fails in any way."""
@@ -159,10 +159,10 @@ class _Desk:
                 raise McpError(INVALID_PARAMS, "`params` must be an object")
             return {"result": await self._server.answer(method, params or {})}
         except McpError as failure:
-            return _failing(failure)
+            return _error_payload(failure)
         except Exception as error:  # an error in the server must not stop later requests
             _log.warning("%s failed", method, exc_info=True)
-            return _failing(McpError(INTERNAL_ERROR, str(error) or type(error).__name__))
+            return _error_payload(McpError(INTERNAL_ERROR, str(error) or type(error).__name__))
 
     async def _deliver(self, request: Envelope, payload: dict[str, Any]) -> None:
         """Send the answer. Retry only if the gateway has certainly not accepted it."""
@@ -172,40 +172,40 @@ class _Desk:
                 await self._space.post(_response(request, payload))
                 return
             except (TypeError, ValueError, InvalidEnvelope):
-                if payload is _UNTOLD:
+                if payload is _NOT_SENDABLE:
                     raise
                 _log.warning("the answer to %s cannot be sent", request.payload["method"], exc_info=True)
-                payload = _UNTOLD
+                payload = _NOT_SENDABLE
             except MessageTooLarge as error:
-                payload = _failing(McpError(INTERNAL_ERROR, f"the result is too large: {error}"))
-                await _gone(connection)
+                payload = _error_payload(McpError(INTERNAL_ERROR, f"the result is too large: {error}"))
+                await _wait_closed(connection)
                 await self._space.connected()
             except Paused:
-                await self._paused()
+                await self._wait_for_resume()
             except RateLimited:
-                await asyncio.sleep(AGAIN)
+                await asyncio.sleep(ANSWER_RETRY_SECONDS)
             except ConnectionLost as lost:
                 if lost.unconfirmed:
                     raise
                 await self._space.connected()
 
-    async def _paused(self) -> None:
+    async def _wait_for_resume(self) -> None:
         """Wait for the end of a pause, including a pause that started before this participant joined."""
         if self._controls.paused:
             await self._controls.wait_until_resumed()
             return
         with suppress(RequestTimeout):
-            await self._space.wait_for(self._resumes, timeout=AGAIN)
+            await self._space.wait_for(self._is_our_resume, timeout=ANSWER_RETRY_SECONDS)
 
-    def _resumes(self, envelope: Envelope) -> bool:
+    def _is_our_resume(self, envelope: Envelope) -> bool:
         return envelope.kind == kinds.RESUME and self._space.participant_id in envelope.to
 
 
-async def _gone(connection: Connection | None) -> None:
+async def _wait_closed(connection: Connection | None) -> None:
     """Wait until the gateway has closed the connection (protocol §6): messages sent before that are lost."""
     if connection is not None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(GONE):
+            async with asyncio.timeout(CLOSE_WAIT_SECONDS):
                 await connection.wait_closed()
 
 
@@ -219,8 +219,8 @@ def _response(request: Envelope, payload: dict[str, Any]) -> OutgoingEnvelope:
     )
 
 
-def _failing(failure: McpError) -> dict[str, Any]:
+def _error_payload(failure: McpError) -> dict[str, Any]:
     return {"error": Error.of(failure)}
 
 
-_UNTOLD: Final = _failing(McpError(INTERNAL_ERROR, "the answer cannot be sent: it is no JSON"))
+_NOT_SENDABLE: Final = _error_payload(McpError(INTERNAL_ERROR, "the answer cannot be sent: it is no JSON"))
