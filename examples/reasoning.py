@@ -1,7 +1,7 @@
-"""An agent that thinks aloud: each step is a line of JSON on a stream, and all that it says belongs to one reasoning.
+"""An agent that publishes its reasoning: each step as JSON on a stream, and as envelopes with one context.
 
-python examples/reasoning.py agent     thinks about a question, step by step
-python examples/reasoning.py reader    follows, and reads what it came to
+python examples/reasoning.py agent     answers a question, step by step
+python examples/reasoning.py reader    prints the steps and the conclusion
 """
 
 import asyncio
@@ -26,11 +26,11 @@ class Step(msgspec.Struct):
 
 
 async def think(options: Namespace) -> None:
-    """The agent: steps for programs on a stream, thoughts for everybody as envelopes with one context."""
+    """The agent sends its steps to a stream for programs, and its thoughts as envelopes for all participants."""
     async with mew.connect() as space:
         followers = space.envelopes("chat/acknowledge", to=space.participant_id)
         trace = await space.announce_stream([Step], desired_id="trace", on_owner_disconnect="close")
-        print(f"{trace.stream_id} is announced; waiting for somebody who follows")
+        print(f"{trace.stream_id} is announced; waiting for a reader")
         await anext(followers)
         await trace.start()
         async with space.reasoning(QUESTION) as reasoning:
@@ -45,25 +45,25 @@ async def think(options: Namespace) -> None:
 
 
 def traces_in(view: SpaceView) -> list[StreamView]:
-    """Streams whose format is a step."""
-    return [each for each in view.streams.values() if "Step" in [form["id"] for form in each.formats]]
+    """Return the streams whose format is a step."""
+    return [stream for stream in view.streams.values() if "Step" in [form["id"] for form in stream.formats]]
 
 
 async def follow(options: Namespace) -> None:
-    """The reader: the steps as they come, and in the end the reasoning that they belong to."""
+    """The reader prints the steps as they arrive, and then the question and the conclusion."""
     async with mew.connect() as space:
-        said = space.envelopes("reasoning/*")
+        envelopes = space.envelopes("reasoning/*")
         view = await space.wait_until(lambda view: bool(traces_in(view)))
         trace = traces_in(view)[-1]
         steps = space.frames(trace.stream_id, format=Step)
-        await space.send("chat/acknowledge", to=trace.owner)  # we read from here on: it may begin
+        await space.send("chat/acknowledge", to=trace.owner)  # subscribed: the agent may start
         async for step in steps:
             if step.value is not None:
                 print(f"{trace.owner}, step {step.value.number}: {step.value.thought}")
-        async for each in said:
-            if each.kind in {"reasoning/start", "reasoning/conclusion"}:
-                print(f"{each.kind}: {each.payload['message']}")
-            if each.kind == "reasoning/conclusion":
+        async for envelope in envelopes:
+            if envelope.kind in {"reasoning/start", "reasoning/conclusion"}:
+                print(f"{envelope.kind}: {envelope.payload['message']}")
+            if envelope.kind == "reasoning/conclusion":
                 return
 
 
@@ -71,5 +71,5 @@ ROLES = {"agent": ("thinker", think), "reader": ("follower", follow)}
 
 if __name__ == "__main__":
     arguments = Arguments(ROLES, __doc__)
-    arguments.add_argument("--rate", type=float, default=3.0, help="so many thoughts a second the agent has")
+    arguments.add_argument("--rate", type=float, default=3.0, help="thoughts per second")
     arguments.play()

@@ -1,10 +1,11 @@
-"""A reader that does not keep up, and is told to the frame what it missed.
+"""A reader that is too slow, and learns exactly how many frames it missed.
 
-    python examples/slow_reader.py reader    is busy with something else for a while, and does not read its socket
-    python examples/slow_reader.py camera    writes pictures meanwhile, more than the gateway keeps for anybody
+    python examples/slow_reader.py reader    is busy for some seconds, and does not read its socket
+    python examples/slow_reader.py camera    writes more pictures in this time than the gateway queues for a reader
 
-The gateway keeps so much for each reader (`gateway.limits.data_queue_bytes` in space.yaml), then lets the oldest go.
-Nobody else is slowed down, least of all who writes. `mew pipeline run` has the loss in its table `reader_gaps`.
+The gateway has a queue for each reader, of `gateway.limits.data_queue_bytes` in space.yaml. When it is full, the oldest
+frames are dropped. Neither the writer nor other readers become slower. The table `reader_gaps` of `mew pipeline run`
+shows the loss.
 """
 
 import time
@@ -14,11 +15,11 @@ import mew
 from mew.client import StreamGap
 from roles import Arguments
 
-PICTURE = bytes(range(256)) * 256  # 64 KiB that no eye would take for a cat
+PICTURE = bytes(range(256)) * 256  # 64 KiB
 
 
 async def film(options: Namespace) -> None:
-    """The camera: pictures for the reader alone, as many as the socket takes."""
+    """The camera writes pictures for one reader, as fast as its own socket accepts them."""
     async with mew.connect() as space:
         ready = space.envelopes("chat/acknowledge", sender="slow-reader")
         await space.wait_until(lambda view: "slow-reader" in view.participants)
@@ -28,31 +29,33 @@ async def film(options: Namespace) -> None:
         for _ in range(options.pictures):
             await stream.send(PICTURE)
         await stream.complete()
-        print("camera is done: who reads slowly does not hold it up")
+        print("camera is done: the slow reader did not delay it")
 
 
 async def read(options: Namespace) -> None:
-    """The slow reader: what it was not given is counted at the place where it is missing."""
+    """The slow reader gets a report of the gap at the position where the frames are missing."""
 
-    def tell(gap: StreamGap) -> None:
-        print(f"slow-reader missed {gap.frames} pictures: the {gap.cause} let them go")
+    def report(gap: StreamGap) -> None:
+        print(f"slow-reader missed {gap.frames} pictures: the {gap.cause} dropped them")
 
     async with mew.connect() as space:
         opened = await space.wait_for(
-            lambda each: each.kind == "stream/open" and space.participant_id in each.payload.get("target", ())
+            lambda envelope: (
+                envelope.kind == "stream/open" and space.participant_id in envelope.payload.get("target", ())
+            )
         )
-        pictures = space.frames(opened.payload["stream_id"], on_gap=tell)
+        pictures = space.frames(opened.payload["stream_id"], on_gap=report)
         await space.send("chat/acknowledge", to="camera")
         print(f"slow-reader is busy for {options.seconds:g} s")
-        time.sleep(options.seconds)  # what nobody should do in a coroutine: the whole program stands still
-        seen = [picture async for picture in pictures]
-        print(f"slow-reader saw {len(seen)} pictures of {len(seen) + pictures.missed}")
+        time.sleep(options.seconds)  # never do this in a coroutine: it blocks the whole program
+        received = [picture async for picture in pictures]
+        print(f"slow-reader received {len(received)} of {len(received) + pictures.missed} pictures")
 
 
 ROLES = {"camera": ("camera", film), "reader": ("slow-reader", read)}
 
 if __name__ == "__main__":
     arguments = Arguments(ROLES, __doc__)
-    arguments.add_argument("--pictures", type=int, default=64, help="so many the camera writes")
-    arguments.add_argument("--seconds", type=float, default=2.0, help="so long the reader is busy")
+    arguments.add_argument("--pictures", type=int, default=64, help="number of pictures that the camera writes")
+    arguments.add_argument("--seconds", type=float, default=2.0, help="how many seconds the reader is busy")
     arguments.play()

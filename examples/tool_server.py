@@ -1,4 +1,4 @@
-"""A server of tools: `MEW_GATEWAY=ws://localhost:8080 MEW_TOKEN=… python examples/tool_server.py`."""
+"""A tool server: `MEW_GATEWAY=ws://localhost:8080 MEW_TOKEN=… python examples/tool_server.py`."""
 
 import asyncio
 

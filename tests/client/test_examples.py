@@ -46,7 +46,7 @@ ERRORS: Final = {
     "tokens.py cook": "argument role: invalid choice: 'cook'",
     "workers.py boss --jobs many": "argument --jobs: invalid int value: 'many'",
     "file_transfer.py sender": "the following arguments are required: path",
-    "approval.py human": "nobody can be asked without a terminal: give --yes or --no",
+    "approval.py human": "the human cannot answer without a terminal: give --yes or --no",
 }
 """What is typed wrong, and what is said to it."""
 
@@ -145,28 +145,25 @@ async def test_the_cat_is_lent_dropped_and_handed_over_and_a_late_spectator_coun
         server = await seacat.start("movement.py server")
         await server.says()
         spectator = await seacat.start("movement.py spectator --frames 100000")
-        told = "cat is character-server's and may be written by character-server; "
-        assert (await spectator.says()).startswith(told)
+        owned = "cat is owned by character-server, written by character-server; "
+        assert (await spectator.says()).startswith(owned)
         writers = ("movement.py player1 --seconds 0.5 --malformed 5", "movement.py ai-agent --seconds 0.5 --lose 20")
         player, agent = await seacat.play(*writers)
-        assert player == Ended(
-            ["player1 may write to cat, and steers", "player1 drops out: 5 frames were no positions"]
-        )
-        done = ["ai-agent owns cat, and steers", "ai-agent loses 20 positions", "ai-agent is done"]
-        assert agent == Ended(done)
+        assert player == Ended(["player1 may write to cat", "player1 disconnects; 5 frames were malformed"])
+        assert agent == Ended(["ai-agent owns cat", "ai-agent skips 20 positions", "ai-agent ended the stream"])
         assert await server.end() == Ended(
             [
-                "cat is live, 60 positions a second; the first player may have it",
+                "cat is live, 60 positions a second; waiting for player1",
                 "cat may be written by character-server and player1",
-                "player1 dropped out; until somebody else comes, the cat walks by itself",
-                "cat went from character-server to ai-agent",
+                "player1 is disconnected; the server writes until ai-agent joins",
+                "cat was transferred from character-server to ai-agent",
                 "cat has ended",
             ]
         )
         (_, last, counted), *how = await spectator.end()
         assert how == ["", 0]
-        assert re.fullmatch(r"the cat was last seen at Position\(x=\S+, y=\S+\)", last)
-        assert counted.endswith(" frames read, 5 of them no positions; 20 lost on the way in, 0 on the way out")
+        assert re.fullmatch(r"the last position is Position\(x=\S+, y=\S+\)", last)
+        assert counted.endswith(" frames read, 5 of them malformed; 20 lost before the gateway, 0 after it")
 
 
 @played
@@ -177,10 +174,10 @@ async def test_a_player_without_a_grant_is_refused_whatever_it_tries(seacat: Sta
         (player,) = await seacat.play("movement.py player2")
         assert player == Ended(
             [
-                "cat may be written by character-server; player2 tries all the same",
-                "player2 is refused: 'player2' is not an authorised writer of 'cat'",
-                "player2 is refused: only 'character-server' may send stream/grant-write for 'cat'",
-                "player2 is refused: 'player2' is not an authorised writer of 'cat'",
+                "cat may be written by character-server; player2 tries to write",
+                "player2 is rejected: 'player2' is not an authorised writer of 'cat'",
+                "player2 is rejected: only 'character-server' may send stream/grant-write for 'cat'",
+                "player2 is rejected: 'player2' is not an authorised writer of 'cat'",
             ]
         )
 
@@ -191,7 +188,7 @@ async def test_a_spectator_leaves_when_it_has_seen_enough(seacat: Stage) -> None
         await seacat.start("movement.py server")
         for _ in range(2):
             (spectator,) = await seacat.play("movement.py spectator --frames 5")
-            counted = "5 frames read, 0 of them no positions; 0 lost on the way in, 0 on the way out"
+            counted = "5 frames read, 0 of them malformed; 0 lost before the gateway, 0 after it"
             assert (spectator.lines[-1], spectator.errors, spectator.code) == (counted, "", 0)
 
 
@@ -199,14 +196,14 @@ async def test_a_spectator_leaves_when_it_has_seen_enough(seacat: Stage) -> None
 async def test_a_reader_that_does_not_read_is_told_how_many_pictures_it_missed(seacat: Stage) -> None:
     async with curtain(seacat):
         camera, reader = await seacat.play("slow_reader.py camera", "slow_reader.py reader --seconds 3")
-        wrote = ["camera writes 64 pictures of 64 KiB", "camera is done: who reads slowly does not hold it up"]
+        wrote = ["camera writes 64 pictures of 64 KiB", "camera is done: the slow reader did not delay it"]
         assert camera == Ended(wrote)
         busy, missed, saw = reader.lines
         assert (busy, reader.errors, reader.code) == ("slow-reader is busy for 3 s", "", 0)
-        lost = re.fullmatch(r"slow-reader missed (\d+) pictures: the gateway let them go", missed)
+        lost = re.fullmatch(r"slow-reader missed (\d+) pictures: the gateway dropped them", missed)
         assert lost is not None
         assert 0 < int(lost[1]) < 64
-        assert saw == f"slow-reader saw {64 - int(lost[1])} pictures of 64"
+        assert saw == f"slow-reader received {64 - int(lost[1])} of 64 pictures"
 
 
 @played
@@ -219,7 +216,7 @@ async def test_the_tokens_of_an_answer_become_one_message_that_says_the_same(sea
         assert answer["compacts"] == {"stream_id": "stream-1", "frames": count}
         compacted = f"{count} tokens on stream-1 became one message of {len(answer['text'])} characters"
         assert assistant == Ended(["reader asks: Why does a stream need an owner?", compacted])
-        same = f"{count} tokens came on stream-1; the message that stands for it says the same"
+        same = f"{count} tokens came on stream-1; the message has the same text"
         assert reader == Ended([answer["text"], same])
 
 
@@ -232,22 +229,22 @@ async def test_a_message_that_is_not_what_the_tokens_said_is_noticed(seacat: Sta
         stream = await liar.open_stream(answers=question.id)
         await stream.send("yes ")
         await liar.send("chat", {"text": "no"}, to="reader", correlation_id=question.id)
-        assert await reader.end() == Ended(["yes "], "the message is not what the tokens said: no\n", 1)
+        assert await reader.end() == Ended(["yes "], "the message differs from the tokens: no\n", 1)
 
 
 @played
 async def test_a_call_is_written_down_line_by_line(seacat: Stage) -> None:
     async with curtain(seacat):
         speaker, reader = await seacat.play("transcript.py speaker --rate 500", "transcript.py reader")
-        announced = "call is announced; waiting for somebody who listens"
-        assert speaker == Ended([announced, "listener listens", "27 words spoken"])
+        announced = "call is announced; waiting for a reader"
+        assert speaker == Ended([announced, "listener is ready", "27 words spoken"])
         assert reader == Ended(
             [
                 "speaker (en-US): Can you hear me?",
                 "speaker (en-US): The door to the garden is open.",
                 "speaker (en-US): I think the cat went out, and the dog went after it.",
                 "speaker (en-US): I am going in.",
-                "the call is over",
+                "the call has ended",
             ]
         )
 
@@ -258,7 +255,7 @@ async def test_a_chain_of_thought_is_followed_to_its_conclusion(seacat: Stage) -
         agent, reader = await seacat.play("reasoning.py agent --rate 500", "reasoning.py reader")
         thoughts = ["12 × 10 is 120", "12 × 2 is 24", "120 + 24 is 144"]
         aloud = [f"thinking: {thought}" for thought in thoughts]
-        announced = "trace is announced; waiting for somebody who follows"
+        announced = "trace is announced; waiting for a reader"
         assert agent == Ended([announced, *aloud, "concluded: It is 144."])
         steps = [f"thinker, step {number}: {thought}" for number, thought in enumerate(thoughts, start=1)]
         reasoned = ["reasoning/start: How much is 12 × 12?", "reasoning/conclusion: It is 144."]
@@ -274,9 +271,10 @@ async def test_a_file_comes_whole_to_the_one_it_is_for_and_to_nobody_else(seacat
         roles = ("file_transfer.py sender screen.png", "file_transfer.py receiver received")
         sender, receiver = await seacat.play(*roles)
         checksum = sha256(picture).hexdigest()[:16]
-        assert sender == Ended([f"sending screen.png: 3000001 bytes, sha256 {checksum}…", "the receiver has it"])
-        kept = "screen.png from sender: 3000001 bytes in 92 pieces, the checksum is right"
-        assert receiver == Ended([kept])
+        assert sender == Ended(
+            [f"sending screen.png: 3000001 bytes, sha256 {checksum}…", "the receiver stored the file"]
+        )
+        assert receiver == Ended(["screen.png from sender: 3000001 bytes in 92 pieces, the checksum is correct"])
         assert (seacat.folder / "received" / "screen.png").read_bytes() == picture
         await human.close()
         assert [each async for each in overheard] == []
@@ -302,8 +300,8 @@ async def test_a_file_that_is_not_what_was_promised_is_not_kept(seacat: Stage) -
     async with curtain(seacat):
         roles = ("file_transfer.py sender screen.png --corrupt", "file_transfer.py receiver received")
         sender, receiver = await seacat.play(*roles)
-        assert sender[1:] == ("the receiver did not keep it: it is not what was promised\n", 1)
-        assert receiver == Ended([], "screen.png is not what sender promised: nothing is kept\n", 1)
+        assert sender[1:] == ("the receiver rejected the file: its size or checksum is wrong\n", 1)
+        assert receiver == Ended([], "screen.png of sender has another size or checksum than announced\n", 1)
         assert not (seacat.folder / "received").exists()
 
 
@@ -341,8 +339,8 @@ async def test_three_workers_write_one_stream_and_the_boss_adds_up(seacat: Stage
 @pytest.mark.parametrize(
     ("answer", "agent", "human", "left"),
     [
-        ("yes", "human said yes: 9120336 bytes are free again", "done", 2),
-        ("no", "human said no: somebody may need it", "it stays", 3),
+        ("yes", "human approved it: 9120336 bytes are free again", "approved and done", 2),
+        ("no", "human rejected it: the file may still be needed", "rejected", 3),
     ],
 )
 def test_what_an_agent_proposes_is_done_only_if_a_human_says_so(
@@ -355,10 +353,10 @@ def test_what_an_agent_proposes_is_done_only_if_a_human_says_so(
             tools, proposer, decider = await seacat.play(*roles)
             proposes = "the largest of 3 files is old.log: the agent proposes to delete it"
             assert proposer == Ended([proposes, agent])
-            wants = "cleaner wants file-tools to delete_file: {'name': 'old.log'}"
+            wants = "cleaner proposes delete_file of file-tools: {'name': 'old.log'}"
             assert decider == Ended(["waiting for a proposal", wants, human])
-            deleted = ["old.log is deleted, as human asked"] if answer == "yes" else []
-            assert tools == Ended(["3 files are here", *deleted, f"{left} files are left"])
+            deleted = ["old.log is deleted, requested by human"] if answer == "yes" else []
+            assert tools == Ended(["3 files exist", *deleted, f"{left} files are left"])
 
     story()
 
@@ -368,12 +366,12 @@ async def test_what_was_allowed_and_fails_is_not_called_done(seacat: Stage) -> N
     async with curtain(seacat):
         tools, human = [await seacat.start(f"approval.py {role}") for role in ("tools", "human --yes")]
         assert await human.says() == "waiting for a proposal"
-        assert await tools.says() == "3 files are here"
+        assert await tools.says() == "3 files exist"
         async with seacat.join("cleaner") as cleaner:
             await cleaner.wait_until(lambda view: view.participants.keys() >= {"file-tools", "human"})
             deleted = await cleaner.call_tool("file-tools", "delete_file", {"name": "cow.png"}, timeout=None)
         assert deleted.is_error
-        assert (await human.end()).lines[-1] == "it failed"
+        assert (await human.end()).lines[-1] == "the tool failed"
         assert (await tools.end()).lines[-1] == "3 files are left"
 
 
@@ -385,11 +383,11 @@ async def test_a_human_is_asked_on_the_terminal(seacat: Stage) -> None:
         os.close(terminal)
         others = [await seacat.start(f"approval.py {role}") for role in ("tools", "agent")]
         assert await human.says() == "waiting for a proposal"
-        assert (await human.says()).startswith("cleaner wants")
+        assert (await human.says()).startswith("cleaner proposes")
         os.write(keyboard, b"n\n")
-        assert (await human.end()).lines[-1] == "May it? [y/n] it stays"
+        assert (await human.end()).lines[-1] == "Approve? [y/n] rejected"
         _, agent = [await each.end() for each in others]
-        assert agent.lines[-1] == "human said no: somebody may need it"
+        assert agent.lines[-1] == "human rejected it: the file may still be needed"
     os.close(keyboard)
 
 
@@ -453,7 +451,7 @@ async def test_a_role_that_cannot_go_on_says_why(seacat: Stage) -> None:
         stranger = await seacat.start("tokens.py reader", MEW_TOKEN="nobody's")
         nowhere = await seacat.start("tokens.py reader", MEW_GATEWAY="ws://127.0.0.1:1")
         (nothing,) = await seacat.play("file_transfer.py sender nothing.png")
-        assert await alone.end() == Ended([], "reader gave up after 0.5 s: do the other roles run?\n", 1)
+        assert await alone.end() == Ended([], "reader did not end within 0.5 s: do the other roles run?\n", 1)
         assert await stranger.end() == Ended(
             [], "reader: closed with 4401: unauthorized: the token is not known here\n", 4
         )
