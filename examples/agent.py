@@ -1,4 +1,4 @@
-"""An agent that answers each chat sent to it: `MEW_GATEWAY=ws://localhost:8080 MEW_TOKEN=… python examples/agent.py`."""
+"""An agent that answers each message: `MEW_GATEWAY=ws://localhost:8080 MEW_TOKEN=… python examples/agent.py`."""
 
 import asyncio
 import contextlib
