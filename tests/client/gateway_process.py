@@ -38,8 +38,8 @@ class GatewayProcess:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MEW_")}
         self._process = subprocess.Popen(command, cwd=self._folder, env=environment, text=True, stdout=subprocess.PIPE)
         assert self._process.stdout is not None
-        said = self._process.stdout.readline()
-        assert said.startswith("listening"), said
+        line = self._process.stdout.readline()
+        assert line.startswith("listening"), line
 
     def kill(self) -> None:
         """Without a word."""

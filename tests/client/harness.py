@@ -70,18 +70,18 @@ async def until(question: Callable[[], Any]) -> Any:
 
 async def shut_down(gateway: Running, space: Space, who: str | None = None) -> None:
     """Have somebody shut down as the gateway does it, but without the five seconds for one's last words."""
-    named = who or space.participant_id
-    await space.send("participant/shutdown", to=named)
-    close_all(gateway, 1000, "shutdown", named)
+    participant_id = who or space.participant_id
+    await space.send("participant/shutdown", to=participant_id)
+    close_all(gateway, 1000, "shutdown", participant_id)
 
 
 def close_all(gateway: Running, code: int, reason: str, who: str | None = None) -> None:
     """The gateway says goodbye, after everything that was said: to everybody, or to one."""
 
-    def close(each: Gateway) -> None:
-        for hub in each.hubs.values():
+    def close(gateway: Gateway) -> None:
+        for hub in gateway.hubs.values():
             hub.flush()
-        for socket in list(each.sockets):
+        for socket in list(gateway.sockets):
             if who is None or socket._participant == who:
                 socket.outlet.close(code, reason)
 
@@ -95,5 +95,8 @@ async def gateways_view(space: Space) -> SpaceView:
 
 def same(one: SpaceView, other: SpaceView) -> bool:
     """Whether two views show the same space; what only a welcome can say of us and of the journal is no matter."""
-    own = [[each for each in view.you.capabilities if "stream/write:" not in each["kind"]] for view in (one, other)]
+    own = [
+        [capability for capability in view.you.capabilities if "stream/write:" not in capability["kind"]]
+        for view in (one, other)
+    ]
     return own[0] == own[1] and (one.participants, one.streams) == (other.participants, other.streams)

@@ -43,8 +43,8 @@ class Flow:
 
     def cut(self) -> None:
         """Both ends lose it at once."""
-        for each in self._ends.values():
-            each.transport.abort()
+        for end in self._ends.values():
+            end.transport.abort()
 
     def half_close(self, way: Way) -> None:
         """One end is told that nothing more comes; what it sends is carried as before."""
@@ -68,8 +68,8 @@ class Proxy:
         self.flows: list[Flow] = []
         self._open = {"up": asyncio.Event(), "down": asyncio.Event()}
         self._tasks: set[asyncio.Task[None]] = set()
-        for each in self._open.values():
-            each.set()
+        for gate in self._open.values():
+            gate.set()
 
     def hold(self, way: Way) -> None:
         """Let nothing through for now."""
@@ -88,16 +88,16 @@ class Proxy:
     def cut(self) -> None:
         """Every connection breaks."""
         flows, self.flows = self.flows, []
-        for each in flows:
-            each.cut()
+        for flow in flows:
+            flow.cut()
 
     def behave(self) -> None:
         """From now on, all is well."""
         self.refusing, self.delay = False, None
         self.swallowing.clear()
         self.left.clear()
-        for each in self._open.values():
-            each.set()
+        for gate in self._open.values():
+            gate.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """A client comes."""
@@ -121,8 +121,8 @@ class Proxy:
         """Nothing is left of it."""
         self.behave()
         self.cut()
-        for each in list(self._tasks):
-            each.cancel()
+        for task in list(self._tasks):
+            task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 

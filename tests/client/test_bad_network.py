@@ -111,13 +111,13 @@ async def something_happens(proxy: Proxy, chance: Random, delays: Random) -> Non
 
 async def say_at_last(space: Space) -> list[str]:
     """Say that it is the end until that is taken: a connection may still be about to break. All that was said."""
-    said = list[str]()
+    texts = list[str]()
     while True:
         await space.connected()
-        said.append(f"the end {len(said)}")
+        texts.append(f"the end {len(texts)}")
         with suppress(ConnectionLost):
-            await space.chat(said[-1])
-            return said
+            await space.chat(texts[-1])
+            return texts
 
 
 async def view_of_gateway(space: Space) -> SpaceView | None:
@@ -135,7 +135,7 @@ async def test_whatever_the_network_does_nothing_hangs_nothing_is_doubled_and_ev
     chance, delays, stop, gaps = Random(seed), Random(seed + 100), asyncio.Event(), list[Gap]()
     async with joining(gateway, "alice") as alice, proxied(gateway.port) as (proxy, url):
         stream = await alice.open_stream()
-        heard: Counter[str] = Counter()
+        received: Counter[str] = Counter()
         chats = alice.envelopes("chat", sender="bob")
         token = gateway.token("bob")
         async with mew.connect(url, token=token, heartbeat=0.05, on_reconnected=gaps.append, timeout=2) as bob:
@@ -148,19 +148,19 @@ async def test_whatever_the_network_does_nothing_hangs_nothing_is_doubled_and_ev
             await asyncio.gather(talking, writing)
             last_words = await say_at_last(bob)
             async for chat in chats:
-                heard[chat.payload["text"]] += 1
+                received[chat.payload["text"]] += 1
                 if chat.payload["text"] == last_words[-1]:
                     break
-            assert heard.total() == len(heard), "something was said twice"
-            assert [word for word in speaker.taken if not heard[word]] == []
-            assert [word for word in speaker.unsent if heard[word]] == []
-            assert heard.keys() - {*last_words} <= {*speaker.taken, *speaker.unconfirmed}
+            assert received.total() == len(received), "something was said twice"
+            assert [word for word in speaker.taken if not received[word]] == []
+            assert [word for word in speaker.unsent if received[word]] == []
+            assert received.keys() - {*last_words} <= {*speaker.taken, *speaker.unconfirmed}
             await until(lambda: reader.accounted == writing.result())
             assert reader.frames == sorted(set(reader.frames)), "a frame came twice, or out of order"
             assert gaps, "the network behaved too well"
-            while not (seen := await view_of_gateway(bob)):
+            while not (view := await view_of_gateway(bob)):
                 await bob.connected()
-            assert same(bob.view, seen)
+            assert same(bob.view, view)
         await reader.task
 
 
@@ -296,6 +296,8 @@ async def test_sends_while_the_gateway_is_killed_and_restarted_again_and_again_a
             assert same(alice.view, await gateways_view(alice))
         process.stop()
     records = Journal(tmp_path / ".mew" / "journal", "lab").records()
-    said = Counter(str(each.envelope_id) for each in records if each.kind == "chat" and each.event == "envelope")
-    assert said.total() == len(said) >= len(speaker.taken) > 60
-    assert len(said) <= len(speaker.taken) + len(speaker.unconfirmed)
+    counts = Counter(
+        str(record.envelope_id) for record in records if record.kind == "chat" and record.event == "envelope"
+    )
+    assert counts.total() == len(counts) >= len(speaker.taken) > 60
+    assert len(counts) <= len(speaker.taken) + len(speaker.unconfirmed)

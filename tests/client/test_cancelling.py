@@ -41,9 +41,11 @@ MOST = 40
 
 def public_coroutines() -> list[str]:
     """Every coroutine that a program can await, as `Class.name`; a dunder is awaited by `async with` or `async for`."""
-    public = [each for each in map(mew.client.__dict__.get, mew.client.__all__) if each is not None]
-    classes = [each for each in public if inspect.isclass(each)]
-    functions = [each.__name__ for each in public if inspect.iscoroutinefunction(each)]
+    public = [
+        public_object for public_object in map(mew.client.__dict__.get, mew.client.__all__) if public_object is not None
+    ]
+    classes = [public_object for public_object in public if inspect.isclass(public_object)]
+    functions = [public_object.__name__ for public_object in public if inspect.iscoroutinefunction(public_object)]
     methods = [
         f"{cls.__name__}.{name}"
         for cls in classes
@@ -412,10 +414,10 @@ class Interrupted:
 
     def __await__(self) -> Generator[Any, Any, Any]:
         steps = self._work.__await__()
-        told: Any = None
+        error: Any = None
         while True:
             try:
-                waited_for = steps.send(told) if told is None else steps.throw(told)
+                waited_for = steps.send(error) if error is None else steps.throw(error)
             except StopIteration as done:
                 return done.value
             self.waits += 1
@@ -425,9 +427,9 @@ class Interrupted:
                 asyncio.get_running_loop().call_soon(task.cancel)
             try:
                 yield waited_for
-                told = None
+                error = None
             except (asyncio.CancelledError, Exception) as raised:  # what waits is to see a refusal, too
-                told = raised
+                error = raised
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -443,8 +445,12 @@ def pending() -> set[int]:
     """The futures of this loop that wait for something, tasks included."""
     loop = asyncio.get_running_loop()
     gc.collect()
-    futures = [each for each in gc.get_objects() if issubclass(type(each), asyncio.Future | asyncio.Task)]
-    return {id(each) for each in futures if each.get_loop() is loop and not each.done()}
+    futures = [
+        found_object
+        for found_object in gc.get_objects()
+        if issubclass(type(found_object), asyncio.Future | asyncio.Task)
+    ]
+    return {id(future) for future in futures if future.get_loop() is loop and not future.done()}
 
 
 async def run(work: Awaitable[Any], at: int) -> bool:
@@ -484,7 +490,7 @@ async def test_whoever_is_cancelled_leaves_no_task_and_no_future_behind(
             if beside is not None:
                 await ended(beside)
             await settled(scene, before)
-        await until(lambda: gateway.ask(lambda each: not each.sockets))
+        await until(lambda: gateway.ask(lambda gateway: not gateway.sockets))
         if not had:
             assert at > 1, "it never waited"
             return
@@ -499,20 +505,23 @@ async def settled(scene: Scene, before: set[int]) -> None:
             await scene.alice.chat("still here")
         assert scene.alice._pending._requests == {}
         assert (scene.alice._dispatcher.waiters, scene.alice._dispatcher.view_waiters) == ((), ())
-    kept = {id(each) for each in living(scene)}
+    kept_ids = {id(future) for future in living(scene)}
     for _ in range(4000):
-        left = pending() - before - kept
+        left = pending() - before - kept_ids
         if not left:
             return
         await asyncio.sleep(0.005)
-    raise AssertionError([each for each in gc.get_objects() if id(each) in left])
+    raise AssertionError([leftover for leftover in gc.get_objects() if id(leftover) in left])
 
 
 def living(scene: Scene) -> list[Any]:
     """The future that picows keeps for each connection, of a connection that was made anew."""
-    found = [space.connection for space in (scene.alice, scene.bob) if space.connection is not None]
+    connections = [space.connection for space in (scene.alice, scene.bob) if space.connection is not None]
     return [
-        future for each in found for future in gc.get_referents(each._transport) if isinstance(future, asyncio.Future)
+        future
+        for connection in connections
+        for future in gc.get_referents(connection._transport)
+        if isinstance(future, asyncio.Future)
     ]
 
 
@@ -521,7 +530,7 @@ def test_every_public_coroutine_is_cancelled() -> None:
 
 
 def test_the_classes_that_a_program_awaits_are_among_those_looked_at() -> None:
-    looked_at = {each.partition(".")[0] for each in public_coroutines()}
+    looked_at = {name.partition(".")[0] for name in public_coroutines()}
     awaited = (
         ConnectContext,
         Connection,
@@ -539,7 +548,7 @@ def test_the_classes_that_a_program_awaits_are_among_those_looked_at() -> None:
 @played
 async def test_a_leak_would_be_found() -> None:
     before = pending()
-    held = asyncio.get_running_loop().create_future()
-    assert pending() - before == {id(held)}
-    held.cancel()
+    future = asyncio.get_running_loop().create_future()
+    assert pending() - before == {id(future)}
+    future.cancel()
     assert pending() - before == set()

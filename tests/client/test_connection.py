@@ -114,13 +114,13 @@ async def test_who_says_goodbye_and_reads_no_more_is_not_waited_for_much_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection, "CLOSE_TIMEOUT", 0.2)
-    said, gone = asyncio.Event(), asyncio.Event()
+    closing, disconnected = asyncio.Event(), asyncio.Event()
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: int) -> None:
         writer.write(whole(WELCOME))
-        await said.wait()
+        await closing.wait()
         writer.write(whole(b"\x03\xe9", CLOSE))  # 1001
-        await gone.wait()
+        await disconnected.wait()
 
     async with faking(script) as url:
         async with mew.connect(url, token="any", reconnect=False) as space:
@@ -128,10 +128,10 @@ async def test_who_says_goodbye_and_reads_no_more_is_not_waited_for_much_longer(
             assert socket is not None
             while not socket.paused:
                 socket.send_raw(bytes(1 << 20))
-            said.set()
+            closing.set()
             with pytest.raises(ConnectionLost):
                 await anext(space.envelopes())
-        gone.set()
+        disconnected.set()
         await until(lambda: socket.closed)
         assert str(socket.closed) == "closed with 1001"
 

@@ -209,11 +209,11 @@ ORDERS: dict[str, tuple[Give, ControlRequest, str]] = {
 @pytest.mark.parametrize("how", ["sync", "async", "without an argument", "none"])
 @played
 async def test_an_order_calls_its_hook_and_is_confirmed(gateway: Running, name: str, how: str) -> None:
-    participant, given = Participant(), []
+    participant, arguments = Participant(), []
     give, order, status = ORDERS[name]
 
     def hook(order: ControlRequest) -> dict[str, Any]:
-        given.append(order)
+        arguments.append(order)
         return {"said": "so"}
 
     async def slow(order: ControlRequest) -> dict[str, Any]:
@@ -230,7 +230,7 @@ async def test_an_order_calls_its_hook_and_is_confirmed(gateway: Running, name: 
         answer = await anext(statuses)
         assert (answer.to, answer.correlation_id) == (("alice",), (sent.id,))
         assert answer.payload == {"status": status, **({"said": "so"} if how in hooks else {})}
-        assert given == ([order] if how in hooks else [])
+        assert arguments == ([order] if how in hooks else [])
 
 
 @played
@@ -347,7 +347,7 @@ async def test_who_may_not_say_how_it_is_obeys_in_silence(mute: Running) -> None
         await alice.shutdown("bob")
         await task
         refusals.close()
-        assert [each async for each in refusals] == []
+        assert [refusal async for refusal in refusals] == []
 
 
 @played

@@ -277,7 +277,7 @@ async def test_a_file_comes_whole_to_the_one_it_is_for_and_to_nobody_else(seacat
         assert receiver == Ended(["screen.png from sender: 3000001 bytes in 92 pieces, the checksum is correct"])
         assert (seacat.folder / "received" / "screen.png").read_bytes() == picture
         await human.close()
-        assert [each async for each in overheard] == []
+        assert [frame async for frame in overheard] == []
 
 
 @pytest.mark.parametrize("size", [0, 70_000])
@@ -328,9 +328,9 @@ async def test_three_workers_write_one_stream_and_the_boss_adds_up(seacat: Stage
         opened, shares, total = boss.lines
         assert (boss.errors, boss.code, opened) == ("", 0, "results is open; waiting for 3 workers")
         assert total == "there are 1438 primes below 12000"
-        done = [len(each.lines) - 1 for each in crew]
-        assert [each[1:] for each in crew] == [("", 0)] * 3
-        assert [each.lines[-1] for each in crew] == [f"worker-{n} did {done[n - 1]} jobs" for n in (1, 2, 3)]
+        done = [len(ended.lines) - 1 for ended in crew]
+        assert [ended[1:] for ended in crew] == [("", 0)] * 3
+        assert [ended.lines[-1] for ended in crew] == [f"worker-{n} did {done[n - 1]} jobs" for n in (1, 2, 3)]
         assert shares == f"12 results, {done[0]} by worker-1, {done[1]} by worker-2, {done[2]} by worker-3"
         assert sum(done) == 12
         assert min(done) > 0
@@ -386,7 +386,7 @@ async def test_a_human_is_asked_on_the_terminal(seacat: Stage) -> None:
         assert (await human.says()).startswith("cleaner proposes")
         os.write(keyboard, b"n\n")
         assert (await human.end()).lines[-1] == "Approve? [y/n] rejected"
-        _, agent = [await each.end() for each in others]
+        _, agent = [await actor.end() for actor in others]
         assert agent.lines[-1] == "human rejected it: the file may still be needed"
     os.close(keyboard)
 
@@ -399,10 +399,10 @@ async def test_the_agent_answers_whoever_speaks_to_it_until_it_is_interrupted(se
     async with curtain(seacat), seacat.join("human") as human:
         agent = await seacat.start("agent.py", MEW_TOKEN=seacat.gateway.token("echo"))
         await human.wait_until(lambda view: "echo" in view.participants)
-        heard = human.envelopes("chat", sender="echo", to="human")
+        chats = human.envelopes("chat", sender="echo", to="human")
         await human.chat("not to you")
         await human.chat("hello", to="echo")
-        assert (await anext(heard)).payload["text"] == "You said: hello"
+        assert (await anext(chats)).payload["text"] == "You said: hello"
         agent.process.send_signal(signal.SIGINT)
         assert await agent.end() == Ended([])
         await human.wait_until(lambda view: "echo" not in view.participants)
@@ -429,9 +429,9 @@ def test_what_is_typed_wrong_is_said_in_one_line_with_the_roles_that_there_are(c
     name, *arguments = command.split()
     typed = [sys.executable, str(EXAMPLES / name), *arguments]
     ran = subprocess.run(typed, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=30)
-    known = ", ".join(roles()[name.removesuffix(".py")])
+    roles_text = ", ".join(roles()[name.removesuffix(".py")])
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr == f"{name}: {ERRORS[command]}; the roles are {known}\n"
+    assert ran.stderr == f"{name}: {ERRORS[command]}; the roles are {roles_text}\n"
 
 
 @played
@@ -479,10 +479,10 @@ def roles() -> dict[str, dict[str, str]]:
     """Of each program, its roles and whom each is."""
     sys.path.insert(0, str(EXAMPLES))
     try:
-        found = {name: runpy.run_path(str(EXAMPLES / f"{name}.py"))["ROLES"] for name in STORIES}
+        roles_of_program = {name: runpy.run_path(str(EXAMPLES / f"{name}.py"))["ROLES"] for name in STORIES}
     finally:
         sys.path.remove(str(EXAMPLES))
-    return {name: {role: participant for role, (participant, _) in found[name].items()} for name in STORIES}
+    return {name: {role: participant for role, (participant, _) in roles_of_program[name].items()} for name in STORIES}
 
 
 def test_everybody_of_the_space_has_a_part_and_every_part_somebody() -> None:

@@ -56,7 +56,7 @@ async def test_connecting_can_be_awaited_and_closed_by_hand(gateway: Running) ->
     await space.close()
     await space.close()
     assert space.connection is None
-    await until(lambda: gateway.ask(lambda each: not each.sockets))
+    await until(lambda: gateway.ask(lambda gateway: not gateway.sockets))
 
 
 def test_another_loop_will_do_as_well(gateway: Running) -> None:
@@ -80,10 +80,10 @@ def test_another_loop_will_do_as_well(gateway: Running) -> None:
 async def test_who_is_not_let_in_is_told_why(
     gateway: Running, options: dict[str, str], code: int, refusal: type[Exception]
 ) -> None:
-    with pytest.raises(JoinRefused) as told:
+    with pytest.raises(JoinRefused) as raised:
         await mew.connect(url_of(gateway), **options)  # type: ignore[arg-type]
-    assert told.value.code == code
-    assert isinstance(told.value.refusal, refusal)
+    assert raised.value.code == code
+    assert isinstance(raised.value.refusal, refusal)
 
 
 @played
@@ -116,9 +116,9 @@ async def test_the_first_space_tells_its_own_name_with_a_stream(gateway: Running
 
 @played
 async def test_the_space_may_stand_in_the_address(gateway: Running) -> None:
-    with pytest.raises(JoinRefused) as told:
+    with pytest.raises(JoinRefused) as raised:
         await mew.connect(f"{url_of(gateway)}/any/path?space=elsewhere", token=gateway.token("alice"))
-    assert told.value.code == 4404
+    assert raised.value.code == 4404
 
 
 @played
@@ -229,22 +229,22 @@ async def test_who_subscribes_before_it_waits_misses_nothing_since_the_welcome(g
             while not stop.is_set():
                 await bob.chat("one more")
 
-        talking, told = asyncio.create_task(talk()), 0
+        talking, total = asyncio.create_task(talk()), 0
         for _ in range(20):
             async with joining(gateway, "alice") as alice:
-                heard, welcome = alice.envelopes(), alice.last_welcome
+                envelopes, welcome = alice.envelopes(), alice.last_welcome
                 assert welcome is not None
                 again = await alice.send("system/join")
                 chats = 0
-                async for each in heard:
-                    if each.id == again.id:
+                async for envelope in envelopes:
+                    if envelope.id == again.id:
                         break
-                    chats += each.kind == "chat"
-                # Every envelope has a position; so have our first welcome, and what the others were told of us.
+                    chats += envelope.kind == "chat"
+                # Every envelope has a position; so have our first welcome, and what the others were total of us.
                 assert chats == again.payload["position"] - welcome.payload["position"] - 2
-                told += chats
+                total += chats
             await bob.wait_until(lambda view: "alice" not in view.participants)
-        assert told
+        assert total
         stop.set()
         await talking
 

@@ -38,8 +38,8 @@ async def test_a_payload_may_be_anything_that_is_an_object_in_json(gateway: Runn
 async def test_many_may_be_on_their_way_at_once_and_each_gets_its_own(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         sent = await asyncio.gather(*(alice.chat(str(number), to=["bob"]) for number in range(500)))
-        assert [each.payload["text"] for each in sent] == [str(number) for number in range(500)]
-        assert len({each.id for each in sent}) == 500
+        assert [envelope.payload["text"] for envelope in sent] == [str(number) for number in range(500)]
+        assert len({envelope.id for envelope in sent}) == 500
 
 
 @pytest.mark.parametrize(
@@ -60,22 +60,22 @@ async def test_a_refusal_is_raised_as_the_class_of_its_code(
 ) -> None:
     with running(tmp_path, {"participants": {"alice": [{"kind": "chat"}]}}) as gateway:
         async with joining(gateway, "alice") as alice:
-            with pytest.raises(error) as told:
+            with pytest.raises(error) as raised:
                 await alice.send(kind, payload)
-            assert told.value.code == error.code
-            assert told.value.message == str(told.value) != ""
-            assert told.value.envelope is not None
-            assert told.value.envelope.kind == "system/error"
+            assert raised.value.code == error.code
+            assert raised.value.message == str(raised.value) != ""
+            assert raised.value.envelope is not None
+            assert raised.value.envelope.kind == "system/error"
 
 
 @played
 async def test_a_refusal_has_its_parts(tmp_path: Path) -> None:
     with running(tmp_path, {"participants": {"alice": [{"kind": "chat"}]}}) as gateway:
         async with joining(gateway, "alice") as alice:
-            with pytest.raises(errors.CapabilityViolation) as told:
+            with pytest.raises(errors.CapabilityViolation) as raised:
                 await alice.send("mcp/proposal")
-            assert told.value.parts["attempted_kind"] == "mcp/proposal"
-            assert {"kind": "chat"} in told.value.parts["your_capabilities"]
+            assert raised.value.parts["attempted_kind"] == "mcp/proposal"
+            assert {"kind": "chat"} in raised.value.parts["your_capabilities"]
 
 
 def test_every_code_has_a_class_and_no_class_has_another() -> None:
@@ -134,13 +134,13 @@ async def test_who_is_too_quick_is_told_of_each_envelope_even_where_the_gateway_
     limits = Limits(envelopes_per_second=20, envelope_burst=20)
     with running(tmp_path, {"limits": limits}) as gateway:
         async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
-            heard = bob.envelopes("chat", sender="alice")
+            chats = bob.envelopes("chat", sender="alice")
             sent = await asyncio.gather(*(alice.chat(str(n)) for n in range(100)), return_exceptions=True)
-            taken = [each.payload["text"] for each in sent if isinstance(each, Envelope)]
-            assert {type(each) for each in sent} == {Envelope, errors.RateLimited}
-            assert 1 <= len(taken) <= 50
-            for text in taken:
-                assert (await anext(heard)).payload["text"] == text
+            accepted = [outcome.payload["text"] for outcome in sent if isinstance(outcome, Envelope)]
+            assert {type(outcome) for outcome in sent} == {Envelope, errors.RateLimited}
+            assert 1 <= len(accepted) <= 50
+            for text in accepted:
+                assert (await anext(chats)).payload["text"] == text
 
 
 @pytest.mark.parametrize("size", [3_000, 200_000])
@@ -178,9 +178,9 @@ async def test_the_welcome_for_a_flush_reaches_no_subscription(gateway: Running)
         await ended(waiting)
         await alice.flush()
         chat = await alice.chat("after")
-        asked = await alice.send("system/join")
-        assert [(await anext(messages)), (await anext(messages))] == [chat, asked]
-        assert await anext(welcomes) == asked
+        joined_again = await alice.send("system/join")
+        assert [(await anext(messages)), (await anext(messages))] == [chat, joined_again]
+        assert await anext(welcomes) == joined_again
 
 
 @played
@@ -209,8 +209,8 @@ async def test_a_flush_over_the_rate_fails_as_such(tmp_path: Path, monkeypatch: 
 
 async def answering(space: Space, **reply: Any) -> None:
     """Answer every request that comes."""
-    async for asked in space.envelopes("mcp/request"):
-        await space.send("mcp/response", reply, to=asked.sender, correlation_id=asked.id)
+    async for request in space.envelopes("mcp/request"):
+        await space.send("mcp/response", reply, to=request.sender, correlation_id=request.id)
 
 
 @played
@@ -327,9 +327,9 @@ async def test_whoever_waits_when_a_space_is_closed_is_told(gateway: Running) ->
     await asyncio.sleep(0)
     await alice.chat("they wait by now")
     await alice.close()
-    for each in await asyncio.gather(*waiting, return_exceptions=True):
-        assert isinstance(each, ConnectionLost), each
-        assert not each.unconfirmed
+    for outcome in await asyncio.gather(*waiting, return_exceptions=True):
+        assert isinstance(outcome, ConnectionLost), outcome
+        assert not outcome.unconfirmed
     for late in (alice.chat("late"), alice.wait_for(lambda _: True), alice.connected(), alice.open_stream()):
         with pytest.raises(ConnectionLost, match="closed by this client"):
             await late

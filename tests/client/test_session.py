@@ -31,7 +31,7 @@ from tests.client.proxy import Proxy, proxied
 from tests.gateway.raw import Running
 
 
-class Told:
+class Report:
     """What somebody was told when it came back."""
 
     def __init__(self) -> None:
@@ -65,10 +65,10 @@ async def back(proxy: Proxy, space: Space) -> None:
 
 @played
 async def test_what_was_missed_is_told_to_the_frame_and_subscriptions_go_on(gateway: Running) -> None:
-    told, read = Told(), list[Any]()
+    report, read = Report(), list[Any]()
     async with joining(gateway, "alice") as alice, proxied(gateway.port) as (proxy, url):
         one, two = await alice.open_stream(), await alice.open_stream()
-        async with mew.connect(url, token=gateway.token("bob"), **told.options()) as bob:
+        async with mew.connect(url, token=gateway.token("bob"), **report.options()) as bob:
             frames, chats = bob.frames(on_gap=read.append), bob.envelopes("chat")
             for _ in range(3):
                 await one.send("before")
@@ -79,7 +79,7 @@ async def test_what_was_missed_is_told_to_the_frame_and_subscriptions_go_on(gate
             await asyncio.gather(*(one.send("meanwhile") for _ in range(70)), *(two.send_data(n) for n in range(5)))
             await alice.chat("nobody hears me")
             await back(proxy, bob)
-            assert told.gaps == [Gap(position, bob.view.position, {one.stream_id: 70, two.stream_id: 5})]
+            assert report.gaps == [Gap(position, bob.view.position, {one.stream_id: 70, two.stream_id: 5})]
             assert bob.view.position > position + 76
             await one.send("after")
             read.append((await anext(frames)).data)
@@ -94,10 +94,10 @@ async def test_what_was_missed_is_told_to_the_frame_and_subscriptions_go_on(gate
 
 @played
 async def test_streams_and_people_that_came_and_went_meanwhile_are_told(gateway: Running) -> None:
-    told = Told()
+    report = Report()
     async with joining(gateway, "alice") as alice, proxied(gateway.port) as (proxy, url):
-        old, kept = await alice.open_stream(), await alice.open_stream()
-        async with mew.connect(url, token=gateway.token("bob"), **told.options()) as bob:
+        old, lasting = await alice.open_stream(), await alice.open_stream()
+        async with mew.connect(url, token=gateway.token("bob"), **report.options()) as bob:
             await old.send("known")
             carol = await joining(gateway, "carol")
             await bob.wait_until(lambda view: "carol" in view.participants)
@@ -109,36 +109,36 @@ async def test_streams_and_people_that_came_and_went_meanwhile_are_told(gateway:
             await carol.close()
             await alice.wait_until(lambda view: "carol" not in view.participants)
             await back(proxy, bob)
-            (gap,) = told.gaps
-            assert gap.streams == {kept.stream_id: 0, new.stream_id: 1}
+            (gap,) = report.gaps
+            assert gap.streams == {lasting.stream_id: 0, new.stream_id: 1}
             assert gap.ended == (old.stream_id,)
             stream = bob.stream
             assert [await anext(events) for _ in range(7)] == [
                 StreamDiscovered(stream(old.stream_id)),
-                StreamDiscovered(stream(kept.stream_id)),
+                StreamDiscovered(stream(lasting.stream_id)),
                 Disconnected("the connection broke"),
                 ParticipantLeft("carol"),
                 StreamEnded(old.stream_id),
                 StreamDiscovered(stream(new.stream_id)),
                 Reconnected(gap),
             ]
-            assert [each async for each in reading] == []
+            assert [frame async for frame in reading] == []
             async with joining(gateway, "carol"):
                 assert isinstance(await anext(events), ParticipantJoined)
 
 
 @played
 async def test_frames_for_others_are_nothing_that_was_missed(gateway: Running) -> None:
-    told = Told()
+    report = Report()
     async with joining(gateway, "alice") as alice, proxied(gateway.port) as (proxy, url):
         private = await alice.open_stream(target=["alice"])
-        async with mew.connect(url, token=gateway.token("bob"), **told.options()) as bob:
+        async with mew.connect(url, token=gateway.token("bob"), **report.options()) as bob:
             await private.send("before")
             await away(proxy, bob)
             await private.send("meanwhile")
             await alice.chat("it is written")
             await back(proxy, bob)
-            assert [gap.streams for gap in told.gaps] == [{}]
+            assert [gap.streams for gap in report.gaps] == [{}]
 
 
 @played
@@ -163,50 +163,50 @@ async def closed_with(gateway: Running, code: int) -> None:
 @pytest.mark.parametrize("code", sorted(FINAL_CLOSE_CODES))
 @played
 async def test_after_a_final_code_nobody_comes_back(gateway: Running, code: int) -> None:
-    told = Told()
+    report = Report()
     async with proxied(gateway.port) as (proxy, url):
-        async with mew.connect(url, token=gateway.token("alice"), **told.options()) as alice:
+        async with mew.connect(url, token=gateway.token("alice"), **report.options()) as alice:
             loops: list[Any] = [alice.envelopes(), alice.frames(), alice.events(), alice.messages()]
-            waiting: list[Any] = [asyncio.create_task(anext(each)) for each in loops]
+            waiting: list[Any] = [asyncio.create_task(anext(loop)) for loop in loops]
             waiting.append(asyncio.create_task(alice.wait_for(lambda _: False)))
             waiting.append(asyncio.create_task(alice.request("mcp/request", {"method": "x"})))
             await asyncio.sleep(0)
             await closed_with(gateway, code)
-            for each in await asyncio.gather(*waiting, return_exceptions=True):
-                assert isinstance(each, JoinRefused), each
-                assert each.code == code
+            for outcome in await asyncio.gather(*waiting, return_exceptions=True):
+                assert isinstance(outcome, JoinRefused), outcome
+                assert outcome.code == code
             for refused in (alice.chat("late"), alice.connected(), anext(alice.envelopes())):
                 with pytest.raises(JoinRefused):
                     await refused
-        assert (proxy.connections, told.gaps) == (1, [])
+        assert (proxy.connections, report.gaps) == (1, [])
 
 
 @pytest.mark.parametrize("code", [1001, 1009, 1011, 1012, 1013, 3000, 4000])
 @played
 async def test_after_any_other_code_we_come_back(gateway: Running, code: int) -> None:
-    told = Told()
-    async with joining(gateway, "alice", **told.options()) as alice:
+    report = Report()
+    async with joining(gateway, "alice", **report.options()) as alice:
         await closed_with(gateway, code)
-        await until(lambda: told.gaps)
+        await until(lambda: report.gaps)
         await alice.chat("back")
 
 
 @played
 async def test_who_is_shut_down_does_not_come_back(gateway: Running) -> None:
-    told = Told()
+    report = Report()
     async with joining(gateway, "alice") as alice, proxied(gateway.port) as (proxy, url):
-        async with mew.connect(url, token=gateway.token("bob"), **told.options()) as bob:
+        async with mew.connect(url, token=gateway.token("bob"), **report.options()) as bob:
             waiting = asyncio.create_task(bob.wait_for(lambda _: False))
-            heard = bob.envelopes("participant/shutdown")
+            shutdowns = bob.envelopes("participant/shutdown")
             await alice.wait_until(lambda view: "bob" in view.participants)
             await shut_down(gateway, alice, "bob")
-            assert [each.sender async for each in heard] == ["alice"]
+            assert [shutdown.sender async for shutdown in shutdowns] == ["alice"]
             for refused in (waiting, bob.chat("late"), bob.connected()):
                 with pytest.raises(ConnectionLost) as lost:
                     await refused
                 assert lost.value.code == 1000
-            assert [each async for each in bob.envelopes()] == []
-        assert (proxy.connections, told.gaps) == (1, [])
+            assert [envelope async for envelope in bob.envelopes()] == []
+        assert (proxy.connections, report.gaps) == (1, [])
         async with joining(gateway, "bob") as bob:  # it may, if the program says so
             await bob.chat("here again")
 
@@ -215,29 +215,29 @@ async def test_who_is_shut_down_does_not_come_back(gateway: Running) -> None:
 async def test_the_gateways_own_shutdown_is_one(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["mew.protocol.fold"], "SHUTDOWN_SECONDS", 0)
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
-        heard = bob.envelopes("participant/shutdown")
+        shutdowns = bob.envelopes("participant/shutdown")
         await alice.send("participant/shutdown", to="bob")
-        assert [each.to async for each in heard] == [("bob",)]
+        assert [shutdown.to async for shutdown in shutdowns] == [("bob",)]
         with pytest.raises(ConnectionLost, match="1000"):
             await bob.chat("late")
 
 
 @played
 async def test_a_goodbye_without_a_shutdown_is_a_break_like_any_other(gateway: Running) -> None:
-    told = Told()
-    async with joining(gateway, "alice", **told.options()) as alice, joining(gateway, "bob"):
+    report = Report()
+    async with joining(gateway, "alice", **report.options()) as alice, joining(gateway, "bob"):
         await alice.send("participant/shutdown", to="bob")  # somebody else's
         close_all(gateway, 1000, "idle for too long", "alice")
-        await until(lambda: told.gaps)
+        await until(lambda: report.gaps)
         await alice.chat("back")
 
 
 @played
 async def test_who_was_replaced_does_not_fight_for_its_place(gateway: Running) -> None:
     async with joining(gateway, "alice") as first, joining(gateway, "alice") as second:
-        with pytest.raises(JoinRefused) as told:
+        with pytest.raises(JoinRefused) as raised:
             await anext(first.envelopes())
-        assert told.value.code == 4409
+        assert raised.value.code == 4409
         await second.chat("here I am")
 
 
@@ -248,9 +248,9 @@ async def test_who_is_removed_while_it_is_away_gives_up_when_it_is_told(gateway:
         await away(proxy, bob)
         await alice.send("space/kick", {"participant_id": "bob"})
         proxy.behave()
-        with pytest.raises(JoinRefused) as told:
+        with pytest.raises(JoinRefused) as raised:
             await waiting
-        assert told.value.code == 4403
+        assert raised.value.code == 4403
         with pytest.raises(JoinRefused):
             await bob.connected()
 
@@ -288,7 +288,7 @@ async def test_a_welcome_in_the_turn_in_which_its_time_is_up_begins_no_second_wa
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
         await reader.read(65_536)
-        ways_back.append(sum("back to" in each.get_name() for each in asyncio.all_tasks()))
+        ways_back.append(sum("reconnect to" in task.get_name() for task in asyncio.all_tasks()))
         writer.write(whole(WELCOME))
         if number == 1:
             await broken.wait()
@@ -301,8 +301,8 @@ async def test_a_welcome_in_the_turn_in_which_its_time_is_up_begins_no_second_wa
     async with faking(script) as url, mew.connect(url, token="any", timeout=seconds) as alice:
         events = alice.events()
         broken.set()
-        told = [type(await anext(events)) for _ in range(4)]
-        assert told == [Disconnected, Reconnected, Disconnected, Reconnected]
+        kinds = [type(await anext(events)) for _ in range(4)]
+        assert kinds == [Disconnected, Reconnected, Disconnected, Reconnected]
         assert (ways_back[0], set(ways_back[1:])) == (0, {1})
         assert len(ways_back) > 2
         await until(lambda: "back to" not in str(asyncio.all_tasks()))
@@ -316,7 +316,7 @@ async def test_closing_ends_the_coming_back(gateway: Running) -> None:
             await away(proxy, alice)
             assert "mew client" in str(asyncio.all_tasks())
         assert "mew client" not in str(asyncio.all_tasks())
-        assert [each async for each in chats] == []
+        assert [chat async for chat in chats] == []
         with pytest.raises(ConnectionLost, match="closed by this client"):
             await alice.connected()
 
@@ -327,38 +327,38 @@ async def test_closing_ends_the_coming_back(gateway: Running) -> None:
 @pytest.mark.parametrize("way", ["up", "down"])
 @played
 async def test_what_was_on_its_way_is_reported_and_never_sent_again(gateway: Running, way: Any) -> None:
-    told = Told()
+    report = Report()
     async with joining(gateway, "bob") as bob, proxied(gateway.port) as (proxy, url):
-        heard = bob.envelopes("chat")
-        async with mew.connect(url, token=gateway.token("alice"), **told.options()) as alice:
+        chats = bob.envelopes("chat")
+        async with mew.connect(url, token=gateway.token("alice"), **report.options()) as alice:
             proxy.hold(way)
             sending = asyncio.create_task(alice.chat("perhaps"))
             if way == "down":
-                assert (await anext(heard)).payload["text"] == "perhaps"
+                assert (await anext(chats)).payload["text"] == "perhaps"
             else:
                 await until(lambda: alice._pending._requests)
             proxy.cut()
             with pytest.raises(ConnectionLost) as lost:
                 await sending
             assert lost.value.unconfirmed
-            assert [each.payload["text"] for each in told.unconfirmed] == ["perhaps"]
-            assert told.unconfirmed[0].sender == "alice"
+            assert [envelope.payload["text"] for envelope in report.unconfirmed] == ["perhaps"]
+            assert report.unconfirmed[0].sender == "alice"
             await back(proxy, alice)
             await alice.chat("surely")
-            assert (await anext(heard)).payload["text"] == "surely"
+            assert (await anext(chats)).payload["text"] == "surely"
 
 
 @played
 async def test_a_request_that_was_taken_is_not_unconfirmed_when_its_answer_is_lost(gateway: Running) -> None:
-    told = Told()
-    async with behind_proxy(gateway, "alice", **told.options()) as (proxy, alice):
+    report = Report()
+    async with behind_proxy(gateway, "alice", **report.options()) as (proxy, alice):
         asking = asyncio.create_task(alice.request("mcp/request", {"method": "tools/list"}))
         await alice.wait_for(lambda envelope: envelope.kind == "mcp/request")
         proxy.cut()
         with pytest.raises(ConnectionLost, match="was accepted") as lost:
             await asking
         assert not lost.value.unconfirmed
-        assert told.unconfirmed == []
+        assert report.unconfirmed == []
 
 
 @played
@@ -373,7 +373,7 @@ async def test_a_mistake_in_a_callback_disturbs_nobody(gateway: Running) -> None
         await closed_with(gateway, 1012)
         await until(lambda: faults)
         await alice.chat("all is well")
-    assert [type(each["exception"]) for each in faults] == [ZeroDivisionError]
+    assert [type(fault["exception"]) for fault in faults] == [ZeroDivisionError]
 
 
 # Silence
@@ -382,13 +382,13 @@ async def test_a_mistake_in_a_callback_disturbs_nobody(gateway: Running) -> None
 @pytest.mark.parametrize("ways", [{"up"}, {"down"}, {"up", "down"}])
 @played
 async def test_a_network_that_swallows_everything_is_noticed(gateway: Running, ways: Any) -> None:
-    told = Told()
-    async with behind_proxy(gateway, "alice", **told.options(heartbeat=0.3)) as (proxy, alice):
+    report = Report()
+    async with behind_proxy(gateway, "alice", **report.options(heartbeat=0.3)) as (proxy, alice):
         proxy.swallowing |= ways
         with pytest.raises(ConnectionLost, match="silent"):
             await alice.chat("hello?")
         proxy.behave()
-        await until(lambda: told.gaps)
+        await until(lambda: report.gaps)
         await alice.connected()
         await alice.chat("hello")
 

@@ -74,17 +74,17 @@ async def test_bytes_text_and_values_arrive_as_what_they_were(gateway: Running) 
         frames = bob.stream(stream.stream_id).frames(Position)
         for data in (b"\xff#", bytearray(b"ab"), memoryview(b"cd"), "häh", "", Position(1, 2), {"x": 3, "y": 4}, [1]):
             await stream.send(data)
-        heard = [await anext(frames) for _ in range(8)]
-        assert [(each.data, each.text) for each in heard] == [
+        received = [await anext(frames) for _ in range(8)]
+        assert [(frame.data, frame.text) for frame in received] == [
             (b"\xff#", False), (b"ab", False), (b"cd", False), ("häh".encode(), True), (b"", True),
             (b'{"x":1,"y":2,"entity":"cat"}', True), (b'{"x":3,"y":4}', True), (b"[1]", True),
         ]  # fmt: skip
-        assert heard[5].value == Position(1, 2)
-        assert heard[6].value == Position(3, 4)
+        assert received[5].value == Position(1, 2)
+        assert received[6].value == Position(3, 4)
         for other in (0, 3, 7):
             with pytest.raises(DecodeError, match=stream.stream_id):
-                heard[other].value  # noqa: B018
-        assert {each.sender for each in heard} == {None}
+                received[other].value  # noqa: B018
+        assert {frame.sender for frame in received} == {None}
 
 
 @played
@@ -96,8 +96,8 @@ async def test_data_are_numbered_and_say_who_sent_them(gateway: Running) -> None
         await asyncio.gather(*(stream.send_data(number) for number in range(3)))
         await bob.wait_until(lambda view: view.may_write(stream.stream_id))
         await bob.stream(stream.stream_id).send_data("b")
-        heard = [await anext(frames) for _ in range(4)]
-        assert [(each.sender, each.sequence, each.value) for each in heard] == [
+        received = [await anext(frames) for _ in range(4)]
+        assert [(frame.sender, frame.sequence, frame.value) for frame in received] == [
             ("alice", 0, 0), ("alice", 1, 1), ("alice", 2, 2), ("bob", 0, "b"),
         ]  # fmt: skip
 
@@ -125,8 +125,8 @@ async def test_numbers_go_on_where_somebody_wrote_as_us_before_for_several_at_on
     async with joining(gateway, "alice") as alice:
         again = alice.stream(stream.stream_id)
         sent = await asyncio.gather(*(again.send_data(value) for value in "abc"))
-        assert [each.payload["content"] for each in sent] == ["a", "b", "c"]
-        assert sorted(each.payload["sequence"] for each in sent) == list(range(before, before + 3))
+        assert [envelope.payload["content"] for envelope in sent] == ["a", "b", "c"]
+        assert sorted(envelope.payload["sequence"] for envelope in sent) == list(range(before, before + 3))
 
 
 @played
@@ -154,7 +154,7 @@ def test_a_format_is_described_by_its_type() -> None:
     assert descriptor(Format(dict[str, int], "counts", "how many"))["description"] == "how many"
     assert descriptor("text") == {"id": "text"}
     assert descriptor({"id": "own", "schema": {}}) == {"id": "own", "schema": {}}
-    assert [format_id(each) for each in (Word, "a", {"id": "b"}, Format(int, "c"))] == ["Word", "a", "b", "c"]
+    assert [format_id(form) for form in (Word, "a", {"id": "b"}, Format(int, "c"))] == ["Word", "a", "b", "c"]
 
 
 # Who writes
@@ -192,10 +192,10 @@ async def test_a_stream_is_ended_in_three_ways(gateway: Running, end: str) -> No
     async with joining(gateway, "alice") as alice:
         stream = await alice.open_stream()
         ways = {"close": stream.close("done"), "complete": stream.complete(), "fail": stream.fail("bug", "it broke")}
-        said = await ways.pop(end)
+        ending = await ways.pop(end)
         for other in ways.values():
             other.close()
-        assert said.kind == {"close": "stream/close", "complete": "stream/complete", "fail": "stream/error"}[end]
+        assert ending.kind == {"close": "stream/close", "complete": "stream/complete", "fail": "stream/error"}[end]
         assert stream.view is None
         with pytest.raises(errors.StreamNotFound):
             await stream.send("one more")
@@ -212,7 +212,7 @@ async def test_reading_one_stream_ends_with_the_stream_and_reading_all_goes_on(g
         await stream.send("first")
         await stream.send_data("last")
         await stream.complete()
-        assert [each.data async for each in one] == [b"first", b'"last"']
+        assert [frame.data async for frame in one] == [b"first", b'"last"']
         await other.send("more")
         assert [(await anext(all_)).data for _ in range(3)] == [b"first", b'"last"', b"more"]
 
@@ -247,7 +247,7 @@ async def test_a_full_socket_gives_the_frame_back_or_is_waited_for(tmp_path: Pat
             await alice.wait_until(lambda view: "bob" in view.participants)
             stream = await alice.open_stream(target=["bob"])
             frames = bob.frames()
-            sockets = gateway.ask(lambda each: list(each.sockets))
+            sockets = gateway.ask(lambda gateway: list(gateway.sockets))
             gateway.ask(lambda _: list(map(WebSocketConnection.pause_reading, sockets)))
             written = 0
             while stream.try_send(b"x" * 50_000) is None:
@@ -257,14 +257,14 @@ async def test_a_full_socket_gives_the_frame_back_or_is_waited_for(tmp_path: Pat
             waiting = [asyncio.create_task(stream.send(b"behind")), asyncio.create_task(alice.chat("behind"))]
             for _ in range(20):
                 await asyncio.sleep(0)
-            assert not any(each.done() for each in waiting)
+            assert not any(task.done() for task in waiting)
             gateway.ask(lambda _: list(map(WebSocketConnection.resume_reading, sockets)))
             await asyncio.gather(*waiting)
             await until(lambda: bob.view.streams[stream.stream_id].frames == written + 1)
-            heard = [(await anext(frames)).data]
-            while heard[-1] != b"behind":
-                heard.append((await anext(frames)).data)
-            assert frames.missed + len(heard) == written + 1
+            received = [(await anext(frames)).data]
+            while received[-1] != b"behind":
+                received.append((await anext(frames)).data)
+            assert frames.missed + len(received) == written + 1
 
 
 @played
@@ -272,10 +272,10 @@ async def test_who_writes_without_end_lets_others_have_their_turn(gateway: Runni
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         await alice.wait_until(lambda view: "bob" in view.participants)
         stream = await alice.open_stream(target=["bob"])
-        stop, heard = asyncio.Event(), alice.envelopes("chat")
+        stop, chats = asyncio.Event(), alice.envelopes("chat")
 
         async def listen() -> None:
-            await anext(heard)
+            await anext(chats)
             stop.set()
 
         listening = asyncio.create_task(listen())

@@ -40,14 +40,14 @@ async def test_envelopes_are_read_by_kind_sender_addressee_and_what_they_answer(
         own, to_me = bob.envelopes(sender="bob"), bob.envelopes(to="bob")
         first = await alice.chat("one", to="bob")
         answering = bob.envelopes(correlation_id=first.id)
-        asked = await alice.send("mcp/proposal", {"method": "x"})
+        proposal = await alice.send("mcp/proposal", {"method": "x"})
         answer = await bob.send("chat/acknowledge", correlation_id=first.id)
-        said = await bob.chat("two")
+        second = await bob.chat("two")
         for subscription, expected in [
-            (everything, [first, asked, answer, said]),
-            (chats, [first, said]),
-            (of_mcp, [asked]),
-            (own, [answer, said]),
+            (everything, [first, proposal, answer, second]),
+            (chats, [first, second]),
+            (of_mcp, [proposal]),
+            (own, [answer, second]),
             (to_me, [first]),
             (answering, [answer]),
         ]:
@@ -97,10 +97,10 @@ async def test_a_subscription_ends_with_its_space(gateway: Running) -> None:
     waiting = asyncio.create_task(anext(alice.frames(), None))
     await asyncio.sleep(0)
     await alice.close()
-    assert [each.payload["text"] async for each in chats] == ["the last word"]
+    assert [chat.payload["text"] async for chat in chats] == ["the last word"]
     assert await waiting is None
-    assert [each async for each in alice.envelopes()] == []
-    assert [each async for each in alice.frames()] == []
+    assert [envelope async for envelope in alice.envelopes()] == []
+    assert [frame async for frame in alice.frames()] == []
 
 
 @played
@@ -111,9 +111,9 @@ async def test_who_is_thrown_out_reads_to_the_end_and_is_told_why(gateway: Runni
         await alice.send("space/kick", {"participant_id": "bob"})
         assert await texts(chats, 1) == ["goodbye"]
         for _ in range(2):
-            with pytest.raises(JoinRefused) as told:
+            with pytest.raises(JoinRefused) as raised:
                 await anext(chats)
-            assert told.value.code == 4403
+            assert raised.value.code == 4403
         with pytest.raises(JoinRefused):
             await bob.chat("may I?")
         with pytest.raises(JoinRefused):
@@ -125,7 +125,7 @@ async def test_who_is_shut_down_reads_to_the_end_and_stops(gateway: Running) -> 
     async with joining(gateway, "bob") as bob:
         chats = bob.envelopes("chat")
         await shut_down(gateway, bob)
-        assert [each async for each in chats] == []
+        assert [chat async for chat in chats] == []
         assert bob.connection is None
 
 
@@ -143,10 +143,10 @@ async def test_a_loop_that_is_left_leaves_nothing_behind(gateway: Running) -> No
             await speaking
         alice.frames(), alice.events()
         await until(lambda: readers(alice) == 0)
-        async with alice.envelopes() as held, alice.frames("any"):
+        async with alice.envelopes() as subscription, alice.frames("any"):
             assert readers(alice) == 2
         assert readers(alice) == 0
-        assert [each async for each in held] == []
+        assert [envelope async for envelope in subscription] == []
 
 
 @played
@@ -191,8 +191,8 @@ async def test_frames_are_read_by_stream_by_namespace_by_format_or_all(gateway: 
             for subscription in subscriptions[:3]:
                 assert (await anext(subscription)).data == b"b"
             both = [await anext(subscriptions[3]), await anext(subscriptions[3])]
-            assert [each.stream_id for each in both] == ["dict", "text-1"]
-            assert [each.value for each in both] == [{"a": 1}, None]
+            assert [frame.stream_id for frame in both] == ["dict", "text-1"]
+            assert [frame.value for frame in both] == [{"a": 1}, None]
 
 
 @played
@@ -207,9 +207,9 @@ async def test_who_reads_frames_too_slowly_loses_the_oldest_and_is_told_how_many
             await one.send(f"{number}")
             await two.send(f"{number}")
         await alice.chat("all is written")
-        await until(lambda: [each.frames for each in bob.view.streams.values()] == [5, 5])
-        heard = [await anext(frames) for _ in range(4)]
-        assert [(each.stream_id, each.data) for each in heard] == [
+        await until(lambda: [stream.frames for stream in bob.view.streams.values()] == [5, 5])
+        received = [await anext(frames) for _ in range(4)]
+        assert [(frame.stream_id, frame.data) for frame in received] == [
             (one.stream_id, b"3"), (two.stream_id, b"3"), (one.stream_id, b"4"), (two.stream_id, b"4"),
         ]  # fmt: skip
         assert gaps == [StreamGap(one.stream_id, 3, "queue"), StreamGap(two.stream_id, 3, "queue")]
@@ -219,12 +219,12 @@ async def test_who_reads_frames_too_slowly_loses_the_oldest_and_is_told_how_many
 async def test_large_frames_are_bounded_by_their_bytes_and_the_latest_can_always_be_had(gateway: Running) -> None:
     gaps: list[StreamGap] = []
     async with joining(gateway, "alice") as alice, joining(gateway, "bob", queue_bytes=10_000) as bob:
-        stream, heard = await alice.open_stream(), bob.envelopes("chat")
+        stream, chats = await alice.open_stream(), bob.envelopes("chat")
         frames = bob.frames(on_gap=gaps.append)
         for size in (4_000, 4_000, 4_000, 50_000):
             await stream.send(bytes(size))
         await alice.chat("all is written")
-        await anext(heard)
+        await anext(chats)
         assert (len((await anext(frames)).data), gaps) == (50_000, [StreamGap(stream.stream_id, 3, "queue")])
 
 
@@ -247,23 +247,23 @@ async def test_a_mistake_in_on_gap_is_raised_where_the_frames_are_read(gateway: 
 
 @played
 async def test_what_the_gateway_lost_for_us_is_told_in_its_place(gateway: Running) -> None:
-    told: list[Any] = []
+    events: list[Any] = []
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         stream = await alice.open_stream()
         await bob.wait_until(lambda view: bool(view.streams))
-        frames = bob.frames(on_gap=told.append)
+        frames = bob.frames(on_gap=events.append)
         await stream.send("1")
-        told.append((await anext(frames)).data)
+        events.append((await anext(frames)).data)
 
-        def lose(each: Any) -> None:
-            hub = each.first_hub
+        def lose(gateway: Any) -> None:
+            hub = gateway.first_hub
             hub.run(ReportLoss(participant="bob", stream_id=stream.stream_id, first=2, last=41, dropped=40))
             hub.flush()
 
         gateway.ask(lose)
         await stream.send("42")
-        told.append((await anext(frames)).data)
-        assert told == [b"1", StreamGap(stream.stream_id, 40, "gateway"), b"42"]
+        events.append((await anext(frames)).data)
+        assert events == [b"1", StreamGap(stream.stream_id, 40, "gateway"), b"42"]
         assert bob.view.streams[stream.stream_id].frames == 42
         assert frames.missed == 40
 
@@ -280,8 +280,8 @@ async def test_envelopes_and_frames_can_be_read_in_the_order_in_which_they_came(
         await stream.send_data(2)
         await stream.send(b"3")
         await alice.chat("4")
-        heard = [await anext(messages) for _ in range(4)]
-        shown = [each.data if isinstance(each, Frame) else each.kind for each in heard]
+        received = [await anext(messages) for _ in range(4)]
+        shown = [message.data if isinstance(message, Frame) else message.kind for message in received]
         assert shown == [b"1", "stream/data", b"3", "chat"]
 
 

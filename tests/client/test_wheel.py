@@ -61,7 +61,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Clean:
 
 def test_the_wheel_brings_what_it_needs_and_nothing_else(clean: Clean) -> None:
     listed = "from importlib.metadata import distributions; print(*(each.name for each in distributions()))"
-    assert {canonicalize_name(each) for each in clean.says(listed).split()} == {"mew-protocol", *clean.needed}
+    assert {canonicalize_name(name) for name in clean.says(listed).split()} == {"mew-protocol", *clean.needed}
     done(clean.pip("check"))
     found = "from importlib.util import find_spec; print([name for name in {!r} if find_spec(name)])"
     assert clean.says(found.format((*ABSENT, "msgspec"))) == "['msgspec']"
@@ -87,9 +87,9 @@ async def test_the_agent_runs_where_only_the_wheel_is(clean: Clean, gateway: Run
         )
         try:
             await alice.wait_until(lambda view: "bob" in view.participants)
-            heard = alice.envelopes("chat", sender="bob", to="alice")
+            chats = alice.envelopes("chat", sender="bob", to="alice")
             await alice.chat("hello", to="bob")
-            assert (await anext(heard)).payload["text"] == "You said: hello"
+            assert (await anext(chats)).payload["text"] == "You said: hello"
             await shut_down(gateway, alice, "bob")
             assert (await agent.communicate(), agent.returncode) == ((b"", b""), 0)
         finally:
@@ -111,5 +111,5 @@ def test_importing_mew_is_instant_and_imports_nothing(clean: Clean) -> None:
     assert clean.says(news) == "['mew']"
     timed = "from time import perf_counter as now; began = now(); import {}; print(now() - began)"
     seconds = {name: min(float(clean.says(timed.format(name))) for _ in range(5)) for name in ("mew", "mew.client")}
-    print({name: f"{each * 1000:.1f} ms" for name, each in seconds.items()})
+    print({name: f"{duration * 1000:.1f} ms" for name, duration in seconds.items()})
     assert seconds["mew"] < IMPORT_SECONDS

@@ -130,10 +130,10 @@ async def test_a_tool_that_fails_is_a_result_and_a_wrong_call_is_an_error(gatewa
 async def test_lists_come_whole_however_many_pages_they_have(gateway: Running) -> None:
     async with scene(gateway, "carol") as (carol, _):
         names = ["zero", "one", "two"]
-        assert [each.name for each in await carol.list_tools("bob")] == [*names, "add", "fail", "hang"]
-        assert [each.uri for each in await carol.list_resources("bob")] == [f"number:{name}" for name in names]
-        assert [each.uri_template for each in await carol.list_resource_templates("bob")] == ["note:{name}"]
-        assert [each.name for each in await carol.list_prompts("bob")] == [*names, "greet"]
+        assert [tool.name for tool in await carol.list_tools("bob")] == [*names, "add", "fail", "hang"]
+        assert [resource.uri for resource in await carol.list_resources("bob")] == [f"number:{name}" for name in names]
+        assert [template.uri_template for template in await carol.list_resource_templates("bob")] == ["note:{name}"]
+        assert [prompt.name for prompt in await carol.list_prompts("bob")] == [*names, "greet"]
 
 
 @played
@@ -330,7 +330,7 @@ async def test_what_has_become_of_a_proposal_before_it_is_read_is_known_when_it_
             await alice.send("mcp/withdraw", correlation_id=first.id)
         await alice.send(kind, {"method": "first"}, to="bob", correlation_id=first.id)
         read = [await anext(proposals) for _ in range(2)]
-        assert [(each.id, each.state) for each in read] == [(first.id, state), (second.id, "open")]
+        assert [(proposal.id, proposal.state) for proposal in read] == [(first.id, state), (second.id, "open")]
         await read[1].reject()
         assert read[1].state == "rejected"
 
@@ -339,13 +339,13 @@ async def test_what_has_become_of_a_proposal_before_it_is_read_is_known_when_it_
 async def test_only_of_proposals_that_wait_is_it_kept_what_became_of_them(rights: Running) -> None:
     async with scene(rights, "proposer") as (proposer, alice), joining(rights, "silent", queue=2) as silent:
         proposals = silent.proposals()
-        made = [await proposer.propose("bob", str(number)) for number in range(3)]
-        for each in (made[0], made[2]):
-            await alice.send("mcp/reject", correlation_id=each.id)
+        proposals_made = [await proposer.propose("bob", str(number)) for number in range(3)]
+        for proposal in (proposals_made[0], proposals_made[2]):
+            await alice.send("mcp/reject", correlation_id=proposal.id)
             with pytest.raises(ProposalClosed):
-                await each.withdraw()
-        await made[1].withdraw()
-        await until(lambda: proposals._queue._queued == {made[0].id: "rejected"})
+                await proposal.withdraw()
+        await proposals_made[1].withdraw()
+        await until(lambda: proposals._queue._queued == {proposals_made[0].id: "rejected"})
         assert (await anext(proposals)).state == "rejected"
         assert proposals._queue._queued == {}
 
@@ -397,25 +397,25 @@ async def test_a_proposal_that_its_addressee_answers_itself_is_answered(gateway:
 @played
 async def test_what_we_may_neither_request_nor_propose_is_not_sent(rights: Running) -> None:
     async with scene(rights, "silent") as (silent, alice):
-        heard = alice.envelopes("mcp/*")
+        envelopes = alice.envelopes("mcp/*")
         with pytest.raises(NotPermitted, match="neither request nor propose 'tools/call' to 'bob'"):
             await silent.call_tool("bob", "one")
         async with joining(rights, "proposer") as proposer:
             with pytest.raises(NotPermitted):
                 await proposer.call_tool("bob", "one", propose=False)
         await alice.send("mcp/marker")
-        assert (await anext(heard)).kind == "mcp/marker"
+        assert (await anext(envelopes)).kind == "mcp/marker"
 
 
 @played
 async def test_a_proposal_that_nobody_waits_for_is_withdrawn(rights: Running) -> None:
     async with scene(rights, "proposer") as (proposer, alice):
-        withdrawals, made = alice.envelopes("mcp/withdraw"), alice.envelopes("mcp/proposal")
+        withdrawals, proposed_envelopes = alice.envelopes("mcp/withdraw"), alice.envelopes("mcp/proposal")
         with pytest.raises(RequestTimeout, match=r"within 0\.05 s"):
             await proposer.call_tool("bob", "one", timeout=0.05)
-        assert (await anext(withdrawals)).correlation_id == ((await anext(made)).id,)
+        assert (await anext(withdrawals)).correlation_id == ((await anext(proposed_envelopes)).id,)
         calling = asyncio.create_task(proposer.call_tool("bob", "one"))
-        proposed = await anext(made)
+        proposed = await anext(proposed_envelopes)
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
@@ -432,11 +432,11 @@ async def test_a_proposal_that_is_given_up_while_it_is_made_is_withdrawn(rights:
         proxied(rights.port) as (proxy, url),
         mew.connect(url, token=rights.token("proposer")) as proposer,
     ):
-        made, withdrawals = alice.envelopes("mcp/proposal"), alice.envelopes("mcp/withdraw")
+        proposed_envelopes, withdrawals = alice.envelopes("mcp/proposal"), alice.envelopes("mcp/withdraw")
         proxy.hold("down")
         timeout = 0.1 if end == "too late" else None
         calling = asyncio.create_task(proposer.call_tool("bob", "one", timeout=timeout))
-        proposed = await anext(made)
+        proposed = await anext(proposed_envelopes)
         if end == "cancelled":
             calling.cancel()
         withdrawn = await anext(withdrawals)
@@ -450,14 +450,14 @@ async def test_a_proposal_that_is_given_up_while_it_is_made_is_withdrawn(rights:
 @played
 async def test_a_proposal_that_could_not_be_sent_in_time_is_not_sent_later(rights: Running) -> None:
     async with scene(rights, "proposer") as (proposer, alice):
-        heard = alice.envelopes("mcp/*")
+        envelopes = alice.envelopes("mcp/*")
         assert proposer.connection is not None
         proposer.connection.pause_writing()
         with pytest.raises(RequestTimeout, match=r"no participant fulfilled 'tools/call' within 0\.05 s"):
             await proposer.call_tool("bob", "one", timeout=0.05)
         proposer.connection.resume_writing()
         second = await proposer.propose("bob", "second")
-        assert (await anext(heard)).id == second.id
+        assert (await anext(envelopes)).id == second.id
 
 
 @played

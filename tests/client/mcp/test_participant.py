@@ -232,11 +232,11 @@ def test_contents_are_told_as_they_are() -> None:
 
 
 def test_what_was_promised_structured_is_told_structured() -> None:
-    def maybe(found: bool) -> int | None:
-        return 8 if found else None
+    def maybe(is_found: bool) -> int | None:
+        return 8 if is_found else None
 
-    assert called(maybe, found=True)["structuredContent"] == {"result": 8}
-    assert called(maybe, found=False)["structuredContent"] == {"result": None}
+    assert called(maybe, is_found=True)["structuredContent"] == {"result": 8}
+    assert called(maybe, is_found=False)["structuredContent"] == {"result": None}
 
     def word() -> Literal["yes", "no"]:
         return "yes"
@@ -370,7 +370,7 @@ def test_resources_are_listed_by_address_and_by_template() -> None:
         "resources": [{"uri": "about:", "name": "about", "description": "What this is."}]
     }
     templates = asked(library(), "resources/templates/list")["resourceTemplates"]
-    assert [each["uriTemplate"] for each in templates] == [
+    assert [template["uriTemplate"] for template in templates] == [
         "note:///{name}",
         "file:///{+path}",
         "page:///{book}/{number}",
@@ -430,18 +430,18 @@ def test_prompts_are_listed_and_filled_in() -> None:
     filled = asked(library(), "prompts/get", name="summarise", arguments={"text": "x", "words": "4"})
     assert filled["messages"] == [{"role": "user", "content": {"type": "text", "text": "In 5 words: x"}}]
     talk = asked(library(), "prompts/get", name="talk")
-    assert [(each["role"], each["content"]["text"]) for each in talk["messages"]] == [
+    assert [(message["role"], message["content"]["text"]) for message in talk["messages"]] == [
         ("user", "hello"),
         ("assistant", "hi"),
     ]
 
 
 def test_it_introduces_itself() -> None:
-    told = asked(library(), "initialize", protocolVersion="2024-11-05", capabilities={})
-    assert told["protocolVersion"] == "2024-11-05"
-    assert told["capabilities"] == {"resources": {"listChanged": True}, "prompts": {"listChanged": True}}
-    assert told["serverInfo"] == {"name": "library", "version": mew.__version__}
-    assert told["instructions"] == "Read."
+    result = asked(library(), "initialize", protocolVersion="2024-11-05", capabilities={})
+    assert result["protocolVersion"] == "2024-11-05"
+    assert result["capabilities"] == {"resources": {"listChanged": True}, "prompts": {"listChanged": True}}
+    assert result["serverInfo"] == {"name": "library", "version": mew.__version__}
+    assert result["instructions"] == "Read."
     assert asked(library(), "initialize", protocolVersion="1999-01-01")["protocolVersion"] == mcp.PROTOCOL_VERSION
     assert asked(library(), "ping") == {}
     assert asked(library(), "notifications/initialized") == {}
@@ -451,12 +451,12 @@ def test_a_long_list_comes_in_pages() -> None:
     participant = Participant(page=2)
     for number in range(5):
         participant.tool(name=f"tool{number}")(lambda: 1)
-    seen, cursor, pages = [], None, 0
+    names, cursor, pages = [], None, 0
     while pages == 0 or cursor is not None:
         page = asked(participant, "tools/list", **({} if cursor is None else {"cursor": cursor}))
-        seen += [each["name"] for each in page["tools"]]
+        names += [tool["name"] for tool in page["tools"]]
         cursor, pages = page.get("nextCursor"), pages + 1
-    assert (seen, pages) == ([f"tool{number}" for number in range(5)], 3)
+    assert (names, pages) == ([f"tool{number}" for number in range(5)], 3)
 
 
 def test_the_last_page_names_no_other() -> None:
@@ -494,8 +494,8 @@ async def test_only_what_is_addressed_to_us_is_answered(gateway: Running) -> Non
         request = {"method": "tools/call", "params": {"name": "it"}}
         await alice.send("mcp/request", request)
         await alice.send("mcp/request", request, to="carol")
-        meant = await alice.request("mcp/request", request, to=["carol", "bob"], answer="mcp/response")
-        assert asked_for == [*meant.correlation_id]
+        answer = await alice.request("mcp/request", request, to=["carol", "bob"], answer="mcp/response")
+        assert asked_for == [*answer.correlation_id]
 
 
 class Gauge:
@@ -538,7 +538,7 @@ async def test_requests_are_answered_several_at_once_but_not_too_many(gateway: R
         assert gauge.now == 3
         gauge.go.set()
         answers = await asyncio.gather(*calls)
-        assert [each.result["method"] for each in answers] == [f"m/{number}" for number in range(8)]
+        assert [answer.result["method"] for answer in answers] == [f"m/{number}" for number in range(8)]
         assert (gauge.most, gauge.begun, gauge.now) == (3, 8, 0)
 
 
@@ -638,7 +638,7 @@ async def test_a_list_that_changes_is_told(gateway: Running) -> None:
         assert (await alice.call("bob", "ping")).result == {}
         participant.tool(name="late")(lambda: 1)
         assert (await anext(notes)).payload == {"method": "notifications/tools/list_changed"}
-        assert [each.name for each in await alice.list_tools("bob")] == ["late"]
+        assert [tool.name for tool in await alice.list_tools("bob")] == ["late"]
         participant.remove_tool("late")
         assert (await anext(notes)).payload == {"method": "notifications/tools/list_changed"}
         participant.resource("a:")(lambda: "x")
