@@ -231,7 +231,7 @@ async def test_what_we_may_not_request_is_proposed_and_its_result_comes_back(rig
         proposal = await anext(proposals)
         assert (proposal.by, proposal.to, proposal.method, proposal.tool) == ("proposer", ("bob",), "tools/call", "one")
         assert proposal.params == {"name": "one", "arguments": {}}
-        assert repr(proposal) == "<Proposed 'tools/call' by 'proposer', open>"
+        assert repr(proposal) == "<IncomingProposal 'tools/call' by 'proposer', open>"
         request = await proposal.approve()
         assert (request.kind, request.to, request.correlation_id) == ("mcp/request", ("bob",), (proposal.id,))
         result = await calling
