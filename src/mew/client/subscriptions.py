@@ -138,7 +138,7 @@ class ItemQueue(Queue[T]):
         super().__init__()
         self._items: deque[T | _MissingItems] = deque()
         self._max_items = limits.items
-        self._on_missed = on_overflow
+        self._on_overflow = on_overflow
 
     def put(self, item: T) -> None:
         """Add an item, or count it as missing if the queue is full."""
@@ -160,9 +160,9 @@ class ItemQueue(Queue[T]):
             if not isinstance(item, _MissingItems):
                 return item
             self.missed += item.count
-            if self._on_missed is None:
+            if self._on_overflow is None:
                 raise SubscriptionOverflow(item.count)
-            self._on_missed(item.count)
+            self._on_overflow(item.count)
         return None
 
 
