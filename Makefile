@@ -13,6 +13,7 @@ LOCK := .venv-lock
 TRY := .venv-try
 PY := $(VENV)/bin/python
 CODE := $(wildcard src tests bench tools examples deploy)
+MATRIX := memory,websocket,http,sdk
 CORE_TESTS := tests/protocol tests/model tests/view tests/requirements tests/testing
 
 # The first Python that is new enough. `make setup PYTHON=/path/to/python` overrides it.
@@ -79,9 +80,10 @@ bench: setup ## measure; one thing only: make bench NAME=core
 	@$(PY) -m bench $(NAME)
 
 .PHONY: torture
-torture: setup ## the long tests: many histories, properties with new examples, and every mutant of the core
+torture: setup ## the long tests: many histories, the whole matrix, properties with new examples, every mutant of the core
 	@trap 'exit 130' INT; failed=; \
 	$(PY) -m pytest tests/torture -q --timeout=3600 || failed+=" histories"; \
+	$(PY) -m pytest tests/requirements --transport $(MATRIX) --whole-matrix -q -n 2 || failed+=" matrix"; \
 	$(PY) -m pytest tests -m hypothesis --hypothesis-profile=torture -q -n 2 --timeout=3600 || failed+=" properties"; \
 	$(PY) -m tools.mutants || failed+=" mutants"; \
 	if [ -n "$$failed" ]; then echo "make torture: failed in$$failed" >&2; exit 1; fi

@@ -24,6 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="core",
         help=f"where the requirements are tested, of {','.join(TRANSPORTS)}",
     )
+    parser.addoption("--whole-matrix", action="store_true", help="test every requirement at each named transport")
 
 
 def pytest_configure() -> None:

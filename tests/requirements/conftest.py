@@ -1,4 +1,7 @@
-"""Each requirement is tested at every transport that `--transport` names: `--transport websocket,memory,http`.
+"""Requirements are tested at every transport that `--transport` names: `--transport websocket,memory,http`.
+
+In the core, all tests run. At another transport, only the tests marked `@pytest.mark.transport` run: those whose
+subject is the transport, and some of each area of requirements. `--whole-matrix` runs all tests at each transport.
 
 `open_space(**configuration)` opens a space there. `tests.requirements.transports` says what each transport shows.
 `@pytest.mark.transports("core", "memory")` names the transports that can show a requirement, where not all can.
@@ -8,11 +11,14 @@ frames or because they lose a connection.
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.requirements.transports import LIKE, Transport, open_transport
+
+FOLDER = Path(__file__).parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -29,22 +35,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what a transport cannot show, and, without the core, the tests that use no transport."""
-    transports = config.getoption("--transport")
-    left_out = [item for item in items if not _is_shown(item, transports)]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if _is_shown(item, transports)]
+    """Deselect what a transport cannot show, what need not run there, and, without the core, tests of no transport."""
+    deselected = [item for item in items if FOLDER in item.path.parents and not _is_selected(item, config)]
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = [item for item in items if FOLDER not in item.path.parents or _is_selected(item, config)]
 
 
-def _is_shown(item: pytest.Item, transports: list[str]) -> bool:
-    if "requirements" not in item.path.parts:
-        return True
+def _is_selected(item: pytest.Item, config: pytest.Config) -> bool:
     transport = item.callspec.params.get("open_space") if hasattr(item, "callspec") else None
-    limited = item.get_closest_marker("transports")
     if transport is None:
-        return "core" in transports
-    return limited is None or LIKE.get(transport, transport) in limited.args
+        return "core" in config.getoption("--transport")
+    possible = item.get_closest_marker("transports")
+    if possible is not None and LIKE.get(transport, transport) not in possible.args:
+        return False
+    is_marked = item.get_closest_marker("transport") is not None
+    return transport == "core" or is_marked or bool(config.getoption("--whole-matrix"))
 
 
 @pytest.fixture

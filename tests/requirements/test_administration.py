@@ -37,6 +37,7 @@ def connect(lab: MemorySpace, connection: str, participant: str, **more: Any) ->
 # Refused envelopes
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("REC-22")
 def test_of_a_refused_payload_its_size_its_digest_and_its_head_are_kept(open_space: Transport) -> None:
     lab = open_space(participants=TWO)

@@ -19,6 +19,7 @@ def refusal(client: Any) -> Any:
     return client.error()["error"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("BND-01")
 def test_a_message_of_too_many_parts_is_refused_and_brackets_in_a_text_are_no_parts(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
@@ -152,6 +153,7 @@ def owing(open_space: Transport, **limits: int) -> tuple[Any, Any, Any]:
     return lab, alice, bob
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("BND-08")
 @pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize(
@@ -178,6 +180,7 @@ def test_who_owes_work_or_bytes_is_refused_until_time_has_paid(
     assert alice.take("chat")["payload"]["text"] == "paid"
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("BND-08")
 def test_the_rate_of_envelopes_says_which_it_is_and_when_to_come_back(open_space: Transport) -> None:
     lab = open_space(participants=TWO, limits=Limits(envelopes_per_second=2, envelope_burst=1))
@@ -190,6 +193,7 @@ def test_the_rate_of_envelopes_says_which_it_is_and_when_to_come_back(open_space
     assert 400 < told["retry_after_ms"] <= 501
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("BND-09")
 @pytest.mark.transports("core", "memory")
 def test_coming_back_pays_for_nothing_and_is_refused_while_something_is_owed(open_space: Transport) -> None:
@@ -203,6 +207,7 @@ def test_coming_back_pays_for_nothing_and_is_refused_while_something_is_owed(ope
     assert lab.join("alice").take("system/welcome")
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("BND-09")
 @pytest.mark.transports("core", "memory")
 def test_rates_are_kept_for_a_minute(open_space: Transport) -> None:

@@ -59,6 +59,7 @@ def may_grant(open_space: Transport, held: dict[str, Any], asked: dict[str, Any]
     return bool(alice.kinds() == ["capability/grant"])
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("CAP-01")
 def test_an_exact_kind_allows_that_kind_alone(open_space: Transport) -> None:
     alice = try_out(open_space, {"kind": "note"})
@@ -256,6 +257,7 @@ def test_thirty_two_levels_are_granted(open_space: Transport) -> None:
     assert not may_grant(open_space, {"kind": "*"}, {"kind": "note", "payload": {"a": [deepest]}})
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("CAP-14", "CAP-16")
 def test_a_violation_says_what_was_tried_what_is_held_and_what_came_nearest(open_space: Transport) -> None:
     alice = try_out(open_space, {"kind": "note", "payload": {"a": "x"}})
@@ -266,6 +268,7 @@ def test_a_violation_says_what_was_tried_what_is_held_and_what_came_nearest(open
     assert "`payload` does not match {'a': 'x'}" in refused["message"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("CAP-16")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_a_violation_names_the_envelope_that_was_refused(open_space: Transport) -> None:
@@ -274,6 +277,7 @@ def test_a_violation_names_the_envelope_that_was_refused(open_space: Transport) 
     assert alice.take("system/error")["correlation_id"] == ["n1"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("CAP-16")
 def test_nobody_else_sees_what_was_refused(open_space: Transport) -> None:
     lab = open_space(participants={"alice": [{"kind": "note"}], "bob": None})
@@ -405,6 +409,7 @@ def test_a_pattern_does_not_cover_one_with_a_key_left_open_or_looser(
     assert not may_grant(open_space, {"kind": "note", **held}, {"kind": "note", **asked})
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("CAP-20")
 def test_a_grant_is_relayed_as_sent_then_welcomed_then_used(open_space: Transport) -> None:
     lab = open_space(participants={"alice": [{"kind": "note"}, {"kind": "capability/grant"}], "bob": None})
@@ -490,6 +495,7 @@ def test_an_absent_recipient_has_the_grant_when_it_joins(open_space: Transport) 
     assert is_allowed(bob, "note")
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("CAP-23")
 def test_grants_and_revocations_outlast_leaving(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
@@ -560,6 +566,7 @@ def test_the_right_to_write_to_a_stream_is_not_granted_as_a_capability(open_spac
     assert alice.error()["error"] == "invalid_operation"
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("CAP-27")
 def test_the_others_are_told_of_a_change(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None, "carol": None})
@@ -580,6 +587,7 @@ def test_the_others_are_told_of_a_change(open_space: Transport) -> None:
     assert told == [{"kind": "chat"}, BASELINE]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("CAP-27")
 def test_what_changes_nothing_is_told_to_the_recipient_alone(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})

@@ -23,6 +23,8 @@ from tests.requirements.transports import Transport
 from tests.support.histories import ALL_VERBS, CONFIGURATION, History, Step, histories, opened
 from tests.support.hypothesis_settings import examples
 
+pytestmark = pytest.mark.transport
+
 Deed = Callable[[Any, list[Any]], object]
 """What somebody did, to be done again in another space, by the client of the same number."""
 

@@ -44,6 +44,7 @@ def open_stream(client: Any) -> str:
     return str(client.take("stream/open")["payload"]["stream_id"])
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-01")
 def test_a_kind_alone_is_relayed_with_the_rest_filled_in(open_space: Transport) -> None:
     received = relayed(open_space, b'{"kind":"custom/thing"}')
@@ -65,6 +66,7 @@ def test_every_id_of_the_gateway_occurs_once(open_space: Transport) -> None:
     assert all(OURS.fullmatch(each) for each in ids)
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-02")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_every_id_of_an_error_occurs_once(open_space: Transport) -> None:
@@ -104,6 +106,7 @@ def test_an_id_may_have_256_characters(open_space: Transport) -> None:
     assert received["id"] == "é" * 256
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-03", "ENV-18")
 @pytest.mark.parametrize("given", [b"null", b'""'])
 def test_an_id_that_says_nothing_is_replaced_where_it_stood(open_space: Transport, given: bytes) -> None:
@@ -149,6 +152,7 @@ def test_any_other_time_is_replaced_by_the_gateways(open_space: Transport, ts: A
     assert STAMPED.fullmatch(received["ts"])
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-05")
 @pytest.mark.parametrize("claimed", ["bob", "system:gateway", "", None, 5, ["alice"], {"id": "alice"}])
 def test_the_sender_is_who_the_connection_belongs_to(open_space: Transport, claimed: Any) -> None:
@@ -176,6 +180,7 @@ def test_a_strict_space_lets_a_right_or_missing_sender_pass(open_space: Transpor
     assert bob.take("custom/thing")["from"] == "alice"
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-07")
 @pytest.mark.parametrize(
     ("given", "sent_out"), [("mew/v0.3", "mew/v0.3"), ("mew/v0.4", "mew/v0.4"), (None, "mew/v0.4")]
@@ -212,6 +217,7 @@ def test_a_correlation_leaves_as_an_array(open_space: Transport, given: bytes, s
     assert received.raw.endswith(b'"kind":"custom/thing","correlation_id":' + sent_out + b"}")
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-09")
 @pytest.mark.parametrize("kind", ["mcp/response", "custom/thing"])
 def test_everybody_receives_what_is_addressed_to_one(open_space: Transport, kind: str) -> None:
@@ -226,6 +232,7 @@ def test_somebody_who_is_not_here_may_be_addressed(open_space: Transport) -> Non
     assert relayed(open_space, b'{"kind":"custom/thing","to":["nobody"]}')["to"] == ["nobody"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-10")
 @pytest.mark.sockets("alice")
 def test_the_sender_receives_its_own_envelope_as_everybody_does(open_space: Transport) -> None:
@@ -235,6 +242,7 @@ def test_the_sender_receives_its_own_envelope_as_everybody_does(open_space: Tran
     assert own.raw == others.raw
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-11")
 @pytest.mark.parametrize(
     ("kind", "payload", "answer"),
@@ -256,6 +264,7 @@ def test_a_request_stands_before_the_answer_to_it(
         assert second.startswith(answer)
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-12")
 def test_a_welcome_goes_to_the_joiner_alone(open_space: Transport) -> None:
     _, alice, bob = pair(open_space)
@@ -264,6 +273,7 @@ def test_a_welcome_goes_to_the_joiner_alone(open_space: Transport) -> None:
     assert alice.inbox() == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-12", "ENV-15")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_an_error_goes_to_the_one_at_fault_alone(open_space: Transport) -> None:
@@ -283,6 +293,7 @@ def test_an_invitation_is_acknowledged_to_the_inviter_alone(open_space: Transpor
     assert bob.kinds() == ["system/presence"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-12")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_a_gap_is_told_to_the_one_who_lost_something_alone(open_space: Transport) -> None:
@@ -294,6 +305,7 @@ def test_a_gap_is_told_to_the_one_who_lost_something_alone(open_space: Transport
     assert alice.inbox() == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-13")
 def test_presence_reaches_all_but_the_one_it_is_about(open_space: Transport) -> None:
     lab = open_space(participants={"alice": EVERYTHING, "bob": None, "carol": None})
@@ -323,6 +335,7 @@ CONSUMED = {
 }
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-14")
 @pytest.mark.parametrize("kind", CONSUMED)
 def test_a_consumed_kind_is_not_relayed(open_space: Transport, kind: str) -> None:
@@ -353,6 +366,7 @@ def test_a_heartbeat_needs_no_capability_and_has_no_answer(open_space: Transport
     assert alice.inbox() == bob.inbox() == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-15")
 @pytest.mark.sockets("alice")
 @pytest.mark.parametrize(
@@ -375,6 +389,7 @@ def test_what_is_refused_reaches_nobody(open_space: Transport, message: bytes) -
     assert bob.inbox() == onlooker.inbox() == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-16")
 def test_unknown_kinds_and_fields_arrive_unchanged(open_space: Transport) -> None:
     message = (
@@ -392,6 +407,7 @@ def test_an_unknown_kind_needs_a_capability(open_space: Transport) -> None:
     assert alice.inbox() == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-17")
 @pytest.mark.parametrize(
     "payload",
@@ -411,6 +427,7 @@ def test_a_payload_leaves_byte_for_byte(open_space: Transport, payload: bytes) -
     assert received.raw.endswith(b',"kind":"custom/thing","payload":' + payload + b',"zz":1}')
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-18")
 def test_keys_leave_in_the_senders_order(open_space: Transport) -> None:
     received = relayed(open_space, b'{"payload":{},"from":"mallory","zz":1,"kind":"custom/thing","ts":"?","aa":2}')
@@ -473,6 +490,7 @@ def test_of_a_key_given_twice_the_first_value_does_not_matter(open_space: Transp
     assert b"welcome" not in received.raw
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-20")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_the_gateways_own_json_is_compact_and_not_escaped(open_space: Transport) -> None:
@@ -529,6 +547,7 @@ def test_the_gateway_signs_what_it_says_and_names_the_cause(open_space: Transpor
     assert_signed_and_caused(open_space, kind, CAUSES[kind])
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-21")
 @pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("kind", REFUSED_CAUSES)
@@ -614,6 +633,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-24")
 @pytest.mark.parametrize("code", REFUSED)
 def test_an_error_says_what_and_why(open_space: Transport, code: str) -> None:
@@ -625,6 +645,7 @@ def test_an_error_says_what_and_why(open_space: Transport, code: str) -> None:
     assert error["message"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-24")
 @pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("code", REFUSED)
@@ -638,6 +659,7 @@ def test_an_error_names_the_envelope(open_space: Transport, code: str) -> None:
     assert numbered["correlation_id"] != [numbered["id"]]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-24")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_an_error_names_the_id_of_a_message_that_is_no_valid_envelope(open_space: Transport) -> None:
@@ -646,6 +668,7 @@ def test_an_error_names_the_id_of_a_message_that_is_no_valid_envelope(open_space
     assert alice.take("system/error")["correlation_id"] == ["mine"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-24")
 @pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("message", [b"{", b"[]", b'{"kind":5}', b'{"kind":"x","id":5}', b'{"kind":5,"id":""}'])
@@ -655,6 +678,7 @@ def test_an_error_about_a_message_without_an_id_names_none(open_space: Transport
     assert "correlation_id" not in alice.take("system/error")
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("ENV-24")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_an_error_does_not_repeat_an_id_that_is_too_long(open_space: Transport) -> None:

@@ -9,7 +9,7 @@ from tests.requirements.transports import Transport
 
 EVERYTHING = [{"kind": "*"}]
 WIDE = {"participants": {"alice": EVERYTHING, "bob": EVERYTHING, "carol": None}}
-pytestmark = pytest.mark.transports("core", "memory", "websocket")
+pytestmark = [pytest.mark.transport, pytest.mark.transports("core", "memory", "websocket")]
 """Over HTTP there is neither: who posts or polls has a participant's token."""
 
 

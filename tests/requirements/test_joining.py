@@ -9,7 +9,7 @@ from tests.requirements.transports import Transport
 EVERYTHING = [{"kind": "*"}]
 WIDE = {"participants": {"alice": EVERYTHING, "bob": EVERYTHING, "carol": None}}
 CLOSING = StreamSettings(on_owner_disconnect="close")
-pytestmark = pytest.mark.transports("core", "memory", "websocket")
+pytestmark = [pytest.mark.transport, pytest.mark.transports("core", "memory", "websocket")]
 """Most rules are about sockets. A test names `http` too if a participant that polls gets the same answer."""
 
 

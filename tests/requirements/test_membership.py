@@ -47,6 +47,7 @@ def is_paused(client: Any) -> bool:
     return True
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("MEM-01")
 def test_an_invitation_is_acknowledged_to_the_inviter_alone(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": ADMIN})
@@ -89,6 +90,7 @@ def test_everybody_but_the_inviter_is_told_who_was_invited(open_space: Transport
     assert "reason" not in bob.take("system/presence")["payload"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("MEM-03")
 @pytest.mark.parametrize(
     ("given", "held"),
@@ -121,6 +123,7 @@ def test_an_inviter_may_give_what_it_does_not_have(open_space: Transport) -> Non
     assert alice.take("note")["from"] == "carol"
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("MEM-05")
 @pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("known", ["bob", "carol"])
@@ -198,6 +201,7 @@ def test_the_limit_does_not_keep_a_kick_from_being_lifted(open_space: Transport)
     assert acknowledgement(alice)["status"] == "created"
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("MEM-08")
 def test_a_posted_invitation_is_answered_with_the_token(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN})
@@ -209,6 +213,7 @@ def test_a_posted_invitation_is_answered_with_the_token(open_space: Transport) -
     assert answer.body["connection_url"].startswith("ws")
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("MEM-08")
 def test_a_repeated_posted_invitation_is_answered_as_a_conflict(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN})
@@ -220,6 +225,7 @@ def test_a_repeated_posted_invitation_is_answered_as_a_conflict(open_space: Tran
     assert answer.refusal.status == 409
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("MEM-09")
 @pytest.mark.sockets("bob")
 def test_a_kick_closes_the_socket_and_all_others_see_it_leave(open_space: Transport) -> None:
@@ -248,6 +254,7 @@ def test_kicking_needs_its_capability(open_space: Transport) -> None:
     assert bob.closed is None
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("MEM-09")
 def test_a_kick_makes_a_log_leave_too(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "robot": None}, output_logs=frozenset({"robot"}))
@@ -259,6 +266,7 @@ def test_a_kick_makes_a_log_leave_too(open_space: Transport) -> None:
     assert robot.inbox() == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("MEM-10")
 @pytest.mark.sockets("bob")
 def test_the_kicked_stays_out_until_it_is_invited_again(open_space: Transport) -> None:
@@ -276,6 +284,7 @@ def test_the_kicked_stays_out_until_it_is_invited_again(open_space: Transport) -
     assert alice.take("system/presence")
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("MEM-10")
 def test_the_kicked_can_neither_post_nor_poll(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
@@ -288,6 +297,7 @@ def test_the_kicked_can_neither_post_nor_poll(open_space: Transport) -> None:
     assert alice.inbox() == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("MEM-10")
 def test_an_anonymous_guest_that_was_kicked_stays_out(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN}, allow_anonymous=True)
@@ -335,6 +345,7 @@ def test_somebody_unknown_is_not_kicked(open_space: Transport) -> None:
     assert (refused["error"], refused["participant_id"]) == ("participant_not_found", "nobody")
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("MEM-13")
 def test_a_pause_is_relayed_and_pauses_everybody_it_names(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None, "carol": None, "dave": None})
@@ -436,6 +447,7 @@ def test_everything_else_of_a_paused_participant_is_refused(open_space: Transpor
     assert alice.inbox() == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("MEM-15")
 @pytest.mark.sockets("bob")
 def test_a_paused_participant_writes_no_frames_and_goes_on_receiving(open_space: Transport) -> None:
@@ -452,6 +464,7 @@ def test_a_paused_participant_writes_no_frames_and_goes_on_receiving(open_space:
     assert bob.take("chat")["payload"]["text"] == "patience"
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("MEM-15")
 def test_a_paused_participant_is_refused_over_http_too(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
@@ -460,6 +473,7 @@ def test_a_paused_participant_is_refused_over_http_too(open_space: Transport) ->
     assert (answer.body["error"], answer.refusal.status) == ("paused", 403)
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("MEM-16")
 @pytest.mark.sockets("alice", "bob")
 @pytest.mark.parametrize("seconds", [2, 2.5, 31_536_000])
@@ -553,6 +567,7 @@ def test_a_pause_outlasts_a_restart(open_space: Transport) -> None:
     assert is_paused(lab.join("bob"))
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("MEM-19")
 @pytest.mark.sockets("bob")
 def test_a_shut_down_participant_has_five_seconds_to_say_goodbye(open_space: Transport) -> None:
@@ -568,6 +583,7 @@ def test_a_shut_down_participant_has_five_seconds_to_say_goodbye(open_space: Tra
     assert bob.closed == 1000
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("MEM-19")
 @pytest.mark.sockets("bob")
 def test_neither_a_resume_nor_a_new_socket_nor_a_second_shut_down_puts_it_off(open_space: Transport) -> None:
@@ -583,6 +599,7 @@ def test_neither_a_resume_nor_a_new_socket_nor_a_second_shut_down_puts_it_off(op
     assert (first.closed, second.closed) == (4409, 1000)
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("MEM-19")
 @pytest.mark.parametrize("to", [{}, {"to": ["nobody"]}, {"to": ["carol"]}], ids=repr)
 def test_a_shut_down_that_names_nobody_here_is_only_relayed(open_space: Transport, to: dict[str, Any]) -> None:
@@ -596,6 +613,7 @@ def test_a_shut_down_that_names_nobody_here_is_only_relayed(open_space: Transpor
     assert not is_paused(carol)
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("MEM-20")
 @pytest.mark.sockets("bob")
 def test_a_shut_down_participant_leaves_and_may_come_back(open_space: Transport) -> None:
@@ -613,6 +631,7 @@ def test_a_shut_down_participant_leaves_and_may_come_back(open_space: Transport)
     assert bob.closed is None
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("MEM-20")
 def test_who_is_present_by_a_log_alone_is_not_shut_out(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "robot": None}, output_logs=frozenset({"robot"}))
@@ -626,6 +645,7 @@ def test_who_is_present_by_a_log_alone_is_not_shut_out(open_space: Transport) ->
     assert lab.post("robot", {"kind": "chat", "payload": {"text": "yes"}}).refusal is None
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("MEM-20")
 @pytest.mark.sockets("robot")
 def test_the_socket_of_one_with_a_log_is_shut_down_and_may_come_back(open_space: Transport) -> None:

@@ -99,6 +99,7 @@ def test_a_new_stream_has_its_owner_as_only_writer(open_space: Transport) -> Non
     assert not may_write(bob, requested)
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("OWN-02")
 @pytest.mark.sockets("bob")
 def test_a_grant_is_told_to_all_and_in_force_with_the_next_frame(open_space: Transport) -> None:
@@ -137,6 +138,7 @@ def test_an_answer_has_a_reason_only_where_one_was_given(open_space: Transport, 
     assert "reason" not in alice.take(answer)["payload"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("OWN-03")
 @pytest.mark.sockets("bob")
 def test_a_revoke_is_told_to_all_and_in_force_with_the_next_frame(open_space: Transport) -> None:
@@ -159,6 +161,7 @@ def test_a_revoke_is_told_to_all_and_in_force_with_the_next_frame(open_space: Tr
     assert carol.kinds() == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("OWN-04")
 @pytest.mark.sockets("bob")
 def test_a_transfer_is_told_to_all_and_needs_nobodys_consent(open_space: Transport) -> None:
@@ -208,6 +211,7 @@ def test_there_is_nothing_to_decide_about_an_unknown_or_ended_stream(open_space:
         assert (refusal["error"], refusal["stream_id"]) == ("stream_not_found", stream_id)
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("OWN-06")
 @pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("kind", REQUESTS)
@@ -411,6 +415,7 @@ def test_a_stream_has_a_limit_of_writers(open_space: Transport) -> None:
     assert writers(alice, stream_id) == ["alice", "bob", "carol"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("OWN-18")
 @pytest.mark.sockets("alice", "bob", "carol", "dave")
 def test_everything_that_says_who_may_write_agrees(open_space: Transport) -> None:
@@ -438,6 +443,7 @@ def test_everything_that_says_who_may_write_agrees(open_space: Transport) -> Non
             assert may_write(client, stream_id) is (name in expected)
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("OWN-19")
 def test_a_posted_decision_is_answered_with_what_it_changed(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
@@ -465,6 +471,7 @@ def test_a_posted_decision_is_answered_with_what_it_changed(open_space: Transpor
 # When somebody leaves
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("OWN-20")
 @pytest.mark.sockets("bob")
 def test_a_writer_that_leaves_is_off_every_list_at_once(open_space: Transport) -> None:
@@ -485,6 +492,7 @@ def test_a_writer_that_leaves_is_off_every_list_at_once(open_space: Transport) -
     assert not may_write(bob, first)
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("OWN-20", "OWN-21")
 def test_leaving_is_told_as_presence_then_writing_then_ownership(open_space: Transport) -> None:
     lab = open_space(participants={"alice": MAY_OPEN, "bob": MAY_OPEN})
@@ -496,6 +504,7 @@ def test_leaving_is_told_as_presence_then_writing_then_ownership(open_space: Tra
     assert alice.kinds() == ["system/presence", "stream/write-revoked", "stream/close"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("OWN-21")
 @pytest.mark.sockets("bob")
 def test_under_close_a_stream_ends_with_its_owners_leaving(open_space: Transport) -> None:
@@ -542,6 +551,7 @@ def test_who_manages_streams_ends_one_whose_owner_stays_away(open_space: Transpo
     assert welcome_again(bob)["active_streams"] == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("OWN-23")
 def test_an_owner_that_returns_in_time_finds_everything_as_it_was(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
@@ -593,6 +603,7 @@ def test_while_the_owner_is_away_the_others_go_on_writing(open_space: Transport)
     assert entry(bob, stream_id)["stream"]["owner_connected"] is True
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("OWN-25")
 @pytest.mark.sockets("alice", "bob")
 def test_after_the_grace_the_longest_standing_present_writer_inherits(open_space: Transport) -> None:
@@ -681,6 +692,7 @@ def test_the_grace_can_be_configured(open_space: Transport) -> None:
     assert bob.kinds() == ["stream/close"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("OWN-29")
 @pytest.mark.parametrize("policy", ["keep", "transfer"])
 def test_a_kicked_owner_has_no_grace(open_space: Transport, policy: str) -> None:
@@ -723,6 +735,7 @@ def test_an_anonymous_owner_has_no_grace(open_space: Transport, policy: str) -> 
     assert bob.take("stream/close")["payload"]["stream_id"] == lonely
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("OWN-30")
 @pytest.mark.transports("core", "memory", "websocket")
 @examples(40, allow=[HealthCheck.function_scoped_fixture])

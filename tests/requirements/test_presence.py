@@ -9,6 +9,8 @@ from mew.testing import Frame
 from tests.requirements.steps import forget_inboxes, grant_write, hello, open_stream, texts
 from tests.requirements.transports import Transport
 
+pytestmark = pytest.mark.transport
+
 EVERYTHING = [{"kind": "*"}]
 WIDE = {"participants": {"alice": EVERYTHING, "bob": EVERYTHING, "carol": None}}
 CLOSING = StreamSettings(on_owner_disconnect="close")

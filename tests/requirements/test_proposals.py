@@ -44,6 +44,7 @@ def open_ids(lab: Any) -> list[str]:
     return list(lab.state.proposals)
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("PRO-01")
 def test_a_proposal_is_stamped_by_the_gateway(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
@@ -127,6 +128,7 @@ def test_what_two_readers_could_read_differently_is_no_proposal(open_space: Tran
     assert "proposal" not in bob.take("mcp/proposal")
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("PRO-06")
 def test_a_request_fulfils_the_proposal_once(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
@@ -256,6 +258,7 @@ def test_fulfilling_needs_the_capability_for_the_request(open_space: Transport) 
     assert open_ids(lab) == ["p-1"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("PRO-13")
 @pytest.mark.parametrize(("kind", "outcome"), [("mcp/response", "fulfilled"), ("mcp/reject", "rejected")])
 def test_an_answer_to_the_proposal_itself_closes_it(open_space: Transport, kind: str, outcome: str) -> None:
@@ -275,6 +278,7 @@ def test_an_answer_to_the_proposal_itself_closes_it(open_space: Transport, kind:
         assert "proposal" not in bob.take(kind), "it has ended already"
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("PRO-14")
 def test_the_proposer_may_always_withdraw(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
@@ -309,6 +313,7 @@ def test_nobody_withdraws_for_another(open_space: Transport) -> None:
     assert open_ids(lab) == ["p-1", "p-2"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("PRO-15")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_a_click_after_the_end_is_refused_even_before_the_next_tick(open_space: Transport) -> None:
@@ -335,6 +340,7 @@ def test_what_expired_in_the_meantime_is_closed_at_the_start(open_space: Transpo
     assert lab.join("alice").take("system/welcome")["payload"]["open_proposals"] == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("PRO-17")
 def test_leaving_keeps_a_proposal_and_a_kick_closes_it(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
@@ -348,6 +354,7 @@ def test_leaving_keeps_a_proposal_and_a_kick_closes_it(open_space: Transport) ->
     assert open_ids(lab) == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("PRO-17")
 @pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("kick", [False, True])
@@ -475,6 +482,7 @@ def test_a_proposer_is_remembered_for_its_last_1024(open_space: Transport) -> No
     assert list(lab.state.closed_proposals) == ["p-last"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("PRO-23")
 def test_a_late_joiner_that_may_fulfil_is_told_what_is_open(open_space: Transport) -> None:
     lab = open_space(participants={**PEOPLE, "dave": MAY_PROPOSE})
@@ -508,6 +516,7 @@ def approve(client: Any, stamp: Any, name: str = "p-1") -> None:
     client.send(kind="mcp/approve", correlation_id=[name], proposal=claim(stamp), payload={})
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("PRO-24")
 def test_a_request_that_a_rule_binds_waits_for_its_votes(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE, approvals=(rule("alice", "carol", quorum=2),))
@@ -584,6 +593,7 @@ def test_who_is_no_decider_has_no_vote(open_space: Transport) -> None:
     assert bob.take("mcp/proposal")["proposal"] == stamp
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("PRO-26")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_an_anonymous_participant_never_counts(open_space: Transport) -> None:
@@ -717,6 +727,7 @@ def grant(client: Any, name: str, **fields: Any) -> None:
     client.send(id=name, kind="capability/grant", payload=payload)
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("PRO-29")
 def test_a_grant_ends_when_it_said(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
@@ -748,6 +759,7 @@ def test_a_grant_lasts_up_to_a_year(open_space: Transport, seconds: Any) -> None
     assert alice.kinds()[0] == "capability/grant"
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("PRO-30")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_the_end_of_a_grant_takes_no_other_along(open_space: Transport) -> None:

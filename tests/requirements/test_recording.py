@@ -95,6 +95,7 @@ def test_positions_rise_by_one_from_nought_restarts_included(open_space: Transpo
     assert lab.state.position == len(lab.records) - 1
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("REC-01")
 @pytest.mark.transports("memory", "websocket")
 @at_a_gateway
@@ -121,6 +122,7 @@ def test_times_never_decrease_though_the_clock_does(open_space: Transport) -> No
     assert (lab.records[0].time, lab.records[-1].time) == (began, began + 3590 * 1_000_000)
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("REC-02")
 @pytest.mark.transports("memory", "websocket")
 def test_times_never_decrease_though_the_clock_of_a_gateway_does(open_space: Transport) -> None:
@@ -134,6 +136,7 @@ def test_times_never_decrease_though_the_clock_of_a_gateway_does(open_space: Tra
     assert all(earlier.time <= later.time for earlier, later in pairwise(lab.records))
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("REC-03")
 @pytest.mark.transports("memory", "websocket")
 def test_the_start_of_a_gateway_is_recorded_with_its_epoch_and_configuration(open_space: Transport) -> None:
@@ -162,6 +165,7 @@ def test_each_start_is_recorded_with_its_epoch_and_configuration(open_space: Tra
 # What is recorded
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("REC-04")
 def test_a_relayed_envelope_is_recorded_as_it_was_sent_out(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
@@ -197,6 +201,7 @@ def test_a_heartbeat_is_recorded_as_consumed(open_space: Transport) -> None:
     assert only(lab, "consumed").envelope_id == "still-here"
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("REC-05")
 @pytest.mark.parametrize(
     ("envelope", "kind"),
@@ -221,6 +226,7 @@ def test_a_refused_envelope_is_recorded_with_the_code_its_sender_got(
     assert (record.participant, record.kind, record.envelope_id) == ("bob", kind, "wrong")
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("REC-05")
 def test_what_is_no_envelope_at_all_is_recorded_too(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
@@ -231,6 +237,7 @@ def test_what_is_no_envelope_at_all_is_recorded_too(open_space: Transport) -> No
     assert (record.kind, record.envelope_id, record.size, record.payload) == (None, None, 9, b"")
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("REC-06")
 @pytest.mark.sockets("alice", "bob")
 def test_frames_and_data_are_recorded_under_one_numbering(open_space: Transport) -> None:
@@ -251,6 +258,7 @@ def test_frames_and_data_are_recorded_under_one_numbering(open_space: Transport)
     assert between.payload == alice.take("stream/data").raw
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("REC-07")
 @pytest.mark.sockets("bob")
 def test_every_refused_frame_is_recorded_told_or_not(open_space: Transport) -> None:
@@ -268,6 +276,7 @@ def test_every_refused_frame_is_recorded_told_or_not(open_space: Transport) -> N
     assert {each.frame_number for each in records} == {None}
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("REC-07")
 @pytest.mark.sockets("alice")
 def test_frames_over_the_rate_are_recorded_as_refused(open_space: Transport) -> None:
@@ -280,6 +289,7 @@ def test_frames_over_the_rate_are_recorded_as_refused(open_space: Transport) -> 
     assert [each.reason for each in recorded(lab, "frame_rejected")] == ["rate_limited"] * 2
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("REC-08")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_joins_leaves_and_welcomes_are_recorded(open_space: Transport) -> None:
@@ -298,6 +308,7 @@ def test_joins_leaves_and_welcomes_are_recorded(open_space: Transport) -> None:
     assert welcomes == ["alice", "bob", "bob", "onlooker"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("REC-08")
 def test_a_welcome_is_recorded_as_it_was_sent(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
@@ -333,6 +344,7 @@ def test_nothing_is_delivered_before_its_record(open_space: Transport, steps: li
         assert first_delivered_without_record(lab.effects) is None
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("REC-10")
 def test_a_decision_can_be_read_from_the_record_of_its_envelope(open_space: Transport) -> None:
     lab = open_space(participants={"alice": [{"kind": "chat"}, {"kind": "mcp/*", "payload": {"method": "x"}}]})
@@ -344,6 +356,7 @@ def test_a_decision_can_be_read_from_the_record_of_its_envelope(open_space: Tran
     assert (denied.reason, denied.capability) == ("capability_violation", None)
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("REC-11")
 def test_a_hole_in_a_writers_numbers_is_recorded(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
@@ -359,6 +372,7 @@ def test_a_hole_in_a_writers_numbers_is_recorded(open_space: Transport) -> None:
     assert "stream/gap" not in bob.kinds()
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("REC-12")
 @pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("reader", ["slow", "gone", "back"])
@@ -398,6 +412,7 @@ def test_the_records_alone_give_the_state_of_the_running_space(open_space: Trans
         assert snapshot(state) == snapshot(lab.state)
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("REC-13")
 @pytest.mark.transports("memory", "websocket")
 @at_a_gateway
@@ -584,6 +599,7 @@ def test_every_welcome_can_be_made_again_from_the_records(open_space: Transport,
     assert_welcomes_can_be_made_again(played(open_space, steps))
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("REC-17")
 @pytest.mark.transports("memory", "websocket")
 @at_a_gateway
@@ -643,6 +659,7 @@ def dangerous_history(lab: MemorySpace) -> list[Client]:
     return clients
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("REC-18")
 def test_no_token_ever_stands_in_a_record(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
@@ -669,6 +686,7 @@ def test_the_invited_still_join_after_a_restart(open_space: Transport) -> None:
     assert {"kind": "mcp/*"} in you["capabilities"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("REC-19")
 def test_only_the_inviter_is_ever_told_a_token(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
@@ -682,6 +700,7 @@ def test_only_the_inviter_is_ever_told_a_token(open_space: Transport) -> None:
     assert {each["payload"]["status"] for _, each in leaks} == {"created"}
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("REC-19")
 def test_a_posted_invitation_is_answered_with_the_token_once(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)

@@ -1,9 +1,11 @@
-"""Every rule has a test, every test that names a rule names one that exists, and no transport loses one.
+"""Every requirement has a test, every test names requirements that exist, and each transport shows enough of them.
 
-Reads the test files as text trees, so that it says the same whichever tests are being run.
+Reads the test files as syntax trees, so the result does not depend on the selected tests.
 """
 
 import ast
+import subprocess
+import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -16,52 +18,65 @@ import pytest
 from tests.requirements.transports import LIKE, TRANSPORTS
 
 TESTS = Path(__file__).parent.parent
-AREAS = Path(__file__).parent / "areas"
+AREAS = sorted((Path(__file__).parent / "areas").glob("*.toml"))
 SHOWN = {"core": 308, "memory": 301, "websocket": 301, "sdk": 301, "http": 271}
-"""The least number of requirements that each transport shows. It may only rise."""
+"""The least number of requirements that each transport can show. It may only rise."""
+OTHER_TRANSPORTS = [name for name in TRANSPORTS if name != "core"]
 
 
-class Shown(NamedTuple):
-    """A test, the requirements it names, the transports it is run at, and those it names."""
+class RequirementTest(NamedTuple):
+    """A test, the requirements that it names, and the transports that can show them."""
 
+    file: Path
     name: str
     requirements: tuple[str, ...]
     transports: tuple[str, ...]
     named_transports: tuple[str, ...]
-
-
-def declared() -> list[str]:
-    files = sorted(AREAS.glob("*.toml"))
-    return [each["id"] for file in files for each in tomllib.loads(file.read_text())["requirement"]]
+    is_marked: bool
+    """Whether `make test` runs it at every transport that can show it, not only in the core."""
 
 
 @cache
-def naming() -> list[Shown]:
+def declared_in(area: Path) -> list[str]:
+    return [requirement["id"] for requirement in tomllib.loads(area.read_text(encoding="utf-8"))["requirement"]]
+
+
+def declared() -> list[str]:
+    return [requirement for area in AREAS for requirement in declared_in(area)]
+
+
+@cache
+def requirement_tests() -> list[RequirementTest]:
     """All tests that name a requirement."""
-    texts = {file: file.read_text() for file in sorted(TESTS.rglob("test_*.py"))}
-    named = {file: ast.parse(text) for file, text in texts.items() if "mark.requirement(" in text}
-    return [each for file, tree in named.items() for each in read_tests(file, tree)]
+    sources = {file: file.read_text(encoding="utf-8") for file in sorted(TESTS.rglob("test_*.py"))}
+    trees = {file: ast.parse(source) for file, source in sources.items() if "mark.requirement(" in source}
+    return [test for file, tree in trees.items() for test in read_tests(file, tree)]
 
 
-def read_tests(file: Path, tree: ast.Module) -> Iterator[Shown]:
-    of_all = [
-        argument
+def read_tests(file: Path, tree: ast.Module) -> Iterator[RequirementTest]:
+    module_marks = [
+        mark
         for node in tree.body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
-        for argument in arguments("transports", [node.value])
+        for mark in (node.value.elts if isinstance(node.value, ast.List) else [node.value])
     ]
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
             uses_transport = any(argument.arg == "open_space" for argument in node.args.args)
-            limited = arguments("transports", node.decorator_list) or of_all
-            possible = [name for name in TRANSPORTS if not limited or LIKE.get(name, name) in limited]
-            transports = possible if uses_transport else ["core"]
-            named = arguments("requirement", node.decorator_list)
-            yield Shown(f"{file.name}::{node.name}", tuple(named), tuple(transports), tuple(limited))
+            named_transports = arguments("transports", node.decorator_list) or arguments("transports", module_marks)
+            possible = [name for name in TRANSPORTS if not named_transports or LIKE.get(name, name) in named_transports]
+            yield RequirementTest(
+                file,
+                node.name,
+                tuple(arguments("requirement", node.decorator_list)),
+                tuple(possible) if uses_transport else ("core",),
+                tuple(named_transports),
+                any(ast.unparse(mark) == "pytest.mark.transport" for mark in (*node.decorator_list, *module_marks)),
+            )
 
 
 def arguments(mark: str, marks: Iterable[ast.expr]) -> list[str]:
-    """What a mark of this name was given."""
+    """The arguments of all marks of this name."""
     return [
         argument.value
         for call in marks
@@ -71,37 +86,77 @@ def arguments(mark: str, marks: Iterable[ast.expr]) -> list[str]:
     ]
 
 
-def shown_at(transport: str) -> set[str]:
-    return {requirement for test in naming() if transport in test.transports for requirement in test.requirements}
+def shown_at(transport: str, *, by_marked_tests: bool = False) -> set[str]:
+    return {
+        requirement
+        for test in requirement_tests()
+        if transport in test.transports and (test.is_marked or not by_marked_tests)
+        for requirement in test.requirements
+    }
 
 
 def test_every_requirement_has_a_test() -> None:
     covered = shown_at("core")
-    assert [each for each in declared() if each not in covered] == []
+    assert [requirement for requirement in declared() if requirement not in covered] == []
 
 
 def test_every_test_names_requirements_that_exist() -> None:
-    known = set(declared())
-    assert [test for test in naming() if not known.issuperset(test.requirements)] == []
+    ids = set(declared())
+    assert [test for test in requirement_tests() if not ids.issuperset(test.requirements)] == []
 
 
 def test_every_test_names_transports_that_exist() -> None:
-    assert [test for test in naming() if not set(TRANSPORTS).issuperset(test.named_transports)] == []
+    assert [test for test in requirement_tests() if not set(TRANSPORTS).issuperset(test.named_transports)] == []
 
 
 @pytest.mark.parametrize(("transport", "least"), SHOWN.items())
 def test_a_transport_shows_as_many_requirements_as_it_ever_did(transport: str, least: int) -> None:
-    not_shown = [each for each in declared() if each not in shown_at(transport)]
+    not_shown = [requirement for requirement in declared() if requirement not in shown_at(transport)]
     assert len(declared()) - len(not_shown) >= least, f"not shown: {', '.join(not_shown)}"
 
 
+@pytest.mark.parametrize("transport", OTHER_TRANSPORTS)
+def test_each_area_has_a_marked_test_at_each_transport_that_can_show_it(transport: str) -> None:
+    possible, marked = shown_at(transport), shown_at(transport, by_marked_tests=True)
+    areas = [area for area in AREAS if possible.intersection(declared_in(area))]
+    assert [area.stem for area in areas if not marked.intersection(declared_in(area))] == []
+
+
+def test_a_test_that_the_core_cannot_run_is_marked() -> None:
+    assert [test.name for test in requirement_tests() if "core" not in test.transports and not test.is_marked] == []
+
+
+def test_the_whole_matrix_can_be_collected() -> None:
+    options = (
+        "--collect-only",
+        "-q",
+        "--whole-matrix",
+        "--transport",
+        ",".join(OTHER_TRANSPORTS),
+        "-p",
+        "no:cacheprovider",
+    )
+    command = [sys.executable, "-m", "pytest", *options, str(Path(__file__).parent)]
+    finished = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=False, timeout=50)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    lines = [line.partition("::")[2] for line in finished.stdout.splitlines()]
+    for transport in OTHER_TRANSPORTS:
+        collected = {line.partition("[")[0] for line in lines if f"[{transport}" in line or f"-{transport}" in line}
+        expected = {
+            test.name
+            for test in requirement_tests()
+            if transport in test.transports and test.file.parent == Path(__file__).parent
+        }
+        assert expected - collected == set()
+
+
 def test_no_requirement_is_declared_twice() -> None:
-    assert [each for each, count in Counter(declared()).items() if count > 1] == []
+    assert [requirement for requirement, count in Counter(declared()).items() if count > 1] == []
 
 
-def test_every_requirement_says_where_it_comes_from_and_what_it_asks() -> None:
-    for file in AREAS.glob("*.toml"):
-        for each in tomllib.loads(file.read_text())["requirement"]:
-            assert set(each) == {"id", "source", "rule"}, each
-            assert each["source"], each
-            assert each["rule"].endswith("."), each
+def test_every_requirement_names_its_source_and_states_its_rule() -> None:
+    for area in AREAS:
+        for requirement in tomllib.loads(area.read_text(encoding="utf-8"))["requirement"]:
+            assert set(requirement) == {"id", "source", "rule"}, requirement
+            assert requirement["source"], requirement
+            assert requirement["rule"].endswith("."), requirement

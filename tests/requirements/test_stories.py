@@ -284,6 +284,7 @@ def test_closing_a_stream_ends_it_for_its_writers_too(open_space: Transport) -> 
 # Late joiners: j8v
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("STORY-19")
 @pytest.mark.sockets("alice")
 def test_a_late_joiner_sees_the_stream_and_a_later_one_no_longer(open_space: Transport) -> None:
@@ -325,6 +326,7 @@ def test_a_late_joiner_sees_every_stream_with_its_own_fields(open_space: Transpo
     assert "metadata" not in seen[2]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("STORY-21")
 @pytest.mark.parametrize("closed_first", [True, False], ids=["closed before the join", "closed after the join"])
 def test_no_joiner_is_left_with_a_stream_whose_close_it_never_hears(open_space: Transport, closed_first: bool) -> None:
@@ -368,6 +370,7 @@ def test_joiners_see_what_becomes_of_a_stream_whose_owner_left(open_space: Trans
 # The handshake of ADR-STR
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("STORY-23")
 def test_the_handshake_from_announce_to_complete(open_space: Transport) -> None:
     lab = open_space(space_id="arena", participants={"alice": [{"kind": "stream/manage"}], "bob": None})
@@ -408,6 +411,7 @@ def test_the_handshake_from_announce_to_complete(open_space: Transport) -> None:
 # The two long stories of s2w
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("STORY-24")
 @pytest.mark.sockets("player1", "player2", "ai-agent")
 def test_control_of_a_character_goes_from_server_to_player_to_agent(open_space: Transport) -> None:
@@ -456,6 +460,7 @@ def test_control_of_a_character_goes_from_server_to_player_to_agent(open_space: 
     assert player2.take_frame().data == b"30,40"
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("STORY-25")
 @pytest.mark.sockets("stream-owner", "stream-writer")
 def test_owner_writer_and_verifier_in_fourteen_steps(open_space: Transport) -> None:

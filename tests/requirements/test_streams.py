@@ -41,6 +41,7 @@ def streams_now(client: Client) -> list[dict[str, Any]]:
 # Two ways in
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("STR-01")
 def test_a_request_is_relayed_and_then_answered_to_all_by_stream_open(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
@@ -55,6 +56,7 @@ def test_a_request_is_relayed_and_then_answered_to_all_by_stream_open(open_space
         assert opened["correlation_id"][0] == "ask"
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("STR-02")
 @pytest.mark.sockets("alice")
 def test_stream_open_is_the_welcome_entry_and_the_stream_is_live(open_space: Transport) -> None:
@@ -69,6 +71,7 @@ def test_stream_open_is_the_welcome_entry_and_the_stream_is_live(open_space: Tra
     assert bob.take_frame().data == b"at once"
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("STR-03")
 def test_an_announce_is_relayed_and_then_answered_to_all_by_stream_ready(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
@@ -112,6 +115,7 @@ def test_stream_ready_gives_the_canonical_name_and_who_may_what(open_space: Tran
     }
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("STR-05")
 @pytest.mark.sockets("alice")
 def test_the_owners_start_is_relayed_and_makes_the_stream_live(open_space: Transport) -> None:
@@ -200,6 +204,7 @@ def test_each_ending_ends_any_stream_and_is_relayed(open_space: Transport, kind:
     assert streams_now(bob) == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("STR-10")
 @pytest.mark.sockets("alice")
 @pytest.mark.parametrize("kind", ENDINGS)
@@ -361,6 +366,7 @@ def test_what_is_refused_uses_up_no_id(open_space: Transport) -> None:
     assert open_stream(alice) == "stream-2"
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("STR-18")
 @pytest.mark.sockets("bob")
 def test_a_new_owner_with_chat_alone_inherits_everything(open_space: Transport) -> None:
@@ -757,6 +763,7 @@ def test_a_request_may_have_formats_or_none(open_space: Transport) -> None:
     assert refusal(alice, "stream/request", formats="text")["error"] == "invalid_envelope"
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("STR-34")
 def test_scope_is_named_in_to_and_all_receive(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ALL, "bob": None, "carol": None})
@@ -830,6 +837,7 @@ def test_a_space_has_so_many_streams_at_once(open_space: Transport) -> None:
     assert open_stream(alice) == "stream-3"
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("STR-39")
 def test_an_opening_that_was_posted_is_answered_with_the_streams_name(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
@@ -870,6 +878,7 @@ def open_many(client: Client, count: int, **payload: Any) -> list[str]:
     return [open_stream(client, **payload) for _ in range(count)]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("STR-41")
 @pytest.mark.sockets("alice", "bob")
 def test_a_participant_has_so_many_open_streams(open_space: Transport) -> None:

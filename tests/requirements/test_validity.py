@@ -70,6 +70,7 @@ def sized(size: int) -> bytes:
     return b'{"kind":"chat","payload":{"text":"' + b"x" * (size - frame) + b'"}}'
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-01")
 @pytest.mark.parametrize(
     "message",
@@ -219,6 +220,7 @@ def test_an_envelope_may_be_128_levels_deep_and_no_more(open_space: Transport, o
     assert bob.inbox() == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-07")
 @pytest.mark.parametrize("levels", [129, 900, 5_000, 200_000])
 def test_no_depth_does_any_harm(open_space: Transport, levels: int) -> None:
@@ -236,6 +238,7 @@ def test_breadth_is_not_depth(open_space: Transport) -> None:
     assert bob.kinds() == ["custom/thing"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-08")
 @pytest.mark.parametrize(
     "value",
@@ -280,6 +283,7 @@ def test_what_can_be_held_is_relayed(open_space: Transport, value: bytes) -> Non
     assert bob.take("custom/thing").raw.endswith(b'{"a":' + value + b"}}")
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-09")
 @pytest.mark.sockets("alice")
 @pytest.mark.parametrize("text", [True, False])
@@ -292,6 +296,7 @@ def test_the_first_byte_tells_a_frame_from_json_and_the_opcode_does_not(open_spa
     assert (frame.data, frame.text) == (b'{"kind":"chat"}', text)
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-09")
 @pytest.mark.parametrize("message", [b" #stream-1#data", b"\n#stream-1#data", b'"#stream-1#data"'])
 def test_a_number_sign_further_on_makes_no_frame(open_space: Transport, message: bytes) -> None:
@@ -302,6 +307,7 @@ def test_a_number_sign_further_on_makes_no_frame(open_space: Transport, message:
     assert bob.inbox() == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-10")
 @pytest.mark.sockets("alice")
 @pytest.mark.parametrize("text", [True, False])
@@ -454,6 +460,7 @@ def test_the_gateways_answers_are_its_own(open_space: Transport, kind: str) -> N
     assert bob.inbox() == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-14")
 def test_register_is_refused_with_advice(open_space: Transport) -> None:
     _, alice, bob = pair(open_space)
@@ -464,6 +471,7 @@ def test_register_is_refused_with_advice(open_space: Transport) -> None:
     assert bob.inbox() == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-14")
 def test_register_over_http_is_answered_and_told(open_space: Transport) -> None:
     lab, alice, bob = pair(open_space)
@@ -475,6 +483,7 @@ def test_register_over_http_is_answered_and_told(open_space: Transport) -> None:
     assert bob.inbox() == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-15")
 @pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("first", [b"x" * 101, b'{"kind":"' + b"x" * 100 + b'"}', b"#stream-1#" + b"x" * 100])
@@ -486,6 +495,7 @@ def test_who_has_not_joined_is_told_that_before_anything_of_size(open_space: Tra
     assert stranger.closed == 4401
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-16")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_a_message_that_is_too_large_is_refused_and_the_socket_closed(open_space: Transport) -> None:
@@ -499,6 +509,7 @@ def test_a_message_that_is_too_large_is_refused_and_the_socket_closed(open_space
     assert (left["payload"]["event"], left["payload"]["participant"]["id"]) == ("leave", "alice")
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-16")
 @pytest.mark.sockets("alice")
 def test_a_frame_is_measured_with_its_header(open_space: Transport) -> None:
@@ -512,6 +523,7 @@ def test_a_frame_is_measured_with_its_header(open_space: Transport) -> None:
     assert alice.closed == 1009
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-16")
 @pytest.mark.sockets("alice")
 def test_a_frame_right_behind_another_is_measured_too(open_space: Transport) -> None:
@@ -525,6 +537,7 @@ def test_a_frame_right_behind_another_is_measured_too(open_space: Transport) -> 
     assert alice.closed == 1009
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-16")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_a_frame_that_is_too_large_closes_every_socket_it_comes_from(open_space: Transport) -> None:
@@ -536,6 +549,7 @@ def test_a_frame_that_is_too_large_closes_every_socket_it_comes_from(open_space:
         assert client.closed == 1009
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-16")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_size_counts_bytes_whatever_they_say(open_space: Transport) -> None:
@@ -545,6 +559,7 @@ def test_size_counts_bytes_whatever_they_say(open_space: Transport) -> None:
     assert alice.closed == 1009
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-16")
 @pytest.mark.sockets("alice")
 def test_over_http_too_large_is_an_answer_and_closes_nothing(open_space: Transport) -> None:
@@ -555,6 +570,7 @@ def test_over_http_too_large_is_an_answer_and_closes_nothing(open_space: Transpo
     assert bob.kinds() == ["chat"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-16")
 def test_16_mib_are_enough_where_nothing_else_is_configured(open_space: Transport) -> None:
     _, alice, bob = pair(open_space)
@@ -591,6 +607,7 @@ def measures(error: dict[str, Any]) -> dict[str, Any]:
 SLOW = Limits(envelopes_per_second=2, envelope_burst=3)
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-17")
 def test_a_participant_over_its_rate_is_refused_until_time_has_passed(open_space: Transport) -> None:
     lab, alice, bob = pair(open_space, limits=SLOW)
@@ -609,6 +626,7 @@ def test_a_participant_over_its_rate_is_refused_until_time_has_passed(open_space
     assert [each["payload"]["text"] for each in bob.inbox()] == ["20", "21", "22"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-17")
 def test_one_participants_rate_is_not_anothers(open_space: Transport) -> None:
     _, alice, bob = pair(open_space, limits=SLOW)
@@ -619,6 +637,7 @@ def test_one_participants_rate_is_not_anothers(open_space: Transport) -> None:
     assert alice.kinds() == ["chat"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-17")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_refused_messages_count_and_both_transports_share_the_rate(open_space: Transport) -> None:
@@ -632,6 +651,7 @@ def test_refused_messages_count_and_both_transports_share_the_rate(open_space: T
     assert [each["payload"]["text"] for each in bob.inbox()] == ["the third"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-17")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_errors_about_the_rate_are_told_at_most_four_times_a_second(open_space: Transport) -> None:
@@ -646,6 +666,7 @@ def test_errors_about_the_rate_are_told_at_most_four_times_a_second(open_space: 
     assert alice.error()["suppressed"] == 9
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-17")
 @pytest.mark.transports("core", "memory")
 def test_4000_at_once_and_2000_a_second_are_allowed_where_nothing_else_is_configured(open_space: Transport) -> None:
@@ -661,6 +682,7 @@ def test_4000_at_once_and_2000_a_second_are_allowed_where_nothing_else_is_config
     assert accepted(2_001) == 2_000
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-18")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_size_is_judged_before_rate_and_rate_before_json(open_space: Transport) -> None:
@@ -673,6 +695,7 @@ def test_size_is_judged_before_rate_and_rate_before_json(open_space: Transport) 
     assert alice.closed == 1009
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-18")
 def test_over_http_the_order_is_the_same(open_space: Transport) -> None:
     limits = Limits(message_bytes=100, envelopes_per_second=0.001, envelope_burst=1)
@@ -798,6 +821,7 @@ CARRIED_OUT: list[bytes] = [
 ]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-22")
 @pytest.mark.sockets("alice")
 @pytest.mark.parametrize(
@@ -820,6 +844,7 @@ def essence(lab: Any) -> dict[str, Any]:
     return state
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-23")
 @pytest.mark.sockets("alice")
 @pytest.mark.parametrize(
@@ -850,6 +875,7 @@ def outcome(open_space: Transport, message: bytes, *, posted: bool) -> tuple[str
     return code, [each.raw for each in bob.inbox()]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-24")
 @pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("message", [message for _, message in [*REFUSED, REFUSED_REGISTER]] + CARRIED_OUT)
@@ -980,6 +1006,7 @@ def test_nothing_that_comes_in_makes_a_space_raise(arrivals: list[tuple[Command,
     assert snapshot(lab.folded()) == snapshot(lab.state)
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-25")
 @pytest.mark.sockets("alice")
 @pytest.mark.parametrize("start", [b"", b"#", b"{", b'{"kind":"chat","payload":{"text":"', b'{"kind":'])
@@ -1019,6 +1046,7 @@ NO_IDS = [
 IDS = ["a", "0", "A.b_c@d:e-f", "a" * 128, "gateway2", "systems", "gate-way", "x:system"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-26")
 @pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("name", NO_IDS)
@@ -1044,6 +1072,7 @@ def test_nobody_is_invited_under_a_name_that_is_none(open_space: Transport, name
     assert bob.inbox() == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-26")
 @pytest.mark.transports("core", "memory")
 @pytest.mark.parametrize("name", NO_IDS)
@@ -1055,6 +1084,7 @@ def test_no_token_admits_anybody_under_a_name_that_is_none(open_space: Transport
     assert lab.post(name, {"kind": "chat", "payload": {"text": "hi"}}).body["error"] == "unauthorized"
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("VAL-26")
 @pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("name", IDS)

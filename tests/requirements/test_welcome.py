@@ -42,6 +42,7 @@ def only_entry(client: Any) -> Any:
     return entry
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WEL-01")
 def test_a_welcome_has_these_parts(open_space: Transport) -> None:
     told = open_space(**WIDE).join("alice").take("system/welcome")
@@ -50,6 +51,7 @@ def test_a_welcome_has_these_parts(open_space: Transport) -> None:
     assert list(told["payload"]["you"]) == ["id", "capabilities"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WEL-02")
 @pytest.mark.sockets("carol")
 def test_the_others_are_listed_in_order_of_joining(open_space: Transport) -> None:
@@ -67,6 +69,7 @@ def test_the_others_are_listed_in_order_of_joining(open_space: Transport) -> Non
     assert [each["id"] for each in welcome(bob)["participants"]] == ["alice", "carol"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WEL-03")
 def test_active_streams_are_there_even_if_there_are_none(open_space: Transport) -> None:
     lab = open_space(**WIDE)
@@ -134,6 +137,7 @@ def test_an_entry_repeats_every_field_of_an_announce(open_space: Transport) -> N
     assert {name: entry[name] for name in asked} == asked
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WEL-05")
 @pytest.mark.parametrize("value", [b"1.0", b"12345678901234567890123", b'{"a":1,"a":2}', b'"\\u00e9"', b"1e2"])
 def test_an_entry_repeats_values_as_they_were_written(open_space: Transport, value: bytes) -> None:
@@ -289,6 +293,7 @@ def test_the_creator_stays_when_the_owner_changes(open_space: Transport) -> None
     assert (entry["owner"], entry["stream"]["creator"]) == ("bob", "alice")
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WEL-13")
 @pytest.mark.sockets("alice", "bob")
 def test_frames_counts_what_was_accepted(open_space: Transport) -> None:
@@ -312,6 +317,7 @@ def test_the_keys_of_an_entry_come_in_order(open_space: Transport, opened_by: An
     assert list(only_entry(alice)) == [*overlaid, *own, "stream"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WEL-15")
 def test_effective_capabilities_are_shown_to_oneself_and_to_others(open_space: Transport) -> None:
     lab = open_space(participants={"alice": EVERYTHING, "bob": [{"kind": "chat"}, {"kind": "mcp/request"}]})
@@ -390,6 +396,7 @@ def test_nobody_else_is_told_what_one_may_write_to(open_space: Transport) -> Non
     assert writable(alice.take("system/presence")["payload"]["participant"]["capabilities"]) == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WEL-20")
 def test_the_position_is_that_of_the_last_record_before_the_welcomes_own(open_space: Transport) -> None:
     lab = open_space(**WIDE)
@@ -401,6 +408,7 @@ def test_the_position_is_that_of_the_last_record_before_the_welcomes_own(open_sp
         assert own.position == position + 1
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WEL-20")
 def test_positions_only_grow(open_space: Transport) -> None:
     lab = open_space(**WIDE)
@@ -409,6 +417,7 @@ def test_positions_only_grow(open_space: Transport) -> None:
     assert 0 <= first < second
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WEL-21")
 @pytest.mark.sockets("alice")
 def test_who_was_there_from_the_start_knows_what_a_newcomer_is_told(open_space: Transport) -> None:

@@ -54,6 +54,7 @@ def _written(client: Client) -> Iterator[Any]:
 # Frames
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-01")
 @pytest.mark.sockets("alice")
 @pytest.mark.parametrize(
@@ -69,6 +70,7 @@ def test_a_frame_reaches_everyone_byte_for_byte(open_space: Transport, payload: 
         assert (frame.stream_id, frame.data) == (stream_id, payload)
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-02")
 @pytest.mark.sockets("alice")
 def test_a_frame_keeps_its_opcode(open_space: Transport) -> None:
@@ -80,6 +82,7 @@ def test_a_frame_keeps_its_opcode(open_space: Transport) -> None:
     assert [bob.take_frame().text for _ in range(3)] == [True, False, True]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-03")
 @pytest.mark.sockets("alice")
 @pytest.mark.parametrize("announced", [True, False])
@@ -98,6 +101,7 @@ def test_either_kind_of_stream_takes_frames_and_data_mixed(open_space: Transport
     assert written(bob) == [b"one", "two", b"three", "four"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-04")
 @pytest.mark.sockets("bob")
 def test_a_frame_of_somebody_else_reaches_nobody_and_only_its_sender_is_told(open_space: Transport) -> None:
@@ -124,6 +128,7 @@ def test_an_observer_writes_to_no_stream(open_space: Transport) -> None:
     assert written(alice) == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-05")
 @pytest.mark.sockets("alice", "bob", "carol")
 def test_owner_and_writers_write_in_turn_and_order_is_kept(open_space: Transport) -> None:
@@ -139,6 +144,7 @@ def test_owner_and_writers_write_in_turn_and_order_is_kept(open_space: Transport
     assert [written(client) for client in (alice, bob, carol)] == [expected] * 3
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-06")
 @pytest.mark.sockets("alice")
 def test_a_frame_needs_a_stream_that_is_live(open_space: Transport) -> None:
@@ -154,6 +160,7 @@ def test_a_frame_needs_a_stream_that_is_live(open_space: Transport) -> None:
     assert written(bob) == []
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-06")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_a_stream_id_that_is_no_text_is_an_unknown_stream(open_space: Transport) -> None:
@@ -163,6 +170,7 @@ def test_a_stream_id_that_is_no_text_is_an_unknown_stream(open_space: Transport)
     assert alice.error()["error"] == "unauthorized_stream_write"
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-07")
 @pytest.mark.sockets("bob")
 def test_the_checks_of_a_frame_have_an_order(open_space: Transport) -> None:
@@ -183,6 +191,7 @@ def test_the_checks_of_a_frame_have_an_order(open_space: Transport) -> None:
     assert bob.closed == 1009
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-07")
 @pytest.mark.sockets("alice")
 @pytest.mark.parametrize("message", [b"#", b"#stream-1", b"##", b"##data"])
@@ -197,6 +206,7 @@ def test_a_frame_without_a_name_is_refused(open_space: Transport, message: bytes
     assert alice.closed is None
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-08")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_frame_errors_come_at_once_and_then_four_a_second(open_space: Transport) -> None:
@@ -212,6 +222,7 @@ def test_frame_errors_come_at_once_and_then_four_a_second(open_space: Transport)
     assert told == [(0, 0), (5, 4), (10, 4), (15, 4), (20, 4)]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-08")
 @pytest.mark.sockets("bob", "carol")
 def test_frame_errors_are_counted_per_participant_stream_and_code(open_space: Transport) -> None:
@@ -231,6 +242,7 @@ def test_frame_errors_are_counted_per_participant_stream_and_code(open_space: Tr
     assert frame_refusal(bob, ready)["error"] == "unauthorized_stream_write"
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-09")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_beyond_sixty_four_combinations_one_allowance_is_shared(open_space: Transport) -> None:
@@ -245,6 +257,7 @@ def test_beyond_sixty_four_combinations_one_allowance_is_shared(open_space: Tran
     assert bob.error()["suppressed"] == 200 - 64 - 1
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-10")
 @pytest.mark.sockets("alice")
 def test_frames_are_not_limited_by_default(open_space: Transport) -> None:
@@ -256,6 +269,7 @@ def test_frames_are_not_limited_by_default(open_space: Transport) -> None:
     assert len(written(bob)) == 6_000
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-10")
 @pytest.mark.sockets("alice", "carol")
 def test_frames_above_a_configured_rate_are_dropped(open_space: Transport) -> None:
@@ -275,6 +289,7 @@ def test_frames_above_a_configured_rate_are_dropped(open_space: Transport) -> No
     assert written(bob) == [b"again"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-11")
 @pytest.mark.sockets("alice", "bob")
 def test_frames_and_data_are_counted_together(open_space: Transport) -> None:
@@ -292,6 +307,7 @@ def test_frames_and_data_are_counted_together(open_space: Transport) -> None:
     assert entry["stream"]["frames"] == 3
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-11")
 @pytest.mark.sockets("alice", "bob")
 def test_the_journal_numbers_frames_and_data_without_a_gap(open_space: Transport) -> None:
@@ -313,6 +329,7 @@ def test_the_journal_numbers_frames_and_data_without_a_gap(open_space: Transport
 # stream/data
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-12")
 def test_data_is_relayed_to_all_byte_for_byte(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
@@ -336,6 +353,7 @@ def test_any_json_is_content(open_space: Transport, content: Any) -> None:
     assert written(bob) == [content]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-13")
 def test_data_needs_a_stream_that_is_live(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
@@ -399,6 +417,7 @@ def test_the_first_and_the_last_sequence_are_accepted(open_space: Transport) -> 
     assert written(bob) == ["first", "last"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-16")
 @pytest.mark.parametrize("sequence", [5, 4, 0])
 def test_a_sequence_has_to_grow(open_space: Transport, sequence: int) -> None:
@@ -460,6 +479,7 @@ def test_a_last_sequence_survives_transfer_and_back(open_space: Transport) -> No
     assert refusal(alice, stream_id, 9)["last_sequence"] == 9
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-19")
 @pytest.mark.sockets("alice", "bob")
 def test_a_last_sequence_survives_reconnecting(open_space: Transport) -> None:
@@ -597,6 +617,7 @@ def test_a_format_without_schema_takes_any_content(open_space: Transport) -> Non
 # Targets
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-24")
 @pytest.mark.sockets("alice", "carol")
 @pytest.mark.parametrize("announced", [True, False])
@@ -618,6 +639,7 @@ def test_data_reaches_the_targets_only_and_lifecycle_reaches_all(open_space: Tra
         assert client.kinds() == ["stream/write-granted", "stream/close"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-24")
 @pytest.mark.sockets("alice")
 def test_the_sender_has_its_echo_if_it_is_a_target(open_space: Transport) -> None:
@@ -629,6 +651,7 @@ def test_the_sender_has_its_echo_if_it_is_a_target(open_space: Transport) -> Non
     assert written(alice) == written(bob) == [b"echo", "echo"]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-25")
 @pytest.mark.sockets("alice", "carol")
 def test_targets_stay_as_they_were(open_space: Transport) -> None:
@@ -650,6 +673,7 @@ def test_targets_stay_as_they_were(open_space: Transport) -> None:
 # What a reader lost
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-26")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_a_reader_is_told_what_it_lost_and_nobody_else_is(open_space: Transport) -> None:
@@ -671,6 +695,7 @@ def test_a_reader_is_told_what_it_lost_and_nobody_else_is(open_space: Transport)
     assert [client.inbox() for client in (alice, bob, carol)] == [[], [], []]
 
 
+@pytest.mark.transport
 @pytest.mark.requirement("WRT-26")
 @pytest.mark.transports("core", "memory", "websocket")
 def test_a_loss_is_recorded_though_its_reader_or_its_stream_is_gone(open_space: Transport) -> None:

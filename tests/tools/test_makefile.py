@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from tests.requirements.transports import TRANSPORTS
 from tests.support.host_requirements import requires
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -26,19 +27,23 @@ def torture(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
     ("script", "exit_code", "said"),
     [
         ("exit 0", 0, ""),
-        ("exit 1", 2, "make torture: failed in histories properties mutants"),
+        ("exit 1", 2, "make torture: failed in histories matrix properties mutants"),
         ('case "$*" in *tests/torture*) exit 1;; esac', 2, "make torture: failed in histories\n"),
     ],
 )
-def test_torture_runs_all_three_parts_and_fails_at_the_end(
+def test_torture_runs_all_four_parts_and_fails_at_the_end(
     tmp_path: Path, script: str, exit_code: int, said: str
 ) -> None:
     ran = torture(tmp_path, script)
     calls = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
     assert [call.split()[1:3] for call in calls] == [
         ["pytest", "tests/torture"],
+        ["pytest", "tests/requirements"],
         ["pytest", "tests"],
         ["tools.mutants"],
     ]
+    matrix = calls[1].split()
+    assert "--whole-matrix" in matrix
+    assert sorted(["core", *matrix[matrix.index("--transport") + 1].split(",")]) == sorted(TRANSPORTS)
     assert ran.returncode == exit_code
     assert said in ran.stderr
