@@ -79,6 +79,12 @@ def may_write(client: Client, stream_id: str) -> bool:
     return "#" in client.kinds()
 
 
+def newcomers_entry(client: Client) -> dict[str, Any]:
+    """The one stream in the welcome of a participant that has just joined."""
+    (stream,) = client.take("system/welcome")["payload"]["active_streams"]
+    return dict(stream)
+
+
 def drain(*clients: Client) -> None:
     for client in clients:
         client.inbox()
@@ -100,7 +106,7 @@ def test_a_new_stream_has_its_owner_as_only_writer(open_space: Transport) -> Non
 
 
 @pytest.mark.transport
-@pytest.mark.requirement("OWN-02")
+@pytest.mark.requirement("OWN-02", "STORY-01")
 @pytest.mark.sockets("bob")
 def test_a_grant_is_told_to_all_and_in_force_with_the_next_frame(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
@@ -120,6 +126,7 @@ def test_a_grant_is_told_to_all_and_in_force_with_the_next_frame(open_space: Tra
     bob.frame(stream_id, "here")
     assert carol.take_frame().data == b"here"
     assert "stream/grant-write" not in [*alice.kinds(), *bob.kinds(), *carol.kinds()]
+    assert newcomers_entry(lab.join("dave"))["authorized_writers"] == ["alice", "bob"]
 
 
 @pytest.mark.requirement("OWN-02", "OWN-03", "OWN-04")
@@ -139,7 +146,7 @@ def test_an_answer_has_a_reason_only_where_one_was_given(open_space: Transport, 
 
 
 @pytest.mark.transport
-@pytest.mark.requirement("OWN-03")
+@pytest.mark.requirement("OWN-03", "STORY-05", "STORY-15")
 @pytest.mark.sockets("bob")
 def test_a_revoke_is_told_to_all_and_in_force_with_the_next_frame(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
@@ -148,7 +155,7 @@ def test_a_revoke_is_told_to_all_and_in_force_with_the_next_frame(open_space: Tr
     grant(alice, stream_id, "bob")
     grant(alice, stream_id, "carol")
     assert may_write(bob, stream_id)
-    drain(carol)
+    drain(alice, carol)
     revoke(alice, stream_id, "bob", reason="enough")
     for client in (alice, bob, carol):
         told = client.take("stream/write-revoked")
@@ -159,10 +166,11 @@ def test_a_revoke_is_told_to_all_and_in_force_with_the_next_frame(open_space: Tr
     bob.frame(stream_id, "too late")
     assert bob.error()["error"] == "unauthorized_stream_write"
     assert carol.kinds() == []
+    assert "#" not in [*alice.kinds(), *bob.kinds()]
 
 
 @pytest.mark.transport
-@pytest.mark.requirement("OWN-04")
+@pytest.mark.requirement("OWN-04", "STORY-08")
 @pytest.mark.sockets("bob")
 def test_a_transfer_is_told_to_all_and_needs_nobodys_consent(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
@@ -178,12 +186,13 @@ def test_a_transfer_is_told_to_all_and_needs_nobodys_consent(open_space: Transpo
         assert told["payload"]["reason"] == "for good"
     assert may_write(bob, stream_id)
     assert entry(carol, stream_id)["owner"] == "bob"
+    assert newcomers_entry(lab.join("dave"))["owner"] == "bob"
 
 
 # Refusals
 
 
-@pytest.mark.requirement("OWN-05")
+@pytest.mark.requirement("OWN-05", "STORY-02", "STORY-09")
 @pytest.mark.parametrize("kind", REQUESTS)
 @pytest.mark.parametrize("granted", [True, False], ids=["a writer", "no writer"])
 def test_nobody_but_the_owner_decides_about_a_stream(open_space: Transport, kind: str, granted: bool) -> None:
@@ -193,9 +202,10 @@ def test_nobody_but_the_owner_decides_about_a_stream(open_space: Transport, kind
     if granted:
         grant(alice, stream_id, "bob")
     before = entry(alice, stream_id)
-    ask(bob, kind, stream_id, "carol")
-    assert bob.error()["error"] == "unauthorized"
-    assert entry(alice, stream_id) == before
+    for whom in ("carol", "bob"):
+        ask(bob, kind, stream_id, whom)
+        assert bob.error()["error"] == "unauthorized"
+        assert entry(alice, stream_id) == before
 
 
 @pytest.mark.requirement("OWN-06")
@@ -221,7 +231,7 @@ def test_a_refusal_names_the_decision_that_was_asked_for(open_space: Transport, 
     assert alice.take("system/error")["correlation_id"] == ["asked"]
 
 
-@pytest.mark.requirement("OWN-07")
+@pytest.mark.requirement("OWN-07", "STORY-03", "STORY-10")
 @pytest.mark.parametrize("kind", ["stream/grant-write", "stream/transfer-ownership"])
 @pytest.mark.parametrize("whom", ["nobody", "bob", "carol"], ids=["unknown", "never here", "gone"])
 def test_grant_and_transfer_need_somebody_present(open_space: Transport, kind: str, whom: str) -> None:
@@ -236,7 +246,7 @@ def test_grant_and_transfer_need_somebody_present(open_space: Transport, kind: s
     assert entry(alice, stream_id) == before
 
 
-@pytest.mark.requirement("OWN-08")
+@pytest.mark.requirement("OWN-08", "STORY-04")
 def test_granting_again_changes_nothing_and_is_answered(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, _bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
@@ -248,9 +258,10 @@ def test_granting_again_changes_nothing_and_is_answered(open_space: Transport) -
     told = carol.take("stream/write-granted")
     assert told["correlation_id"] == ["asked"]
     assert told["payload"]["authorized_writers"] == ["alice", "bob", "carol"]
+    assert "system/error" not in alice.kinds()
 
 
-@pytest.mark.requirement("OWN-08")
+@pytest.mark.requirement("OWN-08", "STORY-07")
 @pytest.mark.parametrize("whom", ["bob", "dave", "nobody"], ids=["present", "absent", "unknown"])
 def test_revoking_a_non_writer_changes_nothing_and_is_answered(open_space: Transport, whom: str) -> None:
     lab = open_space(participants=FOUR)
@@ -262,9 +273,10 @@ def test_revoking_a_non_writer_changes_nothing_and_is_answered(open_space: Trans
     assert told["correlation_id"] == ["asked"]
     assert told["payload"]["participant_id"] == whom
     assert told["payload"]["authorized_writers"] == ["alice", "carol"]
+    assert "system/error" not in alice.kinds()
 
 
-@pytest.mark.requirement("OWN-09")
+@pytest.mark.requirement("OWN-09", "STORY-11")
 def test_an_owner_may_grant_and_transfer_to_itself(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -281,15 +293,18 @@ def test_an_owner_may_grant_and_transfer_to_itself(open_space: Transport) -> Non
     assert entry(alice, stream_id) == before
 
 
-@pytest.mark.requirement("OWN-10")
-@pytest.mark.sockets("alice")
+@pytest.mark.requirement("OWN-10", "STORY-06", "STORY-12")
+@pytest.mark.sockets("alice", "bob")
 def test_an_owner_cannot_revoke_itself(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
-    alice = lab.join("alice")
+    alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
+    grant(alice, stream_id, "bob")
     revoke(alice, stream_id, "alice")
     assert alice.error()["error"] == "invalid_operation"
+    assert writers(bob, stream_id) == ["alice", "bob"]
     assert may_write(alice, stream_id)
+    assert may_write(bob, stream_id)
 
 
 @pytest.mark.requirement("OWN-11")

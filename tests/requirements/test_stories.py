@@ -1,4 +1,4 @@
-"""The cases and stories that s2w, j8v and ADR-STR tell, each as the conversation it is."""
+"""The stories of s2w, j8v and ADR-STR: whole conversations of several steps."""
 
 from typing import Any
 
@@ -41,13 +41,13 @@ def welcome_of(client: Client) -> dict[str, Any]:
 
 
 def entries(client: Client) -> list[dict[str, Any]]:
-    """The streams that a newcomer is told of."""
+    """The streams in the welcome of a participant that has just joined."""
     streams: list[dict[str, Any]] = welcome_of(client)["active_streams"]
     return streams
 
 
 def entry_seen_by(client: Client) -> dict[str, Any]:
-    """The one stream that a newcomer is told of."""
+    """The one stream in the welcome of a participant that has just joined."""
     (entry,) = entries(client)
     return entry
 
@@ -64,136 +64,7 @@ def is_heard(writer: Client, stream_id: str, listener: Client) -> bool:
     return "#" in listener.kinds()
 
 
-# The ten unit cases of s2w
-
-
-@pytest.mark.requirement("STORY-01")
-def test_the_owner_grants_bob_who_then_stands_in_the_list(open_space: Transport) -> None:
-    lab = open_space(participants=TALKERS)
-    alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = open_stream(alice)
-    grant(alice, stream_id, "bob")
-    assert writers(bob.take("stream/write-granted")) == ["alice", "bob"]
-    assert entry_seen_by(lab.join("carol"))["authorized_writers"] == ["alice", "bob"]
-
-
-@pytest.mark.requirement("STORY-02")
-def test_bob_cannot_grant_carol_what_is_not_his(open_space: Transport) -> None:
-    lab = open_space(participants={**TALKERS, "dave": None})
-    alice, bob, _carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
-    stream_id = open_stream(alice)
-    grant(bob, stream_id, "carol")
-    assert bob.error()["error"] == "unauthorized"
-    assert entry_seen_by(lab.join("dave"))["authorized_writers"] == ["alice"]
-
-
-@pytest.mark.requirement("STORY-03")
-def test_the_owner_cannot_grant_somebody_who_does_not_exist(open_space: Transport) -> None:
-    lab = open_space(participants=TALKERS)
-    alice = lab.join("alice")
-    stream_id = open_stream(alice)
-    grant(alice, stream_id, "nobody")
-    assert alice.error()["error"] == "participant_not_found"
-    assert entry_seen_by(lab.join("carol"))["authorized_writers"] == ["alice"]
-
-
-@pytest.mark.requirement("STORY-04")
-def test_granting_bob_twice_succeeds_twice_and_lists_him_once(open_space: Transport) -> None:
-    lab = open_space(participants=TALKERS)
-    alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = open_stream(alice)
-    grant(alice, stream_id, "bob")
-    grant(alice, stream_id, "bob")
-    assert writers(bob.take("stream/write-granted")) == ["alice", "bob"]
-    assert writers(bob.take("stream/write-granted")) == ["alice", "bob"]
-    assert "system/error" not in alice.kinds()
-
-
-@pytest.mark.requirement("STORY-05")
-def test_the_owner_revokes_bob_who_then_is_off_the_list(open_space: Transport) -> None:
-    lab = open_space(participants=TALKERS)
-    alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = open_stream(alice)
-    grant(alice, stream_id, "bob")
-    revoke(alice, stream_id, "bob")
-    assert writers(bob.take("stream/write-revoked")) == ["alice"]
-
-
-@pytest.mark.requirement("STORY-06")
-@pytest.mark.sockets("alice")
-def test_the_owner_cannot_revoke_itself_and_goes_on_writing(open_space: Transport) -> None:
-    lab = open_space(participants=TALKERS)
-    alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = open_stream(alice)
-    revoke(alice, stream_id, "alice")
-    assert alice.error()["error"] == "invalid_operation"
-    assert is_heard(alice, stream_id, bob)
-
-
-@pytest.mark.requirement("STORY-07")
-def test_revoking_bob_who_never_was_a_writer_is_no_error(open_space: Transport) -> None:
-    lab = open_space(participants=TALKERS)
-    alice, _bob = lab.join("alice"), lab.join("bob")
-    stream_id = open_stream(alice)
-    revoke(alice, stream_id, "bob")
-    assert writers(alice.take("stream/write-revoked")) == ["alice"]
-    assert "system/error" not in alice.kinds()
-
-
-@pytest.mark.requirement("STORY-08")
-def test_the_owner_transfers_to_bob_who_is_the_owner_from_then_on(open_space: Transport) -> None:
-    lab = open_space(participants=TALKERS)
-    alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = open_stream(alice)
-    transfer(alice, stream_id, "bob")
-    told = bob.take("stream/ownership-transferred")["payload"]
-    assert (told["previous_owner"], told["new_owner"]) == ("alice", "bob")
-    assert entry_seen_by(lab.join("carol"))["owner"] == "bob"
-
-
-@pytest.mark.requirement("STORY-09")
-def test_bob_cannot_take_a_stream_for_himself(open_space: Transport) -> None:
-    lab = open_space(participants=TALKERS)
-    alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = open_stream(alice)
-    transfer(bob, stream_id, "bob")
-    assert bob.error()["error"] == "unauthorized"
-    assert entry_seen_by(lab.join("carol"))["owner"] == "alice"
-
-
-@pytest.mark.requirement("STORY-10")
-def test_the_owner_cannot_transfer_to_somebody_who_does_not_exist(open_space: Transport) -> None:
-    lab = open_space(participants=TALKERS)
-    alice = lab.join("alice")
-    stream_id = open_stream(alice)
-    transfer(alice, stream_id, "nobody")
-    assert alice.error()["error"] == "participant_not_found"
-    assert entry_seen_by(lab.join("carol"))["owner"] == "alice"
-
-
-# The eight edge cases of s2w
-
-
-@pytest.mark.requirement("STORY-11")
-def test_the_owner_may_grant_itself_and_nothing_changes(open_space: Transport) -> None:
-    lab = open_space(participants=TALKERS)
-    alice = lab.join("alice")
-    stream_id = open_stream(alice)
-    grant(alice, stream_id, "alice")
-    assert writers(alice.take("stream/write-granted")) == ["alice"]
-
-
-@pytest.mark.requirement("STORY-12")
-@pytest.mark.sockets("bob")
-def test_an_owner_that_revokes_itself_is_refused_and_its_writer_stays(open_space: Transport) -> None:
-    lab = open_space(participants=TALKERS)
-    alice, bob = lab.join("alice"), lab.join("bob")
-    stream_id = open_stream(alice)
-    grant(alice, stream_id, "bob")
-    revoke(alice, stream_id, "alice")
-    assert alice.error()["error"] == "invalid_operation"
-    assert is_heard(bob, stream_id, alice)
-    assert entry_seen_by(lab.join("carol"))["authorized_writers"] == ["alice", "bob"]
+# Edge cases of s2w; its other cases are in `test_ownership.py`, which names their ids too
 
 
 @pytest.mark.requirement("STORY-13")
@@ -218,21 +89,6 @@ def test_a_transfer_to_somebody_offline_fails_and_the_owner_goes_on(open_space: 
     transfer(alice, stream_id, "bob")
     assert alice.error()["error"] == "participant_not_found"
     assert is_heard(alice, stream_id, carol)
-
-
-@pytest.mark.requirement("STORY-15")
-@pytest.mark.sockets("bob")
-def test_what_bob_writes_after_his_revoke_reaches_nobody(open_space: Transport) -> None:
-    lab = open_space(participants=TALKERS)
-    alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
-    stream_id = open_stream(alice)
-    grant(alice, stream_id, "bob")
-    bob.frame(stream_id, "before")
-    assert carol.take_frame().data == b"before"
-    revoke(alice, stream_id, "bob")
-    assert bob.take("stream/write-revoked")["payload"]["participant_id"] == "bob"
-    for listener in (alice, bob, carol):
-        assert not is_heard(bob, stream_id, listener)
 
 
 @pytest.mark.requirement("STORY-16")
