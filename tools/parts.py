@@ -42,7 +42,7 @@ BY_MODULE = (*BOTH_CORES, "--dist", "loadscope")
 """What a module's tests share is made once, by one of the two."""
 SDK_OPTIONS = (*BOTH_CORES, *LIGHT, "--transport", "sdk")
 SET_UP = "set-up"
-CORE = ("tests/protocol", "tests/model", "tests/view", "tests/requirements", "tests/testing")
+CORE = ("tests/protocol", "tests/model", "tests/messages", "tests/view", "tests/requirements", "tests/testing")
 GATEWAY = ("tests/gateway", "tests/config", "tests/supervisor", "tests/compat", "tests/requirements")
 PARTS = (
     Part("core", 0.5, CORE, (*BOTH_CORES, *LIGHT, "--cov")),
