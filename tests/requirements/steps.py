@@ -1,7 +1,4 @@
-"""Steps that many stories have in common.
-
-Nothing here checks anything: what came of a step is for the test to look at.
-"""
+"""Steps that many tests share. They check nothing: the test looks at the result."""
 
 from typing import Any
 
@@ -13,19 +10,19 @@ def hello(client: Any, text: str = "hello") -> None:
 
 
 def texts(client: Any) -> list[str]:
-    """What was said in the chats a client has not read yet."""
-    return [each["payload"]["text"] for each in client.inbox() if each["kind"] == "chat"]
+    """The texts of the chats that a client has not read yet."""
+    return [message["payload"]["text"] for message in client.inbox() if message["kind"] == "chat"]
 
 
 def open_stream(client: Any, **payload: Any) -> str:
-    """Ask for a stream in the v0.4 way; its id."""
+    """Open a stream with `stream/request` and return its id."""
     client.inbox()
     client.send(kind="stream/request", payload=payload)
     return str(client.take("stream/open")["payload"]["stream_id"])
 
 
 def announce(client: Any, **fields: Any) -> str:
-    """Ask for a stream by the handshake; its id."""
+    """Announce a stream with `stream/announce` and return its id."""
     client.inbox()
     client.send(kind="stream/announce", payload={"formats": TEXT, **fields})
     return str(client.take("stream/ready")["payload"]["stream"]["stream_id"])

@@ -1,4 +1,4 @@
-"""What is recorded of the administration of a space, and of what was refused (docs/journal.md)."""
+"""The records of a space's administration, of refused envelopes and of refused connections (docs/journal.md)."""
 
 from hashlib import sha256
 from typing import Any
@@ -18,16 +18,16 @@ PEER = "203.0.113.7:40000"
 
 
 def refused(lab: MemorySpace) -> list[Record]:
-    return [each for each in lab.records if each.event == "rejected"]
+    return [record for record in lab.records if record.event == "rejected"]
 
 
 def administered(lab: MemorySpace) -> list[dict[str, Any]]:
-    """What the admin records say, each with its actor."""
-    found = [each for each in lab.records if each.event == "admin"]
-    assert all(each.size == len(each.payload) for each in found)
-    said = [{"actor": each.participant, **msgspec.json.decode(each.payload)} for each in found]
-    assert [each["action"] for each in said] == [each.reason for each in found]
-    return said
+    """The payloads of the admin records, each with its actor."""
+    records = [record for record in lab.records if record.event == "admin"]
+    assert all(record.size == len(record.payload) for record in records)
+    entries = [{"actor": record.participant, **msgspec.json.decode(record.payload)} for record in records]
+    assert [entry["action"] for entry in entries] == [record.reason for record in records]
+    return entries
 
 
 def connect(lab: MemorySpace, connection: str, participant: str, **more: Any) -> None:
@@ -46,9 +46,9 @@ def test_of_a_refused_payload_its_size_its_digest_and_its_head_are_kept(open_spa
     fields = b'"to":["alice"],"correlation_id":"a","context":{"c":1},"token":"a secret","x":[1]'
     bob.send_bytes(b'{"kind":"custom/thing","id":"wrong",%b,"payload":%b}' % (fields, payload))
     (record,) = refused(lab)
-    kept = msgspec.json.decode(record.payload)
-    assert kept.pop("ts")
-    assert kept == {
+    head = msgspec.json.decode(record.payload)
+    assert head.pop("ts")
+    assert head == {
         "protocol": "mew/v0.4",
         "from": "bob",
         "kind": "custom/thing",
@@ -71,9 +71,9 @@ def test_a_header_field_that_is_too_long_is_left_out(open_space: Transport) -> N
     long = ["x" * (FIELD_BYTES - 4)]
     lab.join("bob").send(kind="custom/thing", to=long, correlation_id=["x" * (FIELD_BYTES - 3)])
     (record,) = refused(lab)
-    kept = msgspec.json.decode(record.payload)
-    assert kept["to"] == long
-    assert {"correlation_id", "payload"}.isdisjoint(kept)
+    head = msgspec.json.decode(record.payload)
+    assert head["to"] == long
+    assert {"correlation_id", "payload"}.isdisjoint(head)
 
 
 @pytest.mark.requirement("REC-23")
@@ -84,13 +84,13 @@ def test_whoever_is_refused_all_the_time_is_recorded_by_code_and_size(open_space
         for number in range(DETAILED_AT_ONCE + 3):
             client.send(kind="custom/thing", id=f"{sender}-{number}", payload={"a": "x" * 500})
     for sender in ("bob", "onlooker"):
-        found = [each for each in refused(lab) if each.participant == sender]
-        assert len(found) == DETAILED_AT_ONCE + 3
-        assert {each.reason for each in found} == {"capability_violation"}
-        assert all(each.size > 500 and each.kind and each.payload for each in found[:DETAILED_AT_ONCE])
-        small = found[DETAILED_AT_ONCE:]
-        assert [(each.kind, each.envelope_id, each.payload) for each in small] == [(None, None, b"")] * 3
-        assert all(each.size > 500 for each in small)
+        rejected = [record for record in refused(lab) if record.participant == sender]
+        assert len(rejected) == DETAILED_AT_ONCE + 3
+        assert {record.reason for record in rejected} == {"capability_violation"}
+        assert all(record.size > 500 and record.kind and record.payload for record in rejected[:DETAILED_AT_ONCE])
+        small = rejected[DETAILED_AT_ONCE:]
+        assert [(record.kind, record.envelope_id, record.payload) for record in small] == [(None, None, b"")] * 3
+        assert all(record.size > 500 for record in small)
 
 
 @pytest.mark.requirement("REC-23")
@@ -174,15 +174,15 @@ def test_refusals_that_repeat_are_counted_to_the_last(open_space: Transport) -> 
     refuse(PEER, 1, "space_not_found")
     refuse("unknown", 2)
     lab.advance(REPEATED_SECONDS - 1)
-    assert [each["count"] for each in administered(lab)] == [1, 1, 1]
+    assert [entry["count"] for entry in administered(lab)] == [1, 1, 1]
     lab.advance(1)
     lab.advance(REPEATED_SECONDS)
     refuse(PEER, 1)
     refuse("203.0.113.8:1", 5)
     lab.run(Checkpoint())
     lab.run(Checkpoint())
-    told = [(each["peer"], each["error"], each.get("participant"), each["count"]) for each in administered(lab)]
-    assert told == [
+    entries = [(entry["peer"], entry["error"], entry.get("participant"), entry["count"]) for entry in administered(lab)]
+    assert entries == [
         (PEER, "unauthorized", "alice", 1),
         (PEER, "space_not_found", None, 1),
         ("unknown", "unauthorized", None, 1),
@@ -192,7 +192,7 @@ def test_refusals_that_repeat_are_counted_to_the_last(open_space: Transport) -> 
         ("203.0.113.8:1", "unauthorized", None, 1),
         ("203.0.113.8", "unauthorized", None, 4),
     ]
-    assert b"eyJ" not in b"".join(each.payload for each in lab.records)
+    assert b"eyJ" not in b"".join(record.payload for record in lab.records)
 
 
 @pytest.mark.requirement("REC-25")
@@ -202,9 +202,13 @@ def test_addresses_without_end_are_counted_together(open_space: Transport) -> No
     for number in range(ADDRESSES + 7):
         lab.run(RefuseConnection(error="unauthorized", peer=f"[fd00::{number:x}]:1", transport="websocket"))
     lab.advance(REPEATED_SECONDS)
-    found = administered(lab)
-    assert len(found) == ADDRESSES + 1
-    assert (found[-1]["peer"], found[-1]["count"], sum(each["count"] for each in found)) == ("others", 7, ADDRESSES + 7)
+    entries = administered(lab)
+    assert len(entries) == ADDRESSES + 1
+    assert (entries[-1]["peer"], entries[-1]["count"], sum(entry["count"] for entry in entries)) == (
+        "others",
+        7,
+        ADDRESSES + 7,
+    )
 
 
 @pytest.mark.requirement("REC-25")
@@ -217,8 +221,8 @@ def test_refusals_are_counted_under_the_source_that_the_transport_names(open_spa
         lab.run(RefuseConnection(error="unauthorized", peer=peer, source="2001:db8::/64", transport="http"))
     connect(lab, "w1", "bob", source="2001:db8::/64")
     lab.advance(REPEATED_SECONDS)
-    told = [(each["peer"], each["error"], each["count"]) for each in administered(lab)]
-    assert told == [("2001:db8::0", "unauthorized", 1), ("2001:db8::/64", "unauthorized", 2)]
+    entries = [(entry["peer"], entry["error"], entry["count"]) for entry in administered(lab)]
+    assert entries == [("2001:db8::0", "unauthorized", 1), ("2001:db8::/64", "unauthorized", 2)]
 
 
 # Tokens and the configuration
@@ -242,7 +246,7 @@ def test_what_becomes_of_tokens_is_recorded_without_them(open_space: Transport) 
         },
         {"actor": "system:gateway", "action": "token_created", "participant": "bob"},
     ]
-    assert lab.token("carol").encode() not in b"".join(each.payload for each in lab.records)
+    assert lab.token("carol").encode() not in b"".join(record.payload for record in lab.records)
 
 
 @pytest.mark.requirement("REC-24")
@@ -253,8 +257,8 @@ def test_what_differs_from_the_last_start_is_recorded(open_space: Transport) -> 
     assert administered(lab) == []
     lab.space.settings = settings(participants={"alice": None, "carol": ALL}, limits=Limits(streams=5))
     lab.run(Start("epoch-3"))
-    (told,) = administered(lab)
-    assert told["changes"] == [
+    (entry,) = administered(lab)
+    assert entry["changes"] == [
         {"key": "participants.alice", "before": ALL, "after": None},
         {"key": "participants.bob", "before": None, "after": None},
         {"key": "participants.carol", "before": None, "after": ALL},
@@ -269,8 +273,8 @@ def test_behind_a_checkpoint_of_the_first_fold_what_it_tells_is_compared(open_sp
     lab.state.configuration = b""
     lab.space.settings = settings(participants=TWO, limits=Limits(streams=5), defaults=[{"kind": "x"}])
     lab.run(Start("epoch-2"))
-    (told,) = administered(lab)
-    assert told["changes"] == [{"key": "defaults", "before": [{"kind": "chat"}], "after": [{"kind": "x"}]}]
+    (entry,) = administered(lab)
+    assert entry["changes"] == [{"key": "defaults", "before": [{"kind": "chat"}], "after": [{"kind": "x"}]}]
 
 
 @pytest.mark.requirement("REC-26")

@@ -1,4 +1,4 @@
-"""What one message may cost, and what one participant may ask of the gateway."""
+"""The limits on the cost of one message, and on what one participant may ask of the gateway."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.requirements.transports import Transport
 ALL = [{"kind": "*"}]
 TWO = {"alice": ALL, "bob": ALL}
 WAIT = 1_500
-"""Milliseconds: more than any of these has to wait."""
+"""Milliseconds: more than the wait in any of these tests."""
 
 
 def refusal(client: Any) -> Any:
@@ -91,16 +91,16 @@ def test_patterns_with_inner_stars_are_tried_on_64_kib(open_space: Transport, pa
 @pytest.mark.parametrize("kind", ["note", "stream/close"])
 def test_so_many_characters_are_scanned_for_one_envelope(open_space: Transport, kind: str) -> None:
     name = "note" if kind == "note" else "stream/manage"
-    held = [{"kind": name, "payload": {"text": f"*x{n}*"}} for n in range(100)]
-    lab = open_space(participants={"alice": held, "bob": ALL})
+    capabilities = [{"kind": name, "payload": {"text": f"*x{n}*"}} for n in range(100)]
+    lab = open_space(participants={"alice": capabilities, "bob": ALL})
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(bob)
     alice.inbox()
     alice.send(kind=kind, payload={"text": "y" * 60_000, "stream_id": stream_id})
-    told = alice.error()
-    assert told["error"] == ("capability_violation" if kind == "note" else "unauthorized")
+    error = alice.error()
+    assert error["error"] == ("capability_violation" if kind == "note" else "unauthorized")
     if kind == "note":
-        assert "over 4194304 characters" in told["message"]
+        assert "over 4194304 characters" in error["message"]
     alice.send(kind=kind, payload={"text": "y" * 30_000 + "x7", "stream_id": stream_id})
     assert kind in alice.kinds()
 
@@ -130,8 +130,8 @@ def test_participants_and_spaces_have_so_many_patterns(open_space: Transport) ->
         client.inbox()
         schema: dict[str, Any] = {"patternProperties": {f"^{n}$": {} for n in range(patterns)}}
         client.send(kind="stream/request", payload={"formats": [{"id": "f", "schema": schema}]})
-        told = [each for each in client.inbox() if each["kind"] in ("stream/open", "system/error")]
-        return None if told[0]["kind"] == "stream/open" else str(told[0]["payload"]["error"])
+        received = [message for message in client.inbox() if message["kind"] in ("stream/open", "system/error")]
+        return None if received[0]["kind"] == "stream/open" else str(received[0]["payload"]["error"])
 
     assert ask(alice, 4) == "quota_exceeded"
     assert ask(alice, 3) is None
@@ -144,7 +144,7 @@ def test_participants_and_spaces_have_so_many_patterns(open_space: Transport) ->
 
 
 def owing(open_space: Transport, **limits: int) -> tuple[Any, Any, Any]:
-    """Somebody who owes for what has just been said, and another."""
+    """A participant whose last messages exceeded its budget, and another participant."""
     lab = open_space(participants=TWO, limits=Limits(**limits))
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="chat", payload={"text": "x" * 30_000})
@@ -168,12 +168,12 @@ def test_who_owes_work_or_bytes_is_refused_until_time_has_paid(
 ) -> None:
     lab, alice, bob = owing(open_space, **limits)
     alice.send(kind="chat", payload={"text": "too soon"})
-    told = alice.error()
-    assert (told["error"], told["budget"]) == ("rate_limited", budget)
-    assert 0 < told["retry_after_ms"] <= WAIT
+    error = alice.error()
+    assert (error["error"], error["budget"]) == ("rate_limited", budget)
+    assert 0 < error["retry_after_ms"] <= WAIT
     bob.send(kind="chat", payload={"text": "not bob's"})
     assert alice.take("chat")["payload"]["text"] == "not bob's"
-    lab.advance(told["retry_after_ms"] / 1_000)
+    lab.advance(error["retry_after_ms"] / 1_000)
     alice.send(kind="chat", payload={"text": "paid"})
     bob.inbox()
     alice.send(kind="system/heartbeat")
@@ -188,9 +188,9 @@ def test_the_rate_of_envelopes_says_which_it_is_and_when_to_come_back(open_space
     alice.inbox()
     for _ in range(2):
         alice.send(kind="chat", payload={"text": "hello"})
-    told = alice.error()
-    assert told["budget"] == "envelopes"
-    assert 400 < told["retry_after_ms"] <= 501
+    error = alice.error()
+    assert error["budget"] == "envelopes"
+    assert 400 < error["retry_after_ms"] <= 501
 
 
 @pytest.mark.transport
@@ -200,8 +200,8 @@ def test_coming_back_pays_for_nothing_and_is_refused_while_something_is_owed(ope
     lab, alice, _bob = owing(open_space, work_per_second=100, work_burst=2_100)
     alice.leave()
     alice = lab.join("alice")
-    told = alice.error()
-    assert (told["error"], told["budget"]) == ("rate_limited", "work")
+    error = alice.error()
+    assert (error["error"], error["budget"]) == ("rate_limited", "work")
     assert alice.closed == 1013
     lab.advance(10)
     assert lab.join("alice").take("system/welcome")
@@ -239,17 +239,17 @@ def starry(count: int) -> list[dict[str, Any]]:
 
 @pytest.mark.requirement("BND-10")
 def test_comparing_patterns_is_bounded(open_space: Transport) -> None:
-    """A grant of seven such patterns by a holder of hundreds took half a second."""
-    held = [{"kind": "capability/grant"}, {"kind": "capability/revoke"}, *starry(40)]
-    lab = open_space(participants={"alice": held, "bob": []})
+    """Before the limit, a grant of seven such patterns by a holder of hundreds took half a second."""
+    capabilities = [{"kind": "capability/grant"}, {"kind": "capability/revoke"}, *starry(40)]
+    lab = open_space(participants={"alice": capabilities, "bob": []})
     alice = lab.join("alice")
-    asked = [{"kind": "note", "payload": {"a": f"{STARRY}b{number}"}} for number in range(7)]
-    alice.send(kind="capability/grant", payload={"recipient": "bob", "capabilities": asked})
+    requested = [{"kind": "note", "payload": {"a": f"{STARRY}b{number}"}} for number in range(7)]
+    alice.send(kind="capability/grant", payload={"recipient": "bob", "capabilities": requested})
     refused = alice.error()
     assert (refused["error"], refused["quota"]) == ("quota_exceeded", "compared_patterns")
     alice.send(kind="capability/grant", payload={"recipient": "bob", "capabilities": starry(7)})
     assert "system/error" not in alice.kinds()
-    alice.send(kind="capability/revoke", payload={"recipient": "alice", "capabilities": asked})
+    alice.send(kind="capability/revoke", payload={"recipient": "alice", "capabilities": requested})
     assert alice.error()["quota"] == "compared_patterns"
     alice.send(kind="capability/revoke", payload={"recipient": "bob", "capabilities": [{"kind": "note"}]})
     assert "system/error" not in alice.kinds()
@@ -257,7 +257,7 @@ def test_comparing_patterns_is_bounded(open_space: Transport) -> None:
 
 @pytest.mark.requirement("BND-11")
 def test_the_text_of_capabilities_is_bounded(open_space: Transport) -> None:
-    """Each welcome repeats them: eight megabytes for a single participant."""
+    """Each welcome repeats them; without the limit, eight megabytes for one participant."""
     assert (Limits().capability_bytes_per_participant, Limits().capability_bytes) == (128 * 2**10, 4 * 2**20)
     limits = Limits(capability_bytes_per_participant=1_000, capability_bytes=1_600)
     lab = open_space(participants=TWO, limits=limits)
@@ -265,8 +265,8 @@ def test_the_text_of_capabilities_is_bounded(open_space: Transport) -> None:
 
     def refused(kind: str, **payload: Any) -> tuple[str, int, int] | None:
         alice.send(kind=kind, payload=payload)
-        errors = [each["payload"] for each in alice.inbox() if each["kind"] == "system/error"]
-        assert all(each["error"] == "quota_exceeded" for each in errors)
+        errors = [message["payload"] for message in alice.inbox() if message["kind"] == "system/error"]
+        assert all(error["error"] == "quota_exceeded" for error in errors)
         return (errors[0]["quota"], errors[0]["limit"], errors[0]["value"]) if errors else None
 
     long = [{"kind": "x" * 489}]  # 500 bytes
@@ -327,7 +327,7 @@ def test_a_message_has_only_so_many_numbers_that_may_be_slow_to_read(
     ids=["most", "more", "in a string", "escapes", "more escapes", "escapes beside many strings"],
 )
 def test_a_message_has_only_so_much_outside_its_strings(open_space: Transport, items: bytes, is_taken: bool) -> None:
-    """61,000 numbers of 255 digits kept the loop for 129 ms."""
+    """Before the limit, 61,000 numbers of 255 digits blocked the event loop for 129 ms."""
     lab = open_space(participants=TWO, limits=Limits(message_bytes=2**25))
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send_bytes(b'{"kind":"note","payload":{"a":[%b]}}' % items)

@@ -1,4 +1,4 @@
-"""What a capability allows, and how capabilities are handed on and taken away (protocol §3)."""
+"""What a capability allows, and how capabilities are granted and revoked (protocol §3)."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ BASELINE = {"kind": "mcp/response"}
 
 
 def try_out(open_space: Transport, *capabilities: Any) -> Any:
-    """A participant with just these capabilities, its welcome read."""
+    """A participant with exactly these capabilities; its welcome is read."""
     client = open_space(participants={"alice": list(capabilities)}).join("alice")
     client.inbox()
     return client
 
 
 def is_allowed(client: Any, kind: str, payload: dict[str, Any] | None = None, **fields: Any) -> bool:
-    """Send an envelope; whether it came back as an echo rather than as a violation."""
+    """Send an envelope. True if its echo came back, False for a capability violation."""
     client.send(kind=kind, payload=payload or {}, **fields)
     (answer,) = client.inbox()
     if answer["kind"] == kind:
@@ -29,7 +29,7 @@ def is_allowed(client: Any, kind: str, payload: dict[str, Any] | None = None, **
 
 
 def allowed_payloads(open_space: Transport, pattern: dict[str, Any], *payloads: Any) -> list[bool]:
-    """Which payloads a pattern allows."""
+    """The payloads that a pattern allows."""
     client = try_out(open_space, {"kind": "note", "payload": pattern})
     return [is_allowed(client, "note", payload) for payload in payloads]
 
@@ -44,18 +44,18 @@ def revoke(revoker: Any, recipient: str, **what: Any) -> None:
 
 
 def own_capabilities(client: Any) -> list[Any]:
-    """What the last welcome not read yet says."""
-    welcomes = [each for each in client.inbox() if each["kind"] == "system/welcome"]
+    """The payload of the last unread welcome."""
+    welcomes = [message for message in client.inbox() if message["kind"] == "system/welcome"]
     listed: list[Any] = welcomes[-1]["payload"]["you"]["capabilities"]
     return listed
 
 
-def may_grant(open_space: Transport, held: dict[str, Any], asked: dict[str, Any]) -> bool:
-    """Whether one who holds the one capability can hand on the other."""
-    lab = open_space(participants={"alice": [held, {"kind": "capability/grant"}], "bob": None})
+def may_grant(open_space: Transport, own: dict[str, Any], requested: dict[str, Any]) -> bool:
+    """Whether a holder of the first capability can grant the second."""
+    lab = open_space(participants={"alice": [own, {"kind": "capability/grant"}], "bob": None})
     alice = lab.join("alice")
     alice.inbox()
-    grant(alice, "bob", asked)
+    grant(alice, "bob", requested)
     return bool(alice.kinds() == ["capability/grant"])
 
 
@@ -162,7 +162,7 @@ def test_an_empty_list_in_a_pattern_matches_no_value(open_space: Transport) -> N
 
 @pytest.mark.requirement("CAP-09")
 def test_a_list_in_the_payload_matches_if_all_its_leaves_do(open_space: Transport) -> None:
-    payloads = [{"a": each} for each in (["x", "xy"], ["x", [["xy"], []]], [], ["x", "y"], ["x", ["y"]], ["x", 1])]
+    payloads = [{"a": value} for value in (["x", "xy"], ["x", [["xy"], []]], [], ["x", "y"], ["x", ["y"]], ["x", 1])]
     assert allowed_payloads(open_space, {"a": "x*"}, *payloads) == [True, True, True, False, False, False]
 
 
@@ -236,7 +236,7 @@ UNREADABLE = [
 
 
 @pytest.mark.requirement("CAP-13")
-@pytest.mark.parametrize("pattern", UNREADABLE, ids=lambda each: str(each)[:40])
+@pytest.mark.parametrize("pattern", UNREADABLE, ids=lambda pattern: str(pattern)[:40])
 def test_what_is_no_capability_is_neither_granted_nor_given_to_the_invited(open_space: Transport, pattern: Any) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice = lab.join("alice")
@@ -297,7 +297,9 @@ def test_every_decision_has_a_reason(open_space: Transport) -> None:
     for kind in ("note", "memo"):
         alice.send(kind=kind)
         reasons += [
-            (each.decision.allowed, each.decision.reason) for each in lab.effects if isinstance(each, CapabilityChecked)
+            (effect.decision.allowed, effect.decision.reason)
+            for effect in lab.effects
+            if isinstance(effect, CapabilityChecked)
         ]
     assert reasons == [(True, 'allowed by {"kind":"note"}'), (False, "no capability is for 'memo'")]
 
@@ -316,7 +318,7 @@ def test_a_glob_of_many_stars_is_decided_at_once(open_space: Transport) -> None:
 
 @pytest.mark.requirement("CAP-17")
 @pytest.mark.parametrize(
-    ("held", "asked"),
+    ("own", "requested"),
     [
         ("note", "note"),
         ("*", "note"),
@@ -334,13 +336,13 @@ def test_a_glob_of_many_stars_is_decided_at_once(open_space: Transport) -> None:
         ("!x/y", "!x/*"),
     ],
 )
-def test_a_kind_covers_itself_and_what_lies_below_it(open_space: Transport, held: str, asked: str) -> None:
-    assert may_grant(open_space, {"kind": held}, {"kind": asked})
+def test_a_kind_covers_itself_and_what_lies_below_it(open_space: Transport, own: str, requested: str) -> None:
+    assert may_grant(open_space, {"kind": own}, {"kind": requested})
 
 
 @pytest.mark.requirement("CAP-17")
 @pytest.mark.parametrize(
-    ("held", "asked"),
+    ("own", "requested"),
     [
         ("note", "memo"),
         ("note", "*"),
@@ -358,8 +360,8 @@ def test_a_kind_covers_itself_and_what_lies_below_it(open_space: Transport, held
         ("n*te", "note"),
     ],
 )
-def test_a_narrower_kind_never_covers_a_wider(open_space: Transport, held: str, asked: str) -> None:
-    assert not may_grant(open_space, {"kind": held}, {"kind": asked})
+def test_a_narrower_kind_never_covers_a_wider(open_space: Transport, own: str, requested: str) -> None:
+    assert not may_grant(open_space, {"kind": own}, {"kind": requested})
 
 
 NARROWER = [
@@ -394,19 +396,19 @@ WIDER = [
 
 
 @pytest.mark.requirement("CAP-18")
-@pytest.mark.parametrize(("held", "asked"), NARROWER, ids=repr)
+@pytest.mark.parametrize(("own", "requested"), NARROWER, ids=repr)
 def test_a_pattern_covers_one_that_is_as_tight_in_every_key(
-    open_space: Transport, held: dict[str, Any], asked: dict[str, Any]
+    open_space: Transport, own: dict[str, Any], requested: dict[str, Any]
 ) -> None:
-    assert may_grant(open_space, {"kind": "note", **held}, {"kind": "note", **asked})
+    assert may_grant(open_space, {"kind": "note", **own}, {"kind": "note", **requested})
 
 
 @pytest.mark.requirement("CAP-18")
-@pytest.mark.parametrize(("held", "asked"), WIDER, ids=repr)
+@pytest.mark.parametrize(("own", "requested"), WIDER, ids=repr)
 def test_a_pattern_does_not_cover_one_with_a_key_left_open_or_looser(
-    open_space: Transport, held: dict[str, Any], asked: dict[str, Any]
+    open_space: Transport, own: dict[str, Any], requested: dict[str, Any]
 ) -> None:
-    assert not may_grant(open_space, {"kind": "note", **held}, {"kind": "note", **asked})
+    assert not may_grant(open_space, {"kind": "note", **own}, {"kind": "note", **requested})
 
 
 @pytest.mark.transport
@@ -461,8 +463,12 @@ def test_a_grant_with_one_capability_too_many_is_refused_whole(open_space: Trans
 
 @pytest.mark.requirement("CAP-21")
 def test_two_capabilities_together_cover_nothing_that_neither_covers(open_space: Transport) -> None:
-    held = [{"kind": "note", "payload": {"a": "x"}}, {"kind": "note", "to": "bob"}, {"kind": "capability/grant"}]
-    alice = try_out(open_space, *held)
+    capabilities = [
+        {"kind": "note", "payload": {"a": "x"}},
+        {"kind": "note", "to": "bob"},
+        {"kind": "capability/grant"},
+    ]
+    alice = try_out(open_space, *capabilities)
     grant(alice, "alice", {"kind": "note"})
     assert alice.error()["uncovered"] == [{"kind": "note"}]
 
@@ -583,8 +589,8 @@ def test_the_others_are_told_of_a_change(open_space: Transport) -> None:
         }
     assert bob.kinds() == ["capability/grant", "system/welcome"]
     revoke(alice, "bob", grant_id="g1")
-    told = carol.take("system/presence")["payload"]["participant"]["capabilities"]
-    assert told == [{"kind": "chat"}, BASELINE]
+    capabilities = carol.take("system/presence")["payload"]["participant"]["capabilities"]
+    assert capabilities == [{"kind": "chat"}, BASELINE]
 
 
 @pytest.mark.transport

@@ -1,7 +1,7 @@
-"""A gateway does what the core says, however the commands fall into the turns of its loop.
+"""A gateway carries out what the core decides, however its commands fall into iterations of the event loop.
 
-A history is played in a space in memory, which delivers at once and is the measure; then the same is done at a gateway,
-much of it in one turn.
+A history runs in a space in memory, which delivers immediately and is the reference. Then it runs at a gateway, with
+many commands in one iteration.
 """
 
 import re
@@ -26,7 +26,7 @@ from tests.support.hypothesis_settings import examples
 pytestmark = pytest.mark.transport
 
 Deed = Callable[[Any, list[Any]], object]
-"""What somebody did, to be done again in another space, by the client of the same number."""
+"""A client's action, to be repeated in another space by the client with the same number."""
 
 many_histories = given(
     steps=histories(tuple(verb for verb in ALL_VERBS if verb != "restart")),
@@ -39,7 +39,7 @@ PORT = re.compile(rb'(?<="connection_url":"ws://localhost):\d+(?=")')
 
 
 class Remembered(MemorySpace):
-    """A space in memory that remembers what was done in it."""
+    """A space in memory that records the actions in it."""
 
     def __init__(self, **configuration: Any) -> None:
         self.deeds: list[Deed] = []
@@ -59,7 +59,7 @@ class Remembered(MemorySpace):
 
     def run(self, command: Command) -> list[Effect]:
         if isinstance(command, Leave):
-            (number,) = [index for index, each in enumerate(self.clients) if each.connection == command.connection]
+            (number,) = [index for index, client in enumerate(self.clients) if client.connection == command.connection]
             self.deeds.append(lambda _, clients: clients[number].leave())
         return super().run(command)
 
@@ -79,7 +79,7 @@ class Remembered(MemorySpace):
 
 
 def do_again(measure: Remembered, lab: Any, turns: list[int]) -> list[Any]:
-    """Do the same in another space, so many of the deeds in each turn; its clients."""
+    """Repeat the actions in another space, so many in each iteration, and return its clients."""
     lab.tokens.holders.update(measure.tokens.holders)
     clients: list[Any] = []
     left = list(measure.deeds)
@@ -93,7 +93,7 @@ def do_again(measure: Remembered, lab: Any, turns: list[int]) -> list[Any]:
 
 
 class Seen:
-    """What one of the two spaces sent and recorded, without what differs by chance: the epoch, the port, the peers.
+    """What one of the two spaces sent and recorded, without values that differ: the epoch, the port, the peers.
 
     A real gateway records the peers of its connections; a space in memory has none. These records are left out, and
     positions are counted without them.
@@ -105,7 +105,7 @@ class Seen:
         self._positions = [record.position for record in self._records]
 
     def records(self) -> list[Record]:
-        """Everything after the first start; a size counts the epoch too."""
+        """Everything after the first start: the size of a start record includes the epoch."""
         return [
             msgspec.structs.replace(
                 record,
@@ -118,19 +118,19 @@ class Seen:
         ]
 
     def messages(self, received: list[Message | Frame]) -> list[Any]:
-        """Messages as their text, frames as they are."""
+        """Messages as text, frames unchanged."""
         return [message if isinstance(message, Frame) else self._text(message.raw) for message in received]
 
     def _text(self, text: bytes) -> bytes:
         text = PORT.sub(b"", text.replace(f'"{self._epoch}-'.encode(), b'"'))
-        return POSITION.sub(lambda found: b"%d" % self._number(int(found.group())), text)
+        return POSITION.sub(lambda match: b"%d" % self._number(int(match.group())), text)
 
     def _number(self, position: int) -> int:
         return bisect_right(self._positions, position)
 
 
 def require_equal(actual: list[Any], expected: list[Any]) -> None:
-    """Show the first difference only: a comparison of all takes minutes, and Hypothesis repeats it."""
+    """Show only the first difference: a comparison of everything takes minutes, and Hypothesis repeats it."""
     for index, pair in enumerate(zip_longest(actual, expected)):
         assert pair[0] == pair[1], f"difference at {index}"
 
@@ -139,10 +139,10 @@ def require_equal(actual: list[Any], expected: list[Any]) -> None:
 def played(
     open_space: Transport, steps: list[Step], turns: list[int], logs: frozenset[str]
 ) -> Iterator[tuple[Remembered, Any, list[Any]]]:
-    """The same history in a space in memory and at a gateway, and the clients there."""
+    """The same history in a space in memory and at a gateway, and the clients of both."""
     configuration = {**CONFIGURATION, "output_logs": logs}
     measure, lab = Remembered(**configuration), open_space(**configuration)
-    lab.by_hand = True  # every byte is compared: no client may add an id of its own
+    lab.by_hand = True  # every byte is compared, so no client may add its own id
     try:
         History(measure).play_all(steps)
         yield measure, lab, do_again(measure, lab, turns)
@@ -176,7 +176,7 @@ def test_a_mailbox_holds_what_the_core_says_however_the_turns_fall(
     with played(open_space, steps, turns, logs) as (measure, lab, _):
         inboxes = [space.poll("carol") for space in (measure, lab)]
         expected, polled = (Seen(space).messages(inbox) for space, inbox in zip((measure, lab), inboxes, strict=True))
-        require_equal(polled, expected[len(expected) - len(polled) :])  # what came before it last joined is gone
+        require_equal(polled, expected[len(expected) - len(polled) :])  # nothing remains from before its last join
 
 
 @pytest.mark.transports("memory", "websocket")

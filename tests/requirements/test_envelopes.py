@@ -1,4 +1,4 @@
-"""What an envelope looks like when it leaves, and who receives it (protocol §1)."""
+"""How an envelope is completed and relayed, and who receives it (protocol §1)."""
 
 import json
 import re
@@ -15,7 +15,7 @@ OURS = re.compile(r"[^\s]+-[0-9a-f]+")
 
 
 def pair(open_space: Transport, **configuration: Any) -> tuple[Any, Any, Any]:
-    """A space with alice, who may do everything, and bob, who may chat; both have read all so far."""
+    """A space with alice, who may send everything, and bob, who may chat; their inboxes are read."""
     configuration = {"participants": {"alice": EVERYTHING, "bob": None}, **configuration}
     lab = open_space(**configuration)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -24,7 +24,7 @@ def pair(open_space: Transport, **configuration: Any) -> tuple[Any, Any, Any]:
 
 
 def relayed(open_space: Transport, message: bytes) -> Any:
-    """What bob receives of a message that alice sends."""
+    """What bob receives when alice sends a message."""
     _, alice, bob = pair(open_space)
     alice.send_bytes(message)
     (received,) = bob.inbox()
@@ -60,10 +60,10 @@ def test_every_id_of_the_gateway_occurs_once(open_space: Transport) -> None:
     for number in range(20):
         alice.send(kind="custom/thing", payload={"number": number})
     open_stream(alice)
-    ids = [each["id"] for each in bob.inbox()]
+    ids = [message["id"] for message in bob.inbox()]
     assert len(ids) == 22
     assert len(set(ids)) == len(ids)
-    assert all(OURS.fullmatch(each) for each in ids)
+    assert all(OURS.fullmatch(message_id) for message_id in ids)
 
 
 @pytest.mark.transport
@@ -73,22 +73,22 @@ def test_every_id_of_an_error_occurs_once(open_space: Transport) -> None:
     _, _, bob = pair(open_space)
     for _ in range(3):
         bob.send(kind="stream/request", payload={})
-    ids = [each["id"] for each in bob.inbox()]
+    ids = [message["id"] for message in bob.inbox()]
     assert len(set(ids)) == len(ids) == 3
-    assert all(OURS.fullmatch(each) for each in ids)
+    assert all(OURS.fullmatch(message_id) for message_id in ids)
 
 
 @pytest.mark.transports("core")
 @pytest.mark.requirement("ENV-02")
 def test_ids_of_two_starts_differ(open_space: Transport) -> None:
     lab = open_space(participants={"alice": EVERYTHING})
-    before = {each["id"] for each in lab.join("alice").inbox()}
+    before = {message["id"] for message in lab.join("alice").inbox()}
     lab.restart()
-    after = {each["id"] for each in lab.join("alice").inbox()}
+    after = {message["id"] for message in lab.join("alice").inbox()}
     assert before
     assert after
     assert before.isdisjoint(after)
-    assert {each.rpartition("-")[0] for each in before | after} == {"epoch1", "epoch2"}
+    assert {message_id.rpartition("-")[0] for message_id in before | after} == {"epoch1", "epoch2"}
 
 
 @pytest.mark.requirement("ENV-03")
@@ -97,7 +97,7 @@ def test_a_given_id_is_kept_however_often_it_comes(open_space: Transport) -> Non
     alice.send(kind="custom/thing", id="msg-1")
     alice.send(kind="custom/thing", id="msg-1")
     bob.send(kind="chat", id="msg-1", payload={"text": "mine too"})
-    assert [each["id"] for each in bob.inbox()] == ["msg-1"] * 3
+    assert [message["id"] for message in bob.inbox()] == ["msg-1"] * 3
 
 
 @pytest.mark.requirement("ENV-03")
@@ -108,9 +108,9 @@ def test_an_id_may_have_256_characters(open_space: Transport) -> None:
 
 @pytest.mark.transport
 @pytest.mark.requirement("ENV-03", "ENV-18")
-@pytest.mark.parametrize("given", [b"null", b'""'])
-def test_an_id_that_says_nothing_is_replaced_where_it_stood(open_space: Transport, given: bytes) -> None:
-    received = relayed(open_space, b'{"kind":"custom/thing","id":' + given + b',"zz":1}')
+@pytest.mark.parametrize("sent", [b"null", b'""'])
+def test_an_id_that_says_nothing_is_replaced_where_it_stood(open_space: Transport, sent: bytes) -> None:
+    received = relayed(open_space, b'{"kind":"custom/thing","id":' + sent + b',"zz":1}')
     assert OURS.fullmatch(received["id"])
     assert keys(received) == ["protocol", "ts", "from", "kind", "id", "zz"]
 
@@ -182,18 +182,16 @@ def test_a_strict_space_lets_a_right_or_missing_sender_pass(open_space: Transpor
 
 @pytest.mark.transport
 @pytest.mark.requirement("ENV-07")
-@pytest.mark.parametrize(
-    ("given", "sent_out"), [("mew/v0.3", "mew/v0.3"), ("mew/v0.4", "mew/v0.4"), (None, "mew/v0.4")]
-)
-def test_both_versions_are_relayed_as_they_came(open_space: Transport, given: str | None, sent_out: str) -> None:
-    assert relayed(open_space, compact({"protocol": given, "kind": "custom/thing"}))["protocol"] == sent_out
+@pytest.mark.parametrize(("sent", "sent_out"), [("mew/v0.3", "mew/v0.3"), ("mew/v0.4", "mew/v0.4"), (None, "mew/v0.4")])
+def test_both_versions_are_relayed_as_they_came(open_space: Transport, sent: str | None, sent_out: str) -> None:
+    assert relayed(open_space, compact({"protocol": sent, "kind": "custom/thing"}))["protocol"] == sent_out
 
 
 @pytest.mark.requirement("ENV-07")
-@pytest.mark.parametrize("given", ["mew/v0.5", "mew/v0.4 ", "MEW/v0.4", "", 0.4, ["mew/v0.4"], {}, False])
-def test_another_protocol_is_refused(open_space: Transport, given: Any) -> None:
+@pytest.mark.parametrize("sent", ["mew/v0.5", "mew/v0.4 ", "MEW/v0.4", "", 0.4, ["mew/v0.4"], {}, False])
+def test_another_protocol_is_refused(open_space: Transport, sent: Any) -> None:
     _, alice, bob = pair(open_space)
-    alice.send(kind="custom/thing", protocol=given)
+    alice.send(kind="custom/thing", protocol=sent)
     error = alice.error()
     assert error["error"] == "invalid_envelope"
     assert "`protocol`" in error["message"]
@@ -202,7 +200,7 @@ def test_another_protocol_is_refused(open_space: Transport, given: Any) -> None:
 
 @pytest.mark.requirement("ENV-08")
 @pytest.mark.parametrize(
-    ("given", "sent_out"),
+    ("sent", "sent_out"),
     [
         (b'"a"', b'["a"]'),
         (b'"a\\u0062"', b'["a\\u0062"]'),
@@ -212,8 +210,8 @@ def test_another_protocol_is_refused(open_space: Transport, given: Any) -> None:
         (b"null", b"null"),
     ],
 )
-def test_a_correlation_leaves_as_an_array(open_space: Transport, given: bytes, sent_out: bytes) -> None:
-    received = relayed(open_space, b'{"kind":"custom/thing","correlation_id":' + given + b"}")
+def test_a_correlation_leaves_as_an_array(open_space: Transport, sent: bytes, sent_out: bytes) -> None:
+    received = relayed(open_space, b'{"kind":"custom/thing","correlation_id":' + sent + b"}")
     assert received.raw.endswith(b'"kind":"custom/thing","correlation_id":' + sent_out + b"}")
 
 
@@ -318,9 +316,9 @@ def test_presence_reaches_all_but_the_one_it_is_about(open_space: Transport) -> 
     assert carol.kinds() == ["system/welcome", "capability/grant", "system/welcome"]
     carol.leave()
     for client in (alice, bob, onlooker):
-        told = [each["payload"] for each in client.inbox() if each["kind"] == "system/presence"]
-        assert [each["event"] for each in told] == ["join", "capabilities", "leave"]
-        assert {each["participant"]["id"] for each in told} == {"carol"}
+        received = [message["payload"] for message in client.inbox() if message["kind"] == "system/presence"]
+        assert [message["event"] for message in received] == ["join", "capabilities", "leave"]
+        assert {message["participant"]["id"] for message in received} == {"carol"}
     assert carol.inbox() == []
 
 
@@ -346,7 +344,7 @@ def test_a_consumed_kind_is_not_relayed(open_space: Transport, kind: str) -> Non
     for client in (alice, bob, onlooker):
         client.inbox()
     alice.send(kind=kind, to=["bob"], payload=CONSUMED[kind])
-    received = [each for client in (alice, bob, onlooker) for each in client.kinds()]
+    received = [kind for client in (alice, bob, onlooker) for kind in client.kinds()]
     assert kind not in received
     assert "system/error" not in received
 
@@ -504,18 +502,18 @@ def test_the_gateways_own_json_is_compact_and_not_escaped(open_space: Transport)
     alice.send(kind="größe/ü", payload={})
     alice.send(kind="space/invite", payload={"participant_id": "carol", "reason": "läuft"})
     alice.send(kind="stream/request", payload={"description": "Töne", "nested": {"a": [1, 2]}})
-    said = [each for client in (alice, bob) for each in client.inbox() if each["from"] == "system:gateway"]
-    assert {each["kind"] for each in said} == {
+    received = [message for client in (alice, bob) for message in client.inbox() if message["from"] == "system:gateway"]
+    assert {message["kind"] for message in received} == {
         "system/welcome",
         "system/presence",
         "system/error",
         "space/invite-ack",
         "stream/open",
     }
-    assert [each.raw for each in said] == [compact(each) for each in said]
-    assert [b"\\u" in each.raw for each in said] == [False] * len(said)
+    assert [message.raw for message in received] == [compact(message) for message in received]
+    assert [b"\\u" in message.raw for message in received] == [False] * len(received)
     for word in ("grüß*", "größe/ü", "läuft", "Töne"):
-        assert any(word.encode() in each.raw for each in said)
+        assert any(word.encode() in message.raw for message in received)
 
 
 @pytest.mark.requirement("ENV-20")
@@ -563,12 +561,12 @@ def assert_signed_and_caused(open_space: Transport, kind: str, payload: dict[str
     for client in (alice, bob, onlooker):
         client.inbox()
     alice.send(kind=kind, id="the cause", correlation_id=["earlier"], payload=payload)
-    received = [each for client in (alice, bob, onlooker) for each in client.inbox()]
-    said = [each for each in received if each["id"] != "the cause"]
-    assert said
-    assert {each["from"] for each in said} == {"system:gateway"}
-    assert {each["correlation_id"][0] for each in said} == {"the cause"}
-    assert {each["protocol"] for each in said} == {"mew/v0.4"}
+    received = [message for client in (alice, bob, onlooker) for message in client.inbox()]
+    caused = [message for message in received if message["id"] != "the cause"]
+    assert caused
+    assert {message["from"] for message in caused} == {"system:gateway"}
+    assert {message["correlation_id"][0] for message in caused} == {"the cause"}
+    assert {message["protocol"] for message in caused} == {"mew/v0.4"}
 
 
 @pytest.mark.requirement("ENV-21")
@@ -583,10 +581,10 @@ def test_what_no_envelope_caused_has_no_correlation(open_space: Transport) -> No
     lab = open_space(participants={"alice": EVERYTHING, "bob": None})
     alice = lab.join("alice")
     lab.join("bob").leave()
-    said = alice.inbox()
-    assert [each["kind"] for each in said] == ["system/welcome", "system/presence", "system/presence"]
-    assert {each["from"] for each in said} == {"system:gateway"}
-    assert ["correlation_id" in each for each in said] == [False] * 3
+    messages = alice.inbox()
+    assert [message["kind"] for message in messages] == ["system/welcome", "system/presence", "system/presence"]
+    assert {message["from"] for message in messages} == {"system:gateway"}
+    assert ["correlation_id" in message for message in messages] == [False] * 3
 
 
 @pytest.mark.requirement("ENV-22")
@@ -653,10 +651,10 @@ def test_an_error_names_the_envelope(open_space: Transport, code: str) -> None:
     _, _, bob = pair(open_space)
     bob.send_bytes(REFUSED[code][:-1] + b',"id":"mine"}')
     bob.send_bytes(REFUSED[code])
-    named, numbered = bob.inbox()
-    assert named["correlation_id"] == ["mine"]
-    assert OURS.fullmatch(numbered["correlation_id"][0])
-    assert numbered["correlation_id"] != [numbered["id"]]
+    named_error, numbered_error = bob.inbox()
+    assert named_error["correlation_id"] == ["mine"]
+    assert OURS.fullmatch(numbered_error["correlation_id"][0])
+    assert numbered_error["correlation_id"] != [numbered_error["id"]]
 
 
 @pytest.mark.transport

@@ -1,4 +1,4 @@
-"""Who is in a space without belonging to it: observers, and anonymous participants (protocol §2)."""
+"""Observers and anonymous participants (protocol §2)."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tests.requirements.transports import Transport
 EVERYTHING = [{"kind": "*"}]
 WIDE = {"participants": {"alice": EVERYTHING, "bob": EVERYTHING, "carol": None}}
 pytestmark = [pytest.mark.transport, pytest.mark.transports("core", "memory", "websocket")]
-"""Over HTTP there is neither: who posts or polls has a participant's token."""
+"""HTTP has neither: each request needs a participant's token."""
 
 
 # ----------------------------------------------------------------------------------------------------------- observers
@@ -45,9 +45,9 @@ def test_nobody_is_told_of_an_observer(open_space: Transport) -> None:
     onlooker = lab.observe()
     bob = lab.join("bob")
     onlooker.leave()
-    assert [each["id"] for each in bob.take("system/welcome")["payload"]["participants"]] == ["alice"]
-    told = [each["payload"]["participant"]["id"] for each in alice.inbox()]
-    assert told == ["bob"]
+    assert [participant["id"] for participant in bob.take("system/welcome")["payload"]["participants"]] == ["alice"]
+    received = [message["payload"]["participant"]["id"] for message in alice.inbox()]
+    assert received == ["bob"]
     assert bob.inbox() == []
 
 
@@ -71,9 +71,9 @@ def test_an_observer_may_send_nothing(open_space: Transport) -> None:
 def test_an_observer_named_like_a_participant_is_told_of_it_like_any_other(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     open_stream(lab.join("alice"))
-    told = lab.observe("alice").take("system/welcome")["payload"]
-    assert told["you"] == {"id": "alice", "capabilities": []}
-    assert [each["id"] for each in told["participants"]] == ["alice"]
+    payload = lab.observe("alice").take("system/welcome")["payload"]
+    assert payload["you"] == {"id": "alice", "capabilities": []}
+    assert [participant["id"] for participant in payload["participants"]] == ["alice"]
 
 
 @pytest.mark.requirement("JOIN-21")
@@ -124,9 +124,9 @@ def test_an_anonymous_client_joins_under_the_id_it_claims(open_space: Transport,
     alice.inbox()
     guest = lab.connect()
     guest.send(type="join", participantId="guest", token=token)
-    held = [{"kind": "chat"}, {"kind": "reasoning/*"}, {"kind": "mcp/response"}]
-    assert guest.take("system/welcome")["payload"]["you"] == {"id": "guest", "capabilities": held}
-    assert alice.take("system/presence")["payload"]["participant"] == {"id": "guest", "capabilities": held}
+    capabilities = [{"kind": "chat"}, {"kind": "reasoning/*"}, {"kind": "mcp/response"}]
+    assert guest.take("system/welcome")["payload"]["you"] == {"id": "guest", "capabilities": capabilities}
+    assert alice.take("system/presence")["payload"]["participant"] == {"id": "guest", "capabilities": capabilities}
     hello(guest)
     assert alice.take("chat")["from"] == "guest"
 
@@ -175,8 +175,8 @@ def test_nothing_of_an_anonymous_participant_passes_to_the_next_of_its_name(open
     assert guest.view.you.capabilities == [{"kind": "mcp/response"}, {"kind": "reasoning/*"}]
     guest.leave()
     again = join_anonymously(lab, "guest")
-    held = [{"kind": "chat"}, {"kind": "mcp/response"}]
-    assert again.take("system/welcome")["payload"]["you"]["capabilities"] == held
+    capabilities = [{"kind": "chat"}, {"kind": "mcp/response"}]
+    assert again.take("system/welcome")["payload"]["you"]["capabilities"] == capabilities
     hello(again)
     assert again.kinds() == ["chat"]
 
@@ -190,8 +190,8 @@ def test_a_guest_cannot_be_called_like_somebody_but_for_the_case(open_space: Tra
     for claimed, other in (("Alice", "alice"), ("CAROL", "carol"), ("Dave", "dave"), ("guest", "Guest")):
         stranger = lab.connect()
         stranger.send(type="join", participantId=claimed)
-        told = stranger.error()
-        assert (told["error"], stranger.closed) == ("unauthorized", 4401)
-        assert f"{claimed!r} differs from {other!r} in case alone" in told["message"]
+        error = stranger.error()
+        assert (error["error"], stranger.closed) == ("unauthorized", 4401)
+        assert f"{claimed!r} differs from {other!r} in case alone" in error["message"]
     guest.leave()
     assert join_anonymously(lab, "guest").kinds()[0] == "system/welcome"

@@ -1,4 +1,4 @@
-"""Coming in by a socket: the first message, joining again, taking over, and the welcome first of all (protocol §2)."""
+"""Joining over a socket: the first message, a repeated join, a takeover, and the welcome (protocol §2)."""
 
 import pytest
 
@@ -171,7 +171,7 @@ def test_an_unknown_space_beside_a_good_token_is_not_found_either(open_space: Tr
     assert (error["error"], error["space"]) == ("space_not_found", "nowhere")
 
 
-# --------------------------------------------------------------------------------------------------- joining once more
+# --------------------------------------------------------------------------------------------------- a repeated join
 
 
 @pytest.mark.requirement("JOIN-10")
@@ -184,7 +184,7 @@ def test_joining_again_as_the_same_gives_one_fresh_welcome(open_space: Transport
     alice, bob = lab.join("alice"), lab.join("bob")
     forget_inboxes(alice, bob)
     alice.send({"type": "join", **again})
-    assert [each["id"] for each in alice.take("system/welcome")["payload"]["participants"]] == ["bob"]
+    assert [participant["id"] for participant in alice.take("system/welcome")["payload"]["participants"]] == ["bob"]
     assert (alice.inbox(), bob.inbox()) == ([], [])
 
 
@@ -275,7 +275,7 @@ def test_a_take_over_needs_no_room(open_space: Transport) -> None:
     assert lab.join("alice").kinds() == ["system/welcome"]
 
 
-# --------------------------------------------------------------------------------------------------------- taking over
+# ------------------------------------------------------------------------------------------------------------ takeover
 
 
 @pytest.mark.requirement("JOIN-13")
@@ -379,7 +379,7 @@ def test_everything_after_the_snapshot_reaches_the_joiner_once_and_nothing_befor
     hello(alice, "after")
     alice.frame(before, "after")
     welcome = bob.take("system/welcome")["payload"]
-    assert [each["stream_id"] for each in welcome["active_streams"]] == [before]
+    assert [stream["stream_id"] for stream in welcome["active_streams"]] == [before]
     opened = bob.take("stream/open")["payload"]
     assert opened["stream_id"] == after
     assert bob.kinds() == ["stream/request", "chat", "#"]
@@ -407,8 +407,8 @@ def test_presence_follows_the_welcome(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     lab.join("alice")
     lab.join("carol")
-    told = [effect.kind for effect in lab.effects if hasattr(effect, "audience")]
-    assert told == ["system/welcome", "system/presence"]
+    received = [effect.kind for effect in lab.effects if hasattr(effect, "audience")]
+    assert received == ["system/welcome", "system/presence"]
 
 
 @pytest.mark.requirement("JOIN-37")

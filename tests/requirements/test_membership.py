@@ -1,4 +1,4 @@
-"""Who belongs to a space and who is silenced in it: invite, kick, pause, resume, shut down (protocol §3)."""
+"""Membership of a space: invite, kick, pause, resume, shut down (protocol §3)."""
 
 from typing import Any
 
@@ -93,7 +93,7 @@ def test_everybody_but_the_inviter_is_told_who_was_invited(open_space: Transport
 @pytest.mark.transport
 @pytest.mark.requirement("MEM-03")
 @pytest.mark.parametrize(
-    ("given", "held"),
+    ("sent", "capabilities"),
     [
         ({"initial_capabilities": [{"kind": "note"}]}, [{"kind": "note"}, BASELINE]),
         ({"initial_capabilities": []}, [BASELINE]),
@@ -103,14 +103,14 @@ def test_everybody_but_the_inviter_is_told_who_was_invited(open_space: Transport
     ids=repr,
 )
 def test_the_invited_joins_with_its_token_and_its_capabilities(
-    open_space: Transport, given: dict[str, Any], held: list[Any]
+    open_space: Transport, sent: dict[str, Any], capabilities: list[Any]
 ) -> None:
     lab = open_space(participants={"alice": ADMIN}, defaults=[{"kind": "memo"}])
     alice = lab.join("alice")
-    invite(alice, "carol", **given)
+    invite(alice, "carol", **sent)
     carol = lab.connect(token=acknowledgement(alice)["token"])
     assert carol.participant == "carol"
-    assert own_capabilities(carol) == held
+    assert own_capabilities(carol) == capabilities
 
 
 @pytest.mark.requirement("MEM-04")
@@ -126,18 +126,18 @@ def test_an_inviter_may_give_what_it_does_not_have(open_space: Transport) -> Non
 @pytest.mark.transport
 @pytest.mark.requirement("MEM-05")
 @pytest.mark.transports("core", "memory", "websocket")
-@pytest.mark.parametrize("known", ["bob", "carol"])
-def test_inviting_somebody_known_changes_nothing(open_space: Transport, known: str) -> None:
+@pytest.mark.parametrize("present", ["bob", "carol"])
+def test_inviting_somebody_known_changes_nothing(open_space: Transport, present: str) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": [{"kind": "note"}], "eve": None})
     alice, eve = lab.join("alice"), lab.join("eve")
     invite(alice, "carol", initial_capabilities=[{"kind": "note"}])
     read_all(alice, eve)
-    invite(alice, known, initial_capabilities=[{"kind": "*"}])
+    invite(alice, present, initial_capabilities=[{"kind": "*"}])
     (ack,) = alice.inbox()
     assert ack["kind"] == "space/invite-ack"
-    assert ack["payload"] == {"status": "already_exists", "participant_id": known}
+    assert ack["payload"] == {"status": "already_exists", "participant_id": present}
     assert eve.inbox() == []
-    assert own_capabilities(lab.join(known)) == [{"kind": "note"}, BASELINE]
+    assert own_capabilities(lab.join(present)) == [{"kind": "note"}, BASELINE]
 
 
 @pytest.mark.requirement("MEM-05")
@@ -326,8 +326,8 @@ def test_an_invitation_after_a_kick_starts_afresh(open_space: Transport) -> None
     kick(alice, "bob")
     onlooker = lab.observe()
     invite(alice, "bob", initial_capabilities=[{"kind": "memo"}])
-    told = onlooker.take("system/presence")["payload"]["participant"]
-    assert told == {"id": "bob", "capabilities": [{"kind": "memo"}, BASELINE]}
+    participant = onlooker.take("system/presence")["payload"]["participant"]
+    assert participant == {"id": "bob", "capabilities": [{"kind": "memo"}, BASELINE]}
     bob = lab.join("bob")
     assert own_capabilities(bob) == [{"kind": "memo"}, BASELINE]
     bob.send(kind="note")
@@ -693,8 +693,8 @@ def test_an_id_that_differs_in_case_alone_is_not_invited(open_space: Transport) 
     assert acknowledgement(alice)["status"] == "created"
     for taken, other in (("ALICE", "alice"), ("bob", "Bob"), ("Carol", "carol")):
         invite(alice, taken)
-        told = alice.error()
-        assert told["error"] == "invalid_request"
-        assert f"{taken!r} differs from {other!r} in case alone" in told["message"]
+        error = alice.error()
+        assert error["error"] == "invalid_request"
+        assert f"{taken!r} differs from {other!r} in case alone" in error["message"]
     invite(alice, "carol")
     assert acknowledgement(alice)["status"] == "already_exists"

@@ -1,4 +1,4 @@
-"""Who owns a stream and who may write to it, seen from the space (protocol §4, Ownership)."""
+"""Owners and writers of streams (protocol §4, Ownership)."""
 
 from itertools import pairwise
 from typing import Any
@@ -23,7 +23,7 @@ REQUESTS = {
 
 
 def ask(client: Client, kind: str, stream_id: str, participant: str, **fields: Any) -> None:
-    """Grant, revoke or transfer."""
+    """Send a grant, a revoke or a transfer."""
     client.send(
         {"id": "asked", "kind": kind, "payload": {"stream_id": stream_id, REQUESTS[kind]: participant, **fields}}
     )
@@ -54,7 +54,7 @@ def announce(client: Client) -> str:
 
 
 def welcome_again(client: Client) -> dict[str, Any]:
-    """What the space is like now, as a fresh welcome tells it."""
+    """Join again, and return the payload of the new welcome."""
     client.inbox()
     client.send(type="join")
     payload: dict[str, Any] = client.take("system/welcome")["payload"]
@@ -62,9 +62,9 @@ def welcome_again(client: Client) -> dict[str, Any]:
 
 
 def entry(client: Client, stream_id: str) -> dict[str, Any]:
-    streams = {each["stream_id"]: each for each in welcome_again(client)["active_streams"]}
-    found: dict[str, Any] = streams[stream_id]
-    return found
+    streams = {stream["stream_id"]: stream for stream in welcome_again(client)["active_streams"]}
+    stream: dict[str, Any] = streams[stream_id]
+    return stream
 
 
 def writers(client: Client, stream_id: str) -> list[str]:
@@ -73,7 +73,7 @@ def writers(client: Client, stream_id: str) -> list[str]:
 
 
 def may_write(client: Client, stream_id: str) -> bool:
-    """Whether a frame of the client's is accepted, by its own echo."""
+    """Whether a frame of the client is accepted: then its echo comes back."""
     client.inbox()
     client.frame(stream_id, "mine")
     return "#" in client.kinds()
@@ -114,9 +114,9 @@ def test_a_grant_is_told_to_all_and_in_force_with_the_next_frame(open_space: Tra
     stream_id = open_stream(alice)
     grant(alice, stream_id, "bob", reason="his turn")
     for client in (alice, bob, carol):
-        told = client.take("stream/write-granted")
-        assert (told["from"], told["correlation_id"]) == ("system:gateway", ["asked"])
-        assert told["payload"] == {
+        answer = client.take("stream/write-granted")
+        assert (answer["from"], answer["correlation_id"]) == ("system:gateway", ["asked"])
+        assert answer["payload"] == {
             "stream_id": stream_id,
             "participant_id": "bob",
             "authorized_writers": ["alice", "bob"],
@@ -158,11 +158,11 @@ def test_a_revoke_is_told_to_all_and_in_force_with_the_next_frame(open_space: Tr
     drain(alice, carol)
     revoke(alice, stream_id, "bob", reason="enough")
     for client in (alice, bob, carol):
-        told = client.take("stream/write-revoked")
-        assert (told["from"], told["correlation_id"]) == ("system:gateway", ["asked"])
-        assert told["payload"]["participant_id"] == "bob"
-        assert told["payload"]["authorized_writers"] == ["alice", "carol"]
-        assert told["payload"]["reason"] == "enough"
+        answer = client.take("stream/write-revoked")
+        assert (answer["from"], answer["correlation_id"]) == ("system:gateway", ["asked"])
+        assert answer["payload"]["participant_id"] == "bob"
+        assert answer["payload"]["authorized_writers"] == ["alice", "carol"]
+        assert answer["payload"]["reason"] == "enough"
     bob.frame(stream_id, "too late")
     assert bob.error()["error"] == "unauthorized_stream_write"
     assert carol.kinds() == []
@@ -178,12 +178,12 @@ def test_a_transfer_is_told_to_all_and_needs_nobodys_consent(open_space: Transpo
     stream_id = open_stream(alice)
     transfer(alice, stream_id, "bob", reason="for good")
     for client in (alice, bob, carol):
-        told = client.take("stream/ownership-transferred")
-        assert (told["from"], told["correlation_id"]) == ("system:gateway", ["asked"])
-        assert told["payload"]["previous_owner"] == "alice"
-        assert told["payload"]["new_owner"] == "bob"
-        assert told["payload"]["authorized_writers"] == ["bob"]
-        assert told["payload"]["reason"] == "for good"
+        answer = client.take("stream/ownership-transferred")
+        assert (answer["from"], answer["correlation_id"]) == ("system:gateway", ["asked"])
+        assert answer["payload"]["previous_owner"] == "alice"
+        assert answer["payload"]["new_owner"] == "bob"
+        assert answer["payload"]["authorized_writers"] == ["bob"]
+        assert answer["payload"]["reason"] == "for good"
     assert may_write(bob, stream_id)
     assert entry(carol, stream_id)["owner"] == "bob"
     assert newcomers_entry(lab.join("dave"))["owner"] == "bob"
@@ -255,9 +255,9 @@ def test_granting_again_changes_nothing_and_is_answered(open_space: Transport) -
     grant(alice, stream_id, "carol")
     drain(carol)
     grant(alice, stream_id, "bob")
-    told = carol.take("stream/write-granted")
-    assert told["correlation_id"] == ["asked"]
-    assert told["payload"]["authorized_writers"] == ["alice", "bob", "carol"]
+    answer = carol.take("stream/write-granted")
+    assert answer["correlation_id"] == ["asked"]
+    assert answer["payload"]["authorized_writers"] == ["alice", "bob", "carol"]
     assert "system/error" not in alice.kinds()
 
 
@@ -269,10 +269,10 @@ def test_revoking_a_non_writer_changes_nothing_and_is_answered(open_space: Trans
     stream_id = open_stream(alice)
     grant(alice, stream_id, "carol")
     revoke(alice, stream_id, whom)
-    told = carol.take("stream/write-revoked")
-    assert told["correlation_id"] == ["asked"]
-    assert told["payload"]["participant_id"] == whom
-    assert told["payload"]["authorized_writers"] == ["alice", "carol"]
+    answer = carol.take("stream/write-revoked")
+    assert answer["correlation_id"] == ["asked"]
+    assert answer["payload"]["participant_id"] == whom
+    assert answer["payload"]["authorized_writers"] == ["alice", "carol"]
     assert "system/error" not in alice.kinds()
 
 
@@ -287,9 +287,9 @@ def test_an_owner_may_grant_and_transfer_to_itself(open_space: Transport) -> Non
     grant(alice, stream_id, "alice")
     assert bob.take("stream/write-granted")["payload"]["authorized_writers"] == ["alice", "bob"]
     transfer(alice, stream_id, "alice")
-    told = bob.take("stream/ownership-transferred")["payload"]
-    assert (told["previous_owner"], told["new_owner"]) == ("alice", "alice")
-    assert told["authorized_writers"] == ["alice", "bob"]
+    payload = bob.take("stream/ownership-transferred")["payload"]
+    assert (payload["previous_owner"], payload["new_owner"]) == ("alice", "alice")
+    assert payload["authorized_writers"] == ["alice", "bob"]
     assert entry(alice, stream_id) == before
 
 
@@ -373,7 +373,7 @@ def test_other_writers_outlast_a_transfer_and_the_new_owner_comes_first(open_spa
         grant(alice, stream_id, writer)
     transfer(alice, stream_id, "carol")
     assert writers(alice, stream_id) == ["carol", "bob", "dave"]
-    assert [may_write(each, stream_id) for each in (alice, bob, carol, dave)] == [False, True, True, True]
+    assert [may_write(client, stream_id) for client in (alice, bob, carol, dave)] == [False, True, True, True]
 
 
 @pytest.mark.requirement("OWN-15")
@@ -448,12 +448,12 @@ def test_everything_that_says_who_may_write_agrees(open_space: Transport) -> Non
     for asker, kind, whom, expected in changes:
         drain(*clients.values())
         ask(clients[asker], kind, stream_id, whom)
-        (told,) = (each for each in clients["bob"].inbox() if each["kind"].startswith("stream/"))
-        assert told["payload"]["authorized_writers"] == expected
+        (answer,) = (message for message in clients["bob"].inbox() if message["kind"].startswith("stream/"))
+        assert answer["payload"]["authorized_writers"] == expected
         assert writers(clients["bob"], stream_id) == expected
         for name, client in clients.items():
-            held = welcome_again(client)["you"]["capabilities"]
-            assert ({"kind": f"stream/write:{stream_id}"} in held) is (name in expected)
+            capabilities = welcome_again(client)["you"]["capabilities"]
+            assert ({"kind": f"stream/write:{stream_id}"} in capabilities) is (name in expected)
             assert client.view.may_write(stream_id) is (name in expected)
             assert may_write(client, stream_id) is (name in expected)
 
@@ -466,8 +466,8 @@ def test_a_posted_decision_is_answered_with_what_it_changed(open_space: Transpor
     stream_id = lab.post("alice", {"kind": "stream/request", "payload": {}}).body["stream_id"]
     answers = {}
     for kind, field in REQUESTS.items():
-        asked = {"id": f"p-{kind}", "kind": kind, "payload": {"stream_id": stream_id, field: "bob"}}
-        answer = lab.post("alice", asked).body
+        envelope = {"id": f"p-{kind}", "kind": kind, "payload": {"stream_id": stream_id, field: "bob"}}
+        answer = lab.post("alice", envelope).body
         answers[answer.pop("status")] = answer
         assert answer.pop("id") == f"p-{kind}"
         assert answer.pop("timestamp")
@@ -483,7 +483,7 @@ def test_a_posted_decision_is_answered_with_what_it_changed(open_space: Transpor
     }
 
 
-# When somebody leaves
+# When an owner or a writer leaves
 
 
 @pytest.mark.transport
@@ -499,9 +499,9 @@ def test_a_writer_that_leaves_is_off_every_list_at_once(open_space: Transport) -
     bob.leave()
     assert alice.take("system/presence")["payload"]["event"] == "leave"
     for stream_id in (first, second):
-        told = alice.take("stream/write-revoked")["payload"]
-        assert (told["stream_id"], told["participant_id"]) == (stream_id, "bob")
-        assert (told["authorized_writers"], told["reason"]) == (["alice"], "disconnected")
+        payload = alice.take("stream/write-revoked")["payload"]
+        assert (payload["stream_id"], payload["participant_id"]) == (stream_id, "bob")
+        assert (payload["authorized_writers"], payload["reason"]) == (["alice"], "disconnected")
     bob = lab.join("bob")
     assert writers(bob, first) == writers(bob, second) == ["alice"]
     assert not may_write(bob, first)
@@ -528,9 +528,9 @@ def test_under_close_a_stream_ends_with_its_owners_leaving(open_space: Transport
     stream_id = open_stream(alice)
     grant(alice, stream_id, "bob")
     alice.leave()
-    told = bob.take("stream/close")
-    assert told["from"] == "system:gateway"
-    assert (told["payload"]["stream_id"], told["payload"]["reason"]) == (stream_id, "owner_disconnected")
+    answer = bob.take("stream/close")
+    assert answer["from"] == "system:gateway"
+    assert (answer["payload"]["stream_id"], answer["payload"]["reason"]) == (stream_id, "owner_disconnected")
     assert welcome_again(bob)["active_streams"] == []
     assert not may_write(bob, stream_id)
 
@@ -634,11 +634,11 @@ def test_after_the_grace_the_longest_standing_present_writer_inherits(open_space
     lab.advance(59.9)
     assert carol.kinds() == []
     lab.advance(0.1)
-    told = carol.take("stream/ownership-transferred")
-    assert told["from"] == "system:gateway"
-    assert (told["payload"]["previous_owner"], told["payload"]["new_owner"]) == ("alice", "dave")
-    assert told["payload"]["authorized_writers"] == ["dave", "carol"]
-    assert told["payload"]["reason"] == "owner_disconnected"
+    answer = carol.take("stream/ownership-transferred")
+    assert answer["from"] == "system:gateway"
+    assert (answer["payload"]["previous_owner"], answer["payload"]["new_owner"]) == ("alice", "dave")
+    assert answer["payload"]["authorized_writers"] == ["dave", "carol"]
+    assert answer["payload"]["reason"] == "owner_disconnected"
     grant(dave, stream_id, "bob")
     assert may_write(bob, stream_id)
 
@@ -652,9 +652,9 @@ def test_after_the_grace_a_stream_without_present_writers_is_closed(open_space: 
     drain(bob)
     lab.advance(60)
     closes = [bob.take("stream/close") for _ in (live, ready)]
-    assert [each["payload"]["stream_id"] for each in closes] == [live, ready]
-    assert {each["payload"]["reason"] for each in closes} == {"owner_disconnected"}
-    assert {each["from"] for each in closes} == {"system:gateway"}
+    assert [message["payload"]["stream_id"] for message in closes] == [live, ready]
+    assert {message["payload"]["reason"] for message in closes} == {"owner_disconnected"}
+    assert {message["from"] for message in closes} == {"system:gateway"}
     assert welcome_again(bob)["active_streams"] == []
 
 
@@ -677,7 +677,7 @@ def test_a_previous_owner_that_comes_back_too_late_is_nobody_special(open_space:
 
 @pytest.mark.requirement("OWN-28")
 @pytest.mark.parametrize(
-    ("policy", "asked", "kinds"),
+    ("policy", "requested", "kinds"),
     [
         ("close", "keep", []),
         ("close", "transfer", []),
@@ -685,10 +685,12 @@ def test_a_previous_owner_that_comes_back_too_late_is_nobody_special(open_space:
         ("transfer", "close", ["stream/close"]),
     ],
 )
-def test_a_stream_can_choose_another_policy(open_space: Transport, policy: Any, asked: str, kinds: list[str]) -> None:
+def test_a_stream_can_choose_another_policy(
+    open_space: Transport, policy: Any, requested: str, kinds: list[str]
+) -> None:
     lab = open_space(participants=FOUR, streams=StreamSettings(on_owner_disconnect=policy))
     alice, bob = lab.join("alice"), lab.join("bob")
-    open_stream(alice, on_owner_disconnect=asked)
+    open_stream(alice, on_owner_disconnect=requested)
     drain(bob)
     alice.leave()
     assert bob.kinds() == ["system/presence", *kinds]
@@ -719,9 +721,9 @@ def test_a_kicked_owner_has_no_grace(open_space: Transport, policy: str) -> None
     grant(alice, shared, "bob")
     drain(dave)
     dave.send(id="out", kind="space/kick", payload={"participant_id": "alice"})
-    told = dave.take("stream/ownership-transferred")
-    assert (told["payload"]["new_owner"], told["correlation_id"]) == ("carol", ["out"])
-    assert told["payload"]["authorized_writers"] == ["carol", "bob"]
+    answer = dave.take("stream/ownership-transferred")
+    assert (answer["payload"]["new_owner"], answer["correlation_id"]) == ("carol", ["out"])
+    assert answer["payload"]["authorized_writers"] == ["carol", "bob"]
     assert dave.take("stream/close")["payload"]["stream_id"] == lonely
 
 
@@ -765,5 +767,5 @@ def test_every_stream_always_has_an_owner_that_is_here_or_can_return(open_space:
             if stream.owner in lab.state.present:
                 continue
             assert lab.state.may_return(stream.owner)
-            kept = stream.value("on_owner_disconnect") == "keep"
-            assert kept or lab.now < lab.state.left[stream.owner] + 60_000_000
+            stays = stream.value("on_owner_disconnect") == "keep"
+            assert stays or lab.now < lab.state.left[stream.owner] + 60_000_000

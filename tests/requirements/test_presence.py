@@ -1,4 +1,4 @@
-"""Who counts as present and how one leaves: sockets, HTTP presences and output logs (protocol §2, §5)."""
+"""Presence and leaving: sockets, HTTP presences and output logs (protocol §2, §5)."""
 
 from typing import Any
 
@@ -46,8 +46,11 @@ def test_leaving_is_told_in_order(open_space: Transport) -> None:
         grant_write(alice, stream_id, "bob")
     alice.inbox()
     bob.leave()
-    told = [(each["kind"], each["payload"].get("stream_id"), each["payload"].get("reason")) for each in alice.inbox()]
-    assert told == [
+    received = [
+        (message["kind"], message["payload"].get("stream_id"), message["payload"].get("reason"))
+        for message in alice.inbox()
+    ]
+    assert received == [
         ("system/presence", None, None),
         ("stream/write-revoked", first, "disconnected"),
         ("stream/write-revoked", second, "disconnected"),
@@ -63,8 +66,8 @@ def test_a_leave_names_who_left_with_its_capabilities(open_space: Transport) -> 
     alice, carol = lab.join("alice"), lab.join("carol")
     alice.inbox()
     carol.leave()
-    known = {"id": "carol", "capabilities": [{"kind": "chat"}, {"kind": "mcp/response"}]}
-    assert alice.take("system/presence")["payload"] == {"event": "leave", "participant": known}
+    participant = {"id": "carol", "capabilities": [{"kind": "chat"}, {"kind": "mcp/response"}]}
+    assert alice.take("system/presence")["payload"] == {"event": "leave", "participant": participant}
     assert alice.inbox() == []
 
 
@@ -78,7 +81,7 @@ def test_a_post_makes_present_before_it_is_handled(open_space: Transport) -> Non
     alice.inbox()
     lab.post("bob", {"kind": "chat", "payload": {"text": "hello"}})
     assert alice.kinds() == ["system/presence", "chat"]
-    assert [each["kind"] for each in lab.poll("bob")] == ["system/welcome", "chat"]
+    assert [message["kind"] for message in lab.poll("bob")] == ["system/welcome", "chat"]
     assert alice.inbox() == []
 
 
@@ -87,7 +90,7 @@ def test_a_poll_makes_present(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     alice.inbox()
-    assert [each["kind"] for each in lab.poll("bob")] == ["system/welcome"]
+    assert [message["kind"] for message in lab.poll("bob")] == ["system/welcome"]
     assert alice.take("system/presence")["payload"]["event"] == "join"
     assert lab.poll("bob") == []
     assert alice.inbox() == []
@@ -102,7 +105,7 @@ def test_a_refused_post_makes_present_too(open_space: Transport) -> None:
 
 
 def as_received(messages: list[Any]) -> list[Any]:
-    return [each if isinstance(each, Frame) else each.raw for each in messages]
+    return [message if isinstance(message, Frame) else message.raw for message in messages]
 
 
 @pytest.mark.requirement("JOIN-38")
@@ -119,8 +122,8 @@ def test_a_poll_shows_what_a_socket_would_have_got(open_space: Transport) -> Non
     lab.join("carol").leave()
     lab.advance(1)
     alice.send(kind="stream/close", payload={"stream_id": stream_id})
-    polled, seen = lab.poll("bob"), onlooker.inbox()
-    assert as_received(polled) == as_received(seen)
+    polled, observed = lab.poll("bob"), onlooker.inbox()
+    assert as_received(polled) == as_received(observed)
     assert len(polled) == 9
     assert lab.poll("bob") == []
 
@@ -140,8 +143,8 @@ def test_an_http_presence_ends_60_s_after_its_last_request(open_space: Transport
     lab.advance(59.9)
     assert alice.inbox() == []
     lab.advance(0.1)
-    told = [(each["kind"], each["payload"].get("stream_id")) for each in alice.inbox()]
-    assert told == [
+    received = [(message["kind"], message["payload"].get("stream_id")) for message in alice.inbox()]
+    assert received == [
         ("system/presence", None),
         ("stream/write-revoked", shared),
         ("stream/close", answer.body["stream_id"]),
@@ -153,7 +156,7 @@ def test_after_an_http_presence_has_ended_the_next_poll_begins_another(open_spac
     lab = open_space(**WIDE)
     lab.poll("bob")
     lab.advance(60)
-    assert [each["kind"] for each in lab.poll("bob")] == ["system/welcome"]
+    assert [message["kind"] for message in lab.poll("bob")] == ["system/welcome"]
 
 
 @pytest.mark.requirement("JOIN-30")
@@ -216,7 +219,7 @@ def test_a_posted_join_is_accepted_and_queues_a_fresh_welcome(open_space: Transp
     answer = lab.post("bob", {"kind": "system/join"})
     assert answer.body["status"] == "accepted"
     assert answer.body["id"]
-    assert [each["kind"] for each in lab.poll("bob")] == ["system/welcome", "system/welcome"]
+    assert [message["kind"] for message in lab.poll("bob")] == ["system/welcome", "system/welcome"]
 
 
 @pytest.mark.requirement("JOIN-33")

@@ -1,4 +1,4 @@
-"""Proposals are state of the space: who opens and ends them, what fulfils them, whose votes they need (protocol §3)."""
+"""Proposals: who opens and ends them, which requests fulfil them, which votes they need (protocol §3)."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ PEOPLE = {"alice": ALL, "bob": MAY_PROPOSE, "carol": ALL, "files": None}
 
 
 def propose(client: Any, name: str = "p-1", payload: Any = CALL, to: Any = ("files",), **fields: Any) -> dict[str, Any]:
-    """What the gateway says of the proposal."""
+    """Send a proposal, and return the stamp that the gateway adds."""
     client.inbox()
     client.send(fields, id=name, kind="mcp/proposal", to=list(to), payload=payload)
     stamp: dict[str, Any] = client.take("mcp/proposal").get("proposal", {})
@@ -52,7 +52,7 @@ def test_a_proposal_is_stamped_by_the_gateway(open_space: Transport) -> None:
     forged = {"position": 3, "digest": "x", "expires_at": "2099-01-01T00:00:00.000000Z"}
     stamp = propose(bob, proposal=forged)
     assert alice.take("mcp/proposal")["proposal"] == stamp
-    record = next(each for each in lab.records if each.kind == "mcp/proposal")
+    record = next(record for record in lab.records if record.kind == "mcp/proposal")
     expected = digests(msgspec.json.encode(CALL), ["files"]).digest
     assert stamp == {"position": record.position, "digest": expected, "expires_at": stamp["expires_at"]}
     assert open_ids(lab) == ["p-1"]
@@ -67,11 +67,11 @@ def test_a_post_is_answered_with_the_stamp(open_space: Transport) -> None:
 
 
 @pytest.mark.requirement("PRO-02")
-@pytest.mark.parametrize(("given", "seconds"), [({}, 300), ({"expires_in_seconds": 10}, 10), (None, 300)])
-def test_a_proposal_says_how_long_it_waits(open_space: Transport, given: Any, seconds: int) -> None:
+@pytest.mark.parametrize(("sent", "seconds"), [({}, 300), ({"expires_in_seconds": 10}, 10), (None, 300)])
+def test_a_proposal_says_how_long_it_waits(open_space: Transport, sent: Any, seconds: int) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob = lab.join("alice"), lab.join("bob")
-    propose(bob, proposal=given)
+    propose(bob, proposal=sent)
     lab.advance(seconds - 1)
     assert open_ids(lab) == ["p-1"]
     lab.advance(1)
@@ -80,11 +80,13 @@ def test_a_proposal_says_how_long_it_waits(open_space: Transport, given: Any, se
 
 
 @pytest.mark.requirement("PRO-02")
-@pytest.mark.parametrize("given", [{"expires_in_seconds": each} for each in (9.9, 86_401, "60", True)] + [5, "soon"])
-def test_any_other_time_is_refused(open_space: Transport, given: Any) -> None:
+@pytest.mark.parametrize(
+    "sent", [{"expires_in_seconds": seconds} for seconds in (9.9, 86_401, "60", True)] + [5, "soon"]
+)
+def test_any_other_time_is_refused(open_space: Transport, sent: Any) -> None:
     bob = open_space(participants=PEOPLE).join("bob")
     bob.inbox()
-    bob.send(kind="mcp/proposal", payload=CALL, proposal=given)
+    bob.send(kind="mcp/proposal", payload=CALL, proposal=sent)
     assert refusal(bob) == "invalid_envelope"
 
 
@@ -108,8 +110,8 @@ def test_the_first_of_an_id_wins(open_space: Transport, payload: Any) -> None:
     for client in (carol, bob):
         client.inbox()
         client.send(id="p-1", kind="mcp/proposal", payload=payload)
-        told = client.error()
-        assert (told["error"], told["position"]) == ("already_exists", stamp["position"])
+        error = client.error()
+        assert (error["error"], error["position"]) == ("already_exists", stamp["position"])
     fulfil(alice, stamp)
     assert alice.take("mcp/request")["proposal"] == claim(stamp)
     carol.inbox()
@@ -138,14 +140,14 @@ def test_a_request_fulfils_the_proposal_once(open_space: Transport) -> None:
     assert bob.take("mcp/request")["proposal"] == claim(stamp)
     assert open_ids(lab) == []
     fulfil(carol, stamp)
-    told = carol.error()
-    assert {name: told[name] for name in ("error", "outcome", "by", "position")} == {
+    error = carol.error()
+    assert {name: error[name] for name in ("error", "outcome", "by", "position")} == {
         "error": "proposal_closed",
         "outcome": "fulfilled",
         "by": "alice",
         "position": stamp["position"],
     }
-    assert told["request"] == lab.state.closed_proposals["p-1"].request
+    assert error["request"] == lab.state.closed_proposals["p-1"].request
 
 
 @pytest.mark.requirement("PRO-07")
@@ -165,8 +167,8 @@ def test_a_request_that_differs_is_refused_and_the_proposal_waits(open_space: Tr
     alice, bob = lab.join("alice"), lab.join("bob")
     stamp = propose(bob)
     fulfil(alice, stamp, **changed)
-    told = alice.error()
-    assert (told["error"], told["position"]) == ("proposal_mismatch", stamp["position"])
+    error = alice.error()
+    assert (error["error"], error["position"]) == ("proposal_mismatch", stamp["position"])
     assert open_ids(lab) == ["p-1"]
 
 
@@ -209,9 +211,9 @@ def test_a_closed_proposal_refuses_even_those_who_may(open_space: Transport, wit
     stamp = propose(bob)
     bob.send(id="w-1", kind="mcp/withdraw", correlation_id=["p-1"], payload={})
     fulfil(alice, stamp if with_claim else None)
-    told = alice.error()
-    assert (told["error"], told["outcome"], told["by"]) == ("proposal_closed", "withdrawn", "bob")
-    assert (told["request"], told["position"]) == (lab.state.closed_proposals["p-1"].request, stamp["position"])
+    error = alice.error()
+    assert (error["error"], error["outcome"], error["by"]) == ("proposal_closed", "withdrawn", "bob")
+    assert (error["request"], error["position"]) == (lab.state.closed_proposals["p-1"].request, stamp["position"])
     alice.send(kind="mcp/request", to=["files"], payload=CALL)
     assert "proposal" not in alice.take("mcp/request")
 
@@ -226,8 +228,8 @@ def test_a_request_that_names_no_proposal_is_an_ordinary_one(open_space: Transpo
     fulfil(alice, stamp, name="something else")
     assert refusal(alice) == "proposal_mismatch"
     fulfil(alice, {**stamp, "position": 10_000}, name="something else")
-    told = alice.error()
-    assert (told["error"], told["position"]) == ("proposal_closed", 10_000)
+    error = alice.error()
+    assert (error["error"], error["position"]) == ("proposal_closed", 10_000)
     fulfil(alice, None, name="something else", proposal="p-1")
     assert refusal(alice) == "invalid_envelope"
 
@@ -325,8 +327,8 @@ def test_a_click_after_the_end_is_refused_even_before_the_next_tick(open_space: 
     closed = alice.take("mcp/proposal-closed")
     assert (closed["from"], closed["correlation_id"]) == ("system:gateway", ["p-1"])
     assert closed["payload"] == {"position": stamp["position"], "proposal": "p-1", "outcome": "expired"}
-    told = alice.error()
-    assert (told["error"], told["outcome"], told["request"]) == ("proposal_closed", "expired", None)
+    error = alice.error()
+    assert (error["error"], error["outcome"], error["request"]) == ("proposal_closed", "expired", None)
 
 
 @pytest.mark.requirement("PRO-16")
@@ -336,7 +338,7 @@ def test_what_expired_in_the_meantime_is_closed_at_the_start(open_space: Transpo
     propose(lab.join("bob"))
     lab.now += 301_000_000
     lab.restart()
-    assert [each.kind for each in lab.records][-1] == "mcp/proposal-closed"
+    assert [record.kind for record in lab.records][-1] == "mcp/proposal-closed"
     assert lab.join("alice").take("system/welcome")["payload"]["open_proposals"] == []
 
 
@@ -419,9 +421,9 @@ def test_a_proposer_with_too_many_loses_its_own_oldest(open_space: Transport, co
     for number in range(count):
         propose(bob, f"p-{number}", {"method": "m", "params": {"a": "x" * size}})
     assert open_ids(lab) == ["real", *(f"p-{number}" for number in range(count - left, count))]
-    closed = [each["payload"] for each in alice.inbox() if each["kind"] == "mcp/proposal-closed"]
-    assert [each["proposal"] for each in closed] == [f"p-{number}" for number in range(count - left)]
-    assert {each["outcome"] for each in closed} == {"dropped"}
+    closed = [message["payload"] for message in alice.inbox() if message["kind"] == "mcp/proposal-closed"]
+    assert [message["proposal"] for message in closed] == [f"p-{number}" for number in range(count - left)]
+    assert {message["outcome"] for message in closed} == {"dropped"}
 
 
 @pytest.mark.requirement("PRO-21")
@@ -439,7 +441,7 @@ def test_a_space_that_is_full_takes_no_more(open_space: Transport, each_has: int
     clients[-1].send(kind="mcp/proposal", payload=payload)
     full = lab.state.proposals
     assert refusal(clients[-1]) == "quota_exceeded"
-    assert sum(each.size for each in full.values()) <= 16 * 2**20
+    assert sum(proposal.size for proposal in full.values()) <= 16 * 2**20
     propose(clients[0], "instead", payload)
     assert list(full)[-1] == "instead"
 
@@ -523,8 +525,8 @@ def test_a_request_that_a_rule_binds_waits_for_its_votes(open_space: Transport) 
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stamp = propose(bob)
     fulfil(alice, stamp)
-    told = alice.error()
-    assert (told["error"], told["quorum"], told["votes"]) == ("approval_required", 2, ["alice"])
+    error = alice.error()
+    assert (error["error"], error["quorum"], error["votes"]) == ("approval_required", 2, ["alice"])
     approve(carol, stamp)
     assert alice.take("mcp/approve")["proposal"] == claim(stamp)
     approve(carol, stamp)
@@ -686,10 +688,10 @@ def test_a_vote_is_on_one_open_proposal_that_needs_it(open_space: Transport) -> 
 def test_a_rule_binds_what_could_be_another_form_of_what_it_names(open_space: Transport, name: Any) -> None:
     lab = open_space(participants=PEOPLE, approvals=(rule("alice"),))
     alice = lab.join("alice")
-    for given, told in ((name, ["system/error"]), (["read_a", "read_b"], ["mcp/request"])):
+    for tool, kinds in ((name, ["system/error"]), (["read_a", "read_b"], ["mcp/request"])):
         alice.inbox()
-        alice.send(kind="mcp/request", to=["files"], payload={"method": "tools/call", "params": {"name": given}})
-        assert alice.kinds() == told
+        alice.send(kind="mcp/request", to=["files"], payload={"method": "tools/call", "params": {"name": tool}})
+        assert alice.kinds() == kinds
 
 
 @pytest.mark.requirement("PRO-34")
@@ -712,13 +714,13 @@ def test_votes_are_for_the_recipients_that_were_proposed(open_space: Transport) 
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     approve(carol, propose(bob))
     fulfil(alice, None, to=["files", "carol"])
-    told = alice.error()
-    assert (told["error"], told["votes"]) == ("approval_required", ["alice"])
+    error = alice.error()
+    assert (error["error"], error["votes"]) == ("approval_required", ["alice"])
     fulfil(alice, None)
     assert alice.kinds() == ["mcp/request"]
 
 
-# Grants with an end
+# Grants with an expiry
 
 
 def grant(client: Any, name: str, **fields: Any) -> None:

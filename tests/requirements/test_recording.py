@@ -1,4 +1,4 @@
-"""What a space gives to the journal, and what it becomes again from it (protocol §1, §4; architecture, Journal)."""
+"""What a space records, and how it recovers from its records (protocol §1, §4; architecture, Journal)."""
 
 from itertools import pairwise
 from typing import Any
@@ -53,9 +53,9 @@ def data(client: Client, stream_id: str, sequence: int) -> None:
 
 def recorded(lab: MemorySpace, event: str, **columns: Any) -> list[Record]:
     return [
-        each
-        for each in lab.records
-        if each.event == event and all(getattr(each, name) == value for name, value in columns.items())
+        record
+        for record in lab.records
+        if record.event == event and all(getattr(record, name) == value for name, value in columns.items())
     ]
 
 
@@ -91,7 +91,7 @@ def played(open_space: Transport, steps: list[Step]) -> MemorySpace:
 @any_history
 def test_positions_rise_by_one_from_nought_restarts_included(open_space: Transport, steps: list[Step]) -> None:
     lab = played(open_space, [*steps, Step("restart", "alice", "bob", 1), *steps])
-    assert [each.position for each in lab.records] == list(range(len(lab.records)))
+    assert [record.position for record in lab.records] == list(range(len(lab.records)))
     assert lab.state.position == len(lab.records) - 1
 
 
@@ -102,7 +102,7 @@ def test_positions_rise_by_one_from_nought_restarts_included(open_space: Transpo
 @a_running_history
 def test_positions_rise_by_one_while_a_gateway_runs(open_space: Transport, steps: list[Step]) -> None:
     lab: Any = played(open_space, steps)
-    assert [each.position for each in lab.records] == list(range(len(lab.records)))
+    assert [record.position for record in lab.records] == list(range(len(lab.records)))
     assert lab.state.position == len(lab.records) - 1
     lab.close()
 
@@ -151,7 +151,7 @@ def test_the_start_of_a_gateway_is_recorded_with_its_epoch_and_configuration(ope
 def test_each_start_is_recorded_with_its_epoch_and_configuration(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ALL, "bob": None}, defaults=[{"kind": "mcp/*"}], strict_from=True)
     lab.restart()
-    first, second = (payload(each) for each in recorded(lab, "start"))
+    first, second = (payload(record) for record in recorded(lab, "start"))
     assert first.pop("epoch") != second.pop("epoch")
     assert first == second
     assert first["participants"] == {"alice": ALL, "bob": None}
@@ -185,13 +185,13 @@ def test_a_consumed_request_and_the_answer_to_it_are_recorded(open_space: Transp
     alice.send(
         id="asked", kind="stream/grant-write", payload={"stream_id": stream_id, "participant_id": "bob", "reason": "go"}
     )
-    asked = only(lab, "consumed")
-    assert (asked.participant, asked.kind, asked.envelope_id) == ("alice", "stream/grant-write", "asked")
-    assert asked.stream_id == stream_id
-    assert payload(asked)["payload"]["participant_id"] == "bob"
-    answer, told = only(lab, "envelope", kind="stream/write-granted"), bob.take("stream/write-granted")
-    assert (answer.participant, answer.envelope_id) == ("system:gateway", told["id"])
-    assert (answer.stream_id, answer.reason, answer.payload) == (stream_id, "go", told.raw)
+    request = only(lab, "consumed")
+    assert (request.participant, request.kind, request.envelope_id) == ("alice", "stream/grant-write", "asked")
+    assert request.stream_id == stream_id
+    assert payload(request)["payload"]["participant_id"] == "bob"
+    answer, broadcast = only(lab, "envelope", kind="stream/write-granted"), bob.take("stream/write-granted")
+    assert (answer.participant, answer.envelope_id) == ("system:gateway", broadcast["id"])
+    assert (answer.stream_id, answer.reason, answer.payload) == (stream_id, "go", broadcast.raw)
 
 
 @pytest.mark.requirement("REC-04")
@@ -250,11 +250,11 @@ def test_frames_and_data_are_recorded_under_one_numbering(open_space: Transport)
     bob.frame(stream_id, "")
     first, last = recorded(lab, "frame")
     between = only(lab, "envelope", kind="stream/data")
-    assert [each.stream_id for each in (first, between, last)] == [stream_id] * 3
-    assert [each.participant for each in (first, between, last)] == ["alice", "bob", "bob"]
-    assert [each.frame_number for each in (first, between, last)] == [1, 2, 3]
-    assert [each.sequence for each in (first, between, last)] == [None, 41, None]
-    assert [(each.size, each.payload) for each in (first, last)] == [(3, b"\x00#\xff"), (0, b"")]
+    assert [record.stream_id for record in (first, between, last)] == [stream_id] * 3
+    assert [record.participant for record in (first, between, last)] == ["alice", "bob", "bob"]
+    assert [record.frame_number for record in (first, between, last)] == [1, 2, 3]
+    assert [record.sequence for record in (first, between, last)] == [None, 41, None]
+    assert [(record.size, record.payload) for record in (first, last)] == [(3, b"\x00#\xff"), (0, b"")]
     assert between.payload == alice.take("stream/data").raw
 
 
@@ -270,10 +270,10 @@ def test_every_refused_frame_is_recorded_told_or_not(open_space: Transport) -> N
         bob.frame(stream_id, "let me")
     assert bob.kinds() == ["system/error"]
     records = recorded(lab, "frame_rejected")
-    assert [(each.participant, each.stream_id, each.reason) for each in records] == [
+    assert [(record.participant, record.stream_id, record.reason) for record in records] == [
         ("bob", stream_id, "unauthorized_stream_write")
     ] * 5
-    assert {each.frame_number for each in records} == {None}
+    assert {record.frame_number for record in records} == {None}
 
 
 @pytest.mark.transport
@@ -286,7 +286,7 @@ def test_frames_over_the_rate_are_recorded_as_refused(open_space: Transport) -> 
     for _ in range(4):
         alice.frame(stream_id, "fast")
     assert len(recorded(lab, "frame", participant="alice")) == 2
-    assert [each.reason for each in recorded(lab, "frame_rejected")] == ["rate_limited"] * 2
+    assert [record.reason for record in recorded(lab, "frame_rejected")] == ["rate_limited"] * 2
 
 
 @pytest.mark.transport
@@ -300,11 +300,11 @@ def test_joins_leaves_and_welcomes_are_recorded(open_space: Transport) -> None:
     alice.send(kind="space/kick", payload={"participant_id": "bob"})
     alice.leave()
     assert bob.closed == 4409
-    joins = [(each.participant, each.reason) for each in recorded(lab, "join")]
+    joins = [(record.participant, record.reason) for record in recorded(lab, "join")]
     assert joins == [("alice", None), ("bob", None), ("bob", "takeover")]
-    leaves = [(each.participant, each.reason) for each in recorded(lab, "leave")]
+    leaves = [(record.participant, record.reason) for record in recorded(lab, "leave")]
     assert leaves == [("bob", "kicked"), ("alice", None)]
-    welcomes = [each.participant for each in recorded(lab, "welcome")]
+    welcomes = [record.participant for record in recorded(lab, "welcome")]
     assert welcomes == ["alice", "bob", "bob", "onlooker"]
 
 
@@ -317,7 +317,7 @@ def test_a_welcome_is_recorded_as_it_was_sent(open_space: Transport) -> None:
 
 
 def first_delivered_without_record(effects: list[Effect]) -> Effect | None:
-    """A delivery that no record stands before; errors have the record of what was refused."""
+    """A delivery without a record before it. The record of an error is that of the rejected message."""
     envelopes: set[str | None] = set()
     frames: set[tuple[str | None, int | None]] = set()
     for effect in effects:
@@ -388,12 +388,12 @@ def test_what_a_reader_lost_is_recorded_and_told_unless_it_is_gone(open_space: T
     lab.run(ReportLoss(participant="bob", stream_id=stream_id, first=3, last=9, dropped=5, reason=reason))
     gap = only(lab, "gap")
     assert (gap.participant, gap.kind, gap.stream_id, gap.reason) == ("bob", "stream/gap", stream_id, reason)
-    told = payload(gap)["payload"]
-    assert {name: told[name] for name in ("from", "to", "dropped")} == {"from": 3, "to": 9, "dropped": 5}
+    gap_payload = payload(gap)["payload"]
+    assert {name: gap_payload[name] for name in ("from", "to", "dropped")} == {"from": 3, "to": 9, "dropped": 5}
     assert ("stream/gap" in bob.kinds()) is (reader == "slow")
 
 
-# What it becomes again
+# Recovery
 
 
 @pytest.mark.requirement("REC-13")
@@ -405,9 +405,9 @@ def test_the_records_alone_give_the_state_of_the_running_space(open_space: Trans
     history = History(lab)
     state = folded(lab.records)
     for step in steps:
-        seen = len(lab.records)
+        position = len(lab.records)
         history.play(step)
-        for record in lab.records[seen:]:
+        for record in lab.records[position:]:
             state = fold(state, record)
         assert snapshot(state) == snapshot(lab.state)
 
@@ -444,13 +444,13 @@ def test_a_restarted_space_has_what_it_had(open_space: Transport) -> None:
 
     dave, alice, bob, carol, erin = (lab.join(name) for name in ("dave", "alice", "bob", "carol", "erin"))
     assert dave.closed == 4403
-    known = alice.take("system/welcome")["payload"]["active_streams"]
-    assert [(each["stream_id"], each["owner"], each["stream"]["status"]) for each in known] == [
+    streams = alice.take("system/welcome")["payload"]["active_streams"]
+    assert [(stream["stream_id"], stream["owner"], stream["stream"]["status"]) for stream in streams] == [
         (stream_id, "alice", "live"),
         ("moves", "alice", "ready"),
     ]
-    assert (known[0]["authorized_writers"], known[0]["description"]) == (["alice", "bob"], "before")
-    assert known[0]["stream"]["frames"] == 2
+    assert (streams[0]["authorized_writers"], streams[0]["description"]) == (["alice", "bob"], "before")
+    assert streams[0]["stream"]["frames"] == 2
     assert {"kind": "mcp/request"} in bob.take("system/welcome")["payload"]["you"]["capabilities"]
     assert {"kind": "mcp/*"} not in carol.take("system/welcome")["payload"]["you"]["capabilities"]
     assert {"kind": "chat/*"} in erin.take("system/welcome")["payload"]["you"]["capabilities"]
@@ -482,7 +482,7 @@ def test_a_restart_changes_nothing_but_who_is_here(open_space: Transport, steps:
 
 
 def what_lasts(state: SpaceState) -> dict[str, Any]:
-    """A state without who is here, when, and what ends with an anonymous participant's leaving."""
+    """A state without its presence, its times, and what ends when an anonymous participant leaves."""
     saved: dict[str, Any] = msgspec.json.decode(snapshot(state))
     for name in ("position", "time", "epoch", "present", "left", "closing"):
         del saved[name]
@@ -539,9 +539,9 @@ def test_a_writer_that_stays_away_after_a_restart_is_revoked(open_space: Transpo
     lab.advance(59.9)
     assert recorded(lab, "envelope", kind="stream/write-revoked") == []
     lab.advance(0.1)
-    told = alice.take("stream/write-revoked")
-    assert (told["payload"]["participant_id"], told["payload"]["reason"]) == ("bob", "disconnected")
-    assert only(lab, "envelope", kind="stream/write-revoked").payload == told.raw
+    answer = alice.take("stream/write-revoked")
+    assert (answer["payload"]["participant_id"], answer["payload"]["reason"]) == ("bob", "disconnected")
+    assert only(lab, "envelope", kind="stream/write-revoked").payload == answer.raw
     assert lab.state.streams[stream_id].writers == ("alice",)
 
 
@@ -615,7 +615,7 @@ def test_every_welcome_of_a_gateway_can_be_made_again_from_the_records(
 def assert_welcomes_can_be_made_again(lab: MemorySpace) -> None:
     for record in recorded(lab, "welcome"):
         sent = payload(record)["payload"]
-        state = folded([each for each in lab.records if each.position <= sent["position"]])
+        state = folded([record for record in lab.records if record.position <= sent["position"]])
         again = observer_welcome_at if record.reason == "observer" else welcome_at
         assert msgspec.json.decode(again(state, record.participant)) == sent
 
@@ -628,7 +628,7 @@ def tokens_at_risk(lab: MemorySpace) -> list[bytes]:
 
 
 def dangerous_history(lab: MemorySpace) -> list[Client]:
-    """Joins of every shape, repeated, refused and taken over; invitations, over a socket and HTTP."""
+    """Joins of every form, repeated, rejected and taken over; invitations over a socket and over HTTP."""
     alice = lab.join("alice")
     clients = [alice, lab.observe(), lab.connect(token="a-wrong-token"), lab.connect(token=lab.token("bob"))]
     for first in (
@@ -665,7 +665,7 @@ def test_no_token_ever_stands_in_a_record(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     dangerous_history(lab)
     text = b"\n".join(
-        msgspec.json.encode(msgspec.structs.replace(each, payload=b"")) + each.payload for each in lab.records
+        msgspec.json.encode(msgspec.structs.replace(record, payload=b"")) + record.payload for record in lab.records
     )
     assert [token for token in tokens_at_risk(lab) if token in text] == []
     assert len(recorded(lab, "envelope", kind="space/invite-ack")) == 5
@@ -690,14 +690,14 @@ def test_the_invited_still_join_after_a_restart(open_space: Transport) -> None:
 @pytest.mark.requirement("REC-19")
 def test_only_the_inviter_is_ever_told_a_token(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
-    told: list[tuple[str | None, bytes]] = []
+    received: list[tuple[str | None, bytes]] = []
     for client in dangerous_history(lab):
-        told += [(client.participant, each.raw) for each in client.inbox()]  # type: ignore[union-attr]
+        received += [(client.participant, message.raw) for message in client.inbox()]  # type: ignore[union-attr]
     at_risk = tokens_at_risk(lab)
-    leaks = [(whom, msgspec.json.decode(raw)) for whom, raw in told if any(token in raw for token in at_risk)]
-    assert {(whom, each["kind"]) for whom, each in leaks} == {("alice", "space/invite-ack")}
-    assert [each["payload"]["participant_id"] for _, each in leaks] == ["erin", "frank", "erin"]
-    assert {each["payload"]["status"] for _, each in leaks} == {"created"}
+    leaks = [(whom, msgspec.json.decode(raw)) for whom, raw in received if any(token in raw for token in at_risk)]
+    assert {(whom, message["kind"]) for whom, message in leaks} == {("alice", "space/invite-ack")}
+    assert [message["payload"]["participant_id"] for _, message in leaks] == ["erin", "frank", "erin"]
+    assert {message["payload"]["status"] for _, message in leaks} == {"created"}
 
 
 @pytest.mark.transport
@@ -709,11 +709,11 @@ def test_a_posted_invitation_is_answered_with_the_token_once(open_space: Transpo
     assert "token" not in lab.post("alice", invite).body
 
 
-# The same again
+# The same commands again
 
 
 def comparable(effect: Effect) -> Any:
-    """An effect as a value: compiled capabilities and refusals are equal by what they say."""
+    """An effect as a plain value: compiled capabilities and errors are compared by their content."""
     match effect:
         case CapabilityChecked():
             return (
@@ -749,13 +749,13 @@ def test_the_same_commands_lead_to_the_same_bytes(open_space: Transport, steps: 
 @any_history
 def test_a_checkpoint_records_the_state_and_changes_nothing(open_space: Transport, steps: list[Step]) -> None:
     lab = played(open_space, steps)
-    before, seen = snapshot(lab.state), len(lab.records)
+    before, position = snapshot(lab.state), len(lab.records)
     derived = [lab.space.capabilities(name).text for name in lab.state.present]
     effects = lab.space.handle(Checkpoint(), lab.now + 5)
     (record,) = effects
     assert isinstance(record, Record)
-    assert record == Record(seen, lab.now + 5, "checkpoint", "system:gateway", size=len(before), payload=before)
+    assert record == Record(position, lab.now + 5, "checkpoint", "system:gateway", size=len(before), payload=before)
     assert snapshot(lab.state) == snapshot(folded([*lab.records, record]))
     assert (lab.state.position, lab.state.time) == (record.position, record.time)
-    assert snapshot(msgspec.structs.replace(lab.state, position=seen - 1, time=restore(before).time)) == before
+    assert snapshot(msgspec.structs.replace(lab.state, position=position - 1, time=restore(before).time)) == before
     assert [lab.space.capabilities(name).text for name in lab.state.present] == derived

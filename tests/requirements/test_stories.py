@@ -149,8 +149,8 @@ def test_a_late_joiner_sees_the_stream_and_a_later_one_no_longer(open_space: Tra
     stream_id = open_stream(alice, description="Player movement updates")
     assert onlooker.take("stream/open")["payload"]["stream_id"] == stream_id
     bob = lab.join("bob")
-    seen = entry_seen_by(bob)
-    assert (seen["stream_id"], seen["owner"], seen["description"]) == (stream_id, "alice", "Player movement updates")
+    entry = entry_seen_by(bob)
+    assert (entry["stream_id"], entry["owner"], entry["description"]) == (stream_id, "alice", "Player movement updates")
     alice.frame(stream_id, "1,2,3")
     assert bob.take_frame().data == b"1,2,3"
     alice.send(kind="stream/close", payload={"stream_id": stream_id})
@@ -174,12 +174,12 @@ def test_a_late_joiner_sees_every_stream_with_its_own_fields(open_space: Transpo
     }
     trace: dict[str, Any] = {"content_type": "application/json", "format": "jsonl", "expected_size_bytes": 1048576}
     opened = [open_stream(alice, **moves), open_stream(bob, **voice), open_stream(alice, **trace)]
-    seen = entries(lab.join("carol"))
-    assert [each["stream_id"] for each in seen] == opened
-    assert [each["owner"] for each in seen] == ["alice", "bob", "alice"]
-    for each, asked in zip(seen, (moves, voice, trace), strict=True):
-        assert {name: each[name] for name in asked} == asked
-    assert "metadata" not in seen[2]
+    listed = entries(lab.join("carol"))
+    assert [stream["stream_id"] for stream in listed] == opened
+    assert [stream["owner"] for stream in listed] == ["alice", "bob", "alice"]
+    for entry, requested in zip(listed, (moves, voice, trace), strict=True):
+        assert {name: entry[name] for name in requested} == requested
+    assert "metadata" not in listed[2]
 
 
 @pytest.mark.transport
@@ -197,8 +197,8 @@ def test_no_joiner_is_left_with_a_stream_whose_close_it_never_hears(open_space: 
         bob = lab.join("bob")
         alice.send(closing)
     received = bob.inbox()
-    listed = [each["stream_id"] for each in received[0]["payload"]["active_streams"]]
-    closes = [each["payload"]["stream_id"] for each in received if each["kind"] == "stream/close"]
+    listed = [stream["stream_id"] for stream in received[0]["payload"]["active_streams"]]
+    closes = [message["payload"]["stream_id"] for message in received if message["kind"] == "stream/close"]
     assert received[0]["kind"] == "system/welcome"
     assert listed == closes == ([] if closed_first else [stream_id])
     assert bob.view.streams == {}
@@ -212,9 +212,9 @@ def test_joiners_see_what_becomes_of_a_stream_whose_owner_left(open_space: Trans
     grant(alice, shared, "bob")
     alice.leave()
     away = entries(lab.join("carol"))
-    assert [each["stream_id"] for each in away] == [shared, lonely]
-    assert [each["owner"] for each in away] == ["alice", "alice"]
-    assert [each["stream"]["owner_connected"] for each in away] == [False, False]
+    assert [stream["stream_id"] for stream in away] == [shared, lonely]
+    assert [stream["owner"] for stream in away] == ["alice", "alice"]
+    assert [stream["stream"]["owner_connected"] for stream in away] == [False, False]
     lab.advance(60)
     assert bob.take("stream/ownership-transferred")["payload"]["new_owner"] == "bob"
     assert bob.take("stream/close")["payload"]["stream_id"] == lonely
@@ -257,10 +257,13 @@ def test_the_handshake_from_announce_to_complete(open_space: Transport) -> None:
 
     heard = bob.inbox()
     steps = ["announce", "ready", "start", "data", "data", "complete"]
-    assert [each["kind"] for each in heard] == [f"stream/{step}" for step in steps]
-    assert [each["payload"]["stream"]["namespace"] for each in heard[1:]] == ["arena/moves"] * 5
-    assert [each["context"] for each in heard[1:]] == ["arena/moves"] * 5
-    assert [(each["payload"]["sequence"], each["payload"]["content"]) for each in heard[3:5]] == [(1, moved), (2, 42)]
+    assert [message["kind"] for message in heard] == [f"stream/{step}" for step in steps]
+    assert [message["payload"]["stream"]["namespace"] for message in heard[1:]] == ["arena/moves"] * 5
+    assert [message["context"] for message in heard[1:]] == ["arena/moves"] * 5
+    assert [(message["payload"]["sequence"], message["payload"]["content"]) for message in heard[3:5]] == [
+        (1, moved),
+        (2, 42),
+    ]
     assert bob.view.streams == {}
 
 

@@ -1,4 +1,4 @@
-"""Opening, starting and ending streams, their names and their formats, seen from the space (protocol §4)."""
+"""Opening, starting and ending streams, their names and their formats (protocol §4)."""
 
 from typing import Any
 
@@ -22,23 +22,23 @@ def end(client: Client, kind: str, stream_id: str, **fields: Any) -> None:
 
 
 def refusal(client: Client, kind: str, **payload: Any) -> dict[str, Any]:
-    """What the gateway says to an envelope that it refuses; nothing else comes of it."""
+    """Send an envelope that is rejected, and return the error: its only effect."""
     client.inbox()
     client.send(kind=kind, payload=payload)
-    told = client.error()
+    error = client.error()
     assert client.inbox() == []
-    return told
+    return error
 
 
 def streams_now(client: Client) -> list[dict[str, Any]]:
-    """The streams as a fresh welcome lists them."""
+    """The streams in a new welcome."""
     client.inbox()
     client.send(type="join")
     entries: list[dict[str, Any]] = client.take("system/welcome")["payload"]["active_streams"]
     return entries
 
 
-# Two ways in
+# Request and announce
 
 
 @pytest.mark.transport
@@ -151,8 +151,8 @@ def test_start_complete_and_error_of_no_stream_are_refused(open_space: Transport
     ended = announce(alice)
     end(alice, "stream/close", ended)
     for stream_id in ("stream-99", ended):
-        told = refusal(alice, kind, stream_id=stream_id, **WHAT_WENT_WRONG)
-        assert (told["error"], told["stream_id"]) == ("stream_not_found", stream_id)
+        error = refusal(alice, kind, stream_id=stream_id, **WHAT_WENT_WRONG)
+        assert (error["error"], error["stream_id"]) == ("stream_not_found", stream_id)
 
 
 @pytest.mark.requirement("STR-07")
@@ -165,9 +165,9 @@ def test_start_complete_and_error_have_to_name_a_stream(open_space: Transport, k
 
 
 @pytest.mark.requirement("STR-08")
-@pytest.mark.parametrize("held", ["stream/close", "stream/request", "stream/manage", "stream/*", "*"])
-def test_a_close_of_no_stream_is_relayed_for_those_who_may_close_or_open(open_space: Transport, held: str) -> None:
-    lab = open_space(participants={"alice": [{"kind": held}], "bob": None})
+@pytest.mark.parametrize("pattern", ["stream/close", "stream/request", "stream/manage", "stream/*", "*"])
+def test_a_close_of_no_stream_is_relayed_for_those_who_may_close_or_open(open_space: Transport, pattern: str) -> None:
+    lab = open_space(participants={"alice": [{"kind": pattern}], "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     for payload in ({"stream_id": "stream-99"}, {"reason": "habit"}):
         alice.send(kind="stream/close", payload=payload)
@@ -184,7 +184,7 @@ def test_a_close_of_no_stream_needs_a_capability(open_space: Transport) -> None:
     assert alice.inbox() == []
 
 
-# Ways out
+# Ending
 
 
 @pytest.mark.requirement("STR-09")
@@ -241,7 +241,7 @@ def test_an_error_says_what_and_why_or_the_stream_goes_on(open_space: Transport,
     assert bob.take_frame().data == b"still here"
 
 
-# Who may
+# Permissions
 
 
 @pytest.mark.requirement("STR-12")
@@ -253,17 +253,17 @@ def test_only_the_owner_starts_and_ends(open_space: Transport, kind: str) -> Non
     alice.send(kind="stream/grant-write", payload={"stream_id": stream_id, "participant_id": "bob"})
     alice.inbox()
     for client in (bob, carol):
-        told = refusal(client, kind, stream_id=stream_id, **WHAT_WENT_WRONG)
-        assert (told["error"], told["stream_id"]) == ("unauthorized", stream_id)
+        error = refusal(client, kind, stream_id=stream_id, **WHAT_WENT_WRONG)
+        assert (error["error"], error["stream_id"]) == ("unauthorized", stream_id)
     assert alice.inbox() == []
     assert streams_now(alice)[0]["stream"]["status"] == "ready"
 
 
 @pytest.mark.requirement("STR-13")
 @pytest.mark.parametrize("kind", ENDINGS)
-@pytest.mark.parametrize("held", ["stream/manage", "*"])
-def test_who_manages_streams_may_end_anothers(open_space: Transport, held: str, kind: str) -> None:
-    lab = open_space(participants={"alice": ALL, "warden": [{"kind": held}]})
+@pytest.mark.parametrize("pattern", ["stream/manage", "*"])
+def test_who_manages_streams_may_end_anothers(open_space: Transport, pattern: str, kind: str) -> None:
+    lab = open_space(participants={"alice": ALL, "warden": [{"kind": pattern}]})
     alice, warden = lab.join("alice"), lab.join("warden")
     stream_id = open_stream(alice)
     end(warden, kind, stream_id)
@@ -272,9 +272,9 @@ def test_who_manages_streams_may_end_anothers(open_space: Transport, held: str, 
 
 
 @pytest.mark.requirement("STR-13")
-@pytest.mark.parametrize("held", ["stream/*", "stream/**", "stream/close", "!chat", "stream/request"])
-def test_no_other_pattern_ends_anothers_stream(open_space: Transport, held: str) -> None:
-    lab = open_space(participants={"alice": ALL, "bob": [{"kind": held}]})
+@pytest.mark.parametrize("pattern", ["stream/*", "stream/**", "stream/close", "!chat", "stream/request"])
+def test_no_other_pattern_ends_anothers_stream(open_space: Transport, pattern: str) -> None:
+    lab = open_space(participants={"alice": ALL, "bob": [{"kind": pattern}]})
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
     for kind in ENDINGS:
@@ -284,9 +284,9 @@ def test_no_other_pattern_ends_anothers_stream(open_space: Transport, held: str)
 
 @pytest.mark.requirement("STR-14")
 @pytest.mark.sockets("warden")
-@pytest.mark.parametrize("held", ["stream/manage", "*"])
-def test_who_manages_streams_neither_starts_grants_transfers_nor_writes(open_space: Transport, held: str) -> None:
-    lab = open_space(participants={"alice": ALL, "warden": [{"kind": held}]})
+@pytest.mark.parametrize("pattern", ["stream/manage", "*"])
+def test_who_manages_streams_neither_starts_grants_transfers_nor_writes(open_space: Transport, pattern: str) -> None:
+    lab = open_space(participants={"alice": ALL, "warden": [{"kind": pattern}]})
     alice, warden = lab.join("alice"), lab.join("warden")
     ready, live = announce(alice), open_stream(alice)
     alice.inbox()
@@ -297,23 +297,23 @@ def test_who_manages_streams_neither_starts_grants_transfers_nor_writes(open_spa
         ("stream/transfer-ownership", "new_owner"),
     ):
         assert refusal(warden, kind, stream_id=live, **{field: "warden"})["error"] == "unauthorized"
-    told = refusal(warden, "stream/data", stream_id=live, sequence=0, content="x")
-    assert told["error"] == "unauthorized_stream_write"
+    error = refusal(warden, "stream/data", stream_id=live, sequence=0, content="x")
+    assert error["error"] == "unauthorized_stream_write"
     warden.frame(live, "x")
     assert warden.error()["error"] == "unauthorized_stream_write"
     assert alice.inbox() == []
 
 
 @pytest.mark.requirement("STR-15")
-@pytest.mark.parametrize("held", ["stream/request", "stream/manage", "stream/*", "*", "!chat"])
-def test_a_request_is_allowed_by_its_kind_or_by_managing(open_space: Transport, held: str) -> None:
-    lab = open_space(participants={"alice": [{"kind": held}]})
+@pytest.mark.parametrize("pattern", ["stream/request", "stream/manage", "stream/*", "*", "!chat"])
+def test_a_request_is_allowed_by_its_kind_or_by_managing(open_space: Transport, pattern: str) -> None:
+    lab = open_space(participants={"alice": [{"kind": pattern}]})
     assert open_stream(lab.join("alice")) == "stream-1"
 
 
 @pytest.mark.requirement("STR-15")
 @pytest.mark.parametrize(
-    "held",
+    "capability",
     [
         {"kind": "chat"},
         {"kind": "stream/announce"},
@@ -321,11 +321,11 @@ def test_a_request_is_allowed_by_its_kind_or_by_managing(open_space: Transport, 
         {"kind": "stream/request", "payload": {"direction": "download"}},
     ],
 )
-def test_no_other_capability_allows_a_request(open_space: Transport, held: dict[str, Any]) -> None:
-    lab = open_space(participants={"alice": [held], "bob": None})
+def test_no_other_capability_allows_a_request(open_space: Transport, capability: dict[str, Any]) -> None:
+    lab = open_space(participants={"alice": [capability], "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
-    told = refusal(alice, "stream/request", direction="upload")
-    assert (told["error"], told["attempted_kind"]) == ("capability_violation", "stream/request")
+    error = refusal(alice, "stream/request", direction="upload")
+    assert (error["error"], error["attempted_kind"]) == ("capability_violation", "stream/request")
     assert bob.kinds() == ["system/welcome"]
 
 
@@ -336,19 +336,19 @@ def test_a_capability_may_narrow_what_is_requested(open_space: Transport) -> Non
 
 
 @pytest.mark.requirement("STR-16")
-@pytest.mark.parametrize("held", ["stream/manage", "stream/*", "stream/**", "*", "!chat"])
-def test_an_announce_is_allowed_by_what_matches_managing(open_space: Transport, held: str) -> None:
-    lab = open_space(participants={"alice": [{"kind": held}]})
+@pytest.mark.parametrize("pattern", ["stream/manage", "stream/*", "stream/**", "*", "!chat"])
+def test_an_announce_is_allowed_by_what_matches_managing(open_space: Transport, pattern: str) -> None:
+    lab = open_space(participants={"alice": [{"kind": pattern}]})
     assert announce(lab.join("alice")) == "stream-1"
 
 
 @pytest.mark.requirement("STR-16")
-@pytest.mark.parametrize("held", ["stream/announce", "stream/request", "chat", "!stream/manage"])
-def test_no_other_capability_allows_an_announce(open_space: Transport, held: str) -> None:
-    lab = open_space(participants={"alice": [{"kind": held}], "bob": None})
+@pytest.mark.parametrize("pattern", ["stream/announce", "stream/request", "chat", "!stream/manage"])
+def test_no_other_capability_allows_an_announce(open_space: Transport, pattern: str) -> None:
+    lab = open_space(participants={"alice": [{"kind": pattern}], "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
-    told = refusal(alice, "stream/announce", formats=TEXT)
-    assert (told["error"], told["attempted_kind"]) == ("capability_violation", "stream/announce")
+    error = refusal(alice, "stream/announce", formats=TEXT)
+    assert (error["error"], error["attempted_kind"]) == ("capability_violation", "stream/announce")
     assert bob.kinds() == ["system/welcome"]
 
 
@@ -528,10 +528,10 @@ def test_two_names_that_contradict_each_other_are_refused(open_space: Transport,
     alice = lab.join("alice")
     one, other = announce(alice), open_stream(alice)
     more = {"sequence": 0, "content": 1, "participant_id": "alice"}
-    told = refusal(alice, kind, stream_id=one, stream={"stream_id": other}, **more)
-    assert told["error"] == "invalid_envelope"
-    assert one in told["message"]
-    assert other in told["message"]
+    error = refusal(alice, kind, stream_id=one, stream={"stream_id": other}, **more)
+    assert error["error"] == "invalid_envelope"
+    assert one in error["message"]
+    assert other in error["message"]
     assert len(streams_now(alice)) == 2
 
 
@@ -562,8 +562,8 @@ def test_completing_the_name_changes_nothing_else_of_the_payload(open_space: Tra
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
-    given = f'"a":1.0,"b":12345678901234567890,"stream":{{"mine":1.50}},"stream_id":"{stream_id}"'
-    alice.send_bytes(b'{"kind":"stream/note","payload":{%s}}' % given.encode())
+    payload = f'"a":1.0,"b":12345678901234567890,"stream":{{"mine":1.50}},"stream_id":"{stream_id}"'
+    alice.send_bytes(b'{"kind":"stream/note","payload":{%s}}' % payload.encode())
     whole = f'"stream":{{"mine":1.50,"stream_id":"{stream_id}","namespace":"lab/{stream_id}"}}'
     assert f'{{"a":1.0,"b":12345678901234567890,{whole},"stream_id"' in bob.take("stream/note").raw.decode()
 
@@ -580,13 +580,13 @@ def test_the_gateways_own_ending_carries_the_whole_name_too(open_space: Transpor
 
 
 @pytest.mark.requirement("STR-27")
-@pytest.mark.parametrize("given", ["mine", {"thread": 7}, "", 0])
-def test_a_context_that_the_sender_gave_is_kept(open_space: Transport, given: Any) -> None:
+@pytest.mark.parametrize("sent", ["mine", {"thread": 7}, "", 0])
+def test_a_context_that_the_sender_gave_is_kept(open_space: Transport, sent: Any) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
-    alice.send(kind="stream/data", context=given, payload={"stream_id": stream_id, "sequence": 0, "content": 1})
-    assert bob.take("stream/data")["context"] == given
+    alice.send(kind="stream/data", context=sent, payload={"stream_id": stream_id, "sequence": 0, "content": 1})
+    assert bob.take("stream/data")["context"] == sent
 
 
 @pytest.mark.requirement("STR-27")
@@ -607,9 +607,9 @@ def test_a_wrong_namespace_is_refused(open_space: Transport, kind: str, wrong: A
     alice = lab.join("alice")
     stream_id = announce(alice)
     more = {"sequence": 0, "content": 1, "participant_id": "alice", **WHAT_WENT_WRONG}
-    told = refusal(alice, kind, stream={"stream_id": stream_id, "namespace": wrong}, **more)
-    assert told["error"] == "invalid_envelope"
-    assert "namespace" in told["message"]
+    error = refusal(alice, kind, stream={"stream_id": stream_id, "namespace": wrong}, **more)
+    assert error["error"] == "invalid_envelope"
+    assert "namespace" in error["message"]
 
 
 @pytest.mark.requirement("STR-28")
@@ -617,8 +617,8 @@ def test_a_stream_that_is_no_object_is_refused(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
     stream_id = open_stream(alice)
-    told = refusal(alice, "stream/complete", stream_id=stream_id, stream=stream_id)
-    assert (told["error"], "payload.stream" in told["message"]) == ("invalid_envelope", True)
+    error = refusal(alice, "stream/complete", stream_id=stream_id, stream=stream_id)
+    assert (error["error"], "payload.stream" in error["message"]) == ("invalid_envelope", True)
 
 
 @pytest.mark.requirement("STR-29")
@@ -659,7 +659,7 @@ def test_an_unknown_kind_about_no_stream_is_relayed_as_it_came(open_space: Trans
         ["text"],
         [{"id": "a", "mime_type": 7}],
         [{"id": "a", "description": None}],
-        [{"id": f"f{each}"} for each in range(65)],
+        [{"id": f"f{number}"} for number in range(65)],
     ],
 )
 def test_formats_have_ids_that_differ_and_are_not_too_many(open_space: Transport, formats: list[Any]) -> None:
@@ -677,7 +677,7 @@ def test_an_announce_needs_formats_and_they_are_a_list(open_space: Transport) ->
     assert refusal(alice, "stream/announce")["error"] == "invalid_format"
     assert refusal(alice, "stream/announce", formats=None)["error"] == "invalid_format"
     assert refusal(alice, "stream/announce", formats={"id": "a"})["error"] == "invalid_envelope"
-    assert announce(alice, formats=[{"id": f"f{each}"} for each in range(64)]) == "stream-1"
+    assert announce(alice, formats=[{"id": f"f{number}"} for number in range(64)]) == "stream-1"
 
 
 @pytest.mark.requirement("STR-31")
@@ -701,9 +701,9 @@ def test_an_announce_needs_formats_and_they_are_a_list(open_space: Transport) ->
 def test_a_schema_that_cannot_be_used_is_refused(open_space: Transport, schema: Any) -> None:
     lab = open_space(participants=TWO)
     alice = lab.join("alice")
-    told = refusal(alice, "stream/announce", formats=[*TEXT, {"id": "json", "schema": schema}])
-    assert told["error"] == "invalid_format"
-    assert "payload.formats[1].schema" in told["message"]
+    error = refusal(alice, "stream/announce", formats=[*TEXT, {"id": "json", "schema": schema}])
+    assert error["error"] == "invalid_format"
+    assert "payload.formats[1].schema" in error["message"]
 
 
 @pytest.mark.requirement("STR-31")
@@ -735,8 +735,8 @@ def test_a_schema_that_can_be_used_is_accepted(open_space: Transport, schema: An
 )
 def test_a_schema_that_refers_outside_itself_is_refused(open_space: Transport, schema: dict[str, Any]) -> None:
     lab = open_space(participants=TWO)
-    told = refusal(lab.join("alice"), "stream/announce", formats=[{"id": "json", "schema": schema}])
-    assert told["error"] == "invalid_format"
+    error = refusal(lab.join("alice"), "stream/announce", formats=[{"id": "json", "schema": schema}])
+    assert error["error"] == "invalid_format"
 
 
 @pytest.mark.requirement("STR-32")
@@ -773,7 +773,7 @@ def test_scope_is_named_in_to_and_all_receive(open_space: Transport) -> None:
         assert client.take("stream/ready")["to"] == ["alice", "bob", "absent"]
 
 
-# What an opening may ask for
+# Fields of an opening
 
 
 @pytest.mark.requirement("STR-35")
@@ -794,9 +794,9 @@ def test_scope_is_named_in_to_and_all_receive(open_space: Transport) -> None:
 )
 def test_a_field_of_the_wrong_type_is_refused(open_space: Transport, kind: str, field: str, wrong: Any) -> None:
     lab = open_space(participants=TWO)
-    told = refusal(lab.join("alice"), kind, **{"formats": TEXT, field: wrong})
-    assert told["error"] == "invalid_envelope"
-    assert field in told["message"]
+    error = refusal(lab.join("alice"), kind, **{"formats": TEXT, field: wrong})
+    assert error["error"] == "invalid_envelope"
+    assert field in error["message"]
 
 
 @pytest.mark.requirement("STR-36")
@@ -804,10 +804,10 @@ def test_a_field_of_the_wrong_type_is_refused(open_space: Transport, kind: str, 
 def test_a_target_has_to_be_present(open_space: Transport, kind: str) -> None:
     lab = open_space(participants={"alice": ALL, "bob": None, "carol": None})
     alice, bob = lab.join("alice"), lab.join("bob")
-    told = refusal(alice, kind, formats=TEXT, target=["carol", "bob", "nobody"])
-    assert (told["error"], told["targets"]) == ("target_not_found", ["carol", "nobody"])
-    told = refusal(alice, kind, formats=TEXT, target=[])
-    assert (told["error"], told["targets"]) == ("target_not_found", [])
+    error = refusal(alice, kind, formats=TEXT, target=["carol", "bob", "nobody"])
+    assert (error["error"], error["targets"]) == ("target_not_found", ["carol", "nobody"])
+    error = refusal(alice, kind, formats=TEXT, target=[])
+    assert (error["error"], error["targets"]) == ("target_not_found", [])
     assert bob.kinds() == ["system/welcome"]
     assert streams_now(alice) == []
 
@@ -850,7 +850,7 @@ def test_an_opening_that_was_posted_is_answered_with_the_streams_name(open_space
     assert start_answer["status"] == "accepted"
 
 
-# Schemas that would keep a validator busy
+# Schemas that are expensive to validate
 
 
 @pytest.mark.requirement("STR-40")
@@ -860,7 +860,7 @@ def test_an_opening_that_was_posted_is_answered_with_the_streams_name(open_space
         {
             "$ref": "#/$defs/d0",
             "$defs": {
-                **{f"d{each}": {"anyOf": [{"$ref": f"#/$defs/d{each + 1}"}] * 2} for each in range(30)},
+                **{f"d{number}": {"anyOf": [{"$ref": f"#/$defs/d{number + 1}"}] * 2} for number in range(30)},
                 "d30": {"type": "integer"},
             },
         },
@@ -870,8 +870,8 @@ def test_an_opening_that_was_posted_is_answered_with_the_streams_name(open_space
 )
 def test_a_schema_that_meets_one_value_too_often_is_refused(open_space: Transport, schema: dict[str, Any]) -> None:
     lab = open_space(participants=TWO)
-    told = refusal(lab.join("alice"), "stream/announce", formats=[{"id": "json", "schema": schema}])
-    assert told["error"] == "invalid_format"
+    error = refusal(lab.join("alice"), "stream/announce", formats=[{"id": "json", "schema": schema}])
+    assert error["error"] == "invalid_format"
 
 
 def open_many(client: Client, count: int, **payload: Any) -> list[str]:
@@ -887,10 +887,10 @@ def test_a_participant_has_so_many_open_streams(open_space: Transport) -> None:
     alice, bob = lab.join("alice"), lab.join("bob")
     first, _ = open_many(alice, 2)
     for kind in ("stream/request", "stream/announce"):
-        told = refusal(alice, kind, formats=TEXT)
-        assert (told["error"], told["quota"]) == ("quota_exceeded", "streams_per_participant")
-        assert (told["limit"], told["value"]) == (2, 3)
-        assert "close one first" in told["message"]
+        error = refusal(alice, kind, formats=TEXT)
+        assert (error["error"], error["quota"]) == ("quota_exceeded", "streams_per_participant")
+        assert (error["limit"], error["value"]) == (2, 3)
+        assert "close one first" in error["message"]
     end(alice, "stream/close", first)
     open_many(alice, 1)
     assert len(open_many(bob, 2)) == 2
@@ -917,8 +917,8 @@ def test_what_is_stored_of_streams_is_bounded_by_participant_and_by_space(open_s
     limits = Limits(stream_metadata_bytes_per_participant=1_000, stream_metadata_bytes=1_600)
     lab = open_space(participants={"alice": ALL, "bob": ALL}, limits=limits)
     alice, bob = lab.join("alice"), lab.join("bob")
-    known = len('direction"upload"') + len('encoding"utf-8"') + len('description""')
-    described = {"description": "x" * (500 - known)}
+    others = len('direction"upload"') + len('encoding"utf-8"') + len('description""')
+    described = {"description": "x" * (500 - others)}
     first, _ = open_many(alice, 2, **described)
     open_stream(bob, **described)
     own = refusal(alice, "stream/request", **described)

@@ -1,4 +1,4 @@
-"""What is refused, in which order, and what a refusal leaves untouched (protocol §1)."""
+"""Which messages are rejected, in which order of checks, and that a rejection changes nothing (protocol §1)."""
 
 from typing import Any
 
@@ -29,16 +29,16 @@ EVERYTHING = [{"kind": "*"}]
 DEEPEST = 128
 NO_TEXTS: list[Any] = ["", None, 5, True, [], ["hi"], {}]
 TOLD_ONCE = pytest.mark.transports("core", "memory", "websocket")
-"""A posted `system/register` is answered and told (protocol §5)."""
+"""A posted `system/register` is answered, and sent as an error too (protocol §5)."""
 
 
 def short(value: object) -> str:
-    """A value as a part of a test's name."""
+    """A value as part of a test id."""
     return str(value)[:24]
 
 
 def pair(open_space: Transport, **configuration: Any) -> tuple[Any, Any, Any]:
-    """A space with alice, who may do everything, and bob, who may chat; both have read all so far."""
+    """A space with alice, who may send everything, and bob, who may chat; their inboxes are read."""
     configuration = {"participants": {"alice": EVERYTHING, "bob": None}, **configuration}
     lab = open_space(**configuration)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -51,7 +51,7 @@ def chat(client: Any, text: str = "hello") -> None:
 
 
 def refusal(client: Any, message: bytes) -> dict[str, Any]:
-    """The error that answers a message, which has no other effect on its sender."""
+    """Send a message, and return the error: the only effect on its sender."""
     client.send_bytes(message)
     (error,) = client.inbox()
     assert error["kind"] == "system/error"
@@ -65,7 +65,7 @@ def assert_invalid(error: dict[str, Any], field: str = "") -> None:
 
 
 def sized(size: int) -> bytes:
-    """A chat of so many bytes."""
+    """A chat of this many bytes."""
     frame = len(b'{"kind":"chat","payload":{"text":""}}')
     return b'{"kind":"chat","payload":{"text":"' + b"x" * (size - frame) + b'"}}'
 
@@ -114,7 +114,7 @@ def test_a_message_that_is_no_json_object_is_refused(open_space: Transport, mess
         b"{}",
         b'{"type":"chat"}',
         b'{"Kind":"chat"}',
-        *(b'{"kind":' + each + b"}" for each in (b"null", b'""', b"5", b"0", b"true", b"[]", b'["chat"]', b"{}")),
+        *(b'{"kind":' + value + b"}" for value in (b"null", b'""', b"5", b"0", b"true", b"[]", b'["chat"]', b"{}")),
         b'{"kind":"' + b"x" * 257 + b'"}',
     ],
 )
@@ -135,11 +135,11 @@ def test_a_kind_may_be_any_other_text(open_space: Transport, kind: str) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *(("id", each) for each in (b"5", b"0", b"1.5", b"true", b"false", b"[]", b'["a"]', b"{}")),
+        *(("id", value) for value in (b"5", b"0", b"1.5", b"true", b"false", b"[]", b'["a"]', b"{}")),
         ("id", b'"' + b"x" * 257 + b'"'),
         ("id", b'"' + b"x" * 100_000 + b'"'),
-        *(("to", each) for each in (b'"bob"', b'""', b"5", b"0", b"false", b"{}", b"[5]", b'["bob",null]', b"[[]]")),
-        *(("correlation_id", each) for each in (b"5", b"0", b"false", b"{}", b"[5]", b'["a",null]', b'[["a"]]')),
+        *(("to", value) for value in (b'"bob"', b'""', b"5", b"0", b"false", b"{}", b"[5]", b'["bob",null]', b"[[]]")),
+        *(("correlation_id", value) for value in (b"5", b"0", b"false", b"{}", b"[5]", b'["a",null]', b'[["a"]]')),
     ],
     ids=short,
 )
@@ -202,7 +202,7 @@ def test_an_mcp_request_needs_a_method(open_space: Transport, payload: dict[str,
 
 
 def nested(levels: int, opening: bytes, closing: bytes) -> bytes:
-    """An envelope so many levels deep, of which itself and its payload are two."""
+    """An envelope with this nesting depth; the envelope and its payload are two levels."""
     inner = levels - 2
     return b'{"kind":"custom/thing","payload":{"a":' + opening * inner + b"1" + closing * inner + b"}}"
 
@@ -365,8 +365,8 @@ CAPABILITIES = {"recipient": "bob", "capabilities": [{"kind": "chat"}]}
         ("stream/data", {"sequence": 1, "content": 1}, "stream_id"),
         ("stream/data", {**ON_STREAM, "content": 1}, "sequence"),
         *(
-            ("stream/data", {**ON_STREAM, "sequence": each, "content": 1}, "sequence")
-            for each in (True, 1.0, "1", None, -1, 2**53, 10**400)
+            ("stream/data", {**ON_STREAM, "sequence": value, "content": 1}, "sequence")
+            for value in (True, 1.0, "1", None, -1, 2**53, 10**400)
         ),
         ("stream/data", {**ON_STREAM, "sequence": 1}, "content"),
         ("capability/grant", {"capabilities": []}, "recipient"),
@@ -388,7 +388,10 @@ CAPABILITIES = {"recipient": "bob", "capabilities": [{"kind": "chat"}]}
         ("space/invite", {"participant_id": "carol", "reason": []}, "reason"),
         ("space/kick", {}, "participant_id"),
         ("space/kick", {"participant_id": ["bob"]}, "participant_id"),
-        *(("participant/pause", {"timeout_seconds": each}, "timeout_seconds") for each in ("5", True, 0, -1, 10**400)),
+        *(
+            ("participant/pause", {"timeout_seconds": value}, "timeout_seconds")
+            for value in ("5", True, 0, -1, 10**400)
+        ),
         ("participant/pause", {"timeout_seconds": 31_536_001}, "timeout_seconds"),
     ],
 )
@@ -453,8 +456,8 @@ def test_join_and_heartbeat_are_the_system_kinds_of_participants(open_space: Tra
     ],
 )
 def test_the_gateways_answers_are_its_own(open_space: Transport, kind: str) -> None:
-    held = [*EVERYTHING, {"kind": kind}]
-    _, alice, bob = pair(open_space, participants={"alice": held, "bob": None})
+    capabilities = [*EVERYTHING, {"kind": kind}]
+    _, alice, bob = pair(open_space, participants={"alice": capabilities, "bob": None})
     alice.send(kind=kind, payload={"stream_id": "stream-1"})
     assert alice.error()["error"] == "reserved_kind"
     assert bob.inbox() == []
@@ -476,10 +479,10 @@ def test_register_is_refused_with_advice(open_space: Transport) -> None:
 def test_register_over_http_is_answered_and_told(open_space: Transport) -> None:
     lab, alice, bob = pair(open_space)
     answer = lab.post("alice", {"kind": "system/register", "id": "mine"})
-    told = alice.take("system/error")
+    error = alice.take("system/error")
     assert answer.body["error"] == "invalid_request"
-    assert told["payload"] == answer.body
-    assert told["correlation_id"] == ["mine"]
+    assert error["payload"] == answer.body
+    assert error["correlation_id"] == ["mine"]
     assert bob.inbox() == []
 
 
@@ -613,17 +616,17 @@ def test_a_participant_over_its_rate_is_refused_until_time_has_passed(open_space
     lab, alice, bob = pair(open_space, limits=SLOW)
     for number in range(10):
         chat(alice, str(number))
-    assert [each["payload"]["text"] for each in bob.inbox()] == ["0", "1", "2"]
+    assert [message["payload"]["text"] for message in bob.inbox()] == ["0", "1", "2"]
     assert alice.error()["error"] == "rate_limited"
     assert alice.closed is None
     lab.advance(1)
     for number in range(10, 20):
         chat(alice, str(number))
-    assert [each["payload"]["text"] for each in bob.inbox()] == ["10", "11"]
+    assert [message["payload"]["text"] for message in bob.inbox()] == ["10", "11"]
     lab.advance(3600)
     for number in range(20, 30):
         chat(alice, str(number))
-    assert [each["payload"]["text"] for each in bob.inbox()] == ["20", "21", "22"]
+    assert [message["payload"]["text"] for message in bob.inbox()] == ["20", "21", "22"]
 
 
 @pytest.mark.transport
@@ -648,7 +651,7 @@ def test_refused_messages_count_and_both_transports_share_the_rate(open_space: T
     answer = lab.post("alice", {"kind": "chat", "payload": {"text": "the fourth"}})
     assert answer.body["error"] == "rate_limited"
     chat(alice, "the fifth")
-    assert [each["payload"]["text"] for each in bob.inbox()] == ["the third"]
+    assert [message["payload"]["text"] for message in bob.inbox()] == ["the third"]
 
 
 @pytest.mark.transport
@@ -701,7 +704,7 @@ def test_over_http_the_order_is_the_same(open_space: Transport) -> None:
     limits = Limits(message_bytes=100, envelopes_per_second=0.001, envelope_burst=1)
     lab = open_space(participants={"alice": EVERYTHING}, limits=limits)
     answers = [lab.post("alice", message) for message in (b'{"kind":"x"}', b"not JSON", b"x" * 101)]
-    assert [each.body.get("error") for each in answers] == [None, "rate_limited", "message_too_large"]
+    assert [message.body.get("error") for message in answers] == [None, "rate_limited", "message_too_large"]
 
 
 @pytest.mark.requirement("VAL-19")
@@ -838,7 +841,7 @@ def test_a_refusal_leaves_the_socket_open(open_space: Transport, code: str, mess
 
 
 def essence(lab: Any) -> dict[str, Any]:
-    """The state without the position and the time, which every record moves on."""
+    """The state without position and time, which every record changes."""
     state: dict[str, Any] = msgspec.json.decode(snapshot(lab.state))
     del state["position"], state["time"]
     return state
@@ -862,7 +865,7 @@ def test_a_refusal_changes_nothing(open_space: Transport, code: str, message: by
 
 
 def outcome(open_space: Transport, message: bytes, *, posted: bool) -> tuple[str | None, list[bytes]]:
-    """The code that answers alice's message, and all that reaches bob, but for what the gateway numbers."""
+    """The code that answers alice's message, and everything that bob receives, without ids and times of the gateway."""
     lab, alice, bob = pair(open_space)
     alice.send(kind="stream/request", payload={})
     alice.inbox(), bob.inbox()
@@ -870,9 +873,9 @@ def outcome(open_space: Transport, message: bytes, *, posted: bool) -> tuple[str
         code = lab.post("alice", message).body.get("error")
     else:
         alice.send_bytes(message)
-        errors = [each for each in alice.inbox() if each["kind"] == "system/error"]
+        errors = [message for message in alice.inbox() if message["kind"] == "system/error"]
         code = errors[0]["payload"]["error"] if errors else None
-    return code, [each.raw for each in bob.inbox()]
+    return code, [message.raw for message in bob.inbox()]
 
 
 @pytest.mark.transport
@@ -888,10 +891,10 @@ def test_both_transports_judge_alike(open_space: Transport, message: bytes) -> N
 
 def without_stamps(raw: bytes) -> dict[str, Any]:
     received: dict[str, Any] = msgspec.json.decode(raw)
-    given = {name: value for name, value in received.items() if name not in {"id", "ts", "correlation_id"}}
-    if isinstance(given.get("payload"), dict):
-        given["payload"].pop("created", None)
-    return given
+    content = {name: value for name, value in received.items() if name not in {"id", "ts", "correlation_id"}}
+    if isinstance(content.get("payload"), dict):
+        content["payload"].pop("created", None)
+    return content
 
 
 NAMES = ["alice", "bob", "carol", "log", "ghost"]

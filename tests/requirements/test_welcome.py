@@ -1,4 +1,4 @@
-"""What a welcome tells: who you are, who else is here, and every open stream (protocol §2, Welcome; j8v)."""
+"""The welcome: the participant itself, the others, and every open stream (protocol §2, Welcome; j8v)."""
 
 from typing import Any
 
@@ -30,14 +30,14 @@ def grant_write(owner: Any, stream_id: str, participant: str) -> None:
 
 
 def welcome(client: Any) -> Any:
-    """The payload of a fresh welcome."""
+    """Join again, and return the payload of the new welcome."""
     client.inbox()
     client.send(type="join")
     return client.take("system/welcome")["payload"]
 
 
 def only_entry(client: Any) -> Any:
-    """The one open stream, as a fresh welcome tells it."""
+    """The one open stream in a new welcome."""
     (entry,) = welcome(client)["active_streams"]
     return entry
 
@@ -45,10 +45,10 @@ def only_entry(client: Any) -> Any:
 @pytest.mark.transport
 @pytest.mark.requirement("WEL-01")
 def test_a_welcome_has_these_parts(open_space: Transport) -> None:
-    told = open_space(**WIDE).join("alice").take("system/welcome")
-    assert (told["from"], told["to"]) == ("system:gateway", ["alice"])
-    assert list(told["payload"]) == ["you", "participants", "active_streams", "open_proposals", "position"]
-    assert list(told["payload"]["you"]) == ["id", "capabilities"]
+    welcome_message = open_space(**WIDE).join("alice").take("system/welcome")
+    assert (welcome_message["from"], welcome_message["to"]) == ("system:gateway", ["alice"])
+    assert list(welcome_message["payload"]) == ["you", "participants", "active_streams", "open_proposals", "position"]
+    assert list(welcome_message["payload"]["you"]) == ["id", "capabilities"]
 
 
 @pytest.mark.transport
@@ -62,11 +62,11 @@ def test_the_others_are_listed_in_order_of_joining(open_space: Transport) -> Non
     ]
     lab.join("alice")
     lab.join("carol")
-    assert [each["id"] for each in welcome(bob)["participants"]] == ["carol", "alice"]
+    assert [participant["id"] for participant in welcome(bob)["participants"]] == ["carol", "alice"]
     carol.leave()
     lab.join("carol").leave()
     lab.join("carol")
-    assert [each["id"] for each in welcome(bob)["participants"]] == ["alice", "carol"]
+    assert [participant["id"] for participant in welcome(bob)["participants"]] == ["alice", "carol"]
 
 
 @pytest.mark.transport
@@ -84,8 +84,8 @@ def test_a_welcome_after_a_capability_change_lists_the_streams_too(open_space: T
     for kind in ("capability/grant", "capability/revoke"):
         carol.inbox()
         alice.send(kind=kind, payload={"recipient": "carol", "capabilities": [{"kind": "mcp/request"}]})
-        told = carol.take("system/welcome")["payload"]
-        assert [each["stream_id"] for each in told["active_streams"]] == [stream_id]
+        payload = carol.take("system/welcome")["payload"]
+        assert [stream["stream_id"] for stream in payload["active_streams"]] == [stream_id]
 
 
 @pytest.mark.requirement("WEL-04")
@@ -94,17 +94,17 @@ def test_open_streams_are_listed_in_order_of_creation(open_space: Transport) -> 
     alice, bob = lab.join("alice"), lab.join("bob")
     live, ready, started = open_stream(alice), announce(alice, desired_id="a"), announce(bob, desired_id="b")
     bob.send(kind="stream/start", payload={"stream": {"stream_id": started}})
-    told = [(each["stream_id"], each["stream"]["status"]) for each in welcome(alice)["active_streams"]]
-    assert told == [(live, "live"), (ready, "ready"), (started, "live")]
+    listed = [(stream["stream_id"], stream["stream"]["status"]) for stream in welcome(alice)["active_streams"]]
+    assert listed == [(live, "live"), (ready, "ready"), (started, "live")]
 
 
 @pytest.mark.requirement("WEL-04")
 @pytest.mark.parametrize("ending", ["stream/close", "stream/complete", "stream/error"])
 def test_ended_streams_are_not_listed(open_space: Transport, ending: str) -> None:
     alice = open_space(**WIDE).join("alice")
-    ended, kept = open_stream(alice), open_stream(alice)
+    ended, open_one = open_stream(alice), open_stream(alice)
     alice.send(kind=ending, payload={"stream_id": ended, "code": "x", "message": "x"})
-    assert only_entry(alice)["stream_id"] == kept
+    assert only_entry(alice)["stream_id"] == open_one
 
 
 APPLICATION = {
@@ -122,19 +122,19 @@ APPLICATION = {
 @pytest.mark.requirement("WEL-05")
 def test_an_entry_repeats_every_field_of_a_request(open_space: Transport) -> None:
     alice = open_space(**WIDE).join("alice")
-    asked = {**APPLICATION, "target": ["alice"], "validate": False, "on_owner_disconnect": "keep"}
-    open_stream(alice, **asked)
+    requested = {**APPLICATION, "target": ["alice"], "validate": False, "on_owner_disconnect": "keep"}
+    open_stream(alice, **requested)
     entry = only_entry(alice)
-    assert {name: entry[name] for name in asked} == asked
+    assert {name: entry[name] for name in requested} == requested
 
 
 @pytest.mark.requirement("WEL-05")
 def test_an_entry_repeats_every_field_of_an_announce(open_space: Transport) -> None:
     alice = open_space(**WIDE).join("alice")
-    asked = {**APPLICATION, "intent": "share", "desired_id": "mine", "scope": ["bob"], "formats": FORMATS}
-    announce(alice, **asked)
+    requested = {**APPLICATION, "intent": "share", "desired_id": "mine", "scope": ["bob"], "formats": FORMATS}
+    announce(alice, **requested)
     entry = only_entry(alice)
-    assert {name: entry[name] for name in asked} == asked
+    assert {name: entry[name] for name in requested} == requested
 
 
 @pytest.mark.transport
@@ -144,8 +144,8 @@ def test_an_entry_repeats_values_as_they_were_written(open_space: Transport, val
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     alice.send_bytes(b'{"kind":"stream/request","payload":{"own":' + value + b"}}")
-    told = lab.join("bob").take("system/welcome")
-    assert b'"own":' + value + b"," in told.raw
+    welcome_message = lab.join("bob").take("system/welcome")
+    assert b'"own":' + value + b"," in welcome_message.raw
 
 
 @pytest.mark.requirement("WEL-05")
@@ -159,7 +159,7 @@ def test_an_entry_repeats_values_as_they_were_written(open_space: Transport, val
 def test_an_entry_can_be_read_however_deep_its_request_was_nested(open_space: Transport, deepest: bytes) -> None:
     lab = open_space(**WIDE)
     lab.join("alice").send_bytes(b'{"kind":"stream/request","payload":{' + deepest + b"}}")
-    assert [each.owner for each in lab.join("bob").view.streams.values()] == ["alice"]
+    assert [stream.owner for stream in lab.join("bob").view.streams.values()] == ["alice"]
 
 
 @pytest.mark.requirement("WEL-05")
@@ -204,7 +204,7 @@ def test_an_applications_own_fields_are_not_hidden(open_space: Transport, opened
 @pytest.mark.requirement("WEL-08")
 @pytest.mark.parametrize("opened_by", [open_stream, announce])
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("requested", "shown"),
     [
         ({}, ("upload", "utf-8")),
         ({"direction": None, "encoding": None}, ("upload", "utf-8")),
@@ -213,15 +213,15 @@ def test_an_applications_own_fields_are_not_hidden(open_space: Transport, opened
     ],
 )
 def test_direction_and_encoding_are_the_requests_or_the_usual(
-    open_space: Transport, opened_by: Any, asked: dict[str, Any], told: tuple[str, str]
+    open_space: Transport, opened_by: Any, requested: dict[str, Any], shown: tuple[str, str]
 ) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
-    stream_id = opened_by(alice, **asked)
-    seen = alice.view.streams[stream_id].entry
+    stream_id = opened_by(alice, **requested)
+    view_entry = alice.view.streams[stream_id].entry
     entry = only_entry(alice)
-    assert (entry["direction"], entry["encoding"]) == told
-    assert (seen["direction"], seen["encoding"]) == told
+    assert (entry["direction"], entry["encoding"]) == shown
+    assert (view_entry["direction"], view_entry["encoding"]) == shown
 
 
 @pytest.mark.requirement("WEL-09")
@@ -258,7 +258,7 @@ def test_the_stream_object_holds_the_gateways_own_knowledge(open_space: Transpor
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     stream_id = announce(alice, desired_id="mine")
-    known = {
+    knowledge = {
         "stream_id": "mine",
         "namespace": "lab/mine",
         "status": "ready",
@@ -267,18 +267,18 @@ def test_the_stream_object_holds_the_gateways_own_knowledge(open_space: Transpor
         "owner_connected": True,
         "frames": 0,
     }
-    assert only_entry(alice)["stream"] == known
+    assert only_entry(alice)["stream"] == knowledge
     alice.send(kind="stream/start", payload={"stream_id": stream_id})
     bob = lab.join("bob")
     alice.leave()
-    assert only_entry(bob)["stream"] == {**known, "status": "live", "owner_connected": False}
+    assert only_entry(bob)["stream"] == {**knowledge, "status": "live", "owner_connected": False}
 
 
 @pytest.mark.requirement("WEL-11")
-@pytest.mark.parametrize("asked", [{}, {"formats": None}])
-def test_a_stream_without_formats_has_an_empty_list_of_them(open_space: Transport, asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize("requested", [{}, {"formats": None}])
+def test_a_stream_without_formats_has_an_empty_list_of_them(open_space: Transport, requested: dict[str, Any]) -> None:
     alice = open_space(**WIDE).join("alice")
-    stream_id = open_stream(alice, **asked)
+    stream_id = open_stream(alice, **requested)
     assert alice.view.streams[stream_id].formats == []
     assert only_entry(alice)["stream"]["formats"] == []
 
@@ -325,14 +325,14 @@ def test_effective_capabilities_are_shown_to_oneself_and_to_others(open_space: T
     grant = {"recipient": "bob", "capabilities": [{"kind": "reasoning/*", "payload": {"depth": 1}}]}
     alice.send(kind="capability/grant", payload=grant)
     alice.send(kind="capability/revoke", payload={"recipient": "bob", "capabilities": [{"kind": "chat"}]})
-    held = [{"kind": "mcp/request"}, {"kind": "mcp/response"}, {"kind": "reasoning/*", "payload": {"depth": 1}}]
-    assert welcome(bob)["you"]["capabilities"] == held
-    assert welcome(alice)["participants"] == [{"id": "bob", "capabilities": held}]
+    capabilities = [{"kind": "mcp/request"}, {"kind": "mcp/response"}, {"kind": "reasoning/*", "payload": {"depth": 1}}]
+    assert welcome(bob)["you"]["capabilities"] == capabilities
+    assert welcome(alice)["participants"] == [{"id": "bob", "capabilities": capabilities}]
 
 
 @pytest.mark.requirement("WEL-16")
 @pytest.mark.parametrize(
-    ("defaults", "held"),
+    ("defaults", "capabilities"),
     [
         (None, [{"kind": "chat"}]),
         ([{"kind": "reasoning/*"}], [{"kind": "reasoning/*"}]),
@@ -340,10 +340,10 @@ def test_effective_capabilities_are_shown_to_oneself_and_to_others(open_space: T
     ],
 )
 def test_who_is_configured_without_capabilities_has_the_defaults(
-    open_space: Transport, defaults: list[Any] | None, held: list[Any]
+    open_space: Transport, defaults: list[Any] | None, capabilities: list[Any]
 ) -> None:
     lab = open_space(participants={"alice": None, "bob": [{"kind": "mcp/request"}]}, defaults=defaults)
-    assert welcome(lab.join("alice"))["you"]["capabilities"] == [*held, {"kind": "mcp/response"}]
+    assert welcome(lab.join("alice"))["you"]["capabilities"] == [*capabilities, {"kind": "mcp/response"}]
     assert welcome(lab.join("bob"))["you"]["capabilities"] == [{"kind": "mcp/request"}, {"kind": "mcp/response"}]
 
 
@@ -360,13 +360,13 @@ def test_everybody_may_answer(open_space: Transport, configured: list[Any] | Non
 def test_two_asterisks_stand_beside_one(open_space: Transport) -> None:
     lab = open_space(participants={"alice": EVERYTHING, "bob": [{"kind": "*", "to": "alice"}], "carol": None})
     assert welcome(lab.join("alice"))["you"]["capabilities"][:2] == [{"kind": "*"}, {"kind": "**"}]
-    held = welcome(lab.join("bob"))["you"]["capabilities"]
-    assert held[:2] == [{"kind": "*", "to": "alice"}, {"kind": "**", "to": "alice"}]
+    capabilities = welcome(lab.join("bob"))["you"]["capabilities"]
+    assert capabilities[:2] == [{"kind": "*", "to": "alice"}, {"kind": "**", "to": "alice"}]
     assert {"kind": "**"} not in welcome(lab.join("carol"))["you"]["capabilities"]
 
 
 def writable(capabilities: list[dict[str, Any]]) -> list[str]:
-    return [each["kind"] for each in capabilities if each["kind"].startswith("stream/write:")]
+    return [capability["kind"] for capability in capabilities if capability["kind"].startswith("stream/write:")]
 
 
 @pytest.mark.requirement("WEL-19")
@@ -402,9 +402,9 @@ def test_the_position_is_that_of_the_last_record_before_the_welcomes_own(open_sp
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     open_stream(alice)
-    for told in (alice, lab.join("bob"), lab.observe()):
-        position = welcome(told)["position"]
-        (own,) = [each for each in lab.records if each.event == "welcome" and each.position > position]
+    for client in (alice, lab.join("bob"), lab.observe()):
+        position = welcome(client)["position"]
+        (own,) = [record for record in lab.records if record.event == "welcome" and record.position > position]
         assert own.position == position + 1
 
 
@@ -431,8 +431,8 @@ def test_who_was_there_from_the_start_knows_what_a_newcomer_is_told(open_space: 
     bob.send(kind="stream/close", payload={"stream_id": ended})
     alice.frame(shared, "data")
     lab.join("carol")
-    told = lab.observe().view
-    assert told.streams == alice.view.streams == bob.view.streams
-    assert list(told.participants) == ["alice", *alice.view.participants]
-    assert alice.view.participants.items() <= told.participants.items()
-    assert bob.view.participants["alice"] == told.participants["alice"]
+    view = lab.observe().view
+    assert view.streams == alice.view.streams == bob.view.streams
+    assert list(view.participants) == ["alice", *alice.view.participants]
+    assert alice.view.participants.items() <= view.participants.items()
+    assert bob.view.participants["alice"] == view.participants["alice"]

@@ -1,4 +1,4 @@
-"""Raw frames and `stream/data`: whose are accepted, whom they reach and how they are counted (protocol §4)."""
+"""Raw frames and `stream/data`: which are accepted, who receives them, how they are counted (protocol §4)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,33 +22,33 @@ def data(client: Client, stream_id: str, sequence: Any, content: Any = "x", **fi
 
 
 def refusal(client: Client, stream_id: str, sequence: Any, content: Any = "x", **fields: Any) -> dict[str, Any]:
-    """What the gateway says to a `stream/data` that it refuses; nothing else comes of it."""
+    """Send a `stream/data` that is rejected, and return the error: its only effect."""
     client.inbox()
     data(client, stream_id, sequence, content, **fields)
-    told = client.error()
+    error = client.error()
     assert client.inbox() == []
-    return told
+    return error
 
 
 def frame_refusal(client: Client, stream_id: str, payload: bytes | str = "x") -> dict[str, Any]:
     client.inbox()
     client.frame(stream_id, payload)
-    told = client.error()
+    error = client.error()
     assert client.inbox() == []
-    return told
+    return error
 
 
 def written(client: Client) -> list[Any]:
-    """The data that reached a client, of frames and envelopes, in order."""
+    """The data that a client received in frames and envelopes, in order."""
     return list(_written(client))
 
 
 def _written(client: Client) -> Iterator[Any]:
-    for each in client.inbox():
-        if isinstance(each, Frame):
-            yield each.data
-        elif each["kind"] == "stream/data":
-            yield each["payload"]["content"]
+    for message in client.inbox():
+        if isinstance(message, Frame):
+            yield message.data
+        elif message["kind"] == "stream/data":
+            yield message["payload"]["content"]
 
 
 # Frames
@@ -152,11 +152,11 @@ def test_a_frame_needs_a_stream_that_is_live(open_space: Transport) -> None:
     alice, bob = lab.join("alice"), lab.join("bob")
     ready, ended = announce(alice), open_stream(alice)
     alice.send(kind="stream/close", payload={"stream_id": ended})
-    told = frame_refusal(alice, ready)
-    assert (told["error"], told["stream_id"]) == ("stream_not_live", ready)
+    error = frame_refusal(alice, ready)
+    assert (error["error"], error["stream_id"]) == ("stream_not_live", ready)
     for stream_id in (ended, "stream-99", "stream-", "Ünbekannt"):
-        told = frame_refusal(alice, stream_id)
-        assert (told["error"], told["stream_id"]) == ("unauthorized_stream_write", stream_id)
+        error = frame_refusal(alice, stream_id)
+        assert (error["error"], error["stream_id"]) == ("unauthorized_stream_write", stream_id)
     assert written(bob) == []
 
 
@@ -213,13 +213,13 @@ def test_frame_errors_come_at_once_and_then_four_a_second(open_space: Transport)
     lab = open_space(participants=TWO)
     bob = lab.join("bob")
     bob.inbox()
-    told = []
+    errors = []
     for step in range(21):
         if step:
             lab.advance(0.05)
         bob.frame("stream-99", "x")
-        told += [(step, each["payload"].get("suppressed", 0)) for each in bob.inbox()]
-    assert told == [(0, 0), (5, 4), (10, 4), (15, 4), (20, 4)]
+        errors += [(step, message["payload"].get("suppressed", 0)) for message in bob.inbox()]
+    assert errors == [(0, 0), (5, 4), (10, 4), (15, 4), (20, 4)]
 
 
 @pytest.mark.transport
@@ -233,7 +233,7 @@ def test_frame_errors_are_counted_per_participant_stream_and_code(open_space: Tr
         client.inbox()
         for stream_id in (ready, "stream-98", "stream-99", "stream-99"):
             client.frame(stream_id, "x")
-        assert [each["payload"]["error"] for each in client.inbox()] == [
+        assert [message["payload"]["error"] for message in client.inbox()] == [
             "stream_not_live",
             "unauthorized_stream_write",
             "unauthorized_stream_write",
@@ -249,8 +249,8 @@ def test_beyond_sixty_four_combinations_one_allowance_is_shared(open_space: Tran
     lab = open_space(participants=TWO)
     bob = lab.join("bob")
     bob.inbox()
-    for each in range(200):
-        bob.frame(f"stream-{each}", "x")
+    for number in range(200):
+        bob.frame(f"stream-{number}", "x")
     assert len(bob.inbox()) == 64 + 1
     lab.advance(1)
     bob.frame("another", "x")
@@ -277,8 +277,8 @@ def test_frames_above_a_configured_rate_are_dropped(open_space: Transport) -> No
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
     grant_write(alice, stream_id, "carol")
-    for each in range(5):
-        alice.frame(stream_id, str(each))
+    for number in range(5):
+        alice.frame(stream_id, str(number))
     assert written(bob) == [b"0", b"1", b"2"]
     assert alice.error()["error"] == "rate_limited"
     carol.frame(stream_id, "her own allowance")
@@ -371,14 +371,14 @@ def test_data_needs_a_stream_that_is_live(open_space: Transport) -> None:
 
 
 @pytest.mark.requirement("WRT-14")
-@pytest.mark.parametrize("held", ["*", "stream/data", "stream/manage", "chat"])
-def test_data_is_for_writers_whatever_the_capabilities(open_space: Transport, held: str) -> None:
-    lab = open_space(participants={"alice": ALL, "bob": [{"kind": held}]})
+@pytest.mark.parametrize("pattern", ["*", "stream/data", "stream/manage", "chat"])
+def test_data_is_for_writers_whatever_the_capabilities(open_space: Transport, pattern: str) -> None:
+    lab = open_space(participants={"alice": ALL, "bob": [{"kind": pattern}]})
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
     alice.inbox()
-    told = refusal(bob, stream_id, 0)
-    assert (told["error"], told["stream_id"]) == ("unauthorized_stream_write", stream_id)
+    error = refusal(bob, stream_id, 0)
+    assert (error["error"], error["stream_id"]) == ("unauthorized_stream_write", stream_id)
     assert alice.inbox() == []
     grant_write(alice, stream_id, "bob")
     data(bob, stream_id, 0)
@@ -391,10 +391,10 @@ def test_a_sequence_is_a_whole_number(open_space: Transport, sequence: bytes) ->
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
-    given = (stream_id.encode(), sequence)
-    alice.send_bytes(b'{"kind":"stream/data","payload":{"stream_id":"%s","sequence":%s,"content":1}}' % given)
-    told = alice.error()
-    assert (told["error"], "payload.sequence" in told["message"]) == ("invalid_envelope", True)
+    values = (stream_id.encode(), sequence)
+    alice.send_bytes(b'{"kind":"stream/data","payload":{"stream_id":"%s","sequence":%s,"content":1}}' % values)
+    error = alice.error()
+    assert (error["error"], "payload.sequence" in error["message"]) == ("invalid_envelope", True)
     assert written(bob) == []
 
 
@@ -425,8 +425,8 @@ def test_a_sequence_has_to_grow(open_space: Transport, sequence: int) -> None:
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
     data(alice, stream_id, 5, "kept")
-    told = refusal(alice, stream_id, sequence)
-    assert (told["error"], told["last_sequence"], told["stream_id"]) == ("sequence_out_of_order", 5, stream_id)
+    error = refusal(alice, stream_id, sequence)
+    assert (error["error"], error["last_sequence"], error["stream_id"]) == ("sequence_out_of_order", 5, stream_id)
     assert written(bob) == ["kept"]
 
 
@@ -533,24 +533,24 @@ def test_the_checks_of_data_have_an_order(open_space: Transport) -> None:
     stream_id = announce(alice, formats=[{"id": "a", "schema": schema}, {"id": "b"}], validate=True)
     wrong: dict[str, Any] = {"stream_id": 7, "sequence": "no", "format_id": "none"}
 
-    def told(client: Client, **corrected: Any) -> tuple[str, bool]:
+    def code_and_cause(client: Client, **corrected: Any) -> tuple[str, bool]:
         wrong.update(corrected)
         client.inbox()
         client.send(kind="stream/data", payload=wrong)
         payload = client.error()
         return payload["error"], "`payload.content`" in payload["message"]
 
-    assert told(bob) == ("invalid_envelope", False)
-    assert told(bob, stream_id="stream-99") == ("stream_not_found", False)
-    assert told(bob, stream_id=stream_id) == ("stream_not_live", False)
+    assert code_and_cause(bob) == ("invalid_envelope", False)
+    assert code_and_cause(bob, stream_id="stream-99") == ("stream_not_found", False)
+    assert code_and_cause(bob, stream_id=stream_id) == ("stream_not_live", False)
     start(alice, stream_id)
-    assert told(bob) == ("unauthorized_stream_write", False)
+    assert code_and_cause(bob) == ("unauthorized_stream_write", False)
     data(alice, stream_id, 4, format_id="b")
-    assert told(alice) == ("invalid_envelope", False)
-    assert told(alice, sequence=4) == ("sequence_out_of_order", False)
-    assert told(alice, sequence=5) == ("invalid_envelope", True)
-    assert told(alice, content=7) == ("unknown_format", False)
-    assert told(alice, format_id="a") == ("schema_violation", False)
+    assert code_and_cause(alice) == ("invalid_envelope", False)
+    assert code_and_cause(alice, sequence=4) == ("sequence_out_of_order", False)
+    assert code_and_cause(alice, sequence=5) == ("invalid_envelope", True)
+    assert code_and_cause(alice, content=7) == ("unknown_format", False)
+    assert code_and_cause(alice, format_id="a") == ("schema_violation", False)
     data(alice, stream_id, 5, "fits", format_id="a")
     assert written(alice) == ["fits"]
 
@@ -565,8 +565,8 @@ def test_a_format_has_to_be_one_of_the_streams(open_space: Transport) -> None:
     for stream_id in (one, several):
         for format_id in ("other", "", 7, ["text"]):
             assert refusal(alice, stream_id, 0, format_id=format_id)["error"] == "unknown_format"
-    told = refusal(alice, several, 0)
-    assert (told["error"], told["formats"]) == ("unknown_format", ["text", "json"])
+    error = refusal(alice, several, 0)
+    assert (error["error"], error["formats"]) == ("unknown_format", ["text", "json"])
     bob.inbox()
     data(alice, one, 0, "left out")
     data(alice, one, 1, "named", format_id="text")
@@ -579,7 +579,7 @@ def test_a_format_has_to_be_one_of_the_streams(open_space: Transport) -> None:
 
 @pytest.mark.requirement("WRT-23")
 @pytest.mark.parametrize(
-    ("configured", "asked", "checked"),
+    ("configured", "requested", "checked"),
     [
         (False, {}, False),
         (False, {"validate": None}, False),
@@ -590,16 +590,16 @@ def test_a_format_has_to_be_one_of_the_streams(open_space: Transport) -> None:
     ],
 )
 def test_content_is_checked_where_stream_or_configuration_asks(
-    open_space: Transport, configured: bool, asked: dict[str, Any], checked: bool
+    open_space: Transport, configured: bool, requested: dict[str, Any], checked: bool
 ) -> None:
     lab = open_space(participants=TWO, streams=StreamSettings(validate=configured))
     alice, bob = lab.join("alice"), lab.join("bob")
     position = {"type": "object", "properties": {"at": {"items": {"type": "number"}}}, "required": ["at"]}
-    stream_id = open_stream(alice, formats=[{"id": "position", "schema": position}], **asked)
+    stream_id = open_stream(alice, formats=[{"id": "position", "schema": position}], **requested)
     data(alice, stream_id, 0, {"at": [1, 2.5]})
     if checked:
-        told = refusal(alice, stream_id, 1, {"at": [1, "here"]})
-        assert (told["error"], told["format_id"], told["path"]) == ("schema_violation", "position", "at/1")
+        error = refusal(alice, stream_id, 1, {"at": [1, "here"]})
+        assert (error["error"], error["format_id"], error["path"]) == ("schema_violation", "position", "at/1")
         assert written(bob) == [{"at": [1, 2.5]}]
     else:
         data(alice, stream_id, 1, {"at": [1, "here"]})
@@ -670,7 +670,7 @@ def test_targets_stay_as_they_were(open_space: Transport) -> None:
     assert [written(client) for client in (alice, carol, dave)] == [[], [], []]
 
 
-# What a reader lost
+# Lost frames
 
 
 @pytest.mark.transport

@@ -1,6 +1,6 @@
-"""A gateway with one space, its time the test's: what the transports of a gateway have in common.
+"""A gateway with one space, whose time the test sets: the common part of the transports of a gateway.
 
-How a client reaches it, and when what it does has happened, is each transport's own business.
+Each transport decides how a client connects, and how it waits for results.
 """
 
 from collections.abc import Callable
@@ -20,11 +20,11 @@ from tests.support.record_collector import Collected
 
 T = TypeVar("T")
 QUICK = Timeouts(failed_join_seconds=0)
-"""A failed join is answered in the next turn of the loop: what a test waits for has then happened."""
+"""A failed join is answered in the next iteration of the event loop, so a test need not wait."""
 
 
 class GatewaySpace:
-    """A space behind a gateway, used as a `MemorySpace` is."""
+    """A space behind a gateway, with the interface of `MemorySpace`."""
 
     gateway: Gateway
     logging = LoggingConfig()
@@ -40,27 +40,27 @@ class GatewaySpace:
         for participant in self.settings.participants:
             self.tokens.issue(self.settings.space_id, participant)
 
-    # What a transport does in its own way
+    # Different at each transport
 
     def act(self, work: Callable[[], T]) -> T:
-        """Do this on the gateway's loop; when it is given back, everything that follows from it has happened."""
+        """Run this on the gateway's event loop, and return its result after everything that follows from it."""
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Stop the gateway; nothing may have gone wrong unseen."""
+        """Stop the gateway, and raise an exception that no task received."""
         raise NotImplementedError
 
     def connect(self, *, token: str | None = None, space: str | None = None) -> Client:
-        """A new connection; with a token it joins at once."""
+        """Open a connection. With a token, it joins immediately."""
         raise NotImplementedError
 
     def settle(self) -> None:
-        """Let what was begun happen, where a transport does not wait for it anyway."""
+        """Run the waiting actions, at a transport that does not wait for each of them."""
 
-    # What is the same at all of them
+    # The same at all transports
 
     def new_gateway(self) -> Gateway:
-        """A gateway that has not been started yet."""
+        """A gateway before its start."""
         directory = Path(self._folder.name)
         participants = {name: ParticipantConfig(output_log=Path(f"{name}.log")) for name in self.settings.output_logs}
         space = SpaceConfig(
@@ -79,7 +79,7 @@ class GatewaySpace:
         return self.gateway
 
     def close(self) -> None:
-        """Stop the gateway, if that has not been done yet, and leave nothing behind."""
+        """Stop the gateway once, and remove its folder."""
         if self._is_open:
             self._is_open = False
             self.stop()
@@ -100,13 +100,13 @@ class GatewaySpace:
 
     @property
     def records(self) -> list[Record]:
-        """What a journal would have been given."""
+        """The records that a journal would receive."""
         self.settle()
         return self._records
 
     @property
     def directory(self) -> Path:
-        """The space directory, and in it whatever has been written by now."""
+        """The space directory with everything written so far."""
         self.settle()
         return Path(self._folder.name)
 

@@ -1,12 +1,12 @@
-"""The HTTP transport: participants who post and poll, at a real gateway on a real port; its time is the test's.
+"""The HTTP transport: participants that post and poll at a real gateway on a real port. The test sets the time.
 
-Joining is a first poll. A refusal is the answer to a post, which a test reads as it would read the `system/error` of a
-socket: its code and its parts, and nothing else, since an answer has nothing else. Every participant polls before its
-presence would end; leaving is to ask no more, and takes a minute.
+Joining is a first poll. An error is the answer to a post; a test reads it like the `system/error` of a socket, but the
+answer has only the code and the parts. Each participant polls before its presence would end. To leave, it stops
+polling, which takes a minute.
 
-A frame cannot be posted, nor a close code polled. Whom a test names with `@pytest.mark.sockets(...)` has a socket too,
-for its frames and for what it receives, and posts all the same. Who has no participant's token, an observer or somebody
-anonymous, can only come by a socket.
+A frame cannot be posted, and a close code cannot be polled. A participant named by `@pytest.mark.sockets(...)` has a
+socket for its frames and for what it receives, and still posts. Observers and anonymous participants have no
+participant's token, so they use a socket.
 """
 
 from collections.abc import Collection
@@ -46,14 +46,14 @@ STATUS = {
     "rate_limited": 429,
     "quota_exceeded": 429,
 }
-"""Of each refusal, to somebody who showed a token (protocol §5)."""
+"""Fields of an error that answers a request with a token (protocol §5)."""
 MARGIN_SECONDS = 1
-"""So much before its presence would end a participant polls again."""
+"""A participant polls this long before its presence would end."""
 MOST_POLLS = 2_000
 
 
 def refusal_of(answer: HttpAnswer) -> list[Message]:
-    """What stands in the place of a socket's `system/error`: a refusal as it was answered, or nothing."""
+    """The answer in place of a socket's `system/error`, if it was an error."""
     if answer.refusal is None:
         return []
     assert answer.status == STATUS[answer.body["error"]], answer
@@ -64,25 +64,25 @@ def refusal_of(answer: HttpAnswer) -> list[Message]:
 class PollingClient(Reader):
     """A participant with an HTTP presence."""
 
-    def __init__(self, space: "HttpSpace", participant: str, token: str, wanted: str | None) -> None:
+    def __init__(self, space: "HttpSpace", participant: str, token: str, kind: str | None) -> None:
         super().__init__(participant)
         self.participant = participant
         self.asks = True
         self.asked_at = space.now
         self._space = space
         self._token = token
-        self._in_space = "" if wanted is None else f"space={wanted}&"
+        self._in_space = "" if kind is None else f"space={kind}&"
         self._is_back = True
 
     def send_bytes(self, message: bytes, *, text: bool = True) -> None:
         assert not message.startswith(b"#"), f"a frame cannot be posted: mark the test, sockets({self.connection!r})"
         answer = self._ask("POST", f"{messages_of(self.connection)}?{self._in_space}", message)
         if answer.refusal is not None:
-            self._look()  # what came before it
+            self._look()  # everything before it
             self._unread += refusal_of(answer)
 
     def catch_up(self) -> None:
-        """Poll. Where that is refused nothing will come any more; `closed` is the status, for want of a close code."""
+        """Poll. After a rejection nothing more arrives; `closed` is the HTTP status, in place of a close code."""
         if not self.asks:
             return
         since = self._space.numbers.get(self.connection, 0)
@@ -96,22 +96,22 @@ class PollingClient(Reader):
         assert self._is_back or not mail.dropped, f"{mail.dropped} messages were dropped"
         self._is_back = False
         self._space.numbers[self.connection] = mail.next
-        for each in mail.messages:
-            self.read(bytes(each))
+        for message in mail.messages:
+            self.read(bytes(message))
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> HttpAnswer:
         self.asked_at = self._space.now
         return self._space.ask(method, path, self._token, body)
 
     def leave(self) -> None:
-        """Ask no more, until the presence has ended for it."""
+        """Stop polling until the presence has ended."""
         self._look()
         self.asks = False
         self._space.outlast(self)
 
 
 class PostingClient(SocketClient):
-    """A participant with a socket for frames and for what it receives, who posts everything else."""
+    """A participant with a socket for frames and for what it receives. It posts everything else."""
 
     _space: "HttpSpace"
 
@@ -126,14 +126,14 @@ class PostingClient(SocketClient):
 
 
 class HttpSpace(WebsocketSpace):
-    """A space whose participants post and poll, used as a `MemorySpace` is."""
+    """A space whose participants post and poll, with the interface of `MemorySpace`."""
 
     def __init__(self, *, sockets: Collection[str] = (), **configuration: Any) -> None:
         super().__init__(**configuration)
         self._sockets_of = sockets
         self._polling: list[PollingClient] = []
         self.numbers: dict[str, int] = {}
-        """Where each goes on polling: who comes back after a while asks from where it was."""
+        """The position from which each participant polls next, also when it returns later."""
 
     def stop(self) -> None:
         super().stop()
@@ -145,7 +145,7 @@ class HttpSpace(WebsocketSpace):
             return super().connect(token=token, space=space)
         if identity.participant in self._sockets_of:
             return self.open_socket(PostingClient(self, identity.participant), token, space)
-        assert all(not each.asks for each in self._polling if each.connection == identity.participant), (
+        assert all(not member.asks for member in self._polling if member.connection == identity.participant), (
             f"{identity.participant} polls already: over HTTP there is nothing to take over"
         )
         client = PollingClient(self, identity.participant, token, space)
@@ -154,14 +154,14 @@ class HttpSpace(WebsocketSpace):
         return client
 
     def advance(self, seconds: float) -> None:
-        """Let time pass; whoever polls does so before its presence would end."""
+        """Let time pass. Participants poll before their presence would end."""
         longest = self.settings.http_presence_seconds - MARGIN_SECONDS
-        while polling := [each for each in self._polling if each.asks]:
+        while polling := [member for member in self._polling if member.asks]:
             assert seconds / longest < MOST_POLLS, (
                 "it would take too many polls: name the transports that can show this"
             )
-            for each in polling:
-                each.catch_up()
+            for member in polling:
+                member.catch_up()
             if seconds <= longest:
                 break
             super().advance(longest)
@@ -169,6 +169,6 @@ class HttpSpace(WebsocketSpace):
         super().advance(seconds)
 
     def outlast(self, client: PollingClient) -> None:
-        """Let pass what is left of a client's presence."""
+        """Let the rest of a client's presence pass."""
         since = (self.now - client.asked_at) / SECOND
         self.advance(self.settings.http_presence_seconds - since)

@@ -1,7 +1,4 @@
-"""HTTP as a script speaks it: one request after another on one connection, and their answers.
-
-Decides nothing: an answer is what the gateway sent.
-"""
+"""An HTTP client as in a script: one request after another on one connection. It returns answers unchanged."""
 
 import select
 from dataclasses import dataclass
@@ -16,14 +13,14 @@ PATIENCE = 20
 
 
 class Told(msgspec.Struct):
-    """A refusal as HTTP tells it."""
+    """An error in an HTTP answer."""
 
     status: int
     code: str
 
 
 class Mail(msgspec.Struct):
-    """What a poll was answered; each message as it was written."""
+    """The answer to a poll, with the bytes of each message."""
 
     messages: list[msgspec.Raw]
     next: int
@@ -32,7 +29,7 @@ class Mail(msgspec.Struct):
 
 @dataclass
 class HttpAnswer:
-    """What a request was answered."""
+    """The answer to a request."""
 
     status: int
     raw: bytes
@@ -51,12 +48,12 @@ class HttpAnswer:
 
 
 def messages_of(participant: str) -> str:
-    """Where a participant posts and polls."""
+    """The path at which a participant posts and polls."""
     return f"/participants/{quote(participant, safe='')}/messages"
 
 
 class Asker:
-    """A connection that is kept, and opened again where the gateway has closed it meanwhile."""
+    """A connection that stays open, and opens again if the gateway has closed it."""
 
     def __init__(self, port: int) -> None:
         self._connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)

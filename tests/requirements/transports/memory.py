@@ -1,8 +1,8 @@
-"""The transport in memory: a gateway's own hub and outlets, without a socket, a port or a thread.
+"""The transport in memory: a gateway's own hub and sinks, without a socket, a port or a thread.
 
-What clients begin waits until somebody looks, or time passes; then all of it falls into one turn of the loop, as when
-many sockets have something to read at once. So several audiences, joins and closes meet in one write, which at a real
-socket they would only by chance.
+Actions of clients wait until the test looks or time passes. Then all run in one iteration of the event loop, as when
+many sockets become readable together. So several audiences, joins and closes meet in one write; with real sockets that
+happens only by chance.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ TEXT, BINARY = 0x81, 0x82
 
 
 class _Loop:
-    """One loop for all tests of a process; it runs only while a test waits for it."""
+    """One event loop for all tests of a process. It runs only while a test waits for it."""
 
     loop: asyncio.AbstractEventLoop | None = None
     faults: ClassVar[list[dict[str, Any]]] = []
-    """What went wrong on the loop with nobody to tell."""
+    """Exceptions on the loop that no task received."""
 
     @classmethod
     def do(cls, work: Coroutine[Any, Any, T]) -> T:
@@ -55,7 +55,7 @@ def server_frames(data: bytes) -> Iterator[tuple[bytes, bool]]:
 
 
 class Line:
-    """The gateway's end of a client's connection: stands where a socket would."""
+    """The gateway's end of a client's connection, in place of a socket."""
 
     def __init__(self, client: "HubClient", hung_up: Callable[[], None]) -> None:
         self._client = client
@@ -71,7 +71,7 @@ class Line:
 
 
 class HubClient(Reader):
-    """A client of the hub, its outlet that of a socket."""
+    """A client of the hub, with the sink of a socket."""
 
     outlet: SocketSink
 
@@ -94,19 +94,19 @@ class HubClient(Reader):
                 self.deliver(message)
 
     def send_bytes(self, message: bytes, *, text: bool = True) -> None:
-        """A text message must be UTF-8 (RFC 6455 §8.1): what is not goes as binary, and meets the same rules."""
+        """A text message must be UTF-8 (RFC 6455 §8.1). Other bytes go as binary; the same rules apply."""
         self._home.receive(self, message, text=text and message.decode(errors="replace").encode() == message)
 
     def begin_run(self, header: bytes, add: Callable[[bytes], None], *, text: bool) -> None:
-        """Frames with this header and opcode may be added."""
+        """Begin a run: frames with this header and opcode may be added."""
         self._run = (header, text, add)
 
     def end_run(self) -> None:
-        """No more."""
+        """End the run."""
         self._run = None
 
     def goes_on(self, message: bytes, *, text: bool) -> bool:
-        """Whether it was one more frame of a run, and no larger than any may be; then it has been added."""
+        """Add the message if it is a frame of the run and within the size limit. False otherwise."""
         too_large = len(message) > self._home.settings.limits.message_bytes
         if self._run is None or text != self._run[1] or too_large or not message.startswith(self._run[0]):
             return False
@@ -114,13 +114,13 @@ class HubClient(Reader):
         return True
 
     def leave(self) -> None:
-        """It has read everything up to now; what comes in the same turn as its leaving would miss it."""
+        """Read everything, then leave. What arrives in the same iteration as the leave would be lost."""
         self._home.settle()
         self._home.hang_up(self)
 
 
 class HubSpace(GatewaySpace):
-    """A space behind a hub, used as a `MemorySpace` is; without the logs, each of which has a thread."""
+    """A space behind a hub, with the interface of `MemorySpace`. It has no history logs: each needs a thread."""
 
     logging = LoggingConfig(envelope_history=False, capability_decisions=False)
 
@@ -145,10 +145,10 @@ class HubSpace(GatewaySpace):
     async def _stop(self) -> None:
         self.gateway.stop()
 
-    # Turns
+    # Iterations
 
     def settle(self) -> None:
-        """Let everything that was begun happen, and everything that follows from it."""
+        """Run all waiting actions and everything that follows from them."""
         if not self._settling:
             self._settling = True
             try:
@@ -159,8 +159,8 @@ class HubSpace(GatewaySpace):
     async def _turns(self) -> None:
         while True:
             begun, self._begun = self._begun, []
-            for each in begun:
-                each()
+            for message in begun:
+                message()
             await asyncio.sleep(0)
             self.hub.flush()
             if not self._begun:
@@ -176,7 +176,7 @@ class HubSpace(GatewaySpace):
         self.settle()
         super().advance(seconds)
 
-    # What the WebSocket transport does
+    # The work of the WebSocket transport
 
     def connect(self, *, token: str | None = None, space: str | None = None) -> HubClient:
         client = HubClient(self, self.gateway.new_connection(), JoinRequest(space=space, token=token))
@@ -192,7 +192,7 @@ class HubSpace(GatewaySpace):
         return client
 
     def receive(self, client: HubClient, message: bytes, *, text: bool) -> None:
-        """A client has sent a message; it comes in with the next turn."""
+        """A client sends a message. It arrives in the next iteration."""
         self._begun.append(lambda: self._receive(client, message, text=text))
 
     def _receive(self, client: HubClient, message: bytes, *, text: bool) -> None:
@@ -225,7 +225,7 @@ class HubSpace(GatewaySpace):
         self.hub.carry_out(reject_connection(client.connection, refusal, stamp, cause))
 
     def hang_up(self, client: HubClient) -> None:
-        """The connection ends with the next turn, by whoever's doing."""
+        """The connection ends in the next iteration, closed by either side."""
         self._begun.append(lambda: self._gone(client))
 
     def _gone(self, client: HubClient) -> None:
@@ -234,7 +234,7 @@ class HubSpace(GatewaySpace):
             self.hub.leave(client.connection)
         client.gone = True
 
-    # What the HTTP transport does
+    # The work of the HTTP transport
 
     def post(
         self, participant: str, envelope: Mapping[str, Any] | bytes, *, token: str | None = OWN_TOKEN
@@ -259,4 +259,4 @@ class HubSpace(GatewaySpace):
         if mailbox is None:
             return []
         shown, self._polled[participant], _ = mailbox.since(self._polled.get(participant, 0))
-        return [received(each) for each in shown]
+        return [received(message) for message in shown]

@@ -1,6 +1,6 @@
-"""Clients that fetch what reached them only when a test looks: out of a file, a mailbox, a turn not yet over.
+"""Clients that fetch their messages when a test looks: from a file, a mailbox or an unfinished iteration.
 
-Decides nothing, and checks nothing: what was fetched is for the test to look at.
+They decide and check nothing.
 """
 
 from base64 import b64decode
@@ -16,7 +16,7 @@ from mew.view import SpaceView
 
 
 def received(shown: bytes) -> Message | Frame:
-    """A message as logs and polls show it: a frame is an object without a kind (protocol §5)."""
+    """A message as in logs and polls: a frame is an object without a kind (protocol §5)."""
     fields = msgspec.json.decode(shown, type=dict[str, msgspec.Raw])
     if "kind" in fields:
         return Message(shown)
@@ -27,7 +27,7 @@ def received(shown: bytes) -> Message | Frame:
 
 
 class Reader(Client):
-    """A client that catches up whenever anything of it is looked at."""
+    """A client that fetches new messages at each access."""
 
     _looking = False
 
@@ -35,7 +35,7 @@ class Reader(Client):
         super().__init__(None, name)  # type: ignore[arg-type]  # sending and leaving are the transport's
 
     def catch_up(self) -> None:
-        """Fetch what has come since the last look."""
+        """Fetch the messages since the last access."""
         raise NotImplementedError
 
     def _look(self) -> None:
@@ -45,7 +45,7 @@ class Reader(Client):
 
     @contextmanager
     def arriving(self) -> Iterator[None]:
-        """While something arrives, whoever takes it in does not look for more."""
+        """While it handles a message, it does not fetch more."""
         before, self._looking = self._looking, True
         try:
             yield
@@ -92,7 +92,7 @@ class Reader(Client):
         return super().take_frame()
 
     def read(self, shown: bytes) -> None:
-        """Take in a message as logs and polls show it."""
+        """Handle a message in the form of logs and polls."""
         match received(shown):
             case Frame(stream_id=stream_id, data=data, text=text):
                 self.deliver_frame(build(stream_id, data), text=text)
@@ -101,7 +101,7 @@ class Reader(Client):
 
 
 class LogReader(Reader):
-    """Reads an `output_log` as a script would: whatever stands in the file by now."""
+    """Reads an `output_log` as a script does: the current content of the file."""
 
     def __init__(self, path: Path, settle: Callable[[], None]) -> None:
         super().__init__(path.name)

@@ -1,10 +1,10 @@
-"""The SDK as a transport: participants who use `mew.connect`, at a real gateway on a real port; its time is the test's.
+"""The SDK as a transport: participants that use `mew.connect` at a real gateway on a real port. The test sets the time.
 
-What a client sends goes through the SDK: an envelope that `Space.send` can say by `Space.send`, a frame that the SDK
-lets pass by `Stream.try_send`, and everything else as the bytes it is. What `send` makes of the answer must be what
-came. What a client has received is what the SDK gave out, in its order, and its view is the SDK's own.
+A client sends through the SDK: an envelope with `Space.send` if that can express it, a frame with `Stream.try_send` if
+the SDK permits it, and everything else as bytes. The result of `send` must match the answer of the gateway. A client's
+messages are those that the SDK delivers, in this order, and its view is the view of the SDK.
 
-Who has no token comes by a plain socket: the SDK does not know how to join in the wrong way.
+A client without a token uses a plain socket: the SDK cannot join in a wrong way.
 """
 
 import asyncio
@@ -23,20 +23,20 @@ from mew.view import SpaceView
 from tests.requirements.transports.websocket import SocketClient, WebsocketSpace, _Loop
 
 SAID = {"kind", "payload", "to", "correlation_id", "context"}
-"""What `Space.send` can say."""
+"""The fields that `Space.send` can express."""
 ID_BYTES = 64
-"""What the id that `Space.send` gives takes."""
+"""The bytes that the id of `Space.send` takes."""
 UNSAID = {"space/kick", "system/heartbeat"}
-"""To these there may be no answer; the SDK then asks for another, which no test expects."""
+"""Kinds that may have no answer. The SDK then sends a flush marker, which no test expects."""
 
 
 def sayable(message: bytes) -> dict[str, Any] | None:
-    """The arguments with which `Space.send` says just this, but for the id; None where it cannot."""
+    """The arguments with which `Space.send` produces this envelope, without the id; None if it cannot."""
     try:
         fields = raw_json.decode(message)
     except raw_json.NotJSON:
         return None
-    # 1.0, or a key that stands there twice, would not leave as it was said.
+    # 1.0 or a repeated key would not keep its bytes.
     if not isinstance(fields, dict) or msgspec.json.encode(fields) != message:
         return None
     lists = [isinstance(fields.get(name, []), list) for name in ("to", "correlation_id")]
@@ -58,11 +58,11 @@ class Member:
 
     async def _read(self) -> None:
         try:
-            async for each in self._received:
-                if isinstance(each, Frame):
-                    self._client.arrived(build(each.stream_id, each.data), text=each.text)
+            async for received in self._received:
+                if isinstance(received, Frame):
+                    self._client.arrived(build(received.stream_id, received.data), text=received.text)
                 else:
-                    self._client.arrived(each.encode(), text=True)
+                    self._client.arrived(received.encode(), text=True)
         except (JoinRefused, ConnectionLost) as error:
             self._client.closed = error.code
         else:
@@ -79,7 +79,7 @@ class Member:
         self._check_answers()
 
     def send(self, message: bytes, *, text: bool) -> None:
-        """Each in a task of its own: they write in the order in which they were made."""
+        """Each send has its own task. Tasks write in the order of their creation."""
         sending = self._send(message, text=text)
         self._sending.append(asyncio.create_task(sending, name=f"{self.space.participant_id} sends"))
 
@@ -96,7 +96,7 @@ class Member:
         return None
 
     def _writes(self, message: bytes) -> str | None:
-        """The stream of a frame that the SDK lets pass."""
+        """The stream of a frame that the SDK permits."""
         if not is_frame(message):
             return None
         with suppress(InvalidEnvelope):
@@ -105,12 +105,12 @@ class Member:
         return None
 
     def _check_answers(self) -> None:
-        """What `send` gave back or raised is what the gateway said to it."""
-        for each in [task for task in self._sending if task.done()]:
-            self._sending.remove(each)
-            error = each.exception()
+        """Check that the result or exception of each `send` matches the gateway's answer."""
+        for task in [task for task in self._sending if task.done()]:
+            self._sending.remove(task)
+            error = task.exception()
             if error is None:
-                answer = each.result()
+                answer = task.result()
                 assert answer is None or self._client.has_heard(answer) or not self._echoes(answer)
             elif isinstance(error, ProtocolError):
                 assert self._client.has_heard_error(error)
@@ -118,7 +118,7 @@ class Member:
                 assert isinstance(error, ConnectionLost | JoinRefused), error
 
     def _echoes(self, envelope: Envelope) -> bool:
-        """Whether it was to come back: data for others alone do not."""
+        """Whether the sender receives an echo: not of data for other targets only."""
         route = self.space.router.route(str(reference(envelope)))
         return route is None or route.echoes
 
@@ -129,7 +129,7 @@ class Member:
 
 
 class SdkClient(SocketClient):
-    """A participant who uses the SDK."""
+    """A participant that uses the SDK."""
 
     peer: Any  # a `Member`, or `Outside`
 
@@ -144,7 +144,7 @@ class SdkClient(SocketClient):
 
     @view.setter
     def view(self, view: SpaceView | None) -> None:
-        """The SDK has its own."""
+        """The view of the SDK."""
 
     def deliver(self, message: bytes) -> None:
         self._unread.append(Message(message))
@@ -155,11 +155,11 @@ class SdkClient(SocketClient):
 
     def has_heard_error(self, error: ProtocolError) -> bool:
         payload = {"error": error.code, "message": error.message, **error.parts}
-        told = [Message(each) for each in self._heard]
-        return any(each["kind"] == "system/error" and each["payload"] == payload for each in told)
+        messages = [Message(message) for message in self._heard]
+        return any(message["kind"] == "system/error" and message["payload"] == payload for message in messages)
 
     def turned_away(self, error: JoinRefused | ConnectionLost) -> None:
-        """Not let in, and told why by the SDK alone."""
+        """The join failed; only the SDK has the reason."""
         self.closed = error.code
         self.peer = Outside()
         if error.refusal is not None and error.refusal.envelope is not None:
@@ -167,29 +167,29 @@ class SdkClient(SocketClient):
 
 
 def member_of(client: Any) -> Member | None:
-    """The SDK's end of a client's socket, if it came in by the SDK."""
+    """The SDK's end of a client's socket, if the client uses the SDK."""
     return client.peer if isinstance(client.peer, Member) else None
 
 
 class Outside:
-    """Nobody came in."""
+    """The client did not join."""
 
     def __init__(self) -> None:
         self.gone = asyncio.Event()
         self.gone.set()
 
     async def catch_up(self) -> None:
-        """Nothing comes."""
+        """There are no messages."""
 
 
 class SdkSpace(WebsocketSpace):
-    """A space whose participants use the SDK, used as a `MemorySpace` is."""
+    """A space whose participants use the SDK, with the interface of `MemorySpace`."""
 
     by_hand = False
-    """Whether envelopes too are sent as the bytes they are."""
+    """Whether envelopes are sent as bytes too."""
 
     def has_room(self, message: bytes) -> bool:
-        """Whether an envelope may have an id besides."""
+        """Whether an id may be added to an envelope."""
         return not self.by_hand and len(message) + ID_BYTES <= self.settings.limits.message_bytes
 
     def connect(self, *, token: str | None = None, space: str | None = None) -> Client:

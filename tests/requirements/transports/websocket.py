@@ -1,8 +1,8 @@
-"""The WebSocket transport: a real gateway on a real port, its clients real sockets, its time the test's.
+"""The WebSocket transport: a real gateway on a real port, with real sockets. The test sets the time.
 
-What a test sees has travelled over TCP. What one client sends in a row is written at once, and read at once by the
-gateway, when somebody looks or another does something. Then it is waited for: a ping behind the last message comes back
-only when the gateway has read it, and a ping to each client only when everything before it has arrived.
+All messages travel over TCP. Consecutive messages of one client are written together when the test looks or another
+client acts. Then the transport waits: a ping behind the last message returns when the gateway has read it, and a ping
+to each client returns when everything before it has arrived.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ LARGEST = 64 * 2**20
 
 
 class _Loop:
-    """One loop for all tests of a process, in a thread of its own, started with the first."""
+    """One event loop for all tests of a process, in its own thread, which starts with the first test."""
 
     loop: asyncio.AbstractEventLoop | None = None
     faults: ClassVar[list[dict[str, Any]]] = []
-    """What went wrong on the loop with nobody to tell."""
+    """Exceptions on the loop that no task received."""
 
     @classmethod
     def do(cls, work: Coroutine[Any, Any, T]) -> T:
@@ -101,7 +101,7 @@ class SocketClient(Reader):
                 self.participant = self.view.you.id
 
     def send_bytes(self, message: bytes, *, text: bool = True) -> None:
-        """A text message must be UTF-8 (RFC 6455 §8.1): what is not goes as binary, and meets the same rules."""
+        """A text message must be UTF-8 (RFC 6455 §8.1). Other bytes go as binary; the same rules apply."""
         self._space.send(self, message, text=text and message.decode(errors="replace").encode() == message)
 
     def leave(self) -> None:
@@ -109,13 +109,13 @@ class SocketClient(Reader):
 
 
 class WebsocketSpace(GatewaySpace):
-    """A space behind a gateway on a port, used as a `MemorySpace` is."""
+    """A space behind a gateway on a port, with the interface of `MemorySpace`."""
 
     def __init__(self, **configuration: Any) -> None:
         super().__init__(**configuration)
         self._sockets: list[SocketClient] = []
         self._begun: list[tuple[SocketClient, bytes, bool]] = []
-        """What one client has sent since anybody looked."""
+        """The messages of one client since the last wait."""
         self._polled: dict[str, int] = {}
         _Loop.do(self._start())
         self.asker = Asker(self._server.port)
@@ -134,7 +134,7 @@ class WebsocketSpace(GatewaySpace):
 
     @property
     def url(self) -> str:
-        """Where the gateway answers HTTP."""
+        """The address of the gateway's HTTP API."""
         self.settle()
         return f"http://127.0.0.1:{self._server.port}"
 
@@ -159,7 +159,7 @@ class WebsocketSpace(GatewaySpace):
         await self._settle()
 
     def send(self, client: SocketClient, message: bytes, *, text: bool) -> None:
-        """A client sends a message behind its last; what another has sent is waited for first."""
+        """A client sends a message after its last one. First, messages of other clients must have arrived."""
         if self._begun and self._begun[0][0] is not client:
             self.settle()
         self._begun.append((client, message, text))
@@ -196,7 +196,7 @@ class WebsocketSpace(GatewaySpace):
         return done
 
     async def _settle(self) -> None:
-        """Everything sent has been read, everything that follows from it has arrived."""
+        """Wait until all sent messages are read and all their results have arrived."""
         for _ in range(2):
             await asyncio.gather(*(client.peer.catch_up() for client in self._sockets))
             self.hub.flush()
@@ -216,10 +216,10 @@ class WebsocketSpace(GatewaySpace):
         if answer.refusal is not None:
             return []
         self._polled[participant] = answer.mail.next
-        return [received(bytes(each)) for each in answer.mail.messages]
+        return [received(bytes(message)) for message in answer.mail.messages]
 
     def ask(self, method: str, path: str, token: str | None, body: bytes | None = None) -> HttpAnswer:
-        """The answer to a request; what follows from it has reached everybody."""
+        """The answer to a request. Its results have reached all clients."""
         self.settle()
         answer = self.asker.ask(method, path, token, body)
         self.act(lambda: None)
