@@ -1,6 +1,6 @@
-"""What holds for every test run: its chance, what failed as a test to keep, and what was not run, with the reason.
+"""Settings of every test run: Hypothesis, regression tests for failed properties, and the list of skipped tests.
 
-Must not hold fixtures of one subject; those live in its own folder.
+Fixtures of one subject are in the folder of that subject.
 """
 
 import signal
@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """What is started here can be interrupted and hung up on, even where the tests themselves are shielded from it."""
+    """Let child processes receive SIGINT and SIGHUP, even if the tests themselves ignore them."""
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -37,9 +37,9 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """What only chance came by is not covered: a line counts if a test reaches it every time.
+    """Property tests do not count for coverage: a line counts only if a test reaches it in every run.
 
-    By hand: under xdist pytest-cov has two measurements, and its mark `no_cover` stops the upper one only.
+    Tracing is switched off here: under xdist, the mark `no_cover` of pytest-cov stops only one of two measurements.
     """
     if not any(map(pyfuncitem.get_closest_marker, ("hypothesis", "no_cover"))):
         return (yield)
@@ -58,7 +58,7 @@ def pytest_runtest_makereport(
     report = yield
     if call.when == "call" and call.excinfo is not None and isinstance(item, pytest.Function):
         report.sections += [
-            ("to keep it from coming back", each) for each in regression_tests(item, call.excinfo.value)
+            ("to keep it from coming back", lines) for lines in regression_tests(item, call.excinfo.value)
         ]
     return report
 

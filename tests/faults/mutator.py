@@ -1,6 +1,6 @@
-"""Messages as nobody should send them: valid ones of every kind, changed by chance, the same for the same seed.
+"""Invalid messages: valid ones of every kind with random changes. The same seed gives the same messages.
 
-Must not know what the core makes of them.
+It does not know how the core judges them.
 """
 
 import json
@@ -97,7 +97,7 @@ class Mutator:
         self._paths = [[*_walk(envelope), *_walk({"payload": envelope.get("payload")})] for envelope in self.valid]
 
     def message(self) -> bytes:
-        """The next one."""
+        """The next message."""
         roll = self.chance.random()
         if roll < 0.08:
             return self._damaged(self.chance.choice(_FRAMES)) if roll < 0.05 else self.chance.choice(_FRAMES)
@@ -112,7 +112,7 @@ class Mutator:
         return self._damaged(text) if self.chance.random() < 0.15 else text
 
     def _changed(self, value: Any, path: Path) -> Any:
-        """A copy with one thing changed at the end of a path, or as far as there is one."""
+        """A copy with one change at the end of the path, or at its last existing step."""
         if (
             not path
             or not isinstance(value, dict | list)
@@ -175,7 +175,7 @@ class Mutator:
         return self.chance.choice(_BREAKING if roll < 0.13 else _ODD_VALUES)
 
     def _text(self, value: Any) -> bytes:
-        """As JSON, with what JSON has no value for put in as text; lone surrogates stay escaped."""
+        """The value as JSON. Values that JSON cannot express are text; lone surrogates stay escaped."""
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=self.chance.random() < 0.5)
         encoded = text.encode("utf-8", "surrogatepass")
         if _RAW in text or "\\ue000raw" in text:
@@ -188,7 +188,7 @@ class Mutator:
         return encoded
 
     def _damaged(self, text: bytes) -> bytes:
-        """Bytes cut, flipped, doubled or put in."""
+        """The message with bytes cut, flipped, doubled or inserted."""
         for _ in range(self.chance.choice((1, 1, 2, 5))):
             at = self.chance.randrange(len(text) + 1)
             way = self.chance.randrange(6)
@@ -208,7 +208,7 @@ class Mutator:
 
 
 def _envelopes() -> Iterator[dict[str, Any]]:
-    """A few of every kind, the gateway's own included, and some of none."""
+    """Some messages of every kind, also of the gateway's own kinds, and some without a kind."""
     for kind in [*sorted(KINDS | {"stream/unknown", "other", "other/kind"}), *_PAYLOADS, *_PAYLOADS]:
         for payload in _PAYLOADS.get(kind, [{"stream_id": "stream-2", "participant": {"id": "ada"}}]):
             yield {"kind": kind, "payload": payload}
@@ -219,8 +219,8 @@ def _envelopes() -> Iterator[dict[str, Any]]:
 
 
 def _walk(value: Any, path: Path = ()) -> Iterator[Path]:
-    """Every place in a value."""
+    """Every path in a value."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, each in items:
+    for key, part in items:
         yield (*path, key)
-        yield from _walk(each, (*path, key))
+        yield from _walk(part, (*path, key))

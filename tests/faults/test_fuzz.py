@@ -1,4 +1,4 @@
-"""A hundred thousand messages as nobody should send them: none raises, none makes the space grow, each is answered."""
+"""A hundred thousand invalid messages: none raises, none makes the space grow, each is answered."""
 
 import gc
 import sys
@@ -41,7 +41,7 @@ from tests.faults.mutator import FORMATS, NAMES, Mutator
 INPUTS = 25_000
 SEEDS = (1, 2, 3, 4)
 ROUND = 125
-"""Inputs between two cleanings."""
+"""Inputs between two clean-ups."""
 HELD: dict[str, list[dict[str, Any]]] = {
     "ada": [{"kind": "*"}],
     "ben": [{"kind": "stream/*"}, {"kind": "mcp/*", "to": ["ada"]}],
@@ -64,13 +64,13 @@ LIMITS = Limits(
 WARDEN = "warden-of-the-test"
 BY_HTTP = "fay"
 PASSES_FOR_CHANCE = 500
-"""Blocks of memory, of more than 100,000, that come and go."""
+"""How many memory blocks, of more than 100,000, may vary."""
 MAY_VARY = 2 + LIMITS.invitations - len(HELD)
-"""How many entries a table may have more at one time than at another: for a stranger each that was invited."""
+"""How many more entries a table may have at one time than at another: one for each invited stranger."""
 
 
 def is_compact(text: bytes) -> bool:
-    """Whether JSON has no spaces between its parts; what is no JSON has none either."""
+    """Whether JSON has no spaces between its parts. True for bytes that are not JSON."""
     try:
         return msgspec.json.format(text, indent=-1) == text
     except (msgspec.DecodeError, RecursionError):
@@ -78,7 +78,7 @@ def is_compact(text: bytes) -> bool:
 
 
 class Target:
-    """A space under fire, and what can be seen from outside."""
+    """A space that receives invalid messages, and its state as seen from outside."""
 
     def __init__(self) -> None:
         self.tokens = MemoryTokens()
@@ -91,7 +91,7 @@ class Target:
         self.shadow = SpaceState(space_id="lab")
         self.view: SpaceView | None = None
         self.compact = True
-        """Whether everything that anybody said since the last cleaning was: what is relayed raw keeps its spaces."""
+        """Whether all messages since the last clean-up were compact: a relayed message keeps its spaces."""
         self.now = NOON
         self.run(Start("epoch"))
         self.run(Join(connection=WARDEN, participant=WARDEN))
@@ -105,7 +105,7 @@ class Target:
         return effects
 
     def _take(self, effect: Effect) -> None:
-        """Everything said is JSON that an observer can follow, and everything recorded can be folded."""
+        """Every delivery is JSON that an observer's view accepts, and every record can be folded."""
         match effect:
             case Record():
                 assert effect.position == self.shadow.position + 1
@@ -127,14 +127,14 @@ class Target:
         self.run(Receive(WARDEN, msgspec.json.encode({"kind": kind, "to": to, "payload": payload})))
 
     def clean(self) -> None:
-        """End every stream, bring everybody back as they were, and open streams to aim at."""
+        """End every stream, restore the participants, and open two streams as targets."""
         self.compact = False
         for stream_id in list(self.space.state.streams):
             self.order("stream/close", stream_id=stream_id)
         self.order("participant/resume", to=[*NAMES, *self.space.state.paused])
-        for name, held in HELD.items():
+        for name, capabilities in HELD.items():
             self.order("space/kick", participant_id=name)
-            self.order("space/invite", participant_id=name, initial_capabilities=held)
+            self.order("space/invite", participant_id=name, initial_capabilities=capabilities)
             if name != BY_HTTP:
                 self.run(Join(connection=name, participant=name))
         if "onlooker" not in self.space.sessions:
@@ -146,7 +146,7 @@ class Target:
         self.live, self.ready = (stream_id.encode() for stream_id in self.space.state.streams)
 
     def aim(self, message: bytes) -> bytes:
-        """The same message about streams that there are."""
+        """The same message with the ids of open streams."""
         return message.replace(b"stream-2", self.ready).replace(b"stream-1", self.live)
 
     def receive(self, connection: str, message: bytes, *, text: bool) -> None:
@@ -155,13 +155,15 @@ class Target:
         if session is None:
             assert effects == []
             return
-        records = [each for each in effects if isinstance(each, Record)]
+        records = [effect for effect in effects if isinstance(effect, Record)]
         assert records, "nothing was recorded"
-        refused = [each for each in records if each.event in {"rejected", "frame_rejected"}]
+        refused = [record for record in records if record.event in {"rejected", "frame_rejected"}]
         if refused and refused[0].event == "rejected":
             assert any(
-                isinstance(each, Deliver) and each.audience == OneConnection(connection) and each.kind == "system/error"
-                for each in effects
+                isinstance(effect, Deliver)
+                and effect.audience == OneConnection(connection)
+                and effect.kind == "system/error"
+                for effect in effects
             )
         if is_frame(message) and not session.observer:
             routed = self.space.route(session.participant, message)
@@ -169,29 +171,31 @@ class Target:
 
     def post(self, message: bytes) -> None:
         effects = self.run(Post(BY_HTTP, message))
-        answers = [each for each in effects if isinstance(each, HttpAnswer)]
+        answers = [effect for effect in effects if isinstance(effect, HttpAnswer)]
         assert answers == effects[-1:]
         refusal = answers[0].refusal
         assert refusal is None or refusal.code in ERROR_CODES
         assert isinstance(msgspec.json.decode(msgspec.json.encode(answers[0].body)), dict)
 
     def knock(self, message: bytes) -> None:
-        """As the first message of a connection."""
+        """Send it as the first message of a connection."""
         try:
             self.lobby.admit("c", self.lobby.first_message(message).or_else(JoinRequest(space="lab")))
         except ProtocolError as refusal:
             assert refusal.code in ERROR_CODES
 
     def sizes(self) -> dict[str, int]:
-        """How much each table of the space holds, and its state as text, strangers and used-up names aside."""
-        kept = {**vars(self.space), **msgspec.structs.asdict(self.space.state)}
+        """The size of each table of the space, and of its state without strangers and used names."""
+        tables_by_name = {**vars(self.space), **msgspec.structs.asdict(self.space.state)}
         tables = {
-            name: len(table) for name, table in kept.items() if hasattr(table, "__len__") and name != "desired_ids"
+            name: len(table)
+            for name, table in tables_by_name.items()
+            if hasattr(table, "__len__") and name != "desired_ids"
         }
         state = restore(snapshot(self.space.state))
-        for known in (state.invited, state.kicked, state.left, state.grants, state.revoked, state.paused):
-            for stranger in known.keys() - HELD.keys():
-                del known[stranger]
+        for table in (state.invited, state.kicked, state.left, state.grants, state.revoked, state.paused):
+            for stranger in table.keys() - HELD.keys():
+                del table[stranger]
         state.desired_ids.clear()
         return {**tables, "state": len(snapshot(state)) // 100, "memory": sys.getallocatedblocks() // PASSES_FOR_CHANCE}
 
@@ -199,16 +203,18 @@ class Target:
         assert snapshot(self.shadow) == snapshot(self.space.state)
         assert self.view is not None
         welcome = msgspec.json.decode(observer_welcome_at(self.space.state, "onlooker"))
-        assert [each.id for each in self.view.participants.values()] == [each["id"] for each in welcome["participants"]]
+        assert [participant.id for participant in self.view.participants.values()] == [
+            participant["id"] for participant in welcome["participants"]
+        ]
         for entry in welcome["active_streams"]:
-            known = self.view.streams[entry["stream_id"]]
+            stream = self.view.streams[entry["stream_id"]]
             if entry.get("target") is None:
-                assert known.entry == entry
+                assert stream.entry == entry
         assert len(self.view.streams) == len(welcome["active_streams"])
 
 
 def fire_much(target: Target, mutator: Mutator, count: int) -> dict[str, int]:
-    """Fire, clean up every now and then and at the end, and look how much is there."""
+    """Send messages with regular clean-ups, and return the sizes at the end."""
     for number in range(1, count + 1):
         fire(target, mutator)
         if number % ROUND == 0:
@@ -219,24 +225,24 @@ def fire_much(target: Target, mutator: Mutator, count: int) -> dict[str, int]:
 
 
 def fire(target: Target, mutator: Mutator) -> None:
-    """One message at one of the doors."""
+    """Send one message over a socket or HTTP."""
     message = target.aim(mutator.message())
     chance = mutator.chance
     target.compact = target.compact and is_compact(message)
     target.now += chance.choice((0, 1_000, 1_000, 300_000))
-    door = chance.choice(("ada", "ada", "ada", "ada", "ben", "ben", "eve", "onlooker", "http", "http"))
+    sender = chance.choice(("ada", "ada", "ada", "ada", "ben", "ben", "eve", "onlooker", "http", "http"))
     try:
-        if door == "http":
+        if sender == "http":
             target.post(message)
         else:
-            target.receive(door, message, text=chance.random() < 0.9)
+            target.receive(sender, message, text=chance.random() < 0.9)
         target.space.route("ada", message)
         if chance.random() < 0.2:
             target.knock(message)
         if chance.random() < 0.02:
             target.run(Tick())
     except BaseException as error:
-        error.add_note(f"at {door!r}: {message[:2_000]!r}")
+        error.add_note(f"from {sender!r}: {message[:2_000]!r}")
         raise
 
 

@@ -1,6 +1,6 @@
-"""A space, its twin, everybody who listens and the model side by side, and what must hold of them whatever happens.
+"""A space, its twin, its listeners and the model side by side, with the invariants that hold after every step.
 
-Must not decide what is right: `model` does. Must not know what can happen: that is `machine`.
+The rules are in `model`, the possible steps in `machine`.
 """
 
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ SECOND: Final = 1_000_000
 
 @dataclass
 class Listener:
-    """A connection, what it knows, and what reached it in the step at hand."""
+    """A connection, its view, and its messages in the current step."""
 
     connection: str
     participant: str
@@ -70,8 +70,8 @@ class Listener:
         self.view = apply_frame(self.view, message)
 
 
-class Stage:
-    """Where a history is played: every command goes to the space and to its twin, every effect to who listens."""
+class SpaceHarness:
+    """Runs a history: each command goes to the space and to its twin, each effect to the listeners."""
 
     def __init__(self, settings: SpaceSettings, model: Model) -> None:
         self.settings = settings
@@ -86,19 +86,19 @@ class Stage:
         self.gone: list[str] = []
         """Sockets that the space has closed."""
         self.refused: dict[str, str] = {}
-        """The codes that connections were turned away with."""
+        """The codes of connections that the space rejected."""
         self.effects: list[Effect] = []
-        self.told_the_time = False
-        """Whether the last command lets pauses end that are over."""
+        self.saw_the_time = False
+        """Whether the last command can end pauses whose time is over."""
         self.run(Start("epoch"))
 
     @property
     def now(self) -> int:
-        """The model's time, as the core counts it."""
+        """The model's time, in the core's microseconds."""
         return NOON + self.model.now * SECOND
 
     def recover(self) -> None:
-        """Begin anew from the journal: the space from every record, its twin from a checkpoint."""
+        """Restart from the journal: the space from all records, its twin from a checkpoint."""
         self.listeners.clear()
         self.seats.clear()
         self.gone.clear()
@@ -114,14 +114,14 @@ class Stage:
         effects = self.space.handle(command, self.now)
         self._run_twin(command, self.now, effects)
         self.effects = effects
-        self.told_the_time = isinstance(command, Tick) or (bool(effects) and isinstance(command, Receive))
+        self.saw_the_time = isinstance(command, Tick) or (bool(effects) and isinstance(command, Receive))
         for effect in effects:
             self._carry_out(effect)
         return effects
 
     def _run_twin(self, command: Command, now: int, effects: list[Effect]) -> None:
-        """The same again must give the same; a frame that is accepted, by the short way too."""
-        frame = next((each for each in effects if isinstance(each, DeliverFrame)), None)
+        """The same command must have the same effects; an accepted frame also by `route` and `accept_frames`."""
+        frame = next((effect for effect in effects if isinstance(effect, DeliverFrame)), None)
         if frame is not None and isinstance(command, Receive):
             route = self.twin.route(self.space.sessions[command.connection].participant, command.message)
             if not isinstance(route, ProtocolError):
@@ -152,8 +152,13 @@ class Stage:
 
     def _admit(self, admit: Admit) -> None:
         listener = Listener(admit.connection, admit.participant, admit.observer)
-        if not any(isinstance(each, Record) and each.event == "join" for each in self.effects) and not admit.observer:
-            listener.view = _view(welcome_at(self.shadow, admit.participant))  # a log goes on where its socket stopped
+        if (
+            not any(isinstance(effect, Record) and effect.event == "join" for effect in self.effects)
+            and not admit.observer
+        ):
+            listener.view = _view(
+                welcome_at(self.shadow, admit.participant)
+            )  # a log continues where its socket stopped
         self.listeners[admit.connection] = listener
         if not admit.observer:
             self.seats[admit.participant] = admit.connection
@@ -170,35 +175,47 @@ class Stage:
         listening = list(self.listeners.values())
         match audience:
             case OneConnection():
-                return [each for each in listening if each.connection == audience.connection]
+                return [listener for listener in listening if listener.connection == audience.connection]
             case Recipients():
-                return [each for each in listening if each.participant in audience.participants and not each.observer]
+                return [
+                    listener
+                    for listener in listening
+                    if listener.participant in audience.participants and not listener.observer
+                ]
             case AllExcept():
-                return [each for each in listening if each.observer or each.participant != audience.participant]
+                return [
+                    listener
+                    for listener in listening
+                    if listener.observer or listener.participant != audience.participant
+                ]
             case Everyone():
                 return listening
 
-    # What must hold whatever happens
+    # Invariants
 
     def check(self) -> None:
         model, state = self.model, self.space.state
         saved = snapshot(state)
         assert saved == snapshot(self.shadow) == snapshot(restore(saved)) == snapshot(self.twin.state)
-        assert _announcements(self.effects) == model.told
+        assert _announcements(self.effects) == model.announced
         present = {name: [{"kind": kind} for kind in model.holds(name)] for name in model.seats}
         welcome = msgspec.json.decode(observer_welcome_at(state, "onlooker"))
-        assert [(each["id"], each["capabilities"]) for each in welcome["participants"]] == list(present.items())
+        assert [(participant["id"], participant["capabilities"]) for participant in welcome["participants"]] == list(
+            present.items()
+        )
         assert [_summary(entry) for entry in welcome["active_streams"]] == list(map(self._predicted, model.streams))
-        assert {name: dict(each) for name, each in state.sequences.items()} == {
+        assert {name: dict(sequences) for name, sequences in state.sequences.items()} == {
             name: stream["sequences"] for name, stream in model.streams.items() if stream["sequences"]
         }
-        assert {each.connection for each in self.listeners.values() if not each.observer} == {
+        assert {listener.connection for listener in self.listeners.values() if not listener.observer} == {
             self.seats[name] for name in model.seats
         }
         for name in {**model.configured, **model.invited, **model.seats}:
-            assert [each.pattern["kind"] for _, each in self.space.capabilities(name).sourced] == model.holds(name)
+            assert [
+                capability.pattern["kind"] for _, capability in self.space.capabilities(name).sourced
+            ] == model.holds(name)
             assert state.is_muted(name, self.now) == model.is_muted(name)
-            assert not self.told_the_time or self.space.is_muted(name) == model.is_muted(name)
+            assert not self.saw_the_time or self.space.is_muted(name) == model.is_muted(name)
         for stream in state.streams.values():
             assert stream.owner == stream.writers[0] and len(set(stream.writers)) == len(stream.writers)
         for listener in self.listeners.values():
@@ -218,31 +235,33 @@ class Stage:
         }
 
     def _check_view(self, listener: Listener, welcome: dict[str, Any], present: dict[str, Any]) -> None:
-        """What a listener has been told adds up to what a newcomer would be told now."""
+        """The view of a listener equals the welcome that a new participant would receive now."""
         view, name = listener.view, listener.participant
         assert view is not None and view.you.id == name
-        others = {each: held for each, held in present.items() if listener.observer or each != name}
-        assert {each.id: each.capabilities for each in view.participants.values()} == others
+        others = {other: capabilities for other, capabilities in present.items() if listener.observer or other != name}
+        assert {participant.id: participant.capabilities for participant in view.participants.values()} == others
         assert list(view.participants) == list(others)
         if not listener.observer:
-            own = [each for each in view.you.capabilities if not each["kind"].startswith("stream/write:")]
+            own = [
+                capability for capability in view.you.capabilities if not capability["kind"].startswith("stream/write:")
+            ]
             assert own == present[name]
         assert list(view.streams) == [entry["stream_id"] for entry in welcome["active_streams"]]
         for entry in welcome["active_streams"]:
-            known = view.streams[entry["stream_id"]]
+            stream = view.streams[entry["stream_id"]]
             target = entry.get("target")
             if target is not None and (listener.observer or name not in target):
-                assert known.frames <= entry["stream"]["frames"]
-                known = known.with_stream(frames=entry["stream"]["frames"])
-            assert known.entry == entry
+                assert stream.frames <= entry["stream"]["frames"]
+                stream = stream.with_stream(frames=entry["stream"]["frames"])
+            assert stream.entry == entry
 
     def check_receivers(self, messages: list[bytes], target: list[str] | None, *, accepted: bool) -> None:
-        """Frames and data reach exactly who may have them, once, and nobody if they were refused."""
+        """Frames and data reach exactly their readers, once, and no participant if they were rejected."""
         for listener in self.listeners.values():
             heard = [
-                each if isinstance(each, bytes) else each.encode()
-                for each in listener.heard
-                if isinstance(each, bytes) or each.kind == "stream/data"
+                message if isinstance(message, bytes) else message.encode()
+                for message in listener.heard
+                if isinstance(message, bytes) or message.kind == "stream/data"
             ]
             meant = accepted and (target is None or (not listener.observer and listener.participant in target))
             assert heard == (messages if meant else []), f"{listener.connection}, {listener.participant}"
@@ -253,11 +272,11 @@ def _view(payload: bytes) -> SpaceView:
 
 
 def _plain(effect: Effect) -> object:
-    """An effect as something that can be compared."""
+    """An effect as a value that can be compared."""
     match effect:
         case CapabilityChecked(decision=decision):
-            made = (decision.allowed, decision.reason, decision.source, decision.matched)
-            return effect.envelope_id, effect.participant, effect.kind, made
+            details = (decision.allowed, decision.reason, decision.source, decision.matched)
+            return effect.envelope_id, effect.participant, effect.kind, details
         case HttpAnswer(refusal=refusal):
             return effect.body, None if refusal is None else refusal.code
         case _:
@@ -265,19 +284,19 @@ def _plain(effect: Effect) -> object:
 
 
 def _summary(entry: dict[str, Any]) -> dict[str, Any]:
-    known = entry["stream"]
+    stream = entry["stream"]
     return {
         "stream_id": entry["stream_id"],
         "owner": entry["owner"],
         "writers": entry["authorized_writers"],
         "target": entry.get("target"),
-        **{name: known[name] for name in ("creator", "status", "frames", "owner_connected")},
+        **{name: stream[name] for name in ("creator", "status", "frames", "owner_connected")},
     }
 
 
 def _announcements(effects: list[Effect]) -> list[tuple[Any, ...]]:
-    """What the gateway says to more than one, in the model's words."""
-    told: list[tuple[Any, ...]] = []
+    """The gateway's messages to more than one participant, in the form of the model."""
+    announced: list[tuple[Any, ...]] = []
     for effect in effects:
         if not isinstance(effect, Deliver) or isinstance(effect.audience, OneConnection | Recipients):
             continue
@@ -288,13 +307,13 @@ def _announcements(effects: list[Effect]) -> list[tuple[Any, ...]]:
         stream_id = payload.get("stream", {}).get("stream_id")
         match envelope.kind:
             case "system/presence":
-                told.append((payload["event"], payload["participant"]["id"]))
+                announced.append((payload["event"], payload["participant"]["id"]))
             case "stream/write-granted":
-                told.append(("granted", stream_id, payload["participant_id"]))
+                announced.append(("granted", stream_id, payload["participant_id"]))
             case "stream/write-revoked":
-                told.append(("revoked", stream_id, payload["participant_id"]))
+                announced.append(("revoked", stream_id, payload["participant_id"]))
             case "stream/ownership-transferred":
-                told.append(("transferred", stream_id, payload["new_owner"]))
+                announced.append(("transferred", stream_id, payload["new_owner"]))
             case _:
-                told.append((envelope.kind.removeprefix("stream/"), stream_id))
-    return told
+                announced.append((envelope.kind.removeprefix("stream/"), stream_id))
+    return announced

@@ -1,7 +1,4 @@
-"""Histories of chance, for when there must be many: the same steps for the same seed.
-
-Must not check anything: the world does.
-"""
+"""Random histories for long tests: the same seed gives the same steps. `World` does the checks."""
 
 import random
 from typing import Any
@@ -12,7 +9,7 @@ Step = tuple[str, dict[str, Any]]
 
 
 def history(seed: int, steps: int) -> list[Step]:
-    """The steps that a seed stands for."""
+    """The steps of a seed."""
     chance = random.Random(seed)
     names = list(ACTIONS)
     chosen = chance.choices(names, [ACTIONS[name].weight for name in names], k=steps)
@@ -20,7 +17,7 @@ def history(seed: int, steps: int) -> list[Step]:
 
 
 def live(steps: list[Step]) -> Exception | None:
-    """Live through a history; what went wrong, if anything did."""
+    """Run a history, and return the first exception, if any."""
     world = World()
     for name, arguments in steps:
         try:
@@ -31,7 +28,7 @@ def live(steps: list[Step]) -> Exception | None:
 
 
 def shortest(steps: list[Step]) -> list[Step]:
-    """A failing history without the steps that it fails without."""
+    """A failing history without the steps that the failure does not need."""
     shrunk = True
     while shrunk:
         shrunk = False

@@ -1,6 +1,6 @@
-"""What can happen in a space: each method marked `action`, with what each of its arguments can be.
+"""The state machine: each method marked `action` is a possible step, with the possible values of its arguments.
 
-`World.do` lets it happen and then checks everything that must always hold. Must not decide what is right: `model` does.
+`World.do` carries out a step and checks all invariants. The rules are in `model`.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ from mew.protocol import (
     Tick,
 )
 from mew.testing import settings
-from tests.model.harness import Stage
-from tests.model.model import Model, Refused
+from tests.model.harness import SpaceHarness
+from tests.model.model import Model, Rejected
 
 PEOPLE: Final[dict[str, list[str] | None]] = {
     "ada": ["*"],
@@ -48,7 +48,7 @@ SOMEWHERE: Final = (*[0, 1, 2, 3, 4] * 4, -1)
 OWNER, WRITER, REMOVED = "the owner", "a writer", "somebody removed"
 OWNERS: Final = (*NAMES, *[OWNER] * 12)
 WRITERS: Final = (*NAMES, *[OWNER] * 5, *[WRITER] * 5)
-DOORS: Final = ("socket", "socket", "socket", "http")
+TRANSPORTS: Final = ("socket", "socket", "socket", "http")
 TARGETS: Final[tuple[list[str] | None, ...]] = (
     None,
     None,
@@ -69,7 +69,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Action:
-    """Something that can happen, and what each of its arguments can be."""
+    """A possible step, and the possible values of each argument."""
 
     weight: int
     options: dict[str, tuple[Any, ...]]
@@ -86,11 +86,11 @@ def action(weight: int = 2, **options: tuple[Any, ...]) -> Callable[[T], T]:
     return mark
 
 
-class World(Stage):
-    """One history."""
+class World(SpaceHarness):
+    """A space in which one history runs."""
 
     def __init__(self) -> None:
-        people = {name: None if held is None else [{"kind": kind} for kind in held] for name, held in PEOPLE.items()}
+        people = {name: None if kinds is None else [{"kind": kind} for kind in kinds] for name, kinds in PEOPLE.items()}
         configured = settings(
             participants=people, output_logs=frozenset({LOG}), allow_anonymous=True, limits=Limits(**LIMITS)
         )
@@ -103,21 +103,21 @@ class World(Stage):
         self.do("grant_write", who="cleo", via="socket", stream=0, writer="ben")
 
     def do(self, name: str, **arguments: Any) -> None:
-        """Let one thing happen, and check what must hold whatever happens."""
+        """Carry out one step, and check the invariants."""
         for listener in self.listeners.values():
             listener.heard.clear()
-        self.model.told.clear()
+        self.model.announced.clear()
         self.effects = []
         getattr(self, name)(**arguments)
         self.check()
 
-    # Coming and going
+    # Joining and leaving
 
     @action(weight=6, who=NAMES)
     def join(self, who: str) -> None:
         anonymous = not self.model.has_token(who)
         if anonymous and who in self.model.seats:
-            return  # somebody else's id: turned away before the space hears of it
+            return  # the id of another participant: rejected before the space sees it
         connection = self._new_connection()
         code = self._expect(lambda: self.model.join(who, anonymous=anonymous))
         self.run(Join(connection=connection, participant=who, anonymous=anonymous))
@@ -149,7 +149,7 @@ class World(Stage):
 
     @action(weight=1, stream=SOMEWHERE, message=("chat", "#"))
     def let_an_observer_speak(self, stream: int, message: str) -> None:
-        connection = next((each.connection for each in self.listeners.values() if each.observer), None)
+        connection = next((listener.connection for listener in self.listeners.values() if listener.observer), None)
         if connection is None:
             return
         frame = f"#{self._stream(stream)}#x".encode()
@@ -161,7 +161,7 @@ class World(Stage):
         connection = self._socket(who)
         if connection is not None:
             self.run(Receive(connection, b'{"type":"join"}'))
-            assert [each.kind for each in self._heard(who)] == ["system/welcome"]
+            assert [message.kind for message in self._heard(who)] == ["system/welcome"]
 
     @action(weight=1)
     def attach_the_log(self) -> None:
@@ -184,7 +184,7 @@ class World(Stage):
     @action(weight=1, seconds=(1, 5, 30, 70))
     def wait(self, seconds: int) -> None:
         self.model.now += seconds
-        self.told_the_time = False
+        self.saw_the_time = False
 
     @action(weight=1)
     def checkpoint(self) -> None:
@@ -202,29 +202,29 @@ class World(Stage):
 
     # Streams
 
-    @action(weight=8, who=NAMES, via=DOORS, readers=TARGETS, policy=POLICIES, formats=(None, *FORMATS))
+    @action(weight=8, who=NAMES, via=TRANSPORTS, readers=TARGETS, policy=POLICIES, formats=(None, *FORMATS))
     def request(self, who: str, via: str, readers: Any, policy: Any, formats: Any) -> None:
         self._open(who, via, "stream/request", target=readers, on_owner_disconnect=policy, formats=formats)
 
     @action(
         weight=6,
         who=MIGHTY,
-        via=DOORS,
+        via=TRANSPORTS,
         readers=TARGETS,
         policy=POLICIES,
         formats=(None, *FORMATS, *FORMATS),
         desired=(None, "voice", "voice", "stream-7", "Ä"),
     )
     def announce(self, who: str, via: str, readers: Any, policy: Any, formats: Any, desired: Any) -> None:
-        asked = {"target": readers, "on_owner_disconnect": policy, "formats": formats, "desired_id": desired}
-        self._open(who, via, "stream/announce", **asked)
+        fields = {"target": readers, "on_owner_disconnect": policy, "formats": formats, "desired_id": desired}
+        self._open(who, via, "stream/announce", **fields)
 
-    def _open(self, who: str, via: str, kind: str, **asked: Any) -> None:
-        payload = {name: value for name, value in asked.items() if value is not None}
-        known = {**payload, "desired_id": "voice" if asked.get("desired_id") == "voice" else None}
-        self._say(who, via, {"kind": kind, "payload": payload}, lambda: self.model.open(who, kind, known))
+    def _open(self, who: str, via: str, kind: str, **requested: Any) -> None:
+        payload = {name: value for name, value in requested.items() if value is not None}
+        expected = {**payload, "desired_id": "voice" if requested.get("desired_id") == "voice" else None}
+        self._say(who, via, {"kind": kind, "payload": payload}, lambda: self.model.open(who, kind, expected))
 
-    @action(weight=4, who=OWNERS, via=DOORS, stream=SOMEWHERE)
+    @action(weight=4, who=OWNERS, via=TRANSPORTS, stream=SOMEWHERE)
     def start(self, who: str, via: str, stream: int) -> None:
         stream_id = self._stream(stream)
         who = self._resolve(who, stream_id)
@@ -249,7 +249,7 @@ class World(Stage):
     @action(
         weight=8,
         who=WRITERS,
-        via=DOORS,
+        via=TRANSPORTS,
         stream=SOMEWHERE,
         step=(1, 1, 1, 1, 5, 0, -2, "true", 2**53),
         format_id=(None, None, "text", "text", "pcm", "other"),
@@ -263,31 +263,35 @@ class World(Stage):
         envelope = {"kind": "stream/data", "payload": payload}
         answer = self._say(who, via, envelope, lambda: self.model.data(who, stream_id, sequence, format_id))
         if answer is not None:
-            heard = [each.message for each in self.effects if isinstance(each, Deliver) and each.kind == "stream/data"]
+            heard = [
+                effect.message
+                for effect in self.effects
+                if isinstance(effect, Deliver) and effect.kind == "stream/data"
+            ]
             self.check_receivers(heard, answer[0], accepted=answer[1] is None)
 
-    @action(weight=6, who=OWNERS, via=DOORS, stream=SOMEWHERE, writer=NAMES)
+    @action(weight=6, who=OWNERS, via=TRANSPORTS, stream=SOMEWHERE, writer=NAMES)
     def grant_write(self, who: str, via: str, stream: int, writer: str) -> None:
         stream_id = self._stream(stream)
         who = self._resolve(who, stream_id)
         envelope = {"kind": "stream/grant-write", "payload": {"stream_id": stream_id, "participant_id": writer}}
         self._say(who, via, envelope, lambda: self.model.grant_write(who, stream_id, writer))
 
-    @action(weight=2, who=OWNERS, via=DOORS, stream=SOMEWHERE, writer=(*NAMES, WRITER, WRITER, WRITER, OWNER))
+    @action(weight=2, who=OWNERS, via=TRANSPORTS, stream=SOMEWHERE, writer=(*NAMES, WRITER, WRITER, WRITER, OWNER))
     def revoke_write(self, who: str, via: str, stream: int, writer: str) -> None:
         stream_id = self._stream(stream)
         who, writer = self._resolve(who, stream_id), self._resolve(writer, stream_id)
         envelope = {"kind": "stream/revoke-write", "payload": {"stream_id": stream_id, "participant_id": writer}}
         self._say(who, via, envelope, lambda: self.model.revoke_write(who, stream_id, writer))
 
-    @action(weight=4, who=OWNERS, via=DOORS, stream=SOMEWHERE, heir=(*NAMES, WRITER, WRITER, OWNER))
+    @action(weight=4, who=OWNERS, via=TRANSPORTS, stream=SOMEWHERE, heir=(*NAMES, WRITER, WRITER, OWNER))
     def transfer(self, who: str, via: str, stream: int, heir: str) -> None:
         stream_id = self._stream(stream)
         who, heir = self._resolve(who, stream_id), self._resolve(heir, stream_id)
         envelope = {"kind": "stream/transfer-ownership", "payload": {"stream_id": stream_id, "new_owner": heir}}
         self._say(who, via, envelope, lambda: self.model.transfer(who, stream_id, heir))
 
-    @action(weight=1, who=OWNERS, via=DOORS, stream=SOMEWHERE, how=("close", "complete", "error"))
+    @action(weight=1, who=OWNERS, via=TRANSPORTS, stream=SOMEWHERE, how=("close", "complete", "error"))
     def end(self, who: str, via: str, stream: int, how: str) -> None:
         stream_id, kind = self._stream(stream), f"stream/{how}"
         who = self._resolve(who, stream_id)
@@ -296,7 +300,7 @@ class World(Stage):
 
     # Capabilities and membership
 
-    @action(weight=3, who=MIGHTY, via=DOORS, recipient=(*NAMES, "nobody"), kind=KINDS)
+    @action(weight=3, who=MIGHTY, via=TRANSPORTS, recipient=(*NAMES, "nobody"), kind=KINDS)
     def grant(self, who: str, via: str, recipient: str, kind: str) -> None:
         self.count += 1
         grant_id = f"grant-{self.count}"
@@ -305,13 +309,13 @@ class World(Stage):
         self._say(who, via, envelope, lambda: self.model.grant(who, grant_id, recipient, kind))
         self.grant_ids.append((recipient, grant_id))
 
-    @action(weight=2, who=MIGHTY, via=DOORS, recipient=(*NAMES, "nobody"), kind=KINDS)
+    @action(weight=2, who=MIGHTY, via=TRANSPORTS, recipient=(*NAMES, "nobody"), kind=KINDS)
     def revoke(self, who: str, via: str, recipient: str, kind: str) -> None:
         payload = {"recipient": recipient, "capabilities": [{"kind": kind}]}
         envelope = {"kind": "capability/revoke", "payload": payload}
         self._say(who, via, envelope, lambda: self.model.revoke(who, recipient, kind=kind))
 
-    @action(weight=1, who=MIGHTY, via=DOORS, which=(0, 1, 2))
+    @action(weight=1, who=MIGHTY, via=TRANSPORTS, which=(0, 1, 2))
     def revoke_a_grant(self, who: str, via: str, which: int) -> None:
         if which < len(self.grant_ids):
             recipient, grant_id = self.grant_ids[-1 - which]
@@ -321,7 +325,7 @@ class World(Stage):
     @action(
         weight=2,
         who=MIGHTY,
-        via=DOORS,
+        via=TRANSPORTS,
         invited=(*NAMES, GUEST, *[REMOVED] * 4),
         initial=(None, [], ["stream/*"], ["chat"]),
     )
@@ -333,34 +337,36 @@ class World(Stage):
         envelope = {"kind": "space/invite", "payload": payload}
         answer = self._say(who, via, envelope, lambda: self.model.invite(who, invited, initial))
         if answer is not None and answer[0] is not None and via == "socket":
-            acknowledged = [each.payload["status"] for each in self._heard(who) if each.kind == "space/invite-ack"]
+            acknowledged = [
+                message.payload["status"] for message in self._heard(who) if message.kind == "space/invite-ack"
+            ]
             assert acknowledged == [answer[0]]
 
-    @action(weight=1, who=("ada", "dan", "ben"), via=DOORS, kicked=(*NAMES, "nobody"))
+    @action(weight=1, who=("ada", "dan", "ben"), via=TRANSPORTS, kicked=(*NAMES, "nobody"))
     def kick(self, who: str, via: str, kicked: str) -> None:
         envelope = {"kind": "space/kick", "payload": {"participant_id": kicked}}
         self._say(who, via, envelope, lambda: self.model.kick(who, kicked))
 
-    @action(weight=1, who=MIGHTY, via=DOORS, whom=(*NAMES, "nobody"), seconds=(None, 3, 60))
+    @action(weight=1, who=MIGHTY, via=TRANSPORTS, whom=(*NAMES, "nobody"), seconds=(None, 3, 60))
     def pause(self, who: str, via: str, whom: str, seconds: Any) -> None:
         payload = {} if seconds is None else {"timeout_seconds": seconds}
         envelope = {"kind": "participant/pause", "to": [whom], "payload": payload}
         self._say(who, via, envelope, lambda: self.model.pause(who, [whom], seconds))
 
-    @action(weight=2, who=MIGHTY, via=DOORS, whom=NAMES)
+    @action(weight=2, who=MIGHTY, via=TRANSPORTS, whom=NAMES)
     def resume(self, who: str, via: str, whom: str) -> None:
         envelope = {"kind": "participant/resume", "to": [whom]}
         self._say(who, via, envelope, lambda: self.model.resume(who, [whom]))
 
-    @action(weight=1, who=MIGHTY, via=DOORS, whom=NAMES)
+    @action(weight=1, who=MIGHTY, via=TRANSPORTS, whom=NAMES)
     def shut_down(self, who: str, via: str, whom: str) -> None:
         envelope = {"kind": "participant/shutdown", "to": [whom]}
         self._say(who, via, envelope, lambda: self.model.shut_down(who, [whom]))
 
-    # What the actions are made of
+    # Helpers of the actions
 
     def _say(self, who: str, via: str, envelope: Any, rule: Callable[[], T]) -> tuple[T | None, str | None] | None:
-        """Send or post an envelope; what the model made of it. None if there was no way to send it."""
+        """Send or post an envelope, and return the model's result. None if it could not be sent."""
         message = msgspec.json.encode(envelope)
         connection = self._socket(who)
         if via == "socket" and connection is not None:
@@ -371,21 +377,21 @@ class World(Stage):
             self.run(Post(who, message))
         else:
             return None
-        told = self._code()
-        assert told == code, f"{envelope} of {who}: {told}, not {code}"
+        actual = self._code()
+        assert actual == code, f"{envelope} of {who}: {actual}, not {code}"
         return result, code
 
     def _attempt(self, rule: Callable[[], T]) -> tuple[T | None, str | None]:
         try:
             return rule(), None
-        except Refused as refused:
-            return None, refused.code
+        except Rejected as rejection:
+            return None, rejection.code
 
     def _expect(self, rule: Callable[[], object]) -> str | None:
         return self._attempt(rule)[1]
 
     def _code(self) -> str | None:
-        """Why the last message was refused, if it was."""
+        """The code with which the last message was rejected, if it was."""
         for effect in self.effects:
             if isinstance(effect, Record) and effect.event in {"rejected", "frame_rejected"}:
                 return effect.reason
@@ -399,10 +405,10 @@ class World(Stage):
 
     def _heard(self, who: str) -> list[Envelope]:
         listener = self.listeners[self.seats[who]]
-        return [each for each in listener.heard if isinstance(each, Envelope)]
+        return [message for message in listener.heard if isinstance(message, Envelope)]
 
     def _stream(self, which: int) -> str:
-        """An open stream; else, or for -1, one that has ended or never was."""
+        """An open stream. If there is none, or for -1, a stream that has ended or never existed."""
         streams = list(self.model.streams)
         if streams and which >= 0:
             return streams[which % len(streams)]

@@ -1,6 +1,6 @@
-"""A second, smaller telling of the protocol's rules: plain dicts and lists, and who may do what to them.
+"""The reference model: the protocol's rules a second time, on plain dicts and lists.
 
-Must not use `mew.protocol`: it is what the core is compared with. Time is in whole seconds.
+The core is compared with it, so it must not use `mew.protocol`. Time is in whole seconds.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ HTTP_PRESENCE = 60
 GOODBYE = 5
 BASELINE = "mcp/response"
 MANAGES = {"stream/manage", "*", "**"}
-"""What, held literally, may end the streams of others."""
+"""Kinds of capabilities that permit ending the streams of others."""
 VALUES_IN_A_CAPABILITY = 2
 """`{"kind": …}`: the object and its one value."""
 PASS_WHILE_PAUSED = {"stream/close", "stream/complete", "stream/error", "participant/resume", "participant/shutdown"}
@@ -24,8 +24,8 @@ EVERY_SORT_OF_KIND = [
 ]
 
 
-class Refused(Exception):
-    """What was asked for is not done, and the code that says why."""
+class Rejected(Exception):
+    """The request is rejected with this code."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -33,7 +33,7 @@ class Refused(Exception):
 
 
 def fits(pattern: str, kind: str) -> bool:
-    """Whether a capability's kind lets a kind pass (protocol §3)."""
+    """Whether the kind of a capability allows a kind (protocol §3)."""
     if pattern.startswith("!"):
         return not fits(pattern[1:], kind)
     if pattern in {"*", "**"}:
@@ -43,13 +43,13 @@ def fits(pattern: str, kind: str) -> bool:
     return pattern == kind
 
 
-def covers(held: str, asked: str) -> bool:
-    """Whether everything the second lets pass, the first lets pass: by trying it."""
-    return all(fits(held, kind) for kind in EVERY_SORT_OF_KIND if fits(asked, kind))
+def covers(wider: str, narrower: str) -> bool:
+    """Whether the first kind pattern allows every kind that the second allows: by trying each kind."""
+    return all(fits(wider, kind) for kind in EVERY_SORT_OF_KIND if fits(narrower, kind))
 
 
 class Model:
-    """Who is here and what is open, as the protocol would have it."""
+    """The participants, streams and permissions of a space, as the protocol defines them."""
 
     def __init__(self, configured: dict[str, list[str] | None], logs: set[str], limits: dict[str, int]) -> None:
         self.now = 0
@@ -71,10 +71,10 @@ class Model:
         self.ended: list[str] = []
         self.numbered = 0
         self.names_used: set[str] = set()
-        self.told: list[tuple[Any, ...]] = []
-        """What the gateway has to say to more than one, in order."""
+        self.announced: list[tuple[Any, ...]] = []
+        """The gateway's messages to more than one participant, in order."""
 
-    # Who is who
+    # Participants
 
     def knows(self, who: str) -> bool:
         return who in self.configured or who in self.invited or who in self.seats
@@ -93,8 +93,8 @@ class Model:
         return who in self.closing and self.now < self.closing[who]
 
     def base(self, who: str) -> list[str]:
-        held = self.invited[who] if who in self.invited else self.configured.get(who)
-        return ["chat"] if held is None else held
+        kinds = self.invited[who] if who in self.invited else self.configured.get(who)
+        return ["chat"] if kinds is None else kinds
 
     def holds(self, who: str) -> list[str]:
         """The kinds of the effective capabilities, in order."""
@@ -106,33 +106,33 @@ class Model:
         return list(dict.fromkeys(listed))
 
     def require(self, who: str, kind: str, *also: str) -> None:
-        """Paused, then capability: the order of protocol §1."""
+        """Check the pause, then the capability: the order of protocol §1."""
         self.require_voice(who, kind)
-        if not any(fits(pattern, each) for pattern in self.holds(who) for each in (kind, *also)):
-            raise Refused("capability_violation")
+        if not any(fits(pattern, allowed) for pattern in self.holds(who) for allowed in (kind, *also)):
+            raise Rejected("capability_violation")
 
     def require_voice(self, who: str, kind: str) -> None:
         if self.is_muted(who) and kind not in PASS_WHILE_PAUSED:
-            raise Refused("paused")
+            raise Rejected("paused")
 
-    # Coming and going
+    # Joining and leaving
 
     def join(self, who: str, *, anonymous: bool = False) -> None:
         if who in self.kicked:
-            raise Refused("unauthorized")
+            raise Rejected("unauthorized")
         self._sit(who, "socket", anonymous=anonymous)
 
     def appear(self, who: str) -> None:
-        """Over HTTP."""
+        """Become present by a post or a poll."""
         if who in self.kicked:
-            raise Refused("unauthorized")
+            raise Rejected("unauthorized")
         if who not in self.seats:
             self._sit(who, "log" if who in self.logs else "http")
         if self.seats[who] == "http":
             self.http_until[who] = self.now + HTTP_PRESENCE
 
     def over_http(self, who: str, rule: Callable[[], T]) -> T:
-        """Who posts is present first, whatever becomes of the post."""
+        """A post makes its sender present, even if it is rejected."""
         self.appear(who)
         return rule()
 
@@ -142,7 +142,7 @@ class Model:
 
     def _sit(self, who: str, seat: str, *, anonymous: bool = False) -> None:
         if who not in self.seats:
-            self.told.append(("join", who))
+            self.announced.append(("join", who))
         if anonymous:
             self.anonymous.add(who)
         if who in self.closing and self.closing[who] <= self.now:
@@ -156,11 +156,11 @@ class Model:
             self.seats[who] = "log"
             return
         self._vanish(who)
-        self.told.append(("leave", who))
+        self.announced.append(("leave", who))
         for stream_id, stream in self.streams.items():
             if who in stream["writers"] and who != stream["owner"]:
                 self._unwrite(stream_id, who)
-        for stream_id in [each for each, stream in self.streams.items() if stream["owner"] == who]:
+        for stream_id in [stream_id for stream_id, stream in self.streams.items() if stream["owner"] == who]:
             self._settle(stream_id)
 
     def _vanish(self, who: str) -> None:
@@ -180,10 +180,10 @@ class Model:
         self._settle_all()
 
     def tick(self) -> None:
-        for who in [each for each, until in self.closing.items() if until <= self.now]:
+        for who in [name for name, until in self.closing.items() if until <= self.now]:
             if self.seats[who] != "log":
                 self.leave(who)
-        for who in [each for each, until in self.http_until.items() if until <= self.now]:
+        for who in [name for name, until in self.http_until.items() if until <= self.now]:
             self.leave(who)
         self._settle_all()
 
@@ -199,7 +199,7 @@ class Model:
                 self._settle(stream_id)
 
     def _settle(self, stream_id: str) -> None:
-        """The owner is away: wait, hand over or close (protocol §4, Owner leaves)."""
+        """The owner is absent: wait, transfer or close (protocol §4, Owner leaves)."""
         stream = self.streams[stream_id]
         policy, owner = stream["policy"] or "transfer", stream["owner"]
         if self.may_return(owner) and (policy == "keep" or (policy == "transfer" and not self._grace_is_over(owner))):
@@ -207,25 +207,25 @@ class Model:
         heirs = [writer for writer in stream["writers"] if writer in self.seats]
         if policy == "close" or not heirs:
             self._end(stream_id)
-            self.told.append(("close", stream_id))
+            self.announced.append(("close", stream_id))
         else:
             self._hand_over(stream_id, heirs[0])
 
     # Streams
 
-    def open(self, who: str, kind: str, asked: dict[str, Any]) -> str:
-        """A request or an announce; the id of the new stream."""
+    def open(self, who: str, kind: str, requested: dict[str, Any]) -> str:
+        """Open a stream by a request or an announce, and return its id."""
         self.require(who, "stream/manage" if kind == "stream/announce" else kind, "stream/manage")
-        if asked.get("target") is not None and not (
-            asked["target"] and all(each in self.seats for each in asked["target"])
+        if requested.get("target") is not None and not (
+            requested["target"] and all(name in self.seats for name in requested["target"])
         ):
-            raise Refused("target_not_found")
+            raise Rejected("target_not_found")
         if len(self.streams) >= self.limits["streams"]:
-            raise Refused("quota_exceeded")
+            raise Rejected("quota_exceeded")
         announced = kind == "stream/announce"
-        if announced and "formats" not in asked:
-            raise Refused("invalid_format")
-        stream_id = self._name(asked.get("desired_id") if announced else None)
+        if announced and "formats" not in requested:
+            raise Rejected("invalid_format")
+        stream_id = self._name(requested.get("desired_id") if announced else None)
         self.streams[stream_id] = {
             "owner": who,
             "creator": who,
@@ -233,11 +233,11 @@ class Model:
             "status": "ready" if announced else "live",
             "frames": 0,
             "sequences": {},
-            "target": asked.get("target"),
-            "policy": asked.get("on_owner_disconnect"),
-            "formats": [each["id"] for each in asked.get("formats", [])],
+            "target": requested.get("target"),
+            "policy": requested.get("on_owner_disconnect"),
+            "formats": [format_["id"] for format_ in requested.get("formats", [])],
         }
-        self.told.append(("ready" if announced else "open", stream_id))
+        self.announced.append(("ready" if announced else "open", stream_id))
         return stream_id
 
     def _name(self, desired: str | None) -> str:
@@ -245,38 +245,38 @@ class Model:
             self.numbered += 1
             return f"stream-{self.numbered}"
         candidates = [desired, *(f"{desired}_{number}" for number in range(2, 100))]
-        name = next(each for each in candidates if each not in self.names_used)
+        name = next(candidate for candidate in candidates if candidate not in self.names_used)
         self.names_used.add(name)
         return name
 
     def _find(self, stream_id: str) -> dict[str, Any]:
         if stream_id not in self.streams:
-            raise Refused("stream_not_found")
+            raise Rejected("stream_not_found")
         return self.streams[stream_id]
 
     def _owned(self, who: str, kind: str, stream_id: str) -> dict[str, Any]:
         self.require_voice(who, kind)
         stream = self._find(stream_id)
         if stream["owner"] != who:
-            raise Refused("unauthorized")
+            raise Rejected("unauthorized")
         return stream
 
     def start(self, who: str, stream_id: str) -> None:
         stream = self._owned(who, "stream/start", stream_id)
         if stream["status"] != "ready":
-            raise Refused("invalid_operation")
+            raise Rejected("invalid_operation")
         stream["status"] = "live"
 
     def frame(self, who: str, stream_id: str) -> list[str] | None:
-        """Who may receive it; None is everyone, observers too."""
+        """The participants that receive it. None means all, observers too."""
         self.require_voice(who, "#")
         stream = self.streams.get(stream_id)
         if stream is None:
-            raise Refused("unauthorized_stream_write")
+            raise Rejected("unauthorized_stream_write")
         if stream["status"] != "live":
-            raise Refused("stream_not_live")
+            raise Rejected("stream_not_live")
         if who not in stream["writers"]:
-            raise Refused("unauthorized_stream_write")
+            raise Rejected("unauthorized_stream_write")
         stream["frames"] += 1
         return stream["target"]  # type: ignore[no-any-return]
 
@@ -285,19 +285,19 @@ class Model:
         self.require_voice(who, "stream/data")
         stream = self._find(stream_id)
         if stream["status"] != "live":
-            raise Refused("stream_not_live")
+            raise Rejected("stream_not_live")
         if who not in stream["writers"]:
-            raise Refused("unauthorized_stream_write")
+            raise Rejected("unauthorized_stream_write")
         if type(sequence) is not int or not 0 <= sequence < 2**53:
-            raise Refused("invalid_envelope")
+            raise Rejected("invalid_envelope")
         if sequence <= stream["sequences"].get(who, -1):
-            raise Refused("sequence_out_of_order")
+            raise Rejected("sequence_out_of_order")
         if (
             stream["formats"]
             and (format_id is not None or len(stream["formats"]) > 1)
             and format_id not in stream["formats"]
         ):
-            raise Refused("unknown_format")
+            raise Rejected("unknown_format")
         stream["sequences"][who] = sequence
         stream["frames"] += 1
         return stream["target"]  # type: ignore[no-any-return]
@@ -305,43 +305,43 @@ class Model:
     def grant_write(self, who: str, stream_id: str, writer: str) -> None:
         stream = self._owned(who, "stream/grant-write", stream_id)
         if writer not in self.seats:
-            raise Refused("participant_not_found")
+            raise Rejected("participant_not_found")
         if writer not in stream["writers"]:
             if len(stream["writers"]) >= self.limits["writers"]:
-                raise Refused("quota_exceeded")
+                raise Rejected("quota_exceeded")
             stream["writers"].append(writer)
-        self.told.append(("granted", stream_id, writer))
+        self.announced.append(("granted", stream_id, writer))
 
     def revoke_write(self, who: str, stream_id: str, writer: str) -> None:
         self._owned(who, "stream/revoke-write", stream_id)
         if writer == who:
-            raise Refused("invalid_operation")
+            raise Rejected("invalid_operation")
         self._unwrite(stream_id, writer)
 
     def _unwrite(self, stream_id: str, writer: str) -> None:
         stream = self.streams[stream_id]
-        stream["writers"] = [each for each in stream["writers"] if each != writer]
-        self.told.append(("revoked", stream_id, writer))
+        stream["writers"] = [name for name in stream["writers"] if name != writer]
+        self.announced.append(("revoked", stream_id, writer))
 
     def transfer(self, who: str, stream_id: str, heir: str) -> None:
         self._owned(who, "stream/transfer-ownership", stream_id)
         if heir not in self.seats:
-            raise Refused("participant_not_found")
+            raise Rejected("participant_not_found")
         self._hand_over(stream_id, heir)
 
     def _hand_over(self, stream_id: str, heir: str) -> None:
         stream = self.streams[stream_id]
-        others = [each for each in stream["writers"] if each not in {stream["owner"], heir}]
+        others = [name for name in stream["writers"] if name not in {stream["owner"], heir}]
         stream["owner"], stream["writers"] = heir, [heir, *others]
-        self.told.append(("transferred", stream_id, heir))
+        self.announced.append(("transferred", stream_id, heir))
 
     def end(self, who: str, kind: str, stream_id: str) -> None:
-        """`stream/close` of a stream that is not there is a message like any other."""
+        """`stream/close` of an unknown stream is an ordinary message."""
         if kind == "stream/close" and stream_id not in self.streams:
             self.require(who, kind, "stream/request", "stream/manage")
             return
         if who != self._find(stream_id)["owner"] and not MANAGES & set(self.holds(who)):
-            raise Refused("unauthorized")
+            raise Rejected("unauthorized")
         self._end(stream_id)
 
     def _end(self, stream_id: str) -> None:
@@ -353,39 +353,39 @@ class Model:
     def grant(self, who: str, grant_id: str, recipient: str, kind: str) -> None:
         self.require(who, "capability/grant")
         if kind.startswith("stream/write:"):
-            raise Refused("invalid_operation")
+            raise Rejected("invalid_operation")
         if not self.knows(recipient):
-            raise Refused("participant_not_found")
+            raise Rejected("participant_not_found")
         if VALUES_IN_A_CAPABILITY * (len(self.grants.get(recipient, [])) + 1) > self.limits["grants"]:
-            raise Refused("quota_exceeded")
-        if not any(covers(held, kind) and (held in MANAGES or kind not in MANAGES) for held in self.holds(who)):
-            raise Refused("capability_violation")
+            raise Rejected("quota_exceeded")
+        if not any(covers(own, kind) and (own in MANAGES or kind not in MANAGES) for own in self.holds(who)):
+            raise Rejected("capability_violation")
         before = self.holds(recipient)
         self.grants.setdefault(recipient, []).append((grant_id, kind))
-        self._tell_change(recipient, before)
+        self._announce_change(recipient, before)
 
     def revoke(self, who: str, recipient: str, *, grant_id: str | None = None, kind: str | None = None) -> None:
         self.require(who, "capability/revoke")
         if not self.knows(recipient):
-            raise Refused("participant_not_found")
+            raise Rejected("participant_not_found")
         before = self.holds(recipient)
-        held = self.grants.get(recipient, [])
+        grants = self.grants.get(recipient, [])
         self.grants[recipient] = [
-            (each, granted)
-            for each, granted in held
-            if each != grant_id and not (kind is not None and covers(kind, granted))
+            (known_id, granted)
+            for known_id, granted in grants
+            if known_id != grant_id and not (kind is not None and covers(kind, granted))
         ]
         if kind is not None:
-            taken = {each for each in self.base(recipient) if covers(kind, each)}
-            self.revoked.setdefault(recipient, set()).update(taken)
-        self._tell_change(recipient, before)
+            revoked = {own for own in self.base(recipient) if covers(kind, own)}
+            self.revoked.setdefault(recipient, set()).update(revoked)
+        self._announce_change(recipient, before)
 
-    def _tell_change(self, who: str, before: list[str]) -> None:
+    def _announce_change(self, who: str, before: list[str]) -> None:
         if who in self.seats and self.holds(who) != before:
-            self.told.append(("capabilities", who))
+            self.announced.append(("capabilities", who))
 
     def invite(self, who: str, invited: str, initial: list[str] | None) -> str:
-        """The status that the inviter is told."""
+        """Invite, and return the status for the inviter."""
         self.require(who, "space/invite")
         if self.knows(invited) and invited not in self.kicked:
             return "already_exists"
@@ -394,13 +394,13 @@ class Model:
             for table in (self.grants, self.revoked, self.paused):
                 table.pop(invited, None)
         self.invited[invited] = initial
-        self.told.append(("invited", invited))
+        self.announced.append(("invited", invited))
         return "created"
 
     def kick(self, who: str, kicked: str) -> None:
         self.require(who, "space/kick")
         if not self.knows(kicked):
-            raise Refused("participant_not_found")
+            raise Rejected("participant_not_found")
         self.kicked.add(kicked)
         if kicked in self.seats:
             self.leave(kicked)
@@ -408,18 +408,18 @@ class Model:
 
     def pause(self, who: str, targets: list[str], seconds: int | None) -> None:
         self.require(who, "participant/pause")
-        for each in filter(self.knows, targets):
-            self.paused[each] = None if seconds is None else self.now + seconds
+        for target in filter(self.knows, targets):
+            self.paused[target] = None if seconds is None else self.now + seconds
 
     def resume(self, who: str, targets: list[str]) -> None:
         self.require(who, "participant/resume")
-        for each in targets:
-            if each != who:
-                self.paused.pop(each, None)
+        for target in targets:
+            if target != who:
+                self.paused.pop(target, None)
 
     def shut_down(self, who: str, targets: list[str]) -> None:
         self.require(who, "participant/shutdown")
-        for each in targets:
-            if each in self.seats and self.closing.get(each, 0) <= self.now:
-                self.closing.pop(each, None)
-                self.closing[each] = self.now + GOODBYE
+        for target in targets:
+            if target in self.seats and self.closing.get(target, 0) <= self.now:
+                self.closing.pop(target, None)
+                self.closing[target] = self.now + GOODBYE

@@ -1,4 +1,4 @@
-"""Whatever happens in a space, and in whatever order, it does what the model says and everybody sees the same."""
+"""After any steps in any order, a space agrees with the model, and all views agree with the space."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.support.hypothesis_settings import examples
 
 
 class Histories(RuleBasedStateMachine):
-    """Each action of the world is a rule; the world checks itself after each."""
+    """Each action of the world is a rule; the world checks its invariants after each step."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,8 +29,8 @@ def as_rule(name: str, options: dict[str, tuple[Any, ...]]) -> Any:
     return make_a_rule(happens)
 
 
-for each, action in ACTIONS.items():
-    setattr(Histories, each, as_rule(each, action.options))
+for action_name, action in ACTIONS.items():
+    setattr(Histories, action_name, as_rule(action_name, action.options))
 
 
 @pytest.mark.hypothesis

@@ -1,6 +1,6 @@
-"""The wheel of this project, and fresh environments that hold it, pinned packages, and nothing else.
+"""The wheel of this project, and new environments with the wheel and pinned packages only.
 
-Must not decide which versions those are: the caller brings the pins. Nothing here is resolved.
+The caller passes the pins; nothing is resolved here.
 """
 
 import re
@@ -20,7 +20,7 @@ from tests.support.host_requirements import requires
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SECONDS: Final = 150
-"""For one command: an installation without a cache, over a slow network, is the longest."""
+"""The time for one command. The longest is an installation without a cache over a slow network."""
 
 
 def run(
@@ -31,13 +31,13 @@ def run(
 
 
 def done(ran: subprocess.CompletedProcess[str]) -> str:
-    """What a command printed that must not fail."""
+    """The output of a command that must succeed."""
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
 
 
 def build_wheel(folder: Path) -> Path:
-    """The wheel of this project as it is now."""
+    """Build the wheel of this checkout."""
     done(run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], ROOT))
     (wheel,) = folder.glob("*.whl")
     return wheel
@@ -53,61 +53,61 @@ class Pin:
     name: str
     version: str
     entry: str
-    """Its lines in the file, with the hashes."""
+    """The lines of the file for it, with the hashes."""
 
 
 def read_pins(file: Path) -> dict[str, Pin]:
     """The pins of a file that apply to this platform and Python."""
-    found: dict[str, Pin] = {}
+    pins: dict[str, Pin] = {}
     for entry in re.split(r"\n(?=[A-Za-z0-9])", file.read_text(encoding="utf-8")):
         requirement = Requirement(entry.splitlines()[0].rstrip("\\"))
         if requirement.marker is None or requirement.marker.evaluate():
             (version,) = requirement.specifier
             name = canonicalize_name(requirement.name)
-            found[name] = Pin(name, version.version, entry)
-    return found
+            pins[name] = Pin(name, version.version, entry)
+    return pins
 
 
 def installed(packages: Path | None = None) -> dict[str, Distribution]:
     """The distributions of a site-packages folder, or else of the running environment."""
-    found = distributions() if packages is None else distributions(path=[str(packages)])
-    return {canonicalize_name(each.name): each for each in found}
+    present = distributions() if packages is None else distributions(path=[str(packages)])
+    return {canonicalize_name(package.name): package for package in present}
 
 
-def needed(asked: Iterable[str], present: Mapping[str, Distribution]) -> set[str]:
-    """The names that these requirements come to. Each must be present, in a version that every requirement allows."""
-    found: set[str] = set()
-    seen: set[str] = set()
-    unread = [*map(Requirement, asked)]
+def needed(requested: Iterable[str], present: Mapping[str, Distribution]) -> set[str]:
+    """All packages that these requirements need. Each must be present in a version that they allow."""
+    names: set[str] = set()
+    read: set[str] = set()
+    unread = [*map(Requirement, requested)]
     while unread:
         requirement = unread.pop()
-        if str(requirement) in seen:
+        if str(requirement) in read:
             continue
-        seen.add(str(requirement))
+        read.add(str(requirement))
         name = canonicalize_name(requirement.name)
         assert name in present, f"{requirement} is not installed"
         version = present[name].version
         assert requirement.specifier.contains(version, prereleases=True), f"{requirement} does not allow {version}"
-        found.add(name)
+        names.add(name)
         unread += applicable(present[name].requires or (), requirement.extras)
-    return found
+    return names
 
 
 def applicable(lines: Iterable[str], extras: Iterable[str] = ()) -> list[Requirement]:
-    """The requirements that count here, with these extras asked for."""
-    found = []
+    """The requirements that apply to this platform, with these extras."""
+    requirements = []
     for requirement in map(Requirement, lines):
         marker, requirement.marker = requirement.marker, None
         if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):
-            found.append(requirement)
-    return found
+            requirements.append(requirement)
+    return requirements
 
 
 # ------------------------------------------------------------------------------------------------- environments
 
 
 class Fresh:
-    """A virtual environment outside the tree, empty at first and without a pip of its own."""
+    """A virtual environment outside the tree, empty at first and without its own pip."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -135,5 +135,5 @@ class Fresh:
         return run([sys.executable, *ours, *arguments], self.folder)
 
     def says(self, code: str) -> str:
-        """What a program prints; nothing of the tree is on its path."""
+        """The output of a program without the tree on its path."""
         return done(run([self.python, "-I", "-c", code], self.folder)).strip()

@@ -1,6 +1,6 @@
-"""Histories of a space by chance: steps drawn by Hypothesis, played by a handful of participants.
+"""Random histories of a space: Hypothesis draws steps for a few participants.
 
-Most steps are sensible, many come too late, to the wrong one or from the wrong one: what is refused is part of it.
+Most steps are sensible; many come too late, or from or to the wrong participant, and are rejected.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mew.testing import Client
 
 NAMES: Final = ("alice", "bob", "carol", "guest")
-"""Three are configured; the last one is nobody's id."""
+"""Three are configured; the last one is a free id for an anonymous participant."""
 CONFIGURATION: Final[dict[str, Any]] = {
     "participants": {"alice": [{"kind": "*"}], "bob": [{"kind": "stream/*"}, {"kind": "chat"}], "carol": None},
     "allow_anonymous": True,
@@ -19,7 +19,7 @@ CONFIGURATION: Final[dict[str, Any]] = {
 
 
 class Step(NamedTuple):
-    """Somebody does something, to somebody or with one of a few streams."""
+    """An action of one participant, on another participant or on one of a few streams."""
 
     verb: str
     actor: str
@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
 
 class History:
-    """Steps played on a space, one command each."""
+    """Runs steps on a space, one command each."""
 
     def __init__(self, lab: Any) -> None:
         self.lab = lab
@@ -40,7 +40,7 @@ class History:
         self.sequence = 0
 
     def play(self, step: Step) -> None:
-        """Do what the step says, if its actor is connected."""
+        """Carry out a step if its actor is connected."""
         if step.verb in _OUTSIDE:
             _OUTSIDE[step.verb](self, step)
         elif (client := self.clients.get(step.actor)) is not None and client.closed is None:
@@ -172,12 +172,12 @@ ALL_VERBS: Final = (*_OUTSIDE, *_INSIDE, "join", "join", "request", "grant write
 
 
 def opened(steps: list[Step]) -> list[Step]:
-    """The same, after everybody has joined and alice has a stream."""
+    """The same steps, after all have joined and alice has a stream."""
     return [*_OPENING, *steps]
 
 
 def histories(verbs: tuple[str, ...] = ALL_VERBS, size: int = 40) -> st.SearchStrategy[list[Step]]:
-    """Lists of steps, opened."""
+    """Lists of steps after the opening."""
     step = st.builds(
         Step,
         st.sampled_from(verbs),

@@ -1,6 +1,6 @@
-"""What a test needs from the machine it runs on, said so that nothing is left out in silence.
+"""Requirements of a test on the machine: `requires(...)` skips the test with a reason, or fails it with CI=true.
 
-Must not be used to leave out what is merely slow or broken.
+It is not for tests that are slow or broken.
 """
 
 import os
@@ -9,12 +9,12 @@ import pytest
 
 
 def in_ci() -> bool:
-    """Whether this run is the one that decides: there, nothing may be missing."""
+    """Whether this run is the one in CI, where every requirement must be met."""
     return os.environ.get("CI", "").lower() == "true"
 
 
 def requires(present: object, why_not: str) -> None:
-    """Go on if what the test needs is present; else skip, saying why, or fail where CI=true.
+    """Return if the requirement is met; else skip the test with the reason, or fail it with CI=true.
 
     Call it first in a test or a fixture: `requires(shutil.which("java"), "Java is not installed")`.
     """

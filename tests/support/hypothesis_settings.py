@@ -1,7 +1,7 @@
-"""What is left to chance: nothing where a change has to pass, and as much as possible in `make torture`.
+"""Profiles of Hypothesis: no randomness in `make test`, new examples in `make torture`.
 
-Property tests say here how many examples they try. The profile `fixed` draws the same ones in every run, whatever the
-machine, the order of the tests and the modules that are loaded; `torture` draws new ones, and ten times as many.
+`examples(...)` sets the number of examples of a property test. The profile `fixed` draws the same examples in every
+run, on any machine, in any order of tests and with any loaded modules. `torture` draws ten times as many new ones.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from hypothesis.vendor import pretty
 FIXED: Final = "fixed"
 TORTURE: Final = "torture"
 EXAMPLES: Final = 100
-"""Of a property that does not say how many; those that do mean the profile `fixed`."""
+"""The number of examples in the profile `fixed`, for a property without its own number."""
 TIMES: Final = 10
-"""So many more examples has torture."""
+"""The factor for the number of examples in `torture`."""
 
-# How long an example takes, or is drawn, is the machine's affair: a hang is found by the time-out of the test.
+# No deadline for an example: its time depends on the machine, and the timeout of the test finds a hang.
 _UNHURRIED: Final[dict[str, Any]] = {"deadline": None, "database": None, "print_blob": True}
 
 settings.register_profile(
@@ -40,7 +40,7 @@ settings.register_profile(
 
 
 def examples(number: int = EXAMPLES, *, allow: Sequence[HealthCheck] = ()) -> settings:
-    """So many examples of a property, in torture more; what Hypothesis would take for a fault may be meant here."""
+    """Settings with this number of examples, in `torture` ten times as many; `allow` switches off health checks."""
     loaded = settings()
     return settings(
         max_examples=number * loaded.max_examples // EXAMPLES,
@@ -52,16 +52,15 @@ _constants_of_loaded_modules = providers._get_local_constants
 
 
 def _constants() -> Constants:
-    """Numbers and texts of our own code, which Hypothesis tries as examples.
+    """Constants of our own code, which Hypothesis tries as examples; none in the profile `fixed`.
 
-    Which of it is loaded depends on what ran before, and every change to the code changes them: without them where
-    examples have to stay the same.
+    They depend on the loaded modules and on every change of the code, and examples have to stay the same there.
     """
     return Constants() if settings().derandomize else _constants_of_loaded_modules()
 
 
 providers._get_local_constants = _constants
 
-# The plugin of Schemathesis, where it is loaded, has every property test print nothing of what failed, and draw more.
+# If loaded, the plugin of Schemathesis hides failing examples of every property test, and draws larger ones.
 core.RepresentationPrinter = pretty.RepresentationPrinter  # type: ignore[attr-defined]
 engine.BUFFER_SIZE = 8 * 1024

@@ -1,4 +1,4 @@
-"""Waiting for what another thread or process does: until it is so, and not much longer."""
+"""Wait until a condition holds that another thread or process brings about."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ GLANCE: Final = 0.002
 
 
 def until(question: Callable[[], T], what: str = "it") -> T:
-    """Ask until the answer is yes; that answer."""
+    """Call `question` until its answer is true, and return the answer."""
     deadline = time.monotonic() + PATIENCE
     while True:
         answer = question()

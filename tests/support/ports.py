@@ -1,6 +1,6 @@
-"""Ports for servers that start later, or again: the system gives none of these to anybody who does not ask for it.
+"""Ports for servers that start later, or again. They lie below the range from which the system assigns ports.
 
-A port that was free a moment ago, of those that the system hands out, may be another's by then.
+A free port of that range may belong to another process when the server starts.
 """
 
 import errno
@@ -18,7 +18,7 @@ _given: Final[set[int]] = set()
 
 
 def free_port() -> int:
-    """One that nobody listens on, on either loopback address, and that no other worker is given."""
+    """A free port on both loopback addresses that no other worker uses."""
     while True:
         port = _chance.randrange(LOWEST + _worker, HIGHEST, WORKERS)
         if port in _given:
@@ -29,12 +29,12 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """So many, each another."""
+    """This number of different free ports."""
     return [free_port() for _ in range(count)]
 
 
 def _is_free(family: int, host: str, port: int) -> bool:
-    """Of a host that there is none of, too."""
+    """Whether the port is free; also true if the host lacks the address."""
     try:
         with socket.socket(family) as probe:
             probe.bind((host, port))

@@ -1,4 +1,4 @@
-"""A journal that a test can look at: what a hub gives to be recorded, as records."""
+"""A recorder for tests: it collects what a hub records."""
 
 from mew.gateway.hub import NullRecorder
 from mew.journal.block_format import FrameBatch, decode, encode
@@ -6,7 +6,7 @@ from mew.protocol import Record
 
 
 class Collected(NullRecorder):
-    """Keeps everything in a list, each frame as a record."""
+    """Collects everything in a list, each frame as a record."""
 
     def __init__(self, records: list[Record]) -> None:
         self.records = records

@@ -1,6 +1,6 @@
-"""What failed in a property test, as lines to paste: its `@example` with the imports it needs, or a test of its steps.
+"""A failed property test as lines to paste: an `@example` with its imports, or a test of the failing steps.
 
-Must not judge what failed; Hypothesis has, and says so in notes of the exception.
+The source are the notes that Hypothesis adds to the exception.
 """
 
 import ast
@@ -22,7 +22,7 @@ _AGAIN: Final = "You can reproduce this test case by temporarily adding "
 
 
 def regression_tests(test: pytest.Function, failure: BaseException) -> Iterator[str]:
-    """For each example that failed what to add to the file of the test; none where Hypothesis found nothing."""
+    """For each failing example, the lines to add to the test's file."""
     for notes in _notes(failure):
         for index, note in enumerate(notes):
             if note.startswith(_FOUND):
@@ -31,18 +31,18 @@ def regression_tests(test: pytest.Function, failure: BaseException) -> Iterator[
 
 
 def _notes(failure: BaseException) -> Iterator[list[str]]:
-    """The notes of a failure, or of each where there are several."""
+    """The notes of a failure, or of each failure of a group."""
     yield getattr(failure, "__notes__", [])
     if isinstance(failure, BaseExceptionGroup):
-        for each in failure.exceptions:
-            yield from _notes(each)
+        for part in failure.exceptions:
+            yield from _notes(part)
 
 
-def _lines(test: pytest.Function, found: str, more: list[str]) -> list[str]:
-    if found == _MACHINE:
+def _lines(test: pytest.Function, test_case: str, more: list[str]) -> list[str]:
+    if test_case == _MACHINE:
         return _steps(test, more)
     try:
-        return _example(test, found)
+        return _example(test, test_case)
     except Exception as problem:
         reason = f"# Not all of it can be written as code: {problem!r}. While the test stays as it is, this draws it:"
         again = [note.partition(_AGAIN)[2].partition(" as a decorator")[0] for note in more if _AGAIN in note]
@@ -50,17 +50,17 @@ def _lines(test: pytest.Function, found: str, more: list[str]) -> list[str]:
 
 
 def _steps(test: pytest.Function, notes: list[str]) -> list[str]:
-    """A test that takes the steps of a state machine that failed."""
+    """A test with the failing steps of a state machine."""
     steps = notes[: notes.index(_LAST_STEP) + 1] if _LAST_STEP in notes else notes
     return [f"def {test.originalname}_again() -> None:", *(f"    {step}" for step in steps)]
 
 
-def _example(test: pytest.Function, found: str) -> list[str]:
-    """The decorator that has the test try the same arguments first; an exception where it would not."""
-    call = ast.parse(found, mode="eval").body
+def _example(test: pytest.Function, test_case: str) -> list[str]:
+    """The decorator with the failing arguments. Raises if they cannot be written as code."""
+    call = ast.parse(test_case, mode="eval").body
     assert isinstance(call, ast.Call)
     fixtures = inspect.signature(test.function).parameters
-    call.keywords = [each for each in call.keywords if each.arg not in fixtures]
+    call.keywords = [keyword for keyword in call.keywords if keyword.arg not in fixtures]
     call.func = ast.Name("example")
     decorator = ast.unparse(call)
     imports = list(_imports(call, vars(test.module)))
@@ -68,21 +68,22 @@ def _example(test: pytest.Function, found: str) -> list[str]:
     return [*imports, f"@{decorator}"]
 
 
-def _imports(call: ast.Call, known: Mapping[str, Any]) -> Iterator[str]:
-    """Where that comes from which the module of the test does not know."""
-    arguments = {each.arg for each in ast.walk(call) if isinstance(each, ast.arg)}
-    names = {each.id for each in ast.walk(call) if isinstance(each, ast.Name)} - arguments
-    for name in sorted(names - known.keys() - vars(builtins).keys()):
-        yield f"from {_home(name, known)} import {name}"
+def _imports(call: ast.Call, present: Mapping[str, Any]) -> Iterator[str]:
+    """The imports of names that the module of the test lacks."""
+    arguments = {node.arg for node in ast.walk(call) if isinstance(node, ast.arg)}
+    names = {node.id for node in ast.walk(call) if isinstance(node, ast.Name)} - arguments
+    for name in sorted(names - present.keys() - vars(builtins).keys()):
+        yield f"from {_home(name, present)} import {name}"
 
 
-def _home(name: str, known: Mapping[str, Any]) -> str:
-    """The module that a name is from: what its value says of itself. Of several, one that the test uses, then ours."""
+def _home(name: str, present: Mapping[str, Any]) -> str:
+    """The module that defines a name. Of several: one that the test uses, then one of ours."""
     for module in (hypothesis, math):
         if hasattr(module, name):
             return module.__name__
     homes = [module.__name__ for module in list(sys.modules.values()) if _defines(module, name)]
-    used = {each.__name__ if inspect.ismodule(each) else getattr(each, "__module__", None) for each in known.values()}
+    values = present.values()
+    used = {value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None) for value in values}
     return min(
         homes, key=lambda home: (home not in used, not home.startswith("tests."), not home.startswith("mew."), home)
     )

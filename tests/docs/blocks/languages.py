@@ -60,8 +60,8 @@ def run_block(page: Page, block: Block, before: Block | None = None) -> None:
         LANGUAGES[block.language](page, block)
 
 
-def _named(known: Mapping[str, object]) -> str:
-    return ", ".join(known)
+def _named(present: Mapping[str, object]) -> str:
+    return ", ".join(present)
 
 
 def _compare(page: Page, block: Block, before: Block | None) -> None:
