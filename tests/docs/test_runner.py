@@ -190,4 +190,4 @@ def test_an_ellipsis_stands_for_anything_and_everything_else_for_itself(
 
 def test_ports_are_replaced_where_they_are_ports_and_nowhere_else(page: Page) -> None:
     port, second = page.ports["8080"], page.ports["8090"]
-    assert page.told("localhost:8080 18080 8080.5 8090/x") == f"localhost:{port} 18080 8080.5 {second}/x"
+    assert page.with_free_ports("localhost:8080 18080 8080.5 8090/x") == f"localhost:{port} 18080 8080.5 {second}/x"

@@ -1,6 +1,6 @@
-"""What has happened in the spaces that pages ask about: journals that are there before a page begins.
+"""Journals that exist before a page begins.
 
-Written by the core itself, so that times and positions are those that the page names.
+The core writes them, so times and positions are the same in every run.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ MOVE: Final = {"type": "object", "required": ["x"], "properties": {"x": {"type":
 
 
 def talk() -> MemorySpace:
-    """Two people, two sentences, a stream that one may write to and the other not."""
+    """Two participants, two chats, and a stream that only one may write to."""
     lab = MemorySpace(now=START, participants={"alice": [{"kind": "*"}], "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     for text in ("hello", "how are you?"):
@@ -33,7 +33,7 @@ def talk() -> MemorySpace:
 
 
 def minutes() -> MemorySpace:
-    """A few minutes in a space: something of everything that the tables of the pipeline are asked for."""
+    """A few minutes in a space, with rows for every table of the pipeline."""
     lab = MemorySpace(now=START, participants={"alice": [{"kind": "*"}], "bob": [{"kind": "*"}], "carol": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     formats = [{"id": "move", "mime_type": "application/json", "schema": MOVE}]
@@ -44,7 +44,7 @@ def minutes() -> MemorySpace:
         alice.send(kind="stream/data", payload=payload)
     alice.frame("moves", '{"x": "far"}')
     lab.advance(60)
-    lab.join("carol").send(kind="stream/request")  # which she may not
+    lab.join("carol").send(kind="stream/request")  # without the capability
     lab.lose("carol", "moves", 2, 3)
     bob.send(id="ask", kind="mcp/request", to=["alice"], payload={"method": "tools/list"})
     lab.advance(1)
@@ -69,15 +69,15 @@ HISTORIES: Final[dict[str, tuple[Callable[[], MemorySpace], int]]] = {
     "minutes": (minutes, 0),
     "lab": (minutes, 0),
 }
-"""By name: what happened, and how many records of it are not sealed yet."""
+"""By name: the space, and the number of its records that are not sealed yet."""
 
 
 def prepare(name: str, folder: Path) -> None:
-    """Leave the journal of a space called lab in a folder, as its gateway would have; for `lab`, the space as well."""
+    """Write the journal of a space called lab into a folder, as its gateway would; for `lab`, its space.yaml too."""
     if name not in HISTORIES:
         raise ValueError(f"no history is called {name!r}; there are: {', '.join(HISTORIES)}")
-    told, unsealed = HISTORIES[name]
-    records = told().records
+    history, unsealed = HISTORIES[name]
+    records = history().records
     if name == "lab":
         (folder / "space.yaml").write_text("space: {id: lab}\n", encoding="utf-8")
     journal = JournalFolder(folder / ".mew" / "journal", "lab")

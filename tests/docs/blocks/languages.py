@@ -1,6 +1,6 @@
-"""What is done with a block of each language: run, read, compared or, where it says so with a reason, left alone.
+"""How a block of each language is checked: run, parsed, compared, or skipped for a reason.
 
-Starts nothing itself: `Page` does.
+`Page` starts the processes.
 """
 
 import json
@@ -23,21 +23,21 @@ from tests.docs.blocks.running import BlockFailed, Page
 from tests.support.host_requirements import requires
 
 NEEDED: Final = ("curl", "jq")
-"""Programs that a reader has and a machine may lack."""
+"""Programs that a page uses and a machine may lack."""
 PRINTING: Final = frozenset({"bash", "python", "sql"})
 ANYTHING: Final = "…"
-ASKED: Final = """import sys
+QUERY: Final = """import sys
 from mew.pipeline import open_lake
 from mew.pipeline.lookup import write
 found = list(open_lake(".mew/lake").sql({0!r}))
 with open_lake(".mew/lake").sql({0!r}) as answer:
     write(answer, sys.stdout, form="table")"""
-"""What `mew pipeline query` does, without a process of its own for each statement."""
+"""The work of `mew pipeline query`, without a process for each statement."""
 _COMMAND: Final = re.compile(r"^(?:\$ |(?:mew|make|python|pip|curl|npm|docker|kubectl) [\w-])", re.MULTILINE)
 
 
 def run_block(page: Page, block: Block, before: Block | None = None) -> None:
-    """Do with a block what its language and its comments ask for; `BlockFailed` says what is wrong."""
+    """Check a block by its language and its comments. `BlockFailed` says what is wrong."""
     if wrong := block.wrong():
         raise BlockFailed(wrong)
     if not block.language:
@@ -69,12 +69,12 @@ def _compare(page: Page, block: Block, before: Block | None) -> None:
         raise BlockFailed("output is a block of `text` or `json`")
     if before is None or before.language not in PRINTING or page.printed is None:
         raise BlockFailed("output comes right after the block that printed it, which is of bash, python or sql")
-    if not fits(page.told(block.source), page.printed):
+    if not fits(page.with_free_ports(block.source), page.printed):
         raise BlockFailed(f"the block of line {before.line} printed something else:\n{page.printed}")
 
 
 def fits(shown: str, printed: str) -> bool:
-    """Whether what a page shows was printed, spaces at the end of lines apart; `…` stands for anything."""
+    """Whether the shown text equals the output, except spaces at line ends; `…` stands for any text."""
     pieces = _trimmed(shown).split(ANYTHING)
     return re.fullmatch(".*?".join(map(re.escape, pieces)), _trimmed(printed), re.DOTALL) is not None
 
@@ -88,7 +88,7 @@ def _write(page: Page, block: Block) -> None:
     if not path.resolve().is_relative_to(page.folder.resolve()):
         raise BlockFailed(f"{block.directives['file']!r} is not in the folder of the page")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page.told(block.source), encoding="utf-8")
+    path.write_text(page.with_free_ports(block.source), encoding="utf-8")
     if block.language in DATA:
         LANGUAGES[block.language](page, block)
     elif block.language == "python":
@@ -101,30 +101,30 @@ def _bash(page: Page, block: Block) -> None:
     for program in NEEDED:
         if re.search(rf"\b{program}\b", block.source):
             requires(shutil.which(program), f"{program} is not installed")
-    script = page.told(block.source)
+    script = page.with_free_ports(block.source)
     if "background" in block.directives:
-        page.start(script, until=page.told(block.directives["background"]))
+        page.start(script, until=page.with_free_ports(block.directives["background"]))
     else:
         page.run(script, expected=int(block.directives.get("fails", "0")))
 
 
 def _python(page: Page, block: Block) -> None:
-    page.python(page.told(block.source), block.line)
+    page.python(page.with_free_ports(block.source), block.line)
 
 
 def _sql(page: Page, block: Block) -> None:
-    """Ask the files where a statement names files, else the page's lake; one that finds nothing shows nothing."""
+    """Run a statement on the files it names, else on the page's lake. It must find rows."""
     statement = block.source.strip().removesuffix(";")
     if "read_parquet(" in statement:
         code = f"import duckdb\nanswer = duckdb.connect().sql({statement!r})\nfound = len(answer)\nprint(answer)"
     else:
-        code = ASKED.format(statement)
+        code = QUERY.format(statement)
     page.python(f"{code}\nassert found, 'the statement finds nothing'", block.line)
 
 
 def _text(_: Page, block: Block) -> None:
-    if found := _COMMAND.search(block.source):
-        raise BlockFailed(f"{found.group()!r} is a command, and commands stand in a block of bash")
+    if command := _COMMAND.search(block.source):
+        raise BlockFailed(f"{command.group()!r} is a command, and commands stand in a block of bash")
 
 
 def _yaml(page: Page, block: Block) -> None:
@@ -134,7 +134,7 @@ def _yaml(page: Page, block: Block) -> None:
         raise BlockFailed(f"no YAML: {error}") from error
     if len(values) == 1 and isinstance(values[0], dict) and ("space" in values[0] or values[0].keys() <= _SECTIONS):
         text = block.source if "space" in values[0] else f"space: {{id: lab}}\n{block.source}"
-        _read_configuration(page.folder.parent / "space.yaml", page.told(text))
+        _read_configuration(page.folder.parent / "space.yaml", page.with_free_ports(text))
 
 
 def _read_configuration(file: Path, text: str) -> None:

@@ -1,6 +1,6 @@
-"""The fenced blocks of a page, as Sybil finds them, and what the comments before them say about each.
+"""Reads the fenced blocks of a page with Sybil, and the comments that control them.
 
-Reads and decides nothing: what becomes of a block is `running`'s and `languages`' business.
+`languages` and `running` decide what happens to a block.
 """
 
 import re
@@ -32,7 +32,7 @@ _FENCE: Final = re.compile(r"^[ \t>]*(?:[-*+][ \t]+|\d+[.)][ \t]+)?(`{3,}|~{3,})
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
-    """One fenced block: where it begins, its language, its text, and what was said of it."""
+    """One fenced block: its line, its language, its text and its comments."""
 
     line: int
     language: str
@@ -40,7 +40,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     directives: Mapping[str, str]
 
     def wrong(self) -> str:
-        """What is wrong with the comments before it; empty where nothing is."""
+        """What is wrong with the comments before it, or an empty text."""
         for name, words in self.directives.items():
             if name not in DIRECTIVES:
                 return f"nobody knows the comment {name!r}; these are known: {'; '.join(DIRECTIVES.values())}"
@@ -50,16 +50,16 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def directives_before(lines: list[str]) -> dict[str, str]:
-    """What the comments say that stand one below the other at the end of these lines."""
-    found: dict[str, str] = {}
+    """The comments at the end of these lines, by name."""
+    directives: dict[str, str] = {}
     while lines and (comment := _COMMENT.fullmatch(lines[-1])):
-        found[comment[1]] = comment[2] or ""
+        directives[comment[1]] = comment[2] or ""
         lines = lines[:-1]
-    return found
+    return directives
 
 
 def parser(run: Callable[[Example], str | None]) -> Callable[[Document], Iterable[Region]]:
-    """For Sybil: every fenced block of a page, of whatever language, is an example that this function runs."""
+    """A Sybil parser: every fenced block of a page is an example that this function runs."""
 
     def parse(document: Document) -> Iterable[Region]:
         for region in _LEXER(document):
@@ -82,19 +82,19 @@ def examples_of(path: Path, run: Callable[[Example], str | None]) -> list[Exampl
 
 
 def count_fences(text: str) -> int:
-    """How many lines of a page open or close a block, counted without the reader of blocks."""
+    """The number of lines that open or close a block, counted without the block reader."""
     return len(_FENCE.findall(text))
 
 
 def idle_directives(text: str) -> list[str]:
-    """The comments that mean to direct a block and stand before none."""
+    """The comments that control a block but have no block after them."""
     lines = text.splitlines()
     idle = []
     for number, line in enumerate(lines):
         comment = _COMMENT.fullmatch(line)
         if comment is None or comment[1] not in DIRECTIVES:
             continue
-        following = (each for each in lines[number + 1 :] if not _COMMENT.fullmatch(each))
+        following = (text_line for text_line in lines[number + 1 :] if not _COMMENT.fullmatch(text_line))
         if not _FENCE.match(next(following, "")):
             idle.append(f"line {number + 1}: {line.strip()}")
     return idle

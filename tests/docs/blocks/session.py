@@ -1,7 +1,7 @@
-"""The Python of one page, as a process of its own: run by `running`, a block at a time, names and loop kept.
+"""The Python process of one page. It runs one block at a time and keeps names and event loop between blocks.
 
-Imports nothing of ours. A request is a line of JSON on standard input, its answer one on the descriptor of the
-first argument; what the code prints goes where the process was told to print.
+Imports none of our code. A request is a line of JSON on standard input; the answer is a line on the descriptor in the
+first argument. The output of the code goes to standard output and standard error.
 """
 
 import ast
@@ -16,22 +16,22 @@ from typing import Any
 
 
 class Expecting(ast.NodeTransformer):
-    """What a page catches is raised: a `try` that goes well has failed. Functions keep theirs."""
+    """Lets a `try` fail if its body raises nothing: a page shows the error. Functions are unchanged."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        """Leave it as it is."""
+        """Return the function unchanged."""
         return node
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AsyncFunctionDef:
-        """Leave it as it is."""
+        """Return the function unchanged."""
         return node
 
     def visit_Try(self, node: ast.Try) -> ast.Try:
-        """Complain after the last line of what should have failed."""
+        """Add a failure after the last line of the body."""
         if node.handlers and not node.orelse:
             node.orelse = ast.parse('raise AssertionError("nothing was raised here that could be caught")').body
-            for each in ast.walk(node.orelse[0]):
-                ast.copy_location(each, node)
+            for child in ast.walk(node.orelse[0]):
+                ast.copy_location(child, node)
         return node
 
 
@@ -59,7 +59,7 @@ def main(answers: int) -> None:
     requests = os.fdopen(os.dup(0), encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.path[0] = ""
-    logging.getLogger("mew").addHandler(logging.NullHandler())  # what a page provokes is no complaint
+    logging.getLogger("mew").addHandler(logging.NullHandler())  # a warning that a page provokes is no error
     names: dict[str, Any] = {"__name__": "__main__"}
     with asyncio.Runner() as runner:
         for line in requests:
