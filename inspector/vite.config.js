@@ -1,5 +1,5 @@
-// How the page is built: one script and one sheet of styles, named by their contents, with addresses relative to the
-// page, so that a proxy may serve the gateway under a path of its own.
+// Builds the page as one script and one style sheet, named by their content. URLs are relative to the page, so that a
+// proxy can serve the gateway under a path.
 import { defineConfig } from "vite";
 
 export default defineConfig({

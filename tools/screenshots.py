@@ -163,7 +163,7 @@ async def of_those_who_act(camera: Camera, token: str) -> None:
     await page.get_by_label("to (optional)").fill("file-tools")
     await page.get_by_label("with this payload").fill(DELETE)
     await page.get_by_role("button", name="Explain").click()
-    await expect(page.get_by_role("heading", name="Refused")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Rejected")).to_be_visible()
     await camera.take("inspector-explain")
 
 

@@ -1,10 +1,10 @@
-// One stay in a space: what came over the socket and from the journal, folded into what the views show.
+// A session in a space: combines the messages of the socket and the records of the journal into the data of the views.
 //
-// Arrivals change numbers and lists at once and mark what changed; views are told on the next animation frame, once,
-// however much arrived meanwhile. The token lives in this object and nowhere else.
+// A message updates the data immediately and marks the changed topics. Views are notified once per animation frame. Only
+// this object holds the token.
 
 import { Activity } from "./model/activity";
-import { Books } from "./model/books";
+import { SpaceHistory } from "./model/history";
 import { parseExact, sourceOf, write } from "./model/exact";
 import { apply, applyFrame, emptyView, GATEWAY, referenced } from "./model/fold";
 import type { Envelope, Json, JsonObject, OpenProposal, StreamEntry, View } from "./model/fold";
@@ -12,10 +12,10 @@ import { sizeOf, split } from "./model/frames";
 import { fromEnvelope, type Ledger } from "./model/ledger";
 import type { Ownership } from "./model/ownership";
 import type { Proposals } from "./model/proposals";
-import { fromRecord, isRefusal, Recall } from "./model/recall";
-import { Door, type Draft, type Whoami } from "./net/http";
-import { Journal, keepsNone, type JournalRecord } from "./net/journal";
-import { Socket, type Ear, type Phase } from "./net/socket";
+import { fromRecord, isRefusal, JournalExcerpt } from "./model/excerpt";
+import { GatewayApi, type Draft, type Whoami } from "./net/http";
+import { Journal, hasNoJournal, type JournalRecord } from "./net/journal";
+import { Socket, type SocketListener, type Phase } from "./net/socket";
 
 export type Topic = "space" | "ledger" | "proposals" | "phase" | "history";
 
@@ -26,20 +26,20 @@ export interface Absent {
 
 export interface Past {
   state: "none yet" | "loading" | "loaded" | "no journal" | "failed";
-  /** From which position on the past was read; 0: all there is. */
+  /** The first position that was read; 0 if the whole journal was read. */
   from: number;
   why: string;
 }
 
-const DEPTH = 50_000;
-const MOST_ENDED = 200;
+const PAST_RECORDS = 50_000;
+const MAX_ENDED = 200;
 const FIRST_RETRY = 4000;
 const LONGEST_RETRY = 120_000;
 const DAY = 86_400_000;
 
-export class Session implements Ear {
+export class Session implements SocketListener {
   readonly who: Whoami;
-  readonly door: Door;
+  readonly api: GatewayApi;
   view: View = emptyView();
   activity = new Activity();
   phaseNow: Phase = "connecting";
@@ -47,79 +47,80 @@ export class Session implements Ear {
   past: Past = { state: "none yet", from: 0, why: "" };
   readonly absent = new Map<string, Absent>();
   readonly ended = new Map<string, { entry: StreamEntry; time: number; why: string }>();
-  private books = new Books();
-  /** After a break: what is gathered anew, until the journal has told what was missed. */
-  private aside: Books | null = null;
+  private history = new SpaceHistory();
+  /** After a lost connection: the history that is rebuilt, until the missed records are read from the journal. */
+  private rebuilt: SpaceHistory | null = null;
   private readonly socket: Socket;
   private readonly listeners = new Map<Topic, Set<() => void>>();
   private readonly dirty = new Set<Topic>();
   private scheduled = false;
   private fresh = true;
   private offset = 0;
-  private stay = new AbortController();
+  /** Aborts the requests of the current connection. */
+  private connection = new AbortController();
   private journal: Journal | null = null;
-  /** Which records are being read, or could not be. */
+  /** The records that are being read, or that could not be read. */
   private range: [from: number, to: number] = [0, -1];
   private retryWait = FIRST_RETRY;
-  /** Infinity while it is being read. */
+  /** Infinity while the journal is being read. */
   private retryAt = 0;
   private pauseTimer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(who: Whoami, token: string, space: string | null) {
     this.who = who;
-    this.door = new Door(token, space);
+    this.api = new GatewayApi(token, space);
     this.socket = new Socket(token, space, this);
   }
 
-  /** Whether whoever signed in may do anything at all. */
-  get acts(): boolean {
+  /** Whether the token is a participant's, so that the page can send. */
+  get canAct(): boolean {
     return !this.who.observer;
   }
 
-  /** Now, by the gateway's clock. */
+  /** The current time of the gateway's clock. */
   now(): number {
     return Date.now() + this.offset;
   }
 
   get ledger(): Ledger {
-    return this.books.ledger;
+    return this.history.ledger;
   }
 
   get ownership(): Ownership {
-    return this.books.ownership;
+    return this.history.ownership;
   }
 
   get proposals(): Proposals {
-    return this.books.proposals;
+    return this.history.proposals;
   }
 
-  /** The open proposals, the first first: those of the space's state, or where one is not told it, those that were seen. */
+  /** The open proposals, oldest first: those of the space's state, or, without access to it, those that were seen. */
   openProposals(): OpenProposal[] {
     return this.view.proposals ? [...this.view.proposals.values()] : this.proposals.waiting(this.now());
   }
 
-  /** Of whom it is known that they are paused. */
-  readonly paused = { has: (id: string): boolean => this.books.pauses.has(id, this.now()) };
+  /** The participants that are known to be paused. */
+  readonly paused = { has: (id: string): boolean => this.history.pauses.has(id, this.now()) };
 
-  /** Send it in the name of whoever signed in; numbers as they were written. */
+  /** Send a message as the signed-in participant, with its numbers unchanged. */
   send(draft: Draft): Promise<JsonObject> {
-    return this.door.send(this.view.you.id, draft);
+    return this.api.send(this.view.you.id, draft);
   }
 
   leave(): void {
-    this.stay.abort();
+    this.connection.abort();
     clearTimeout(this.pauseTimer);
     this.socket.close();
     this.listeners.clear();
   }
 
-  // Telling the views
+  // Notifying the views
 
   listen(topic: Topic, listener: () => void): () => void {
-    let known = this.listeners.get(topic);
-    if (!known) this.listeners.set(topic, (known = new Set()));
-    known.add(listener);
-    return () => known.delete(listener);
+    let listeners = this.listeners.get(topic);
+    if (!listeners) this.listeners.set(topic, (listeners = new Set()));
+    listeners.add(listener);
+    return () => listeners.delete(listener);
   }
 
   private mark(topic: Topic): void {
@@ -130,7 +131,7 @@ export class Session implements Ear {
       this.scheduled = false;
       const changed = [...this.dirty];
       this.dirty.clear();
-      for (const each of changed) this.listeners.get(each)?.forEach((listener) => listener());
+      for (const topic of changed) this.listeners.get(topic)?.forEach((listener) => listener());
     });
   }
 
@@ -141,7 +142,7 @@ export class Session implements Ear {
     this.phaseWhy = why;
     if (phase !== "live") {
       this.fresh = true;
-      this.stay.abort();
+      this.connection.abort();
     }
     this.mark("phase");
   }
@@ -151,137 +152,137 @@ export class Session implements Ear {
     if (frame) {
       const size = sizeOf(frame.body);
       applyFrame(this.view, frame.streamId);
-      this.arrived(frame.streamId, (flow, time, number) => flow.arrive(time, number, frame.body, size), size);
+      this.countArrival(frame.streamId, (flow, time, number) => flow.arrive(time, number, frame.body, size), size);
       return;
     }
     const text = typeof data === "string" ? data : new TextDecoder().decode(data);
     const envelope = JSON.parse(text) as Envelope;
     envelope.payload ??= {};
-    if (envelope.from === GATEWAY) tellExactly(envelope, text);
-    if (envelope.kind === "stream/data" && envelope.from !== GATEWAY) this.dataCame(envelope, text);
-    else this.envelopeCame(envelope, text);
+    if (envelope.from === GATEWAY) restoreNumbers(envelope, text);
+    if (envelope.kind === "stream/data" && envelope.from !== GATEWAY) this.handleData(envelope, text);
+    else this.handleEnvelope(envelope, text);
   }
 
-  private arrived(id: string, tell: (flow: ReturnType<Activity["of"]>, time: number, number: number) => void, size: number): void {
+  private countArrival(id: string, record: (flow: ReturnType<Activity["of"]>, time: number, number: number) => void, size: number): void {
     const time = this.now();
     this.activity.total.count(time, size);
-    tell(this.activity.of(id), time, this.view.streams.get(id)?.stream.frames ?? 0);
+    record(this.activity.of(id), time, this.view.streams.get(id)?.stream.frames ?? 0);
   }
 
-  private dataCame(envelope: Envelope, text: string): void {
+  private handleData(envelope: Envelope, text: string): void {
     apply(this.view, envelope);
     const id = referenced(envelope);
     if (id === null) return;
     const body = sourceOf(text, "payload", "content") ?? "null";
     const size = sizeOf(body);
     const formatId = envelope.payload["format_id"];
-    const sent = { writer: envelope.from, sequence: Number(envelope.payload["sequence"]) };
-    const more = typeof formatId === "string" ? { ...sent, formatId } : sent;
-    this.arrived(id, (flow, time, number) => flow.arrive(time, number, body, size, more), size);
+    const numbered = { writer: envelope.from, sequence: Number(envelope.payload["sequence"]) };
+    const header = typeof formatId === "string" ? { ...numbered, formatId } : numbered;
+    this.countArrival(id, (flow, time, number) => flow.arrive(time, number, body, size, header), size);
   }
 
-  private envelopeCame(envelope: Envelope, text: string): void {
-    const ours = envelope.from === GATEWAY;
-    if (ours && envelope.kind === "system/welcome") this.offset = Date.parse(envelope.ts) - Date.now() || 0;
+  private handleEnvelope(envelope: Envelope, text: string): void {
+    const byGateway = envelope.from === GATEWAY;
+    if (byGateway && envelope.kind === "system/welcome") this.offset = Date.parse(envelope.ts) - Date.now() || 0;
     const time = this.now();
-    const gone = this.endingOf(envelope);
+    const ending = this.streamEndedBy(envelope);
     apply(this.view, envelope);
-    if (gone) this.remember(gone, envelope, time);
-    if (ours && envelope.kind === "system/welcome") this.welcomed(time);
-    else if (ours && envelope.kind === "system/presence") this.presence(envelope, time);
-    else if (ours && envelope.kind === "stream/gap") this.gap(envelope, time);
-    const event = fromEnvelope(envelope, ours ? withoutToken(envelope, text) : text, time);
-    for (const each of this.shelf()) each.heed(envelope, event);
-    if (envelope.kind.startsWith("participant/")) this.awaitPauses();
-    if (envelope.kind.startsWith("mcp/") || ours) this.mark("proposals");
+    if (ending) this.addEnded(ending, envelope, time);
+    if (byGateway && envelope.kind === "system/welcome") this.handleWelcome(time);
+    else if (byGateway && envelope.kind === "system/presence") this.handlePresence(envelope, time);
+    else if (byGateway && envelope.kind === "stream/gap") this.handleGap(envelope, time);
+    const event = fromEnvelope(envelope, byGateway ? withoutToken(envelope, text) : text, time);
+    for (const history of this.histories()) history.update(envelope, event);
+    if (envelope.kind.startsWith("participant/")) this.schedulePauseEnd();
+    if (envelope.kind.startsWith("mcp/") || byGateway) this.mark("proposals");
     this.mark("ledger");
-    if (ours || envelope.kind.startsWith("stream/") || envelope.kind.startsWith("participant/")) this.mark("space");
+    if (byGateway || envelope.kind.startsWith("stream/") || envelope.kind.startsWith("participant/")) this.mark("space");
   }
 
-  /** Where everything that comes now is written. */
-  private shelf(): Books[] {
-    return this.aside ? [this.books, this.aside] : [this.books];
+  /** The histories that new messages are added to. */
+  private histories(): SpaceHistory[] {
+    return this.rebuilt ? [this.history, this.rebuilt] : [this.history];
   }
 
-  /** The stream that this envelope ends. */
-  private endingOf(envelope: Envelope): StreamEntry | undefined {
+  /** The stream that an envelope ends. */
+  private streamEndedBy(envelope: Envelope): StreamEntry | undefined {
     if (!/^stream\/(close|complete|error)$/.test(envelope.kind)) return undefined;
     const id = referenced(envelope);
     return id === null ? undefined : this.view.streams.get(id);
   }
 
-  private remember(entry: StreamEntry, envelope: Envelope, time: number): void {
+  private addEnded(entry: StreamEntry, envelope: Envelope, time: number): void {
     if (this.view.streams.has(entry.stream_id)) return;
-    const why = ["reason", "message", "code"].map((name) => envelope.payload[name]).find((each) => typeof each === "string");
+    const why = ["reason", "message", "code"].map((name) => envelope.payload[name]).find((text) => typeof text === "string");
     this.ended.set(entry.stream_id, { entry, time, why: [envelope.kind.slice(7), why].filter(Boolean).join(" · ") });
-    if (this.ended.size > MOST_ENDED) this.ended.delete(this.ended.keys().next().value as string);
-    this.tidy();
+    if (this.ended.size > MAX_ENDED) this.ended.delete(this.ended.keys().next().value as string);
+    this.removeEnded();
   }
 
-  private tidy(): void {
-    this.activity.tidy(this.view.streams, this.ended);
-    for (const each of this.shelf()) each.ownership.tidy(this.view.streams);
+  private removeEnded(): void {
+    this.activity.removeEnded(this.view.streams, this.ended);
+    for (const history of this.histories()) history.ownership.removeEnded(this.view.streams);
   }
 
-  private welcomed(time: number): void {
+  private handleWelcome(time: number): void {
     if (!this.fresh) return;
     this.fresh = false;
     this.socket.welcomed();
-    // What is known stays until the journal has told it anew: there may be none.
-    this.aside = this.past.state === "none yet" ? null : new Books();
-    this.activity.wasAway();
-    for (const each of this.shelf()) {
-      for (const entry of this.view.streams.values()) each.ownership.found(entry, time);
+    // The old history stays until the journal is read again, because the space may have no journal.
+    this.rebuilt = this.past.state === "none yet" ? null : new SpaceHistory();
+    this.activity.reconnected();
+    for (const history of this.histories()) {
+      for (const entry of this.view.streams.values()) history.ownership.addEntry(entry, time);
     }
-    this.tidy();
+    this.removeEnded();
     for (const id of this.view.participants.keys()) this.absent.delete(id);
-    this.stay.abort();
-    this.stay = new AbortController();
-    const journal = (this.journal = new Journal(this.door, this.who.space, this.stay.signal));
+    this.connection.abort();
+    this.connection = new AbortController();
+    const journal = (this.journal = new Journal(this.api, this.who.space, this.connection.signal));
     const { position } = this.view;
     this.retryWait = FIRST_RETRY;
-    void this.loadPast(Math.max(0, position - DEPTH + 1), position);
-    void journal.follow(position + 1, (record, text) => this.refusal(record, text), () => this.retry());
+    void this.loadPast(Math.max(0, position - PAST_RECORDS + 1), position);
+    void journal.follow(position + 1, (record, text) => this.addRejection(record, text), () => this.retry());
   }
 
-  private presence(envelope: Envelope, time: number): void {
-    const about = (envelope.payload["participant"] as { id?: string } | undefined)?.id;
-    if (about === undefined) return;
+  private handlePresence(envelope: Envelope, time: number): void {
+    const participant = (envelope.payload["participant"] as { id?: string } | undefined)?.id;
+    if (participant === undefined) return;
     const event = envelope.payload["event"];
     const reason = envelope.payload["reason"];
-    if (event === "join") this.absent.delete(about);
-    if (event === "leave") this.absent.set(about, { time, why: typeof reason === "string" ? reason : "left" });
-    if (event === "leave" && reason === "kicked") for (const each of this.shelf()) each.pauses.end(about, time);
-    if (event === "invited") this.absent.set(about, { time, why: "invited" });
+    if (event === "join") this.absent.delete(participant);
+    if (event === "leave") this.absent.set(participant, { time, why: typeof reason === "string" ? reason : "left" });
+    if (event === "leave" && reason === "kicked") for (const history of this.histories()) history.pauses.end(participant, time);
+    if (event === "invited") this.absent.set(participant, { time, why: "invited" });
   }
 
-  private gap(envelope: Envelope, time: number): void {
+  private handleGap(envelope: Envelope, time: number): void {
     const { stream_id, from, to, dropped } = envelope.payload as { stream_id: string; from: number; to: number; dropped: number };
-    this.activity.of(stream_id).lose(time, from, to, dropped);
+    this.activity.of(stream_id).addLoss(time, from, to, dropped);
   }
 
-  /** Tell the views when the next pause ends by itself. */
-  private awaitPauses(): void {
+  /** Notify the views when the next pause expires. */
+  private schedulePauseEnd(): void {
     clearTimeout(this.pauseTimer);
-    const next = this.books.pauses.next(this.now());
+    const next = this.history.pauses.next(this.now());
     if (next === null) return;
-    const again = (): void => {
+    const expire = (): void => {
       this.mark("space");
-      this.awaitPauses();
+      this.schedulePauseEnd();
     };
-    this.pauseTimer = setTimeout(again, Math.min(DAY, next - this.now() + 1));
+    this.pauseTimer = setTimeout(expire, Math.min(DAY, next - this.now() + 1));
   }
 
   // The journal
 
-  /** What was before what is here already; or what could not be read, once more. */
+  /** Read earlier records of the journal; after a failure, retry the failed range. */
   loadEarlier(): void {
     const { state, from } = this.past;
     if (state === "failed" && this.retryAt < Infinity) void this.loadPast(...this.range);
-    else if (state === "loaded" && from > 0) void this.loadPast(Math.max(0, from - 1 - DEPTH * 4), from - 1);
+    else if (state === "loaded" && from > 0) void this.loadPast(Math.max(0, from - 1 - PAST_RECORDS * 4), from - 1);
   }
 
-  /** The journal can be read; perhaps also what could not be. */
+  /** After a successful request, retry the range that could not be read. */
   private retry(): void {
     if (this.past.state !== "failed" || Date.now() < this.retryAt) return;
     void this.loadPast(...this.range, true);
@@ -289,46 +290,46 @@ export class Session implements Ear {
 
   private async loadPast(from: number, to: number, quietly = false): Promise<void> {
     const { journal } = this;
-    const { signal } = this.stay;
+    const { signal } = this.connection;
     if (!journal || signal.aborted) return;
-    const books = this.aside ?? this.books;
-    const found = new Recall(books.ledger.room());
+    const history = this.rebuilt ?? this.history;
+    const excerpt = new JournalExcerpt(history.ledger.room());
     this.range = [from, to];
     this.retryAt = Infinity;
     if (!quietly) this.past = { state: "loading", from: to + 1, why: "" };
     this.mark("history");
     try {
-      const first = await journal.read(from, to, (record, text) => found.take(record, text));
+      const first = await journal.read(from, to, (record, text) => excerpt.add(record, text));
       if (signal.aborted) return;
       this.past = { state: "loaded", from: first, why: "" };
-      this.recalled(books, found);
+      this.addExcerpt(history, excerpt);
     } catch (problem) {
       if (signal.aborted) return;
-      this.unread(problem, to);
+      this.readFailed(problem, to);
     }
-    this.awaitPauses();
+    this.schedulePauseEnd();
     for (const topic of ["history", "ledger", "proposals", "space"] as const) this.mark(topic);
   }
 
-  private recalled(books: Books, found: Recall): void {
-    books.absorb(found);
-    this.books = books;
-    this.aside = null;
-    this.tidy();
-    for (const [id, left] of found.left) {
-      const known = this.absent.get(id);
-      if (this.view.participants.has(id) || id === this.view.you.id || (known && known.time >= left.time)) continue;
+  private addExcerpt(history: SpaceHistory, excerpt: JournalExcerpt): void {
+    history.addEarlier(excerpt);
+    this.history = history;
+    this.rebuilt = null;
+    this.removeEnded();
+    for (const [id, left] of excerpt.left) {
+      const absent = this.absent.get(id);
+      if (this.view.participants.has(id) || id === this.view.you.id || (absent && absent.time >= left.time)) continue;
       this.absent.set(id, left);
     }
   }
 
-  /** What was known before a break stays. */
-  private unread(problem: unknown, to: number): void {
-    if (keepsNone(problem)) {
+  /** The history from before a lost connection stays. */
+  private readFailed(problem: unknown, to: number): void {
+    if (hasNoJournal(problem)) {
       this.past = { state: "no journal", from: to + 1, why: "" };
-      // Pauses may have ended meanwhile, and nobody tells.
-      if (this.aside) this.books.pauses = this.aside.pauses;
-      this.aside = null;
+      // Pauses can have ended while the page was not connected, and no record reports it.
+      if (this.rebuilt) this.history.pauses = this.rebuilt.pauses;
+      this.rebuilt = null;
       return;
     }
     this.past = { state: "failed", from: to + 1, why: String(problem) };
@@ -336,21 +337,21 @@ export class Session implements Ear {
     this.retryWait = Math.min(LONGEST_RETRY, this.retryWait * 2);
   }
 
-  /** Refusals reach only those they are about; the journal tells all. */
-  private refusal(record: JournalRecord, text: string): void {
+  /** A rejection is sent only to its participant; the journal has the rejections of all. */
+  private addRejection(record: JournalRecord, text: string): void {
     if (!isRefusal(record)) return;
-    for (const each of this.shelf()) each.ledger.add(fromRecord(record, text, Date.parse(record.time)));
+    for (const history of this.histories()) history.ledger.add(fromRecord(record, text, Date.parse(record.time)));
     this.mark("ledger");
   }
 }
 
-/** What participants may do is granted and revoked again from here: with its numbers as they were written. */
-function tellExactly(envelope: Envelope, text: string): void {
+/** Parse the capabilities with their numbers unchanged, because the page grants and revokes them again. */
+function restoreNumbers(envelope: Envelope, text: string): void {
   const names = { "system/welcome": ["you", "participants"], "system/presence": ["participant"] }[envelope.kind] ?? [];
   for (const name of names) envelope.payload[name] = parseExact(sourceOf(text, "payload", name) ?? "null") as Json;
 }
 
-/** A token is shown once, to whoever invited, and kept nowhere. */
+/** The token of an invitation is shown once, to the inviter, and never stored. */
 function withoutToken(envelope: Envelope, text: string): string {
   if (envelope.kind !== "space/invite-ack" || envelope.payload["token"] === undefined) return text;
   const { payload, ...rest } = parseExact(text) as Envelope;

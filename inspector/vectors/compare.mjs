@@ -1,5 +1,5 @@
-// Whether the page's fold makes of every envelope what `mew.view` makes of it: node vectors/compare.mjs fold.json
-// `python -m tools.inspector_vectors fold.json` writes the file. Says each difference, and ends with 1 where there is one.
+// Compares the page's fold with `mew.view`, envelope by envelope: node vectors/compare.mjs fold.json
+// `python -m tools.inspector_vectors fold.json` writes the file. Prints each difference, and exits with 1 if there is one.
 import { readFileSync } from "node:fs";
 import { isDeepStrictEqual } from "node:util";
 import { vite } from "./sources.mjs";

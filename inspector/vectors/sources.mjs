@@ -1,4 +1,4 @@
-// The page's sources as modules of Node, through the builder that makes the page of them. Whoever imports this closes it.
+// Loads the page's sources as Node modules, through the bundler of the page. The importing script must close it.
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { createServer } from "vite";
@@ -10,7 +10,7 @@ export const vite = await createServer({
   configFile: false,
   appType: "custom",
   logLevel: "error",
-  // Of each process its own: two may run at the same time.
+  // One folder per process, because two can run concurrently.
   cacheDir: join(root, "node_modules", `.vite-vectors-${process.pid}`),
   optimizeDeps: { noDiscovery: true },
   server: { middlewareMode: true, watch: null, ws: false },

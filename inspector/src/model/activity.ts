@@ -1,17 +1,17 @@
-// What has flowed through each stream: counts by the second, the last bodies, gaps.
+// Traffic of each stream: counts per second, the most recent frames, gaps.
 //
-// Arrivals only write numbers here. Nothing is decoded and nothing drawn before somebody looks.
+// An arrival only updates counters. Frames are decoded and drawn only when a view shows them.
 
 import type { Body } from "./frames";
 
 export const SECONDS = 120;
-const KEPT_FRAMES = 64;
-const KEPT_BYTES = 128 * 1024;
+const RECENT_FRAMES = 64;
+const RECENT_BYTES = 128 * 1024;
 const WATCHED_FRAMES = 1000;
 const WATCHED_BYTES = 8 * 1024 * 1024;
-const MOST_GAPS = 200;
+const MAX_GAPS = 200;
 
-export interface Kept {
+export interface RecentFrame {
   number: number;
   time: number;
   body: Body;
@@ -23,16 +23,16 @@ export interface Kept {
 
 export interface Gap {
   time: number;
-  /** Who left something out, or null where this page did not get it. */
+  /** The writer that skipped sequence numbers; null if this page missed the frames. */
   writer: string | null;
-  /** It was sent while this page was not connected: `from` and `to` are sequences of a writer. */
+  /** Sent while this page was not connected: `from` and `to` are sequence numbers of a writer. */
   away?: true;
   from: number;
   to: number;
   missing: number;
 }
 
-/** Counts, in all and by the second. */
+/** Counts, in total and per second. */
 export class Meter {
   frames = 0;
   bytes = 0;
@@ -45,107 +45,108 @@ export class Meter {
     this.frames += 1;
     this.bytes += size;
     this.lastTime = time;
-    this.turnTo(Math.floor(time / 1000));
+    this.advanceTo(Math.floor(time / 1000));
     const bucket = this.second % SECONDS;
     this.frameBuckets[bucket]! += 1;
     this.byteBuckets[bucket]! += size;
   }
 
-  private turnTo(second: number): void {
+  private advanceTo(second: number): void {
     if (second <= this.second) return;
     const from = Math.max(this.second + 1, second - SECONDS + 1);
-    for (let each = from; each <= second; each += 1) {
-      this.frameBuckets[each % SECONDS] = 0;
-      this.byteBuckets[each % SECONDS] = 0;
+    for (let bucket = from; bucket <= second; bucket += 1) {
+      this.frameBuckets[bucket % SECONDS] = 0;
+      this.byteBuckets[bucket % SECONDS] = 0;
     }
     this.second = second;
   }
 
-  /** Counts of the last whole seconds before `now`, oldest first. */
+  /** Counts of the last complete seconds before `now`, oldest first. */
   series(now: number, seconds: number, what: "frames" | "bytes"): number[] {
     const end = Math.floor(now / 1000);
-    this.turnTo(end);
+    this.advanceTo(end);
     const buckets = what === "frames" ? this.frameBuckets : this.byteBuckets;
-    const found = new Array<number>(seconds);
+    const counts = new Array<number>(seconds);
     for (let index = 0; index < seconds; index += 1) {
       const second = end - seconds + index;
-      found[index] = second < 0 || end - second >= SECONDS ? 0 : buckets[second % SECONDS]!;
+      counts[index] = second < 0 || end - second >= SECONDS ? 0 : buckets[second % SECONDS]!;
     }
-    return found;
+    return counts;
   }
 
-  /** A second, over the last three whole ones. */
+  /** The average per second over the last three complete seconds. */
   rate(now: number, what: "frames" | "bytes"): number {
     const last = this.series(now, 3, what);
     return (last[0]! + last[1]! + last[2]!) / 3;
   }
 }
 
-export interface Sent {
+/** The sender's part of a `stream/data` envelope. */
+export interface DataHeader {
   writer: string;
   sequence: number;
   formatId?: string;
 }
 
-/** One stream's. */
+/** The traffic of one stream. */
 export class Flow extends Meter {
   missing = 0;
-  kept: Kept[] = [];
+  recent: RecentFrame[] = [];
   gaps: Gap[] = [];
-  /** Somebody looks at it: more is kept. */
+  /** A view shows this stream: more frames are retained. */
   watched = false;
-  private keptBytes = 0;
+  private recentBytes = 0;
   private sequences = new Map<string, number>();
-  /** As they were before this page was away. */
-  private before = new Map<string, number>();
+  /** The last sequence numbers before a lost connection. */
+  private sequencesBeforeBreak = new Map<string, number>();
 
-  arrive(time: number, number: number, body: Body, size: number, sent?: Sent): void {
+  arrive(time: number, number: number, body: Body, size: number, header?: DataHeader): void {
     this.count(time, size);
-    this.keep(sent ? { number, time, body, size, ...sent } : { number, time, body, size });
-    if (sent) this.follow(time, sent.writer, sent.sequence);
+    this.keep(header ? { number, time, body, size, ...header } : { number, time, body, size });
+    if (header) this.checkSequence(time, header.writer, header.sequence);
   }
 
-  /** The gateway tells what this page did not get. */
-  lose(time: number, from: number, to: number, missing: number): void {
+  /** The gateway reports frames that it could not deliver to this page. */
+  addLoss(time: number, from: number, to: number, missing: number): void {
     this.missing += missing;
-    this.note({ time, writer: null, from, to, missing });
+    this.addGap({ time, writer: null, from, to, missing });
   }
 
-  /** This page was not connected: what it did not see meanwhile nobody left out. */
-  wasAway(): void {
-    this.before = new Map([...this.before, ...this.sequences]);
+  /** After a lost connection: frames missed in the meantime are not gaps of the writer. */
+  reconnected(): void {
+    this.sequencesBeforeBreak = new Map([...this.sequencesBeforeBreak, ...this.sequences]);
     this.sequences = new Map();
   }
 
-  private follow(time: number, writer: string, sequence: number): void {
-    const seen = this.sequences.get(writer);
-    const last = seen ?? this.before.get(writer);
+  private checkSequence(time: number, writer: string, sequence: number): void {
+    const previous = this.sequences.get(writer);
+    const last = previous ?? this.sequencesBeforeBreak.get(writer);
     this.sequences.set(writer, sequence);
-    this.before.delete(writer);
+    this.sequencesBeforeBreak.delete(writer);
     if (last === undefined || sequence <= last + 1) return;
     const gap = { time, from: last + 1, to: sequence - 1, missing: sequence - last - 1 };
     this.missing += gap.missing;
-    this.note(seen === undefined ? { ...gap, writer: null, away: true } : { ...gap, writer });
+    this.addGap(previous === undefined ? { ...gap, writer: null, away: true } : { ...gap, writer });
   }
 
-  private note(gap: Gap): void {
+  private addGap(gap: Gap): void {
     this.gaps.push(gap);
-    if (this.gaps.length > MOST_GAPS) this.gaps.splice(0, this.gaps.length - MOST_GAPS);
+    if (this.gaps.length > MAX_GAPS) this.gaps.splice(0, this.gaps.length - MAX_GAPS);
   }
 
-  private keep(frame: Kept): void {
-    this.kept.push(frame);
-    this.keptBytes += frame.size;
-    const most = this.watched ? WATCHED_FRAMES : KEPT_FRAMES;
-    const bytes = this.watched ? WATCHED_BYTES : KEPT_BYTES;
-    // In lumps: taking one off the front for each arrival would move all the others each time.
-    if (this.kept.length < most * 1.5 && this.keptBytes <= bytes) return;
-    let drop = Math.max(0, this.kept.length - most);
+  private keep(frame: RecentFrame): void {
+    this.recent.push(frame);
+    this.recentBytes += frame.size;
+    const maxFrames = this.watched ? WATCHED_FRAMES : RECENT_FRAMES;
+    const maxBytes = this.watched ? WATCHED_BYTES : RECENT_BYTES;
+    // In batches: removing one frame per arrival would move all other frames each time.
+    if (this.recent.length < maxFrames * 1.5 && this.recentBytes <= maxBytes) return;
+    let drop = Math.max(0, this.recent.length - maxFrames);
     let dropped = 0;
-    for (let index = 0; index < drop; index += 1) dropped += this.kept[index]!.size;
-    while (this.keptBytes - dropped > bytes && drop < this.kept.length - 1) dropped += this.kept[drop++]!.size;
-    this.kept.splice(0, drop);
-    this.keptBytes -= dropped;
+    for (let index = 0; index < drop; index += 1) dropped += this.recent[index]!.size;
+    while (this.recentBytes - dropped > maxBytes && drop < this.recent.length - 1) dropped += this.recent[drop++]!.size;
+    this.recent.splice(0, drop);
+    this.recentBytes -= dropped;
   }
 }
 
@@ -159,13 +160,13 @@ export class Activity {
     return flow;
   }
 
-  /** This page was not connected for a while. */
-  wasAway(): void {
-    for (const flow of this.flows.values()) flow.wasAway();
+  /** After a lost connection. */
+  reconnected(): void {
+    for (const flow of this.flows.values()) flow.reconnected();
   }
 
-  /** Let go of streams that ended long ago. */
-  tidy(open: ReadonlyMap<string, unknown>, kept: ReadonlyMap<string, unknown>): void {
-    for (const id of this.flows.keys()) if (!open.has(id) && !kept.has(id)) this.flows.delete(id);
+  /** Delete the traffic of streams that are neither open nor listed as ended. */
+  removeEnded(open: ReadonlyMap<string, unknown>, listed: ReadonlyMap<string, unknown>): void {
+    for (const id of this.flows.keys()) if (!open.has(id) && !listed.has(id)) this.flows.delete(id);
   }
 }

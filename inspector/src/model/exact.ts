@@ -1,11 +1,11 @@
-// JSON as it was written. A double cannot hold every number, nor tell 1.0 from 1: what is shown, kept and sent has the
-// numbers that somebody wrote, not those that this page made of them.
+// JSON with its numbers unchanged. A double cannot represent every number and does not distinguish 1.0 from 1. What the
+// page shows, stores and sends has the numbers as their author wrote them.
 
 interface Raw {
   rawJSON?: (source: string) => unknown;
 }
 
-/** A number that a double cannot hold as it was written. Whatever writes JSON writes it as it was. */
+/** A number that a double cannot represent exactly. `JSON.stringify` writes its source text. */
 export class Exact {
   readonly source: string;
   constructor(source: string) {
@@ -16,7 +16,7 @@ export class Exact {
     return this.source;
   }
 
-  /** Browsers that tell how a number was written can write it so, too. */
+  /** Browsers that give a reviver the source of a number also support `rawJSON`. */
   toJSON(): unknown {
     return (JSON as Raw).rawJSON?.(this.source) ?? Number(this.source);
   }
@@ -29,12 +29,12 @@ const exactly: Reviver = (_key, value, context) =>
     ? new Exact(context.source)
     : value;
 
-/** JSON with its numbers as they were written, where the browser can tell; `SyntaxError` where it is none. */
+/** Parse JSON with its numbers unchanged, if the browser supports it. Throws `SyntaxError` for invalid JSON. */
 export function readExact(text: string): unknown {
   return JSON.parse(text, exactly);
 }
 
-/** The same, and undefined where it is none. */
+/** The same, but undefined for invalid JSON. */
 export function parseExact(text: string): unknown {
   const first = text.trimStart()[0];
   if (first === undefined || !'{["-0123456789tfn'.includes(first)) return undefined;
@@ -45,27 +45,27 @@ export function parseExact(text: string): unknown {
   }
 }
 
-/** What `parseExact` has read, with its numbers as they were. */
+/** The JSON text of a value, with the numbers of `parseExact` unchanged. */
 export function write(value: unknown): string {
   return JSON.stringify(value);
 }
 
-// Parts of a text that is known to be JSON. To cut them out costs less than to parse all of it exactly.
+// Parts of a valid JSON text. Extracting a part is cheaper than parsing the whole text exactly.
 
-/** The part under these keys, as it stands there. */
+/** The source text of the value under these keys. */
 export function sourceOf(text: string, ...keys: string[]): string | undefined {
-  let part: Part | undefined = { key: "", from: blank(text, 0), to: text.length };
+  let part: Part | undefined = { key: "", from: skipSpace(text, 0), to: text.length };
   for (const key of keys) {
-    part = parts(text, part.from).findLast((each) => each.key === key);
+    part = parts(text, part.from).findLast((candidate) => candidate.key === key);
     if (!part) return undefined;
   }
   return text.slice(part.from, part.to).trimEnd();
 }
 
-/** The items of the list under this key, as they stand there. */
+/** The source texts of the items of the list under this key. */
 export function sourcesOf(text: string, key: string): string[] {
-  const list = parts(text, blank(text, 0)).findLast((each) => each.key === key);
-  return list ? parts(text, list.from).map((each) => text.slice(each.from, each.to)) : [];
+  const list = parts(text, skipSpace(text, 0)).findLast((candidate) => candidate.key === key);
+  return list ? parts(text, list.from).map((item) => text.slice(item.from, item.to)) : [];
 }
 
 interface Part {
@@ -74,38 +74,38 @@ interface Part {
   to: number;
 }
 
-/** What the object or the list that begins here is made of. */
+/** The members of the object, or the items of the list, that begins at this index. */
 function parts(text: string, at: number): Part[] {
-  const found: Part[] = [];
+  const members: Part[] = [];
   const list = text[at] === "[";
-  if (!list && text[at] !== "{") return found;
-  let next = blank(text, at + 1);
+  if (!list && text[at] !== "{") return members;
+  let next = skipSpace(text, at + 1);
   while (next < text.length && text[next] !== "]" && text[next] !== "}") {
     let key = "";
     if (!list) {
-      const end = over(text, next);
+      const end = endOfValue(text, next);
       key = JSON.parse(text.slice(next, end)) as string;
-      next = blank(text, blank(text, end) + 1);
+      next = skipSpace(text, skipSpace(text, end) + 1);
     }
-    const to = over(text, next);
-    found.push({ key, from: next, to });
-    next = blank(text, to);
-    if (text[next] === ",") next = blank(text, next + 1);
+    const to = endOfValue(text, next);
+    members.push({ key, from: next, to });
+    next = skipSpace(text, to);
+    if (text[next] === ",") next = skipSpace(text, next + 1);
   }
-  return found;
+  return members;
 }
 
 const SPACE = /\s*/y;
 const WORD = /[^\s,\]}]*/y;
 
-function blank(text: string, at: number): number {
+function skipSpace(text: string, at: number): number {
   SPACE.lastIndex = at;
   SPACE.test(text);
   return SPACE.lastIndex;
 }
 
-/** Where the value that begins here ends. */
-function over(text: string, at: number): number {
+/** The index after the value that begins at `at`. */
+function endOfValue(text: string, at: number): number {
   if (!'"{['.includes(text[at] ?? "")) {
     WORD.lastIndex = at;
     WORD.test(text);
@@ -114,7 +114,7 @@ function over(text: string, at: number): number {
   let depth = 0;
   for (let index = at; index < text.length; index += 1) {
     const unit = text[index];
-    if (unit === '"') index = quoted(text, index);
+    if (unit === '"') index = closingQuote(text, index);
     else if (unit === "{" || unit === "[") depth += 1;
     else if (unit === "}" || unit === "]") depth -= 1;
     if (depth === 0) return index + 1;
@@ -122,8 +122,8 @@ function over(text: string, at: number): number {
   return text.length;
 }
 
-/** Where the string that begins here has its last quote. */
-function quoted(text: string, at: number): number {
+/** The index of the closing quote of the string that begins at `at`. */
+function closingQuote(text: string, at: number): number {
   for (let end = text.indexOf('"', at + 1); end > 0; end = text.indexOf('"', end + 1)) {
     let slashes = 0;
     while (text[end - 1 - slashes] === "\\") slashes += 1;

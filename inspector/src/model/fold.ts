@@ -1,7 +1,7 @@
-// What an observer of a space knows, and how every envelope changes it: the same fold as `mew.view`.
+// The state of a space that an observer can know, and how each envelope changes it: the same fold as `mew.view`.
 //
-// It believes the gateway, and nobody who speaks in its name. `vectors/` holds what `mew.view` makes of the same
-// envelopes; a test compares. Unlike there, a view is changed in place: two thousand frames a second are counted here.
+// Kinds of the gateway count only if the gateway sent them. A test compares this fold with `mew.view`, by the vectors in
+// `vectors/`. Unlike `mew.view`, it changes the view in place, because it counts thousands of frames per second.
 
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 export type JsonObject = { [key: string]: Json };
@@ -15,7 +15,7 @@ export interface Envelope {
   kind: string;
   correlation_id?: string[] | null;
   context?: Json;
-  /** On the kinds about proposals the gateway sets it or removes it: nobody can forge it. */
+  /** For the kinds about proposals the gateway sets or removes this field, so it cannot be forged. */
   proposal?: { position: number; digest: string; expires_at?: string };
   payload: JsonObject;
 }
@@ -53,7 +53,7 @@ export interface StreamEntry {
   [field: string]: unknown;
 }
 
-/** An open proposal: everything but what it asks for, which the gateway is asked for when somebody looks. */
+/** An open proposal without its payload. The page requests the payload when it shows the proposal. */
 export interface OpenProposal {
   position: number;
   id: string;
@@ -70,7 +70,7 @@ export interface View {
   participants: Map<string, Participant>;
   streams: Map<string, StreamEntry>;
   position: number;
-  /** The open ones by position, in order of opening; null where one may send no `mcp/request`. */
+  /** Open proposals by position, oldest first; null if this participant may send no `mcp/request`. */
   proposals: Map<number, OpenProposal> | null;
 }
 
@@ -82,15 +82,15 @@ export function emptyView(): View {
   return { you: { id: "", capabilities: [] }, participants: new Map(), streams: new Map(), position: -1, proposals: null };
 }
 
-/** The view after an envelope; kinds that only the gateway sends count only from the gateway. */
+/** Update the view with an envelope. Kinds that only the gateway sends are ignored from other senders. */
 export function apply(view: View, envelope: Envelope): void {
   const table = envelope.from === GATEWAY ? BY_GATEWAY : BY_PARTICIPANT;
   table.get(envelope.kind)?.(view, envelope);
 }
 
-/** The view after a raw frame. */
+/** Update the view with a raw frame. */
 export function applyFrame(view: View, streamId: string): void {
-  counted(view, streamId, 1);
+  countFrames(view, streamId, 1);
 }
 
 function welcome(view: View, envelope: Envelope): void {
@@ -101,31 +101,31 @@ function welcome(view: View, envelope: Envelope): void {
     open_proposals?: OpenProposal[];
     position: number;
   };
-  view.you = person(payload.you);
-  view.participants = new Map(payload.participants.map((each) => [each.id, person(each)]));
-  view.streams = new Map(payload.active_streams.map((each) => [each.stream_id, each]));
+  view.you = participantOf(payload.you);
+  view.participants = new Map(payload.participants.map((participant) => [participant.id, participantOf(participant)]));
+  view.streams = new Map(payload.active_streams.map((stream) => [stream.stream_id, stream]));
   view.position = payload.position;
-  view.proposals = payload.open_proposals ? new Map(payload.open_proposals.map((each) => [each.position, entryOf(each)])) : null;
+  view.proposals = payload.open_proposals ? new Map(payload.open_proposals.map((proposal) => [proposal.position, entryOf(proposal)])) : null;
 }
 
 function entryOf({ position, id, from, to, method, digest, expires_at, votes }: OpenProposal): OpenProposal {
   return { position, id, from, to, method, digest, expires_at, votes };
 }
 
-function person(value: Participant): Participant {
+function participantOf(value: Participant): Participant {
   return { id: value.id, capabilities: value.capabilities };
 }
 
 function presence(view: View, envelope: Envelope): void {
-  const about = person(envelope.payload["participant"] as unknown as Participant);
+  const participant = participantOf(envelope.payload["participant"] as unknown as Participant);
   const event = envelope.payload["event"];
   if (event === "leave") {
-    view.participants.delete(about.id);
-    if (envelope.payload["reason"] === "kicked") withoutVotes(view, about.id);
-  } else if (event === "join" || view.participants.has(about.id)) view.participants.set(about.id, about);
-  const connected = view.participants.has(about.id);
+    view.participants.delete(participant.id);
+    if (envelope.payload["reason"] === "kicked") removeVotes(view, participant.id);
+  } else if (event === "join" || view.participants.has(participant.id)) view.participants.set(participant.id, participant);
+  const connected = view.participants.has(participant.id);
   for (const stream of view.streams.values()) {
-    if (stream.owner === about.id) stream.stream.owner_connected = connected;
+    if (stream.owner === participant.id) stream.stream.owner_connected = connected;
   }
 }
 
@@ -136,21 +136,21 @@ function opened(view: View, envelope: Envelope): void {
 
 function readied(view: View, envelope: Envelope): void {
   const payload = envelope.payload;
-  const known = payload["stream"] as unknown as StreamCore & { owner: string; authorized_writers: string[] };
-  view.streams.set(known.stream_id, {
+  const core = payload["stream"] as unknown as StreamCore & { owner: string; authorized_writers: string[] };
+  view.streams.set(core.stream_id, {
     ...payload,
-    stream_id: known.stream_id,
-    owner: known.owner,
-    authorized_writers: known.authorized_writers,
+    stream_id: core.stream_id,
+    owner: core.owner,
+    authorized_writers: core.authorized_writers,
     created: envelope.ts,
     direction: payload["direction"] ?? "upload",
     encoding: payload["encoding"] ?? "utf-8",
     stream: {
-      stream_id: known.stream_id,
-      namespace: known.namespace,
-      status: known.status,
-      creator: known.creator,
-      formats: known.formats,
+      stream_id: core.stream_id,
+      namespace: core.namespace,
+      status: core.status,
+      creator: core.creator,
+      formats: core.formats,
       owner_connected: true,
       frames: 0,
     },
@@ -158,22 +158,22 @@ function readied(view: View, envelope: Envelope): void {
 }
 
 function started(view: View, envelope: Envelope): void {
-  const stream = named(view, envelope);
+  const stream = streamOf(view, envelope);
   if (stream) stream.stream.status = "live";
 }
 
 function ended(view: View, envelope: Envelope): void {
-  const stream = named(view, envelope);
+  const stream = streamOf(view, envelope);
   if (stream) view.streams.delete(stream.stream_id);
 }
 
 function writersChanged(view: View, envelope: Envelope): void {
-  const stream = named(view, envelope);
+  const stream = streamOf(view, envelope);
   if (stream) stream.authorized_writers = envelope.payload["authorized_writers"] as string[];
 }
 
 function ownershipTransferred(view: View, envelope: Envelope): void {
-  const stream = named(view, envelope);
+  const stream = streamOf(view, envelope);
   if (!stream) return;
   stream.owner = envelope.payload["new_owner"] as string;
   stream.authorized_writers = envelope.payload["authorized_writers"] as string[];
@@ -181,20 +181,20 @@ function ownershipTransferred(view: View, envelope: Envelope): void {
 }
 
 function data(view: View, envelope: Envelope): void {
-  const stream = named(view, envelope);
+  const stream = streamOf(view, envelope);
   if (stream) stream.stream.frames += 1;
 }
 
 function gap(view: View, envelope: Envelope): void {
-  counted(view, envelope.payload["stream_id"] as string, envelope.payload["dropped"] as number);
+  countFrames(view, envelope.payload["stream_id"] as string, envelope.payload["dropped"] as number);
 }
 
-function counted(view: View, streamId: string, count: number): void {
+function countFrames(view: View, streamId: string, count: number): void {
   const stream = view.streams.get(streamId);
   if (stream) stream.stream.frames += count;
 }
 
-/** The stream an envelope is about: the gateway has completed the reference before it sent it. */
+/** The id of the stream that an envelope concerns. The gateway has completed the reference before it sent the envelope. */
 export function referenced(envelope: Envelope): string | null {
   const reference = envelope.payload?.["stream"];
   if (reference === null || typeof reference !== "object" || Array.isArray(reference)) return null;
@@ -202,12 +202,12 @@ export function referenced(envelope: Envelope): string | null {
   return typeof id === "string" ? id : null;
 }
 
-function named(view: View, envelope: Envelope): StreamEntry | undefined {
+function streamOf(view: View, envelope: Envelope): StreamEntry | undefined {
   const id = referenced(envelope);
   return id === null ? undefined : view.streams.get(id);
 }
 
-/** The entry of a proposal, from its own envelope. */
+/** The entry of a proposal, built from its envelope. */
 export function proposalIn(envelope: Envelope): OpenProposal | null {
   const stamp = envelope.kind === "mcp/proposal" ? envelope.proposal : undefined;
   if (!stamp?.expires_at) return null;
@@ -227,14 +227,14 @@ function approved(view: View, envelope: Envelope): void {
   view.proposals!.set(entry.position, { ...entry, votes: [...entry.votes, envelope.from] });
 }
 
-/** A vote ends with its voter's kick. */
-function withoutVotes(view: View, id: string): void {
+/** The votes of a kicked participant do not count. */
+function removeVotes(view: View, id: string): void {
   for (const entry of view.proposals?.values() ?? []) {
-    if (entry.votes.includes(id)) view.proposals!.set(entry.position, { ...entry, votes: entry.votes.filter((each) => each !== id) });
+    if (entry.votes.includes(id)) view.proposals!.set(entry.position, { ...entry, votes: entry.votes.filter((voter) => voter !== id) });
   }
 }
 
-/** Which proposal an envelope ends: a participant's by its stamp, the gateway's own by what it says. */
+/** The position of the proposal that an envelope ends: from the stamp of a participant's envelope, or the gateway's payload. */
 export function endedBy(envelope: Envelope): number | undefined {
   if (envelope.from !== GATEWAY) return ENDS.has(envelope.kind) ? envelope.proposal?.position : undefined;
   return envelope.kind === "mcp/proposal-closed" ? Number(envelope.payload["position"]) : undefined;

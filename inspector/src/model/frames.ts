@@ -1,4 +1,4 @@
-// Raw frames, `#<stream_id>#<bytes>`, and what can be read in them.
+// Raw frames, `#<stream_id>#<bytes>`, and the decoding of their content.
 
 import { Exact, parseExact } from "./exact";
 import type { Format, StreamEntry } from "./fold";
@@ -14,7 +14,7 @@ export interface Split {
   body: Body;
 }
 
-/** The parts of a frame, or null where the message is none. */
+/** The parts of a frame, or null if the message is not a frame. */
 export function split(message: string | ArrayBuffer): Split | null {
   if (typeof message === "string") {
     if (message.charCodeAt(0) !== HASH) return null;
@@ -45,7 +45,7 @@ export function sizeOf(body: Body): number {
 
 export type Decoded = { as: "json"; value: unknown } | { as: "text"; text: string } | { as: "hex"; bytes: Uint8Array };
 
-/** What a body is, by what its format says and by what it turns out to be. */
+/** Decode a body by the declared type and by its content. */
 export function decode(body: Body, mime: string): Decoded {
   let text: string;
   if (typeof body === "string") text = body;
@@ -71,41 +71,41 @@ function hasControls(text: string): boolean {
   return false;
 }
 
-/** The type that a stream declares for its data; of several formats the one that is named. */
+/** The type that a stream declares for its data; with several formats, the type of the given format. */
 export function mimeOf(entry: StreamEntry, formatId?: string): string {
   const formats = entry.stream.formats;
-  const format: Format | undefined = formats.length === 1 ? formats[0] : formats.find((each) => each.id === formatId);
+  const format: Format | undefined = formats.length === 1 ? formats[0] : formats.find((candidate) => candidate.id === formatId);
   if (typeof format?.mime_type === "string") return format.mime_type;
   if (format?.schema !== undefined) return "application/json";
   for (const name of ["content_type", "format"]) {
-    const given = entry[name];
-    if (typeof given === "string") return given;
+    const declared = entry[name];
+    if (typeof declared === "string") return declared;
   }
   return "";
 }
 
-/** What a list shows as a stream's format. */
+/** The text of a stream's format in a list. */
 export function formatName(entry: StreamEntry): string {
   const formats = entry.stream.formats;
   if (formats.length > 1) return `${formats.length} formats`;
   return formats[0]?.id ?? (mimeOf(entry) || "raw");
 }
 
-/** Numbers in a value, by the path to each; not more than are worth a line. */
+/** The numbers in a value, with the path of each; at most as many as one plot can show. */
 export function numbersIn(value: unknown, most = 12): [string, number][] {
-  const found: [string, number][] = [];
-  const walk = (each: unknown, path: string, depth: number): void => {
-    if (found.length >= most) return;
-    if (typeof each === "number") found.push([path || "value", each]);
-    else if (each instanceof Exact) found.push([path || "value", Number(each.source)]);
-    else if (each !== null && typeof each === "object" && depth < 5) {
-      if (Array.isArray(each)) {
-        if (each.length <= 8) each.forEach((item, index) => walk(item, `${path}[${index}]`, depth + 1));
+  const numbers: [string, number][] = [];
+  const walk = (node: unknown, path: string, depth: number): void => {
+    if (numbers.length >= most) return;
+    if (typeof node === "number") numbers.push([path || "value", node]);
+    else if (node instanceof Exact) numbers.push([path || "value", Number(node.source)]);
+    else if (node !== null && typeof node === "object" && depth < 5) {
+      if (Array.isArray(node)) {
+        if (node.length <= 8) node.forEach((item, index) => walk(item, `${path}[${index}]`, depth + 1));
         return;
       }
-      for (const [key, item] of Object.entries(each)) walk(item, path ? `${path}.${key}` : key, depth + 1);
+      for (const [key, item] of Object.entries(node)) walk(item, path ? `${path}.${key}` : key, depth + 1);
     }
   };
   walk(value, "", 0);
-  return found;
+  return numbers;
 }

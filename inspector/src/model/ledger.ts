@@ -1,6 +1,6 @@
-// What was said, in order: what the timeline shows. Frames and `stream/data` are not in it; they are their streams'.
+// The events of a space in order, for the timeline. Frames and `stream/data` are not events: `activity.ts` counts them.
 //
-// An envelope is kept as the text it came as, within a budget; the oldest go first.
+// The ledger stores the received text of each envelope, up to a limit. It deletes the oldest first.
 
 import { sourceOf } from "./exact";
 import type { Envelope } from "./fold";
@@ -8,8 +8,8 @@ import type { Envelope } from "./fold";
 export const FAMILIES = ["chat", "mcp", "reasoning", "capability", "stream", "participant", "space", "system", "other"] as const;
 export type Family = (typeof FAMILIES)[number];
 
-export const MOST_EVENTS = 20_000;
-const MOST_TEXT = 48 * 1024 * 1024;
+export const MAX_EVENTS = 20_000;
+const MAX_TEXT = 48 * 1024 * 1024;
 
 export interface Event {
   key: number;
@@ -30,17 +30,17 @@ export interface Event {
   position: number | null;
 }
 
-/** Before the ledger has it. */
-export type Told = Omit<Event, "key">;
+/** An event that is not in the ledger yet. */
+export type NewEvent = Omit<Event, "key">;
 
-/** What can still be held. */
+/** The remaining capacity. */
 export interface Room {
   events: number;
   text: number;
 }
 
-/** Of these, in order, the newest for which there is room. */
-export function fitting(events: Told[], room: Room): Told[] {
+/** The newest of these events that fit into the capacity, in order. */
+export function fitting(events: NewEvent[], room: Room): NewEvent[] {
   let from = events.length;
   let text = 0;
   while (from > 0 && events.length - from < room.events && text + events[from - 1]!.text.length <= room.text) {
@@ -55,7 +55,7 @@ export function familyOf(kind: string): Family {
   return FAMILIES.includes(first) ? first : "other";
 }
 
-// For all ledgers of the page: what one shows and its successor too is drawn anew.
+// Shared by all ledgers of the page, so that no two events have the same key.
 let keys = 0;
 
 export class Ledger {
@@ -63,42 +63,43 @@ export class Ledger {
   readonly byId = new Map<string, Event>();
   private readonly answers = new Map<string, Event[]>();
   private text = 0;
-  private leftOut = false;
-  /** How many were let go. */
-  gone = 0;
+  /** Earlier events were omitted or deleted. */
+  private truncated = false;
+  /** The number of deleted events. */
+  deleted = 0;
 
-  /** Something new. What the journal tells comes a moment later than what was said after it. */
-  add(event: Told): void {
+  /** Add a new event at its time: an event from the journal can arrive after later envelopes. */
+  add(event: NewEvent): void {
     const added = { ...event, key: (keys += 1) };
     let at = this.events.length;
     while (at > 0 && this.events[at - 1]!.time > added.time) at -= 1;
     this.events.splice(at, 0, added);
     this.index(added);
-    if (this.events.length > MOST_EVENTS * 1.1 || this.text > MOST_TEXT) this.letGo();
+    if (this.events.length > MAX_EVENTS * 1.1 || this.text > MAX_TEXT) this.deleteOldest();
   }
 
-  /** What was before all there is: given in order; `whole` where nothing of it was left out already. */
-  prepend(events: Told[], whole: boolean): void {
+  /** Add earlier events, in order; `complete` says that none of them was omitted. */
+  prepend(events: NewEvent[], complete: boolean): void {
     const fits = fitting(events, this.room());
-    if (!whole || fits.length < events.length) this.leftOut = true;
-    const taken = fits.map((each) => ({ ...each, key: (keys += 1) }));
-    this.events = [...taken, ...this.events];
-    taken.forEach((each) => this.index(each));
+    if (!complete || fits.length < events.length) this.truncated = true;
+    const added = fits.map((event) => ({ ...event, key: (keys += 1) }));
+    this.events = [...added, ...this.events];
+    added.forEach((event) => this.index(event));
   }
 
   room(): Room {
-    // Behind what was let go there would be a hole.
-    if (this.leftOut) return { events: 0, text: 0 };
-    return { events: Math.max(0, MOST_EVENTS - this.events.length), text: Math.max(0, MOST_TEXT - this.text) };
+    // Earlier events would leave a gap before the deleted ones.
+    if (this.truncated) return { events: 0, text: 0 };
+    return { events: Math.max(0, MAX_EVENTS - this.events.length), text: Math.max(0, MAX_TEXT - this.text) };
   }
 
-  /** Whether nothing can be put before what is held. */
+  /** Whether no earlier events can be added. */
   get full(): boolean {
     const { events, text } = this.room();
     return events === 0 || text === 0;
   }
 
-  /** Where in the journal the oldest stands that is held; null where that is not known. */
+  /** The journal position of the oldest event; null if it is unknown. */
   get oldest(): number | null {
     return this.events[0]?.position ?? null;
   }
@@ -107,36 +108,36 @@ export class Ledger {
     this.text += event.text.length;
     if (event.id !== null) this.byId.set(event.id, event);
     for (const cause of event.causes) {
-      const known = this.answers.get(cause);
-      if (known) known.push(event);
+      const answers = this.answers.get(cause);
+      if (answers) answers.push(event);
       else this.answers.set(cause, [event]);
     }
   }
 
-  private letGo(): void {
+  private deleteOldest(): void {
     const count = Math.ceil(this.events.length * 0.15);
     for (const event of this.events.splice(0, count)) {
       this.text -= event.text.length;
       if (event.id !== null && this.byId.get(event.id) === event) this.byId.delete(event.id);
       for (const cause of event.causes) {
-        const left = this.answers.get(cause)?.filter((each) => each !== event) ?? [];
+        const left = this.answers.get(cause)?.filter((answer) => answer !== event) ?? [];
         if (left.length) this.answers.set(cause, left);
         else this.answers.delete(cause);
       }
     }
-    this.gone += count;
-    this.leftOut = true;
+    this.deleted += count;
+    this.truncated = true;
   }
 
-  /** What an event answers, and what answers it. */
+  /** The events that this event answers, and its answers. */
   related(event: Event): Event[] {
-    const causes = event.causes.map((id) => this.byId.get(id)).filter((each) => each !== undefined);
+    const causes = event.causes.map((id) => this.byId.get(id)).filter((cause) => cause !== undefined);
     const answers = event.id === null ? [] : (this.answers.get(event.id) ?? []);
-    return [...causes, ...answers].filter((each) => each !== event);
+    return [...causes, ...answers].filter((other) => other !== event);
   }
 }
 
-export function fromEnvelope(envelope: Envelope, text: string, time: number): Told {
+export function fromEnvelope(envelope: Envelope, text: string, time: number): NewEvent {
   const reference = envelope.payload?.["stream"];
   const inside = reference && typeof reference === "object" && !Array.isArray(reference) ? reference["stream_id"] : undefined;
   const streamId = inside ?? envelope.payload?.["stream_id"];
@@ -158,15 +159,15 @@ export function fromEnvelope(envelope: Envelope, text: string, time: number): To
 
 const LINE = 160;
 
-/** What an envelope says, in a line. */
-function summaryOf(envelope: Envelope, whole: string): string {
+/** One line about an envelope. */
+function summaryOf(envelope: Envelope, source: string): string {
   const payload = envelope.payload ?? {};
   const text = (name: string): string | null => (typeof payload[name] === "string" ? (payload[name] as string) : null);
   const parts: (string | null)[] = [];
   switch (envelope.kind) {
     case "system/presence": {
-      const about = payload["participant"] as { id?: unknown } | undefined;
-      parts.push(String(about?.id ?? ""), text("event"), text("reason"));
+      const participant = payload["participant"] as { id?: unknown } | undefined;
+      parts.push(String(participant?.id ?? ""), text("event"), text("reason"));
       break;
     }
     case "system/welcome": {
@@ -185,7 +186,7 @@ function summaryOf(envelope: Envelope, whole: string): string {
     }
     case "capability/grant":
     case "capability/revoke":
-      parts.push(text("recipient"), sourceOf(whole, "payload", "capabilities") ?? text("grant_id"));
+      parts.push(text("recipient"), sourceOf(source, "payload", "capabilities") ?? text("grant_id"));
       break;
     case "stream/ownership-transferred":
       parts.push(text("stream_id"), `${text("previous_owner")} → ${text("new_owner")}`, text("reason"));
@@ -199,7 +200,7 @@ function summaryOf(envelope: Envelope, whole: string): string {
         text("reason"),
       );
   }
-  const said = parts.filter((each) => each).join(" · ");
-  const line = said || (Object.keys(payload).length ? (sourceOf(whole, "payload") ?? "").slice(0, LINE + 1) : "");
+  const summary = parts.filter((part) => part).join(" · ");
+  const line = summary || (Object.keys(payload).length ? (sourceOf(source, "payload") ?? "").slice(0, LINE + 1) : "");
   return line.length > LINE ? `${line.slice(0, LINE - 1)}…` : line;
 }

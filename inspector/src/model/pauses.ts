@@ -1,4 +1,4 @@
-// Who is paused, from when until when: whatever order it is learnt in, what was said last counts.
+// Which participants are paused, and until when. Changes can be added in any order: the latest counts.
 
 import type { Envelope } from "./fold";
 
@@ -8,9 +8,9 @@ interface Pause {
 }
 
 export class Pauses {
-  private readonly known = new Map<string, Pause>();
+  private readonly pauses = new Map<string, Pause>();
 
-  heed(envelope: Envelope, time: number): void {
+  update(envelope: Envelope, time: number): void {
     const seconds = envelope.payload["timeout_seconds"];
     const until = typeof seconds === "number" ? time + seconds * 1000 : Infinity;
     for (const id of Array.isArray(envelope.to) ? envelope.to : []) {
@@ -19,29 +19,29 @@ export class Pauses {
     }
   }
 
-  /** Resumed, or removed: who comes back after that is not paused. */
+  /** A participant was resumed or removed. If it returns later, it is not paused. */
   end(id: string, time: number): void {
     this.put(id, time, time);
   }
 
-  /** What was before all there is. */
-  absorb(older: Pauses): void {
-    for (const [id, { since, until }] of older.known) this.put(id, since, until);
+  /** Add the pauses of an earlier part of the journal. */
+  addEarlier(older: Pauses): void {
+    for (const [id, { since, until }] of older.pauses) this.put(id, since, until);
   }
 
   private put(id: string, since: number, until: number): void {
-    const known = this.known.get(id);
-    if (!known || known.since <= since) this.known.set(id, { since, until });
+    const latest = this.pauses.get(id);
+    if (!latest || latest.since <= since) this.pauses.set(id, { since, until });
   }
 
   has(id: string, now: number): boolean {
-    return (this.known.get(id)?.until ?? 0) > now;
+    return (this.pauses.get(id)?.until ?? 0) > now;
   }
 
-  /** When the next pause ends by itself. */
+  /** The time at which the next pause expires. */
   next(now: number): number | null {
     let next = Infinity;
-    for (const { until } of this.known.values()) if (until > now && until < next) next = until;
+    for (const { until } of this.pauses.values()) if (until > now && until < next) next = until;
     return next === Infinity ? null : next;
   }
 }

@@ -1,10 +1,10 @@
-// The gateway's HTTP door, asked with the token of whoever signed in. The token is a header, never a part of an address.
+// Client of the gateway's HTTP API. The token is sent in a header and never in a URL.
 
 import { write } from "../model/exact";
 import type { JsonObject } from "../model/fold";
 
-/** What the gateway refused, in its own words. */
-export class Refused extends Error {
+/** An error response of the gateway: status, code and message. */
+export class ApiError extends Error {
   readonly status: number;
   readonly code: string;
   constructor(status: number, code: string, message: string) {
@@ -33,11 +33,11 @@ export interface Explanation {
 
 export interface Draft {
   kind: string;
-  /** Numbers may be `Exact`; they are sent as they were written. */
+  /** Numbers may be `Exact`; they are sent unchanged. */
   payload?: JsonObject;
   to?: string[];
   correlation_id?: string[];
-  /** Which proposal it is about: what was seen is what is done, or nothing. */
+  /** The proposal that it concerns. The gateway rejects the message if the proposal has changed. */
   proposal?: { position: number; digest: string };
 }
 
@@ -45,7 +45,7 @@ export function address(path: string): URL {
   return new URL(path, document.baseURI);
 }
 
-export class Door {
+export class GatewayApi {
   private readonly token: string;
   private readonly space: string | null;
   constructor(token: string, space: string | null) {
@@ -53,23 +53,23 @@ export class Door {
     this.space = space;
   }
 
-  /** Whose token it is, and whether somebody holds that participant's socket already. */
+  /** The participant of the token, and whether that participant is connected. */
   async whoami(): Promise<Whoami> {
-    const told = await this.ask<{ space: string; you: { id: string; observer: boolean }; participants: { id: string }[] }>("participants");
-    return { space: told.space, ...told.you, present: !told.you.observer && told.participants.some((each) => each.id === told.you.id) };
+    const answer = await this.request<{ space: string; you: { id: string; observer: boolean }; participants: { id: string }[] }>("participants");
+    return { space: answer.space, ...answer.you, present: !answer.you.observer && answer.participants.some((participant) => participant.id === answer.you.id) };
   }
 
-  /** What would come of it if this participant sent that. */
+  /** Dry run: whether the gateway would accept this message of this participant. */
   explain(participant: string, envelope: Draft | JsonObject): Promise<Explanation> {
-    return this.ask<Explanation>(`participants/${encodeURIComponent(participant)}/explain`, envelope);
+    return this.request<Explanation>(`participants/${encodeURIComponent(participant)}/explain`, envelope);
   }
 
-  /** Send it in this participant's name; the answer says what came of it. */
+  /** Send a message as this participant. Returns the gateway's answer. */
   send(participant: string, envelope: Draft): Promise<JsonObject> {
-    return this.ask<JsonObject>(`participants/${encodeURIComponent(participant)}/messages`, envelope);
+    return this.request<JsonObject>(`participants/${encodeURIComponent(participant)}/messages`, envelope);
   }
 
-  /** An open proposal with everything that its proposer sent, as it was written. */
+  /** An open proposal with its payload, as JSON text with its numbers unchanged. */
   async proposal(space: string, position: number): Promise<string> {
     return (await this.fetch(`spaces/${encodeURIComponent(space)}/proposals/${position}`)).text();
   }
@@ -81,11 +81,11 @@ export class Door {
     headers.set("Authorization", `Bearer ${this.token}`);
     const answer = await fetch(url, { ...init, headers, cache: "no-store", credentials: "omit", referrerPolicy: "no-referrer" });
     if (answer.ok) return answer;
-    const told = (await answer.json().catch(() => ({}))) as { error?: string; message?: string };
-    throw new Refused(answer.status, told.error ?? "unknown", told.message ?? `the gateway answered ${answer.status}`);
+    const error = (await answer.json().catch(() => ({}))) as { error?: string; message?: string };
+    throw new ApiError(answer.status, error.error ?? "unknown", error.message ?? `the gateway returned HTTP ${answer.status}`);
   }
 
-  private async ask<T>(path: string, body?: object): Promise<T> {
+  private async request<T>(path: string, body?: object): Promise<T> {
     const answer = await this.fetch(
       path,
       body ? { method: "POST", body: write(body), headers: { "Content-Type": "application/json" } } : {},

@@ -1,9 +1,9 @@
-// The journal's HTTP door: what was before this page was opened, and the refusals of others soon after they happened.
+// Client of the journal's HTTP API: reads the events from before this page was opened, and the rejections of others.
 //
-// Always in pages: a response that never ends would hold one of the six connections that a browser has for all tabs.
+// It requests pages. A response without an end would occupy one of the six connections that a browser opens to a host.
 
 import { sourceOf, sourcesOf } from "../model/exact";
-import { Refused, type Door } from "./http";
+import { ApiError, type GatewayApi } from "./http";
 
 export interface JournalRecord {
   position: number;
@@ -26,33 +26,33 @@ export interface Page {
   next: number;
 }
 
-/** Given each record, and its text: of an envelope the envelope's. */
-export type Take = (record: JournalRecord, text: string) => void;
+/** Receives each record and its text; for an envelope, the text of the envelope. */
+export type RecordHandler = (record: JournalRecord, text: string) => void;
 
 const LIMIT = 2000;
-const EVERY = 2000;
+const INTERVAL = 2000;
 const LONGEST_WAIT = 60_000;
-/** Of what happened while nobody looked, so many records are read. */
-const MOST_BEHIND = 50_000;
+/** The maximum number of records that are read after the page was hidden. */
+const MAX_BEHIND = 50_000;
 
 export class Journal {
-  private readonly door: Door;
+  private readonly api: GatewayApi;
   private readonly space: string;
   private readonly signal: AbortSignal;
 
-  constructor(door: Door, space: string, signal: AbortSignal) {
-    this.door = door;
+  constructor(api: GatewayApi, space: string, signal: AbortSignal) {
+    this.api = api;
     this.space = space;
     this.signal = signal;
   }
 
-  /** Records from one position up to and with another, without frames. Answers from where on; 0: nothing was before. */
-  async read(from: number, to: number, take: Take): Promise<number> {
+  /** Read the records `from` to `to`, both included, without frames. Returns the first position; 0 if nothing is earlier. */
+  async read(from: number, to: number, onRecord: RecordHandler): Promise<number> {
     let at = from;
     let first: number | null = null;
     while (at <= to && !this.signal.aborted) {
       const page = await this.page(at, (record, text) => {
-        if (record.position <= to) take(record, text);
+        if (record.position <= to) onRecord(record, text);
       });
       first ??= page.first;
       if (page.next <= at) break;
@@ -61,49 +61,49 @@ export class Journal {
     return first !== null && first >= from ? 0 : from;
   }
 
-  /** Records from a position on, soon after they are written, while the page is seen; until the signal says so. */
-  async follow(from: number, take: Take, wasRead: () => void): Promise<void> {
+  /** Read records from a position on, as they are written, while the page is visible, until the signal aborts. */
+  async follow(from: number, onRecord: RecordHandler, onSuccess: () => void): Promise<void> {
     let at = from;
-    let wait = EVERY;
+    let wait = INTERVAL;
     for (;;) {
-      await this.rest(wait);
+      await this.wait(wait);
       if (this.signal.aborted) return;
       try {
-        const { next, last } = await this.page(at, take);
+        const { next, last } = await this.page(at, onRecord);
         const end = last ?? next;
-        at = Math.max(next, end - MOST_BEHIND);
-        wait = end - at < LIMIT ? EVERY : 0;
-        wasRead();
+        at = Math.max(next, end - MAX_BEHIND);
+        wait = end - at < LIMIT ? INTERVAL : 0;
+        onSuccess();
       } catch (problem) {
-        if (this.signal.aborted || keepsNone(problem)) return;
-        wait = Math.min(LONGEST_WAIT, Math.max(EVERY, wait) * 2);
+        if (this.signal.aborted || hasNoJournal(problem)) return;
+        wait = Math.min(LONGEST_WAIT, Math.max(INTERVAL, wait) * 2);
       }
     }
   }
 
-  private async page(from: number, take: Take): Promise<Page> {
+  private async page(from: number, onRecord: RecordHandler): Promise<Page> {
     const path = `spaces/${encodeURIComponent(this.space)}/journal?control=1&limit=${LIMIT}&from=${from}`;
-    const text = await (await this.door.fetch(path, { signal: this.signal })).text();
+    const text = await (await this.api.fetch(path, { signal: this.signal })).text();
     const page = JSON.parse(text) as Page;
     const sources = sourcesOf(text, "records");
-    page.records.forEach((each, index) => take(each, textOf(each, sources[index]!)));
+    page.records.forEach((record, index) => onRecord(record, textOf(record, sources[index]!)));
     return page;
   }
 
-  /** So long, or until the page is shown again; while it is hidden for as long as it is. */
-  private rest(milliseconds: number): Promise<void> {
+  /** Wait for a duration, or until the page becomes visible. While the page is hidden, wait until it is visible. */
+  private wait(milliseconds: number): Promise<void> {
     return new Promise((resolve) => {
-      const look = (): void => {
+      const proceed = (): void => {
         if (document.visibilityState !== "visible" && !this.signal.aborted) return;
         clearTimeout(timer);
-        document.removeEventListener("visibilitychange", look);
-        this.signal.removeEventListener("abort", look);
+        document.removeEventListener("visibilitychange", proceed);
+        this.signal.removeEventListener("abort", proceed);
         resolve();
       };
-      const timer = setTimeout(look, milliseconds);
-      document.addEventListener("visibilitychange", look);
-      this.signal.addEventListener("abort", look);
-      if (this.signal.aborted) look();
+      const timer = setTimeout(proceed, milliseconds);
+      document.addEventListener("visibilitychange", proceed);
+      this.signal.addEventListener("abort", proceed);
+      if (this.signal.aborted) proceed();
     });
   }
 }
@@ -112,6 +112,6 @@ function textOf(record: JournalRecord, source: string): string {
   return (record.event === "envelope" && record.payload ? sourceOf(source, "payload") : undefined) ?? source;
 }
 
-export function keepsNone(problem: unknown): boolean {
-  return problem instanceof Refused && problem.status === 404;
+export function hasNoJournal(problem: unknown): boolean {
+  return problem instanceof ApiError && problem.status === 404;
 }

@@ -1,38 +1,38 @@
-// What is drawn: a line of the last minute beside a stream, and plots.
+// Charts: the sparkline of a stream, and plots.
 
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import type { Meter } from "../model/activity";
-import { colour, onPulse, useMedia } from "./hooks";
-import { clock } from "./words";
+import { colour, onInterval, useMedia } from "./hooks";
+import { clock } from "./formatting";
 
 const SPARK_SECONDS = 60;
 
-/** Frames a second over the last minute; drawn apart from the rest of the row, once a second. */
+/** Frames per second over the last minute. Drawn once a second, independently of its row. */
 export function Spark({ flow, now }: { flow: Meter | undefined; now: () => number }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   useEffect(() => {
     if (!flow) return undefined;
-    let drawn = "";
+    let lastDrawn = "";
     const draw = (): void => {
       const element = canvas.current;
       if (!element) return;
       const series = flow.series(now(), SPARK_SECONDS, "frames");
       const line = colour("accent");
-      // Most streams are still: what would look the same is not drawn again.
-      const looks = `${line}${element.clientWidth}:${series.join()}`;
-      if (looks === drawn) return;
-      drawn = looks;
-      sparkle(element, series, line);
+      // Most streams are idle: an unchanged line is not drawn again.
+      const appearance = `${line}${element.clientWidth}:${series.join()}`;
+      if (appearance === lastDrawn) return;
+      lastDrawn = appearance;
+      drawSpark(element, series, line);
     };
     draw();
-    return onPulse(1000, draw);
+    return onInterval(1000, draw);
   }, [flow]);
   return <canvas ref={canvas} class="spark" aria-hidden="true" />;
 }
 
-function sparkle(element: HTMLCanvasElement, series: number[], line: string): void {
+function drawSpark(element: HTMLCanvasElement, series: number[], line: string): void {
   const scale = devicePixelRatio || 1;
   const width = element.clientWidth * scale;
   const height = element.clientHeight * scale;
@@ -41,9 +41,9 @@ function sparkle(element: HTMLCanvasElement, series: number[], line: string): vo
   const context = element.getContext("2d");
   if (!context || !width) return;
   context.clearRect(0, 0, width, height);
-  const most = Math.max(1, ...series);
+  const maximum = Math.max(1, ...series);
   const step = width / (series.length - 1);
-  const at = (value: number): number => height - scale - (value / most) * (height - 3 * scale);
+  const at = (value: number): number => height - scale - (value / maximum) * (height - 3 * scale);
   context.beginPath();
   series.forEach((value, index) => (index ? context.lineTo(index * step, at(value)) : context.moveTo(0, at(value))));
   context.strokeStyle = line;
@@ -63,43 +63,43 @@ export interface Line {
   hue: string;
 }
 
-interface Plotted {
+interface PlotProps {
   label: string;
   lines: Line[];
   /** Seconds since 1970, then the values of each line. */
   data: uPlot.AlignedData;
-  say: (value: number) => string;
+  format: (value: number) => string;
   height?: number;
   fromZero?: boolean;
 }
 
 /** Lines over time. */
-export function Plot({ label, lines, data, say, height = 180, fromZero }: Plotted) {
+export function Plot({ label, lines, data, format, height = 180, fromZero }: PlotProps) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const dark = useMedia("(prefers-color-scheme: dark)");
-  const named = lines.map((each) => `${each.hue}:${each.label}`).join("\n");
+  const linesKey = lines.map((line) => `${line.hue}:${line.label}`).join("\n");
 
   useLayoutEffect(() => {
     const element = box.current!;
-    const make = (): void => {
+    const create = (): void => {
       plot.current?.destroy();
-      plot.current = new uPlot(options(lines, say, element.clientWidth || 400, height, fromZero ?? false), data, element);
+      plot.current = new uPlot(options(lines, format, element.clientWidth || 400, height, fromZero ?? false), data, element);
     };
-    make();
+    create();
     const watcher = new ResizeObserver(() => {
       const width = element.clientWidth;
       if (plot.current && width && width !== plot.current.width) plot.current.setSize({ width, height });
     });
     watcher.observe(element);
-    addEventListener("themechange", make);
+    addEventListener("themechange", create);
     return () => {
       watcher.disconnect();
-      removeEventListener("themechange", make);
+      removeEventListener("themechange", create);
       plot.current?.destroy();
       plot.current = null;
     };
-  }, [named, dark, height]);
+  }, [linesKey, dark, height]);
 
   useLayoutEffect(() => plot.current?.setData(data), [data]);
   return (
@@ -107,10 +107,10 @@ export function Plot({ label, lines, data, say, height = 180, fromZero }: Plotte
       <figcaption>
         {label}
         <span class="plot-legend">
-          {(lines.length > 1 ? lines : []).map((each) => (
-            <span key={each.label}>
-              <i class={`swatch ${each.hue}`} aria-hidden="true" />
-              <bdi>{each.label}</bdi>
+          {(lines.length > 1 ? lines : []).map((line) => (
+            <span key={line.label}>
+              <i class={`swatch ${line.hue}`} aria-hidden="true" />
+              <bdi>{line.label}</bdi>
             </span>
           ))}
         </span>
@@ -120,7 +120,7 @@ export function Plot({ label, lines, data, say, height = 180, fromZero }: Plotte
   );
 }
 
-function options(lines: Line[], say: (value: number) => string, width: number, height: number, fromZero: boolean): uPlot.Options {
+function options(lines: Line[], format: (value: number) => string, width: number, height: number, fromZero: boolean): uPlot.Options {
   const grid = { stroke: colour("line-soft"), width: 1 };
   const shared = { stroke: colour("soft"), grid, ticks: { show: false }, font: "11px system-ui, sans-serif" };
   const range: uPlot.Range.Function = (_plot, low, high) => {
@@ -136,12 +136,12 @@ function options(lines: Line[], say: (value: number) => string, width: number, h
     cursor: { show: false },
     scales: { x: { time: true }, y: { range } },
     axes: [
-      { ...shared, space: 90, size: 26, values: (_plot, ticks) => ticks.map((each) => clock(each * 1000, false)) },
-      { ...shared, size: 62, values: (_plot, ticks) => ticks.map(say) },
+      { ...shared, space: 90, size: 26, values: (_plot, ticks) => ticks.map((tick) => clock(tick * 1000, false)) },
+      { ...shared, size: 62, values: (_plot, ticks) => ticks.map(format) },
     ],
     series: [
       {},
-      ...lines.map((each) => ({ label: each.label, stroke: colour(each.hue), width: 1.5, spanGaps: true, points: { show: false } })),
+      ...lines.map((line) => ({ label: line.label, stroke: colour(line.hue), width: 1.5, spanGaps: true, points: { show: false } })),
     ],
   };
 }

@@ -1,4 +1,4 @@
-// What one may do is the gateway's word. It is asked when a view comes, and again when the space has changed.
+// The gateway decides which actions are allowed. A view requests explanations when it opens and when the space changes.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Draft, Explanation } from "../net/http";
@@ -8,17 +8,18 @@ import { useSession } from "./hooks";
 export type Answers = (Explanation | null)[];
 type Drafts = readonly (Draft | null)[];
 
-const AT_LEAST = 50;
-const ASK_AGAIN = 1000;
-const REST = 4;
-/** Bytes of an envelope that a gateway explains, unless its operator allows more. */
-const MOST_EXPLAINED = 256 * 1024;
+const MIN_DELAY = 50;
+const MIN_INTERVAL = 1000;
+/** The pause between requests, as a multiple of the duration of a request. */
+const PAUSE_FACTOR = 4;
+/** The default limit of a gateway for an envelope to explain, in bytes. */
+const MAX_EXPLAINED = 256 * 1024;
 
-/** One question at a time. What is asked for meanwhile is asked afterwards, and an answer to what is not asked any more
- * is dropped: a late one never takes the place of a newer. */
-class Asker {
+/** Sends one request at a time. New drafts are requested after the running request. Its answer is dropped if the drafts
+ * have changed, so a late answer never replaces a newer one. */
+class ExplanationLoader {
   private readonly session: Session;
-  private readonly tell: (answers: Answers) => void;
+  private readonly onAnswers: (answers: Answers) => void;
   private drafts: Drafts | null = null;
   private answered: Drafts | null = null;
   private busy = false;
@@ -26,88 +27,88 @@ class Asker {
   private timer: ReturnType<typeof setTimeout> | undefined;
   private next = 0;
 
-  constructor(session: Session, tell: (answers: Answers) => void) {
+  constructor(session: Session, onAnswers: (answers: Answers) => void) {
     this.session = session;
-    this.tell = tell;
+    this.onAnswers = onAnswers;
   }
 
-  /** These from now on, or nothing. */
-  about(drafts: Drafts | null): void {
+  /** Replace the drafts; null stops the requests. */
+  setDrafts(drafts: Drafts | null): void {
     this.drafts = drafts;
     clearTimeout(this.timer);
     this.timer = undefined;
     if (!drafts || this.busy) return;
-    if (drafts === this.answered) this.again();
-    else void this.ask();
+    if (drafts === this.answered) this.refresh();
+    else void this.load();
   }
 
-  /** Soon, not at once: whatever changes a space changes it often. A timer that runs is left alone. */
-  again(): void {
+  /** Request again after a delay, because changes of a space come in bursts. A running timer is not restarted. */
+  refresh(): void {
     if (this.busy) this.stale = true;
-    else if (this.drafts) this.timer ??= setTimeout(() => void this.ask(), Math.max(AT_LEAST, this.next - Date.now()));
+    else if (this.drafts) this.timer ??= setTimeout(() => void this.load(), Math.max(MIN_DELAY, this.next - Date.now()));
   }
 
-  /** What is too large to be explained is offered: the gateway decides when it is sent. */
+  /** A draft that is too large to be explained counts as allowed: the gateway decides when it is sent. */
   private async explain(me: string, draft: Draft): Promise<Explanation> {
     const size = new TextEncoder().encode(JSON.stringify(draft)).length;
-    if (size > MOST_EXPLAINED) return { allowed: true, kind: draft.kind, error: null, reason: "", capability: null, source: null, nearest: null };
-    return this.session.door.explain(me, draft);
+    if (size > MAX_EXPLAINED) return { allowed: true, kind: draft.kind, error: null, reason: "", capability: null, source: null, nearest: null };
+    return this.session.api.explain(me, draft);
   }
 
-  private async ask(): Promise<void> {
-    const asked = this.drafts!;
+  private async load(): Promise<void> {
+    const drafts = this.drafts!;
     const me = this.session.view.you.id;
-    const begun = Date.now();
+    const started = Date.now();
     this.timer = undefined;
     this.busy = true;
     this.stale = false;
-    const found = await Promise.all(
-      asked.map((each) => (each && me ? this.explain(me, each).catch(() => null) : Promise.resolve(null))),
+    const answers = await Promise.all(
+      drafts.map((draft) => (draft && me ? this.explain(me, draft).catch(() => null) : Promise.resolve(null))),
     );
     this.busy = false;
-    // What takes long, as megabytes do, is asked seldom.
-    this.next = Math.max(begun + ASK_AGAIN, Date.now() + (Date.now() - begun) * REST);
-    if (this.drafts !== asked) this.about(this.drafts);
+    // Slow requests, such as those of several megabytes, are repeated less often.
+    this.next = Math.max(started + MIN_INTERVAL, Date.now() + (Date.now() - started) * PAUSE_FACTOR);
+    if (this.drafts !== drafts) this.setDrafts(this.drafts);
     else {
-      this.answered = asked;
-      this.tell(found);
-      if (this.stale) this.again();
+      this.answered = drafts;
+      this.onAnswers(answers);
+      if (this.stale) this.refresh();
     }
   }
 }
 
-/** What would come of each of these, were we to send them; `wanted` is false while nobody sees it. */
-export function useExplained(drafts: Drafts, wanted = true): Answers {
+/** The explanation of each draft; `enabled` is false while the result is not visible. */
+export function useExplained(drafts: Drafts, enabled = true): Answers {
   const session = useSession();
   const [answers, setAnswers] = useState<Answers>([]);
-  const asker = useRef<Asker | null>(null);
-  const asked = useSteady(drafts);
+  const loader = useRef<ExplanationLoader | null>(null);
+  const stableDrafts = useStable(drafts);
   useEffect(() => {
-    if (!session.acts) return undefined;
-    const made = (asker.current = new Asker(session, setAnswers));
-    const stop = session.listen("space", () => made.again());
+    if (!session.canAct) return undefined;
+    const current = (loader.current = new ExplanationLoader(session, setAnswers));
+    const stop = session.listen("space", () => current.refresh());
     return () => {
       stop();
-      made.about(null);
+      current.setDrafts(null);
     };
   }, [session]);
-  useEffect(() => asker.current?.about(wanted ? asked : null), [session, asked, wanted]);
+  useEffect(() => loader.current?.setDrafts(enabled ? stableDrafts : null), [session, stableDrafts, enabled]);
   return answers;
 }
 
-/** The value as it was, while it says the same. What is the same object is not looked into, however large it is. */
-function useSteady<T>(value: T): T {
-  const kept = useRef(value);
-  if (!same(kept.current, value)) kept.current = value;
-  return kept.current;
+/** The previous object while the value is equal to it. The same object is not compared, however large it is. */
+function useStable<T>(value: T): T {
+  const previous = useRef(value);
+  if (!isEqual(previous.current, value)) previous.current = value;
+  return previous.current;
 }
 
-function same(one: unknown, two: unknown): boolean {
+function isEqual(one: unknown, two: unknown): boolean {
   if (Object.is(one, two)) return true;
   if (one === null || two === null || typeof one !== "object" || typeof two !== "object") return false;
   if (Array.isArray(one) !== Array.isArray(two)) return false;
   const keys = Object.keys(one);
   if (keys.length !== Object.keys(two).length) return false;
   const [left, right] = [one as { [key: string]: unknown }, two as { [key: string]: unknown }];
-  return keys.every((key) => Object.hasOwn(right, key) && same(left[key], right[key]));
+  return keys.every((key) => Object.hasOwn(right, key) && isEqual(left[key], right[key]));
 }

@@ -1,4 +1,4 @@
-// What views share: being told of changes, pulses, the address, media, the theme.
+// Hooks that views share: notifications, intervals, the route, media queries, the theme.
 
 import { createContext, type RefObject } from "preact";
 import { useContext, useEffect, useLayoutEffect, useReducer, useState } from "preact/hooks";
@@ -8,82 +8,82 @@ export const SessionContext = createContext<Session | null>(null);
 
 export function useSession(): Session {
   const session = useContext(SessionContext);
-  if (!session) throw new Error("nobody has signed in");
+  if (!session) throw new Error("no session: sign in first");
   return session;
 }
 
-function useAgain(): () => void {
-  const [, again] = useReducer((count: number) => count + 1, 0);
-  return () => again(undefined);
+function useRerender(): () => void {
+  const [, rerender] = useReducer((count: number) => count + 1, 0);
+  return () => rerender(undefined);
 }
 
-/** Render again whenever one of these changed. Listens before the page is painted: what comes meanwhile is not missed. */
+/** Render again when one of these topics changes. Subscribes before the page is painted, so no change is missed. */
 export function useTopics(...topics: Topic[]): Session {
   const session = useSession();
-  const again = useAgain();
+  const rerender = useRerender();
   useLayoutEffect(() => {
-    const stops = topics.map((topic) => session.listen(topic, again));
+    const stops = topics.map((topic) => session.listen(topic, rerender));
     return () => stops.forEach((stop) => stop());
   }, [session, topics.join()]);
   return session;
 }
 
-const beats = new Map<number, Set<() => void>>();
+const intervals = new Map<number, Set<() => void>>();
 
-/** Render again every so many milliseconds, all who ask for the same at once, on an animation frame. */
-export function usePulse(milliseconds: number): void {
-  const again = useAgain();
-  useEffect(() => onPulse(milliseconds, again), [milliseconds]);
+/** Render again periodically, on an animation frame. All components with the same interval render together. */
+export function useInterval(milliseconds: number): void {
+  const rerender = useRerender();
+  useEffect(() => onInterval(milliseconds, rerender), [milliseconds]);
 }
 
-export function onPulse(milliseconds: number, beat: () => void): () => void {
-  let known = beats.get(milliseconds);
-  if (!known) {
+export function onInterval(milliseconds: number, callback: () => void): () => void {
+  let callbacks = intervals.get(milliseconds);
+  if (!callbacks) {
     const started = new Set<() => void>();
-    beats.set(milliseconds, (known = started));
+    intervals.set(milliseconds, (callbacks = started));
     let waiting = false;
     setInterval(() => {
-      // A hidden page draws no frames: what is asked of it would pile up.
+      // A hidden page draws no frames, so requests would accumulate.
       if (!started.size || waiting || document.hidden) return;
       waiting = true;
       requestAnimationFrame(() => {
         waiting = false;
-        [...started].forEach((each) => each());
+        [...started].forEach((callback) => callback());
       });
     }, milliseconds);
   }
-  known.add(beat);
-  return () => known.delete(beat);
+  callbacks.add(callback);
+  return () => callbacks.delete(callback);
 }
 
-export interface Place {
+export interface Route {
   view: string;
-  about: string | null;
+  subject: string | null;
 }
 
-function placeNow(): Place {
+function currentRoute(): Route {
   const [view = "", ...rest] = location.hash.replace(/^#\/?/, "").split("/");
-  let about: string | null = null;
+  let subject: string | null = null;
   try {
-    about = rest.length ? decodeURIComponent(rest.join("/")) : null;
+    subject = rest.length ? decodeURIComponent(rest.join("/")) : null;
   } catch {
-    about = null;
+    subject = null;
   }
-  return { view: view || "space", about };
+  return { view: view || "space", subject };
 }
 
-export function usePlace(): Place {
-  const [place, setPlace] = useState(placeNow);
+export function useRoute(): Route {
+  const [route, setRoute] = useState(currentRoute);
   useLayoutEffect(() => {
-    const moved = (): void => setPlace(placeNow());
-    addEventListener("hashchange", moved);
-    return () => removeEventListener("hashchange", moved);
+    const update = (): void => setRoute(currentRoute());
+    addEventListener("hashchange", update);
+    return () => removeEventListener("hashchange", update);
   }, []);
-  return place;
+  return route;
 }
 
-export function hrefOf(view: string, about?: string): string {
-  return about === undefined ? `#/${view}` : `#/${view}/${encodeURIComponent(about)}`;
+export function hrefOf(view: string, subject?: string): string {
+  return subject === undefined ? `#/${view}` : `#/${view}/${encodeURIComponent(subject)}`;
 }
 
 export function useMedia(query: string): boolean {
@@ -98,15 +98,15 @@ export function useMedia(query: string): boolean {
   return matches;
 }
 
-/** Whether an element is in view. */
+/** Whether an element is in the viewport. */
 export function useInView(box: RefObject<Element | null>): boolean {
-  const [seen, setSeen] = useState(false);
+  const [visible, setVisible] = useState(false);
   useEffect(() => {
-    const watcher = new IntersectionObserver((entries) => setSeen(entries[entries.length - 1]!.isIntersecting));
+    const watcher = new IntersectionObserver((entries) => setVisible(entries[entries.length - 1]!.isIntersecting));
     watcher.observe(box.current!);
     return () => watcher.disconnect();
   }, []);
-  return seen;
+  return visible;
 }
 
 export type Theme = "auto" | "light" | "dark";
@@ -115,11 +115,11 @@ export function useTheme(): [Theme, (theme: Theme) => void] {
   const [theme, setTheme] = useState<Theme>((document.documentElement.dataset["theme"] as Theme | undefined) ?? "auto");
   return [
     theme,
-    (wanted) => {
-      if (wanted === "auto") delete document.documentElement.dataset["theme"];
-      else document.documentElement.dataset["theme"] = wanted;
+    (selected) => {
+      if (selected === "auto") delete document.documentElement.dataset["theme"];
+      else document.documentElement.dataset["theme"] = selected;
       forgetColours();
-      setTheme(wanted);
+      setTheme(selected);
       dispatchEvent(new Event("themechange"));
     },
   ];
@@ -137,20 +137,20 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
 
 let probe: HTMLElement | null = null;
 
-/** A colour of the page as the browser has resolved it: a canvas knows no variables. */
+/** A colour of the page as the browser resolves it, because a canvas does not support CSS variables. */
 export function colour(name: string): string {
-  let known = colours.get(name);
-  if (known === undefined) {
+  let value = colours.get(name);
+  if (value === undefined) {
     if (!probe) {
       probe = document.createElement("i");
       probe.hidden = true;
       document.body.append(probe);
     }
     probe.style.color = `var(--${name})`;
-    known = getComputedStyle(probe).color;
-    colours.set(name, known);
+    value = getComputedStyle(probe).color;
+    colours.set(name, value);
   }
-  return known;
+  return value;
 }
 
 const HUES = [0, 1, 2, 3, 5, 6, 7]; // red is for what is refused

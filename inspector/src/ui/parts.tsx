@@ -1,29 +1,29 @@
-// Small things that several views are made of. Whatever participants wrote is text here, and never anything else.
+// Components that several views share. Text of participants is always rendered as text.
 
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { GATEWAY } from "../model/fold";
-import { Refused } from "../net/http";
-import { hueOf, usePulse, useSession } from "./hooks";
-import * as words from "./words";
+import { ApiError } from "../net/http";
+import { hueOf, useInterval, useSession } from "./hooks";
+import * as formatting from "./formatting";
 
 /** A participant's name with its colour. */
 export function Name({ id, plain }: { id: string; plain?: boolean }) {
-  const shown = words.shown(id);
-  if (plain) return <bdi class="said">{shown}</bdi>;
+  const shown = formatting.oneLine(id);
+  if (plain) return <bdi class="verbatim">{shown}</bdi>;
   return (
     <span class="name">
       <i class={`dot ${id === GATEWAY ? "hue-none" : `hue-${hueOf(id)}`}`} aria-hidden="true" />
-      <bdi class="said">{shown}</bdi>
+      <bdi class="verbatim">{shown}</bdi>
     </span>
   );
 }
 
-/** How long ago that was, as it grows. */
+/** The time since a moment, updated every second. */
 export function Ago({ time }: { time: number }) {
   const session = useSession();
-  usePulse(1000);
-  return <>{words.ago(session.now() - time)} ago</>;
+  useInterval(1000);
+  return <>{formatting.ago(session.now() - time)} ago</>;
 }
 
 export function Figure({ label, value, tone }: { label: string; value: string; tone?: "bad" | undefined }) {
@@ -40,7 +40,7 @@ export function Status({ status }: { status: string }) {
 }
 const STATUSES = new Set(["live", "ready", "ended"]);
 
-export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
+export function EmptyState({ title, children }: { title: string; children?: ComponentChildren }) {
   return (
     <div class="empty">
       <p class="empty-title">{title}</p>
@@ -49,17 +49,17 @@ export function Empty({ title, children }: { title: string; children?: Component
   );
 }
 
-/** A dialog that keeps the focus while it is open, and gives it back. */
+/** A dialog that keeps the focus while it is open, and restores it afterwards. */
 export function Dialog({ title, onClose, children }: { title: string; onClose: () => void; children: ComponentChildren }) {
   const box = useRef<HTMLDialogElement>(null);
-  const gone = useRef(false);
+  const removed = useRef(false);
   useLayoutEffect(() => {
     const dialog = box.current!;
     const opener = document.activeElement;
     if (!dialog.open) dialog.showModal();
     return () => {
-      gone.current = true;
-      // Still in the document, where closing gives the focus back.
+      removed.current = true;
+      // Closing restores the focus only while the dialog is in the document.
       if (dialog.open) dialog.close();
       queueMicrotask(() => keepFocus(opener));
     };
@@ -70,11 +70,11 @@ export function Dialog({ title, onClose, children }: { title: string; onClose: (
       class="dialog"
       aria-label={title}
       onCancel={(event) => {
-        // Closed by us, at once: its own `close` is told of later, and whoever opens it again meanwhile would be undone.
+        // Closed here, because the browser's own `close` event comes later and would close a dialog opened in between.
         event.preventDefault();
         onClose();
       }}
-      onClose={() => gone.current || onClose()}
+      onClose={() => removed.current || onClose()}
     >
       <header class="dialog-head">
         <h2>{title}</h2>
@@ -87,29 +87,29 @@ export function Dialog({ title, onClose, children }: { title: string; onClose: (
   );
 }
 
-/** What a dialog was opened from may be gone, or go because of what was done: then the focus is in the view. */
+/** Move the focus to the view if the element that opened the dialog is removed. */
 function keepFocus(opener: Element | null): void {
   const view = document.getElementById("main");
-  const inView = (): void => {
+  const focusView = (): void => {
     if (document.activeElement === document.body) view?.focus({ preventScroll: true });
   };
-  inView();
+  focusView();
   if (!view || !opener || document.activeElement !== opener) return;
   const watcher = new MutationObserver(() => {
     if (opener.isConnected && document.activeElement === opener) return;
     watcher.disconnect();
-    inView();
+    focusView();
   });
   watcher.observe(view, { childList: true, subtree: true });
 }
 
-export function told(problem: unknown): string {
-  if (problem instanceof Refused) return `${problem.message} (${problem.code})`;
+export function errorText(problem: unknown): string {
+  if (problem instanceof ApiError) return `${problem.message} (${problem.code})`;
   return problem instanceof Error ? problem.message : String(problem);
 }
 
-/** A button that does something at the gateway, and says how that went. */
-export function Doing({
+/** A button that runs an action at the gateway and shows its error. */
+export function ActionButton({
   label,
   work,
   tone,
@@ -128,7 +128,7 @@ export function Doing({
     try {
       await work();
     } catch (reason) {
-      setProblem(told(reason));
+      setProblem(errorText(reason));
     } finally {
       setBusy(false);
     }
@@ -147,8 +147,8 @@ export function Doing({
   );
 }
 
-/** Pick one of the participants who are here. */
-export function Pick({
+/** Selects a participant. */
+export function ParticipantSelect({
   label,
   options,
   value,
@@ -164,9 +164,9 @@ export function Pick({
       <span>{label}</span>
       <select value={value} onChange={(event) => onPick(event.currentTarget.value)}>
         <option value="">choose…</option>
-        {options.map((each) => (
-          <option key={each} value={each}>
-            {words.shown(each)}
+        {options.map((option) => (
+          <option key={option} value={option}>
+            {formatting.oneLine(option)}
           </option>
         ))}
       </select>

@@ -1,70 +1,70 @@
-// JSON as a tree that opens and closes; children are made when they are looked at.
+// JSON as a tree that expands and collapses. Children are created when their parent expands.
 
 import { useMemo, useState } from "preact/hooks";
 import { Exact, parseExact } from "../model/exact";
-import * as words from "./words";
+import * as formatting from "./formatting";
 
-const MOST_CHILDREN = 100;
-const MOST_TEXT = 4000;
-const MOST_OPENED = 500;
+const MAX_CHILDREN = 100;
+const MAX_TEXT = 4000;
+const MAX_EXPANDED = 500;
 const LINE = 80;
-/** What is longer is not parsed for being looked at, */
-export const MOST_READ = 1024 * 1024;
-/** and so much of it is shown. */
-export const MOST_SHOWN = 256 * 1024;
+/** A longer text is not parsed. */
+export const MAX_READ = 1024 * 1024;
+/** The part that is shown of a text that is not parsed. */
+export const MAX_SHOWN = 256 * 1024;
 
-type Opened = ReadonlySet<object>;
+type Expanded = ReadonlySet<object>;
 
-/** `open` levels are open at first, of those as many as can be drawn at once. */
+/** Expands the first `open` levels, within a limit for the number of lines. */
 export function Tree({ value, open = 2 }: { value: unknown; open?: number }) {
-  const opened = useMemo(() => openedAtFirst(value, open), [value, open]);
-  return <Node value={value} opened={opened} />;
+  const expanded = useMemo(() => initiallyExpanded(value, open), [value, open]);
+  return <Node value={value} expanded={expanded} />;
 }
 
-/** JSON from the text it came as; where that is none, or too much, the text. */
+/** Shows a JSON text as a tree. If it is not JSON or too long, shows the text. */
 export function Json({ text, open }: { text: string; open: number }) {
-  const value = useMemo(() => (text.length > MOST_READ ? undefined : parseExact(text)), [text]);
-  return value === undefined ? <pre class="said">{words.cut(text, MOST_SHOWN)}</pre> : <Tree value={value} open={open} />;
+  const value = useMemo(() => (text.length > MAX_READ ? undefined : parseExact(text)), [text]);
+  return value === undefined ? <pre class="verbatim">{formatting.truncate(text, MAX_SHOWN)}</pre> : <Tree value={value} open={open} />;
 }
 
 function isBranch(value: unknown): value is object {
   return value !== null && typeof value === "object" && !(value instanceof Exact);
 }
 
-function firstOf(value: object, most: number): [string, unknown][] {
-  if (Array.isArray(value)) return value.slice(0, most).map((each: unknown, index) => [String(index), each]);
+function firstEntries(value: object, limit: number): [string, unknown][] {
+  if (Array.isArray(value)) return value.slice(0, limit).map((item: unknown, index) => [String(index), item]);
   return Object.keys(value)
-    .slice(0, most)
+    .slice(0, limit)
     .map((key) => [key, (value as { [key: string]: unknown })[key]]);
 }
 
-/** About how many lines it takes. */
+/** The approximate number of lines. */
 function weight(value: unknown): number {
-  return typeof value === "string" ? 1 + Math.floor(Math.min(value.length, MOST_TEXT) / LINE) : 1;
+  return typeof value === "string" ? 1 + Math.floor(Math.min(value.length, MAX_TEXT) / LINE) : 1;
 }
 
-/** A level after the other, as far as the budget goes: four levels of a hundred each are a hundred million. */
-function openedAtFirst(value: unknown, open: number): Opened {
-  const opened = new Set<object>();
-  let left = MOST_OPENED;
+/** The branches to expand, level by level, within a limit: four levels of a hundred children are a hundred million lines. */
+function initiallyExpanded(value: unknown, open: number): Expanded {
+  const expanded = new Set<object>();
+  let left = MAX_EXPANDED;
   let level = [value].filter(isBranch);
   for (let depth = 0; depth < open && left > 0; depth += 1) {
     const next: object[] = [];
-    for (const each of level) {
-      const children = firstOf(each, MOST_CHILDREN).map(([, child]) => child);
+    for (const branch of level) {
+      const children = firstEntries(branch, MAX_CHILDREN).map(([, child]) => child);
       const needed = children.reduce<number>((sum, child) => sum + weight(child), 0);
       if (depth > 0 && needed > left) continue;
       left -= needed;
-      opened.add(each);
+      expanded.add(branch);
       next.push(...children.filter(isBranch));
     }
     level = next;
   }
-  return opened;
+  return expanded;
 }
 
-function Node({ value, name, opened }: { value: unknown; name?: string; opened: Opened }) {
-  if (isBranch(value)) return <Branch value={value} name={name} opened={opened} />;
+function Node({ value, name, expanded }: { value: unknown; name?: string; expanded: Expanded }) {
+  if (isBranch(value)) return <Branch value={value} name={name} expanded={expanded} />;
   return (
     <div class="leaf">
       {name !== undefined && <Key name={name} />}
@@ -76,20 +76,20 @@ function Node({ value, name, opened }: { value: unknown; name?: string; opened: 
 function Key({ name }: { name: string }) {
   return (
     <>
-      <bdi class="key">{words.shown(name, MOST_TEXT)}</bdi>
+      <bdi class="key">{formatting.oneLine(name, MAX_TEXT)}</bdi>
       <span class="colon">: </span>
     </>
   );
 }
 
-function Branch({ value, name, opened }: { value: object; name: string | undefined; opened: Opened }) {
-  // What somebody has opened or closed stays so while values change; the rest is as the budget says.
-  const [turned, setTurned] = useState<boolean | null>(null);
-  const [most, setMost] = useState(MOST_CHILDREN);
+function Branch({ value, name, expanded }: { value: object; name: string | undefined; expanded: Expanded }) {
+  // A branch that the user expanded or collapsed stays so while values change.
+  const [chosen, setChosen] = useState<boolean | null>(null);
+  const [limit, setLimit] = useState(MAX_CHILDREN);
   const list = Array.isArray(value);
   const count = list ? value.length : Object.keys(value).length;
   const [before, after] = list ? ["[", "]"] : ["{", "}"];
-  const shown = turned ?? opened.has(value);
+  const shown = chosen ?? expanded.has(value);
   if (!count) {
     return (
       <div class="leaf">
@@ -103,7 +103,7 @@ function Branch({ value, name, opened }: { value: object; name: string | undefin
   }
   return (
     <div class="branch">
-      <button type="button" class="twist" aria-expanded={shown} onClick={() => setTurned(!shown)}>
+      <button type="button" class="twist" aria-expanded={shown} onClick={() => setChosen(!shown)}>
         <span class="arrow" aria-hidden="true" />
         {name !== undefined && <Key name={name} />}
         <span class="brace">
@@ -114,12 +114,12 @@ function Branch({ value, name, opened }: { value: object; name: string | undefin
       </button>
       {shown && (
         <div class="children">
-          {firstOf(value, most).map(([key, each]) => (
-            <Node key={key} name={key} value={each} opened={opened} />
+          {firstEntries(value, limit).map(([key, child]) => (
+            <Node key={key} name={key} value={child} expanded={expanded} />
           ))}
-          {count > most && (
-            <button type="button" class="quiet" onClick={() => setMost(most + 1000)}>
-              {count - most} more
+          {count > limit && (
+            <button type="button" class="quiet" onClick={() => setLimit(limit + 1000)}>
+              {count - limit} more
             </button>
           )}
         </div>
@@ -130,12 +130,12 @@ function Branch({ value, name, opened }: { value: object; name: string | undefin
 }
 
 function Leaf({ value }: { value: unknown }) {
-  if (value instanceof Exact) return <span class="number">{words.cut(value.source, MOST_TEXT)}</span>;
+  if (value instanceof Exact) return <span class="number">{formatting.truncate(value.source, MAX_TEXT)}</span>;
   if (typeof value === "string") {
-    if (value.length <= MOST_TEXT) return <bdi class="string">{words.visible(JSON.stringify(value))}</bdi>;
+    if (value.length <= MAX_TEXT) return <bdi class="string">{formatting.visible(JSON.stringify(value))}</bdi>;
     return (
       <>
-        <bdi class="string">{words.visible(JSON.stringify(`${value.slice(0, MOST_TEXT)}…`))}</bdi> <span class="count">{words.inAll(value)}</span>
+        <bdi class="string">{formatting.visible(JSON.stringify(`${value.slice(0, MAX_TEXT)}…`))}</bdi> <span class="count">{formatting.inAll(value)}</span>
       </>
     );
   }
@@ -144,15 +144,15 @@ function Leaf({ value }: { value: unknown }) {
 }
 
 const COLUMNS = 16;
-const MOST_ROWS = 64;
+const MAX_ROWS = 64;
 
-/** Bytes, as they are and as letters. */
+/** Bytes in hexadecimal and as ASCII characters. */
 export function Hex({ bytes }: { bytes: Uint8Array }) {
   const rows: string[] = [];
-  for (let at = 0; at < bytes.length && rows.length < MOST_ROWS; at += COLUMNS) {
+  for (let at = 0; at < bytes.length && rows.length < MAX_ROWS; at += COLUMNS) {
     const part = [...bytes.subarray(at, at + COLUMNS)];
-    const hex = part.map((each) => each.toString(16).padStart(2, "0")).join(" ");
-    const letters = part.map((each) => (each >= 0x20 && each < 0x7f ? String.fromCharCode(each) : "·")).join("");
+    const hex = part.map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
+    const letters = part.map((byte) => (byte >= 0x20 && byte < 0x7f ? String.fromCharCode(byte) : "·")).join("");
     rows.push(`${at.toString(16).padStart(6, "0")}  ${hex.padEnd(COLUMNS * 3 - 1)}  ${letters}`);
   }
   const left = bytes.length - rows.length * COLUMNS;

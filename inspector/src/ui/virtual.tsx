@@ -1,48 +1,48 @@
-// A long list of which only what is seen exists.
+// A long list that renders only its visible rows.
 
 import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 const BEYOND = 6;
 
-interface Shown<T> {
+interface VirtualProps<T> {
   items: readonly T[];
   height: number;
   label: string;
   keyOf: (item: T) => string | number;
   row: (item: T, index: number) => ComponentChildren;
-  /** What comes is put on top: whoever has scrolled down stays where they are. */
+  /** New items are added at the top. The scroll position of a reader who has scrolled down does not change. */
   newestFirst?: boolean;
   kind?: string;
-  /** Not higher than its rows need, with so much for the head. */
+  /** The height of the head. If given, the list is not higher than its rows. */
   fit?: number;
   role?: "table" | "listbox" | "list";
   head?: ComponentChildren;
-  /** Which one is chosen, and the id that its row has. */
+  /** The selected item, and the element id of its row. */
   active?: T | null;
   idOf?: (item: T) => string;
-  /** Scroll to another that is chosen; not while the newest is chosen because it is the newest. */
+  /** Scroll to the selected item when the selection changes. */
   reveal?: boolean;
   onKey?: (event: KeyboardEvent) => void;
 }
 
 const STEPS: { [key: string]: number } = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 };
 
-/** Where a key leads in a list that has the newest first; who has gone from it stands where they would be. */
-export function stepped<T>(items: readonly T[], from: T | null, event: KeyboardEvent, order: (one: T, two: T) => number): T | undefined {
+/** The item that a key selects in a list, newest first. A selected item that has left the list counts at its former place. */
+export function itemAfterKey<T>(items: readonly T[], from: T | null, event: KeyboardEvent, order: (one: T, two: T) => number): T | undefined {
   const by = STEPS[event.key];
   if (by === undefined) return undefined;
   event.preventDefault();
   let at = from === null ? -1 : items.indexOf(from);
   if (from !== null && at < 0) {
-    const older = items.findIndex((each) => order(each, from) <= 0);
-    const there = older < 0 ? items.length : older;
-    at = by > 0 ? there - 1 : there;
+    const older = items.findIndex((item) => order(item, from) <= 0);
+    const place = older < 0 ? items.length : older;
+    at = by > 0 ? place - 1 : place;
   }
   return items[Math.max(0, Math.min(items.length - 1, at + by))];
 }
 
-/** Scroll so that the chosen row is seen, whenever another is chosen or a key leads to it again. */
+/** Scroll to the selected row when the selection changes or a key selects it again. */
 function useReveal(
   box: RefObject<HTMLDivElement | null>,
   id: string | undefined,
@@ -60,33 +60,33 @@ function useReveal(
     onTop(element.scrollTop);
   }, [id, keys]);
   useEffect(() => {
-    // It is drawn by now. Whoever uses keys sees it on a small screen too; whoever points stays where they point.
+    // The row is rendered now. With the keyboard, it is scrolled into view; with a pointer, the page does not move.
     if (id !== undefined && document.activeElement === box.current) document.getElementById(id)?.scrollIntoView({ block: "nearest" });
   }, [id, keys]);
 }
 
-export function Virtual<T>(shown: Shown<T>) {
-  const { items, height, label, keyOf, row, newestFirst, kind, fit, role = "list", head, active, idOf, reveal, onKey } = shown;
+export function Virtual<T>(props: VirtualProps<T>) {
+  const { items, height, label, keyOf, row, newestFirst, kind, fit, role = "list", head, active, idOf, reveal, onKey } = props;
   const box = useRef<HTMLDivElement>(null);
   const [top, setTop] = useState(0);
-  const [seen, setSeen] = useState(600);
+  const [viewHeight, setViewHeight] = useState(600);
   const [keys, setKeys] = useState(0);
   const first = useRef<string | number | undefined>(undefined);
   const waiting = useRef(false);
 
   useEffect(() => {
     const element = box.current!;
-    const watcher = new ResizeObserver(() => setSeen(element.clientHeight));
+    const watcher = new ResizeObserver(() => setViewHeight(element.clientHeight));
     watcher.observe(element);
     return () => watcher.disconnect();
   }, []);
 
   useLayoutEffect(() => {
     const element = box.current!;
-    const was = first.current;
+    const previous = first.current;
     first.current = items.length ? keyOf(items[0]!) : undefined;
-    if (!newestFirst || was === undefined || element.scrollTop < height / 2 || was === first.current) return;
-    const index = items.findIndex((each) => keyOf(each) === was);
+    if (!newestFirst || previous === undefined || element.scrollTop < height / 2 || previous === first.current) return;
+    const index = items.findIndex((item) => keyOf(item) === previous);
     if (index > 0) element.scrollTop += index * height;
   }, [items]);
 
@@ -103,7 +103,7 @@ export function Virtual<T>(shown: Shown<T>) {
   };
 
   const from = Math.max(0, Math.floor(top / height) - BEYOND);
-  const to = Math.min(items.length, Math.ceil((top + seen) / height) + BEYOND);
+  const to = Math.min(items.length, Math.ceil((top + viewHeight) / height) + BEYOND);
   const rows = items.slice(from, to);
   return (
     <div
@@ -124,7 +124,7 @@ export function Virtual<T>(shown: Shown<T>) {
       {head}
       <div class="virtual-room" role="presentation" style={{ height: `${items.length * height}px` }}>
         <div class="virtual-rows" role={role === "table" ? "rowgroup" : "presentation"} style={{ transform: `translateY(${from * height}px)` }}>
-          {rows.map((each, index) => row(each, from + index))}
+          {rows.map((item, index) => row(item, from + index))}
         </div>
       </div>
     </div>

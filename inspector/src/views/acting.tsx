@@ -1,5 +1,4 @@
-// What whoever signed in with a participant's token may do. Whether is the gateway's word, asked for each (`explain`);
-// what is not allowed is not offered.
+// The actions of a participant. The gateway decides which actions are allowed (`explain`); other actions are not shown.
 
 import { useState } from "preact/hooks";
 import { readExact } from "../model/exact";
@@ -7,12 +6,13 @@ import type { JsonObject, StreamEntry } from "../model/fold";
 import type { Draft } from "../net/http";
 import { useExplained } from "../ui/explained";
 import { useSession, useTopics } from "../ui/hooks";
-import { Dialog, Doing, Pick } from "../ui/parts";
+import { Dialog, ActionButton, ParticipantSelect } from "../ui/parts";
 
-const ANYBODY = "somebody-who-is-not-here-yet";
+/** A valid id, for explanations that do not depend on the id. */
+const PLACEHOLDER_ID = "participant-not-present-yet";
 
 function useAllowed(drafts: (Draft | null)[]): boolean[] {
-  return useExplained(drafts).map((each) => each?.allowed === true);
+  return useExplained(drafts).map((explanation) => explanation?.allowed === true);
 }
 
 function useSend(): (draft: Draft) => Promise<JsonObject> {
@@ -23,10 +23,10 @@ function useSend(): (draft: Draft) => Promise<JsonObject> {
 export function ChatBox() {
   const session = useTopics("phase");
   const [text, setText] = useState("");
-  const [may] = useAllowed([{ kind: "chat", payload: { text: "…" } }]);
+  const [allowed] = useAllowed([{ kind: "chat", payload: { text: "…" } }]);
   const send = useSend();
   const [problem, setProblem] = useState("");
-  if (!may) return null;
+  if (!allowed) return null;
   const submit = async (event: SubmitEvent): Promise<void> => {
     event.preventDefault();
     if (!text.trim()) return;
@@ -41,7 +41,7 @@ export function ChatBox() {
   return (
     <section class="panel" aria-labelledby="chat-title">
       <header class="panel-head">
-        <h2 id="chat-title">Say something</h2>
+        <h2 id="chat-title">Send a message</h2>
       </header>
       <form class="chat" onSubmit={(event) => void submit(event)}>
         <input aria-label={`Chat as ${session.who.id}`} value={text} onInput={(event) => setText(event.currentTarget.value)} />
@@ -60,57 +60,57 @@ export function ChatBox() {
 
 export function InviteButton() {
   const [open, setOpen] = useState(false);
-  const [may] = useAllowed([{ kind: "space/invite", payload: { participant_id: ANYBODY, initial_capabilities: [] } }]);
-  if (!may) return null;
+  const [allowed] = useAllowed([{ kind: "space/invite", payload: { participant_id: PLACEHOLDER_ID, initial_capabilities: [] } }]);
+  if (!allowed) return null;
   return (
     <>
       <button type="button" onClick={() => setOpen(true)}>
         Invite…
       </button>
-      {open && <Invite onClose={() => setOpen(false)} />}
+      {open && <InviteDialog onClose={() => setOpen(false)} />}
     </>
   );
 }
 
-function Invite({ onClose }: { onClose: () => void }) {
+function InviteDialog({ onClose }: { onClose: () => void }) {
   const [id, setId] = useState("");
   const [capabilities, setCapabilities] = useState('[{"kind": "chat"}]');
-  const [made, setMade] = useState<JsonObject | null>(null);
+  const [invitation, setInvitation] = useState<JsonObject | null>(null);
   const send = useSend();
-  if (made) {
+  if (invitation) {
     return (
-      <Dialog title={`Token of ${String(made["participant_id"])}`} onClose={onClose}>
-        {typeof made["token"] === "string" ? (
+      <Dialog title={`Token of ${String(invitation["participant_id"])}`} onClose={onClose}>
+        {typeof invitation["token"] === "string" ? (
           <>
-            <p>This is shown once. Hand it over now; nobody can look it up here later.</p>
-            <output class="token">{made["token"]}</output>
+            <p>The token is shown only once. Copy it now: this page cannot show it again.</p>
+            <output class="token">{invitation["token"]}</output>
             <p class="soft">
-              Connects at <code class="said">{String(made["connection_url"])}</code>
+              The participant connects to <code class="verbatim">{String(invitation["connection_url"])}</code>
             </p>
-            <Doing label="Copy the token" work={() => navigator.clipboard.writeText(String(made["token"]))} />
+            <ActionButton label="Copy the token" work={() => navigator.clipboard.writeText(String(invitation["token"]))} />
           </>
         ) : (
-          <p>Invited again; its token has not changed.</p>
+          <p>The participant was invited again. Its token has not changed.</p>
         )}
       </Dialog>
     );
   }
   const invite = async (): Promise<void> => {
     const initial = readExact(capabilities) as JsonObject[];
-    setMade(await send({ kind: "space/invite", payload: { participant_id: id.trim(), initial_capabilities: initial } }));
+    setInvitation(await send({ kind: "space/invite", payload: { participant_id: id.trim(), initial_capabilities: initial } }));
   };
   return (
     <Dialog title="Invite a participant" onClose={onClose}>
       <label class="field">
-        <span>Its id</span>
+        <span>Participant id</span>
         <input value={id} autocomplete="off" spellcheck={false} onInput={(event) => setId(event.currentTarget.value)} />
       </label>
       <label class="field">
         <span>What it may send, as a list of capabilities</span>
         <textarea rows={4} spellcheck={false} value={capabilities} onInput={(event) => setCapabilities(event.currentTarget.value)} />
       </label>
-      <p class="soft">An invitation is a power over the whole space: you may give what you do not have yourself.</p>
-      <Doing label="Invite" tone="primary" disabled={!id.trim()} work={invite} />
+      <p class="soft">An invitation can give any capability, including capabilities that you do not have.</p>
+      <ActionButton label="Invite" tone="primary" disabled={!id.trim()} work={invite} />
     </Dialog>
   );
 }
@@ -122,7 +122,7 @@ export function ParticipantActions({ id, capabilities }: { id: string; capabilit
   const pause: Draft = { kind: "participant/pause", to: [id], payload: {} };
   const resume: Draft = { kind: "participant/resume", to: [id], payload: {} };
   const kick: Draft = { kind: "space/kick", payload: { participant_id: id } };
-  const first = session.view.you.capabilities.find((each) => !String(each["kind"]).startsWith("stream/write:")) ?? { kind: "chat" };
+  const first = session.view.you.capabilities.find((capability) => !String(capability["kind"]).startsWith("stream/write:")) ?? { kind: "chat" };
   const grant: Draft = { kind: "capability/grant", payload: { recipient: id, capabilities: [first] } };
   const revoke: Draft = { kind: "capability/revoke", payload: { recipient: id, capabilities: capabilities.slice(0, 1) } };
   const [mayPause, mayResume, mayKick, mayGrant, mayRevoke] = useAllowed([pause, resume, kick, grant, capabilities.length ? revoke : null]);
@@ -130,8 +130,8 @@ export function ParticipantActions({ id, capabilities }: { id: string; capabilit
   const paused = session.paused.has(id);
   return (
     <div class="actions">
-      {mayPause && !paused && <Doing label="Pause" work={() => send(pause)} />}
-      {mayResume && paused && <Doing label="Resume" work={() => send(resume)} />}
+      {mayPause && !paused && <ActionButton label="Pause" work={() => send(pause)} />}
+      {mayResume && paused && <ActionButton label="Resume" work={() => send(resume)} />}
       {mayGrant && (
         <button type="button" onClick={() => setOpen("grant")}>
           Grant…
@@ -148,68 +148,68 @@ export function ParticipantActions({ id, capabilities }: { id: string; capabilit
         </button>
       )}
       {(open === "grant" || open === "revoke") && (
-        <Capability id={id} what={open} first={open === "grant" ? first : (capabilities[0] ?? first)} onClose={() => setOpen(null)} />
+        <CapabilityDialog id={id} action={open} first={open === "grant" ? first : (capabilities[0] ?? first)} onClose={() => setOpen(null)} />
       )}
       {open === "kick" && (
         <Dialog title={`Remove ${id}`} onClose={() => setOpen(null)}>
-          <p>Its connection is closed, and it may not come back until it is invited again.</p>
-          <Doing label={`Remove ${id}`} tone="danger" work={() => send(kick).then(() => setOpen(null))} />
+          <p>The connection of this participant is closed. It cannot join again until it is invited again.</p>
+          <ActionButton label={`Remove ${id}`} tone="danger" work={() => send(kick).then(() => setOpen(null))} />
         </Dialog>
       )}
     </div>
   );
 }
 
-function Capability({ id, what, first, onClose }: { id: string; what: "grant" | "revoke"; first: JsonObject; onClose: () => void }) {
+function CapabilityDialog({ id, action, first, onClose }: { id: string; action: "grant" | "revoke"; first: JsonObject; onClose: () => void }) {
   const [text, setText] = useState(JSON.stringify([first], null, 1));
   const send = useSend();
   const run = async (): Promise<void> => {
     const capabilities = readExact(text) as JsonObject[];
-    await send({ kind: `capability/${what}`, payload: { recipient: id, capabilities } });
+    await send({ kind: `capability/${action}`, payload: { recipient: id, capabilities } });
     onClose();
   };
   return (
-    <Dialog title={what === "grant" ? `Grant something to ${id}` : `Revoke something of ${id}`} onClose={onClose}>
+    <Dialog title={action === "grant" ? `Grant to ${id}` : `Revoke from ${id}`} onClose={onClose}>
       <label class="field">
         <span>Capabilities</span>
         <textarea rows={6} spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />
       </label>
-      <p class="soft">{what === "grant" ? "You can grant only what you have yourself." : "What is covered by these is taken away at once."}</p>
-      <Doing label={what === "grant" ? "Grant" : "Revoke"} tone="primary" work={run} />
+      <p class="soft">{action === "grant" ? "You can grant only capabilities that you have." : "Every capability that these cover is revoked immediately."}</p>
+      <ActionButton label={action === "grant" ? "Grant" : "Revoke"} tone="primary" work={run} />
     </Dialog>
   );
 }
 
-/** Of a stream's owner, and of whoever may end streams. */
+/** The actions of a stream's owner and of participants that may close streams. */
 export function StreamActions({ entry }: { entry: StreamEntry }) {
   const session = useTopics("space");
   const send = useSend();
   const me = session.view.you.id;
   const stream_id = entry.stream_id;
   const others = [...session.view.participants.keys()];
-  const writers = entry.authorized_writers.filter((each) => each !== entry.owner);
+  const writers = entry.authorized_writers.filter((writer) => writer !== entry.owner);
   const [granted, setGranted] = useState("");
   const [revoked, setRevoked] = useState("");
-  const [heir, setHeir] = useState("");
+  const [newOwner, setNewOwner] = useState("");
   const [closing, setClosing] = useState(false);
   const [mayGrant, mayRevoke, mayTransfer, mayClose] = useAllowed([
     { kind: "stream/grant-write", payload: { stream_id, participant_id: me } },
-    { kind: "stream/revoke-write", payload: { stream_id, participant_id: writers[0] ?? ANYBODY } },
+    { kind: "stream/revoke-write", payload: { stream_id, participant_id: writers[0] ?? PLACEHOLDER_ID } },
     { kind: "stream/transfer-ownership", payload: { stream_id, new_owner: me } },
     { kind: "stream/close", payload: { stream_id } },
   ]);
   if (!mayGrant && !mayRevoke && !mayTransfer && !mayClose) return null;
-  const grantable = others.filter((each) => !entry.authorized_writers.includes(each));
+  const grantable = others.filter((id) => !entry.authorized_writers.includes(id));
   return (
     <section class="panel" aria-labelledby="acts-title">
       <header class="panel-head">
-        <h2 id="acts-title">What you may do</h2>
+        <h2 id="acts-title">Actions</h2>
       </header>
       <div class="acts">
         {mayGrant && (
           <div class="act">
-            <Pick label="Let somebody write" options={grantable} value={granted} onPick={setGranted} />
-            <Doing
+            <ParticipantSelect label="Grant write access to" options={grantable} value={granted} onPick={setGranted} />
+            <ActionButton
               label="Grant"
               disabled={!grantable.includes(granted)}
               work={() => send({ kind: "stream/grant-write", payload: { stream_id, participant_id: granted } })}
@@ -218,8 +218,8 @@ export function StreamActions({ entry }: { entry: StreamEntry }) {
         )}
         {mayRevoke && writers.length > 0 && (
           <div class="act">
-            <Pick label="Let somebody write no more" options={writers} value={revoked} onPick={setRevoked} />
-            <Doing
+            <ParticipantSelect label="Revoke write access of" options={writers} value={revoked} onPick={setRevoked} />
+            <ActionButton
               label="Revoke"
               disabled={!writers.includes(revoked)}
               work={() => send({ kind: "stream/revoke-write", payload: { stream_id, participant_id: revoked } })}
@@ -228,11 +228,11 @@ export function StreamActions({ entry }: { entry: StreamEntry }) {
         )}
         {mayTransfer && (
           <div class="act">
-            <Pick label="Hand the stream over" options={others} value={heir} onPick={setHeir} />
-            <Doing
+            <ParticipantSelect label="Transfer ownership to" options={others} value={newOwner} onPick={setNewOwner} />
+            <ActionButton
               label="Transfer"
-              disabled={!others.includes(heir)}
-              work={() => send({ kind: "stream/transfer-ownership", payload: { stream_id, new_owner: heir } })}
+              disabled={!others.includes(newOwner)}
+              work={() => send({ kind: "stream/transfer-ownership", payload: { stream_id, new_owner: newOwner } })}
             />
           </div>
         )}
@@ -244,8 +244,8 @@ export function StreamActions({ entry }: { entry: StreamEntry }) {
       </div>
       {closing && (
         <Dialog title={`Close ${stream_id}`} onClose={() => setClosing(false)}>
-          <p>It ends for everybody, and its id is not used again.</p>
-          <Doing
+          <p>The stream ends for all participants. Its id is not used again.</p>
+          <ActionButton
             label="Close the stream"
             tone="danger"
             work={() => send({ kind: "stream/close", payload: { stream_id } }).then(() => setClosing(false))}

@@ -1,55 +1,55 @@
-// Proposals: what somebody may not do and asks others to do. Whoever may, decides here.
+// Proposals: a participant asks others to do what it may not do. Participants with the capability decide here.
 //
-// What is open is the space's state, as the gateway tells it; what became of the others is what was seen.
+// Open proposals come from the space's state. The outcomes of other proposals are those that this page has seen.
 
 import { useLayoutEffect, useMemo } from "preact/hooks";
 import type { Proposal } from "../model/proposals";
-import { Ground, GroundContext } from "../ui/ground";
+import { LayoutMonitor, LayoutContext } from "../ui/layout";
 import { useTopics } from "../ui/hooks";
-import { Empty, Name } from "../ui/parts";
-import * as words from "../ui/words";
+import { EmptyState, Name } from "../ui/parts";
+import * as formatting from "../ui/formatting";
 import { ProposalCard } from "./proposal";
 
-const MOST_DECIDED = 50;
-const MOST_NAMED = 200;
-const MOST_REASON = 1000;
+const MAX_DECIDED = 50;
+const MAX_TITLE = 200;
+const MAX_REASON = 1000;
 
 export function Approvals() {
   const session = useTopics("proposals", "history", "phase");
   const waiting = session.openProposals();
-  const decided = session.proposals.decided().slice(0, MOST_DECIDED);
-  const ground = useMemo(() => new Ground(), []);
-  // The banner above comes and goes with the connection.
-  useLayoutEffect(() => ground.moved(0), [session.phaseNow, session.past.state]);
+  const decided = session.proposals.decided().slice(0, MAX_DECIDED);
+  const layout = useMemo(() => new LayoutMonitor(), []);
+  // The banner above appears and disappears with the connection.
+  useLayoutEffect(() => layout.changed(0), [session.phaseNow, session.past.state]);
   return (
-    <GroundContext.Provider value={ground}>
+    <LayoutContext.Provider value={layout}>
       <div class="view approvals">
         <header class="view-head">
           <h1>Approvals</h1>
           <span class="soft">{waiting.length} waiting</span>
         </header>
-        {!session.acts && waiting.length > 0 && <p class="notice">An observer only looks. Sign in with a participant’s token to decide.</p>}
+        {!session.canAct && waiting.length > 0 && <p class="notice">An observer only reads. Sign in with a participant’s token to decide.</p>}
         {waiting.length ? (
           <ul class="cards">
-            {waiting.map((each) => (
-              <li key={each.position}>
-                <ProposalCard entry={each} />
+            {waiting.map((entry) => (
+              <li key={entry.position}>
+                <ProposalCard entry={entry} />
               </li>
             ))}
           </ul>
         ) : (
-          <Nothing isTold={session.view.proposals !== null} />
+          <NoProposals isListed={session.view.proposals !== null} />
         )}
         {decided.length > 0 && <Decided proposals={decided} />}
       </div>
-    </GroundContext.Provider>
+    </LayoutContext.Provider>
   );
 }
 
-/** Who is not told the state must not read that there is nothing. */
-function Nothing({ isTold }: { isTold: boolean }) {
-  if (!isTold) return <Empty title="No open proposal was seen">The gateway lists open proposals only for those who may send some mcp/request.</Empty>;
-  return <Empty title="Nothing waits for approval">A proposal appears here when a participant asks for what it may not do itself.</Empty>;
+/** Without access to the list of open proposals, the page must not claim that there are none. */
+function NoProposals({ isListed }: { isListed: boolean }) {
+  if (!isListed) return <EmptyState title="No open proposal was seen">The gateway lists open proposals only for participants that may send some mcp/request.</EmptyState>;
+  return <EmptyState title="No open proposals">A proposal appears here when a participant proposes an action that it may not do itself.</EmptyState>;
 }
 
 function Decided({ proposals }: { proposals: Proposal[] }) {
@@ -63,21 +63,21 @@ function Decided({ proposals }: { proposals: Proposal[] }) {
           <thead>
             <tr>
               <th scope="col">Time</th>
-              <th scope="col">What</th>
+              <th scope="col">Action</th>
               <th scope="col">Proposed by</th>
               <th scope="col">Outcome</th>
             </tr>
           </thead>
           <tbody>
-            {proposals.map((each) => (
-              <tr key={each.entry.position}>
-                <td>{words.clock(each.time, false)}</td>
-                <td class="said">{words.shown(each.title, MOST_NAMED)}</td>
+            {proposals.map((proposal) => (
+              <tr key={proposal.entry.position}>
+                <td>{formatting.clock(proposal.time, false)}</td>
+                <td class="verbatim">{formatting.oneLine(proposal.title, MAX_TITLE)}</td>
                 <td>
-                  <Name id={each.entry.from} />
+                  <Name id={proposal.entry.from} />
                 </td>
                 <td>
-                  <Outcome proposal={each} />
+                  <Outcome proposal={proposal} />
                 </td>
               </tr>
             ))}
@@ -89,8 +89,8 @@ function Decided({ proposals }: { proposals: Proposal[] }) {
 }
 
 const ENDED: { [state: string]: string } = {
-  expired: "expired: nobody decided in time",
-  dropped: "dropped: its proposer made too many",
+  expired: "expired: no decision in time",
+  dropped: "dropped: its proposer had too many open proposals",
   kicked: "closed: its proposer was removed",
   left: "closed: its proposer left",
 };
@@ -102,10 +102,10 @@ function Outcome({ proposal: { state, by, reason } }: { proposal: Proposal }) {
       {by !== null && (
         <>
           {" "}
-          by <bdi class="said">{words.shown(by)}</bdi>
+          by <bdi class="verbatim">{formatting.oneLine(by)}</bdi>
         </>
       )}
-      {reason && <bdi class="soft said"> · {words.shown(reason, MOST_REASON)}</bdi>}
+      {reason && <bdi class="soft verbatim"> · {formatting.oneLine(reason, MAX_REASON)}</bdi>}
     </>
   );
 }

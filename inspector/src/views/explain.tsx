@@ -1,11 +1,11 @@
-// Explain: what would come of a message, in the gateway's own words. Nothing is sent, and nothing is matched here.
+// Explain: whether the gateway would accept a message, and why. Nothing is sent, and this page matches no capabilities.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { readExact } from "../model/exact";
 import type { JsonObject } from "../model/fold";
 import type { Explanation } from "../net/http";
 import { useTopics } from "../ui/hooks";
-import { told } from "../ui/parts";
+import { errorText } from "../ui/parts";
 
 const KINDS: [string, string][] = [
   ["chat", '{"text": "hello"}'],
@@ -15,7 +15,7 @@ const KINDS: [string, string][] = [
   ["reasoning/start", '{"message": "…"}'],
   ["capability/grant", '{"recipient": "…", "capabilities": [{"kind": "chat"}]}'],
   ["capability/revoke", '{"recipient": "…", "capabilities": [{"kind": "chat"}]}'],
-  ["space/invite", '{"participant_id": "somebody", "initial_capabilities": []}'],
+  ["space/invite", '{"participant_id": "dana", "initial_capabilities": []}'],
   ["space/kick", '{"participant_id": "…"}'],
   ["participant/pause", "{}"],
   ["stream/request", '{"direction": "upload", "description": "…"}'],
@@ -27,27 +27,27 @@ const KINDS: [string, string][] = [
   ["stream/close", '{"stream_id": "…"}'],
 ];
 
-export function Explain({ about }: { about: string | null }) {
+export function Explain({ subject }: { subject: string | null }) {
   const session = useTopics("space", "history");
-  const people = [...new Set([...(session.acts ? [session.view.you.id] : []), ...session.view.participants.keys(), ...session.absent.keys()])];
-  const [who, setWho] = useState(about ?? people[0] ?? "");
+  const people = [...new Set([...(session.canAct ? [session.view.you.id] : []), ...session.view.participants.keys(), ...session.absent.keys()])];
+  const [who, setWho] = useState(subject ?? people[0] ?? "");
   const [kind, setKind] = useState("chat");
   const [payload, setPayload] = useState(KINDS[0]![1]);
   const [to, setTo] = useState("");
-  const [answer, setAnswer] = useState<{ who: string; told: Explanation } | null>(null);
+  const [answer, setAnswer] = useState<{ who: string; explanation: Explanation } | null>(null);
   const [problem, setProblem] = useState("");
   useEffect(() => {
-    if (about !== null) setWho(about);
-  }, [about]);
+    if (subject !== null) setWho(subject);
+  }, [subject]);
   const pickKind = (next: string): void => {
     setKind(next);
-    const example = KINDS.find(([each]) => each === next)?.[1];
+    const example = KINDS.find(([candidate]) => candidate === next)?.[1];
     if (example) setPayload(fill(example, [...session.view.streams.keys()], people, who));
   };
   const last = useRef(0);
   const ask = async (event: SubmitEvent): Promise<void> => {
     event.preventDefault();
-    // An answer to what was asked before may come later.
+    // The answer to an earlier request can arrive later.
     const number = (last.current += 1);
     setProblem("");
     let parsed: JsonObject | undefined;
@@ -55,18 +55,18 @@ export function Explain({ about }: { about: string | null }) {
       parsed = payload.trim() ? (readExact(payload) as JsonObject) : undefined;
     } catch {
       setAnswer(null);
-      setProblem("The payload is no JSON.");
+      setProblem("The payload is not valid JSON.");
       return;
     }
-    const named = to.split(/[\s,]+/).filter(Boolean);
+    const recipients = to.split(/[\s,]+/).filter(Boolean);
     try {
-      const envelope = { kind, ...(parsed === undefined ? {} : { payload: parsed }), ...(named.length ? { to: named } : {}) };
-      const found = await session.door.explain(who, envelope);
-      if (number === last.current) setAnswer({ who, told: found });
+      const envelope = { kind, ...(parsed === undefined ? {} : { payload: parsed }), ...(recipients.length ? { to: recipients } : {}) };
+      const explanation = await session.api.explain(who, envelope);
+      if (number === last.current) setAnswer({ who, explanation });
     } catch (reason) {
       if (number !== last.current) return;
       setAnswer(null);
-      setProblem(told(reason));
+      setProblem(errorText(reason));
     }
   };
   return (
@@ -74,7 +74,7 @@ export function Explain({ about }: { about: string | null }) {
       <header class="view-head">
         <h1>Explain</h1>
       </header>
-      <p class="lead">Who may send what, and by which right. The gateway answers; nothing is sent.</p>
+      <p class="lead">Shows whether a participant may send a message, and why. The gateway answers; nothing is sent.</p>
       <div class="explain-columns">
         <form class="panel explain-form" onSubmit={(event) => void ask(event)}>
           <label class="field">
@@ -82,8 +82,8 @@ export function Explain({ about }: { about: string | null }) {
             <input list="people" value={who} autocomplete="off" spellcheck={false} onInput={(event) => setWho(event.currentTarget.value)} />
           </label>
           <datalist id="people">
-            {people.map((each) => (
-              <option key={each} value={each} />
+            {people.map((id) => (
+              <option key={id} value={id} />
             ))}
           </datalist>
           <label class="field">
@@ -91,8 +91,8 @@ export function Explain({ about }: { about: string | null }) {
             <input list="kinds" value={kind} autocomplete="off" spellcheck={false} onInput={(event) => pickKind(event.currentTarget.value)} />
           </label>
           <datalist id="kinds">
-            {KINDS.map(([each]) => (
-              <option key={each} value={each} />
+            {KINDS.map(([option]) => (
+              <option key={option} value={option} />
             ))}
           </datalist>
           <label class="field">
@@ -113,29 +113,29 @@ export function Explain({ about }: { about: string | null }) {
               {problem}
             </p>
           )}
-          {answer ? <Answer who={answer.who} told={answer.told} /> : !problem && <p class="soft explain-idle">The answer comes here.</p>}
+          {answer ? <Answer who={answer.who} explanation={answer.explanation} /> : !problem && <p class="soft explain-idle">The answer appears here.</p>}
         </div>
       </div>
     </div>
   );
 }
 
-/** An example about what there is. */
+/** Fills the streams and participants of the space into an example. */
 function fill(example: string, streams: string[], people: string[], who: string): string {
-  const other = people.find((each) => each !== who) ?? who;
-  const about = (text: string, names: string[], value: string | undefined): string =>
-    value === undefined ? text : names.reduce((each, name) => each.replace(`"${name}": "…"`, `"${name}": ${JSON.stringify(value)}`), text);
-  return about(about(example, ["stream_id"], streams[0]), ["recipient", "participant_id", "new_owner"], other);
+  const other = people.find((id) => id !== who) ?? who;
+  const fillIn = (text: string, names: string[], value: string | undefined): string =>
+    value === undefined ? text : names.reduce((filled, name) => filled.replace(`"${name}": "…"`, `"${name}": ${JSON.stringify(value)}`), text);
+  return fillIn(fillIn(example, ["stream_id"], streams[0]), ["recipient", "participant_id", "new_owner"], other);
 }
 
 const SOURCES: { [source: string]: string } = {
   configured: "configured in the space’s file",
   invited: "given with the invitation",
   default: "the space’s default",
-  baseline: "everybody has it",
+  baseline: "every participant has it",
   owner: "as the owner of the stream",
   writer: "as a writer of the stream",
-  everyone: "everybody may",
+  everyone: "every participant may",
 };
 
 function source(name: string | null): string {
@@ -144,29 +144,29 @@ function source(name: string | null): string {
   return SOURCES[name] ?? name;
 }
 
-function Answer({ who, told: answer }: { who: string; told: Explanation }) {
+function Answer({ who, explanation: answer }: { who: string; explanation: Explanation }) {
   return (
     <article class={`panel verdict ${answer.allowed ? "yes" : "no"}`}>
       <h2>
         <span class="verdict-sign" aria-hidden="true">
           {answer.allowed ? "✓" : "✕"}
         </span>
-        {answer.allowed ? "Allowed" : "Refused"}
+        {answer.allowed ? "Allowed" : "Rejected"}
       </h2>
       <p>
-        <strong class="said">{who}</strong> {answer.allowed ? "may send" : "may not send"} <code class="said">{answer.kind ?? "this"}</code>
+        <strong class="verbatim">{who}</strong> {answer.allowed ? "may send" : "may not send"} <code class="verbatim">{answer.kind ?? "this"}</code>
         {answer.allowed ? "" : " like this"}.
       </p>
       <dl class="facts stacked">
         <div>
           <dt>Why</dt>
-          <dd class="said">{answer.reason}</dd>
+          <dd class="verbatim">{answer.reason}</dd>
         </div>
         {answer.error !== null && (
           <div>
             <dt>Code</dt>
             <dd>
-              <code class="said">{answer.error}</code>
+              <code class="verbatim">{answer.error}</code>
             </dd>
           </div>
         )}
@@ -174,23 +174,23 @@ function Answer({ who, told: answer }: { who: string; told: Explanation }) {
           <div>
             <dt>Capability</dt>
             <dd>
-              <code class="said">{JSON.stringify(answer.capability)}</code>
+              <code class="verbatim">{JSON.stringify(answer.capability)}</code>
             </dd>
           </div>
         )}
         {answer.source !== null && (
           <div>
             <dt>Comes from</dt>
-            <dd class="said">{source(answer.source)}</dd>
+            <dd class="verbatim">{source(answer.source)}</dd>
           </div>
         )}
         {answer.nearest && (
           <div>
             <dt>Nearest</dt>
             <dd>
-              <code class="said">{JSON.stringify(answer.nearest.capability)}</code>
-              <p class="said">{answer.nearest.why}</p>
-              <p class="soft said">{source(answer.nearest.source)}</p>
+              <code class="verbatim">{JSON.stringify(answer.nearest.capability)}</code>
+              <p class="verbatim">{answer.nearest.why}</p>
+              <p class="soft verbatim">{source(answer.nearest.source)}</p>
             </dd>
           </div>
         )}

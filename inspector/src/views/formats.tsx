@@ -1,4 +1,4 @@
-// What a stream says its data look like: each format, its schema as a list of fields.
+// The formats that a stream declares for its data; a schema is shown as a list of fields.
 
 import type { Format, StreamEntry } from "../model/fold";
 import { Tree } from "../ui/tree";
@@ -11,8 +11,8 @@ export function Formats({ entry }: { entry: StreamEntry }) {
       <header class="panel-head">
         <h2 id="formats-title">{formats.length === 1 ? "Format" : `${formats.length} formats`}</h2>
       </header>
-      {formats.map((each) => (
-        <Described key={each.id} format={each} />
+      {formats.map((format) => (
+        <Described key={format.id} format={format} />
       ))}
     </section>
   );
@@ -22,9 +22,9 @@ function Described({ format }: { format: Format }) {
   return (
     <article class="format">
       <h3>
-        <bdi class="said">{String(format.id)}</bdi> {format.mime_type && <code class="chip said">{String(format.mime_type)}</code>}
+        <bdi class="verbatim">{String(format.id)}</bdi> {format.mime_type && <code class="chip verbatim">{String(format.mime_type)}</code>}
       </h3>
-      {format.description && <p class="said">{String(format.description)}</p>}
+      {format.description && <p class="verbatim">{String(format.description)}</p>}
       {isObject(format.schema) && (
         <>
           <SchemaFields schema={format.schema} root={format.schema} depth={0} />
@@ -48,7 +48,7 @@ function isObject(value: unknown): value is Schema {
 
 const DEEPEST = 5;
 
-/** A reference within the schema itself; anything else stays a name. */
+/** Resolves a reference within the schema. Other references stay unresolved. */
 function resolved(schema: Schema, root: Schema): Schema {
   const reference = schema["$ref"];
   if (typeof reference !== "string" || !reference.startsWith("#/")) return schema;
@@ -60,11 +60,11 @@ function resolved(schema: Schema, root: Schema): Schema {
   return isObject(at) ? at : schema;
 }
 
-function SchemaFields({ schema: given, root, depth }: { schema: Schema; root: Schema; depth: number }) {
-  const schema = resolved(given, root);
+function SchemaFields({ schema: unresolved, root, depth }: { schema: Schema; root: Schema; depth: number }) {
+  const schema = resolved(unresolved, root);
   const items = resolved(isObject(schema["items"]) ? schema["items"] : {}, root);
   const holder = isObject(schema["properties"]) ? schema : isObject(items["properties"]) ? items : null;
-  if (!holder) return depth === 0 ? <p class="soft said">{typeOf(schema, root)}</p> : null;
+  if (!holder) return depth === 0 ? <p class="soft verbatim">{typeOf(schema, root)}</p> : null;
   const required = new Set(Array.isArray(holder["required"]) ? holder["required"] : []);
   return (
     <ul class="fields">
@@ -75,11 +75,11 @@ function SchemaFields({ schema: given, root, depth }: { schema: Schema; root: Sc
         return (
           <li key={name}>
             <div class="schema-field">
-              <code class="key said">{name}</code>
-              <span class="type said">{typeOf(field, root)}</span>
+              <code class="key verbatim">{name}</code>
+              <span class="type verbatim">{typeOf(field, root)}</span>
               {!required.has(name) && <span class="soft">optional</span>}
-              <bdi class="soft said">{limitsOf(real)}</bdi>
-              {typeof text === "string" && <bdi class="said">{text}</bdi>}
+              <bdi class="soft verbatim">{limitsOf(real)}</bdi>
+              {typeof text === "string" && <bdi class="verbatim">{text}</bdi>}
             </div>
             {depth < DEEPEST && <SchemaFields schema={field} root={root} depth={depth + 1} />}
           </li>
@@ -89,13 +89,13 @@ function SchemaFields({ schema: given, root, depth }: { schema: Schema; root: Sc
   );
 }
 
-function typeOf(given: Schema, root: Schema): string {
-  const schema = resolved(given, root);
-  if (Array.isArray(schema["enum"])) return schema["enum"].map((each) => JSON.stringify(each)).join(" | ").slice(0, 120);
+function typeOf(unresolved: Schema, root: Schema): string {
+  const schema = resolved(unresolved, root);
+  if (Array.isArray(schema["enum"])) return schema["enum"].map((value) => JSON.stringify(value)).join(" | ").slice(0, 120);
   if ("const" in schema) return JSON.stringify(schema["const"]);
-  for (const some of ["anyOf", "oneOf"]) {
-    const choices = schema[some];
-    if (Array.isArray(choices)) return choices.map((each) => (isObject(each) ? typeOf(each, root) : "?")).join(" or ").slice(0, 120);
+  for (const keyword of ["anyOf", "oneOf"]) {
+    const choices = schema[keyword];
+    if (Array.isArray(choices)) return choices.map((choice) => (isObject(choice) ? typeOf(choice, root) : "?")).join(" or ").slice(0, 120);
   }
   const type = Array.isArray(schema["type"]) ? schema["type"].join(" or ") : schema["type"];
   if (type === "array" && isObject(schema["items"])) return `list of ${typeOf(schema["items"], root)}`;

@@ -1,34 +1,34 @@
-// The frames of a stream as they come: listed, decoded by their format, and their numbers drawn.
+// The frames of a stream as they arrive: a list, the decoded content, and a plot of their numbers.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type uPlot from "uplot";
-import type { Flow, Kept } from "../model/activity";
+import type { Flow, RecentFrame } from "../model/activity";
 import type { StreamEntry } from "../model/fold";
 import { decode, mimeOf, numbersIn, sizeOf, type Body, type Decoded } from "../model/frames";
 import { Plot } from "../ui/draw";
-import { usePulse } from "../ui/hooks";
-import { Empty, Name } from "../ui/parts";
+import { useInterval } from "../ui/hooks";
+import { EmptyState, Name } from "../ui/parts";
 import { Hex, Tree } from "../ui/tree";
-import { stepped, Virtual } from "../ui/virtual";
-import * as words from "../ui/words";
+import { itemAfterKey, Virtual } from "../ui/virtual";
+import * as formatting from "../ui/formatting";
 
 const PREVIEW = 140;
-const MOST_LINES = 8;
-const MOST_POINTS = 400;
+const MAX_LINES = 8;
+const MAX_POINTS = 400;
 const WHOLE = 256 * 1024;
 
 export function Frames({ entry, flow }: { entry: StreamEntry; flow: Flow }) {
-  const [held, setHeld] = useState<Kept[] | null>(null);
-  const [picked, setPicked] = useState<Kept | null>(null);
-  usePulse(500);
+  const [paused, setPaused] = useState<RecentFrame[] | null>(null);
+  const [picked, setPicked] = useState<RecentFrame | null>(null);
+  useInterval(500);
   useEffect(() => {
     flow.watched = true;
     return () => {
       flow.watched = false;
     };
   }, [flow]);
-  const kept = held ?? flow.kept;
-  const newest = useMemo(() => [...kept].reverse(), [kept, kept.length, kept[kept.length - 1]]);
+  const frames = paused ?? flow.recent;
+  const newest = useMemo(() => [...frames].reverse(), [frames, frames.length, frames[frames.length - 1]]);
   const shown = picked ?? newest[0] ?? null;
   if (!newest.length) {
     return (
@@ -36,25 +36,25 @@ export function Frames({ entry, flow }: { entry: StreamEntry; flow: Flow }) {
         <header class="panel-head">
           <h2>Frames</h2>
         </header>
-        <Empty title="No frames yet">{entry["target"] ? "Its frames go to its targets only." : "They appear here as they come."}</Empty>
+        <EmptyState title="No frames yet">{entry["target"] ? "Only the targets of this stream receive its frames." : "Frames appear here as they arrive."}</EmptyState>
       </section>
     );
   }
   return (
     <>
-      <Numbers entry={entry} kept={kept} />
+      <Numbers entry={entry} frames={frames} />
       <section class="panel" aria-labelledby="frames-title">
         <header class="panel-head">
           <h2 id="frames-title">Frames</h2>
-          <span class="soft">the last {words.count(newest.length)}</span>
+          <span class="soft">the last {formatting.count(newest.length)}</span>
           <span class="grow" />
           {picked && (
             <button type="button" class="quiet" onClick={() => setPicked(null)}>
               Follow the newest
             </button>
           )}
-          <button type="button" aria-pressed={held !== null} onClick={() => setHeld(held ? null : [...flow.kept])}>
-            {held ? "Go on" : "Pause"}
+          <button type="button" aria-pressed={paused !== null} onClick={() => setPaused(paused ? null : [...flow.recent])}>
+            {paused ? "Resume" : "Pause"}
           </button>
         </header>
         <div class="split">
@@ -65,26 +65,26 @@ export function Frames({ entry, flow }: { entry: StreamEntry; flow: Flow }) {
             role="listbox"
             kind="frame-list"
             newestFirst
-            keyOf={(each) => each.number}
+            keyOf={(frame) => frame.number}
             active={shown}
-            idOf={(each) => `frame-${each.number}`}
+            idOf={(frame) => `frame-${frame.number}`}
             reveal={picked !== null}
             onKey={(event) => {
-              const next = stepped(newest, shown, event, (one, two) => one.number - two.number);
+              const next = itemAfterKey(newest, shown, event, (one, two) => one.number - two.number);
               if (next) setPicked(next);
             }}
-            row={(each) => (
+            row={(frame) => (
               <div
-                key={each.number}
-                id={`frame-${each.number}`}
+                key={frame.number}
+                id={`frame-${frame.number}`}
                 role="option"
-                aria-selected={each === shown}
+                aria-selected={frame === shown}
                 class="frame-row"
-                onClick={() => setPicked(each)}
+                onClick={() => setPicked(frame)}
               >
-                <span class="num soft">{words.count(each.number)}</span>
-                <span class="num soft">{words.clock(each.time)}</span>
-                <bdi class="said clip mono">{preview(each.body)}</bdi>
+                <span class="num soft">{formatting.count(frame.number)}</span>
+                <span class="num soft">{formatting.clock(frame.time)}</span>
+                <bdi class="verbatim clip mono">{preview(frame.body)}</bdi>
               </div>
             )}
           />
@@ -100,54 +100,54 @@ function preview(body: Body): string {
   const decoded = decode(body.subarray(0, PREVIEW), "");
   if (decoded.as === "text") return decoded.text;
   if (decoded.as === "json") return new TextDecoder().decode(body.subarray(0, PREVIEW));
-  return [...body.subarray(0, 24)].map((each) => each.toString(16).padStart(2, "0")).join(" ");
+  return [...body.subarray(0, 24)].map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
 }
 
-function Detail({ frame, entry }: { frame: Kept; entry: StreamEntry }) {
+function Detail({ frame, entry }: { frame: RecentFrame; entry: StreamEntry }) {
   const mime = mimeOf(entry, frame.formatId);
-  const decoded = useMemo(() => (frame.size > WHOLE ? cut(frame.body) : decode(frame.body, mime)), [frame, mime]);
-  // Made once for each frame, and not at each pulse.
-  const shown = useMemo(() => <Shown decoded={decoded} />, [decoded]);
+  const decoded = useMemo(() => (frame.size > WHOLE ? truncated(frame.body) : decode(frame.body, mime)), [frame, mime]);
+  // Rendered once per frame, not at each interval.
+  const content = useMemo(() => <FrameContent decoded={decoded} />, [decoded]);
   return (
     <div class="detail" role="region" aria-label="The frame">
       <dl class="facts small">
         <div>
           <dt>Number</dt>
-          <dd>{words.count(frame.number)}</dd>
+          <dd>{formatting.count(frame.number)}</dd>
         </div>
         <div>
           <dt>Size</dt>
-          <dd>{words.size(frame.size)}</dd>
+          <dd>{formatting.size(frame.size)}</dd>
         </div>
         <div>
           <dt>Read as</dt>
           <dd>
-            {decoded.as === "hex" ? "bytes" : decoded.as === "json" ? "JSON" : "text"} {mime && <bdi class="soft said">{mime}</bdi>}
+            {decoded.as === "hex" ? "bytes" : decoded.as === "json" ? "JSON" : "text"} {mime && <bdi class="soft verbatim">{mime}</bdi>}
           </dd>
         </div>
         {frame.writer !== undefined && (
           <div>
             <dt>Writer, sequence</dt>
             <dd>
-              <Name id={frame.writer} /> {words.count(frame.sequence ?? 0)}
+              <Name id={frame.writer} /> {formatting.count(frame.sequence ?? 0)}
             </dd>
           </div>
         )}
       </dl>
-      {shown}
+      {content}
     </div>
   );
 }
 
-function cut(body: Body): Decoded {
-  return typeof body === "string" ? { as: "text", text: words.cut(body, WHOLE) } : { as: "hex", bytes: body };
+function truncated(body: Body): Decoded {
+  return typeof body === "string" ? { as: "text", text: formatting.truncate(body, WHOLE) } : { as: "hex", bytes: body };
 }
 
-function Shown({ decoded }: { decoded: Decoded }) {
+function FrameContent({ decoded }: { decoded: Decoded }) {
   if (decoded.as === "hex") return <Hex bytes={decoded.bytes} />;
   if (decoded.as === "text") {
     return (
-      <pre class="text said" tabIndex={0} aria-label="Text of the frame">
+      <pre class="text verbatim" tabIndex={0} aria-label="Text of the frame">
         {decoded.text}
       </pre>
     );
@@ -159,33 +159,33 @@ function Shown({ decoded }: { decoded: Decoded }) {
   );
 }
 
-/** The numbers in the last frames, a line for each place that has one. Frames are read once. */
-function Numbers({ entry, kept }: { entry: StreamEntry; kept: readonly Kept[] }) {
-  const read = useRef(new Map<Kept, [string, number][]>());
+/** A plot of the numbers in the last frames, with one line per path. Each frame is decoded once. */
+function Numbers({ entry, frames }: { entry: StreamEntry; frames: readonly RecentFrame[] }) {
+  const cache = useRef(new Map<RecentFrame, [string, number][]>());
   const [off, setOff] = useState<ReadonlySet<string>>(new Set());
-  const last = kept.slice(-MOST_POINTS);
-  const memory = read.current;
-  const fresh = new Map<Kept, [string, number][]>();
+  const last = frames.slice(-MAX_POINTS);
+  const cached = cache.current;
+  const fresh = new Map<RecentFrame, [string, number][]>();
   const names = new Map<string, number>();
   for (const frame of last) {
-    let found = memory.get(frame);
-    if (!found) {
+    let numbers = cached.get(frame);
+    if (!numbers) {
       const decoded = sizeOf(frame.body) > WHOLE ? null : decode(frame.body, mimeOf(entry, frame.formatId));
-      found = decoded?.as === "json" ? numbersIn(decoded.value) : [];
+      numbers = decoded?.as === "json" ? numbersIn(decoded.value) : [];
     }
-    fresh.set(frame, found);
-    for (const [name] of found) if (!names.has(name)) names.set(name, names.size);
+    fresh.set(frame, numbers);
+    for (const [name] of numbers) if (!names.has(name)) names.set(name, names.size);
   }
-  read.current = fresh;
-  const lines = [...names.keys()].filter((each) => !CLOCKS.test(each)).slice(0, MOST_LINES);
-  const shown = lines.filter((each) => !off.has(each));
+  cache.current = fresh;
+  const lines = [...names.keys()].filter((name) => !CLOCKS.test(name)).slice(0, MAX_LINES);
+  const shown = lines.filter((name) => !off.has(name));
   if (!lines.length || last.length < 2) return null;
   const columns: (number | null)[][] = shown.map(() => []);
   const times: number[] = [];
   for (const frame of last) {
     times.push(frame.time / 1000);
-    const found = new Map(fresh.get(frame));
-    shown.forEach((name, index) => columns[index]!.push(found.get(name) ?? null));
+    const numbers = new Map(fresh.get(frame));
+    shown.forEach((name, index) => columns[index]!.push(numbers.get(name) ?? null));
   }
   const data = [times, ...columns] as uPlot.AlignedData;
   const toggle = (name: string): void => {
@@ -197,14 +197,14 @@ function Numbers({ entry, kept }: { entry: StreamEntry; kept: readonly Kept[] })
     <section class="panel">
       <Plot
         label="Numbers in the frames"
-        lines={shown.map((each) => ({ label: each, hue: `c${lines.indexOf(each)}` }))}
+        lines={shown.map((name) => ({ label: name, hue: `c${lines.indexOf(name)}` }))}
         data={data}
-        say={words.number}
+        format={formatting.number}
       />
       <div class="chips toggles" role="group" aria-label="Lines shown">
-        {lines.map((each) => (
-          <button key={each} type="button" class="chip" aria-pressed={!off.has(each)} onClick={() => toggle(each)}>
-            <bdi class="said">{each}</bdi>
+        {lines.map((name) => (
+          <button key={name} type="button" class="chip" aria-pressed={!off.has(name)} onClick={() => toggle(name)}>
+            <bdi class="verbatim">{name}</bdi>
           </button>
         ))}
       </div>
@@ -212,5 +212,5 @@ function Numbers({ entry, kept }: { entry: StreamEntry; kept: readonly Kept[] })
   );
 }
 
-/** A clock beside other numbers makes flat lines of them. */
+/** Timestamps are omitted, because their size would flatten all other lines. */
 const CLOCKS = /(^|[._])(ts|time|timestamp|epoch|seq|sequence)(_?(ms|us|ns|s))?$/i;

@@ -1,22 +1,22 @@
-// The lanes of the timeline, drawn on a canvas; the list below them says the same in words.
+// The lanes of the timeline, drawn on a canvas. The list below has the same content as text.
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { GATEWAY } from "../model/fold";
 import type { Event, Family } from "../model/ledger";
 import { colour, useMedia, useSession } from "../ui/hooks";
 import { Name } from "../ui/parts";
-import * as words from "../ui/words";
+import * as formatting from "../ui/formatting";
 
 const LANE = 30;
-const MOST_LANES = 40;
+const MAX_LANES = 40;
 const REACH = 9;
 const DRAW_EVERY = 100;
 
-interface Shown {
+interface LanesProps {
   events: Event[];
-  /** 0: everything there is. */
+  /** The displayed time span; 0 for all events. */
   seconds: number;
-  /** Where time stands still, or null. */
+  /** The end of the displayed time while the timeline is paused; otherwise null. */
   until: number | null;
   picked: Event | null;
   hovered: Event | null;
@@ -44,7 +44,7 @@ const HUES: { [family in Family]: string } = {
   other: "c8",
 };
 
-export function Lanes({ events, seconds, until, picked, hovered, onHover, onPick }: Shown) {
+export function Lanes({ events, seconds, until, picked, hovered, onHover, onPick }: LanesProps) {
   const session = useSession();
   const canvas = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(600);
@@ -68,7 +68,7 @@ export function Lanes({ events, seconds, until, picked, hovered, onHover, onPick
   };
 
   useLayoutEffect(draw);
-  // Ended before the next frame: one that was asked for before a pause must not draw over it.
+  // Cancelled on a pause, so that a frame requested earlier does not draw over it.
   useLayoutEffect(() => {
     if (until !== null) return undefined;
     let waiting = 0;
@@ -78,7 +78,7 @@ export function Lanes({ events, seconds, until, picked, hovered, onHover, onPick
       cancelAnimationFrame(waiting);
     };
   });
-  // Also where time stands still.
+  // Also while the timeline is paused.
   useEffect(() => {
     addEventListener("themechange", draw);
     return () => removeEventListener("themechange", draw);
@@ -93,9 +93,9 @@ export function Lanes({ events, seconds, until, picked, hovered, onHover, onPick
     <section class="panel lanes" aria-label="Lanes">
       <div class="lanes-body">
         <ul class="lane-names" aria-label="Lanes of the drawing">
-          {lanes.map((each) => (
-            <li key={each}>
-              <Name id={each === GATEWAY && narrow ? "gateway" : each} />
+          {lanes.map((lane) => (
+            <li key={lane}>
+              <Name id={lane === GATEWAY && narrow ? "gateway" : lane} />
             </li>
           ))}
         </ul>
@@ -103,16 +103,16 @@ export function Lanes({ events, seconds, until, picked, hovered, onHover, onPick
           <canvas
             ref={canvas}
             role="img"
-            aria-label={`Marks of ${events.length} envelopes in ${lanes.length} lanes; the list below says the same`}
+            aria-label={`Marks of ${events.length} envelopes in ${lanes.length} lanes; the list below has the same content`}
             style={{ height: `${Math.max(1, lanes.length) * LANE + 18}px` }}
             onMouseMove={(event) => {
-              const found = at(event);
-              if (found !== hovered) onHover(found);
+              const mark = at(event);
+              if (mark !== hovered) onHover(mark);
             }}
             onMouseLeave={() => onHover(null)}
             onClick={(event) => {
-              const found = at(event);
-              if (found) onPick(found);
+              const mark = at(event);
+              if (mark) onPick(mark);
             }}
           />
         </div>
@@ -120,30 +120,30 @@ export function Lanes({ events, seconds, until, picked, hovered, onHover, onPick
       <p class="lane-tip" aria-hidden="true">
         {hovered ? (
           <>
-            <span class="num soft">{words.clock(hovered.time)}</span> <Name id={hovered.lane} />{" "}
-            <bdi class={`said ${hovered.refused ? "bad" : ""}`}>{hovered.kind}</bdi> <bdi class="said soft clip">{hovered.summary}</bdi>
+            <span class="num soft">{formatting.clock(hovered.time)}</span> <Name id={hovered.lane} />{" "}
+            <bdi class={`verbatim ${hovered.refused ? "bad" : ""}`}>{hovered.kind}</bdi> <bdi class="verbatim soft clip">{hovered.summary}</bdi>
           </>
         ) : (
-          <span class="soft">Point at a mark to see what it answers and what answered it; click for its JSON.</span>
+          <span class="soft">Point at a mark to see the related envelopes. Click it to see its JSON.</span>
         )}
       </p>
     </section>
   );
 }
 
-/** A row for each participant: the gateway first, then as they first spoke; not more than can be seen. */
+/** A row for each participant: the gateway first, then in the order of their first events, up to a limit. */
 function useRows(events: Event[]): Map<string, number> {
   const names = useMemo(() => {
     const counts = new Map<string, number>();
-    for (const each of events) counts.set(each.lane, (counts.get(each.lane) ?? 0) + 1);
-    let lanes = [...counts.keys()].filter((each) => each !== GATEWAY);
-    if (lanes.length > MOST_LANES) {
-      const busy = new Set([...lanes].sort((one, two) => counts.get(two)! - counts.get(one)!).slice(0, MOST_LANES));
-      lanes = lanes.filter((each) => busy.has(each));
+    for (const event of events) counts.set(event.lane, (counts.get(event.lane) ?? 0) + 1);
+    let lanes = [...counts.keys()].filter((lane) => lane !== GATEWAY);
+    if (lanes.length > MAX_LANES) {
+      const busy = new Set([...lanes].sort((one, two) => counts.get(two)! - counts.get(one)!).slice(0, MAX_LANES));
+      lanes = lanes.filter((lane) => busy.has(lane));
     }
     return counts.has(GATEWAY) ? [GATEWAY, ...lanes] : lanes;
   }, [events]);
-  return useMemo(() => new Map(names.map((each, index) => [each, index])), [names.join("\n")]);
+  return useMemo(() => new Map(names.map((lane, index) => [lane, index])), [names.join("\n")]);
 }
 
 function place(scene: Scene, event: Event): [number, number] | null {
@@ -153,7 +153,7 @@ function place(scene: Scene, event: Event): [number, number] | null {
   return [x, row * LANE + LANE / 2];
 }
 
-/** The first event at or behind a time. */
+/** The index of the first event at or after a time. */
 function firstAt(events: Event[], time: number): number {
   let low = 0;
   let high = events.length;
@@ -226,7 +226,7 @@ function rails(context: CanvasRenderingContext2D, scene: Scene, height: number):
   for (let tick = 0; tick <= ticks; tick += 1) {
     const x = (tick / ticks) * (scene.width - 16) + 6;
     context.textAlign = tick === 0 ? "left" : tick === ticks ? "right" : "center";
-    context.fillText(words.clock(scene.from + ((scene.to - scene.from) * tick) / ticks, false), x, height - 4);
+    context.fillText(formatting.clock(scene.from + ((scene.to - scene.from) * tick) / ticks, false), x, height - 4);
   }
 }
 
@@ -248,7 +248,7 @@ function mark(context: CanvasRenderingContext2D, family: Family, refused: boolea
   else context.fill();
 }
 
-/** A shape for each family, so that colour is not all that tells them apart. */
+/** A shape for each family, so that families differ by more than their colour. */
 function outline(context: CanvasRenderingContext2D, family: Family, x: number, y: number, r: number): void {
   if (family === "mcp") context.rect(x - r + 0.5, y - r + 0.5, 2 * r - 1, 2 * r - 1);
   else if (family === "stream") {
@@ -293,7 +293,7 @@ function ring(context: CanvasRenderingContext2D, scene: Scene, event: Event): vo
   context.stroke();
 }
 
-/** The same shapes beside words. */
+/** The same shapes, for use in text. */
 export function Shape({ family, refused }: { family: Family; refused?: boolean }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   useLayoutEffect(() => {

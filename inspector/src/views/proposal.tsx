@@ -1,15 +1,15 @@
-// One open proposal: who asks whom for what, all of it. What it asks for is what the gateway keeps, not what was seen
-// go by, so that what is shown is what the gateway compares.
+// One open proposal with its complete content. The page shows the content that the gateway stores, because the gateway
+// compares a decision with that content.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { parseExact } from "../model/exact";
 import type { JsonObject, OpenProposal } from "../model/fold";
 import { toolIn } from "../model/proposals";
-import { Refused } from "../net/http";
-import { useInView, usePulse, useSession, useTopics } from "../ui/hooks";
-import { Name, told } from "../ui/parts";
-import { MOST_SHOWN, Tree } from "../ui/tree";
-import * as words from "../ui/words";
+import { ApiError } from "../net/http";
+import { useInView, useInterval, useSession, useTopics } from "../ui/hooks";
+import { Name, errorText } from "../ui/parts";
+import { MAX_SHOWN, Tree } from "../ui/tree";
+import * as formatting from "../ui/formatting";
 import { Decide } from "./deciding";
 
 const RETRY = 2000;
@@ -19,87 +19,87 @@ interface Content {
   size: number;
 }
 
-/** What a proposal asks for, once somebody looks at it; a string says why it cannot be read. */
-function useContent(entry: OpenProposal, wanted: boolean): Content | string | null {
+/** The content of a proposal, requested when it is needed; a string is the error of the request. */
+function useContent(entry: OpenProposal, needed: boolean): Content | string | null {
   const session = useSession();
   const [content, setContent] = useState<Content | string | null>(null);
-  const has = content !== null && typeof content !== "string";
+  const loaded = content !== null && typeof content !== "string";
   useEffect(() => {
-    if (!wanted || has) return undefined;
+    if (!needed || loaded) return undefined;
     let timer: ReturnType<typeof setTimeout> | undefined;
-    let over = false;
+    let cancelled = false;
     const read = async (): Promise<void> => {
       try {
-        const text = await session.door.proposal(session.who.space, entry.position);
-        const found = parseExact(text) as { digest: string; payload: JsonObject };
-        if (over) return;
-        if (found.digest === entry.digest) setContent({ payload: found.payload, size: text.length });
+        const text = await session.api.proposal(session.who.space, entry.position);
+        const stored = parseExact(text) as { digest: string; payload: JsonObject };
+        if (cancelled) return;
+        if (stored.digest === entry.digest) setContent({ payload: stored.payload, size: text.length });
         else setContent("The gateway has another proposal at this position.");
       } catch (problem) {
-        if (over) return;
-        setContent(told(problem));
-        if (!(problem instanceof Refused) || problem.status >= 500 || problem.status === 429) timer = setTimeout(() => void read(), RETRY);
+        if (cancelled) return;
+        setContent(errorText(problem));
+        if (!(problem instanceof ApiError) || problem.status >= 500 || problem.status === 429) timer = setTimeout(() => void read(), RETRY);
       }
     };
     void read();
     return () => {
-      over = true;
+      cancelled = true;
       clearTimeout(timer);
     };
-  }, [session, entry.position, entry.digest, wanted, has]);
+  }, [session, entry.position, entry.digest, needed, loaded]);
   return content;
 }
 
 export function ProposalCard({ entry }: { entry: OpenProposal }) {
   const session = useTopics("space");
   const box = useRef<HTMLElement>(null);
-  const seen = useInView(box);
-  const met = useRef(false);
-  met.current ||= seen;
-  const content = useContent(entry, met.current);
-  const known = content !== null && typeof content !== "string" ? content : null;
-  const isHere = entry.from === session.view.you.id || session.view.participants.has(entry.from);
+  const visible = useInView(box);
+  const wasVisible = useRef(false);
+  wasVisible.current ||= visible;
+  const content = useContent(entry, wasVisible.current);
+  const loaded = content !== null && typeof content !== "string" ? content : null;
+  const isPresent = entry.from === session.view.you.id || session.view.participants.has(entry.from);
   return (
-    <article ref={box} class="panel card" aria-label={`Proposal of ${words.shown(entry.from)}`}>
+    <article ref={box} class="panel card" aria-label={`Proposal of ${formatting.oneLine(entry.from)}`}>
       <header class="panel-head">
-        <h2 class="said">{words.shown((known && toolIn(known.payload)) ?? entry.method)}</h2>
+        <h2 class="verbatim">{formatting.oneLine((loaded && toolIn(loaded.payload)) ?? entry.method)}</h2>
         <span class="soft">
-          <bdi class="said">{words.shown(entry.method)}</bdi>, proposed by <Name id={entry.from} />
-          {!isHere && " (not here)"}
+          <bdi class="verbatim">{formatting.oneLine(entry.method)}</bdi>, proposed by <Name id={entry.from} />
+          {!isPresent && " (not present)"}
           {entry.to.length > 0 && (
             <>
               {" "}
-              to <bdi class="said">{words.shown(entry.to.join(", "))}</bdi>
+              to <bdi class="verbatim">{formatting.oneLine(entry.to.join(", "))}</bdi>
             </>
           )}
-          , <Left until={Date.parse(entry.expires_at)} />
+          , <TimeLeft until={Date.parse(entry.expires_at)} />
         </span>
       </header>
-      {known ? <Asked content={known} /> : <p class="soft">{typeof content === "string" ? `What is proposed cannot be read: ${content}` : "…"}</p>}
-      {session.acts && known && <Decide box={box} entry={entry} payload={known.payload} seen={seen} />}
+      {loaded ? <ProposalContent content={loaded} /> : <p class="soft">{typeof content === "string" ? `The content of the proposal cannot be read: ${content}` : "…"}</p>}
+      {session.canAct && loaded && <Decide box={box} entry={entry} payload={loaded.payload} visible={visible} />}
     </article>
   );
 }
 
-/** How long it waits yet. */
-function Left({ until }: { until: number }) {
+/** The time until the proposal expires. */
+function TimeLeft({ until }: { until: number }) {
   const session = useSession();
-  usePulse(1000);
+  useInterval(1000);
   const left = until - session.now();
-  return <>{left > 0 ? `waits for another ${words.ago(left)}` : "has ended"}</>;
+  return <>{left > 0 ? `expires in ${formatting.ago(left)}` : "expired"}</>;
 }
 
-/** As a tree, and all of it as text: nothing that is approved is out of reach. */
-function Asked({ content: { payload, size } }: { content: Content }) {
-  const [whole, setWhole] = useState(false);
+/** The content as a tree, or all of it as text, so that everything that is approved can be read. */
+function ProposalContent({ content: { payload, size } }: { content: Content }) {
+  const [asText, setAsText] = useState(false);
   const tree = useMemo(() => <Tree value={payload} open={4} />, [payload]);
-  const text = useMemo(() => (whole ? words.visible(JSON.stringify(payload, null, 2)) : ""), [payload, whole]);
+  const text = useMemo(() => (asText ? formatting.visible(JSON.stringify(payload, null, 2)) : ""), [payload, asText]);
   return (
     <>
-      {size > MOST_SHOWN && <p class="notice">This is large, {words.count(size)} characters: not all of it is opened here.</p>}
-      <div class="code">{whole ? <pre class="said">{text}</pre> : tree}</div>
-      <button type="button" class="quiet" aria-pressed={whole} onClick={() => setWhole(!whole)}>
-        {whole ? "Show it as a tree" : "Show all of it as text"}
+      {size > MAX_SHOWN && <p class="notice">This is large: {formatting.count(size)} characters. Some parts are collapsed.</p>}
+      <div class="code">{asText ? <pre class="verbatim">{text}</pre> : tree}</div>
+      <button type="button" class="quiet" aria-pressed={asText} onClick={() => setAsText(!asText)}>
+        {asText ? "Show as a tree" : "Show all of it as text"}
       </button>
     </>
   );

@@ -1,8 +1,8 @@
-// What is around every view: where one is, where one can go, and whether all this is still true.
+// The frame around every view: navigation, identity, and the state of the connection.
 
 import { useEffect, useRef } from "preact/hooks";
 import type { Session } from "../session";
-import { hrefOf, SessionContext, usePlace, useTheme, useTopics, type Theme } from "../ui/hooks";
+import { hrefOf, SessionContext, useRoute, useTheme, useTopics, type Theme } from "../ui/hooks";
 import { Icon, Name } from "../ui/parts";
 import { Approvals } from "./approvals";
 import { Explain } from "./explain";
@@ -29,13 +29,13 @@ export function Shell({ session, onLeave }: { session: Session; onLeave: () => v
 
 function Frame({ onLeave }: { onLeave: () => void }) {
   const session = useTopics("phase");
-  const place = usePlace();
+  const route = useRoute();
   const main = useRef<HTMLElement>(null);
-  const shown = VIEWS.find(([name]) => name === place.view)?.[1] ?? "Space";
+  const shown = VIEWS.find(([name]) => name === route.view)?.[1] ?? "Space";
   useEffect(() => {
-    document.title = `${place.about ?? shown} · ${session.who.space} · mew inspector`;
+    document.title = `${route.subject ?? shown} · ${session.who.space} · mew inspector`;
     main.current?.scrollTo(0, 0);
-  }, [place.view, place.about]);
+  }, [route.view, route.subject]);
   return (
     <div class="frame">
       <a class="skip" href="#main" onClick={(event) => (event.preventDefault(), main.current?.focus())}>
@@ -46,31 +46,31 @@ function Frame({ onLeave }: { onLeave: () => void }) {
           <Mark />
           <div class="side-space">
             <span class="side-title">mew inspector</span>
-            <bdi class="said">{session.who.space}</bdi>
+            <bdi class="verbatim">{session.who.space}</bdi>
           </div>
         </div>
-        <Nav view={place.view} />
+        <Nav view={route.view} />
         <Who onLeave={onLeave} />
       </aside>
       <main class="main" id="main" ref={main} tabIndex={-1}>
         <Banner />
-        <Body view={place.view} about={place.about} />
+        <Body view={route.view} subject={route.subject} />
       </main>
     </div>
   );
 }
 
-function Body({ view, about }: { view: string; about: string | null }) {
+function Body({ view, subject }: { view: string; subject: string | null }) {
   const session = useSessionReady();
   if (!session) return <p class="loading">Joining the space…</p>;
   if (view === "timeline") return <Timeline />;
   if (view === "approvals") return <Approvals />;
-  if (view === "explain") return <Explain about={about} />;
-  if (view === "streams" && about !== null) return <StreamPage key={about} id={about} />;
+  if (view === "explain") return <Explain subject={subject} />;
+  if (view === "streams" && subject !== null) return <StreamPage key={subject} id={subject} />;
   return <SpaceView only={view === "streams" ? "streams" : null} />;
 }
 
-/** Before the first welcome there is nothing to show. */
+/** Null until the first welcome. */
 function useSessionReady(): Session | null {
   const session = useTopics("phase", "space");
   return session.view.you.id === "" ? null : session;
@@ -103,7 +103,7 @@ function Who({ onLeave }: { onLeave: () => void }) {
     <div class="who">
       <div class="who-name">
         <Name id={session.who.id} />
-        <span class="who-role">{session.acts ? "acts as this participant" : "observer, only looks"}</span>
+        <span class="who-role">{session.canAct ? "acts as this participant" : "observer, read only"}</span>
       </div>
       <div class="who-tools">
         <label class="theme">
@@ -127,14 +127,14 @@ function Banner() {
   if (session.phaseNow === "waiting" || (session.phaseNow === "connecting" && session.view.you.id !== "")) {
     return (
       <p class="banner" role="status">
-        Not connected: what you see may be old. {session.phaseWhy ? `The gateway said: ${session.phaseWhy}. ` : ""}Trying again…
+        Not connected: this page may be out of date. {session.phaseWhy ? `Reason: ${session.phaseWhy}. ` : ""}Reconnecting…
       </p>
     );
   }
   if (session.past.state === "failed") {
     return (
       <p class="banner" role="status">
-        What happened before could not be read from the journal: {session.past.why}
+        Earlier events could not be read from the journal: {session.past.why}
       </p>
     );
   }

@@ -1,21 +1,21 @@
-// Signing in: whose token it is, and what follows from that, before anything happens.
+// The sign-in form. It shows the participant of a token, and the consequences of signing in, before it connects.
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { Door, Refused, type Whoami } from "../net/http";
+import { GatewayApi, ApiError, type Whoami } from "../net/http";
 import { Session } from "../session";
-import { told } from "../ui/parts";
+import { errorText } from "../ui/parts";
 
-interface Known {
+interface VerifiedToken {
   who: Whoami;
   token: string;
   space: string | null;
 }
 
 export function SignIn({ onSession, why }: { onSession: (session: Session) => void; why: string }) {
-  const [known, setKnown] = useState<Known | null>(null);
-  const enter = (each: Known): void => {
-    setKnown(null);
-    onSession(new Session(each.who, each.token, each.space));
+  const [verified, setVerified] = useState<VerifiedToken | null>(null);
+  const enter = (verified: VerifiedToken): void => {
+    setVerified(null);
+    onSession(new Session(verified.who, verified.token, verified.space));
   };
   return (
     <main class="signin" id="main">
@@ -24,7 +24,7 @@ export function SignIn({ onSession, why }: { onSession: (session: Session) => vo
           <Mark />
           <div>
             <h1>mew inspector</h1>
-            <p>See a space at work.</p>
+            <p>Watch a space live.</p>
           </div>
         </div>
         {why && (
@@ -32,18 +32,18 @@ export function SignIn({ onSession, why }: { onSession: (session: Session) => vo
             {why}
           </p>
         )}
-        {known ? (
-          <Confirm known={known} onEnter={() => enter(known)} onBack={() => setKnown(null)} />
+        {verified ? (
+          <Confirm token={verified} onEnter={() => enter(verified)} onBack={() => setVerified(null)} />
         ) : (
-          <Ask onKnown={(each) => (each.who.observer ? enter(each) : setKnown(each))} />
+          <TokenForm onVerified={(result) => (result.who.observer ? enter(result) : setVerified(result))} />
         )}
       </div>
-      <p class="signin-foot">The token stays in this page’s memory. Reload or close the tab, and it is forgotten.</p>
+      <p class="signin-foot">The token stays in the memory of this page. It is lost when you reload or close the tab.</p>
     </main>
   );
 }
 
-function Ask({ onKnown }: { onKnown: (known: Known) => void }) {
+function TokenForm({ onVerified }: { onVerified: (result: VerifiedToken) => void }) {
   const [token, setToken] = useState("");
   const [space, setSpace] = useState("");
   const [problem, setProblem] = useState("");
@@ -52,23 +52,23 @@ function Ask({ onKnown }: { onKnown: (known: Known) => void }) {
   useLayoutEffect(() => input.current?.focus(), []);
   const submit = async (event: SubmitEvent): Promise<void> => {
     event.preventDefault();
-    const given = token.trim();
-    if (!given) {
+    const trimmed = token.trim();
+    if (!trimmed) {
       setProblem("Paste a token first.");
       return;
     }
-    if (!/^[\x21-\x7e]+$/.test(given)) {
-      setProblem("This is no token: it holds spaces or letters that no token has.");
+    if (!/^[\x21-\x7e]+$/.test(trimmed)) {
+      setProblem("This is not a valid token: it contains spaces or characters that tokens do not have.");
       return;
     }
     setBusy(true);
     setProblem("");
-    const wanted = space.trim() || null;
+    const name = space.trim() || null;
     try {
-      const who = await new Door(given, wanted).whoami();
-      onKnown({ who, token: given, space: wanted });
+      const who = await new GatewayApi(trimmed, name).whoami();
+      onVerified({ who, token: trimmed, space: name });
     } catch (reason) {
-      setProblem(reason instanceof Refused ? sayRefused(reason) : `The gateway cannot be reached: ${told(reason)}`);
+      setProblem(reason instanceof ApiError ? signInError(reason) : `The gateway cannot be reached: ${errorText(reason)}`);
       input.current?.select();
     } finally {
       setBusy(false);
@@ -91,7 +91,7 @@ function Ask({ onKnown }: { onKnown: (known: Known) => void }) {
         />
       </label>
       <details class="more">
-        <summary>Another space than the gateway’s first</summary>
+        <summary>Another space (default: the gateway’s first)</summary>
         <label class="field">
           <span>Space</span>
           <input name="space" autocomplete="off" spellcheck={false} value={space} onInput={(event) => setSpace(event.currentTarget.value)} />
@@ -103,43 +103,43 @@ function Ask({ onKnown }: { onKnown: (known: Known) => void }) {
         </p>
       )}
       <button type="submit" class="primary wide" disabled={busy}>
-        {busy ? "Asking…" : "Sign in"}
+        {busy ? "Signing in…" : "Sign in"}
       </button>
       <div class="signin-help" id="signin-help">
         <p>
-          <strong>An observer’s token</strong> only looks: as many tabs as you like, nobody notices.
+          <strong>An observer’s token</strong> only reads. You can open any number of tabs, and participants do not notice.
         </p>
         <p>
-          <strong>A participant’s token</strong> acts in its name, and takes over its socket. You are asked before that happens.
+          <strong>A participant’s token</strong> acts as this participant and takes over its connection, after a confirmation.
         </p>
       </div>
     </form>
   );
 }
 
-function sayRefused(refused: Refused): string {
-  if (refused.code === "unauthorized") return "The gateway does not know this token.";
-  if (refused.code === "space_not_found") return "There is no such space here.";
-  return told(refused);
+function signInError(error: ApiError): string {
+  if (error.code === "unauthorized") return "The gateway does not know this token.";
+  if (error.code === "space_not_found") return "The gateway has no such space.";
+  return errorText(error);
 }
 
-function Confirm({ known, onEnter, onBack }: { known: Known; onEnter: () => void; onBack: () => void }) {
+function Confirm({ token, onEnter, onBack }: { token: VerifiedToken; onEnter: () => void; onBack: () => void }) {
   const button = useRef<HTMLButtonElement>(null);
   useLayoutEffect(() => button.current?.focus(), []);
-  const { id, present, space } = known.who;
+  const { id, present, space } = token.who;
   return (
     <div class="confirm" role="group" aria-label="Confirm">
       <p>
-        This is the token of <strong class="said">{id}</strong> in <strong class="said">{space}</strong>. What you do here, {id} does.
+        This is the token of <strong class="verbatim">{id}</strong> in <strong class="verbatim">{space}</strong>. Your actions here are actions of {id}.
       </p>
       {present ? (
         <p class="warning">
-          <strong>{id} is connected now.</strong> Signing in takes over its socket: the program that has it is disconnected, and does
-          not come back by itself.
+          <strong>{id} is connected now.</strong> Signing in takes over its connection: the program that uses it is disconnected and does
+          not reconnect by itself.
         </p>
       ) : (
         <p class="notice">
-          {id} is not connected now. While you are here you hold its one socket; whoever connects as {id} takes it over from you.
+          {id} is not connected now. You use its only connection: another client that connects as {id} replaces you.
         </p>
       )}
       <button ref={button} type="button" class="primary wide" onClick={onEnter}>

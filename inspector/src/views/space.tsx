@@ -1,14 +1,14 @@
-// The space: who is here and what they may do, which streams are open and what flows in them.
+// The overview of a space: participants and their capabilities, open streams and their traffic.
 
 import { useEffect, useState } from "preact/hooks";
 import type { StreamEntry } from "../model/fold";
 import { formatName } from "../model/frames";
 import type { Session } from "../session";
 import { Spark } from "../ui/draw";
-import { hrefOf, onPulse, useMedia, usePulse, useTopics } from "../ui/hooks";
-import { Empty, Figure, Name, Status } from "../ui/parts";
+import { hrefOf, onInterval, useMedia, useInterval, useTopics } from "../ui/hooks";
+import { EmptyState, Figure, Name, Status } from "../ui/parts";
 import { Virtual } from "../ui/virtual";
-import * as words from "../ui/words";
+import * as formatting from "../ui/formatting";
 import { ChatBox, InviteButton } from "./acting";
 import { Participants } from "./participants";
 
@@ -35,19 +35,19 @@ export function SpaceView({ only }: { only: "streams" | null }) {
 
 function Figures() {
   const session = useTopics("space");
-  usePulse(1000);
+  useInterval(1000);
   const now = session.now();
   const total = session.activity.total;
-  const here = session.view.participants.size + (session.acts ? 1 : 0);
+  const present = session.view.participants.size + (session.canAct ? 1 : 0);
   let live = 0;
-  for (const each of session.view.streams.values()) if (each.stream.status === "live") live += 1;
+  for (const stream of session.view.streams.values()) if (stream.stream.status === "live") live += 1;
   return (
     <dl class="figures">
-      <Figure label="participants here" value={words.count(here)} />
-      <Figure label={live === session.view.streams.size ? "streams live" : `of ${session.view.streams.size} streams live`} value={words.count(live)} />
-      <Figure label="frames a second" value={words.count(total.rate(now, "frames"))} />
-      <Figure label="a second" value={words.size(total.rate(now, "bytes"))} />
-      <Figure label="envelopes seen" value={words.count(session.ledger.events.length + session.ledger.gone)} />
+      <Figure label="participants present" value={formatting.count(present)} />
+      <Figure label={live === session.view.streams.size ? "streams live" : `of ${session.view.streams.size} streams live`} value={formatting.count(live)} />
+      <Figure label="frames a second" value={formatting.count(total.rate(now, "frames"))} />
+      <Figure label="a second" value={formatting.size(total.rate(now, "bytes"))} />
+      <Figure label="envelopes seen" value={formatting.count(session.ledger.events.length + session.ledger.deleted)} />
     </dl>
   );
 }
@@ -56,13 +56,13 @@ type Order = "created" | "rate" | "name" | "owner";
 
 function Streams() {
   const session = useTopics("space");
-  const [wanted, setWanted] = useState("");
+  const [query, setQuery] = useState("");
   const [order, setOrder] = useState<Order>("created");
   const narrow = useMedia("(max-width: 720px)");
-  const [, setBeat] = useState(0);
-  // By rate the order itself changes; else rows look after themselves.
-  useEffect(() => (order === "rate" ? onPulse(1000, () => setBeat((each) => each + 1)) : undefined), [order]);
-  const items = sorted(session, wanted, order);
+  const [, setTick] = useState(0);
+  // Sorting by rate changes the order of rows; otherwise each row updates itself.
+  useEffect(() => (order === "rate" ? onInterval(1000, () => setTick((count) => count + 1)) : undefined), [order]);
+  const items = sorted(session, query, order);
   return (
     <section class="panel streams" aria-labelledby="streams-title">
       <header class="panel-head">
@@ -70,10 +70,10 @@ function Streams() {
         <span class="grow" />
         <input
           type="search"
-          placeholder="Filter by id, owner, words"
+          placeholder="Filter by id, owner, text"
           aria-label="Filter streams"
-          value={wanted}
-          onInput={(event) => setWanted(event.currentTarget.value)}
+          value={query}
+          onInput={(event) => setQuery(event.currentTarget.value)}
         />
         <select aria-label="Order of streams" value={order} onChange={(event) => setOrder(event.currentTarget.value as Order)}>
           <option value="created">oldest first</option>
@@ -90,57 +90,57 @@ function Streams() {
           role="table"
           kind="stream-table"
           fit={narrow ? 2 : 35}
-          keyOf={(each) => each.stream_id}
+          keyOf={(stream) => stream.stream_id}
           head={
             <div role="rowgroup" class="stream-head">
               <div role="row" class="stream-row">
-                {["Stream", "Owner", "Format", "Rate", "Seen", "Last minute"].map((each) => (
-                  <span role="columnheader" key={each}>
-                    {each}
+                {["Stream", "Owner", "Format", "Rate", "Seen", "Last minute"].map((title) => (
+                  <span role="columnheader" key={title}>
+                    {title}
                   </span>
                 ))}
               </div>
             </div>
           }
-          row={(each) => <StreamRow key={each.stream_id} entry={each} session={session} />}
+          row={(stream) => <StreamRow key={stream.stream_id} entry={stream} session={session} />}
         />
       ) : (
-        <Empty title={wanted ? "No stream fits the filter" : "No open streams"}>
-          {wanted ? null : "A stream appears here as soon as a participant opens one."}
-        </Empty>
+        <EmptyState title={query ? "No stream matches the filter" : "No open streams"}>
+          {query ? null : "A stream appears here as soon as a participant opens one."}
+        </EmptyState>
       )}
     </section>
   );
 }
 
-function sorted(session: Session, wanted: string, order: Order): StreamEntry[] {
-  const words = wanted.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = [...session.view.streams.values()].filter((each) => {
-    if (!words.length) return true;
-    const text = `${each.stream_id} ${each.owner} ${describe(each)} ${formatName(each)} ${each.stream.status}`.toLowerCase();
-    return words.every((word) => text.includes(word));
+function sorted(session: Session, query: string, order: Order): StreamEntry[] {
+  const terms = query.toLowerCase().split(/\s+/).filter(Boolean);
+  const streams = [...session.view.streams.values()].filter((stream) => {
+    if (!terms.length) return true;
+    const text = `${stream.stream_id} ${stream.owner} ${describe(stream)} ${formatName(stream)} ${stream.stream.status}`.toLowerCase();
+    return terms.every((term) => text.includes(term));
   });
   const now = session.now();
-  if (order === "name") found.sort((one, two) => one.stream_id.localeCompare(two.stream_id, "en", { numeric: true }));
-  if (order === "owner") found.sort((one, two) => one.owner.localeCompare(two.owner));
+  if (order === "name") streams.sort((one, two) => one.stream_id.localeCompare(two.stream_id, "en", { numeric: true }));
+  if (order === "owner") streams.sort((one, two) => one.owner.localeCompare(two.owner));
   if (order === "rate") {
-    const rates = new Map(found.map((each) => [each, session.activity.flows.get(each.stream_id)?.rate(now, "frames") ?? 0]));
-    found.sort((one, two) => rates.get(two)! - rates.get(one)!);
+    const rates = new Map(streams.map((stream) => [stream, session.activity.flows.get(stream.stream_id)?.rate(now, "frames") ?? 0]));
+    streams.sort((one, two) => rates.get(two)! - rates.get(one)!);
   }
-  return found;
+  return streams;
 }
 
-/** What a stream's own request says of it. */
+/** The description in the stream's opening request. */
 export function describe(entry: StreamEntry): string {
   for (const name of ["description", "intent", "name", "title"]) {
-    const said = entry[name];
-    if (typeof said === "string" && said) return said;
+    const text = entry[name];
+    if (typeof text === "string" && text) return text;
   }
   return "";
 }
 
 function StreamRow({ entry, session }: { entry: StreamEntry; session: Session }) {
-  usePulse(500);
+  useInterval(500);
   const flow = session.activity.flows.get(entry.stream_id);
   const now = session.now();
   const others = entry.authorized_writers.length - 1;
@@ -149,26 +149,26 @@ function StreamRow({ entry, session }: { entry: StreamEntry; session: Session })
       <span role="cell" class="cell-stream">
         <Status status={entry.stream.status} />
         <span class="cell-lines">
-          <a class="said strong" href={hrefOf("streams", entry.stream_id)}>
+          <a class="verbatim strong" href={hrefOf("streams", entry.stream_id)}>
             {entry.stream_id}
           </a>
-          <bdi class="said soft clip">{describe(entry)}</bdi>
+          <bdi class="verbatim soft clip">{describe(entry)}</bdi>
         </span>
       </span>
       <span role="cell" class="cell-owner" title={entry.authorized_writers.join(", ")}>
         <Name id={entry.owner} />
         <span class="soft">
           {entry.stream.owner_connected ? "" : "away, "}
-          {others === 0 ? "writes alone" : others === 1 ? "and 1 writer" : `and ${others} writers`}
+          {others === 0 ? "only writer" : others === 1 ? "and 1 writer" : `and ${others} writers`}
         </span>
       </span>
       <span role="cell" class="cell-format">
-        <bdi class="said clip">{formatName(entry)}</bdi>
+        <bdi class="verbatim clip">{formatName(entry)}</bdi>
       </span>
-      <span role="cell" class="cell-rate num">{flow ? words.rate(flow.rate(now, "frames")) : "–"}</span>
+      <span role="cell" class="cell-rate num">{flow ? formatting.rate(flow.rate(now, "frames")) : "–"}</span>
       <span role="cell" class="cell-bytes num">
-        {flow ? words.size(flow.bytes) : "–"}
-        {flow && flow.missing > 0 && <span class="bad"> {words.count(flow.missing)} missing</span>}
+        {flow ? formatting.size(flow.bytes) : "–"}
+        {flow && flow.missing > 0 && <span class="bad"> {formatting.count(flow.missing)} missing</span>}
       </span>
       <span role="cell" class="cell-spark">
         <Spark flow={flow} now={() => session.now()} />

@@ -1,13 +1,13 @@
-// One stream: what it says of itself, what flows, what is missing, and who owned it and could write, over time.
+// One stream: its description, traffic, gaps, and the timeline of its owner and writers.
 
 import { useEffect, useState } from "preact/hooks";
 import type { Flow } from "../model/activity";
 import type { StreamEntry } from "../model/fold";
 import { Plot } from "../ui/draw";
-import { hrefOf, usePulse, useSession, useTopics } from "../ui/hooks";
-import { Empty, Figure, Name, Status } from "../ui/parts";
+import { hrefOf, useInterval, useSession, useTopics } from "../ui/hooks";
+import { EmptyState, Figure, Name, Status } from "../ui/parts";
 import { Tree } from "../ui/tree";
-import * as words from "../ui/words";
+import * as formatting from "../ui/formatting";
 import { StreamActions } from "./acting";
 import { Formats } from "./formats";
 import { Frames } from "./frames";
@@ -22,11 +22,11 @@ export function StreamPage({ id }: { id: string }) {
     return (
       <div class="view">
         <header class="view-head">
-          <h1 class="said">{id}</h1>
+          <h1 class="verbatim">{id}</h1>
         </header>
-        <Empty title="There is no such stream now">
-          It has ended, or never was. <a href={hrefOf("streams")}>All open streams</a>
-        </Empty>
+        <EmptyState title="No such open stream">
+          The stream has ended or never existed. <a href={hrefOf("streams")}>All open streams</a>
+        </EmptyState>
         <Ribbon id={id} />
       </div>
     );
@@ -39,22 +39,22 @@ export function StreamPage({ id }: { id: string }) {
         <a class="back" href={hrefOf("streams")} aria-label="All streams">
           ←
         </a>
-        <h1 class="said">{id}</h1>
+        <h1 class="verbatim">{id}</h1>
         <Status status={open ? entry.stream.status : "ended"} />
-        {ended && !open && <span class="soft said">{ended.why}</span>}
+        {ended && !open && <span class="soft verbatim">{ended.why}</span>}
       </header>
-      {describe(entry) && <p class="lead said">{describe(entry)}</p>}
+      {describe(entry) && <p class="lead verbatim">{describe(entry)}</p>}
       <Facts entry={entry} />
       <FlowFigures flow={flow} entry={entry} />
       <Bandwidth flow={flow} />
       <Ribbon id={id} />
-      {open && session.acts && <StreamActions entry={entry} />}
+      {open && session.canAct && <StreamActions entry={entry} />}
       <Frames entry={entry} flow={flow} />
       <Gaps flow={flow} />
       <Formats entry={entry} />
       <section class="panel">
         <header class="panel-head">
-          <h2>As it was asked for</h2>
+          <h2>Opening request</h2>
         </header>
         <div class="code">
           <Tree value={entry} open={1} />
@@ -78,8 +78,8 @@ function Facts({ entry }: { entry: StreamEntry }) {
       <div>
         <dt>May write</dt>
         <dd class="names">
-          {entry.authorized_writers.slice(0, 12).map((each) => (
-            <Name key={each} id={each} />
+          {entry.authorized_writers.slice(0, 12).map((writer) => (
+            <Name key={writer} id={writer} />
           ))}
           {entry.authorized_writers.length > 12 && <span class="soft">and {entry.authorized_writers.length - 12} more</span>}
         </dd>
@@ -88,8 +88,8 @@ function Facts({ entry }: { entry: StreamEntry }) {
         <div>
           <dt>Only for</dt>
           <dd class="names">
-            {target.map((each) => (
-              <Name key={String(each)} id={String(each)} />
+            {target.map((id) => (
+              <Name key={String(id)} id={String(id)} />
             ))}
           </dd>
         </div>
@@ -97,13 +97,13 @@ function Facts({ entry }: { entry: StreamEntry }) {
       <div>
         <dt>Opened</dt>
         <dd>
-          <time dateTime={entry.created}>{words.clock(Date.parse(entry.created), false)}</time> by <bdi class="said">{entry.stream.creator}</bdi>
+          <time dateTime={entry.created}>{formatting.clock(Date.parse(entry.created), false)}</time> by <bdi class="verbatim">{entry.stream.creator}</bdi>
         </dd>
       </div>
       <div>
         <dt>Namespace</dt>
         <dd>
-          <code class="said">{entry.stream.namespace}</code>
+          <code class="verbatim">{entry.stream.namespace}</code>
         </dd>
       </div>
     </dl>
@@ -112,15 +112,15 @@ function Facts({ entry }: { entry: StreamEntry }) {
 
 function FlowFigures({ flow, entry }: { flow: Flow; entry: StreamEntry }) {
   const session = useSession();
-  usePulse(500);
+  useInterval(500);
   const now = session.now();
   return (
     <dl class="figures">
-      <Figure label="frames a second" value={words.number(Number(flow.rate(now, "frames").toFixed(1)))} />
-      <Figure label="a second" value={words.size(flow.rate(now, "bytes"))} />
-      <Figure label="frames since it was opened" value={words.count(entry.stream.frames)} />
-      <Figure label="seen by this page" value={words.size(flow.bytes)} />
-      <Figure label="missing" value={words.count(flow.missing)} tone={flow.missing ? "bad" : undefined} />
+      <Figure label="frames a second" value={formatting.number(Number(flow.rate(now, "frames").toFixed(1)))} />
+      <Figure label="a second" value={formatting.size(flow.rate(now, "bytes"))} />
+      <Figure label="frames since the opening" value={formatting.count(entry.stream.frames)} />
+      <Figure label="received by this page" value={formatting.size(flow.bytes)} />
+      <Figure label="missing" value={formatting.count(flow.missing)} tone={flow.missing ? "bad" : undefined} />
     </dl>
   );
 }
@@ -129,7 +129,7 @@ const SECONDS = 90;
 
 function Bandwidth({ flow }: { flow: Flow }) {
   const session = useSession();
-  usePulse(1000);
+  useInterval(1000);
   const now = session.now();
   const end = Math.floor(now / 1000);
   const times = Array.from({ length: SECONDS }, (_, index) => end - SECONDS + index);
@@ -139,7 +139,7 @@ function Bandwidth({ flow }: { flow: Flow }) {
         label="Bytes a second, the last 90 seconds"
         lines={[{ label: "bytes a second", hue: "accent" }]}
         data={[times, flow.series(now, SECONDS, "bytes")]}
-        say={(value) => words.size(value)}
+        format={(value) => formatting.size(value)}
         height={130}
         fromZero
       />
@@ -149,7 +149,7 @@ function Bandwidth({ flow }: { flow: Flow }) {
 
 function Gaps({ flow }: { flow: Flow }) {
   const session = useSession();
-  usePulse(500);
+  useInterval(500);
   const [count, setCount] = useState(20);
   useEffect(() => setCount(20), [flow]);
   const gaps = [...flow.gaps].reverse();
@@ -157,8 +157,8 @@ function Gaps({ flow }: { flow: Flow }) {
     <section class="panel" aria-labelledby="gaps-title">
       <header class="panel-head">
         <h2 id="gaps-title">Gaps</h2>
-        <span class={flow.missing ? "bad" : "soft"}>{flow.missing ? `${words.count(flow.missing)} missing` : "none seen"}</span>
-        {!session.acts && <span class="soft">The gateway does not tell observers what they were too slow for.</span>}
+        <span class={flow.missing ? "bad" : "soft"}>{flow.missing ? `${formatting.count(flow.missing)} missing` : "none seen"}</span>
+        {!session.canAct && <span class="soft">The gateway does not report to observers which frames they were too slow for.</span>}
       </header>
       {gaps.length > 0 && (
         <div class="table-wrap" tabIndex={0} role="region" aria-label="Gaps">
@@ -166,27 +166,27 @@ function Gaps({ flow }: { flow: Flow }) {
             <thead>
               <tr>
                 <th scope="col">Time</th>
-                <th scope="col">What</th>
+                <th scope="col">Range</th>
                 <th scope="col" class="num">
                   Missing
                 </th>
-                <th scope="col">Whose</th>
+                <th scope="col">Cause</th>
               </tr>
             </thead>
             <tbody>
-              {gaps.slice(0, count).map((each, index) => (
+              {gaps.slice(0, count).map((gap, index) => (
                 <tr key={gaps.length - index} class="gap">
-                  <td>{words.clock(each.time)}</td>
+                  <td>{formatting.clock(gap.time)}</td>
                   <td>
-                    {each.writer === null && !each.away ? "frames" : "sequence"} {words.count(each.from)} to {words.count(each.to)}
+                    {gap.writer === null && !gap.away ? "frames" : "sequence"} {formatting.count(gap.from)} to {formatting.count(gap.to)}
                   </td>
-                  <td class="num">{words.count(each.missing)}</td>
+                  <td class="num">{formatting.count(gap.missing)}</td>
                   <td>
-                    {each.writer === null ? (
-                      each.away ? "missed while this page was not connected" : "this page was too slow to get them"
+                    {gap.writer === null ? (
+                      gap.away ? "missed while this page was not connected" : "this page was too slow to receive them"
                     ) : (
                       <>
-                        left out by <Name id={each.writer} />
+                        skipped by <Name id={gap.writer} />
                       </>
                     )}
                   </td>

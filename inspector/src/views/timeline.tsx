@@ -1,40 +1,40 @@
-// The timeline: a lane for each participant, a mark for each envelope, refusals in red, and what answers what.
+// The timeline: a lane for each participant, a mark for each envelope, rejections in red, and links between related envelopes.
 
 import { useMemo, useState } from "preact/hooks";
-import { FAMILIES, MOST_EVENTS, type Event, type Family } from "../model/ledger";
+import { FAMILIES, MAX_EVENTS, type Event, type Family } from "../model/ledger";
 import type { Session } from "../session";
 import { useMedia, useTopics } from "../ui/hooks";
-import { Empty, Name } from "../ui/parts";
-import { stepped, Virtual } from "../ui/virtual";
-import * as words from "../ui/words";
+import { EmptyState, Name } from "../ui/parts";
+import { itemAfterKey, Virtual } from "../ui/virtual";
+import * as formatting from "../ui/formatting";
 import { Details } from "./details";
 import { Lanes, Shape } from "./lanes";
 
 export interface Filter {
-  words: string;
+  text: string;
   off: ReadonlySet<Family>;
   refusedOnly: boolean;
   lane: string;
 }
 
-const NOTHING: Filter = { words: "", off: new Set(), refusedOnly: false, lane: "" };
+const NO_FILTER: Filter = { text: "", off: new Set(), refusedOnly: false, lane: "" };
 
 export function Timeline() {
   const session = useTopics("ledger", "history");
-  const [filter, setFilter] = useState<Filter>(NOTHING);
-  const [held, setHeld] = useState<{ events: Event[]; until: number } | null>(null);
+  const [filter, setFilter] = useState<Filter>(NO_FILTER);
+  const [paused, setPaused] = useState<{ events: Event[]; until: number } | null>(null);
   const [picked, setPicked] = useState<Event | null>(null);
   const [hovered, setHovered] = useState<Event | null>(null);
   const [seconds, setSeconds] = useState(120);
-  const events = useFiltered(held?.events ?? session.ledger.events, filter);
+  const events = useFiltered(paused?.events ?? session.ledger.events, filter);
   const newest = useMemo(() => [...events].reverse(), [events]);
-  const pause = (): void => setHeld(held ? null : { events: [...session.ledger.events], until: session.now() });
+  const pause = (): void => setPaused(paused ? null : { events: [...session.ledger.events], until: session.now() });
   return (
     <div class="view timeline">
       <header class="view-head">
         <h1>Timeline</h1>
         <span class="soft">
-          {words.count(events.length)} of {words.count(session.ledger.events.length)}
+          {formatting.count(events.length)} of {formatting.count(session.ledger.events.length)}
         </span>
         <span class="grow" />
         <label class="inline">
@@ -46,15 +46,15 @@ export function Timeline() {
             <option value="0">everything</option>
           </select>
         </label>
-        <button type="button" aria-pressed={held !== null} onClick={pause}>
-          {held ? "Go on" : "Pause"}
+        <button type="button" aria-pressed={paused !== null} onClick={pause}>
+          {paused ? "Resume" : "Pause"}
         </button>
       </header>
       <Filters session={session} filter={filter} onFilter={setFilter} />
       <Lanes
         events={events}
         seconds={seconds}
-        until={held ? held.until : null}
+        until={paused ? paused.until : null}
         picked={picked}
         hovered={hovered}
         onHover={setHovered}
@@ -72,20 +72,20 @@ export function Timeline() {
 function useFiltered(events: Event[], filter: Filter): Event[] {
   const last = events[events.length - 1];
   return useMemo(() => {
-    const wanted = filter.words.toLowerCase().split(/\s+/).filter(Boolean);
-    if (!wanted.length && !filter.off.size && !filter.refusedOnly && !filter.lane) return [...events];
-    return events.filter((each) => {
-      if (filter.off.has(each.family) || (filter.refusedOnly && !each.refused)) return false;
-      if (filter.lane && each.lane !== filter.lane) return false;
-      if (!wanted.length) return true;
-      const text = `${each.kind} ${each.lane} ${each.summary} ${each.id ?? ""}`.toLowerCase();
-      return wanted.every((word) => text.includes(word));
+    const terms = filter.text.toLowerCase().split(/\s+/).filter(Boolean);
+    if (!terms.length && !filter.off.size && !filter.refusedOnly && !filter.lane) return [...events];
+    return events.filter((event) => {
+      if (filter.off.has(event.family) || (filter.refusedOnly && !event.refused)) return false;
+      if (filter.lane && event.lane !== filter.lane) return false;
+      if (!terms.length) return true;
+      const text = `${event.kind} ${event.lane} ${event.summary} ${event.id ?? ""}`.toLowerCase();
+      return terms.every((term) => text.includes(term));
     });
   }, [events, events.length, last, filter]);
 }
 
 function Filters({ session, filter, onFilter }: { session: Session; filter: Filter; onFilter: (filter: Filter) => void }) {
-  const lanes = [...new Set([...session.ledger.events.slice(-5000).map((each) => each.lane)])].sort();
+  const lanes = [...new Set([...session.ledger.events.slice(-5000).map((event) => event.lane)])].sort();
   const toggle = (family: Family): void => {
     const off = new Set(filter.off);
     if (!off.delete(family)) off.add(family);
@@ -95,24 +95,24 @@ function Filters({ session, filter, onFilter }: { session: Session; filter: Filt
     <div class="filters">
       <input
         type="search"
-        placeholder="Filter by kind, name, words"
+        placeholder="Filter by kind, name, text"
         aria-label="Filter envelopes"
-        value={filter.words}
-        onInput={(event) => onFilter({ ...filter, words: event.currentTarget.value })}
+        value={filter.text}
+        onInput={(event) => onFilter({ ...filter, text: event.currentTarget.value })}
       />
-      <select aria-label="Whose" value={filter.lane} onChange={(event) => onFilter({ ...filter, lane: event.currentTarget.value })}>
-        <option value="">everybody</option>
-        {lanes.map((each) => (
-          <option key={each} value={each}>
-            {each}
+      <select aria-label="Participant" value={filter.lane} onChange={(event) => onFilter({ ...filter, lane: event.currentTarget.value })}>
+        <option value="">all participants</option>
+        {lanes.map((lane) => (
+          <option key={lane} value={lane}>
+            {lane}
           </option>
         ))}
       </select>
       <div class="chips toggles" role="group" aria-label="Kinds shown">
-        {FAMILIES.map((each) => (
-          <button key={each} type="button" class="chip" aria-pressed={!filter.off.has(each)} onClick={() => toggle(each)}>
-            <Shape family={each} />
-            {each}
+        {FAMILIES.map((family) => (
+          <button key={family} type="button" class="chip" aria-pressed={!filter.off.has(family)} onClick={() => toggle(family)}>
+            <Shape family={family} />
+            {family}
           </button>
         ))}
         <button
@@ -122,7 +122,7 @@ function Filters({ session, filter, onFilter }: { session: Session; filter: Filt
           onClick={() => onFilter({ ...filter, refusedOnly: !filter.refusedOnly })}
         >
           <Shape family="other" refused />
-          refusals only
+          rejections only
         </button>
       </div>
     </div>
@@ -131,7 +131,7 @@ function Filters({ session, filter, onFilter }: { session: Session; filter: Filt
 
 function List({ newest, picked, onPick }: { newest: Event[]; picked: Event | null; onPick: (event: Event) => void }) {
   const narrow = useMedia("(max-width: 720px)");
-  if (!newest.length) return <Empty title="Nothing was said">Frames are shown with their streams; everything else is shown here.</Empty>;
+  if (!newest.length) return <EmptyState title="No envelopes">Frames are shown on the page of their stream. All other envelopes are shown here.</EmptyState>;
   return (
     <div class="panel event-panel">
       <Virtual
@@ -141,30 +141,30 @@ function List({ newest, picked, onPick }: { newest: Event[]; picked: Event | nul
         role="listbox"
         kind="event-list"
         newestFirst
-        keyOf={(each) => each.key}
+        keyOf={(event) => event.key}
         active={picked}
-        idOf={(each) => `event-${each.key}`}
+        idOf={(event) => `event-${event.key}`}
         reveal
         onKey={(event) => {
-          const next = stepped(newest, picked, event, (one, two) => one.time - two.time || one.key - two.key);
+          const next = itemAfterKey(newest, picked, event, (one, two) => one.time - two.time || one.key - two.key);
           if (next) onPick(next);
         }}
-        row={(each) => (
+        row={(event) => (
           <div
-            key={each.key}
-            id={`event-${each.key}`}
+            key={event.key}
+            id={`event-${event.key}`}
             role="option"
-            aria-selected={each === picked}
-            class={`event-row ${each.refused ? "refused" : ""}`}
-            onClick={() => onPick(each)}
+            aria-selected={event === picked}
+            class={`event-row ${event.refused ? "refused" : ""}`}
+            onClick={() => onPick(event)}
           >
-            <span class="num soft">{words.clock(each.time)}</span>
-            <Name id={each.lane} />
+            <span class="num soft">{formatting.clock(event.time)}</span>
+            <Name id={event.lane} />
             <span class="event-kind">
-              <Shape family={each.family} refused={each.refused} />
-              <bdi class="said clip">{each.kind}</bdi>
+              <Shape family={event.family} refused={event.refused} />
+              <bdi class="verbatim clip">{event.kind}</bdi>
             </span>
-            <bdi class="said clip soft">{each.summary}</bdi>
+            <bdi class="verbatim clip soft">{event.summary}</bdi>
           </div>
         )}
       />
@@ -176,12 +176,12 @@ function Earlier({ session }: { session: Session }) {
   const { state, from } = session.past;
   const { full, oldest } = session.ledger;
   if (state === "loading") return <p class="soft">Reading the journal…</p>;
-  if (state === "no journal") return <p class="soft">This space keeps no journal: what was before you came is not known here.</p>;
-  const shown = (position: number): string => `Shown is what the journal has from position ${words.count(position)} on.`;
+  if (state === "no journal") return <p class="soft">This space has no journal: envelopes from before you connected are not available.</p>;
+  const shown = (position: number): string => `Shows the journal from position ${formatting.count(position)}.`;
   if (full) {
     return (
       <p class="soft">
-        This page keeps {words.count(MOST_EVENTS)} envelopes and refusals; the oldest go first. {oldest !== null && shown(oldest)}
+        This page stores {formatting.count(MAX_EVENTS)} envelopes and rejections, and deletes the oldest first. {oldest !== null && shown(oldest)}
       </p>
     );
   }

@@ -25,7 +25,7 @@ def test_a_proposal_is_approved_from_the_page(tab: Tab, cast: Cast) -> None:
     request = cast.do(anext(asked))
     assert (request.sender, request.correlation_id, request.payload) == ("alice", (earlier,), PROPOSAL)
     expect(page.get_by_role("row", name="delete_file")).to_contain_text("approved by alice")
-    expect(page.get_by_text("Nothing waits for approval")).to_be_visible()
+    expect(page.get_by_text("No open proposals")).to_be_visible()
 
 
 def test_nothing_is_sent_that_no_digest_covers(tab: Tab, cast: Cast) -> None:
@@ -57,7 +57,7 @@ def test_a_rejection_goes_to_the_proposer_with_its_reason(tab: Tab, cast: Cast) 
     cast.join("carol")
     page = tab.act("alice", "approvals").page
     proposal = proposed(cast, bob)
-    page.get_by_label("Why not").fill("it is not empty")
+    page.get_by_label("Reason").fill("it is not empty")
     page.get_by_role("button", name="Reject").click()
     answer = cast.do(anext(answers))
     assert (answer.correlation_id, answer.payload) == ((proposal,), {"reason": "it is not empty"})
@@ -80,10 +80,10 @@ def test_who_may_ask_only_some_picks_one_of_them(tab: Tab, cast: Cast) -> None:
     page = tab.act("bob", "approvals").page
     cast.do(alice.send("capability/grant", {"recipient": "bob", "capabilities": [right]}))
     cast.do(alice.send("mcp/proposal", PROPOSAL))  # to nobody
-    page.get_by_label("Ask whom").select_option("alice")
-    expect(page.get_by_text("You may not ask alice for this.")).to_be_visible()
+    page.get_by_label("Recipient").select_option("alice")
+    expect(page.get_by_text("You may not send this request to alice.")).to_be_visible()
     expect(page.get_by_role("button", name="Approve")).to_have_count(0)
-    page.get_by_label("Ask whom").select_option("carol")
+    page.get_by_label("Recipient").select_option("carol")
     page.get_by_role("button", name="Approve").click()
     request = cast.do(anext(asked))
     assert (request.sender, request.to, request.payload) == ("bob", ("carol",), PROPOSAL)

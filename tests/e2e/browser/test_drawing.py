@@ -31,7 +31,7 @@ def test_a_page_that_is_not_drawn_piles_nothing_up(tab: Tab, cast: Cast) -> None
 
 def test_a_hidden_page_asks_for_no_frames(tab: Tab) -> None:
     page = tab.observe("space").page
-    expect(page.get_by_text("participants here")).to_be_visible()
+    expect(page.get_by_text("participants present")).to_be_visible()
     page.evaluate(HIDE)
     page.evaluate(FREEZE)
     page.wait_for_timeout(1500)
@@ -55,7 +55,7 @@ def test_a_theme_reaches_lanes_that_stand_still(tab: Tab, cast: Cast) -> None:
 def test_how_long_somebody_is_away_grows_in_a_quiet_space(tab: Tab, cast: Cast) -> None:
     bob = cast.join("bob")
     page = tab.observe("space").page
-    expect(page.get_by_role("button", name="bob here")).to_be_visible()
+    expect(page.get_by_role("button", name="bob present")).to_be_visible()
     cast.do(bob.close())
     away = page.locator(".person.away")
     expect(away).to_have_text(re.compile(r"bob.*, \d+ s ago"))

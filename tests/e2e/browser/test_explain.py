@@ -15,7 +15,7 @@ def test_who_may_what_and_why_not(tab: Tab, cast: Cast) -> None:
     expect(page.locator(".verdict")).to_contain_text("configured in the space’s file")
     page.get_by_label("sent this kind").fill("mcp/request")
     page.get_by_role("button", name="Explain").click()
-    expect(page.get_by_role("heading", name="Refused")).to_be_visible()
+    expect(page.get_by_role("heading", name="Rejected")).to_be_visible()
     expect(page.locator(".verdict")).to_contain_text("capability_violation")
     expect(page.locator(".verdict")).to_contain_text("payload.method: 'tools/call' is not 'tools/list'")
 
@@ -25,7 +25,7 @@ def test_a_payload_that_is_none_is_told_before_it_is_asked(tab: Tab, cast: Cast)
     page = tab.observe("explain/bob").page
     page.get_by_label("with this payload").fill("{not json")
     page.get_by_role("button", name="Explain").click()
-    expect(page.get_by_role("alert")).to_have_text("The payload is no JSON.")
+    expect(page.get_by_role("alert")).to_have_text("The payload is not valid JSON.")
 
 
 def test_a_late_answer_does_not_take_the_place_of_a_newer(tab: Tab, cast: Cast) -> None:
@@ -38,8 +38,8 @@ def test_a_late_answer_does_not_take_the_place_of_a_newer(tab: Tab, cast: Cast) 
         page.wait_for_timeout(20)
     page.get_by_label("sent this kind").fill("mcp/request")
     page.get_by_role("button", name="Explain").click()
-    expect(page.get_by_role("heading", name="Refused")).to_be_visible()
+    expect(page.get_by_role("heading", name="Rejected")).to_be_visible()
     with page.expect_response("**/explain*"):
         held[0].continue_()
     tab.go("explain/bob")  # drawn meanwhile
-    expect(page.get_by_role("heading", name="Refused")).to_be_visible()
+    expect(page.get_by_role("heading", name="Rejected")).to_be_visible()

@@ -21,7 +21,7 @@ async () => {
 def test_a_dialog_gives_the_focus_back(tab: Tab, cast: Cast, way: str) -> None:
     cast.join("bob")
     page = tab.act("alice").page
-    page.get_by_role("button", name="bob here").click()
+    page.get_by_role("button", name="bob present").click()
     opener = page.get_by_role("button", name="Grant…")
     opener.focus()
     page.keyboard.press("Enter")
@@ -43,7 +43,7 @@ def test_a_dialog_gives_the_focus_back(tab: Tab, cast: Cast, way: str) -> None:
 def test_a_dialog_that_is_opened_again_at_once_stays_open(tab: Tab, cast: Cast) -> None:
     cast.join("bob")
     page = tab.act("alice").page
-    page.get_by_role("button", name="bob here").click()
+    page.get_by_role("button", name="bob present").click()
     page.get_by_role("button", name="Grant…").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_be_visible()

@@ -31,7 +31,7 @@ def test_a_large_proposal_is_shown_in_part_and_approved_in_full(tab: Tab, cast: 
     cast.do(bob.send("mcp/proposal", call, to="carol"))
     card = page.get_by_role("article")
     expect(card).to_contain_text("(300,000 characters in all)")
-    expect(card).to_contain_text("This is large, ")
+    expect(card).to_contain_text("This is large: ")
     goes_on_drawing(page)
     folded = card.get_by_role("button", name="0 : [ 30 ]", exact=True)
     some = folded.count()

@@ -9,18 +9,18 @@ from tests.e2e.browser.harness import Tab
 def test_of_a_past_that_is_too_long_the_newest_is_shown(tab: Tab) -> None:
     LongJournal(tab.page, last=59_999, every=1)
     page = tab.observe("timeline").page
-    foot = page.get_by_text("This page keeps 20,000 envelopes and refusals")
-    expect(foot).to_contain_text("Shown is what the journal has from position 40,001 on.")  # and the welcome
+    foot = page.get_by_text("This page stores 20,000 envelopes and rejections")
+    expect(foot).to_contain_text("Shows the journal from position 40,001.")  # and the welcome
     expect(page.get_by_role("button", name="Load earlier")).to_have_count(0)
 
 
 def test_what_is_loaded_earlier_is_said_as_far_as_it_is_held(tab: Tab) -> None:
     LongJournal(tab.page, last=99_999, every=4)
     page = tab.observe("timeline").page
-    expect(page.get_by_text("from position 50,000 on")).to_be_visible()
+    expect(page.get_by_text("from position 50,000")).to_be_visible()
     page.get_by_role("button", name="Load earlier").click()
-    foot = page.get_by_text("This page keeps 20,000 envelopes and refusals")
-    expect(foot).to_contain_text("Shown is what the journal has from position 20,004 on.")
+    foot = page.get_by_text("This page stores 20,000 envelopes and rejections")
+    expect(foot).to_contain_text("Shows the journal from position 20,004.")
     expect(page.get_by_role("button", name="Load earlier")).to_have_count(0)
     filter_ = page.get_by_label("Filter envelopes")
     for position, held in ((20_000, 0), (20_004, 1), (49_996, 1), (50_000, 1)):

@@ -74,7 +74,7 @@ def views_of_those_who_act(tab: Tab, album: Album) -> None:
     tab.go("explain/bob")
     page.get_by_label("sent this kind").fill("mcp/request")
     page.get_by_role("button", name="Explain").click()
-    expect(page.get_by_role("heading", name="Refused")).to_be_visible()
+    expect(page.get_by_role("heading", name="Rejected")).to_be_visible()
     album.take(page, "explain")
     page.get_by_label("Theme").select_option("dark")
     tab.go("streams/cat")

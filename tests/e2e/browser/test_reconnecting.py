@@ -21,7 +21,7 @@ def test_without_a_journal_a_break_takes_nothing_away(browser: Browser, tmp_path
         with browser.new_context() as context:
             tab = breakable(Tab(context.new_page(), gateway)).observe("timeline")
             page = tab.page
-            expect(page.get_by_text("This space keeps no journal")).to_be_visible()
+            expect(page.get_by_text("This space has no journal")).to_be_visible()
             cast.do(bob.send("mcp/proposal", PROPOSAL, to="carol"))
             cast.do(alice.chat("before the break"))
             row(page, "before the break")
@@ -78,7 +78,7 @@ def test_what_was_missed_in_a_break_is_not_the_writers_fault(tab: Tab, cast: Cas
     send(7, 9)
     missed = page.get_by_role("row", name="sequence 3 to 6")
     expect(missed).to_contain_text("missed while this page was not connected")
-    expect(page.get_by_role("row", name="sequence 8 to 8")).to_contain_text("left out by alice")
+    expect(page.get_by_role("row", name="sequence 8 to 8")).to_contain_text("skipped by alice")
     excused(tab)
 
 
@@ -94,12 +94,12 @@ def test_a_pause_ends_when_it_ends_and_not_when_one_before_it_would_have(tab: Ta
     steer(cast, alice, "pause", timeout_seconds=5)
     expect(bob).to_contain_text("paused")
     steer(cast, alice, "resume")
-    expect(bob).to_contain_text("here")
+    expect(bob).to_contain_text("present")
     steer(cast, alice, "pause")
     page.wait_for_timeout(5500)
     expect(bob).to_contain_text("paused")
     steer(cast, alice, "pause", timeout_seconds=1)
-    expect(bob).to_contain_text("here")  # by itself
+    expect(bob).to_contain_text("present")  # by itself
 
 
 def test_a_resumption_during_a_break_is_seen_afterwards(tab: Tab, cast: Cast) -> None:
@@ -111,7 +111,7 @@ def test_a_resumption_during_a_break_is_seen_afterwards(tab: Tab, cast: Cast) ->
     expect(bob).to_contain_text("paused")
     with broken(page):
         steer(cast, alice, "resume")
-    expect(bob).to_contain_text("here")
+    expect(bob).to_contain_text("present")
     with broken(page):
         steer(cast, alice, "pause")
     expect(bob).to_contain_text("paused")

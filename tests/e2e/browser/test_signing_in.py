@@ -12,7 +12,7 @@ def test_an_observer_comes_in_at_once_and_nobody_notices(tab: Tab, cast: Cast) -
     alice = cast.join("alice")
     tab.observe()
     expect(tab.page.get_by_role("heading", name="Space", exact=True)).to_be_visible()
-    expect(tab.page.get_by_text("observer, only looks")).to_be_visible()
+    expect(tab.page.get_by_text("observer, read only")).to_be_visible()
     assert alice.view.participants == {}
 
 
@@ -27,7 +27,7 @@ def test_two_tabs_may_observe_with_one_token(tab: Tab, context: BrowserContext, 
 def test_an_unknown_token_is_told_so_and_can_be_tried_again(tab: Tab, gateway: Running) -> None:
     tab.open()
     tab.offer("no token of anybody")
-    expect(tab.page.get_by_role("alert")).to_contain_text("This is no token")
+    expect(tab.page.get_by_role("alert")).to_contain_text("This is not a valid token")
     tab.offer("no-token-of-anybody")
     expect(tab.page.get_by_role("alert")).to_have_text("The gateway does not know this token.")
     assert all("403" in each for each in tab.complaints)  # the browser's own word for the answer
@@ -57,7 +57,7 @@ def test_a_space_that_is_not_there_is_told_so(tab: Tab, gateway: Running, space:
     tab.page.get_by_text("Another space").click()
     tab.page.get_by_label("Space", exact=True).fill(space)
     tab.offer(gateway.token("alice"))
-    expect(tab.page.get_by_role("alert")).to_have_text("There is no such space here.")
+    expect(tab.page.get_by_role("alert")).to_have_text("The gateway has no such space.")
     tab.complaints.clear()
 
 
@@ -67,7 +67,7 @@ def test_a_participant_is_told_of_the_take_over_before_it_happens(tab: Tab, cast
     tab.open()
     tab.offer(gateway.token("alice"))
     expect(tab.page.get_by_text("alice is connected now.")).to_be_visible()
-    expect(tab.page.get_by_text("takes over its socket")).to_be_visible()
+    expect(tab.page.get_by_text("takes over its connection")).to_be_visible()
     assert gateway.ask(lambda each: each.first_hub.space.seats["alice"]) == seat
     tab.page.get_by_role("button", name="Take over and sign in as alice").click()
     expect(tab.page.get_by_text("acts as this participant")).to_be_visible()

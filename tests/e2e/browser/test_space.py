@@ -38,9 +38,9 @@ def test_what_was_open_before_is_there_at_once(tab: Tab, cast: Cast) -> None:
 def test_participants_come_and_go_with_what_they_may_do(tab: Tab, cast: Cast) -> None:
     page = tab.observe().page
     people = page.get_by_role("region", name="Participants")
-    expect(people).to_contain_text("Nobody is here")
+    expect(people).to_contain_text("No participants")
     bob = cast.join("bob")
-    expect(people.get_by_role("button", name="bob here")).to_be_visible()
+    expect(people.get_by_role("button", name="bob present")).to_be_visible()
     people.get_by_role("button", name="bob").click()
     expect(people.get_by_label("What bob may send")).to_contain_text(
         '{"kind":"mcp/*","payload":{"method":"tools/list"}}'
@@ -53,13 +53,13 @@ def test_numbers_in_capabilities_are_as_they_were_written(tab: Tab, cast: Cast) 
     alice = cast.join("alice")
     cast.join("bob")
     page = tab.observe().page
-    page.get_by_role("button", name="bob here").click()
+    page.get_by_role("button", name="bob present").click()
     granted = {"kind": "mcp/request", "payload": {"id": 9007199254740993, "share": 1.0}}
     cast.do(alice.send("capability/grant", {"recipient": "bob", "capabilities": [granted]}))
     written = '{"id":9007199254740993,"share":1.0}'
     expect(page.get_by_label("What bob may send")).to_contain_text(written)
     page = tab.observe().page
-    page.get_by_role("button", name="bob here").click()
+    page.get_by_role("button", name="bob present").click()
     expect(page.get_by_label("What bob may send")).to_contain_text(written)
 
 
@@ -70,4 +70,4 @@ def test_streams_are_found_by_words(tab: Tab, cast: Cast) -> None:
     page.get_by_label("Filter streams").fill("carol depth")
     expect(page.get_by_role("row")).to_have_count(2)
     page.get_by_label("Filter streams").fill("nothing like it")
-    expect(page.get_by_text("No stream fits the filter")).to_be_visible()
+    expect(page.get_by_text("No stream matches the filter")).to_be_visible()

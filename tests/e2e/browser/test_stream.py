@@ -88,7 +88,7 @@ def test_what_a_writer_left_out_is_shown_as_a_gap(tab: Tab, cast: Cast) -> None:
         cast.do(alice.send("stream/data", payload))
     gap = page.get_by_role("row", name="sequence 3 to 6")
     expect(gap).to_contain_text("4")
-    expect(gap).to_contain_text("left out by alice")
+    expect(gap).to_contain_text("skipped by alice")
     expect(page.locator(".figure.bad")).to_have_text("missing4")
 
 
@@ -111,7 +111,7 @@ def test_what_this_page_was_not_sent_is_shown_as_a_gap(tab: Tab, cast: Cast) -> 
         with suppress(AssertionError):
             expect(gap).to_be_visible(timeout=6000)
             break
-    expect(gap).to_contain_text("this page was too slow to get them")
+    expect(gap).to_contain_text("this page was too slow to receive them")
     expect(page.locator(".figure.bad")).to_contain_text("missing")
 
 

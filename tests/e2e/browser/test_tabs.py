@@ -16,7 +16,7 @@ def test_more_tabs_than_connections_observe_and_ask_with_one_token(
     tabs = [Tab(context.new_page(), gateway).observe("timeline") for _ in range(TABS)]
     scene.play()
     for tab in tabs:
-        tab.page.get_by_role("button", name="refusals only").click()
+        tab.page.get_by_role("button", name="rejections only").click()
         expect(tab.page.locator(".event-row.refused")).to_contain_text("capability_violation")
     page = tabs[-1].page
     tabs[-1].go("explain/bob")
@@ -45,5 +45,5 @@ def test_a_hidden_tab_asks_nothing_and_catches_up_when_it_is_shown(tab: Tab, cas
     page.wait_for_timeout(2500)
     assert asked == []
     page.evaluate(turn, "visible")
-    page.get_by_role("button", name="refusals only").click()
+    page.get_by_role("button", name="rejections only").click()
     expect(page.locator(".event-row.refused")).to_contain_text("capability_violation")

@@ -33,7 +33,7 @@ def test_refusals_of_others_are_seen_as_they_happen(tab: Tab, cast: Cast) -> Non
     page = tab.observe("timeline").page
     scene.play()
     said(page, "Good morning")
-    page.get_by_role("button", name="refusals only").click()
+    page.get_by_role("button", name="rejections only").click()
     expect(page.locator(".event-row.refused")).to_contain_text("capability_violation")
 
 
@@ -83,20 +83,20 @@ def test_filters_and_pause(tab: Tab, cast: Cast) -> None:
     scene = Scene(cast)
     scene.play()
     page = tab.observe("timeline").page
-    page.get_by_role("button", name="refusals only").click()
+    page.get_by_role("button", name="rejections only").click()
     expect(page.locator(".event-row")).to_have_count(1)
-    page.get_by_role("button", name="refusals only").click()
+    page.get_by_role("button", name="rejections only").click()
     page.get_by_label("Filter envelopes").fill("bob proposal")
     expect(page.locator(".event-row")).to_have_count(2)
     page.get_by_role("button", name="mcp", exact=True).click()
-    expect(page.get_by_text("Nothing was said")).to_be_visible()
+    expect(page.get_by_text("No envelopes")).to_be_visible()
     page.get_by_role("button", name="mcp", exact=True).click()
     page.get_by_label("Filter envelopes").fill("")
     page.get_by_role("button", name="Pause").click()
     cast.do(scene.alice.chat("while it stands still"))
     expect(page.get_by_role("link", name="Approvals")).to_contain_text("2")
     expect(page.locator(".event-row", has_text="while it stands still")).to_have_count(0)
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Resume").click()
     expect(page.locator(".event-row", has_text="while it stands still")).to_be_visible()
 
 
@@ -132,7 +132,7 @@ def test_a_space_without_a_journal_is_seen_from_now_on(browser: Browser, tmp_pat
         cast.do(alice.chat("nobody will know"))
         with browser.new_context() as context:
             tab = Tab(context.new_page(), gateway).observe("timeline")
-            expect(tab.page.get_by_text("This space keeps no journal")).to_be_visible()
+            expect(tab.page.get_by_text("This space has no journal")).to_be_visible()
             cast.do(alice.chat("but this is heard"))
             expect(tab.page.locator(".event-row", has_text="but this is heard")).to_be_visible()
             expect(tab.page.locator(".event-row", has_text="nobody will know")).to_have_count(0)

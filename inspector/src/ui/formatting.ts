@@ -1,4 +1,4 @@
-// Numbers, sizes and times as people read them.
+// Formats numbers, sizes, times and untrusted text for display.
 
 const counted = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const fine = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
@@ -23,23 +23,23 @@ export function inAll(text: string): string {
   return `(${counted.format(text.length)} characters in all)`;
 }
 
-/** Not more of a text than can be drawn at once. */
-export function cut(text: string, most: number): string {
-  return text.length > most ? `${text.slice(0, most)}… ${inAll(text)}` : text;
+/** A text, truncated to a length that can be displayed. */
+export function truncate(text: string, limit: number): string {
+  return text.length > limit ? `${text.slice(0, limit)}… ${inAll(text)}` : text;
 }
 
-// Control characters, those that turn the direction of text or join it, those that nothing is drawn for, and spaces that
-// look like another: with them one name is drawn as another.
-const UNSEEN = /(?!\n)[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}/gu;
+// Control characters, characters that change the direction of text, invisible characters, and unusual spaces. With them,
+// one name can look like another.
+const INVISIBLE = /(?!\n)[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}/gu;
 
-/** A text with every character that does not show itself as its number; a line's end stays. */
+/** A text with each invisible character replaced by its number. Line breaks stay. */
 export function visible(text: string): string {
-  return text.replace(UNSEEN, (each) => `\\u{${each.codePointAt(0)!.toString(16)}}`);
+  return text.replace(INVISIBLE, (character) => `\\u{${character.codePointAt(0)!.toString(16)}}`);
 }
 
-/** The same on one line. */
-export function shown(text: string, most = 200): string {
-  return cut(visible(text).replaceAll("\n", "\\n"), most);
+/** The same on one line, truncated. */
+export function oneLine(text: string, limit = 200): string {
+  return truncate(visible(text).replaceAll("\n", "\\n"), limit);
 }
 
 export function rate(perSecond: number): string {
@@ -54,10 +54,10 @@ function two(value: number): string {
   return String(value).padStart(2, "0");
 }
 
-export function clock(time: number, thousandths = true): string {
+export function clock(time: number, milliseconds = true): string {
   const at = new Date(time);
   const seconds = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
-  return thousandths ? `${seconds}.${String(at.getMilliseconds()).padStart(3, "0")}` : seconds;
+  return milliseconds ? `${seconds}.${String(at.getMilliseconds()).padStart(3, "0")}` : seconds;
 }
 
 export function iso(time: number): string {
