@@ -42,12 +42,12 @@ def make(of: Java, *, say: Callable[[str], None]) -> Path:
 
 
 def using(of: Java, archive: Path) -> str:
-    """What a Java is told so that it starts from an archive; one that does not fit is passed over."""
+    """The options of a Java that starts from an archive. An archive that does not match is ignored."""
     return f"-XX:{'AOTCache' if of.version >= CACHE_SINCE else 'SharedArchiveFile'}={archive}"
 
 
 def making(of: Java, archive: Path) -> str:
-    """What a Java is told so that it writes an archive when it ends."""
+    """The options of a Java that writes an archive when it ends."""
     return f"-XX:{'AOTCacheOutput' if of.version >= CACHE_SINCE else 'ArchiveClassesAtExit'}={archive}"
 
 

@@ -1,6 +1,6 @@
-"""What the pipeline needs of a machine, looked at one thing after the other, each answered in one line.
+"""Checks what the pipeline needs of a machine, with one line of result for each check.
 
-Starts no Spark and mends nothing: it says what to do.
+Starts no Spark and repairs nothing: it says what to do.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Fetches jars with the Ivy that is inside Spark's own package, from the repository that this machine uses for Maven.
 
 That is `MEW_MAVEN_REPOSITORY`, else a mirror of `central` in Maven's settings, else what Ivy knows by itself. Knows no
-list of jars and keeps nothing: whoever calls says what, and where to.
+list of jars and keeps nothing: the caller names the jars and the folder.
 """
 
 import os
@@ -60,7 +60,7 @@ def retrieve(artifacts: Sequence[Artifact], into: Path, *, java: Java, say: Call
         asked += ["-retrieve", f"{into}/[artifact]-[revision].[ext]"]
         failed = _run(java, [], asked, _Progress(len(artifacts), say))
         if failed and _UNTRUSTED.search(failed):
-            # A Java of its own does not know the certificates that this machine was told to trust.
+            # A separate Java does not know the certificates that this machine is configured to trust.
             store = write_trust_store(scratch / "trusted.jks")
             if store is not None:
                 trusting = [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={PASSWORD}"]

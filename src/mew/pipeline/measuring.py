@@ -33,8 +33,8 @@ _HELP: Final = {
     "mew_pipeline_stage_seconds_total": ("counter", "seconds spent in each stage"),
     "mew_pipeline_compactions_total": ("counter", "times that small files were compacted"),
     "mew_pipeline_troubles": ("gauge", "things that are wrong just now"),
-    "mew_pipeline_published_total": ("counter", "figures and alarms that the space was told"),
-    "mew_pipeline_dropped_total": ("counter", "figures and alarms that nobody could be told"),
+    "mew_pipeline_published_total": ("counter", "figures and alarms published to the space"),
+    "mew_pipeline_dropped_total": ("counter", "figures and alarms that could not be published"),
 }
 
 
@@ -55,7 +55,7 @@ class WatchMetrics:
         self._stages: dict[str, float] = {}
 
     def note(self, told: Told) -> None:
-        """One more thing was told."""
+        """One more message was published."""
         if isinstance(told, CompactionDone):
             self._compactions += 1
         if isinstance(told, BatchFinished):
@@ -126,7 +126,7 @@ def served(port: int, text: Callable[[], str]) -> Iterator[int]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Nobody wants to know who asked."""
+            """Requests are not logged."""
 
     try:
         server = ThreadingHTTPServer((HERE, port), Handler)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Moment(Lake):
-    """A lake that stands still: whoever reads it reads the same batch."""
+    """A snapshot of a lake: every read returns the same batch."""
 
     def __init__(self, path: str | Path) -> None:
         super().__init__(path)

@@ -1,8 +1,8 @@
 """Tells a space what its own tables say, as a participant of it: figures that became final, and alarms of the audit.
 
-Lives on a thread of its own and is never waited for: where the gateway is away, what nobody could get is dropped and
-counted. Makes no figure itself, and tells what a batch is about to commit without waiting until it has: whoever does
-the batch again makes the same. What it sends is data like all other, so that the journal has it; of what it sends
+Lives on a thread of its own and is never waited for: if the gateway is unavailable, messages are dropped and
+counted. Makes no figure itself, and tells what a batch is about to commit without waiting until it has: a repetition of
+the batch makes the same. What it sends is data like all other, so that the journal has it; of what it sends
 itself it says nothing, or it would never come to an end.
 """
 
@@ -114,9 +114,9 @@ class Publisher:
         self.me = ""
         """Who it is in the space, once it is in."""
         self.problem: str | None = None
-        """Why it has given up."""
+        """Why it has stopped."""
         self.was_told = False
-        """Whether somebody has been told of that."""
+        """Whether it was reported."""
         self.dropped = 0
         self.published = 0
 
@@ -132,7 +132,7 @@ class Publisher:
         self._end()
 
     def publish(self, some: Iterable[Figure]) -> None:
-        """Send these when it can be; at once, as a rule."""
+        """Send these when possible, usually immediately."""
         self._waiting.extend(some)
         while len(self._waiting) > WAITING:
             self._waiting.popleft()
@@ -153,7 +153,7 @@ class Publisher:
     def _run(self) -> None:
         try:
             self._loop.run_until_complete(self._live())
-        except Exception as problem:  # the thread ends here, and whoever asks is told why
+        except Exception as problem:  # the thread ends here, and callers get the reason
             self.problem = str(problem) if isinstance(problem, MewError) else f"{type(problem).__name__}: {problem}"
         finally:
             self._ready.set()
@@ -171,7 +171,7 @@ class Publisher:
                     stream = await self._send(space, stream)
 
     async def _send(self, space: Space, stream: Stream | None) -> Stream | None:
-        """What has waited longest; the stream to go on with, None where a restart has ended it."""
+        """What has waited longest; the stream to continue with, None if a restart has ended it."""
         figure = self._waiting[0]
         try:
             stream = stream or await _open(space)

@@ -79,7 +79,7 @@ ENVELOPES: Final = _table(
 )
 PARTICIPANTS: Final = _table(
     "participants",
-    "A stay: somebody was here from one record to another.",
+    "A presence: a participant was present from one record to another.",
     _needed("participant", TEXT, "who"),
     _needed("transport", TEXT, "how it was connected"),
     _needed("anonymous", pa.bool_(), "whether it had no token"),
@@ -88,7 +88,7 @@ PARTICIPANTS: Final = _table(
     _column("left_position", NUMBER, "the record of its leaving, or of the start that found it gone"),
     _column("left_time", TIME, "when it left"),
     _column("reason", TEXT, "why it left; restart where the gateway went first"),
-    _needed("takeovers", NUMBERS, "positions at which another connection took its seat"),
+    _needed("takeovers", NUMBERS, "positions at which another connection took over"),
     _needed("capabilities", TEXT, "what it could do when it joined, as JSON"),
     unfinished=True,
     key="participant joined_position",
@@ -107,10 +107,10 @@ STREAMS: Final = _table(
     _column("started_time", TIME, "since when it was live"),
     _needed("owner", TEXT, "its last owner"),
     _needed("owners", pa.list_(pa.field("element", _OWNED)), "every owner, and from where on"),
-    _needed("writers", TEXTS, "everybody who ever could write, in order"),
+    _needed("writers", TEXTS, "all participants that ever could write, in order"),
     _needed("formats", TEXTS, "fingerprints of its formats, in order"),
     _column("targets", TEXTS, "its only receivers; null for all"),
-    _column("policy", TEXT, "what becomes of it when its owner goes, as JSON"),
+    _column("policy", TEXT, "what happens to it when its owner leaves, as JSON"),
     _needed("request", TEXT, "every field it was asked for with, as JSON"),
     _needed("frames", NUMBER, "raw frames accepted"),
     _needed("data", NUMBER, "stream/data accepted"),
@@ -198,7 +198,7 @@ QUARANTINE: Final = _table(
     _column("format_id", TEXT, "which format it should have"),
     _column("format", TEXT, "that format's fingerprint"),
     _needed("reason", TEXT, "not_json, schema, not_utf8, length, unknown_format or bad_record"),
-    _needed("detail", TEXT, "what is wrong, in words"),
+    _needed("detail", TEXT, "a description of the error"),
     _needed("payload", pa.binary(), "the record's own bytes"),
 )
 SEQUENCE_GAPS: Final = _table(
@@ -214,7 +214,7 @@ SEQUENCE_GAPS: Final = _table(
 )
 READER_GAPS: Final = _table(
     "reader_gaps",
-    "Frames that a reader did not get, and was told of.",
+    "Frames that a reader did not get, as reported to it.",
     POSITION,
     AT,
     _needed("reader", TEXT, "who did not get them"),
@@ -236,7 +236,7 @@ STREAM_ACTIVITY: Final = _table(
     _needed("invalid", NUMBER, "not what their format says"),
     _needed("missing", NUMBER, "numbers left out, as revealed here"),
     _column("interarrival_p50", NUMBER, "microseconds from frame to frame: half are below"),
-    _column("interarrival_p99", NUMBER, "likewise, 99 of 100 are below"),
+    _column("interarrival_p99", NUMBER, "the same, 99 of 100 are below"),
     unfinished=True,
     key="stream_id seconds start",
 )

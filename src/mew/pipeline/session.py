@@ -38,7 +38,7 @@ _JVM_LOG_BYTES: Final = 2**20
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 _HERE: Final = "127.0.0.1"
 _NOT_OURS: Final = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE", "PYSPARK_GATEWAY_PORT")
-"""What would have PySpark talk to a Spark that somebody else has started."""
+"""Variables that make PySpark use a Spark that another program has started."""
 _TABLES: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -77,7 +77,7 @@ class _Opened(msgspec.Struct, frozen=True):
     sharing: int = 0
     """How many have opened it to share it."""
     owned: bool = False
-    """Whether somebody has opened it for themselves: then it ends when they close it, and not before."""
+    """Whether a caller has opened it explicitly: then it ends when that caller closes it."""
 
 
 _lock = threading.Lock()
@@ -95,8 +95,8 @@ def open_session(
 ) -> SparkSession:
     """This process's Spark. Opened again with the same settings it is the same, whatever the lake.
 
-    Its log is in the lake it was first opened for. `shared` is for those who do not know of each other: whoever opens
-    it so closes it so, once, and it ends with the last of them.
+    Its log is in the lake it was first opened for. `shared` is for independent callers: each closes it once, as
+    `shared`, and it ends with the last of them.
     """
     global _opened  # noqa: PLW0603 - Spark itself is one a process
     wanted = SessionOptions(settings, master or settings.master, ui, java_options)
@@ -118,7 +118,7 @@ def open_session(
 def close_session(session: SparkSession, *, patience: float = ENDING_SECONDS, shared: bool = False) -> None:
     """End a session, and its JVM, by force where that takes too long; nothing where it was done before.
 
-    One that was opened as `shared` goes on while others share it, or where somebody has opened it for themselves.
+    One that was opened as `shared` continues while others share it, or if a caller has opened it explicitly.
     """
     global _opened  # noqa: PLW0603
     with _lock:
@@ -212,7 +212,7 @@ def _first_complaint(said: bytes) -> str:
 
 
 def spark_settings(wanted: SessionOptions, lake: Path, found: java.Java) -> dict[str, str]:
-    """What Spark is told."""
+    """The options of Spark."""
     here = _is_here(wanted.master)
     cores = os.cpu_count() or 1
     return {
@@ -275,12 +275,12 @@ def _await_worker(session: SparkSession, wanted: SessionOptions) -> None:
 
 
 def _is_here(master: str) -> bool:
-    """Whether nothing of it is on another machine: then nobody else needs to reach us."""
+    """Whether it runs on this machine only: then no other machine needs to reach it."""
     return re.match(r"local\b|local-cluster\b|spark://(localhost|127\.[\d.]+):", master) is not None
 
 
 def _workers_python(master: str) -> str:
-    """On other machines Python may be elsewhere, as they were told."""
+    """On other machines Python can have another path, from `PYSPARK_PYTHON`."""
     return sys.executable if _is_here(master) else os.environ.get("PYSPARK_PYTHON", sys.executable)
 
 
@@ -312,7 +312,7 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
 def _jvm_output(path: Path) -> Iterator[IO[bytes]]:
     if path.exists() and path.stat().st_size > _JVM_LOG_BYTES:
         os.truncate(path, 0)
-    with path.open("ab") as output:  # whoever cuts it short meanwhile: what comes is put at its end
+    with path.open("ab") as output:  # the file can be truncated meanwhile: later output is appended
         yield output
 
 

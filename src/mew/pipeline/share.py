@@ -1,6 +1,6 @@
 """Where things are kept that are made once for an environment and used by every run: jars, a Java, a class archive.
 
-Each is a folder that appears whole or not at all, however many make it at once. What is in it is its maker's affair.
+Each is a folder that appears whole or not at all, also with concurrent creators. The creator decides about its content.
 """
 
 import fcntl
@@ -40,7 +40,7 @@ def build_cached(name: str, fill: Callable[[Path], None], is_whole: Callable[[Pa
     place = _writable_place()
     folder = place / name
     with _alone(folder):
-        if not is_whole(folder):  # whoever held the lock may have made it
+        if not is_whole(folder):  # the previous holder of the lock may have created it
             _replace(folder, fill)
     return folder
 

@@ -1,7 +1,7 @@
 """Spreads pure work over Spark's workers: bytes in, bytes out, one task an item, one job in all.
 
 What the work is, where it reads and what it writes, is its own affair. No row crosses between Python and the JVM but an
-item's number on its way there and its result on the way back.
+item's number to the worker and its result back.
 """
 
 import base64
@@ -38,7 +38,7 @@ class WorkFailed(MewError):
     """The work on an item raised an error."""
 
     def __init__(self, item: int | None, cause: str, trace: str = "") -> None:
-        """`item` is its index, where it is known; `trace` is for whoever looks for the fault."""
+        """`item` is its index, where it is known; `trace` is for debugging."""
         super().__init__(f"item {item}: {cause}" if item is not None else cause)
         self.item = item
         self.cause = cause

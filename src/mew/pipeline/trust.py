@@ -14,7 +14,7 @@ _MAGIC: Final = 0xFEEDFEED
 _VERSION: Final = 2
 _TRUSTED: Final = 2
 PASSWORD: Final = "changeit"
-"""Everybody's: the file guards no secret, only its own wholeness."""
+"""A usual default password: it protects no secret, only the integrity of the file."""
 
 
 def write_trust_store(path: Path) -> Path | None:

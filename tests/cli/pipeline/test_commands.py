@@ -136,7 +136,7 @@ def test_a_refresh_says_so_and_leaves_the_same_tables(made: tuple[Path, Truth], 
     folder = Path(shutil.copytree(made[0] / "lake", tmp_path / "lake"))
     journal = str(made[0] / "journal")
     code, said, errors = mew("run", "--full-refresh", "--journal", journal, "--lake", str(folder), cwd=tmp_path)
-    assert (code, errors) == (0, "all tables are made anew: it was asked for\n")
+    assert (code, errors) == (0, "all tables are rebuilt: it was asked for\n")
     assert said.startswith("batch 2: ")
     assert contents(folder) == contents(made[0] / "lake")
 
@@ -151,8 +151,8 @@ def test_a_run_that_cannot_go_on_with_a_space_says_why_with_code_1(made: tuple[P
     ends = ill.segments()[-1].last
     assert errors == (
         "mew: journal: the journal of 'harbour' is not the one that the tables were made of: they have record "
-        f"{made[1].spaces['harbour'].last}, and it ends with {ends}; `mew pipeline run --full-refresh` makes them anew "
-        "of what it has (all other spaces are up to date)\n"
+        f"{made[1].spaces['harbour'].last}, and it ends with {ends}; `mew pipeline run --full-refresh` rebuilds them "
+        "from its records (all other spaces are up to date)\n"
     )
 
 

@@ -250,7 +250,7 @@ def test_an_ownership_that_nobody_asked_to_transfer_is_found(records: Records, t
     forged = taken(records, index)
     found = violated(tmp_path, records, lambda these: these.__setitem__(index, forged))
     assert found.keys() - CONSEQUENCES == {"owners"}
-    assert "nobody asked for that" in found["owners"][0]["what"]
+    assert "no request asked for that" in found["owners"][0]["what"]
     assert found["owners"][0]["position"] == forged.position
 
 

@@ -256,7 +256,7 @@ def test_a_batch_that_is_given_up_while_it_is_done_is_not_finished(copied: Path,
     def give_up() -> None:
         Lake(path).give_up(1)
 
-    with pytest.raises(BatchOutOfOrder, match="batch 1 was given up while it was being done"):
+    with pytest.raises(BatchOutOfOrder, match="batch 1 was abandoned while it ran"):
         run_batch(copied, Watched(path, give_up), one_by_one, most=3_000)
     assert Lake(path).progress() is None
 
@@ -274,7 +274,7 @@ def test_rows_of_another_version_are_made_anew_and_that_is_said(
     progress = run_batch(journal[0], Lake(tmp_path / "lake"), one_by_one, say=said.append)
     assert progress is not None
     assert progress.versions == VERSIONS
-    assert said == ["all tables are made anew: another version made them (fold, kernel)"]
+    assert said == ["all tables are rebuilt: another version made them (fold, kernel)"]
     assert run_all(journal[0], tmp_path / "lake") == 0
     same(tmp_path / "lake", whole)
 
@@ -293,7 +293,7 @@ def test_a_batch_that_another_version_began_is_given_up(
     progress = run_batch(journal[0], Lake(tmp_path / "lake"), one_by_one, say=said.append)
     assert progress is not None
     assert progress.batch == batches + 2
-    assert said == [f"all tables are made anew: batch {batches + 1} was begun, and could not be ended"]
+    assert said == [f"all tables are rebuilt: batch {batches + 1} was begun, and could not be ended"]
     same(tmp_path / "lake", whole)
 
 
@@ -392,7 +392,7 @@ def test_behind_lost_records_a_space_is_begun_anew_and_the_others_stay(
     while run_batch(copied, Lake(tmp_path / "lake"), one_by_one, say=said.append) is not None:
         pass
     assert said == [
-        f"'harbour' is begun anew: the journal of 'harbour' has lost the records "
+        f"'harbour' is rebuilt: the journal of 'harbour' has lost the records "
         f"{done.positions['harbour'] + 1} to {gone[-1].last} before the pipeline had them"
     ]
     found, expected = contents(tmp_path / "lake"), expected_contents(whole)

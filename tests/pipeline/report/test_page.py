@@ -162,12 +162,12 @@ def _nothing(figures: ReportData) -> ReportData:
 def test_where_there_is_nothing_that_is_said_in_words(made: tuple[list[ReportData], Progress]) -> None:
     words = " ".join(Seen(page([_nothing(made[0][0])], made[1])).words)
     for sentence in (
-        "Nobody came or went in this time",
+        "In this time no participant joined or left",
         "There was no stream in this time, so nothing flowed.",
         "that anybody could have owned",
         "Nothing is known to be lost",
-        "Nobody sent anything",
-        "Nobody asked anybody",
+        "No participant sent anything",
+        "There were no requests in this time",
         "was what it declares",
         "Nothing has been checked yet.",
     ):

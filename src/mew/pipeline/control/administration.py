@@ -1,4 +1,4 @@
-"""Records of the administration as rows: who came in from where, who was refused, what became of tokens."""
+"""Records of the administration as rows: who connected from where, who was refused, which tokens changed."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""What the control fold found wrong on its way: counts, and a few of each.
+"""Violations that the control fold finds: the number of each, and a few examples.
 
 Plain values. To judge them, and to compare with what the frames say, is the audit's.
 """
@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 SAMPLE: Final = 10
-"""So many of each are told."""
+"""The number of examples of each."""
 
 
 class ConsistencyCheck(msgspec.Struct):
@@ -17,7 +17,7 @@ class ConsistencyCheck(msgspec.Struct):
     checked: int = 0
     violations: int = 0
     sample: list[dict[str, Any]] = []
-    """Each with its `position`, and `what` in words."""
+    """Each with its `position`, and `what` as text."""
 
     def violated(self, position: int, what: str, **more: Any) -> None:
         """One more is wrong."""
@@ -53,13 +53,13 @@ class Checks(msgspec.Struct):
     refusals: ConsistencyCheck = msgspec.field(default_factory=ConsistencyCheck)
     """Whatever was refused has a reason."""
     owners: ConsistencyCheck = msgspec.field(default_factory=ConsistencyCheck)
-    """After each change a stream has one owner, who may write; and it is nobody's to take whose owner is there."""
+    """After each change a stream has one owner, who may write. A stream of a present owner cannot be taken."""
     welcomes: Welcomes = msgspec.field(default_factory=Welcomes)
     checkpoints: ConsistencyCheck = msgspec.field(default_factory=ConsistencyCheck)
     """A checkpoint says what was folded. Behind a hole it cannot: then rows end and begin with it."""
     folded: ConsistencyCheck = msgspec.field(default_factory=ConsistencyCheck)
     """The fold could make something of a record; where it could not, nothing has changed, or not all that should."""
     losses: list[Claimed] = []
-    """What readers lost, for whoever has counted the frames."""
+    """The losses of readers, for comparison with the counted frames."""
     unseeded: int = 0
     """Records at the journal's floor, before the first checkpoint: what they did to the space cannot be known."""

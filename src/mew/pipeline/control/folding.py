@@ -1,4 +1,4 @@
-"""Folds the control records of a space, batch by batch, into tables, a catalogue and the state to go on from.
+"""Folds the control records of a space, batch by batch, into tables, a catalogue and the state of the next batch.
 
 The reducer is the core's. Around each record the rows that it begins, changes or ends are brought up to date, so that a
 table is a function of the journal's prefix alone, however that is cut into batches. Whatever a record holds, it does
@@ -49,7 +49,7 @@ class Folded(msgspec.Struct, frozen=True):
     """What the control records of a batch came to."""
 
     state: bytes
-    """To go on from."""
+    """The state of the next batch."""
     tables: dict[str, pa.Table]
     """Rows that became final, and all that are still open at the batch's end."""
     catalogue: Catalogue
@@ -63,11 +63,11 @@ class Folded(msgspec.Struct, frozen=True):
 def fold_control(
     space: str, state: bytes | None, batches: Iterable[pa.RecordBatch], to: int, start: int | None = None
 ) -> Folded:
-    """Go on from a state, or from the beginning, with the control rows of a journal up to a position.
+    """Continue from a state, or from the beginning, with the control rows of a journal up to a position.
 
     Rows at or before the state's position, and those behind `to`, are passed over. With `start` it is known that
     nothing is to be had between the state's position and there. `SnapshotVersionError` where the state is of another
-    version of the fold: then begin anew.
+    version of the fold: then begin again.
     """
     folding = _Folding(space, state, start)
     first = folding.memory.position + 1
@@ -88,7 +88,7 @@ _TELLS_ALL = frozenset({records.START, records.CHECKPOINT})
 
 
 class _Folding:
-    """One batch on its way."""
+    """A batch in progress."""
 
     def __init__(self, space: str, state: bytes | None, start: int | None) -> None:
         self.space = space
@@ -219,11 +219,11 @@ class _Folding:
         if record.kind != kinds.OWNERSHIP_TRANSFERRED or granter != kinds.GATEWAY or before is None:
             return
         if before.owner in self.state.present:
-            what = f"it was taken from {before.owner!r}, who was there, and nobody asked for that"
+            what = f"it was taken from {before.owner!r}, who was present, and no request asked for that"
             self.checks.owners.violated(record.position, what, stream_id=before.stream_id)
 
     def _granter(self, record: Record) -> str | None:
-        """Who asked for what the gateway says now; itself where nobody did."""
+        """The participant that requested the change; the gateway if none did."""
         if record.kind not in _LETTING or record.participant != kinds.GATEWAY:
             return None
         asked = self.memory.asked
@@ -245,7 +245,7 @@ class _Folding:
             return
         if is_first and self.known_from is None:
             self.known_from = record.position
-        # What came about in records that are lost, nobody could fold: such a checkpoint stands for them.
+        # Lost records cannot be folded: such a checkpoint replaces them.
         is_judged = not is_first and record.position != self.behind_hole
         if is_judged:
             self.checks.checkpoints.checked += 1
@@ -256,7 +256,7 @@ class _Folding:
         self._begin_anew(record)
 
     def _begin_anew(self, record: Record) -> None:
-        """A state that nobody saw come about: whatever is not as it was ends here, whatever is new begins here."""
+        """A state without the records that led to it: what has changed ends here, what is new begins here."""
         state = self.state
         self.rights.all_changed(state, record)
         for participant in [each for each in self.stays.here if each not in state.present]:
@@ -322,7 +322,7 @@ _told = msgspec.json.Decoder(_Told)
 
 
 def _lost(record: Record) -> Lost:
-    """What a reader was told, or would have been."""
+    """A loss that was reported to a reader, or would have been."""
     gap = _told.decode(record.payload).payload
     return Lost(
         position=record.position,

@@ -113,7 +113,7 @@ class StreamTracker:
         self._write(record, life, roles, by)
 
     def _write(self, record: Record, life: StreamRow, roles: dict[str, str], by: str | None) -> None:
-        """End the rows of those who are not what they were, and begin those of whoever is something new."""
+        """End the rows of participants whose role has changed, and begin rows for their new roles."""
         rows, why = self.writing[life.stream_id], record.kind or record.event
         for row in [each for each in rows.values() if roles.get(each.participant) != each.role]:
             self._stop(rows, row, record, why)

@@ -1,8 +1,8 @@
 """What the control fold remembers between two batches, as canonical JSON.
 
 Pure. Bounded by what is going on: the core's snapshot of the space, the rows that are not final, the conversations that
-may still go on. Frames do not pass through the control fold, so what the snapshot says of frame counts and sequences is
-only what the last checkpoint said: unknown here.
+can still continue. Frames do not pass through the control fold, so the frame counts and sequences of the snapshot are
+those of the last checkpoint: unknown here.
 """
 
 from typing import Final
@@ -80,5 +80,5 @@ def save(memory: FoldState, state: SpaceState) -> bytes:
 
 
 def save_moment(space: str, position: int, state: SpaceState) -> bytes:
-    """Likewise, of the space alone: enough for `moment.state_at`, not to go on with the tables."""
+    """The same for the space alone: enough for `moment.state_at`, but not to continue the tables."""
     return save(FoldState(space=space, position=position, state=msgspec.Raw(b"")), state)

@@ -1,6 +1,6 @@
-"""The welcome of any moment: what a joiner would have been told of a space after some record.
+"""The welcome at any position: what a joiner would have received after a record.
 
-Pure: folds what it is given and asks the core. Needs no Arrow, so that it answers at once from a cold shell.
+Pure: folds what it is given and asks the core. Needs no Arrow, so that a new process answers quickly.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,12 +14,12 @@ from mew.protocol.state import SnapshotVersionError, SpaceState
 from mew.protocol.welcome import observer_welcome_at, welcome_at
 
 OBSERVER: Final = "observer"
-"""Who asks where nobody is named."""
+"""The reader if none is named."""
 _JOIN: Final = b'{"transport":"websocket"}'
 
 
 class NotWelcome(MewError):
-    """Somebody who could not have joined at that moment."""
+    """A participant that could not have joined at that position."""
 
 
 def state_at(
@@ -32,9 +32,9 @@ def state_at(
 ) -> bytes:
     """The payload of the `system/welcome` after the record at a position.
 
-    From a saved state, or from the beginning, over the control records behind it; `frames` has the count of frames and
-    data of each stream up to there. Whoever is present is told what asking once more would have told it; whoever is
-    absent joins as the next record, with the defaults if nobody knows it; with nobody named an observer looks on.
+    Folds the control records after a saved state, or from the beginning. `frames` has the count of frames and data of
+    each stream up to there. A present participant gets what a repeated join would have returned. An absent one joins
+    with the next record; an unknown one gets the defaults. Without a participant, it is the welcome of an observer.
     """
     folded = _fold(space, state, records, position)
     folded.position = position

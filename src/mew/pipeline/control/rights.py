@@ -1,8 +1,8 @@
-"""Capabilities as rows, and as the welcomes list them: who had which, from where, by whose word.
+"""Capabilities as rows, and as the welcomes list them: who had which, from where, granted by whom.
 
 Watches what `SpaceState.capabilities` gives whenever a record may have changed it. Each capability counts once a
-participant, by the first source that gives it, as the gateway decides and as welcomes say. Whoever is known has some,
-present or not; whoever was kicked has none.
+participant, by the first source that gives it, as the gateway decides and as welcomes say. A known participant has
+some, present or not; a kicked participant has none.
 """
 
 from typing import Any, Final
@@ -23,7 +23,7 @@ _NAMING: Final = {
     kinds.INVITE: "participant_id",
     kinds.KICK: "participant_id",
 }
-"""Kinds after which somebody's capabilities may be others, and where they say whose."""
+"""Kinds that can change the capabilities of a participant, and the field with its id."""
 ABOUT_RIGHTS: Final = frozenset(_NAMING)
 _fields = msgspec.json.Decoder(dict[str, Any])
 
@@ -32,7 +32,7 @@ class CapabilityTracker:
     """The table `capabilities`, and the roster of those present."""
 
     def __init__(self, state: SpaceState, holdings: list[Holding]) -> None:
-        """With those that somebody has."""
+        """Start with the capabilities of the present participants."""
         self._rows: dict[str, dict[tuple[str, str], Holding]] = {}
         for row in holdings:
             self._rows.setdefault(row.participant, {})[row.source, row.capability] = row
@@ -50,11 +50,11 @@ class CapabilityTracker:
 
     @property
     def holdings(self) -> list[Holding]:
-        """All that somebody has now."""
+        """All capabilities of a participant now."""
         return sorted((row for rows in self._rows.values() for row in rows.values()), key=_order)
 
     def joined(self, state: SpaceState, record: Record) -> None:
-        """Somebody is here now: whoever nobody knew can do something only from now on."""
+        """A participant is present now: an unknown one has capabilities only from now on."""
         participant = record.participant
         if participant in self._rows:
             self.roster.put(participant, roster_entry(participant, self.of(state, participant)))
@@ -62,7 +62,7 @@ class CapabilityTracker:
             self._look(state, record, participant)
 
     def left(self, state: SpaceState, record: Record, *, anonymous: bool) -> None:
-        """Somebody is gone; whoever had no token leaves nothing behind."""
+        """A participant has left; one without a token leaves no rows open."""
         self.roster.drop(record.participant)
         if anonymous:
             self._look(state, record, record.participant)

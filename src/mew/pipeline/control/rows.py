@@ -10,7 +10,7 @@ import msgspec
 
 
 class PresenceRow(msgspec.Struct, kw_only=True, gc=False):
-    """Somebody is here."""
+    """A participant is present."""
 
     participant: str
     transport: str
@@ -25,7 +25,7 @@ class PresenceRow(msgspec.Struct, kw_only=True, gc=False):
 
 
 class Owned(TypedDict):
-    """From this record on a stream is somebody's."""
+    """From this record on a stream has this owner."""
 
     owner: str
     position: int
@@ -63,7 +63,7 @@ class StreamRow(msgspec.Struct, kw_only=True, gc=False):
 
 
 class Writing(msgspec.Struct, kw_only=True, gc=False):
-    """Somebody can write to a stream."""
+    """A participant can write to a stream."""
 
     stream_id: str
     participant: str
@@ -78,7 +78,7 @@ class Writing(msgspec.Struct, kw_only=True, gc=False):
 
 
 class Holding(msgspec.Struct, kw_only=True, gc=False):
-    """Somebody has a capability."""
+    """A participant has a capability."""
 
     participant: str
     capability: str
@@ -91,7 +91,7 @@ class Holding(msgspec.Struct, kw_only=True, gc=False):
 
 
 class Announced(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A format as a stream announced it: final at once."""
+    """A format as a stream announced it: final immediately."""
 
     stream_id: str
     format_id: str
@@ -107,7 +107,7 @@ class Announced(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Frames that a reader did not get: final at once."""
+    """Frames that a reader did not get: final immediately."""
 
     position: int
     time: int
@@ -120,7 +120,7 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Administered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Something was done to the space from outside: final at once."""
+    """Something was done to the space from outside: final immediately."""
 
     position: int
     time: int

@@ -1,6 +1,6 @@
 """Envelopes as rows: the parts of their text that have a column, kept to the byte.
 
-No payload is rendered anew: numbers of any length, the order of keys and whatever else its sender wrote stay.
+No payload is encoded again: numbers of any length, the order of keys and whatever else its sender wrote stay.
 """
 
 from typing import Any, Final
@@ -65,7 +65,7 @@ class Envelopes:
     """The table `envelopes`, batch by batch."""
 
     def __init__(self, space: str) -> None:
-        """Nobody has said anything."""
+        """Without any rows."""
         self._space = space
         self._tables: list[pa.Table] = []
         self._to: list[list[str] | None] = []

@@ -1,6 +1,6 @@
-"""Who is here, as rows: from a join, over take-overs, to a leave or to the start that found nobody.
+"""Presence as rows: from a join, over take-overs, to a leave or to a start without participants.
 
-Watches `SpaceState.present`; what makes somebody present is the core's to say.
+Watches `SpaceState.present`; the core decides when a participant is present.
 """
 
 from mew.pipeline.control.rows import PresenceRow
@@ -8,7 +8,7 @@ from mew.protocol.records import Record
 from mew.protocol.state import SpaceState
 
 RESTART = "restart"
-"""Why somebody is gone who never left."""
+"""The reason for a participant that never left."""
 CHECKPOINT = "checkpoint"
 """Why a row ends where a checkpoint stands behind a hole."""
 
@@ -22,7 +22,7 @@ class PresenceTracker:
         self.over: list[PresenceRow] = []
 
     def joined(self, state: SpaceState, record: Record, capabilities: bytes) -> None:
-        """Somebody has come, or has taken its own seat by another connection."""
+        """A participant has joined, or has replaced its own connection."""
         stay = self.here.get(record.participant)
         if stay is not None:
             stay.takeovers.append(record.position)
@@ -38,13 +38,13 @@ class PresenceTracker:
         )
 
     def left(self, participant: str, record: Record, reason: str | None) -> None:
-        """Somebody is gone."""
+        """A participant has left."""
         stay = self.here.pop(participant, None)
         if stay is not None:
             stay.left_position, stay.left_time, stay.reason = record.position, record.time, reason
             self.over.append(stay)
 
     def all_left(self, record: Record) -> None:
-        """The gateway has started: nobody is here."""
+        """The gateway has started: no participant is present."""
         for participant in list(self.here):
             self.left(participant, record, RESTART)

@@ -1,13 +1,13 @@
 """Conversations: envelopes that answer one another, from a proposal, a request, a chat or a thought to its outcome.
 
-Pure. Time is the journal's: a conversation without an outcome is over when nobody has said anything in it for ten
+Pure. Time is the journal's: a conversation without an outcome ends when no message belongs to it for ten
 minutes, and an open proposal not before it expires; one with an outcome is over a minute after its last word. Of a
 proposal that the gateway keeps, only what carries its stamp decides, and the gateway's own word (protocol §3).
 What it is made of is bounded, so the state is.
 
 What is stamped belongs to the conversation of the proposal at that position; another envelope to that of the first id
 that its `correlation_id` names, one of `reasoning/*` to that of its `context`. The first outcome counts, but a refusal
-may be overtaken by somebody else's fulfilment.
+can still be replaced by a fulfilment of another participant.
 """
 
 from collections import OrderedDict
@@ -26,7 +26,7 @@ PATIENCE: Final = 600 * SECOND
 LINGER: Final = 60 * SECOND
 """How long late words still belong to what has an outcome."""
 MOST: Final = 10_000
-"""Conversations at once; of more, the one that has been quiet for longest is over."""
+"""The maximum number of open conversations; beyond it, the one that is idle for longest ends."""
 LONGEST: Final = 1_000
 """Envelopes of one."""
 OPEN: Final = "open"
@@ -80,7 +80,7 @@ class ConversationTracker:
     """The table `conversations`."""
 
     def __init__(self, talks: list[ConversationRow]) -> None:
-        """With those that may go on."""
+        """Start with the open conversations."""
         self.over: list[ConversationRow] = []
         self._waiting: OrderedDict[int, ConversationRow] = OrderedDict()
         """Without an outcome, by the position of their root; whose last word is oldest comes first."""
@@ -102,7 +102,7 @@ class ConversationTracker:
         return sorted(every, key=lambda each: each.position)
 
     def add(self, record: Record, said: EnvelopeRow) -> None:
-        """Somebody said something, and it was accepted."""
+        """A message was accepted."""
         kind = record.kind
         if kind is None or record.event != ENVELOPE:
             return
@@ -115,7 +115,7 @@ class ConversationTracker:
             self._begin(record, said)
 
     def pass_time(self, now: int) -> None:
-        """Let what nobody has gone on with be over."""
+        """End idle conversations."""
         if now < self._due:
             return
         for talks, limit in self._queues:
@@ -232,7 +232,7 @@ class ConversationTracker:
 
 
 def _proposal_due(talk: ConversationRow) -> int:
-    """The gateway closes it when it expires; where it did not run then, nobody says more."""
+    """The gateway closes it when it expires; if it was not running then, no record follows."""
     return max(talk.last_time + PATIENCE, talk.expires + LINGER)
 
 

@@ -1,6 +1,6 @@
 """Counts what participants said and were refused, minute by minute, for the stitch, and whether refusals have reasons.
 
-Counts only, whole batches at once; which minutes are over is the stitch's to decide.
+Counts only, a whole batch per call; the stitch decides which minutes are complete.
 """
 
 from typing import Final
@@ -40,7 +40,7 @@ class Tally:
         checked, reason = self._refusals_checked, refused.column("reason")
         checked.checked += refused.num_rows
         for row in refused.filter(pc.equal(pc.fill_null(reason, ""), "")).to_pylist():
-            what = "it was refused, and nobody says why"
+            what = "it was refused without a reason"
             checked.violated(row["position"], what, participant=row["participant"])
 
     def activity(self) -> ControlActivity:

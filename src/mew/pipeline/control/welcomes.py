@@ -1,7 +1,8 @@
 """Holds every welcome that was sent against the state that was folded.
 
 The counts of frames aside: frames do not pass through here. What a welcome says of them is put in where the core would
-put its own count, so that the rest can be compared to the byte, and is handed on as claims for whoever has counted.
+put its own count, so that the rest can be compared to the byte, and is handed on as claims, to be compared with the
+counted frames.
 """
 
 import msgspec

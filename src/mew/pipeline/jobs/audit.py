@@ -39,7 +39,7 @@ def audit(where: TaskContext, control: ControlDone, units: Sequence[UnitDone], s
         "positions": _positions(where, control, units),
         "welcomes": checks.welcomes,
         "frame counts in welcomes": _frame_counts(checks.welcomes.claims, stitched),
-        "authorised writers": _strays(stitched.unauthorised, frames, "somebody wrote who could not"),
+        "authorised writers": _strays(stitched.unauthorised, frames, "a participant wrote without permission"),
         "frame numbers": _strays(stitched.misnumbered, frames, "a number that does not follow the one before"),
         "owners": checks.owners,
         "refusals": checks.refusals,

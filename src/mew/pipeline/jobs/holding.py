@@ -1,6 +1,6 @@
 """The pipeline as a registered reader of a journal: retention removes nothing that no batch has had.
 
-Decides nothing about batches. A journal that may only be looked at is left as it is: nobody can register there.
+Decides nothing about batches. A journal that may only be looked at is left unchanged: no reader can register there.
 """
 
 import errno
@@ -42,4 +42,4 @@ def _registered(folder: JournalFolder) -> dict[str, int]:
     try:
         return readers(folder)
     except BadReader:
-        return {}  # It is somebody else's, or ours, which is written anew.
+        return {}  # It belongs to another lake, or to this one and is written again.

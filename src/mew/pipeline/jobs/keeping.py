@@ -1,8 +1,8 @@
-"""What stays of the tables when they are made anew: rows from before the record that the new ones begin with.
+"""Rows that stay when the tables are rebuilt: those before the first record of the rebuilt rows.
 
-Pure but for `keep_rows`, which reads one file of a table and writes another. Of a space that is not made anew
-everything stays as it is. A row that goes on across the beginning ends there, as a checkpoint ends what it does not
-know, and the new rows go on with it; what a stream carried before is counted in `frames`. Of `refused` it is not known
+Pure but for `keep_rows`, which reads one file of a table and writes another. Of a space that is not rebuilt
+everything stays as it is. A row that extends beyond that record ends there, as a checkpoint ends what it does not
+know, and the new rows continue it; what a stream carried before is counted in `frames`. Of `refused` it is not known
 what was before, so that number stays whole, and so does a conversation. A window that the lake had finished stays, and
 the new rows leave it out; one that was not over where the lake ends is counted whole by them (`seeding`).
 """
@@ -76,7 +76,7 @@ class KeepTask(msgspec.Struct, frozen=True):
     path: str
     is_open: bool | None
     floors: dict[str, RefreshBoundary | None]
-    """By space that is made anew; None: nothing of it stays."""
+    """By space that is rebuilt; None: nothing of it stays."""
 
 
 class CarriedRows(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from mew.pipeline.lake.values import ParquetPart
 
 
 class BatchPreview(msgspec.Struct, frozen=True):
-    """What a batch is about to commit: it is written, and whoever does the batch again writes the same."""
+    """What a batch is about to commit: it is written, and a repetition of the batch writes the same."""
 
     batch: int
     tables: str
@@ -18,7 +18,7 @@ class BatchPreview(msgspec.Struct, frozen=True):
     parts: dict[str, list[ParquetPart]]
     """By table, of the spaces that have something new."""
     known: dict[str, int]
-    """Where tables are made anew, by space the time of the last record that they had, in microseconds since 1970."""
+    """If tables are rebuilt, by space the time of the last record that they had, in microseconds since 1970."""
 
 
 class Done(msgspec.Struct, frozen=True):

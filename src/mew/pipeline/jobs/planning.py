@@ -1,6 +1,6 @@
-"""What a batch is to cover: per space the sealed records that no batch has had, up to the first hole; or all there are.
+"""What a batch covers: per space the sealed records that no batch has had, up to the first gap; or all records.
 
-A space that cannot be gone on with is left out and told of, so that the others are not held up. Looks at the journal
+A space that cannot be continued is left out and reported, so that the others are not delayed. Looks at the journal
 and changes nothing. A range is of positions, never of files: those may be gone tomorrow.
 """
 
@@ -29,7 +29,7 @@ class JournalGap(MewError):
         self.what = (
             f"the journal of {folder.space!r} has lost the records {first} to {last} before the pipeline had them"
         )
-        super().__init__(f"{folder.root}: {self.what}; `mew pipeline run` goes on behind them")
+        super().__init__(f"{folder.root}: {self.what}; `mew pipeline run` continues after them")
         self.space = folder.space
         self.first = first
         self.last = last
@@ -43,12 +43,12 @@ class Range(msgspec.Struct, frozen=True):
 
 
 class New(msgspec.Struct, frozen=True):
-    """What there is for the next batch."""
+    """The records for the next batch."""
 
     ranges: dict[str, Range]
     """By space."""
     problems: dict[str, Exception]
-    """By space that cannot be gone on with, or not as far as its journal reaches."""
+    """By space that cannot be continued, or not to the end of its journal."""
 
 
 def spaces_of(journal: Path) -> list[str]:
@@ -61,7 +61,7 @@ def spaces_of(journal: Path) -> list[str]:
 def what_is_new(journal: Path, last: Progress | None, *, most: int | None = None) -> New:
     """What is sealed behind what the last batch had; no more than `most` records of each space.
 
-    `JournalGap` where records are lost and there is something behind them to go on with.
+    `JournalGap` where records are lost and later records exist.
     """
     new = New({}, {})
     for space in spaces_of(journal):
@@ -131,7 +131,7 @@ def from_the_floor(journal: Path, done: Mapping[str, int]) -> dict[str, Range]:
 
 
 def behind(journal: Path, hole: JournalGap) -> Range:
-    """What there is behind a hole, up to the next."""
+    """The records after a gap, up to the next gap."""
     start = hole.last + 1
     return Range(start, _cover(_sound(JournalFolder(journal, hole.space), start), start))
 

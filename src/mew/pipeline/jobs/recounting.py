@@ -18,7 +18,7 @@ from mew.protocol.handlers.data import SKIPPED
 from mew.protocol.records import GAP
 
 TRIES: Final = 5
-"""Files may be compacted away under the eyes of whoever counts."""
+"""Compaction can replace files while they are counted."""
 _SPOKEN: Final = pa.array(sorted(SPOKEN), pa.string())
 
 
@@ -42,7 +42,7 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 def recount(journal: Path, space: str, first: int, last: int) -> Counted:
-    """What there is from one position to another, both included; `FileNotFoundError` where files keep vanishing."""
+    """The counts from one position to another, both included; `FileNotFoundError` where files keep vanishing."""
     folder = JournalFolder(journal, space)
     for _ in range(TRIES - 1):
         try:

@@ -1,8 +1,8 @@
-"""When all tables are made anew, from which record on in each space, and what stays of the old ones.
+"""When all tables are rebuilt, from which record on in each space, and what stays of the old ones.
 
 Plans and nothing else (pipeline, Full refresh). Whatever made the rows has a version: rows of another one are not added
-to, they are made anew. A batch that was begun and cannot be ended is given up: it becomes an empty one that no reader
-sees, and the next one makes everything anew.
+to, they are rebuilt. A batch that was begun and cannot be completed is abandoned: it becomes an empty one that no
+reader sees, and the next one rebuilds everything.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,13 +28,13 @@ class BatchScope(msgspec.Struct, frozen=True):
 
     ranges: dict[str, planning.Range]
     refresh: str | None = None
-    """What is made anew and why, in words; None where nothing is."""
+    """What is rebuilt and why, as text; None if nothing is."""
     problems: dict[str, Exception] | None = None
-    """By space that cannot be gone on with, or not as far as its journal reaches; None where nobody looked."""
+    """By space that cannot be continued, or not to the end of its journal; None if this was not checked."""
 
 
 def refresh_reason(last: Progress | None, running: Versions) -> str | None:
-    """Why the tables cannot be added to, in words; None where they can."""
+    """Why no rows can be added to the tables, as text; None if they can."""
     if last is None or last.versions == running:
         return None
     if last.versions == ABANDONED:
@@ -53,7 +53,7 @@ def cannot_be_ended(journal: Path, plan: BatchPlan, running: Versions) -> bool:
 
 
 def give_up(lake: Lake, plan: BatchPlan, last: Progress | None) -> Progress:
-    """End a batch with nothing in it; readers go on seeing what the one before had.
+    """End a batch without rows; readers still see the preceding batch.
 
     Some tables may have its rows already, others will have none: so it is never ended in another way any more.
     """
@@ -75,13 +75,13 @@ def everything(journal: Path, lake: Lake, done: Mapping[str, int], why: str) -> 
         ranges = planning.from_the_floor(journal, done)
         hold(journal, lake.path, {space: each.start for space, each in ranges.items()})
         if all(planning.begins(JournalFolder(journal, space), each.start) for space, each in ranges.items()):
-            return BatchScope(ranges, f"all tables are made anew: {why}")
+            return BatchScope(ranges, f"all tables are rebuilt: {why}")
         # Retention was quicker.
 
 
 def behind(journal: Path, hole: planning.JournalGap) -> BatchScope:
-    """A space of which records are lost goes on behind them: what was before stays, the other spaces too."""
-    return BatchScope({hole.space: planning.behind(journal, hole)}, f"{hole.space!r} is begun anew: {hole.what}")
+    """A space with lost records continues after them: earlier rows stay, and so do other spaces."""
+    return BatchScope({hole.space: planning.behind(journal, hole)}, f"{hole.space!r} is rebuilt: {hole.what}")
 
 
 def floors(journal: Path, lake: Lake, plan: BatchPlan, last: Progress | None) -> dict[str, RefreshBoundary | None]:

@@ -66,7 +66,7 @@ def run_batch(
 ) -> Progress | None:
     """Do the next batch, or the one that was begun; None where there is nothing new.
 
-    With `refresh`, and wherever the tables cannot be added to, it makes all tables anew, and `say` is told why.
+    With `refresh`, and wherever the tables cannot be added to, it rebuilds all tables and passes the reason to `say`.
     """
     return Batches(journal, lake, spread).next(most=most, refresh=refresh, say=say)
 
@@ -89,7 +89,7 @@ class Batches:
         self._made = made
         self._typed = tuple(typed)
         self.problems: dict[str, Exception] = {}
-        """By space, why it could not be gone on with when a batch was last planned; the others were."""
+        """By space, why it could not be continued when a batch was last planned."""
 
     def next(
         self, *, most: int | None = None, refresh: bool = False, say: Callable[[str], None] | None = None
@@ -137,7 +137,7 @@ def _cannot_be_ended(journal: Path, lake: Lake, plan: BatchPlan) -> bool:
 
 
 def _keep_quiet(_line: str) -> None:
-    """Where nobody wants to know."""
+    """If no caller wants to know."""
 
 
 def _wanted(
@@ -156,7 +156,7 @@ def _wanted(
 
 
 class _Batch:
-    """One batch on its way."""
+    """A batch in progress."""
 
     def __init__(self, journal: Path, lake: Lake, spread: Spread, plan: BatchPlan, last: Progress | None) -> None:
         self._lake = lake
@@ -354,7 +354,7 @@ class _Batch:
     def _kept(
         self, control: Mapping[str, tasks.ControlDone], stitched: Mapping[str, tasks.StitchDone]
     ) -> dict[str, bytes]:
-        """What the next batch goes on from: of spaces that had nothing new, what there was."""
+        """The state of the next batch: of spaces without new records, the previous state."""
         kept = {name: part for name, part in self._state.items() if SNAPSHOT not in name}
         for space in self._where:
             kept[f"{space}/control"] = control[space].state
@@ -378,7 +378,7 @@ def _frames_of(done: tasks.UnitDone) -> list[ParquetPart]:
 
 
 def _known(lake: Lake, plan: BatchPlan, last: Progress | None) -> dict[str, bytes]:
-    """What a batch goes on from; nothing of a space that is made anew, and nothing that another version made."""
+    """The state that a batch starts from: nothing of a space that is rebuilt, or of another version."""
     if last is None or last.versions != plan.versions:
         return {}
     state = lake.read_state(last.state)

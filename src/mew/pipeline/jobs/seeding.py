@@ -1,7 +1,7 @@
-"""What the stitch of a space that is begun anew has to know of the time before: out of the rows that stay.
+"""What the stitch of a rebuilt space must know of the time before, taken from the rows that stay.
 
 Asks the lake, and changes nothing. Where the journal's beginning is gone, a second or a minute may have begun before
-the record that the new rows begin with, and go on behind it: what was in it before is counted here, so that it is
+the record that the new rows begin with, and continue after it: what was in it before is counted here, so that it is
 counted whole. Where nothing is lost in between, the last frame of each stream is known too, and what the next reveals.
 """
 
@@ -115,7 +115,7 @@ class _Asking:
         return since if since + width > self._edge.known else None
 
     def windows(self, seconds: int) -> Iterator[WindowPartial]:
-        """What flowed before the floor, in a window that goes on behind it."""
+        """The traffic before the floor, in a window that continues after it."""
         since = self._since(seconds * SECOND)
         if since is None:
             return
@@ -136,7 +136,7 @@ class _Asking:
         return found
 
     def minutes(self) -> list[MinuteState]:
-        """What participants did before the floor, in a minute that goes on behind it.
+        """The activity of participants before the floor, in a minute that continues after it.
 
         Refused frames are in no table; of the minute as the lake has it, those behind the floor are taken away.
         """

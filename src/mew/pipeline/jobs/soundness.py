@@ -11,18 +11,18 @@ from mew.journal.segments import SegmentDamaged, check_bytes, read_control, read
 
 
 class LakeJournalMismatch(MewError):
-    """The journal has another past than the tables: it was restored from a backup, or begun anew."""
+    """The journal has another past than the tables: it was restored from a backup, or begun again."""
 
     def __init__(self, folder: JournalFolder, why: str) -> None:
         """Of a space, and how that is known."""
         super().__init__(
             f"{folder.root}: the journal of {folder.space!r} is not the one that the tables were made of: {why}; "
-            "`mew pipeline run --full-refresh` makes them anew of what it has"
+            "`mew pipeline run --full-refresh` rebuilds them from its records"
         )
 
 
 def damage(segment: Segment) -> SegmentDamaged | None:
-    """What is wrong with a segment; nothing with one that was compacted meanwhile: whoever reads it finds it."""
+    """What is wrong with a segment; nothing if it was compacted meanwhile: a reader finds the new file."""
     try:
         check_bytes(segment)
     except SegmentDamaged as problem:
@@ -44,7 +44,7 @@ def same_past(folder: JournalFolder, done: int, time: int) -> None:
         return
     if segments[0].first > done:
         return
-    with suppress(SegmentDamaged, FileNotFoundError, LookupError):  # whoever needs that record will say so
+    with suppress(SegmentDamaged, FileNotFoundError, LookupError):  # a reader of that record reports it
         if _time_in(segments[0], done) > time:
             raise LakeJournalMismatch(folder, f"its record {done} was written later than theirs")
 

@@ -200,7 +200,7 @@ class StitchTask(msgspec.Struct, frozen=True):
     streams: bytes
     last_time: int
     floor: RefreshBoundary | None = None
-    """Where it begins anew, if rows of before stay."""
+    """Where the rebuilt rows begin, if earlier rows stay."""
 
 
 class StitchDone(msgspec.Struct, frozen=True):

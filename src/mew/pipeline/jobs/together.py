@@ -1,7 +1,7 @@
 """A space that has little new goes through all stages in one task: one job of Spark's instead of three.
 
 Wires what `tasks` has, in the same order and to the same rows; only where they are run is another. A job costs a tenth
-of a second whatever is in it, and whoever watches waits for each.
+of a second whatever is in it, and a watch waits for each.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

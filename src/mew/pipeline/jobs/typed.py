@@ -92,7 +92,7 @@ class TypedTables:
     def __init__(
         self, lake: Lake, plan: BatchPlan, last: Progress | None, state: Mapping[str, bytes], *, anew: bool
     ) -> None:
-        """`state` is what the batch goes on from; `anew` where no row stays, so that all of it is decided once more."""
+        """`state` is the state before the batch. If no row stays, all of it is decided again."""
         self._lake = lake
         self._plan = plan
         self._last = None if anew else last
@@ -162,7 +162,7 @@ class TypedTables:
         return versions
 
     def kept(self) -> dict[str, bytes]:
-        """What the next batch goes on from, as parts of the state."""
+        """The state of the next batch, in parts."""
         told = Remembered(self._plan.typed, tuple(self._chosen.values()))
         counts = {f"{space}{COUNTS}": msgspec.json.encode(each, order="sorted") for space, each in self._counts.items()}
         return {REMEMBERED: msgspec.json.encode(told), **counts}

@@ -1,7 +1,7 @@
-"""Watching: batch after batch, as segments are sealed, until told to stop.
+"""Watching: batch after batch, as segments are sealed, until it is stopped.
 
-Says when; everything about a batch is `running`'s. Whatever goes wrong is told and tried again, and it goes on.
-Remembers nothing that is not in the lake: whoever kills it starts it again.
+Says when; everything about a batch is `running`'s. An error is reported and retried, and the watch continues.
+It has no state outside the lake: after a kill it can simply be started again.
 """
 
 import time
@@ -27,7 +27,7 @@ LATEST_SECONDS: Final = 60.0
 
 
 class Stop(Protocol):
-    """Whoever says when it is enough."""
+    """The signal to stop."""
 
     @property
     def is_set(self) -> bool:
@@ -49,7 +49,7 @@ class WatchOptions(msgspec.Struct, frozen=True):
     tidies_after: int = 25
     """Batches until tables are looked at again for small files."""
     tidy_seconds: float = 600.0
-    """How often what nobody needs any more is looked for, at most."""
+    """The minimum time between two searches for unneeded files."""
     small_files: int = 50
     """So many of a table are compacted."""
     typed: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ Told: TypeAlias = BatchFinished | WatchError | CompactionDone | Notice
 
 
 class _Abandoned(Exception):
-    """It is to stop: the batch, which is planned, is somebody else's to finish."""
+    """The watch stops: the next one completes the planned batch."""
 
 
 class Watch:
@@ -117,9 +117,9 @@ class Watch:
         self._batch_by_batch = Batches(journal, lake, self._stoppable, self._show, self._habits.typed)
         self._shown = 0
         self.made: Callable[[BatchPreview], None] | None = None
-        """Shown once, by this watch, what a batch is about to commit: whoever cannot wait for that sets it."""
+        """Called once per batch, with the rows that it is about to commit."""
         self.land: Callable[[], Iterator[Told]] | None = None
-        """Brings what is to be watched: whoever has it come from elsewhere sets it."""
+        """Fetches the journal from another source before each batch, if set."""
         self._done: dict[str, int] = {}
         self._batches = 0
         self._tidied_at = time.monotonic()
@@ -151,7 +151,7 @@ class Watch:
                 self._stop.wait(max(self._retry[None][0] - time.monotonic(), 0))
 
     def _is_planned(self, last: Progress | None) -> bool:
-        """Whether somebody has begun the next batch, and left it."""
+        """Whether the next batch was begun and not completed."""
         return self._lake.planned(1 if last is None else last.batch + 1) is not None
 
     # One batch
@@ -229,7 +229,7 @@ class Watch:
     # What is wrong
 
     def _held_up(self, problems: Mapping[str, Exception]) -> Iterator[WatchError]:
-        """Of spaces that could not be gone on with, or not as far as their journals reach."""
+        """Report spaces that could not be continued, or not to the end of their journals."""
         for space in {*self.troubles} - {*problems, None}:
             self._right(space)
         for space, problem in problems.items():

@@ -27,13 +27,13 @@ class StreamFormats(msgspec.Struct, frozen=True):
     content_type: str | None = None
     """As a v0.4 stream was asked for with; it says what frames are where no format does."""
     format: str | None = None
-    """Likewise."""
+    """The same."""
     validate: bool = False
     """Whether the gateway refused data that did not fit."""
 
 
 class Access(msgspec.Struct, frozen=True):
-    """Somebody could write to a stream from one record on, up to another, which is the first where it could not."""
+    """A participant could write to a stream from one record on, up to but not including another."""
 
     participant: str
     from_position: int
@@ -46,8 +46,8 @@ class Catalogue(msgspec.Struct, frozen=True):
     space: str
     streams: dict[str, StreamFormats] = {}
     access: dict[str, tuple[Access, ...]] = {}
-    """By stream; to one that is not here nobody could write."""
+    """By stream; a stream that is missing here had no writer."""
     probes: tuple[int, ...] = ()
     """The positions of welcomes and gaps, in order: what the frame numbers were there, the audit wants to know."""
     known_from: int = 0
-    """From this record on it is known who could write; before, where a journal's beginning is gone, nobody can say."""
+    """From this record on it is known who could write; before it, if records are missing, it is unknown."""

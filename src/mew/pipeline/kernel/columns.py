@@ -73,7 +73,7 @@ class _Type(msgspec.Struct, frozen=True):
 
 
 def columns_of(schema: Any) -> tuple[Column, ...]:
-    """The columns of a schema, in the order of its properties; whoever needs one order for all gives it sorted."""
+    """The columns of a schema, in the order of its properties; for one order of all formats, pass it sorted."""
     found: list[tuple[tuple[str, ...], _Type]] = []
     _collect(unfolded(schema), (), found)
     return _named(found)

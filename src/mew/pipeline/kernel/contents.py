@@ -55,7 +55,7 @@ class Contents:
     """Each row's place among the groups, or `NO_FORMAT`."""
     groups: list[Group] = field(default_factory=list)
     faults: list[tuple[int, str, str]] = field(default_factory=list)
-    """Index, reason and detail of rows that nobody can judge."""
+    """Index, reason and detail of rows that cannot be validated."""
 
 
 def contents_of(rows: pa.Table, catalogue: Catalogue) -> Contents:

@@ -68,7 +68,7 @@ class FrameValidator:
     """Knows one format."""
 
     def __init__(self, format_: CatalogFormat) -> None:
-        """Its schema, if it has one, is compiled here; one that nobody can use is none."""
+        """Its schema, if it has one, is compiled here; an unusable schema counts as none."""
         value = formats.schema_of(format_)
         self.format = format_
         self.nature = formats.nature_of(format_.format_id, format_.mime_type, value)

@@ -47,7 +47,7 @@ class SchemaNotSupported(Exception):
 
 
 class Fields(msgspec.Struct, frozen=True):
-    """An object's attributes by property, and likewise of the objects below."""
+    """An object's attributes by property, and those of nested objects."""
 
     names: dict[str, str]
     optional: frozenset[str]
@@ -76,7 +76,7 @@ def quick(schema: Any) -> QuickDecoder | None:
         found = _Typing().typed(schema)
         return QuickDecoder(msgspec.json.Decoder(found.type).decode, found.fields)
     except (SchemaNotSupported, RecursionError, TypeError, ValueError):
-        # What msgspec cannot tell apart, such as two sorts of text, is too subtle as well.
+        # What msgspec cannot distinguish, such as two sorts of text, is not supported either.
         return None
 
 
@@ -173,7 +173,7 @@ class _Typing:
 
 
 def _one_of(said: dict[str, Any]) -> Any:
-    """Texts, small whole numbers and null can be told by a type; with a type beside them they must be of it."""
+    """Texts, small whole numbers and null can be expressed by a type; next to a type they must be of it."""
     if set(said) - {"enum", "const", "type"} or ("enum" in said and "const" in said):
         raise SchemaNotSupported
     values = said.get("enum", [said.get("const")])

@@ -121,7 +121,7 @@ class Summary(msgspec.Struct, frozen=True):
     minutes: tuple[WriterMinute, ...] = ()
     probes: tuple[Probe, ...] = ()
     unauthorised: UnexpectedFrames = UnexpectedFrames()
-    """From somebody who could not write to the stream there."""
+    """From a participant that could not write to the stream there."""
     misnumbered: UnexpectedFrames = UnexpectedFrames()
     """Whose number does not follow the one before on its stream, within the unit."""
 

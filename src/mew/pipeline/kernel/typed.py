@@ -76,7 +76,7 @@ def _as_text(content: bytes) -> str:
 
 
 def _vectors(layout: Layout, columns: tuple[Column, ...], contents: pa.Array) -> list[pa.Array]:
-    """Each part of all vectors of a frame as one list; taken apart all at once."""
+    """Each part of all vectors of a frame as one list; split in one step."""
     sizes = pc.binary_length(contents).to_numpy(zero_copy_only=False)
     counts = sizes // layout.width
     joined = b"".join(contents.to_pylist())

@@ -1,4 +1,4 @@
-"""Windows of a unit: what flowed on each stream in each second and minute, final where nobody else can add to it.
+"""Windows of a unit: what flowed on each stream in each second and minute, final if no other unit can add to it.
 
 Pure, without a loop over rows (pipeline, Windows and gaps across edges). A window is final only if it begins after the
 window of the unit's first row, ends no later than the unit's last, and holds no first frame of its stream or of one of

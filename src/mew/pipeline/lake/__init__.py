@@ -1,4 +1,4 @@
-"""The lake: Delta tables beside each other, to which batches are added exactly once, and read as of one moment.
+"""The lake: Delta tables beside each other, to which batches are added exactly once, and which are read as a snapshot.
 
 Knows no Spark, and nothing of what the rows mean. pyarrow is loaded once something is written: who looks things up
 does without.

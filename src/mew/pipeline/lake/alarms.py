@@ -1,6 +1,6 @@
 """Alarms: what is wrong outside of any batch, kept until a batch has taken it into the table `audit`.
 
-Decides nothing about what is an alarm. A batch takes up those that its plan names, and no other; so each is told once.
+Decides nothing about what is an alarm. A batch takes up only those that its plan names; so each is reported once.
 """
 
 import hashlib

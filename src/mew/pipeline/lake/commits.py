@@ -1,4 +1,4 @@
-"""Commits: a batch's parts become rows of a table, exactly once, whoever else tries at the same time.
+"""Commits: a batch's parts become rows of a table, exactly once, also with concurrent attempts.
 
 The rule (pipeline, Exactly once): open; a table that has the batch is left alone; one that lacks an earlier batch is
 an error, unless it begins with this one; else commit with that same handle, which fails if anybody was quicker, and
@@ -45,7 +45,7 @@ class TableCommit(msgspec.Struct, frozen=True):
     keeps: frozenset[str] = frozenset()
     """Files that stay nevertheless."""
     begins: bool = False
-    """Whether the table is one from this batch on: what a batch that was given up left of it is of no account."""
+    """Whether the table is one from this batch on: what an abandoned batch left of it is ignored."""
     skips: bool = False
     """Whether the table only gets the batch's number: its rows and columns stay, whatever they are."""
 
@@ -69,7 +69,7 @@ def add(folder: Path, addition: TableCommit) -> int | None:
                 continue
             _commit(handle, addition)
         except CommitFailedError as problem:
-            # Somebody was quicker, and then the table is another now; else it will never work.
+            # If a concurrent commit was first, the table has changed now; otherwise it never works.
             if stuck == version:
                 raise LakeError(f"{folder}: batch {addition.batch} cannot be committed: {problem}") from None
             stuck = version

@@ -1,7 +1,7 @@
 """Compaction: many small files of a table become few large ones, and files that no reader can want are deleted.
 
 Changes no row, and no batch number: a batch that is being committed meanwhile finds another version, and decides
-again. Readers go on at the version of the progress row, whose files stay, until that row names the new one.
+again. Readers stay at the version of the progress row, whose files stay, until that row names the new one.
 """
 
 import time
@@ -36,7 +36,7 @@ class CompactionResult(msgspec.Struct, frozen=True):
     """Files of it."""
     after: int
     deleted: int
-    """Files that nobody can read any more, and that are gone."""
+    """Deleted files that no reader can need."""
 
 
 def compact(tables: Path, at_least: int) -> dict[str, CompactionResult]:
@@ -44,7 +44,7 @@ def compact(tables: Path, at_least: int) -> dict[str, CompactionResult]:
     handle = opened(tables / progress_rows.NAME)
     progress = None if handle is None else progress_rows.last(handle)
     if progress is not None and progress.versions == ABANDONED:
-        return {}  # What is in the tables is not what readers see, until the next batch has made them anew.
+        return {}  # What is in the tables is not what readers see, until the next batch has rebuilt them.
     versions = {} if progress is None else progress.tables
     done = {}
     for folder in sorted(path.parent for path in tables.glob(f"*/{LOG}")):

@@ -1,4 +1,4 @@
-"""Files that outlast a crash: what is written is on the disk before its name is, and its name before anybody goes on.
+"""Files that outlast a crash: content is on the disk before its name is, and its name before the caller continues.
 
 Knows nothing of lakes.
 """

@@ -2,7 +2,7 @@
 
     tables/<name>/        the Delta tables
     _plan/<batch>.json    what a batch covers, before it is begun; .given-up: that it is not to be done so
-    _state/<batch>-<id>   what the next batch goes on from
+    _state/<batch>-<id>   state of the next batch
     _alarms/              what was found wrong outside of batches, until one tells it
     journal/, _landing/   what came through Kafka, and how far that is
     _logs/                what Spark has to say
@@ -71,7 +71,7 @@ class Lake:
     # Batches
 
     def planned(self, batch: int) -> BatchPlan | None:
-        """The plan of a batch, if there is one: whoever takes up the batch does just that."""
+        """The plan of a batch, if there is one: each process that takes up the batch follows it."""
         return self._plans.read(batch)
 
     def plan(self, plan: BatchPlan) -> BatchPlan:
@@ -86,15 +86,15 @@ class Lake:
         return self._plans.put(plan)
 
     def give_up(self, batch: int) -> None:
-        """Say that a batch is not to be done as planned. From here on nobody finishes it with rows of its plan."""
+        """Store that a batch is abandoned. From now on no process completes it with the rows of its plan."""
         self._plans.give_up(batch)
 
     def is_given_up(self, batch: int) -> bool:
-        """Whether that was said of a batch: whoever takes it up goes on giving it up."""
+        """Whether a batch is abandoned: a process that takes it up completes the abandonment."""
         return self._plans.is_given_up(batch)
 
     def commit(self, table: "Table", batch: int, parts: Iterable[ParquetPart]) -> int:
-        """Make parts rows of a table, once: whoever calls this again, or at the same time, changes nothing.
+        """Make parts rows of a table, once: a repeated or concurrent call changes nothing.
 
         Unfinished rows that were there go. Called for every table, with parts or without, in one order. The version
         that has the batch.
@@ -102,21 +102,21 @@ class Lake:
         return self._add(table, batch, parts)
 
     def replace(self, table: "Table", batch: int, parts: Iterable[ParquetPart], keep: Collection[str] = ()) -> int:
-        """Likewise, but of what was there only these files stay, by their paths within the table's folder.
+        """The same, but of the existing files only these stay, by their paths within the table's folder.
 
         Where none stays, the columns too become those of the table as it is declared now.
         """
         return self._add(table, batch, parts, replaces=True, keeps=frozenset(keep))
 
     def begin(self, table: "Table", batch: int, parts: Iterable[ParquetPart]) -> int:
-        """Likewise, for a table that there is from this batch on: the parts are all its rows, of earlier batches too.
+        """The same, for a table that this batch creates: the parts are all its rows, of earlier batches too.
 
-        What a batch that was given up may have left under its name goes.
+        Files that an abandoned batch left under its name are removed.
         """
         return self._add(table, batch, parts, replaces=True, begins=True)
 
     def skip(self, table: "Table", batch: int) -> int:
-        """Likewise, for a batch that brings nothing and takes nothing away: the table has its number, and that is all.
+        """The same, for a batch without changes: the table gets only the number of the batch.
 
         Its columns may be those of another version.
         """
@@ -131,7 +131,7 @@ class Lake:
         handle = opened(folder)
         if handle is None or has_batch(folder, handle) < progress.batch:
             if progress.versions != ABANDONED and self.is_given_up(progress.batch):
-                raise BatchOutOfOrder(f"{self.path}: batch {progress.batch} was given up while it was being done")
+                raise BatchOutOfOrder(f"{self.path}: batch {progress.batch} was abandoned while it ran")
             row = progress if progress.finished else msgspec.structs.replace(progress, finished=_now())
             part = parts.write(PROGRESS, as_arrow([row]), folder, name=f"{progress.batch}-{progress_rows.NAME}")
             note = msgspec.json.encode({"batch": row.batch, "versions": row.versions}).decode()
@@ -156,7 +156,7 @@ class Lake:
     # State files
 
     def save_state(self, batch: int, parts: Mapping[str, bytes]) -> str:
-        """Keep what the next batch goes on from, in named parts; the name of the file."""
+        """Store the state of the next batch, in named parts; returns the name of the file."""
         return self._states.save(batch, parts)
 
     def read_state(self, name: str, only: Collection[str] | None = None) -> dict[str, bytes]:
@@ -174,7 +174,7 @@ class Lake:
         return LakeReader(self.folder)
 
     def compact(self, *, at_least: int = AT_LEAST) -> "dict[str, CompactionResult]":
-        """Make large files of small ones in every table that has so many, and delete what nobody can read any more.
+        """Merge small files in every table that has this many, and delete files that no reader can need.
 
         Readers see the same rows. What changed, by table.
         """
@@ -183,7 +183,7 @@ class Lake:
         return compaction.compact(self.folder, at_least)
 
     def tidy(self, now: float | None = None) -> "Tidied":
-        """Delete what killed runs left behind and nobody can need: parts, drafts, and state files that are too many.
+        """Delete unneeded files that killed runs left: parts, drafts, and state files that are too many.
 
         `now` is in seconds since 1970; by the clock if it is not given.
         """

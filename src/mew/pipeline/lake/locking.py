@@ -12,14 +12,14 @@ from mew.pipeline.lake.values import LakeBusy
 
 @contextmanager
 def locked(path: Path, who: str) -> Iterator[None]:
-    """Hold a lock as long as the block lasts; `LakeBusy` names whoever has it. It ends with the process, too."""
+    """Hold a lock during the block; `LakeBusy` names its holder. The lock also ends with the process."""
     make_folder(path.parent)
     opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(opened, 200, 0).decode(errors="replace").strip() or "somebody"
+            holder = os.pread(opened, 200, 0).decode(errors="replace").strip() or "another process"
             raise LakeBusy(f"{path.parent}: {holder} is at work on this lake; wait for it, or stop it") from None
         os.ftruncate(opened, 0)
         os.pwrite(opened, f"{who} (process {os.getpid()})\n".encode(), 0)

@@ -1,4 +1,4 @@
-"""Parts: rows as Parquet files in a table's folder, on the disk but in nobody's table yet.
+"""Parts: rows as Parquet files in a table's folder, on the disk but not in a table yet.
 
 Commits nothing. Runs in workers too, and through `pyarrow.fs`, so that a folder may be a URI of shared storage; what
 it returns is all a committer needs.

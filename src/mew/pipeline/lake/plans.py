@@ -1,6 +1,6 @@
 """Plans: what each batch covers, written before it is begun, once.
 
-Decides nothing about what a plan holds. Whoever comes second gets the plan of who was first (pipeline, Exactly once).
+Decides nothing about what a plan holds. A second caller gets the plan of the first (pipeline, Exactly once).
 """
 
 from pathlib import Path
@@ -40,7 +40,7 @@ class Plans:
         return self.read(plan.batch) or plan
 
     def give_up(self, batch: int) -> None:
-        """Keep that a batch is not to be done as it was planned: before anything of that is done, and for good."""
+        """Keep that a batch is not to be done as it was planned: before any of it is done, and permanently."""
         put_if_absent(self._path(batch, _GIVEN_UP), b"")
 
     def is_given_up(self, batch: int) -> bool:
@@ -48,7 +48,7 @@ class Plans:
         return self._path(batch, _GIVEN_UP).exists()
 
     def drop(self, finished: int) -> None:
-        """Remove plans that nobody can need any more, now that a batch is finished."""
+        """Remove plans that are not needed after a finished batch."""
         for path in (*self.folder.glob(f"*{_ENDING}"), *self.folder.glob(f"*{_GIVEN_UP}")):
             if path.stem.isdecimal() and int(path.stem) <= finished - KEPT:
                 path.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
 """The table `progress`, declared as the others are, and its rows as Arrow.
 
-Apart from `progress`, because whoever only reads does without pyarrow.
+Apart from `progress`, because a reader does not need pyarrow.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ PROGRESS: Final = Table(
             _column("tables", _list(table=TEXT, version=NUMBER), "the Delta version of each table that has it"),
             _column("rows", _list(table=TEXT, rows=NUMBER), "what it added to each table"),
             _column("seconds", _list(stage=TEXT, seconds=_REAL), "how long each stage took"),
-            _column("state", TEXT, "the state file that the next batch goes on from"),
+            _column("state", TEXT, "the state file of the next batch"),
             _column("fold", NUMBER, "version of the fold"),
             _column("kernel", NUMBER, "version of the kernel"),
             _column("decoder", NUMBER, "version of the decoder"),

@@ -1,4 +1,4 @@
-"""Reading a lake as of one moment: each table at the version that the last progress row names.
+"""Reads a snapshot of a lake: each table at the version that the last progress row names.
 
 Changes nothing. What was committed since belongs to a batch that is not finished, and is not seen.
 """
@@ -50,7 +50,7 @@ class LakeReader:
         return [file.path for file in self.parts(name)]
 
     def parts(self, name: str) -> list[DataFile]:
-        """Likewise, and which of them hold unfinished rows."""
+        """The same, and which of them have unfinished rows."""
         handle = self._handle(name)
         if handle is None:
             return []

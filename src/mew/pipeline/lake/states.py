@@ -1,4 +1,4 @@
-"""State files: what the next batch goes on from, one immutable file a batch, in named parts.
+"""State files: the state of the next batch, one immutable file per batch, in named parts.
 
 Knows nothing of what the parts hold, but for a count of records by which the files are thinned out. Which file counts
 is said by the progress row that names it; the others are what a killed run left.
@@ -73,7 +73,7 @@ class States:
                 places = msgspec.json.decode(file.readline(), type=dict[str, _Place])
             counts = self.read(name, [key for key in places if key.endswith(RECORDS)]).values()
             return sum(map(int, counts)) if counts else None
-        except (FileNotFoundError, ValueError, LakeError):  # what is wrong with it, whoever needs it is told
+        except (FileNotFoundError, ValueError, LakeError):  # an error is reported when the file is needed
             return None
 
     def names(self) -> list[str]:

@@ -1,6 +1,6 @@
-"""Tidying: what killed runs left in a lake's folders, and nobody can need, is deleted.
+"""Deletes unneeded files that killed runs left in the folders of a lake.
 
-A part is nobody's when no commit names it and none ever can: the batch that it was written for is finished. Besides,
+A part is unneeded when no commit names it and none ever can: the batch that it was written for is finished. Besides,
 nothing goes that is younger than a day. State files are thinned out: after some minutes only so many stay that few
 records are between two of them, and after a week one an hour.
 """
@@ -25,7 +25,7 @@ from mew.pipeline.lake.values import APPLICATION, Progress
 DAY: Final = 24 * 3600
 WEEK: Final = 7 * DAY
 FRESH: Final = 600
-"""State files that are so young stay: somebody may be about to read them."""
+"""State files up to this age stay, because a process may be about to read them."""
 APART: Final = 20_000
 """So many control records are between two state files of the last week, at most: a look back folds no more."""
 LOG_BYTES: Final = 2**20
@@ -40,7 +40,7 @@ class Tidied(msgspec.Struct, frozen=True):
     """Paths within the folder of the tables."""
     states: tuple[str, ...]
     drafts: tuple[str, ...]
-    """Files that were being written when somebody was killed."""
+    """Files whose writer was killed."""
 
 
 def tidy(tables: Path, states: States, plans: Plans, now: float | None = None) -> Tidied:
@@ -88,7 +88,7 @@ def _folders(tables: Path) -> list[Path]:
 def _orphans(folder: Path, rows: list[Progress], before: float) -> Iterator[Path]:
     """The files of a table's folder that are in no commit, and will be in none."""
     finished = rows[-1].batch if rows else 0
-    # What there is, then what is known of: a file that is committed in between is known.
+    # First the files, then the commits: a file that is committed in between is known.
     candidates = [path for path in folder.rglob("*.parquet") if path.relative_to(folder).parts[0] != LOG]
     known = _known(folder, rows[-1].tables.get(folder.name) if rows else None)
     for path in candidates:

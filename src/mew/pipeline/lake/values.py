@@ -22,7 +22,7 @@ class LakeMissing(LakeError):
 
 
 class LakeBusy(LakeError):
-    """Somebody else is at work on the lake."""
+    """Another process works on the lake."""
 
 
 class BatchOutOfOrder(LakeError):
@@ -46,7 +46,7 @@ class Versions(msgspec.Struct, frozen=True):
 
 
 ABANDONED: Final = Versions(0, 0, 0)
-"""Of a batch that could not be ended: readers see the one before, and the next one makes all tables anew."""
+"""Of an abandoned batch: readers see the preceding one, and the next batch rebuilds all tables."""
 
 
 class Alarm(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class Alarm(msgspec.Struct, frozen=True):
 
 
 class BatchPlan(msgspec.Struct, frozen=True):
-    """What a batch will cover, decided before any work: whoever takes it up does just this."""
+    """What a batch will cover, decided before any work: each process that takes it up follows it."""
 
     batch: int
     """From 1, without a gap."""
@@ -70,7 +70,7 @@ class BatchPlan(msgspec.Struct, frozen=True):
     """By space, the last one; of the same spaces."""
     versions: Versions
     refresh: bool = False
-    """Whether it makes all tables anew, instead of adding to them."""
+    """Whether it rebuilds all tables, instead of adding to them."""
     typed: tuple[str, ...] = ()
     """Formats that are to have a table of their own, by slug or fingerprint, however few frames they have."""
     alarms: tuple[Alarm, ...] = ()
@@ -101,7 +101,7 @@ class Progress(msgspec.Struct, frozen=True):
     tables: dict[str, int]
     """The Delta version of each table: together they are one moment of the lake."""
     state: str
-    """The state file that the next batch goes on from."""
+    """The state file of the next batch."""
     seconds: dict[str, float]
     """How long each stage took."""
     versions: Versions

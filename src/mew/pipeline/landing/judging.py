@@ -1,6 +1,6 @@
 """Which messages become records, and in which segments: a rule for each space, applied to what is known of the blocks.
 
-Pure. A block is taken where it goes on from what is landed, without what is landed already; behind a hole a space stops
+Pure. A block is taken if it continues the landed records, without records that are landed; at a gap a space stops
 until the missing records come (pipeline, Kafka is transport).
 """
 
@@ -64,7 +64,7 @@ class _Line:
         self.repeats = 0
 
     def take(self, message: TopicMessage) -> bool:
-        """Whether it goes on behind this one."""
+        """Whether it continues after this one."""
         if message.first <= self._last and self._is_foreign(message):
             self._stop(
                 f"records came again in an epoch that is not known, {message.epoch!r}: "

@@ -1,6 +1,6 @@
 """What a lake remembers of its landings: plans before the work, and what each came to, in `_landing`.
 
-Decides nothing about what a plan holds. Whoever comes second gets the plan of who was first (pipeline, Exactly once).
+Decides nothing about what a plan holds. A second caller gets the plan of the first (pipeline, Exactly once).
 """
 
 import re

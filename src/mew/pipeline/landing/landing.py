@@ -65,7 +65,7 @@ def wall_clock() -> int:
 
 
 class Ingest:
-    """A topic on its way into a lake."""
+    """Brings the messages of a topic into a lake."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Ingest:
             raise LandingError(f"{self._lake.path}: this lake lands the topic {topic!r}, not {self._address.topic!r}")
 
     def _check_offsets(self, plan: LandingPlan) -> None:
-        """A plan that cannot be carried out any more is somebody's to decide about: what it lacks is gone."""
+        """A plan that cannot be carried out any more needs a decision of a person: what it lacks is deleted."""
         there = self._source.look().partitions
         for partition, offsets in plan.partitions.items():
             low = there[partition].start if partition in there else offsets.to
@@ -120,7 +120,7 @@ class Ingest:
                 raise LandingError(
                     f"{self._address}: landing {plan.number} is planned from offset {offsets.start} of partition "
                     f"{partition} on, and the topic has only {low} on; without {self._landings.plan_file(plan.number)} "
-                    "it is planned anew, and `mew journal ship --from-start` sends everything again"
+                    "it is planned again, and `mew journal ship --from-start` sends everything again"
                 )
 
     # Planning
@@ -145,7 +145,8 @@ class Ingest:
         start = max(there.start, 0 if last is None else last.partitions.get(partition, 0))
         if start > there.to:
             raise LandingError(
-                f"{self._address}: partition {partition} ends at {there.to}, and {start} were landed: it was made anew"
+                f"{self._address}: partition {partition} ends at {there.to}, and {start} were landed:"
+                " the topic was created again"
             )
         return Offsets(start, min(there.to, start + self._most))
 
@@ -188,7 +189,7 @@ class Ingest:
                         compact(folder, hour)
 
     def _tidy(self) -> None:
-        """Delete now and then what compaction took away, once nobody can still be reading it: no gateway does it here.
+        """Delete files that compaction replaced, once no reader can still use them: no gateway does it here.
 
         Also of spaces of which nothing comes any more, and while the broker is away.
         """
@@ -197,7 +198,7 @@ class Ingest:
             return
         self._tidied_at = now
         for space in spaces(self.journal):
-            with suppress(MewError, OSError):  # somebody is at it: the next time
+            with suppress(MewError, OSError):  # another process does it: the next time
                 empty_trash(JournalFolder(self.journal, space), now - TRASH_HOURS * HOUR)
 
 

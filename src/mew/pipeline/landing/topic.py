@@ -16,7 +16,7 @@ ANSWER_SECONDS: Final = 10.0
 
 
 class SourceAway(LandingError):
-    """No broker says what there is."""
+    """No broker answers."""
 
 
 class NoTopic(LandingError):
@@ -32,10 +32,10 @@ class Topic(msgspec.Struct, frozen=True):
 
 
 class TopicSource:
-    """A topic that is looked at again and again; whoever answers is asked by one connection."""
+    """A topic that is read repeatedly, over one connection."""
 
     def __init__(self, address: TopicUrl) -> None:
-        """Nobody is asked yet."""
+        """Nothing is requested yet."""
         self._address = address
         self._consumer: Consumer | None = None
 
@@ -55,7 +55,7 @@ class TopicSource:
         return Topic(found.cluster_id, partitions)
 
     def close(self) -> None:
-        """Nobody is asked any more, for now."""
+        """Close the connection for now."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None

@@ -27,7 +27,7 @@ class Offsets(msgspec.Struct, frozen=True):
 
 
 class LandingPlan(msgspec.Struct, frozen=True):
-    """What one landing takes, decided before any work: whoever takes it up does just this."""
+    """What one landing takes, decided before any work: each process that takes it up follows it."""
 
     number: int
     """From 1, without a gap."""
@@ -36,11 +36,11 @@ class LandingPlan(msgspec.Struct, frozen=True):
     partitions: dict[int, Offsets]
     records: int = SEGMENT_RECORDS
     bytes: int = SEGMENT_BYTES
-    """How segments are cut: whoever does it again cuts the same."""
+    """How segments are cut: a repetition cuts the same."""
 
 
 class IngestStopped(msgspec.Struct, frozen=True):
-    """Why a space does not go on."""
+    """Why a space does not continue."""
 
     at: int
     """The position that would come next."""
@@ -60,7 +60,7 @@ class IngestPosition(msgspec.Struct, frozen=True):
 
 
 class LandingDone(msgspec.Struct, frozen=True):
-    """What a landing came to; the next one goes on from here."""
+    """The result of a landing; the next one continues from here."""
 
     number: int
     cluster: str

@@ -1,6 +1,6 @@
-"""Landing as part of a watch: now and then what is new, and what is wrong said once.
+"""Landing as part of a watch: new messages periodically, and each error once.
 
-Plans and judges nothing. A broker that is away is asked again, later each time; the watch goes on meanwhile.
+Plans and judges nothing. An unavailable broker is retried, with growing delays; the watch continues meanwhile.
 """
 
 import time

@@ -36,7 +36,7 @@ def write(session: SparkSession, pieces: Sequence[SegmentPlan], journal: Path) -
 
 
 def clear(pieces: Sequence[SegmentPlan], known: Mapping[str, IngestPosition], journal: Path) -> None:
-    """Remove what a landing that nobody will finish has left, where it is not what is about to be written."""
+    """Remove the files of an unfinished landing, unless they are about to be written."""
     planned = {(piece.space, piece.first, piece.last) for piece in pieces}
     for space in {piece.space for piece in pieces}:
         last = known.get(space, IngestPosition()).last

@@ -1,4 +1,4 @@
-"""Answers as files: Parquet, CSV or lines of JSON, one file or a folder of several, for whoever takes them elsewhere.
+"""Answers as files: Parquet, CSV or lines of JSON, one file or a folder of several.
 
 Asks nothing itself. A file or a folder has its name once it is whole; until then it has another, and whatever goes
 wrong removes it. So many rows at a time are in memory, however many there are.
@@ -57,7 +57,7 @@ class ExportTarget(msgspec.Struct, frozen=True):
 
 
 def target(to: str, given: str | None = None, rows: int = ROWS) -> ExportTarget:
-    """What somebody means by a name; one without an ending, or with a slash behind it, is a folder's."""
+    """The target that a name means; one without an extension, or with a slash at its end, is a folder."""
     path = Path(to)
     is_folder = to.endswith(("/", os.sep)) or path.is_dir() or not path.suffix
     found = given or path.suffix.removeprefix(".").lower()
@@ -71,7 +71,7 @@ def target(to: str, given: str | None = None, rows: int = ROWS) -> ExportTarget:
 
 
 def export(source: RowSource, to: ExportTarget, progress: Callable[[int], None] | None = None) -> int:
-    """Write an answer; how many rows it has. `progress` is told how many there are so far."""
+    """Write an answer; how many rows it has. `progress` gets the number so far."""
     tell = progress or (lambda _rows: None)
     try:
         with _draft(to) as files:

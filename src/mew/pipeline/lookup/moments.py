@@ -1,4 +1,4 @@
-"""The state of a space at any time: what exactly a joiner would have been told then.
+"""The state of a space at any time: exactly what a joiner would have received then.
 
 Reads the lake as of its last batch, and of the journal only the control records between a snapshot and that time.
 """
@@ -36,7 +36,7 @@ class PointInTime(msgspec.Struct, frozen=True):
 
 
 class Engine(msgspec.Struct, frozen=True):
-    """Whoever answers the questions that are asked of the tables here."""
+    """Runs the queries of the tables."""
 
     ask: Callable[[str], AbstractContextManager[Iterable[tuple[Any, ...]]]]
     """The rows of an answer, for a question in SQL."""
@@ -52,7 +52,7 @@ def moment(
     participant: str | None = None,
     engine: Engine | None = None,
 ) -> PointInTime:
-    """The welcome at a position, or with a float at a time in seconds since 1970; with nobody named an observer's.
+    """The welcome at a position, or with a float at a time in seconds since 1970; by default an observer's.
 
     DuckDB is asked, unless another engine is given.
     """

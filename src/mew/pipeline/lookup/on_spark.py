@@ -1,7 +1,7 @@
 """The same questions, asked of Spark: for what is large, and for where the rows are worth more than the seconds.
 
 Changes nothing: a statement that is no question is refused. The rows are those that DuckDB would give, in Python's own
-values. Loaded by nobody who did not ask for Spark.
+values. Loaded only for Spark.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -52,7 +52,7 @@ class SparkAnswer:
     """The rows of an answer, as they come: a partition at a time is in memory here."""
 
     def __init__(self, question: "_Question") -> None:
-        """Nothing is computed before somebody wants a row."""
+        """Nothing is computed before a row is requested."""
         self._question = question
         schema = question.answer_df.schema
         self.columns = tuple(field.name for field in schema)
@@ -72,13 +72,13 @@ class SparkAnswer:
                 begun = True
                 yield batch
         except Exception as problem:  # of Python's, PySpark's or Java's making
-            # Likewise, since the question was understood.
+            # The same, because the query was valid.
             if begun or self._question.is_again or not _GONE.search(str(problem)):
                 raise BadQuery(one_line(problem)) from None
             yield from SparkAnswer(self._question.again()).batches()
 
     def reader(self) -> pa.RecordBatchReader:
-        """Likewise, with the columns' own names; what Spark makes of a type is known before there is a row."""
+        """The same, with the columns' own names; Spark's types are known before the first row."""
         fields = list(to_arrow_schema(self._question.answer_df.schema, timezone="UTC"))
         schema = pa.schema(field.with_name(name) for field, name in zip(fields, self.columns, strict=True))
         named = (pa.RecordBatch.from_arrays([*batch.columns], schema=schema) for batch in self.batches())
@@ -102,7 +102,7 @@ def query(session: SparkSession, lake: Path, sql: str, *, journal: Path | None =
 
 
 def engine(session: SparkSession, lake: Path, journal: Path) -> Engine:
-    """Spark, for whoever has questions of its own."""
+    """Spark, for queries of the caller."""
     return Engine(partial(query, session, lake, journal=journal), "unix_micros")
 
 
@@ -158,7 +158,7 @@ def type_name(of: t.DataType) -> str:
 
 
 def _own(session: SparkSession) -> SparkSession:
-    """One whose views are nobody else's, and in which a bare timestamp has no zone, as in DuckDB."""
+    """One with separate views, in which a bare timestamp has no zone, as in DuckDB."""
     own = session.newSession()
     own.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
     return own
@@ -189,7 +189,7 @@ def _why(problem: PySparkException, lake: OpenLake, journal: Path | None) -> str
 
 
 def _require_question(session: SparkSession, sql: str) -> None:
-    """`BadQuery` for what would change something: Spark does that as soon as it is told."""
+    """`BadQuery` for what would change something: Spark does that as soon as it is called."""
     jvm: Any = session._jvm
     plan = session._jsparkSession.sessionState().sqlParser().parsePlan(sql)
     kind = plan.getClass().getSimpleName()

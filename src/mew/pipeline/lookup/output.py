@@ -81,7 +81,7 @@ def _table(answer: ResultColumns, out: TextIO) -> int:
     for row in islice(rows, SHOWN_ROWS):
         table.add_row(*(Text(_shown(value)) for value in row))
         count += 1
-    # Where it is nobody's window, as wide as it is.
+    # Not a terminal: the natural width.
     console = Console(file=out, width=None if out.isatty() else _WIDEST)
     if answer.columns:
         console.print(table)

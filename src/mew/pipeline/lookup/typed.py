@@ -1,6 +1,6 @@
 """Frames with typed columns: what `frames_<slug>_<fingerprint>` means, a table where the format has one, else a view.
 
-Reads no frame before somebody asks for it. The view is the kernel's own function over the rows of `frames`: whether a
+Reads no frame before it is requested. The view is the kernel's own function over the rows of `frames`: whether a
 format has a table or not, the answers are the same, to the last digit.
 """
 

@@ -201,7 +201,7 @@ def _events(ask: _Asker) -> TruncatedList:
 
 
 def _streams(ask: _Asker) -> TruncatedList:
-    """The busiest first: id, owner, whether it goes on, frames, bytes, most bytes in a second, invalid, missing."""
+    """The busiest first: id, owner, whether it is open, frames, bytes, most bytes in a second, invalid, missing."""
     return ask.cut(
         "with flowed as (select stream_id, sum(frames)::bigint as count, sum(bytes)::bigint as flow, "
         "max(bytes) as peak, sum(invalid)::bigint as invalid, sum(missing)::bigint as missing from stream_activity "
@@ -228,7 +228,7 @@ def _flow(ask: _Asker, drawn: list[str], *, others: bool) -> Series:
 
 
 def _free(name: str, taken: Iterable[str]) -> str:
-    """A name that nobody has."""
+    """A name that no participant has."""
     while name in taken:
         name += " "
     return name

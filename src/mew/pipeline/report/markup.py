@@ -1,4 +1,4 @@
-"""Text as HTML, in which nothing that somebody wrote can become markup; and numbers with their units.
+"""Text as HTML, in which no text of a participant can become markup; and numbers with their units.
 
 Whatever is not `Html` already is escaped: there is no other way in.
 """
@@ -12,7 +12,7 @@ from typing import Any, Final
 from mew.pipeline.report.scope import SECOND
 
 LETTERS: Final = 160
-"""Of somebody else's text, in one place."""
+"""The limit for one text of a participant."""
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 
 

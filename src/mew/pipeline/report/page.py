@@ -18,14 +18,14 @@ from mew.pipeline.report.plots import Plots
 
 _GLOSSARY: Final = {
     "space": "A shared place in which people, agents and tools work together. Everything in it has one order.",
-    "participant": "Somebody or something that has joined a space: a person, a program, a tool, a game client.",
+    "participant": "A member of a space: a person, a program, a tool, a game client.",
     "message": "One thing said in a space, such as a chat or a request. The protocol calls it an envelope.",
     "stream": "A channel for data that flows continuously, such as positions, sound or readings.",
     "frame": "One piece of data on a stream.",
     "owner": "The participant that decides about a stream: who else may write to it, and when it ends.",
     "capability": "A permission to send messages of some kind. Without one that fits, a message is refused.",
     "position": "The number of an entry in the record of a space. Positions, not clocks, say what came first.",
-    "proposal": "A request that somebody may make only with another's approval.",
+    "proposal": "A request that a participant may make only with the approval of another.",
     "gap": "Frames that are known to be missing: left out by their sender, or missed by a reader.",
     "quarantine": "Where frames are listed that are not what their stream declared.",
     "audit": "Checks of the record against itself.",

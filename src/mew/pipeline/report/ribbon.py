@@ -54,7 +54,7 @@ def _track(name: str, spans: Iterable[Span], looks: dict[str, str], scope: Scope
                 f"<span>{text(owner)}</span></i>"
             )
         )
-    label = text(f"{name}: owned by {'; then '.join(told[:5])}" if told else f"{name}: nobody")
+    label = text(f"{name}: owned by {'; then '.join(told[:5])}" if told else f"{name}: no owner")
     return _row(name, Html(f'<div class="track" role="img" aria-label="{label}">{join_html(bars)}</div>'))
 
 

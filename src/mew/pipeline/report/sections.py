@@ -1,6 +1,6 @@
 """The sections of a report about one space: a sentence of what is shown, the picture, the table.
 
-Every word that participants wrote goes through `text`. Where there is nothing, that is said in words.
+Every word that participants wrote goes through `text`. An empty section says so.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def empty_note(words: str) -> Html:
 
 
 def step_of(values: Series) -> str:
-    """How finely a plot is drawn, in words."""
+    """The resolution of a plot, as text."""
     return f"Each point covers {format_duration(values.step * SECOND)}."
 
 
@@ -66,7 +66,7 @@ def brief(figures: ReportData) -> Html:
         (f"{totals['streams']:,}", "streams: channels of continuous data", ""),
         (f"{totals['frames']:,}", f"frames on them, {size(totals['bytes'])} in all", ""),
         (f"{totals['missing']:,}", "frames that senders numbered and that never arrived", ""),
-        (f"{totals['dropped']:,}", "deliveries that readers missed, and were told of", ""),
+        (f"{totals['dropped']:,}", "deliveries that readers missed, as reported to them", ""),
         (f"{totals['quarantined']:,}", "frames that are not what their stream promised", ""),
     ]
     if figures.audit:
@@ -87,13 +87,13 @@ def happened(figures: ReportData, plots: Plots) -> Html:
     ]
     listed = (
         table(
-            "Who came and went, and what became of streams",
+            "Participants that joined and left, and the lifetime of streams",
             ["time (UTC)", "who", "did", "stream", "how or why", "position"],
             rows,
             left=5,
         )
         if rows
-        else empty_note("Nobody came or went in this time, and no stream began or ended.")
+        else empty_note("In this time no participant joined or left, and no stream began or ended.")
     )
     return join_html(
         [
@@ -174,7 +174,7 @@ def gaps(figures: ReportData, plots: Plots) -> Html:
     """What was lost."""
     if not figures.sequence_gaps.rows and not figures.reader_gaps.rows:
         return empty_note(
-            "Nothing is known to be lost: no sender left out a number, and no reader was told of a missed frame."
+            "Nothing is known to be lost: no sender skipped a number, and no missed frame was reported to a reader."
         )
     senders = [
         (stream, writer, count, missing, most, clock(first), clock(last))
@@ -217,7 +217,7 @@ def _whys(reasons: Sequence[str | None]) -> str:
 def activity(figures: ReportData) -> Html:
     """Who did how much."""
     if not figures.participants.rows:
-        return empty_note("Nobody sent anything in this time.")
+        return empty_note("No participant sent anything in this time.")
     rows = [
         (who, mostly, envelopes, refusals, frames, size(amount))
         for who, envelopes, refusals, frames, amount, mostly in figures.participants.rows
@@ -243,7 +243,7 @@ def activity(figures: ReportData) -> Html:
 def conversations(figures: ReportData, plots: Plots) -> Html:
     """What was asked, and what came of it."""
     if not figures.outcomes:
-        return empty_note("Nobody asked anybody for anything in this time.")
+        return empty_note("There were no requests in this time.")
     counts: dict[str, dict[str, int]] = {}
     for kind, outcome, count in figures.outcomes:
         counts.setdefault(kind, {})[outcome] = count
@@ -301,7 +301,7 @@ def quarantine(figures: ReportData) -> Html:
         (stream, number, writer, why, detail, Html(f"<code>{text(_preview(payload))}</code>"), size(whole))
         for stream, number, writer, why, detail, payload, whole in figures.samples
     ]
-    head = ["stream", "frame", "sender", "reason", "in words", "begins with", "size"]
+    head = ["stream", "frame", "sender", "reason", "description", "begins with", "size"]
     return join_html(
         [
             paragraph(
@@ -345,7 +345,7 @@ def audit(figures: ReportData) -> Html:
         [
             paragraph(
                 "The record is checked against itself: that no entry is missing or twice, that only those wrote "
-                "who were allowed to, that every newcomer was told the truth. The checks are of the whole record, "
+                "who were allowed to, that every welcome was correct. The checks are of the whole record, "
                 "whatever time this report is about."
             ),
             table("Checks", head, rows, left=3),

@@ -23,6 +23,6 @@ class Minute(msgspec.Struct, frozen=True):
 
 
 class ControlActivity(msgspec.Struct, frozen=True):
-    """All minutes of a batch in which somebody did something; each participant's minute at most once."""
+    """All minutes of a batch with activity; each participant's minute at most once."""
 
     minutes: tuple[Minute, ...] = ()

@@ -63,7 +63,7 @@ class State(msgspec.Struct):
     windows: list[WindowPartial] = []
     """Not over yet."""
     minutes: list[MinuteState] = []
-    """Likewise."""
+    """The same."""
 
 
 def encode_state(state: State) -> bytes:

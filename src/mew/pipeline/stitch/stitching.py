@@ -71,7 +71,7 @@ class Stitched:
     stream_activity: pa.Table
     """The windows that are over since the last batch, and with `open` those that are not."""
     participant_activity: pa.Table
-    """Likewise."""
+    """The same."""
     totals: dict[str, Totals]
     """Of every stream that had a frame, and was open at some time in the batch."""
     numbers: dict[str, int]
@@ -205,7 +205,7 @@ class _Stitching:
         self._windows.add_missing(totals.stream_id, time, last - first)
 
     def done(self, control: ControlActivity, ended: Collection[str]) -> Stitched:
-        """All rows, and the state to go on from."""
+        """All rows, and the state of the next batch."""
         until, state = self._until, self._state
         self._closed += self._windows.close(until.time)
         self._minutes.add_control(control)
