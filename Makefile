@@ -52,7 +52,7 @@ try: $(TRY) ## look at a space at work with nothing but the gateway's own librar
 	@PYTHONPATH=src $(TRY)/bin/python -m tools.demo --endless
 
 .PHONY: screenshots
-screenshots: setup ## take the pictures of the documents anew, in a real browser
+screenshots: setup ## take the pictures of the documents again, in a real browser
 	@$(PY) -m tools.screenshots
 
 .PHONY: test

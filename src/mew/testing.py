@@ -263,7 +263,7 @@ class MemorySpace:
         """A participant joins with its token."""
         return self.connect(token=self.token(participant))
 
-    def observe(self, name: str = "onlooker") -> Client:
+    def observe(self, name: str = "viewer") -> Client:
         """Join with an observer's token."""
         return self.connect(token=self.tokens.issue(self.settings.space_id, name, observer=True))
 

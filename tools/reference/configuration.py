@@ -121,7 +121,7 @@ PARTS: Final = (
     Part("gateway.timeouts", "How long the gateway waits for a peer, in seconds.", (_all(Timeouts),)),
     Part(
         "gateway.limits",
-        "Over a limit the sender gets an error with its code; nobody else notices.",
+        "Over a limit, only the sender gets an error, with its code.",
         (_all(Limits), _all(Queues), _all(UnadmittedLimits)),
         renamed={"data_bytes": "data_queue_bytes", "control_bytes": "control_queue_bytes"},
     ),
@@ -219,9 +219,9 @@ def default_words(found: msgspec.structs.FieldInfo) -> str:
 INTRO: Final = """\
 # Configuration
 
-A space is a directory with a `space.yaml`, or a `.mew/space.yaml`. This is every key that it may have. A key that
-nobody knows is warned about with its line, a wrong type refused with its path and what was expected. Paths begin at the
-space's directory. Where no default stands there is none, and nothing is set.
+A space is a directory with a `space.yaml`, or a `.mew/space.yaml`. This page lists all of its keys. An unknown key
+causes a warning with its line. A wrong type is an error with the key and the expected type. Paths are relative to the
+space's directory. A key without a default is not set.
 
 """
 

@@ -31,7 +31,7 @@ SECRET: Final = "…"
 def _positive(**times: float) -> None:
     for name, seconds in times.items():
         if not seconds > 0:
-            raise InvalidSettings(f"{name} must be more than no time, not {seconds:g} s")
+            raise InvalidSettings(f"{name} must be greater than 0, not {seconds:g} s")
 
 
 class StdioServer(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +108,7 @@ class BridgeTimeouts(msgspec.Struct, frozen=True, kw_only=True):
         delays = {"backoff": self.backoff, "longest": self.longest}
         _positive(initialize=self.initialize, call=self.call, window=self.window, **delays)
         if self.restarts < 0:
-            raise InvalidSettings(f"{self.restarts} restarts are fewer than none")
+            raise InvalidSettings(f"restarts must not be negative, not {self.restarts}")
 
 
 class BridgeSettings(msgspec.Struct, frozen=True, kw_only=True):

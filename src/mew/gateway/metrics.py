@@ -144,7 +144,7 @@ class _Reading(Collector):
         held = {name: sum(proposal.size for proposal in each) for name, each in open_ones.items()}
         yield _gauge("mew_open_proposal_bytes", "Their bytes, as they count towards the limits.", held)
         closed = CounterMetricFamily(
-            "mew_closed_proposals", "Proposals that were closed, by what became of them.", labels=["space", "outcome"]
+            "mew_closed_proposals", "Closed proposals, by outcome.", labels=["space", "outcome"]
         )
         for space, hub in self._gateway.hubs.items():
             for outcome in OUTCOMES:

@@ -58,7 +58,7 @@ class MaintenanceClient:
 
     def _ask(self, request: Answer) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="journal keeper", daemon=True)
+            self._thread = threading.Thread(target=self._work, name="journal maintenance", daemon=True)
             self._thread.start()
         self._requests.put(request)
 

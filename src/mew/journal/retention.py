@@ -170,7 +170,7 @@ def _read(path: Path) -> RegisteredReader | None:
     except FileNotFoundError:
         return None  # or just unregistered
     except (OSError, msgspec.DecodeError) as problem:
-        raise BadReader(f"{path}: {problem}; nothing is removed until it is mended or deleted") from None
+        raise BadReader(f"{path}: {problem}; nothing is removed until this file is repaired or deleted") from None
 
 
 def _positions(folder: JournalFolder) -> list[int]:

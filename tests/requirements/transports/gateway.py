@@ -116,7 +116,7 @@ class GatewaySpace:
     def join(self, participant: str) -> Client:
         return self.connect(token=self.token(participant))
 
-    def observe(self, name: str = "onlooker") -> Client:
+    def observe(self, name: str = "viewer") -> Client:
         return self.connect(token=self.tokens.issue(self.settings.space_id, name, observer=True))
 
     def run(self, command: Command) -> None:

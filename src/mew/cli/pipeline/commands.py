@@ -156,7 +156,7 @@ def _batches(
     refresh: bool,
     source: str | None = None,
 ) -> Iterator[Any]:
-    """Run batches until there are no new records; `CommandFailed` then, if a space could not be gone on with."""
+    """Run batches until there are no new records; `CommandFailed` then, if a space could not be continued."""
     from mew.cli.pipeline.source import settings_here
     from mew.pipeline.jobs.planning import spaces_of
     from mew.pipeline.jobs.running import Batches

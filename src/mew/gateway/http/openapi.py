@@ -173,7 +173,7 @@ def _journal() -> Any:
         {
             "name": "Last-Event-ID",
             "in": "header",
-            "description": "In the live form: go on behind this position.",
+            "description": "In the live form: continue after this position.",
             "schema": {**_COUNT, "maximum": most},
         },
     ]
