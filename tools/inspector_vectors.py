@@ -57,7 +57,7 @@ def followed(client: Client) -> list[dict[str, Any]]:
 
 
 def open_and_end(lab: MemorySpace, alice: Client, bob: Client) -> None:
-    """Both ways in, data and frames, every end, somebody's own `stream/open` and `stream/ready`."""
+    """Both ways to open, data and frames, every end, and forged `stream/open` and `stream/ready`."""
     alice.send(kind="stream/request", payload={"description": "positions", "direction": None, "meta": {"deep": [1]}})
     alice.send(kind="stream/announce", payload={"formats": FORMATS, "desired_id": "cat", "encoding": "binary"})
     bob.send(kind="stream/open", payload={"stream_id": "forged", "owner": "bob"})
@@ -153,7 +153,7 @@ def wander(seed: int) -> Story:
 
 
 def vectors() -> list[dict[str, Any]]:
-    """Every story, as each of two onlookers saw it."""
+    """Every story, as seen by each of two observers."""
     stories: dict[str, Story] = {"open and end": open_and_end, "change hands": change_hands, "propose": propose}
     stories |= {f"wander {seed}": wander(seed) for seed in SEEDS}
     found = []

@@ -34,7 +34,7 @@ VERDICTS = {
     "survived": NEW,
     "no tests": NEW,
 }
-"""By mutmut's word for what became of a mutant; any other means that it was not tried."""
+"""By mutmut's word for the outcome of a mutant; any other word means that it was not tried."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def read_argued(text: str) -> set[Mutant]:
 
 
 def run_mutmut() -> int:
-    """Make all mutants anew and try each: mutmut's exit code."""
+    """Create all mutants again and try each. Returns mutmut's exit code."""
     shutil.rmtree(ROOT / "mutants", ignore_errors=True)
     tools = Path(sys.executable).parent
     command = [str(tools / "mutmut"), "run", "--max-children", str(os.cpu_count() or 2)]
@@ -119,7 +119,7 @@ def judged(found: Iterable[tuple[str, Mutant | None]], argued: set[Mutant]) -> I
 
 
 def report(results: Sequence[tuple[str, Mutant | None]], argued: set[Mutant]) -> bool:
-    """Say what became of the mutants; whether every one was tried and none is news."""
+    """Print the outcome of the mutants. Returns whether every one was tried and none is news."""
     news = [each for verdict, each in results if verdict == NEW]
     for each in news:
         print(f"NEW: {each}")

@@ -63,7 +63,7 @@ SET_UP_MINUTES = 3.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one part. A part fails by a failed test, or as a whole, for the reason in `broken`."""
+    """The outcome of one part. A part fails by a failed test, or as a whole, for the reason in `broken`."""
 
     part: str
     minutes: float
@@ -117,7 +117,7 @@ def place_in_memory(part: Part, memory: Path = MEMORY) -> Path | None:
 
 
 def wait_for(command: Sequence[str], root: Path) -> int:
-    """Run a command to its end and return its exit code; on Ctrl-C let it finish its last words first."""
+    """Run a command to its end and return its exit code; on Ctrl-C let it finish its output first."""
     with subprocess.Popen(command, cwd=root) as process:
         try:
             return process.wait()

@@ -28,7 +28,7 @@ DESKTOP: Final[ViewportSize] = {"width": 1280, "height": 860}
 PHONE: Final[ViewportSize] = {"width": 390, "height": 800}
 PATIENCE: Final = 90.0
 LARGEST: Final = 300_000
-"""Bytes of a picture: they are in everybody's clone."""
+"""Bytes of a picture: every clone has them."""
 SLOWLY: Final = Pace(seconds=16, frames=240, tokens=6, words=2, thoughts=1)
 LONG: Final = ("movement", "tokens", "transcript")
 """Stories that play first, and together: their streams are on one picture."""
@@ -53,7 +53,7 @@ class NoPicture(MewError):
 
 
 class Quiet:
-    """Nobody is told how the stories go: the browser looks on."""
+    """Ignores the progress of the stories, because the browser shows it."""
 
     def begins(self, story: Story) -> None:
         """A story begins."""

@@ -38,11 +38,14 @@ def settled_modules() -> list[Path]:
 
 
 def python_texts(source: str) -> Iterator[tuple[int, str]]:
-    """Comments and string literals of a module, each with its line: docstrings, messages, help, parts of f-strings."""
+    """Comments and texts of a module, each with its line: docstrings, messages, help, parts of f-strings.
+
+    A literal without a space is a name, such as the id of a participant, and not a text.
+    """
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
     for node in ast.walk(ast.parse(source)):
         match node:
-            case ast.Constant(value=str() as text):
+            case ast.Constant(value=str() as text) if " " in text.strip():
                 yield node.lineno, text

@@ -20,14 +20,14 @@ AT_MOST: Final = 10
 
 
 class Reader:
-    """Somebody who follows a page: who has done everything above the block it is at."""
+    """A reader who follows a page: who has done everything above the block it is at."""
 
     def __init__(self, page: Page, examples: list[Example]) -> None:
         self.page, self.examples = page, examples
         self.done = 0
 
     def follow(self, number: int) -> None:
-        """Run the block of this number, after those before it that nobody has run."""
+        """Run the block of this number, after the earlier blocks that have not run."""
         for _ in range(self.done, number):
             self._next()
         assert self.done == number, "blocks are run in the order of the page"

@@ -75,7 +75,7 @@ def run(notebook: Any, folder: Path, lake: Path | None) -> Any:
         "PYTHONPATH": str(ROOT),
     }
     with environment(values), tempfile.TemporaryDirectory(prefix="mew-") as sockets:
-        # Sockets that are files, which nobody else can reach; their names must be short.
+        # Unix sockets, which other users cannot reach; their names must be short.
         config = Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}})
         NotebookClient(notebook, kernel_name="python3", config=config, timeout=SECONDS).execute(cwd=str(folder))
     return notebook

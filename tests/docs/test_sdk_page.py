@@ -1,4 +1,4 @@
-"""The page about the SDK names what there is. Its code is run by `test_blocks.py`."""
+"""The page about the SDK names every public name. Its code is run by `test_blocks.py`."""
 
 import re
 from inspect import isclass

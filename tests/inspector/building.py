@@ -26,7 +26,7 @@ def ran(*command: str, seconds: int = 50, **environment: str) -> subprocess.Comp
 
 @cache
 def installed() -> Path:
-    """`node_modules`, exactly as the lock has it: made anew where the lock is another than it was made from."""
+    """`node_modules`, exactly as the lock has it: installed again if the lock has changed."""
     requires(shutil.which("node") and shutil.which("npm"), "Node.js and npm are not installed")
     lock = LOCK.read_text(encoding="utf-8")
     with LOCK.open("rb") as held:

@@ -118,7 +118,7 @@ class Kept:
 
     def stop(self) -> None:
         """By the command that it printed."""
-        command = shlex.split(self.lines[self.lines.index("The gateway goes on. This stops it:") + 1])
+        command = shlex.split(self.lines[self.lines.index("The gateway keeps running. This stops it:") + 1])
         subprocess.run(command, env=environment(self.folder), check=True, capture_output=True, timeout=60)
 
 
@@ -260,7 +260,7 @@ def test_what_the_others_need_is_not_of_the_server() -> None:
 
 def test_two_at_once_play_on_ports_of_their_own_and_one_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
     with closing(socket.socket()) as taken, begun(tmp_path, "--endless") as one, begun(tmp_path, "--endless") as two:
-        with suppress(OSError):  # somebody has the usual port already, which will do
+        with suppress(OSError):  # if another process has the usual port, that serves as well
             taken.bind(("127.0.0.1", 8080))
             taken.listen()
         assert heard(one, LISTENS.pattern)[1] != heard(two, LISTENS.pattern)[1]

@@ -150,7 +150,7 @@ def test_no_byte_of_it_is_of_a_token(generated: Generated, tmp_path: Path) -> No
     joins = [
         record for records in generated.records.values() for record in records if record.reason == "invalid_request"
     ]
-    assert joins, "nobody showed a token that could have been recorded"
+    assert joins, "no participant sent a token that could have been recorded"
 
 
 # The truth, against the journal
@@ -191,7 +191,7 @@ def test_what_each_writer_sent_to_each_stream_is_in_the_journal(generated: Gener
 
 
 class Lives:
-    """What becomes of the streams of a journal, by folding it."""
+    """The streams of a journal, by folding it."""
 
     def __init__(self, space: str, records: list[Record]) -> None:
         self.state = SpaceState(space_id=space)

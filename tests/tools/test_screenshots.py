@@ -1,4 +1,4 @@
-"""The pictures of the documents are those that `make screenshots` takes, and small enough for everybody's clone."""
+"""The pictures of the documents are those that `make screenshots` takes, and small enough for a clone."""
 
 import re
 import struct

@@ -24,7 +24,7 @@ DONE: Final = 0
 FAILED: Final = 1
 INTERRUPTED: Final = 130
 WIDE: Final = 140
-"""Columns where nobody's terminal says how many there are."""
+"""Columns if the output is not a terminal."""
 
 
 def read(words: Sequence[str]) -> tuple[Options, Path]:
@@ -39,12 +39,12 @@ def read(words: Sequence[str]) -> tuple[Options, Path]:
     given = vars(parser.parse_args(words))
     below = given.pop("below")
     if given["keep"] and given["endless"]:
-        parser.error("--keep is for a demo that ends; --endless goes on by itself")
+        parser.error("--keep is for a demo that ends; --endless keeps running anyway")
     return msgspec.convert(given, Options), below.absolute()
 
 
 async def until_told(demo: Demo) -> bool:
-    """Run it; whether it came to its end, or was told to stop before."""
+    """Run the demo. Returns whether it was completed, not stopped before."""
     loop, running = asyncio.get_running_loop(), asyncio.create_task(demo.run(), name="the demo")
     told = False
 

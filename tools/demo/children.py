@@ -21,7 +21,7 @@ import msgspec
 from mew.errors import MewError
 
 Hears: TypeAlias = Callable[[str], None]
-"""Is told each line."""
+"""Receives each line."""
 LAST_WORDS: Final = 12
 KILLING: Final = 5.0
 """Seconds that a process has to be gone when it was killed."""
@@ -33,7 +33,7 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else
 
 
 class Failed(MewError):
-    """A process of the demo did not do what it should have; the message has its last words."""
+    """A process of the demo did not do what it should have; the message has its last lines."""
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     shows_progress: bool = False
     """Its standard error is the terminal's."""
     patience: float = 15.0
-    """Seconds that it has to end in good order."""
+    """Seconds for a graceful stop."""
 
 
 class Child:
@@ -62,7 +62,7 @@ class Child:
         self._reading = asyncio.create_task(self._read(place.log, hears), name=f"what {name} says")
 
     async def _read(self, file: Path, hears: Hears) -> None:
-        """Both of its voices go into the log and are its last words; what it prints is heard besides."""
+        """Its output and its errors go into the log and are its last lines; its output is also passed on."""
         with file.open("a", encoding="utf-8") as log:
             async with asyncio.TaskGroup() as both:
                 if self._process.stdout is not None:
@@ -93,11 +93,11 @@ class Child:
     def failure(self, what: str) -> Failed:
         """What is said of it when it went wrong."""
         said = "".join(f"\n  {line}" for line in self.last_words)
-        return Failed(f"{self.name} {what}" + (f"; its last words:{said}" if said else " and said nothing"))
+        return Failed(f"{self.name} {what}" + (f"; its last lines:{said}" if said else " and said nothing"))
 
     async def end(self) -> bool:
-        """Have it end in good order, and whatever it started with it; what will not is killed, and False returned."""
-        if self._over:  # its number may be somebody else's by now
+        """Stop it gracefully, with all processes that it started; what will not is killed, and False returned."""
+        if self._over:  # its number may belong to another process by now
             return True
         self._tell(signal.SIGTERM)
         with suppress(TimeoutError):

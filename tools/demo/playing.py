@@ -20,7 +20,7 @@ LONGEST: Final = 150.0
 
 
 class Audience(Protocol):
-    """Who is told how the stories go."""
+    """Receives the progress of the stories."""
 
     def begins(self, story: Story) -> None:
         """A story begins."""
@@ -33,12 +33,12 @@ class Audience(Protocol):
 
 
 async def play(stage: Stage, stories: Sequence[Story], audience: Audience) -> None:
-    """Play them all; `Failed` with the last words of whoever failed first, the gateway too."""
+    """Play them all; `Failed` with the last lines of the first process that failed, the gateway included."""
     problem: Failed | None = None
     turns = asyncio.Semaphore(AT_ONCE)
     try:
         async with Children() as cast, asyncio.TaskGroup() as tasks:
-            gateway = tasks.create_task(_must_go_on(stage.gateway), name="the gateway goes on")
+            gateway = tasks.create_task(_must_go_on(stage.gateway), name="the gateway keeps running")
             played = [
                 tasks.create_task(_in_turn(_Playing(stage, story, cast, audience), turns), name=story.name)
                 for story in stories

@@ -29,9 +29,9 @@ class Options(msgspec.Struct, frozen=True):
     """What was asked for."""
 
     keep: bool = False
-    """The gateway goes on when the demo has ended."""
+    """The gateway keeps running when the demo has ended."""
     endless: bool = False
-    """The stories go round until somebody stops them, and there is no pipeline."""
+    """The stories repeat until they are stopped, and there is no pipeline."""
     quick: bool = False
 
 
@@ -56,7 +56,7 @@ class Demo:
         try:
             port = await self._leave_running(found)
             await self._look_back(msgspec.structs.replace(found, port=port))
-        except BaseException:  # nobody was told how to stop it
+        except BaseException:  # no user has learned how to stop it
             await command(self._folder, "space", "down")
             raise
 
@@ -83,8 +83,8 @@ class Demo:
         self._console.print()
 
     async def _leave_running(self, found: Stage) -> int:
-        """Have a gateway of its own right go on where ours ended; its port, which is ours unless somebody took it."""
-        with self._show.busy("A gateway that stays goes on where it ended"):
+        """Start an independent gateway instead of ours. Returns its port: ours, unless another process has it."""
+        with self._show.busy("An independent gateway continues"):
             said = await command(self._folder, "space", "up", "--detach", "--port", str(found.port), "--json")
         told: dict[str, Any] = json.loads("\n".join(said))
         return int(told["port"])
@@ -98,7 +98,7 @@ class Demo:
         if kept is not None:
             self._show.address(kept)
             self._show.note(
-                f"The gateway goes on. This stops it:\n{shlex.join((*MEW, 'down', '-d', str(self._folder)))}"
+                f"The gateway keeps running. This stops it:\n{shlex.join((*MEW, 'down', '-d', str(self._folder)))}"
             )
         took = time.monotonic() - self._began
         self._show.note(f"All of that took {took:.0f} s and is in {self._folder}. What happened, as a page:")

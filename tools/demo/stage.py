@@ -58,7 +58,7 @@ class Stage(msgspec.Struct, frozen=True):
 
 
 def new_folder(below: Path = DEMOS) -> Path:
-    """A folder that nobody else has, named by the time."""
+    """A new folder, named by the time."""
     named = f"{datetime.now(UTC):%Y-%m-%d-%H%M%S}"
     for number in range(1, 100):
         folder = below / (named if number == 1 else f"{named}-{number}")
@@ -73,7 +73,7 @@ def new_folder(below: Path = DEMOS) -> Path:
 
 
 def surroundings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of every process: this checkout's code, and nobody else's space."""
+    """The environment of every process: this checkout's code, and no other space."""
     kept = {name: value for name, value in environ.items() if not name.startswith("MEW_")}
     path = os.pathsep.join(filter(None, (str(ROOT / "src"), environ.get("PYTHONPATH"))))
     return {**kept, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
@@ -93,7 +93,7 @@ async def command(folder: Path, *words: str, shows_progress: bool = False) -> li
 
 @asynccontextmanager
 async def stage(folder: Path) -> AsyncIterator[Stage]:
-    """A gateway on a free port, until the end of the block; there it is stopped in good order."""
+    """A gateway on a free port, until the end of the block; there it is stopped gracefully."""
     shutil.copy(EXAMPLES / "space.yaml", folder / "space.yaml")
     (token,) = await command(folder, "token", "create", ONLOOKER, "--observer")
     async with Children() as children:

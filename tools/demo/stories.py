@@ -62,7 +62,7 @@ class Pace(msgspec.Struct, frozen=True):
     malformed: int = 5
     lose: int = 20
     tokens: int = 30
-    """A second; likewise words and thoughts."""
+    """Per second, also of words and thoughts."""
     words: int = 8
     thoughts: int = 2
     jobs: int = 12

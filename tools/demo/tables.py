@@ -131,9 +131,9 @@ def _gaps(rows: Sequence[Row]) -> str:
         return sum(row[4] for row in rows if row[0] == what)
 
     return (
-        f"{_count(lost('never sent'), 'frame')} of those that writers numbered never came; {lost('too slow'):,} were"
-        f" not delivered to a reader that was too slow, who was told which; {lost('left before'):,} were under way to"
-        " somebody who left."
+        f"{_count(lost('never sent'), 'frame')} of those that writers numbered never arrived; {lost('too slow'):,} were"
+        f" not delivered to a reader that was too slow, and reported to it; {lost('left before'):,} were in flight to"
+        " a participant that left."
     )
 
 
@@ -149,7 +149,7 @@ def _refused(rows: Sequence[Row]) -> str:
     return (
         f"What the gateway did not let through, by whom and why: {', '.join(_of(rows, 0))}."
         if rows
-        else "Nobody tried what they may not."
+        else "No participant tried a forbidden action."
     )
 
 

@@ -22,7 +22,7 @@ def census(folder: Path) -> dict[str, int]:
 
 
 def losses(folder: Path, files: Mapping[str, int]) -> str:
-    """What is gone or has another size, in words; empty if nothing is."""
+    """The files that are missing or have another size, as text; empty if there are none."""
     gone: set[Path] = set()
     changed: set[str] = set()
     for name, size in files.items():

@@ -15,7 +15,7 @@ LIFE_SIGN_SECONDS: Final = 15.0
 
 
 class Progress:
-    """Lines for a person: on a terminal one line that is redrawn, elsewhere a line now and then."""
+    """Lines for a person: on a terminal one line that is redrawn, otherwise a line at intervals."""
 
     def __init__(self, environment: str, stream: IO[str] | None = None) -> None:
         self._environment = environment

@@ -182,7 +182,7 @@ def shutting_down(simulation: Simulation) -> Scenario:
     actions.shut_down(simulation, name)
     yield jitter(simulation, 0.5)
     if simulation.model.is_present(name):
-        actions.send_rejected(simulation, name, "chat", {"text": "goodbye"}, "paused")
+        actions.send_rejected(simulation, name, "chat", {"text": "bye"}, "paused")
     yield 6.0
     return_if_possible(simulation, name)
 

@@ -19,7 +19,7 @@ FAILED: Final = 1
 
 
 def stale(folder: Path) -> list[str]:
-    """The pages that are not what would be written, and files that are nobody's."""
+    """The pages that differ from what would be written, and files of no page."""
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     wrong = [name for name, page in PAGES.items() if name not in names or page() != _text(folder / name)]
     return [*wrong, *sorted(names - PAGES.keys())]

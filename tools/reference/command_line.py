@@ -1,6 +1,6 @@
 """docs/reference/command-line.md: every command of `mew`, asked of the command itself.
 
-Must not say anything that `--help` does not: what reads badly here is mended where it is written.
+Must not say anything that `--help` does not: a text that reads badly here is changed in its source.
 """
 
 import inspect

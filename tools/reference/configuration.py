@@ -1,7 +1,7 @@
 """docs/reference/configuration.md: every key of space.yaml, of the types that hold its values.
 
-A key's type, default and meaning are those of a field, whose docstring is the one place where it is told. Here stands
-only what a file writes otherwise than the value has it.
+A key's type, default and meaning are those of a field and its docstring. This module has only what is written in a file
+differently from the value.
 """
 
 import ast
@@ -50,7 +50,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Part:
-    """One section of the file: the fields that it sets, and keys that are written in words of their own."""
+    """One section of the file: the fields that it sets, and keys with a separate text."""
 
     path: str
     intro: str
@@ -194,7 +194,7 @@ _WORDS: Final[dict[Any, str]] = {
 
 
 def type_words(kind: Any) -> str:
-    """A field's type in the words of whoever writes a file."""
+    """A field's type, for authors of a file."""
     if kind in _WORDS:
         return _WORDS[kind]
     origin, of = get_origin(kind), get_args(kind)

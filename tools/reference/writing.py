@@ -27,7 +27,7 @@ def sentence(text: str) -> str:
 
 
 def indented(text: str) -> str:
-    """Text as a block of code that nobody is to run: fenced ones are run by a test."""
+    """Text as an indented block of code, because a test runs fenced blocks."""
     return "\n".join(f"    {line}".rstrip() for line in text.splitlines())
 
 

@@ -1,4 +1,4 @@
-"""For mkdocstrings: functions that a class borrows of another module, as in `call = calling.call`, are told as methods.
+"""For mkdocstrings: functions that a class takes from another module, as in `call = calling.call`, become methods.
 
 Must not import what it reads: it sees the source as griffe does.
 """

@@ -46,7 +46,7 @@ def run_block(page: Page, block: Block, before: Block | None = None) -> None:
         return
     if block.language not in LANGUAGES:
         raise BlockFailed(
-            f"nobody can run {block.language!r}: use one of {_named(LANGUAGES)}, "
+            f"cannot run {block.language!r}: use one of {_named(LANGUAGES)}, "
             "or say why not with `<!-- no-run: reason -->`"
         )
     if "set-up" in block.directives:

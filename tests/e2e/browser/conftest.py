@@ -66,7 +66,7 @@ def economy() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def afterwards() -> Iterator[Callable[[ExitStack], None]]:
-    """Stops gateways beside the tests that follow, which takes a moment. Whatever goes wrong is told."""
+    """Stops gateways beside the tests that follow, which takes a moment. Errors are reported."""
     with ThreadPoolExecutor(1) as pool:
         stopped: list[Future[None]] = []
         yield lambda left: stopped.append(pool.submit(left.close))

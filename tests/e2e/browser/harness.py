@@ -39,7 +39,7 @@ ALONE: Final = (
     "--metrics-recording-only",
     "--disable-features=OptimizationHints,MediaRouter,Translate,AutofillServerCommunication",
 )
-"""A browser that talks to nobody but the gateway."""
+"""A browser that talks only to the gateway."""
 KEPT: Final = JournalSettings()
 PARTICIPANTS: Final[dict[str, Any]] = {
     "alice": ANYTHING,
@@ -94,7 +94,7 @@ class Cast:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(seconds)
 
     def begin(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Goes on beside the test; what goes wrong in it is seen when the cast leaves."""
+        """Runs beside the test; an error in it is seen when the cast leaves."""
         self._works.append(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     @contextmanager
@@ -192,7 +192,7 @@ class Tab:
         self.page.evaluate(GO, f"#/{view}")
 
     def is_fine(self) -> None:
-        """Nothing was complained about, and nobody else was asked."""
+        """The console has no errors, and no other host was contacted."""
         assert self.complaints == []
         assert self.strangers == []
         assert self.page.evaluate("window.violations") == []

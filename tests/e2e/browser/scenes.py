@@ -68,12 +68,12 @@ class Scene:
         await carol.send("reasoning/conclusion", {"message": "Yes."}, correlation_id=begun.id)
 
     async def hand_over(self) -> None:
-        """Carol, who may write already, goes on where Alice stops, and owns the cat from then on."""
+        """Carol, who may write already, continues where Alice stops, and owns the cat from then on."""
         self.writer = self.carol.stream("cat")
         await self.cat.transfer("carol", "it has eaten")
 
     async def _refused(self, bob: Space) -> None:
-        """Bob may not call tools, nor write where nobody let him."""
+        """Bob may neither call tools nor write without write access."""
         try:
             await bob.send("mcp/request", {"method": "tools/call", "params": {"name": "feed"}}, to="carol")
         except MewError:
@@ -81,7 +81,7 @@ class Scene:
         raise AssertionError("Bob was let through")
 
     async def chatter(self) -> None:
-        """A conversation that goes on for a while, until cancelled."""
+        """A conversation that lasts for a while, until cancelled."""
         while True:
             await self.talks(self.bob, self.carol)
             await asyncio.sleep(1.1)
@@ -106,7 +106,7 @@ class Scene:
             }
             await self.writer.send(position)
             if step % 4 == 0:
-                await self.talk.send(f"{step // 4:>4}: somebody says something about the cat\n")
+                await self.talk.send(f"{step // 4:>4}: a sentence about the cat\n")
             if step % 3 == 0:
                 await self.camera.send(bytes((step + each * 7) % 256 for each in range(300)))
             step += 1

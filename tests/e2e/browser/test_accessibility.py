@@ -1,4 +1,4 @@
-"""For everybody: axe-core finds nothing serious in any view, light and dark, wide and narrow; keys reach everything."""
+"""Accessibility: axe-core finds nothing serious in any view, light and dark, wide and narrow; keys reach everything."""
 
 from typing import Any, Final
 

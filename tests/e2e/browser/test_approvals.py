@@ -1,4 +1,4 @@
-"""Proposals: they wait, they are decided here, and the decision is what everybody sees."""
+"""Proposals: they wait, they are decided here, and all participants see the decision."""
 
 from typing import Any
 
@@ -79,7 +79,7 @@ def test_who_may_ask_only_some_picks_one_of_them(tab: Tab, cast: Cast) -> None:
     right = {"kind": "mcp/request", "payload": {"method": "tools/call"}, "to": ["carol"]}
     page = tab.act("bob", "approvals").page
     cast.do(alice.send("capability/grant", {"recipient": "bob", "capabilities": [right]}))
-    cast.do(alice.send("mcp/proposal", PROPOSAL))  # to nobody
+    cast.do(alice.send("mcp/proposal", PROPOSAL))  # without a recipient
     page.get_by_label("Recipient").select_option("alice")
     expect(page.get_by_text("You may not send this request to alice.")).to_be_visible()
     expect(page.get_by_role("button", name="Approve")).to_have_count(0)

@@ -1,4 +1,4 @@
-"""What is drawn is drawn when it changes, and when somebody looks."""
+"""Charts are drawn when their data changes, and when the page is visible."""
 
 import re
 from typing import Final

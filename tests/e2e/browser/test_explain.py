@@ -33,7 +33,7 @@ def test_a_late_answer_does_not_take_the_place_of_a_newer(tab: Tab, cast: Cast) 
     page = tab.observe("explain/bob").page
     held: list[Route] = []
     page.route("**/explain*", lambda route: held.append(route) if not held else route.continue_())
-    page.get_by_role("button", name="Explain").click()  # chat, which Bob may; the answer takes its time
+    page.get_by_role("button", name="Explain").click()  # chat, which Bob may; the answer is slow
     while not held:
         page.wait_for_timeout(20)
     page.get_by_label("sent this kind").fill("mcp/request")

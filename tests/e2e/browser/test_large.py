@@ -1,4 +1,4 @@
-"""Somebody writes megabytes: the page goes on drawing, shows a part, and says how much there is."""
+"""A participant writes megabytes: the page still draws, shows a part, and says how much there is."""
 
 import math
 from typing import Any, Final

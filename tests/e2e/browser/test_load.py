@@ -1,4 +1,4 @@
-"""Five hundred streams, two thousand frames a second: the page goes on drawing.
+"""Five hundred streams, two thousand frames a second: the page still draws.
 
 95% of animation frames are to come within 32 ms; the limit is three times as wide, for machines with other work.
 """
@@ -21,7 +21,7 @@ SECONDS: Final = 3
 LIMIT_MS: Final = 32
 SLACK: Final = 3
 TRIES: Final = 3
-"""For each view: the machine may have been somebody else's for the seconds of one."""
+"""For each view: another process may have used the machine during the seconds of one attempt."""
 TICK: Final = 0.02
 ARRIVES: Final = """
 least => [...document.querySelectorAll(".figure")]

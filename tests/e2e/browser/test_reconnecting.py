@@ -26,7 +26,7 @@ def test_without_a_journal_a_break_takes_nothing_away(browser: Browser, tmp_path
             cast.do(alice.chat("before the break"))
             row(page, "before the break")
             with broken(page):
-                cast.do(alice.chat("nobody will know"))
+                cast.do(alice.chat("lost message"))
             cast.do(alice.chat("after the break"))
             row(page, "after the break")
             row(page, "before the break")
