@@ -61,9 +61,7 @@ def test_texts_are_in_plain_words(place: str) -> None:
 
 
 def test_words_of_the_list_are_recognized_in_docstrings_comments_and_literals() -> None:
-    source = (
-        '"""To somebody."""\n\nx = 1  # done at once\n"""Whoever it is."""\ny = f"{x} goes on"\nz = "is nobody"\n'
-    )
+    source = '"""To somebody."""\n\nx = 1  # done at once\n"""Whoever it is."""\ny = f"{x} goes on"\nz = "is nobody"\n'
     assert sorted(hiding_words(python_texts(source))) == [
         "line 1: somebody",
         "line 3: at once",

@@ -38,7 +38,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
-    """A journal and its lake, of several batches. Shared: nobody changes it, and Spark keeps what it knows of it."""
+    """A journal and its lake, of several batches. Shared and never changed; Spark caches its metadata."""
     folder = tmp_path_factory.mktemp("it's a lake")
     truth = generate(folder / "journal", records=8_000, spaces=2, seed=2)
     assert run_all(folder / "journal", folder / "lake", most=2_500) >= 2

@@ -1,4 +1,4 @@
-"""How soon what was sealed is in the tables and told to the space: a watch on Spark as somebody starts it."""
+"""How soon sealed records are in the tables and published to the space: a watch on Spark as a user starts it."""
 
 import statistics
 from pathlib import Path

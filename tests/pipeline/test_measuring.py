@@ -1,4 +1,4 @@
-"""The figures of a watch: what Prometheus is told, from before the first batch to the end."""
+"""The figures of a watch: what Prometheus receives, from before the first batch to the end."""
 
 import re
 import urllib.error
@@ -20,7 +20,7 @@ SECONDS = 10
 
 
 class Never:
-    """Nobody says that it is enough."""
+    """Never stops."""
 
     is_set = False
 

@@ -40,7 +40,7 @@ log: BoundLogger = structlog.wrap_logger(
     ],
     wrapper_class=BoundLogger,
 )
-"""Logs only warnings and errors until `set_up` is called, so library users and tests see no start and stop lines."""
+"""Logs only warnings and errors until `configure_logging` is called: libraries and tests log no start or stop."""
 
 
 def address(peer: Any) -> str:
@@ -131,7 +131,7 @@ class _Writer(logging.Handler):
         try:
             line = self.format(record)
         except Exception:  # a library's arguments may not match its format string
-            line = f"{record.levelname} {record.name}: this line could not be made"
+            line = f"{record.levelname} {record.name}: this line could not be formatted"
         try:
             self._lines.put_nowait(line)
         except queue.Full:

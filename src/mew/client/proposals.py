@@ -117,7 +117,7 @@ class Proposal:
         kind, reason = envelope.kind, _reason(envelope)
         if kind == kinds.WELCOME:
             away = self._space.connection is not self._connection
-            return ConnectionLost(f"the connection was lost; the outcome of {self.id!r} may have been missed") if away else None
+            return ConnectionLost(f"the connection was lost; the outcome of {self.id!r} is unknown") if away else None
         if kind == kinds.PROPOSAL_CLOSED:
             return ProposalExpired(str(envelope.payload.get("outcome"))) if envelope.sender == kinds.GATEWAY else None
         if self._tracked and kind != kinds.MCP_RESPONSE and stamp_of(envelope) is None:

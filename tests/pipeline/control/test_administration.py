@@ -72,7 +72,7 @@ def test_a_refused_payload_is_its_digest() -> None:
 
 
 def test_a_checkpoint_of_the_first_fold_is_no_violation() -> None:
-    """A journal begun by the version before goes on without a finding."""
+    """A journal of the previous version continues without a finding."""
     lab = space_with_a_history()
     lab.run(Checkpoint())
     last: Record = lab.records[-1]

@@ -1,4 +1,4 @@
-"""Who had which capability, from where to where, and by whose word."""
+"""Who had which capability, from where to where, and granted by whom."""
 
 from typing import Any
 

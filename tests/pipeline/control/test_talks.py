@@ -83,7 +83,7 @@ def test_thoughts_belong_to_the_reasoning_that_is_their_context(lab: MemorySpace
 
 
 def test_a_refusal_is_overtaken_by_a_fulfilment_and_nothing_else_is_by_anything(lab: MemorySpace) -> None:
-    """Of a request nobody's stamp decides: another answer may come."""
+    """A request without a stamp is not decided: another answer may follow."""
     ada, ben, tool = lab.join("ada"), lab.join("ben"), lab.join("tool")
     say(ada, "p", "mcp/request", method="m")
     say(ben, "why", "chat", "p", text="is it safe?")
@@ -178,7 +178,7 @@ def test_an_open_proposal_waits_until_it_expires_and_ends_as_the_gateway_says(la
 
 
 def test_where_no_end_was_told_an_open_proposal_is_over_when_it_has_expired(lab: MemorySpace) -> None:
-    """The journal ends while the gateway is down, and goes on in a part that does not tell."""
+    """The journal ends while the gateway is down, and continues in a part without that record."""
     ada = lab.join("ada")
     ada.send(kind="mcp/proposal", id="p", payload={"method": "m"}, proposal={"expires_in_seconds": 3_600})
     lab.advance(4_000)

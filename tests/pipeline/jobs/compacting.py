@@ -16,7 +16,7 @@ FILE_BYTES = 300_000
 
 
 class Compacting:
-    """Goes on until the end of the `with`; then it is said if anything went wrong."""
+    """Runs until the end of the `with`; then it reports if anything went wrong."""
 
     def __init__(self, journal: Path, lake: Path) -> None:
         self._journal = journal

@@ -58,7 +58,7 @@ MOMENTS: dict[str, tuple[Moment, int]] = {
 
 
 class Driver:
-    """A `mew pipeline run` on its way."""
+    """A running `mew pipeline run`."""
 
     def __init__(self, place: Path, *arguments: str, command: Sequence[str] = RUN, patience: float = SECONDS) -> None:
         self._patience = patience
@@ -93,7 +93,7 @@ class Driver:
             if later:
                 with suppress(subprocess.TimeoutExpired):
                     self._process.wait(later)
-            self._process.send_signal(signal.SIGSTOP)  # at once: what follows takes a moment of its own
+            self._process.send_signal(signal.SIGSTOP)  # immediately: the following steps take time
             descendants = _descendants(self._process.pid)
             self._process.send_signal(signal.SIGKILL)
         finally:

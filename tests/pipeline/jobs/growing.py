@@ -8,7 +8,7 @@ from mew.journal.layout import JournalFolder, Segment, spaces
 
 
 class Growing:
-    """A journal that has as much of another as it was told to."""
+    """A journal with a given part of another one."""
 
     def __init__(self, whole: Path, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""Lakes to compare: what is in each table, whoever wrote it and in how many batches."""
+"""Lakes to compare: the content of each table, independent of its writers and batches."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""A driver with its Spark that asks nobody for leave: `python -m tests.pipeline.jobs.lockless <journal> <lake>`."""
+"""A driver with its Spark that takes no lock: `python -m tests.pipeline.jobs.lockless <journal> <lake>`."""
 
 import sys
 from pathlib import Path

@@ -217,7 +217,7 @@ def test_frames_that_are_numbered_out_of_order_are_found(records: Records, tmp_p
 
 
 def taken(records: Records, index: int, **more: Any) -> Record:
-    """The gateway hands on a stream of somebody who is there, for no reason, in the place of another record."""
+    """The gateway transfers the stream of a present owner without a reason, in the place of another record."""
     state = state_at(records, index)
     stream = next(each for each in state.streams.values() if each.owner in state.present)
     heir = next(each for each in state.present if each != stream.owner)

@@ -1,4 +1,4 @@
-"""A watch that goes on for days: it does not grow, and what was thinned out is not missed."""
+"""A watch that runs for days: it does not grow, and what was thinned out is not missed."""
 
 import gc
 import time
@@ -17,7 +17,7 @@ KILOBYTE = 1024
 
 
 class Never:
-    """Nobody says that it is enough."""
+    """Never stops."""
 
     is_set = False
 

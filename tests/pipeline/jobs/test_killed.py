@@ -1,4 +1,4 @@
-"""Kill a run anywhere, let the journal grow, run again: the tables are those of a run that nobody disturbed."""
+"""Kill a run anywhere, let the journal grow, run again: the tables are those of an undisturbed run."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Drivers with their Spark, killed, or three at once, or while files are compacted: the tables are those of one run."""
+"""Drivers with Spark, killed, or three concurrently, or during a compaction: the tables are those of one run."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -57,7 +57,7 @@ def readers_see_the_old_tables(folder: Path) -> bool:
 def test_three_drivers_at_once_and_compaction_of_everything_do_each_batch_once(
     whole: Path, tmp_path: Path, spark: SparkSession
 ) -> None:
-    """Nobody holds the lock of the lake here: it spares work, and nothing else depends on it."""
+    """No process holds the lock of the lake here: it spares work, and nothing else depends on it."""
     growing = Growing(whole / "journal", tmp_path / "journal")
     growing.grow(1000)
     lake = tmp_path / "lake"

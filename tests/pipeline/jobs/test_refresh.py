@@ -1,4 +1,4 @@
-"""A full refresh: the tables of one run, made anew; until its end everybody sees the old ones."""
+"""A full refresh: the tables of one run, rebuilt; until its end readers see the old ones."""
 
 import random
 import shutil
@@ -78,12 +78,12 @@ def same(found: Path, expected: Path) -> None:
 
 @cache
 def expected_contents(lake: Path) -> dict[str, pa.Table]:
-    """Of a lake that nobody changes."""
+    """Of a lake that is not changed."""
     return contents(lake)
 
 
 def state(lake: Path) -> dict[str, bytes]:
-    """What the next batch goes on from; snapshots on the way depend on the batches."""
+    """The state of the next batch; snapshots in between depend on the batches."""
     progress = Lake(lake).progress()
     assert progress is not None
     return {name: part for name, part in Lake(lake).read_state(progress.state).items() if SNAPSHOT not in name}
@@ -133,7 +133,7 @@ def test_a_refresh_of_nothing_is_a_first_run(journal: tuple[Path, Truth], whole:
 
 
 class Watched(Lake):
-    """A lake at which somebody looks before each step of a commit."""
+    """A lake that is read before each step of a commit."""
 
     def __init__(self, path: Path, look: Callable[[], None], steps: int | None = None) -> None:
         super().__init__(path)
@@ -362,7 +362,7 @@ def _adds_up(lake: Path, truth: Truth) -> None:
 
 
 def _is_whole(found: list[dict[str, Any]], expected: list[dict[str, Any]], names: tuple[str, ...]) -> None:
-    """From where to where somebody had something is the same, if rows that meet are taken together."""
+    """The ranges of each participant are the same, if rows that meet are taken together."""
     assert _stretches(found, names) == _stretches(expected, names)
 
 

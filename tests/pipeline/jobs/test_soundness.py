@@ -1,4 +1,4 @@
-"""Journals that are damaged, have lost something in the middle, or are others: nothing is lost, nobody is held up."""
+"""Journals that are damaged, have a gap, or are others: nothing is lost, and other spaces are not delayed."""
 
 import shutil
 from collections.abc import Callable

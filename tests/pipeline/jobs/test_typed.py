@@ -1,4 +1,4 @@
-"""Formats with a table of their own: which have one, that it has every row once, and that nobody can tell by asking."""
+"""Formats with a table: which have one, that it has every row once, and that queries do not show the difference."""
 
 import json
 import shutil
@@ -64,7 +64,7 @@ def ask(lake: Path, sql: str) -> tuple[tuple[str, ...], tuple[str, ...], list[st
 
 
 def answers(lake: Path, some: Sequence[str] = ()) -> Answers:
-    """What somebody finds who asks for all of every format: each row as JSON, its columns in their order."""
+    """The result of a query for all of every format: each row as JSON, its columns in their order."""
     names = some or format_names(Lake(lake))
     found: Answers = {name: [] for name in names}
     asked = " union all ".join(f"select '{name}', to_json(t)::varchar from {name} t" for name in names)
@@ -215,7 +215,7 @@ def test_there_are_never_more_than_sixty_four(tmp_path: Path) -> None:
 
 
 class Interrupted(Lake):
-    """A lake at which somebody stops before a commit."""
+    """A lake at which a process stops before a commit."""
 
     def __init__(self, path: Path, steps: int) -> None:
         super().__init__(path)
@@ -245,7 +245,7 @@ class Interrupted(Lake):
 
 
 def stopped(journal: Path, lake: Path, steps: int, named: Sequence[str] = SLUGS, **how: Any) -> None:
-    """A run that somebody ended after so many commits."""
+    """A run that was ended after so many commits."""
     with pytest.raises(InterruptedError):
         Batches(journal, Interrupted(lake, steps), one_by_one, typed=named).next(**how)
 
@@ -259,7 +259,7 @@ def test_a_batch_that_ended_between_two_tables_is_ended_by_the_next_run(
     stopped(journal, lake, steps, ["other names count from the next plan on"], most=2_000)
     run_all(journal, lake, most=2_000, typed=SLUGS)
     stopped(journal, lake, steps, refresh=True)
-    assert answers(lake) == expected, "readers go on with what was finished"
+    assert answers(lake) == expected, "readers still see what was finished"
     assert run_all(journal, lake, typed=SLUGS) == 1
     assert len(tables(lake)) >= 8
     assert answers(lake) == expected

@@ -145,7 +145,7 @@ def test_an_interrupted_watch_ends_at_once_when_told_twice(tmp_path: Path) -> No
     generate(tmp_path / "journal", records=3_000, spaces=1, seed=6)
     watching = Watching([*WITHOUT_SPARK, str(tmp_path / "journal"), str(tmp_path / "lake")])
     watching.until(lambda told: "finished" in told)
-    # Two signals that come at once may be one; the second of two is the system's, and a shell calls that 130.
+    # Two concurrent signals may be one; the second of two is the system's, and a shell calls that 130.
     assert watching.end(signal.SIGINT, signal.SIGINT)[0] in (0, -signal.SIGINT)
     run_all(tmp_path / "journal", tmp_path / "lake")
     run_all(tmp_path / "journal", tmp_path / "once")

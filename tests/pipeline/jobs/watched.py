@@ -20,7 +20,7 @@ FAST = "{segment_seconds: 1}"
 
 
 class Enough:
-    """Said by whoever watches the watch."""
+    """Reported by the test that runs the watch."""
 
     def __init__(self) -> None:
         self._said = threading.Event()

@@ -92,7 +92,7 @@ def progress(lake: Lake, batch: int, tables: dict[str, int]) -> Progress:
 
 
 def run(path: Path, last: int) -> None:
-    """What a job does, as often as need be: go on behind what is finished, up to a batch."""
+    """What a job does, as often as needed: continue after the finished batches, up to a batch."""
     lake = Lake(path)
     while True:
         done = lake.progress()

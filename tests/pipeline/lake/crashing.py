@@ -1,4 +1,4 @@
-"""Crash points of a lake: a process that ends without a word before its n-th change, be it Python's or Delta's.
+"""Crash points of a lake: a process that ends silently before its n-th change, be it Python's or Delta's.
 
 Each change is counted, so that a crash before one is a crash right behind the one before it.
 """

@@ -1,4 +1,4 @@
-"""Alarms: what is wrong outside of any batch is told by the next one, once."""
+"""Alarms: an error outside of any batch is reported by the next one, once."""
 
 from pathlib import Path
 

@@ -48,7 +48,7 @@ def test_readers_profit_at_once(lake: Lake) -> None:
     lake.compact()
     assert len(lake.reader().files("reader_gaps")) == 1
     assert len(lake.reader().files("stream_access")) == 2
-    # Whoever has begun to read goes on.
+    # A reader that has begun continues.
     assert all(Path(file).exists() for file in old)
 
 
@@ -154,7 +154,7 @@ def _without_enforcing(real: Any) -> Any:
 
 
 def test_the_files_that_readers_see_stay_however_old_they_are(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The progress row still names the version before the compaction: somebody was killed before it was changed."""
+    """The progress row still names the version before the compaction: the process was killed before changing it."""
     batches.run(lake.path, 5)
     monkeypatch.setattr(compaction, "_move", lambda tables, progress: None)
     lake.compact()

@@ -1,4 +1,4 @@
-"""Killed anywhere, or several at once: in the end each batch is there exactly once."""
+"""Killed anywhere, or several concurrently: in the end each batch is there exactly once."""
 
 import shutil
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def readable(lake: Lake) -> int:
 
 
 def copies(tmp_path: Path, last: int, *more: int) -> Callable[[int], tuple[Any, ...]]:
-    """Makes a lake with some batches for each crash, and what the work is told besides."""
+    """Makes a lake with some batches for each crash, and the other arguments of the work."""
     batches.run(tmp_path / "lake", last)
 
     def copy(number: int) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Plans, state files and the lock: written once, whole, by whoever is first."""
+"""Plans, state files and the lock: written once, complete, by the first process."""
 
 import threading
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Spark asked instead of DuckDB: the same answers, in the same words; and nothing that it is told changes anything."""
+"""Spark asked instead of DuckDB: the same answers, in the same words; and no query changes anything."""
 
 import io
 from pathlib import Path
@@ -45,7 +45,7 @@ def by_duckdb(folder: Path, sql: str) -> dict[str, str]:
 
 
 def by_spark(folder: Path, sql: str, session: SparkSession) -> dict[str, str]:
-    """Likewise; what is asked once is enough for all forms."""
+    """The same; one query is enough for all forms."""
     with on_spark.query(session, folder / "lake", sql, journal=folder / "journal") as answer:
         rows = _Heard(answer.columns, answer.types, list(answer))
     said = {}

@@ -26,7 +26,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[OpenLake, Truth]:
 
 @pytest.fixture(scope="module")
 def told(made: tuple[OpenLake, Truth]) -> list[tuple[SpaceTruth, ReportData]]:
-    """What happened in each space, and what is told of it."""
+    """What happened in each space, and what the report says of it."""
     lake, truth = made
     return [(truth.spaces[scope.space], gather(lake, scope)) for scope in scopes(lake)]
 

@@ -1,4 +1,4 @@
-"""The page of a report: whole in itself, safe whatever participants wrote, readable for everybody."""
+"""The page of a report: whole in itself, safe whatever participants wrote, accessible."""
 
 import json
 import re

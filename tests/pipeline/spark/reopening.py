@@ -56,7 +56,7 @@ def main(lake: Path) -> None:
         "it ended before the last of those who share it had gone"
     )
 
-    second.stop()  # by somebody who does not know of close_session, and opens one of their own
+    second.stop()  # by a caller that does not use close_session, and opens one of its own
     theirs = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     with pytest.raises(SessionConflict, match="that mew did not open"):
         opened(lake)

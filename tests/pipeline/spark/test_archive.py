@@ -1,4 +1,4 @@
-"""The class archive: for one build of Java, used where it is, missed by nobody where it is not."""
+"""The class archive: for one build of Java, used if it exists, not needed if it does not."""
 
 import sys
 from pathlib import Path

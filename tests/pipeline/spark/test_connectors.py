@@ -17,7 +17,7 @@ from tests.pipeline.spark.repository import Repository, serving
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Nothing is kept where other tests find it, and nothing of this machine's settings is heeded."""
+    """Nothing is kept where other tests find it, and no settings of this machine apply."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

@@ -46,7 +46,7 @@ OWN: Final = "journal"
 
 
 def places_of(source: str, journal: Path | None, lake: Path) -> tuple[Path, Path]:
-    """The lake's own journal, and the lake; `BadAddress` or `UsageError` where it cannot be meant so."""
+    """Return the folders of the ingested journal and of the lake. `--journal` with a source is a `UsageError`."""
     from mew.journal.kafka.address import read_address
 
     read_address(source)
