@@ -1,6 +1,6 @@
 """What the SDK costs the program that uses it: frames read and written per CPU-second, and memory while it cannot cope.
 
-A gateway on one CPU, the program on another, beside whoever feeds it. `MEW_BENCH_QUICK=1` takes fewer frames.
+A gateway on one CPU, the program on another, beside the process that feeds it. `MEW_BENCH_QUICK=1` takes fewer frames.
 """
 
 import os
@@ -29,7 +29,7 @@ ROUNDS: Final = 1 if QUICK else 3
 FRAMES: Final = 200_000 if QUICK else 1_000_000
 SLOW_FRAMES: Final = 500_000 if QUICK else 10_000_000
 WINDOW: Final = 40_000
-"""Frames on their way: what a gateway keeps for a reader holds more."""
+"""Frames in flight: what a gateway keeps for a reader holds more."""
 CHUNK: Final = 500
 PATIENCE: Final = 600.0
 
@@ -138,7 +138,7 @@ def send(server: Server, loop: str) -> float:
 
 
 def slow(server: Server, loop: str) -> tuple[int, dict[str, int], list[int]]:
-    """What a program that cannot cope reads, what it is told it does not, and its memory meanwhile."""
+    """What a program that is too slow reads, what is reported to it as lost, and its memory meanwhile."""
     with somebody(server) as clients, program(server, "slow", SLOW_FRAMES, loop) as reader:
         done = fed(clients, reader, SLOW_FRAMES, SLOW_FRAMES)
         return done["read"], done["gone"], done["memory"]

@@ -1,4 +1,4 @@
-"""What one member may try, to make everybody else wait: messages and requests that a good token lets it send.
+"""What one member may try, to make all others wait: messages and requests that a good token lets it send.
 
 A list, and nothing that sends: `members` measures what each attempt does to another member.
 """
@@ -193,7 +193,11 @@ ATTEMPTS: Final = (
     Attempt("200 invitations of 56 kB", lambda: _invitations(200, _long(7))),
     Attempt("2,000 invitations", lambda: _invitations(2_000, [{"kind": "chat"}])),
     Attempt("1,000 kicks of those invited", lambda: _kicks(1_000)),
-    Attempt("1,000 kicks of nobody", _one(kind="space/kick", payload={"participant_id": "nobody"}), times=1_000),
+    Attempt(
+        "1,000 kicks of an absentee",
+        _one(kind="space/kick", payload={"participant_id": "nobody"}),
+        times=1_000,
+    ),
     Attempt("300 streams", _one(kind="stream/request", payload={"description": "x"}), times=300),
     Attempt("10 streams of 250 kB", _one(kind="stream/request", payload={"description": "x" * 250_000}), times=10),
     Attempt(

@@ -18,7 +18,7 @@ from bench._gateway.wire import envelope
 
 RECEIVERS: Final = 20
 WINDOW: Final = 1000
-"""Envelopes on their way to each: our gateway would close the socket of a reader that has a megabyte waiting."""
+"""Envelopes in flight to each: our gateway would close the socket of a reader that has a megabyte waiting."""
 MARK: Final = ord("|")
 """Stands once in each envelope, and in no header of a WebSocket message of 125 to 379 bytes."""
 CHAT: Final = envelope("chat", {"text": "a message of ordinary length, for everyone in the space |"})
@@ -55,7 +55,7 @@ def _send(table: Table, clients: Clients, seconds: float) -> Throughput:
 
     done = saturate(clients, [CHAT], 1, seconds=seconds, tally=marks, window=WINDOW)
     if not done.exact:
-        table.note(f"{server.name}: not everybody got everything")
+        table.note(f"{server.name}: not every client got everything")
     _await_idle(server)
     return msgspec.structs.replace(done, cpu=server.cpu_seconds() - used)
 

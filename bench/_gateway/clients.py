@@ -1,4 +1,4 @@
-"""Many clients of one server, connected and let in at once.
+"""Many clients of one server, connected and admitted concurrently.
 
 They live in one process and share one poll; each is a plain socket that nothing stands before.
 """
@@ -77,7 +77,7 @@ def _receive(connected: socket.socket) -> bytes:
 
 
 def connecting(port: int, receive_buffer: int = 0) -> socket.socket:
-    """A socket on its way to the server."""
+    """A socket that connects to the server."""
     made = socket.socket()
     made.setblocking(False)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -88,10 +88,10 @@ def connecting(port: int, receive_buffer: int = 0) -> socket.socket:
 
 
 class Entrance:
-    """Clients on their way in: connected, greeted, let in. Who is in already is read meanwhile, and not looked at."""
+    """Clients that join: connected, greeted, admitted. Who is in already is read meanwhile, and not looked at."""
 
     def __init__(self, server: Server) -> None:
-        """Nobody yet."""
+        """Without clients."""
         self._dialect = server.dialect
         self._name = server.name
         self._poll = select.epoll()

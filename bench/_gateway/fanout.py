@@ -61,7 +61,7 @@ def _send(table: Table, clients: Clients, batch: int, seconds: float) -> Through
     message = speech.stamped(STAMP) * batch
     done = calmly(lambda: saturate(clients, [message], speech.received, seconds=seconds, window=window, batch=batch))
     if not done.exact:
-        table.note(f"{clients.server.name}: not everybody got everything ({batch} a write)")
+        table.note(f"{clients.server.name}: not every client got everything ({batch} a write)")
         clients.settle()
     return done
 

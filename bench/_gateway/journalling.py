@@ -57,7 +57,7 @@ def _send(table: Table, clients: Clients, batch: int, seconds: float) -> Through
     used = clients.server.cpu_seconds()
     done = saturate(clients, [message], speech.received, seconds=seconds, window=window, batch=batch)
     if not done.exact:
-        table.note(f"not everybody got everything ({batch} a write)")
+        table.note(f"not every client got everything ({batch} a write)")
         clients.settle()
     _await_idle(clients.server)
     return msgspec.structs.replace(done, cpu=clients.server.cpu_seconds() - used)

@@ -24,7 +24,7 @@ from bench._gateway.wire import Speech
 
 WINDOW: Final = 8192
 WINDOW_BYTES: Final = 64 * 2**20
-"""How far, in frames and in bytes on their way to all, a writer runs ahead of the slowest reader. The servers differ in
+"""How far, in frames and in bytes in flight to all, a writer runs ahead of the slowest reader. The servers differ in
 what they do about a reader that falls behind; here none is to."""
 BETWEEN_LOOKS: Final = 32
 DRAIN_SECONDS: Final = 20.0
@@ -45,9 +45,9 @@ class Throughput(msgspec.Struct, frozen=True):
     cpu: float
     """Seconds of the server."""
     exact: bool
-    """Everybody got everything, and nothing else."""
+    """Every client got everything, and nothing else."""
     others: float
-    """The share of the machine that somebody else used meanwhile."""
+    """The share of the machine that other processes used meanwhile."""
 
     @property
     def per_cpu_second(self) -> float:
@@ -72,7 +72,7 @@ class Latency(msgspec.Struct, frozen=True):
     """How late the 99th of a hundred frames was sent, in milliseconds."""
     complete: bool
     others: float
-    """The share of the machine that somebody else used meanwhile."""
+    """The share of the machine that other processes used meanwhile."""
 
     def ms(self, share: float) -> float:
         """The latency that this share of the frames stays below, in milliseconds."""
@@ -132,7 +132,7 @@ def saturate(
 
 
 def window_for(readers: int, unit: int) -> int:
-    """Frames that a writer may be ahead, so that not too much is on its way."""
+    """Frames that a writer may be ahead, so that not too much is in flight."""
     return max(64, min(WINDOW, WINDOW_BYTES // (readers * unit)))
 
 
@@ -244,7 +244,7 @@ class _Generator:
         self.late = array("q")
 
     def run(self, deadline: float) -> bool:
-        """Send all and hear all, if need be until the deadline; whether everything came to everybody."""
+        """Send all and hear all, if need be until the deadline; whether every client received everything."""
         start, hurry = time.monotonic_ns() + 1_000_000, int(deadline * SECOND)
         wanted = self._total * len(self._others) * self._unit
         with select.epoll() as poll:

@@ -25,7 +25,7 @@ LOAD_CPU: Final = CPUS[0]
 SERVER_CPU: Final = CPUS[-1]
 """The same as the load's on a machine that has only one: then the figures say little."""
 CALM: Final = 0.1
-"""A measurement during which somebody else uses more of the machine counts only where there is no better one."""
+"""A measurement during which other processes use more of the machine counts only where there is no better one."""
 PATIENCE: Final = float(os.environ.get("MEW_BENCH_PATIENCE", "") or 0)
 """Seconds for which one measurement waits for a calm moment."""
 TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -94,7 +94,7 @@ def resident_bytes(pid: int) -> int:
 
 
 class Watch:
-    """How much of the CPUs somebody else uses while we measure: figures of a busy machine say little."""
+    """How much of the CPUs other processes use during a measurement: figures of a busy machine say little."""
 
     def __init__(self, server: int | None = None) -> None:
         """From now on. This server's process is ours, and every other that has ended by the time we are asked."""
@@ -118,7 +118,7 @@ class Measured(Protocol):
 
     @property
     def others(self) -> float:
-        """The share of the machine that somebody else used meanwhile."""
+        """The share of the machine that other processes used meanwhile."""
         ...
 
 
@@ -126,7 +126,7 @@ Result = TypeVar("Result", bound=Measured)
 
 
 def calmly(measure: Callable[[], Result]) -> Result:
-    """Measure; if somebody disturbs it, wait until they have done and measure again, as long as patience lasts."""
+    """Measure; if other processes disturb it, wait and measure again, up to `PATIENCE` seconds."""
     deadline = time.monotonic() + PATIENCE
     while True:
         done = measure()

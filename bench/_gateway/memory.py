@@ -80,7 +80,7 @@ def _join(server: Server, count: int) -> list[socket.socket]:
 
 
 def _only_upgrade(server: Server, count: int) -> list[socket.socket]:
-    """As somebody does who says nothing after the handshake."""
+    """Like a client that sends nothing after the handshake."""
     return _join(msgspec.structs.replace(server, dialect=PlainWebSocket()), count)
 
 

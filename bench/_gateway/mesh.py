@@ -72,6 +72,6 @@ def _most(table: Table, clients: Clients, seconds: float) -> float:
     table.add("  deliveries a second", name, done.per_second, millions, ratio=True, others=done.others)
     table.add("  server's CPU (as much as it takes)", name, share, percent, others=done.others)
     if not done.exact:
-        table.note(f"{name}: not everybody got everything")
+        table.note(f"{name}: not every client got everything")
         clients.settle()
     return done.sent / done.seconds

@@ -94,7 +94,7 @@ def _version(name: str) -> str:
 
 @contextmanager
 def running(name: str, wishes: Wishes) -> Iterator[Server]:
-    """A server for as long as it is needed; `Unavailable` where it cannot be had."""
+    """A server for as long as it is needed; `Unavailable` if it is not installed."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix=f"mew-bench-{name}-") as made:
         folder = Path(made)
@@ -166,7 +166,7 @@ def write_space(folder: Path, wishes: Wishes) -> list[str]:
     """Our gateway's space.yaml, everything as by default but the limits of one participant; its tokens."""
     tokens = [f"bench-{number}-{secrets.token_hex(8)}" for number in range(wishes.people)]
     gateway: dict[str, object] = {
-        # A ping would be counted as a frame; nobody here answers it.
+        # A ping would be counted as a frame; no client answers it.
         "timeouts": {"idle_seconds": 3600, **({} if wishes.shipped_limits else {"handshake_seconds": 60})},
         "limits": {
             **dict.fromkeys(UNLIMITED, 10**9),

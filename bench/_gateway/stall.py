@@ -29,7 +29,7 @@ QUIET_SECONDS: Final = 1.0
 
 
 class Ledger(msgspec.Struct):
-    """What a reader got of what was sent, and what it was told it did not get."""
+    """The part that a reader received, and the part that was reported to it as lost."""
 
     received: int = 0
     told: int = 0

@@ -1,4 +1,4 @@
-"""Two thousand clients that come back at once: how long until all are in, and what two others notice meanwhile.
+"""Two thousand clients reconnect concurrently: how long until all have joined, and what two others notice meanwhile.
 
 Ours has its limits as shipped: all come from one address, of which 256 are served at a time and the rest wait.
 """
@@ -37,7 +37,7 @@ _END: Final = FILLER * (PAYLOAD - STAMP)
 
 def storm(plan: Plan) -> Table:
     """All hang up and come back."""
-    table = Table(f"{CROWD:,} clients reconnect at once, while two others stream at {HERTZ} Hz", plan.servers)
+    table = Table(f"{CROWD:,} clients reconnect concurrently, while two others stream at {HERTZ} Hz", plan.servers)
     rounds = min(plan.rounds, 2)
     table.note(f"rounds: {rounds} of ours, 1 of each other")
     for number in range(rounds):
@@ -60,7 +60,7 @@ def _measure(table: Table, name: str, way: str) -> None:
         crowd.settle()
         pair.settle()
         samples, watch = server.folder / "samples", machine.Watch(server.pid)
-        # `ws` and `bun` as they are here send everything to everybody: nothing stays between two.
+        # `ws` and `bun`, as configured here, send everything to all clients: nothing stays between two.
         alone = isinstance(server.dialect, PlainWebSocket)
         with nullcontext() if alone else _probing(pair.sockets, crowd.sockets, server.dialect.speech(0), samples):
             time.sleep(CALM_SECONDS)
@@ -92,7 +92,7 @@ def _two_parties(server: Server, way: str) -> tuple[Clients, Clients]:
 
 
 def _come_back(crowd: Clients) -> float:
-    """Seconds until everybody is in, from the first attempt on."""
+    """Seconds from the first attempt until all clients have joined."""
     started, entrance = time.monotonic(), Entrance(crowd.server)
     for number in range(CROWD):
         entrance.add(connecting(crowd.server.port), number + 2)

@@ -158,7 +158,7 @@ def _send_on(
 
 
 def _never_read(table: Table, descriptors: int) -> None:
-    """Requests without end whose answers nobody reads; a member speaks all the time, and is recorded."""
+    """Endless requests whose answers are not read; a member speaks all the time, and is recorded."""
     name = f"of {SILENT} connections that never read, left after {SILENT_SECONDS:.0f} s"
     with _gateway(descriptors) as server:
         members = Clients(server)

@@ -41,7 +41,7 @@ class Dialect(Protocol):
     ready: bytes
     """Part of what a client hears once it is let in."""
     quiet: float
-    """Seconds without a word after which it hears nothing unasked any more."""
+    """Seconds of silence after which it no longer receives unrequested messages."""
 
     def hello(self, number: int) -> bytes:
         """What the client of this number says first."""
@@ -115,7 +115,7 @@ def websocket_speech(size: int, prefix: bytes = b"") -> Speech:
 
 
 class PlainWebSocket:
-    """A server that lets everybody in and sends everything to all."""
+    """A server that admits every client and sends everything to all."""
 
     ready = b"\r\n\r\n"
     quiet = 0.3
@@ -138,7 +138,7 @@ class PlainWebSocket:
 
 
 class Mew:
-    """Our gateway: a token opens the door, a stream of its own lets a client write."""
+    """Our gateway: a client joins with a token and writes to its own stream."""
 
     ready = b'"position":'  # the last word of a welcome
     quiet = 0.3
@@ -183,13 +183,13 @@ class Mew:
 
 
 class Nats:
-    """nats-server: everybody subscribes to everything below one subject."""
+    """nats-server: every client subscribes to everything below one subject."""
 
     ready = b"PONG"
     quiet = 3.0  # it pings each new client once, about two seconds after it came
 
     def __init__(self, subject: str = "s.*") -> None:
-        """Everybody subscribes to this."""
+        """The subject that every client subscribes to."""
         self._subject = subject
 
     def hello(self, number: int) -> bytes:

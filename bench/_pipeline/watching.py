@@ -55,7 +55,7 @@ class Position(msgspec.Struct):
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """A figure that a participant was told."""
+    """A figure that a participant received."""
 
     at: float
     figure: Activity
@@ -134,7 +134,7 @@ def _process(folder: Path, command: Sequence[str], *, stdout: Any, stderr: Any =
 
 
 async def _play(url: str, windows: int) -> list[Heard]:
-    """Write until so many windows were told of by a warm watch."""
+    """Write until a warm watch has published this many windows."""
     async with (
         mew.connect(url, space="lab", token="token-of-writer") as space,
         asyncio.timeout(START_SECONDS + 4 * windows),

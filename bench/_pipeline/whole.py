@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from bench._pipeline.kernel import FORMAT, NOON, SCHEMA_OF_FRAMES, SEGMENT, SPACE, STREAMS, frame_rows, payloads
 from mew.journal.arrow import to_arrow

@@ -32,7 +32,7 @@ HIDING_WORDS = re.compile(
 """The usual words are: a participant, no participant, all participants; again, immediately, periodically, continues;
 the same; receives, reports, as text; is unavailable, abandoned, repaired, a usage error, gracefully; rejected, in
 flight, delays, event-loop iteration; transport, connection, observer, apply, contents, outcome."""
-PLACES = ("src", "docs", "examples", "deploy", "inspector", "")
+PLACES = ("src", "docs", "examples", "deploy", "inspector", "tools", "bench", "")
 """Folders whose files are checked; an empty name means the files at the top of the repository."""
 TEXT_FILES = {".md", ".ts", ".tsx", ".mjs", ".js", ".css", ".html", ".sh", ".toml", ".yaml", ".yml", ".ipynb", ".pyi"}
 

@@ -482,7 +482,7 @@ async def test_a_proposal_whose_answer_may_have_been_missed_fails(rights: Runnin
         assert not waiting.done()  # a welcome alone is no reason
         assert proposer.connection is not None
         proposer.connection.abort("as if the network were gone")
-        with pytest.raises(ConnectionLost, match="may be missed"):
+        with pytest.raises(ConnectionLost, match="is unknown"):
             await waiting
 
 
