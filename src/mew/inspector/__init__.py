@@ -78,17 +78,17 @@ class StaticFile(msgspec.Struct, frozen=True):
 def page_files() -> dict[str, StaticFile]:
     """Return every file of the page by its request path."""
     folder = files("mew.inspector") / STATIC
-    found = {f"/{path}": StaticFile.of(content, path) for path, content in _read(folder, "")}
-    found["/"] = found.pop(f"/{INDEX}")
-    return found
+    by_path = {f"/{path}": StaticFile.of(content, path) for path, content in _read(folder, "")}
+    by_path["/"] = by_path.pop(f"/{INDEX}")
+    return by_path
 
 
 def _read(folder: Traversable, path: str) -> list[tuple[str, bytes]]:
-    found: list[tuple[str, bytes]] = []
-    for each in sorted(folder.iterdir(), key=lambda each: each.name):
-        name = f"{path}{each.name}"
-        found += _read(each, f"{name}/") if each.is_dir() else [(name, each.read_bytes())]
-    return found
+    contents: list[tuple[str, bytes]] = []
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        name = f"{path}{entry.name}"
+        contents += _read(entry, f"{name}/") if entry.is_dir() else [(name, entry.read_bytes())]
+    return contents
 
 
 class InspectorPage(BaseRoute):
@@ -125,9 +125,9 @@ def answered(file: StaticFile, request: Request) -> Response:
     return Response(body, headers=headers, media_type=file.media_type)
 
 
-def _has(given: str, tag: str) -> bool:
+def _has(header: str, tag: str) -> bool:
     """Return whether a header contains this tag. The weak form counts too: a proxy may have converted it."""
-    return any(each.strip().removeprefix("W/") in {tag, "*"} for each in given.split(","))
+    return any(value.strip().removeprefix("W/") in {tag, "*"} for value in header.split(","))
 
 
 __all__ = ["InspectorPage"]
