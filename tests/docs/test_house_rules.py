@@ -16,7 +16,7 @@ from tests.docs.sources import MODULES, ROOT, module_path, repository_files, set
 
 MODULE_LINES: Final = 500
 FUNCTION_LINES: Final = 60
-MOST_MODULES: Final = 214
+MOST_MODULES: Final = 215
 """Modules outside the pipeline. A new subject may need a module; splitting a subject does not."""
 MOST_SINGLE_IMPORTERS: Final = 45
 
@@ -70,6 +70,7 @@ SINGLE_IMPORTERS = {
     "journal/maintenance_worker.py": ENTRY,
     "journal/sealing.py": SUBJECT,
     "journal/writer.py": SUBJECT,
+    "protocol/admission.py": SUBJECT,
     "protocol/canonical_json.py": PURE,
     "protocol/handlers/streams.py": SUBJECT,
     "protocol/quotas.py": PURE,
