@@ -45,7 +45,7 @@ async def receive(space: Space, count: int) -> None:
 
 
 async def send(space: Space, count: int) -> None:
-    """Write frames for somebody else."""
+    """Write frames for another client."""
     await space.wait_until(lambda view: "p0" in view.participants)
     stream = await space.open_stream(target=["p0"])
     tell(ready=True)
@@ -58,7 +58,7 @@ async def send(space: Space, count: int) -> None:
 
 
 async def slow(space: Space, count: int) -> None:
-    """Read far more slowly than frames come; all the others are to be told as gaps."""
+    """Read far more slowly than frames come; all the others must be reported as gaps."""
     gone = {"queue": 0, "gateway": 0, "connection": 0}
 
     def on_gap(gap: StreamGap) -> None:

@@ -13,7 +13,7 @@ from roles import Arguments
 
 LINES = {"id": "utf8-newline-delimited", "mime_type": "text/plain", "description": "words; each line is a sentence"}
 SPOKEN = (
-    "Can you hear me?\nThe door to the garden is open.\n"
+    "Can you hear me?\nThe gate to the garden is open.\n"
     "I think the cat went out, and the dog went after it.\nI am going in.\n"
 )
 

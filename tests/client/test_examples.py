@@ -241,7 +241,7 @@ async def test_a_call_is_written_down_line_by_line(seacat: Stage) -> None:
         assert reader == Ended(
             [
                 "speaker (en-US): Can you hear me?",
-                "speaker (en-US): The door to the garden is open.",
+                "speaker (en-US): The gate to the garden is open.",
                 "speaker (en-US): I think the cat went out, and the dog went after it.",
                 "speaker (en-US): I am going in.",
                 "the call has ended",
