@@ -14,7 +14,7 @@ TRY := .venv-try
 PY := $(VENV)/bin/python
 CODE := $(wildcard src tests bench tools examples deploy)
 MATRIX := memory,websocket,http,sdk
-CORE_TESTS := tests/protocol tests/model tests/messages tests/view tests/requirements tests/testing
+CORE_TESTS := tests/protocol tests/model tests/messages/test_protocol.py tests/view tests/requirements tests/testing
 
 # The first Python that is new enough. `make setup PYTHON=/path/to/python` overrides it.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
