@@ -180,7 +180,7 @@ SPLIT = {
 def test_a_fragment_that_cannot_be_text_is_refused_with_the_last_at_the_latest(
     client: Raw, parts: Sequence[bytes]
 ) -> None:
-    """Autobahn would have it refused at once, and takes this for correct but not strict."""
+    """Autobahn expects an immediate rejection, and takes this for correct but not strict."""
     converse_frame_by_frame(client, refused("", 1007, fragments(TEXT, *parts)))
 
 

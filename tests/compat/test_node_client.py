@@ -1,4 +1,4 @@
-"""A client built on npm's `ws`, as somebody brings it along: it joins and takes part in chat, streams and grants."""
+"""A client built on npm's `ws`: it joins and takes part in chat, streams and grants."""
 
 import json
 import os

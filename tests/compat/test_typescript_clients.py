@@ -1,6 +1,6 @@
 """What the clients of the TypeScript mew rely on at a socket: joining, the welcome, their own echo, what is relayed.
 
-Each test is one fact that somebody who brings such a client along may look up here.
+Each test is one fact that users of such a client can look up here.
 """
 
 from collections.abc import Iterator
@@ -156,7 +156,7 @@ def test_a_client_that_reconnects_and_counts_from_one_again_is_heard_again(old: 
     human = old.join("human")
     for _ in range(2):
         agent = old.join("agent")
-        agent.say(id="agent-1", kind="chat", payload={"text": "counted anew"})
+        agent.say(id="agent-1", kind="chat", payload={"text": "counted again"})
         assert human.envelope("chat")["id"] == "agent-1"
         agent.send(closing())
         assert human.envelope("system/presence")["payload"]["event"] == "leave"

@@ -29,7 +29,7 @@ def opened_by(client: Raw, **payload: Any) -> str:
 
 
 def discovered(old: Old, participant: str = "agent") -> list[dict[str, Any]]:
-    """The streams of which somebody who joins now is told."""
+    """The streams in the welcome of a participant that joins now."""
     listed: list[dict[str, Any]] = old.joining(join(participant)).envelope("system/welcome")["payload"][
         "active_streams"
     ]

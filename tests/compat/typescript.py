@@ -1,6 +1,6 @@
 """A space as users of the TypeScript mew have it, and sockets that speak as its clients do.
 
-Must not use our own client: what these tests hold is what somebody else's relies on.
+Must not use our own client: these tests check what other clients rely on.
 """
 
 from pathlib import Path
@@ -86,7 +86,7 @@ def join(participant: str) -> dict[str, Any]:
 
 
 class Old:
-    """A gateway with that space, and whoever is connected to it."""
+    """A gateway with that space, and its connected clients."""
 
     def __init__(self, gateway: Running, directory: Path) -> None:
         self.gateway = gateway
@@ -129,7 +129,7 @@ class Old:
         return lines(self.directory / "logs" / f"{participant}.log")
 
     def close(self) -> None:
-        """Everybody hangs up."""
+        """All clients disconnect."""
         for client in self._clients:
             client.close()
 

@@ -1,4 +1,4 @@
-"""The image is built of what there is, from pins, and runs as nobody special; what needs no daemon is tried here."""
+"""The image is built from pins and runs as an ordinary user; what needs no daemon is tried here."""
 
 import os
 import re

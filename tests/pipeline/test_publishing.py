@@ -36,7 +36,7 @@ class Position(msgspec.Struct):
 
 
 async def _published(space: Space) -> str:
-    """The stream of whoever publishes."""
+    """The stream of the publisher."""
     view = await space.wait_until(lambda view: any(each.owner == "bob" for each in view.streams.values()), timeout=30)
     stream = next(each for each in view.streams.values() if each.owner == "bob")
     assert [each["id"] for each in stream.formats] == ["activity", "alarm"]

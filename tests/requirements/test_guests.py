@@ -117,7 +117,7 @@ def test_an_observer_receives_what_goes_to_all_and_nothing_that_is_targeted(open
 
 
 @pytest.mark.requirement("JOIN-23")
-@pytest.mark.parametrize("token", [None, "of nobody"])
+@pytest.mark.parametrize("token", [None, "of no participant"])
 def test_an_anonymous_client_joins_under_the_id_it_claims(open_space: Transport, token: str | None) -> None:
     lab = open_space(**WIDE, allow_anonymous=True, defaults=[{"kind": "chat"}, {"kind": "reasoning/*"}])
     alice = lab.join("alice")
@@ -160,7 +160,7 @@ def test_an_anonymous_client_joins_again_with_the_token_that_says_nothing(open_s
     lab = open_space(allow_anonymous=True)
     guest = lab.connect()
     for _ in range(2):
-        guest.send(type="join", participantId="guest", token="of nobody")
+        guest.send(type="join", participantId="guest", token="of no participant")
         assert guest.kinds() == ["system/welcome"]
 
 

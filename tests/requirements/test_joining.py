@@ -90,7 +90,7 @@ def test_who_was_turned_away_cannot_join_on_the_same_socket(open_space: Transpor
 
 
 @pytest.mark.requirement("JOIN-05")
-@pytest.mark.parametrize("token", [None, "", "of nobody"])
+@pytest.mark.parametrize("token", [None, "", "of no participant"])
 def test_an_unknown_or_missing_token_is_turned_away(open_space: Transport, token: str | None) -> None:
     lab = open_space(participants={"alice": None})
     watcher = lab.join("alice")
@@ -104,7 +104,7 @@ def test_an_unknown_or_missing_token_is_turned_away(open_space: Transport, token
 
 @pytest.mark.requirement("JOIN-05")
 def test_an_unknown_bearer_token_is_turned_away_at_once(open_space: Transport) -> None:
-    client = open_space(participants={"alice": None}).connect(token="of nobody")
+    client = open_space(participants={"alice": None}).connect(token="of no participant")
     assert (client.kinds(), client.closed) == (["system/error"], 4401)
 
 
@@ -207,7 +207,7 @@ def test_joining_again_with_another_token_of_ones_own_gives_a_fresh_welcome(open
         {"participantId": "bob"},
         {"space": "nowhere"},
         {"token": "token-of-bob@lab"},
-        {"token": "of nobody"},
+        {"token": "of no participant"},
         {"participantId": "bob", "token": "token-of-bob@lab"},
     ],
 )

@@ -176,14 +176,14 @@ def test_a_transfer_is_told_to_all_and_needs_nobodys_consent(open_space: Transpo
     lab = open_space(participants=FOUR)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
-    transfer(alice, stream_id, "bob", reason="for good")
+    transfer(alice, stream_id, "bob", reason="retired")
     for client in (alice, bob, carol):
         answer = client.take("stream/ownership-transferred")
         assert (answer["from"], answer["correlation_id"]) == ("system:gateway", ["asked"])
         assert answer["payload"]["previous_owner"] == "alice"
         assert answer["payload"]["new_owner"] == "bob"
         assert answer["payload"]["authorized_writers"] == ["bob"]
-        assert answer["payload"]["reason"] == "for good"
+        assert answer["payload"]["reason"] == "retired"
     assert may_write(bob, stream_id)
     assert entry(carol, stream_id)["owner"] == "bob"
     assert newcomers_entry(lab.join("dave"))["owner"] == "bob"

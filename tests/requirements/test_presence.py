@@ -223,7 +223,7 @@ def test_a_posted_join_is_accepted_and_queues_a_fresh_welcome(open_space: Transp
 
 
 @pytest.mark.requirement("JOIN-33")
-@pytest.mark.parametrize(("token", "status"), [(None, 401), ("of nobody", 403), ("token-of-bob@lab", 403)])
+@pytest.mark.parametrize(("token", "status"), [(None, 401), ("of no participant", 403), ("token-of-bob@lab", 403)])
 def test_a_post_without_the_posters_token_is_refused_and_makes_nobody_present(
     open_space: Transport, token: str | None, status: int
 ) -> None:

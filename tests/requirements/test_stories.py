@@ -311,7 +311,7 @@ def test_control_of_a_character_goes_from_server_to_player_to_agent(open_space: 
     agent = lab.join("ai-agent")
     agent.send(kind="mcp/request", to=["character-server"], payload=claim)
     assert server.take("mcp/request")["from"] == "ai-agent"
-    # 11. The server hands the stream over for good.
+    # 11. The server transfers the stream permanently.
     transfer(server, stream_id, "ai-agent")
     assert agent.take("stream/ownership-transferred")["payload"]["previous_owner"] == "character-server"
     # 12. The agent publishes positions.

@@ -67,8 +67,8 @@ def test_stream_open_is_the_welcome_entry_and_the_stream_is_live(open_space: Tra
     assert [opened] == streams_now(bob)
     assert opened["mine"] == {"x": [1.0, None]}
     assert opened["stream"]["status"] == "live"
-    alice.frame(opened["stream_id"], "at once")
-    assert bob.take_frame().data == b"at once"
+    alice.frame(opened["stream_id"], "immediately")
+    assert bob.take_frame().data == b"immediately"
 
 
 @pytest.mark.transport

@@ -103,7 +103,7 @@ def test_fields_may_be_given_either_way() -> None:
     assert alice.take("chat")["from"] == "alice"
 
 
-# ------------------------------------------------------------------------------------------- connections and doors
+# ------------------------------------------------------------------------------------------- connections and endpoints
 
 
 def test_a_closed_connection_receives_nothing_and_cannot_join_any_more() -> None:
@@ -132,7 +132,7 @@ def test_a_post_is_answered_and_polled() -> None:
 def test_a_post_with_a_wrong_token_is_not_handled() -> None:
     lab = open_lab()
     before = len(lab.records)
-    assert lab.post("bob", {"kind": "chat"}, token="of nobody").body["error"] == "unauthorized"
+    assert lab.post("bob", {"kind": "chat"}, token="of no participant").body["error"] == "unauthorized"
     assert len(lab.records) == before
 
 

@@ -1,4 +1,4 @@
-"""A view follows what its observer receives, and believes nobody who speaks in the gateway's name."""
+"""A view follows what its observer receives, and ignores forged envelopes of the gateway."""
 
 from typing import Any
 

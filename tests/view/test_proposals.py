@@ -1,4 +1,4 @@
-"""A view knows the open proposals: what a newcomer would be told now is what it has seen."""
+"""A view knows the open proposals: they equal those in the welcome of a participant that joins now."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def seen(client: Client) -> dict[int, ProposalView]:
 
 
 def same(lab: MemorySpace, client: Client) -> bool:
-    """Whether an early one knows what a newcomer is told."""
+    """Whether an early participant knows the same as a late joiner."""
     return seen(client) == seen(lab.join("newcomer"))
 
 

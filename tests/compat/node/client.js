@@ -1,4 +1,4 @@
-// A client as somebody writes one with `ws`: it joins, sends each line of its input, and prints what comes as JSON.
+// A typical client of `ws`: it joins, sends each line of its input, and prints what comes as JSON.
 // A line is an envelope; "#id#data" is a frame, sent as text, and "binary #id#data" the same, sent as bytes.
 import { createInterface } from "node:readline";
 import WebSocket from "ws";

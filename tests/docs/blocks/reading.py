@@ -43,7 +43,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
         """What is wrong with the comments before it, or an empty text."""
         for name, words in self.directives.items():
             if name not in DIRECTIVES:
-                return f"nobody knows the comment {name!r}; these are known: {'; '.join(DIRECTIVES.values())}"
+                return f"unknown comment {name!r}; these are known: {'; '.join(DIRECTIVES.values())}"
             if name in _NEEDS_WORDS and not words:
                 return f"`{name}` needs {_NEEDS_WORDS[name]}: {DIRECTIVES[name]}"
         return ""

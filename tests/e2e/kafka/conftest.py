@@ -26,7 +26,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture
 def topic(broker: Broker) -> str:
-    """The address of a topic that nobody else uses; it is not there yet."""
+    """The address of a topic that no other test uses; it does not exist yet."""
     return broker.address(f"journal-{next(_numbers)}")
 
 

@@ -270,7 +270,7 @@ def test_a_lake_lands_one_topic(spark: SparkSession, topic: str, broker: Broker,
 
 
 class Enough:
-    """Says stop once it was told so."""
+    """Stops after the call."""
 
     is_set = False
 

@@ -1,4 +1,4 @@
-"""Shipping: what is on the disk is in the topic, in order, whoever is killed; and nothing is lost to retention."""
+"""Shipping: what is on the disk is in the topic, in order, also after kills; and nothing is lost to retention."""
 
 import json
 import shutil

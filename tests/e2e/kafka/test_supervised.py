@@ -84,13 +84,13 @@ def test_a_gateway_whose_broker_is_away_works_as_ever_and_everything_arrives_lat
         until(lambda: events(lab, "kafka unavailable, retrying"), "the complaint")
         assert lab.get("/health").json["status"] == "ok"
         assert lab.get("/ready").status == 200
-        chat(lab, "last words")
+        chat(lab, "final message")
     finally:
         broker.start()
     until(lambda: events(lab, "kafka available again"), "the broker's return")
     assert len(events(lab, "kafka unavailable, retrying")) == 1
     assert events(lab, "shipper ended") == []
-    _until_said(lab, topic, "last words")
+    _until_said(lab, topic, "final message")
     assert lab.stop() == 0
 
 

@@ -1,4 +1,4 @@
-# An MCP server of somebody else's, the filesystem server from npm, as a participant; its program is the first argument.
+# A third-party MCP server, the filesystem server from npm, as a participant; its program is the first argument.
 program=$1
 source "$(dirname "$0")/lib.sh"
 

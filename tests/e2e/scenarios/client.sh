@@ -36,7 +36,7 @@ chat alice 'hello bot' >/dev/null
 seen "$scratch/heard" '.payload.text == "hello bot"' >/dev/null
 alive $client || fail "the client is gone: $(cat "$scratch/client.err")"
 
-# Told to stop, it leaves in good order.
+# A stop signal makes it leave gracefully.
 kill $client
 wait $client || fail "stopped by SIGTERM it ended with $?: $(cat "$scratch/client.err")"
 seen logs/watcher.jsonl '.kind == "system/presence" and .payload.event == "leave" and .payload.participant.id == "bot"' >/dev/null

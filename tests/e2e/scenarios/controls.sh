@@ -50,15 +50,15 @@ control forget '{"direction":"oldest","entries":3}'
 control compact '{"target_tokens":50}'
 post agent '{"kind":"participant/compact-done","payload":{"freed_tokens":9}}' >/dev/null
 seen logs/human.jsonl '.kind == "participant/compact-done" and .payload.freed_tokens == 9' >/dev/null
-control clear '{"reason":"anew"}'
+control clear '{"reason":"again"}'
 control restart '{"mode":"full"}'
 refused 403 capability_violation agent '{"kind":"participant/pause","to":["human"],"payload":{}}'
 
-# Without an addressee nobody is paused.
+# Without an addressee no participant is paused.
 post human '{"kind":"participant/pause","payload":{}}' >/dev/null
 chat agent 'still here' >/dev/null
 
-# Sent home, a socket is closed after its last words.
+# After a shutdown, a socket is closed after its last messages.
 mew client connect -p agent --output-file "$scratch/agent.out" </dev/null 2>"$scratch/agent.err" &
 client=$!
 seen "$scratch/agent.out" '.kind == "system/welcome"' >/dev/null

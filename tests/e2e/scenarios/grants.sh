@@ -1,4 +1,4 @@
-# A capability is granted, used, acknowledged by its holder, and taken back; nobody grants what it does not have.
+# A capability is granted, used, acknowledged by its holder, and revoked; no participant grants what it does not have.
 source "$(dirname "$0")/lib.sh"
 
 space lab <<'YAML'
@@ -30,14 +30,14 @@ refused 403 capability_violation agent "${call/NAME/delete_file}"
 post agent '{"kind":"capability/grant-ack","to":["human"],"correlation_id":["g-1"],"payload":{"status":"accepted"}}' >/dev/null
 is '.from == "agent" and .correlation_id == ["g-1"]' "$(seen logs/human.jsonl '.kind == "capability/grant-ack"')"
 
-# Only what one has oneself, and only to somebody who is known.
+# Only own capabilities, and only to known participants.
 refused 403 capability_violation deputy '{"kind":"capability/grant","payload":{"recipient":"agent","capabilities":[{"kind":"mcp/request"}]}}'
 post deputy '{"kind":"capability/grant","payload":{"recipient":"agent","capabilities":[{"kind":"mcp/request","payload":{"method":"tools/list"}}]}}' >/dev/null
 post agent '{"kind":"mcp/request","to":["files"],"payload":{"method":"tools/list"}}' >/dev/null
-refused 404 participant_not_found human '{"kind":"capability/grant","payload":{"recipient":"nobody","capabilities":[{"kind":"chat"}]}}'
+refused 404 participant_not_found human '{"kind":"capability/grant","payload":{"recipient":"unknown","capabilities":[{"kind":"chat"}]}}'
 refused 403 capability_violation agent '{"kind":"capability/grant","payload":{"recipient":"deputy","capabilities":[{"kind":"chat"}]}}'
 
-# A grant outlives the gateway; taken back, it is gone at once.
+# A grant outlives the gateway; a revoke applies immediately.
 down
 up
 post agent "${call/NAME/write_file}" >/dev/null

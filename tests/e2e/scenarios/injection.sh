@@ -31,7 +31,7 @@ bearer=late-token post late '{"kind":"chat","payload":{"text":"here"}}' >/dev/nu
 seen logs/late.jsonl '.kind == "system/welcome"' >/dev/null
 seen logs/alice.jsonl '.kind == "system/presence" and .payload.event == "join" and .payload.participant.id == "late"' >/dev/null
 
-# A log that a script empties goes on from there.
+# A log that a script truncates continues from there.
 : >logs/alice.jsonl
 chat bob again >/dev/null
 is '.payload.text == "again"' "$(head -n 1 logs/alice.jsonl)"

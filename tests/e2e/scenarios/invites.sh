@@ -1,4 +1,4 @@
-# Somebody is invited while the space runs, comes in, is sent out, and is invited again.
+# A participant is invited while the space runs, joins, is kicked, and is invited again.
 source "$(dirname "$0")/lib.sh"
 
 space lab <<'YAML'
@@ -41,4 +41,4 @@ seen logs/bob.jsonl '.kind == "system/presence" and .payload.event == "leave" an
 same "$(bearer=$guest asked guest '{"kind":"chat","payload":{"text":"hey"}}')" 403
 is '.status == "created"' "$(post host "$(invite guest i-5)")"
 bearer=$guest chat guest 'sorry' >/dev/null
-refused 404 participant_not_found host '{"kind":"space/kick","payload":{"participant_id":"nobody"}}'
+refused 404 participant_not_found host '{"kind":"space/kick","payload":{"participant_id":"unknown"}}'

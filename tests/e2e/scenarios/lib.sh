@@ -108,7 +108,7 @@ token() {
 
 # Speaking --------------------------------------------------------------------------------------------------------
 
-# post WHO ENVELOPE: send it by the HTTP door, and print the answer; it must be taken.
+# post WHO ENVELOPE: send it over HTTP, and print the answer; it must be accepted.
 post() {
     local status
     status=$(asked "$1" "$2")

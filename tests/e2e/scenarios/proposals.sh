@@ -1,4 +1,4 @@
-# Who may only propose is refused a request; somebody who may sends it in its place, rejects it, or it is withdrawn.
+# A request of a proposer is refused; another participant sends it instead, rejects it, or it is withdrawn.
 source "$(dirname "$0")/lib.sh"
 
 space lab <<'YAML'

@@ -1,4 +1,4 @@
-# An agent thinks aloud: everything of one train of thought has one context, others can be told apart, and it is stopped.
+# An agent thinks aloud: everything of one train of thought has one context, others can be distinguished, and it is stopped.
 source "$(dirname "$0")/lib.sh"
 
 space lab <<'YAML'
@@ -33,5 +33,5 @@ post human '{"kind":"reasoning/cancel","context":"think-2","payload":{"reason":"
 is '.from == "human" and .payload.reason == "enough"' "$(seen logs/agent.jsonl '.kind == "reasoning/cancel" and .context == "think-2"')"
 refused 403 capability_violation human '{"kind":"reasoning/thought","context":"think-2","payload":{"message":"x"}}'
 
-# The history keeps the context, for whoever reads it later.
+# The history keeps the context, for later readers.
 same "$(jq -r 'select(.event == "received" and .envelope.context == "think-1") | .id' .mew/logs/envelope-history.jsonl | wc -l)" 5

@@ -1,4 +1,4 @@
-# The command answers at once. The goals are 0.3 s for help and 0.6 s for a message sent; three times that is a defect.
+# The command answers quickly. The goals are 0.3 s for help and 0.6 s for a message sent; three times that is a defect.
 source "$(dirname "$0")/lib.sh"
 
 # swift MILLISECONDS COMMAND…: the shortest of some runs by the clock; where others use the machine, by the work it is.

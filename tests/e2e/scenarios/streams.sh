@@ -1,4 +1,4 @@
-# Streams as everybody sees them: opened, told to who comes later, written by whom their owner lets, handed over, closed.
+# Streams as all participants see them: opened, sent to late joiners, written by granted writers, transferred, closed.
 source "$(dirname "$0")/lib.sh"
 
 space lab <<'YAML'
@@ -25,7 +25,7 @@ entry=$(seen logs/newcomer.jsonl '.kind == "system/welcome"' | jq -c '.payload.a
 is '.stream_id == "stream-1" and .owner == "alice" and .direction == "upload" and .created != null and .metadata.hz == 60' "$entry"
 is '.stream.status == "live" and .stream.owner_connected' "$entry"
 
-# Data, by whoever may write.
+# Data, from each writer.
 data() {
     printf '{"kind":"stream/data","payload":{"stream":{"stream_id":"%s"},"sequence":%s,"content":{"x":%s}}}' "$1" "$2" "$2"
 }
@@ -37,7 +37,7 @@ refused 409 sequence_out_of_order alice "$(data stream-1 1)"
 # Ownership: grant, revoke, transfer.
 change() { printf '{"kind":"stream/%s","payload":{"stream_id":"stream-1",%s,"reason":"because"}}' "$1" "$2"; }
 refused 403 unauthorized bob "$(change grant-write '"participant_id":"bob"')"
-refused 404 participant_not_found alice "$(change grant-write '"participant_id":"nobody"')"
+refused 404 participant_not_found alice "$(change grant-write '"participant_id":"unknown"')"
 is '.status == "granted" and .authorized_writers == ["alice","bob"]' "$(post alice "$(change grant-write '"participant_id":"bob"')")"
 is '.payload.authorized_writers == ["alice","bob"] and .payload.reason == "because"' "$(seen logs/carol.jsonl '.kind == "stream/write-granted"')"
 unseen logs/carol.jsonl '.kind == "stream/grant-write"'
@@ -63,8 +63,8 @@ seen logs/alice.jsonl '.kind == "stream/close" and .from == "bob"' >/dev/null
 refused 404 stream_not_found bob "$(data stream-1 3)"
 
 # A stream for some: frames of a real socket reach its targets alone, its life is seen by all.
-refused 400 target_not_found alice '{"kind":"stream/request","payload":{"direction":"upload","target":["carol","nobody"]}}'
-is '.targets == ["nobody"]' "$(cat "$scratch/answer")"
+refused 400 target_not_found alice '{"kind":"stream/request","payload":{"direction":"upload","target":["carol","unknown"]}}'
+is '.targets == ["unknown"]' "$(cat "$scratch/answer")"
 mkfifo "$scratch/in"
 mew client connect -p writer --fifo-in "$scratch/in" --output-file "$scratch/out.jsonl" 2>"$scratch/client.err" &
 exec 5>"$scratch/in"

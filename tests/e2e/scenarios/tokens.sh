@@ -1,4 +1,4 @@
-# Tokens are made, exchanged and taken away while the gateway runs: at once, and nobody else is touched.
+# Tokens are created, rotated and revoked while the gateway runs: immediately, without effect on others.
 source "$(dirname "$0")/lib.sh"
 
 space lab <<'YAML'
@@ -38,7 +38,7 @@ bearer=$old refused 403 unauthorized bob '{"kind":"chat","payload":{"text":"x"}}
 chat bob 'with the new one' >/dev/null
 same "$(stat -c %a .mew/tokens/bob.token)" 600
 
-# An observer looks and says nothing; several may at once; revoked, all of them are out.
+# An observer only reads; several can connect concurrently; a revoke disconnects all of them.
 eye=$(mew token create eye --observer --json | jq -r .token)
 listen "$scratch/eye1" "$eye"
 listen "$scratch/eye2" "$eye"
@@ -59,6 +59,6 @@ mew token create carol >/dev/null
 chat carol 'in again' >/dev/null
 
 fails 1 mew token create bob
-fails 1 mew token create nobody
-has "$said" nobody
+fails 1 mew token create unknown
+has "$said" unknown
 fails 1 mew token revoke stranger
