@@ -61,7 +61,7 @@ async def noise(mallory: Space, count: int = 520) -> None:
 
 
 def later(gateway: Running, seconds: int) -> None:
-    """The gateway's clock, and nobody else's."""
+    """The clock of the gateway only."""
     hub = gateway.gateway.first_hub
     clock = hub.clock
     hub.clock = lambda: clock() + seconds * 1_000_000

@@ -22,7 +22,7 @@ def set_back(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def is_let_through_again(client: Raw) -> bool:
-    """Whether somebody over its rate is heard again after half a second."""
+    """Whether a participant over its rate is accepted again after half a second."""
     for _ in range(10):
         client.say(kind="chat", payload={"text": "flood"})
     client.envelope("system/error")

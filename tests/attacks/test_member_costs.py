@@ -1,4 +1,4 @@
-"""What one member may cost the others, on a real gateway: each case once made everybody wait for seconds.
+"""The delay that one member can cause for others at a real gateway: each case once blocked all for seconds.
 
 Bounds are far above what is measured: `python -m bench._gateway.members` prints the figures themselves.
 """
@@ -32,7 +32,7 @@ def unmasked(message: bytes) -> bytes:
 
 
 def hearing_itself(client: Raw) -> float:
-    """Seconds until somebody hears itself."""
+    """Seconds until a participant receives its echo."""
     began = time.monotonic()
     client.say(kind="chat", payload={"text": "hello?"})
     while client.envelope("chat")["payload"]["text"] != "hello?":
@@ -206,7 +206,7 @@ def test_a_list_of_all_that_may_be_sent_is_paid_for(tmp_path: Path) -> None:
 
 
 def test_a_proposal_is_found_by_its_position_however_many_are_remembered() -> None:
-    """A claim to a position that nobody knows took 20 ms where 100,000 were remembered."""
+    """A claim to an unknown position took 20 ms with 100,000 proposals in memory."""
     lab = MemorySpace(participants={"mallory": [{"kind": "*"}]})
     for number in range(100_000):
         proposer, name = f"q{number % 1_000}", f"x{number}"

@@ -43,7 +43,7 @@ def ask_for_stream(client: Raw, payload: dict[str, Any]) -> dict[str, Any] | Non
 def test_a_join_stays_quick_however_much_one_participant_stores(
     tmp_path: Path, size: int, quota: str, opened: int
 ) -> None:
-    """400 streams of 250 kB made every join take 3 to 8 seconds, and stalled everybody for as long."""
+    """400 streams of 250 kB made every join take 3 to 8 seconds, and blocked all participants."""
     with running(tmp_path, journal=KEPT) as gateway:
         alice = joined(gateway, "alice")
         refusals = [ask_for_stream(alice, {"description": "x" * size}) for _ in range(opened + 3)]

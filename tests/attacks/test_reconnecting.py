@@ -1,4 +1,4 @@
-"""A crowd that hangs up and comes back at the same time: everybody's order and roster hold, and others are served."""
+"""Many participants disconnect and reconnect together: order and roster stay right, and others are served."""
 
 import asyncio
 from collections.abc import Iterator
@@ -80,7 +80,7 @@ def test_who_comes_back_with_a_crowd_is_told_and_told_of_in_order(gateway: Runni
     assert roster(heard) == set(CROWD)
     for name in CROWD:
         of_it = [event for event in map(what, heard) if event[1] == name]
-        # A connection that comes while the gateway has not seen the other one end takes its seat: nobody sees that.
+        # A new connection before the gateway has seen the end of the old one takes it over: no one else sees that.
         assert of_it[0] == ("join", name)
         assert of_it.count(("says", name)) == 2
     alice.close()
@@ -152,7 +152,7 @@ def what(envelope: dict[str, Any]) -> tuple[str, str]:
 
 
 def in_order(heard: list[dict[str, Any]]) -> bool:
-    """Whether nobody says anything before the presence of its join, nor behind that of its leave."""
+    """Whether no participant sends before the presence of its join or after that of its leave."""
     gone = set()
     for event, name in map(what, heard):
         if event == "leave":

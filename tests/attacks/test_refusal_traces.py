@@ -20,7 +20,7 @@ from tests.attacks.test_administration import administered
 from tests.gateway.raw import TEXT, Raw, Running, frame, head, running, upgrade
 
 PATIENT = Timeouts(failed_join_seconds=30)
-"""Nobody waits so long: every answer that comes in a test was not delayed."""
+"""Longer than the timeout of a test: an answer that arrives was not delayed."""
 
 
 def guess(token: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Whoever is refused again and again: the journal must not grow by what was refused (docs/journal.md, Refusals)."""
+"""A participant whose messages are rejected again and again must not grow the journal (docs/journal.md, Refusals)."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Names that people would take for the gateway's, or for somebody else's (docs/protocol.md, Reserved names)."""
+"""Ids that look like the gateway's or like another participant's (docs/protocol.md, Reserved names)."""
 
 from pathlib import Path
 

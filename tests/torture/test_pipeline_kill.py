@@ -21,7 +21,7 @@ from tools.journal_generator import generate
 KILLS = 20
 PATIENCE = 300
 REFRESHES = 5
-"""Every so many drivers make the tables anew."""
+"""One of this many drivers rebuilds the tables."""
 
 
 @pytest.fixture(scope="module")
